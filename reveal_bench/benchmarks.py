@@ -1,0 +1,101 @@
+"""What each benchmark asks, in one table.
+
+A benchmark's *protocol* is everything that a number depends on besides the data: the findings asked, whether only
+findings known to be present are asked (paper 000, section 3.2, and the true-positive slice of paper 002) or all of
+them, the grid, and the metrics. Options that the papers leave open are written down here and travel with every score.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from reveal_bench.findings import CHESTX_DET_FINDINGS, CHEXLOCALIZE_FINDINGS
+
+__all__ = ["BENCHMARKS", "Benchmark", "bundled"]
+
+Kind = Literal["localization", "findings", "tasks"]
+Asks = Literal["present", "all"]
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """One row of BENCHMARKS.
+
+    Attributes
+    ----------
+    name : str
+        Key of the table and of ``reveal-bench build``.
+    title, source : str
+        For people: full name, and paper or download it comes from.
+    kind : {"localization", "findings", "tasks"}
+    findings : tuple of str
+        Vocabulary, in the order of tables.
+    asks : {"present", "all"}
+        Whether the manifest asks only for findings that are present, or for every finding of every image.
+    metrics : tuple of str
+        Reported metrics, the primary one first.
+    grid : int
+        Cells per side for `grid_hit`.
+    licence : {"restricted", "open"}
+        Whether the source forbids redistribution of its labels or pixels.
+    """
+
+    name: str
+    title: str
+    source: str
+    kind: Kind
+    findings: tuple[str, ...]
+    asks: Asks
+    metrics: tuple[str, ...]
+    grid: int
+    licence: Literal["restricted", "open"]
+
+
+LOCALIZATION_METRICS = ("point_hit", "grid_hit", "mask_iou", "mask_iou_all")
+
+BENCHMARKS: dict[str, Benchmark] = {
+    benchmark.name: benchmark
+    for benchmark in (
+        Benchmark(
+            name="chexlocalize",
+            title="CheXlocalize",
+            source="Saporta et al. 2022 (paper 002); prompting protocol of paper 000",
+            kind="localization",
+            findings=CHEXLOCALIZE_FINDINGS,
+            asks="present",
+            metrics=LOCALIZATION_METRICS,
+            grid=8,
+            licence="restricted",
+        ),
+        Benchmark(
+            name="chestx-det",
+            title="ChestX-Det",
+            source="Deepwise-AILab/ChestX-Det-Dataset, annotations under Apache-2.0",
+            kind="localization",
+            findings=CHESTX_DET_FINDINGS,
+            asks="present",
+            metrics=LOCALIZATION_METRICS,
+            grid=8,
+            licence="open",
+        ),
+    )
+}
+
+
+def bundled(name: str) -> Path:
+    """Folder of the project's data files: "dataset_cards" or "submissions".
+
+    They lie beside the package in a checkout and inside it in an installed wheel.
+
+    Raises
+    ------
+    FileNotFoundError
+        If neither place has it.
+    """
+    package = Path(__file__).parent
+    for place in (package / name, package.parent / name):
+        if place.is_dir():
+            return place
+    raise FileNotFoundError(f"the folder {name!r} is missing from this installation of reveal-bench")

@@ -1,0 +1,91 @@
+"""Hit rate as a Hugging Face `evaluate` module: pointing game or grid hits, with intervals by patient."""
+
+import datasets
+import evaluate
+import numpy
+
+import reveal_bench.geometry
+import reveal_bench.masks
+import reveal_bench.metrics
+import reveal_bench.metrics.bootstrap
+import reveal_bench.metrics.localization
+
+_DESCRIPTION = """
+Share of cases whose predicted point, or grid cell, is a hit on the reference mask, with a 95 % interval by resampling
+patients. Points: the pointing game of CheXlocalize (Saporta et al. 2022). Cells: the grid hit rate of
+arXiv 2509.18015, section 3.3.
+"""
+
+_INPUTS = """
+predictions: per case a list of points [[x, y], ...] in pixels of the full image, one point [x, y], or a cell "D5";
+    an empty list or an empty string is an absent prediction, which is a miss
+references: per case a COCO run-length mask {"size": [height, width], "counts": str}
+findings, patients (optional): a name per case; without findings all cases are one finding "all"
+all_patients (optional): every patient of the split, when some have no case
+grid: cells per side for cells (default 8); n_resamples (1000), seed (0)
+Returns hit_rate, low, high (macro over findings), n, n_undefined, signature, per_finding.
+"""
+
+_CITATION = """
+@article{saporta2022benchmarking, title={Benchmarking saliency methods for chest X-ray interpretation},
+  author={Saporta, Adriel and others}, journal={Nature Machine Intelligence}, volume={4}, pages={867--878}, year={2022}}
+"""
+
+
+class HitRate(evaluate.Metric):
+    """Hit rate of points or grid cells against reference masks."""
+
+    def _info(self):
+        references = {"size": datasets.List(datasets.Value("int64")), "counts": datasets.Value("string")}
+        kinds = (
+            datasets.List(datasets.List(datasets.Value("float64"))),
+            datasets.List(datasets.Value("float64")),
+            datasets.Value("string"),
+        )
+        return evaluate.MetricInfo(
+            description=_DESCRIPTION,
+            citation=_CITATION,
+            inputs_description=_INPUTS,
+            features=[datasets.Features({"predictions": kind, "references": references}) for kind in kinds],
+            reference_urls=["https://arxiv.org/abs/2509.18015"],
+        )
+
+    def _compute(
+        self,
+        predictions,
+        references,
+        findings=None,
+        patients=None,
+        all_patients=None,
+        grid=8,
+        n_resamples=1000,
+        seed=0,
+    ):
+        masks = reveal_bench.masks.pack_masks(
+            [reveal_bench.masks.Rle(tuple(rle["size"]), rle["counts"]) for rle in references]
+        )
+        if any(isinstance(prediction, str) for prediction in predictions):
+            cells = [[cell] if cell else [] for cell in predictions]
+            metric = "grid_hit"
+            values = reveal_bench.metrics.localization.grid_hit(cells, masks, grid=reveal_bench.geometry.Grid(grid))
+        else:
+            metric = "point_hit"
+            values = reveal_bench.metrics.localization.point_hit([_points(p) for p in predictions], masks)
+        estimates = reveal_bench.metrics.bootstrap.estimate_cases(
+            metric,
+            reveal_bench.metrics.METRICS[metric].version,
+            numpy.asarray(values),
+            findings=findings,
+            patients=patients,
+            all_patients=all_patients,
+            n_resamples=n_resamples,
+            seed=seed,
+        )
+        return reveal_bench.metrics.bootstrap.as_result("hit_rate", estimates)
+
+
+def _points(prediction):
+    points = numpy.asarray(prediction, dtype=float)
+    if points.size == 0:
+        return []
+    return [tuple(point) for point in points.reshape(-1, 2).tolist()]

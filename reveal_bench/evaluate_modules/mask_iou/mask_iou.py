@@ -1,0 +1,71 @@
+"""Mask IoU as a Hugging Face `evaluate` module, with intervals by patient."""
+
+import datasets
+import evaluate
+import numpy
+
+import reveal_bench.masks
+import reveal_bench.metrics
+import reveal_bench.metrics.bootstrap
+import reveal_bench.metrics.localization
+
+_DESCRIPTION = """
+Mean intersection over union of predicted and reference masks, with a 95 % interval by resampling patients. The default
+slice is the true-positive slice of CheXlocalize (Saporta et al. 2022): undefined where either mask is empty.
+"""
+
+_INPUTS = """
+predictions, references: per case a COCO run-length mask {"size": [height, width], "counts": str}
+slice: "true_positive" (default) or "all" (undefined only where both masks are empty)
+findings, patients (optional): a name per case; without findings all cases are one finding "all"
+all_patients (optional): every patient of the split, when some have no case
+n_resamples (1000), seed (0)
+Returns mask_iou, low, high (macro over findings), n, n_undefined, signature, per_finding.
+"""
+
+_CITATION = """
+@article{saporta2022benchmarking, title={Benchmarking saliency methods for chest X-ray interpretation},
+  author={Saporta, Adriel and others}, journal={Nature Machine Intelligence}, volume={4}, pages={867--878}, year={2022}}
+"""
+
+
+class MaskIoU(evaluate.Metric):
+    """Mean IoU of run-length masks."""
+
+    def _info(self):
+        mask = {"size": datasets.List(datasets.Value("int64")), "counts": datasets.Value("string")}
+        return evaluate.MetricInfo(
+            description=_DESCRIPTION,
+            citation=_CITATION,
+            inputs_description=_INPUTS,
+            features=datasets.Features({"predictions": mask, "references": mask}),
+        )
+
+    def _compute(
+        self,
+        predictions,
+        references,
+        slice="true_positive",
+        findings=None,
+        patients=None,
+        all_patients=None,
+        n_resamples=1000,
+        seed=0,
+    ):
+        packed = [
+            reveal_bench.masks.pack_masks([reveal_bench.masks.Rle(tuple(rle["size"]), rle["counts"]) for rle in rles])
+            for rles in (predictions, references)
+        ]
+        metric = "mask_iou" if slice == "true_positive" else "mask_iou_all"
+        values = reveal_bench.metrics.localization.mask_iou(packed[0], packed[1], slice=slice)
+        estimates = reveal_bench.metrics.bootstrap.estimate_cases(
+            metric,
+            reveal_bench.metrics.METRICS[metric].version,
+            numpy.asarray(values),
+            findings=findings,
+            patients=patients,
+            all_patients=all_patients,
+            n_resamples=n_resamples,
+            seed=seed,
+        )
+        return reveal_bench.metrics.bootstrap.as_result("mask_iou", estimates)

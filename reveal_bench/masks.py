@@ -1,0 +1,298 @@
+"""Run-length masks: COCO RLE strings, checked strictly, and packed arrays of many masks.
+
+Conventions
+-----------
+A mask is a bool array (H, W). Its COCO compressed RLE is column-major, its first run counts zeros, and ``size`` is
+``[height, width]``. :class:`PackedMasks` holds many masks as the ends of their runs in one flat array, so that scoring
+never makes a dense mask.
+
+Strings come from strangers. pycocotools hangs, crashes or returns uninitialised memory on malformed ones, so they are
+read here first: characters outside the alphabet, truncated or over-long codes, negative runs, runs that overflow the
+image or do not fill it, and masks of absurd size or run count are all refused.
+
+Polygons are filled as CheXlocalize's released masks were (Pillow >= 8.3.1, outline and fill, union of contours): the
+result equals the published RLE byte for byte, which ``pycocotools.frPyObjects`` does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+__all__ = [
+    "MAX_PIXELS",
+    "MAX_RUNS",
+    "PackedMasks",
+    "Rle",
+    "decode_mask",
+    "empty_rle",
+    "encode_mask",
+    "pack_masks",
+    "parse_masks",
+    "rasterize_polygons",
+]
+
+MAX_PIXELS = 1 << 28
+"""Largest height x width of a mask; a chest radiograph has about 7 million pixels."""
+MAX_RUNS = 1_000_000
+"""Most runs of one mask; a detailed lung outline has about 10,000."""
+
+BoolMask = npt.NDArray[np.bool_]
+IntArray = npt.NDArray[np.int64]
+
+
+def _kernels() -> ModuleType:
+    from reveal_bench import kernels  # numba takes half a second to import: only when masks are read
+
+    return kernels
+
+
+@dataclass(frozen=True, slots=True)
+class Rle:
+    """A COCO compressed run-length mask: `size` is (height, width), `counts` the ASCII string. Not yet checked."""
+
+    size: tuple[int, int]
+    counts: str
+
+
+@dataclass(frozen=True)
+class PackedMasks:
+    """Many checked masks as run ends.
+
+    Attributes
+    ----------
+    sizes : int array (n, 2)
+        (height, width) of each mask.
+    ends : int array
+        Ends of the runs of all masks, column-major pixel positions; run 0 of each mask is background.
+    offsets : int array (n + 1,)
+        Mask i owns ``ends[offsets[i]:offsets[i + 1]]``.
+    """
+
+    sizes: IntArray
+    ends: IntArray
+    offsets: IntArray
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def areas(self) -> IntArray:
+        """Foreground pixels of each mask, shape (n,)."""
+        areas: IntArray = _kernels().mask_areas(self.ends, self.offsets)
+        return areas
+
+    def take(self, indices: Sequence[int] | IntArray) -> PackedMasks:
+        """The masks at `indices`, in that order; an index may repeat."""
+        chosen = np.asarray(indices, dtype=np.int64)
+        lengths = self.offsets[chosen + 1] - self.offsets[chosen]
+        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        place = np.arange(offsets[-1]) - np.repeat(offsets[:-1] - self.offsets[chosen], lengths)
+        return PackedMasks(self.sizes[chosen], self.ends[place], offsets)
+
+    def dense(self, index: int) -> BoolMask:
+        """Mask `index` as a bool array (height, width)."""
+        height, width = (int(side) for side in self.sizes[index])
+        ends = self.ends[self.offsets[index] : self.offsets[index + 1]]
+        runs = np.diff(ends, prepend=0)
+        values = np.arange(len(runs)) % 2 == 1
+        return np.repeat(values, runs).reshape(width, height).T
+
+    def deepest_xy(self, index: int) -> tuple[int, int] | None:
+        """Pixel (x, y) of mask `index` farthest from its outside, first in row-major order; None if empty.
+
+        The distance is Euclidean between pixel centres; beyond the image's border counts as outside.
+        """
+        height, width = (int(side) for side in self.sizes[index])
+        start, stop = self.offsets[index], self.offsets[index + 1]
+        x, y = _kernels().deepest_pixel(self.ends, start, stop, height, width)
+        return None if x < 0 else (int(x), int(y))
+
+    def boxes_xywh(self) -> npt.NDArray[np.float64]:
+        """Tight boxes [x, y, width, height] of all masks, shape (n, 4); NaN for an empty mask."""
+        boxes = np.full((len(self), 4), np.nan)
+        for i in range(len(self)):
+            box = self._tight_box(i)
+            if box is not None:
+                boxes[i] = box
+        return boxes
+
+    def _tight_box(self, index: int) -> tuple[int, int, int, int] | None:
+        height = int(self.sizes[index, 0])
+        ends = self.ends[self.offsets[index] : self.offsets[index + 1]]
+        starts, stops = ends[0:-1:2], ends[1::2]
+        starts, stops = starts[: len(stops)][stops > starts[: len(stops)]], stops[stops > starts[: len(stops)]]
+        if len(starts) == 0:
+            return None
+        first, last = starts // height, (stops - 1) // height
+        spans = bool((last > first).any())  # a run over a column's end covers both the bottom and the top row
+        top = 0 if spans else int((starts % height).min())
+        bottom = height - 1 if spans else int(((stops - 1) % height).max())
+        left, right = int(first[0]), int(last[-1])
+        return left, top, right - left + 1, bottom - top + 1
+
+
+def parse_masks(rles: Sequence[Rle]) -> tuple[PackedMasks, dict[int, str]]:
+    """Decode and check many RLE masks, collecting what is wrong instead of stopping.
+
+    Parameters
+    ----------
+    rles : sequence of Rle
+
+    Returns
+    -------
+    masks : PackedMasks, one per input; a refused one has no runs at all and must not be used
+    problems : dict from index to the broken rule and the value that broke it
+    """
+    problems = {i: problem for i, rle in enumerate(rles) if (problem := _size_problem(rle))}
+    # UTF-8 keeps strangers strange: each byte of a character outside ASCII is outside the alphabet too
+    texts = [b"" if i in problems else rle.counts.encode("utf-8", "surrogatepass") for i, rle in enumerate(rles)]
+    sizes = np.array([(0, 0) if i in problems else rle.size for i, rle in enumerate(rles)], np.int64).reshape(-1, 2)
+    text_offsets = np.concatenate([[0], np.cumsum([len(text) for text in texts])]).astype(np.int64)
+    text = np.frombuffer(b"".join(texts), np.uint8)
+    kernels = _kernels()
+    n_runs = kernels.count_runs(text, text_offsets)
+    n_runs_kept = np.minimum(n_runs, MAX_RUNS + 1)
+    areas = sizes[:, 0] * sizes[:, 1]
+    ends, offsets, status, place = kernels.decode_strings(text, text_offsets, areas, n_runs_kept, MAX_RUNS)
+    for i in np.flatnonzero(status).tolist():
+        problems[i] = _string_problem(rles[i], int(status[i]), int(place[i]))
+    return PackedMasks(sizes, ends, offsets), problems
+
+
+def _size_problem(rle: Rle) -> str | None:
+    height, width = rle.size
+    if height < 1 or width < 1:
+        return f"`size` must be [height, width] with both at least 1, got [{height}, {width}]"
+    if height * width > MAX_PIXELS:
+        return f"`size` must be at most {MAX_PIXELS} pixels, got [{height}, {width}]"
+    return None
+
+
+def _string_problem(rle: Rle, status: int, place: int) -> str:
+    kernels = _kernels()
+    height, width = rle.size
+    if status == kernels.BAD_CHARACTER:
+        return f"`counts` may hold only the characters '0' to 'o', got {rle.counts[place]!r} at position {place}"
+    if status == kernels.TRUNCATED:
+        return f"`counts` ends in the middle of a run, at position {place}"
+    if status == kernels.TOO_LONG:
+        return f"`counts` has a run code of more than 7 characters, at position {place}"
+    if status == kernels.NEGATIVE_RUN:
+        return f"`counts` has a negative run, run {place}"
+    if status == kernels.OVERFLOW:
+        return f"`counts` must sum to height x width = {height} x {width} = {height * width}, run {place} exceeds it"
+    if status == kernels.TOO_MANY_RUNS:
+        return f"`counts` may have at most {MAX_RUNS} runs, got {place}"
+    return f"`counts` must sum to height x width = {height} x {width} = {height * width}, got {place}"
+
+
+def pack_masks(rles: Sequence[Rle]) -> PackedMasks:
+    """Decode and check many RLE masks.
+
+    Raises
+    ------
+    ValueError
+        At the first malformed mask; the message names its index, the rule and the value.
+
+    Examples
+    --------
+    >>> masks = pack_masks([encode_mask(np.array([[0, 1], [0, 1]], dtype=bool))])
+    >>> masks.areas.tolist(), masks.deepest_xy(0), masks.boxes_xywh().tolist()
+    ([2], (1, 0), [[1.0, 0.0, 1.0, 2.0]])
+    """
+    masks, problems = parse_masks(rles)
+    if problems:
+        index = min(problems)
+        raise ValueError(f"mask {index}: {problems[index]}")
+    return masks
+
+
+def decode_mask(rle: Rle) -> BoolMask:
+    """One RLE mask as a bool array (height, width).
+
+    Raises
+    ------
+    ValueError
+        If the mask is malformed.
+    """
+    return pack_masks([rle]).dense(0)
+
+
+def encode_mask(mask: npt.ArrayLike) -> Rle:
+    """COCO compressed RLE of a mask, shape (H, W), non-zero = foreground; the same bytes as pycocotools writes.
+
+    Raises
+    ------
+    ValueError
+        If `mask` is not two-dimensional or has no pixels.
+
+    Examples
+    --------
+    >>> encode_mask(np.zeros((2320, 2828), dtype=bool))
+    Rle(size=(2320, 2828), counts='PVWX6')
+    """
+    array = np.asarray(mask)
+    if array.ndim != 2 or array.size == 0:
+        raise ValueError(f"`mask` must have shape (height, width) with at least one pixel, got {array.shape}")
+    flat = array.astype(bool).ravel(order="F")
+    changes = np.flatnonzero(flat[1:] != flat[:-1]) + 1
+    ends = np.concatenate([[0] if flat[0] else [], changes, [flat.size]]).astype(np.int64)
+    return Rle((int(array.shape[0]), int(array.shape[1])), _encode_runs(np.diff(ends, prepend=0)))
+
+
+def empty_rle(size: tuple[int, int]) -> Rle:
+    """RLE of an empty mask of `size` (height, width)."""
+    return Rle(size, _encode_runs(np.array([size[0] * size[1]], np.int64)))
+
+
+def _encode_runs(runs: IntArray) -> str:
+    deltas = runs.copy()
+    deltas[3:] -= runs[1:-2]
+    # A code is 5 bits per character, low first, sign-extended; all runs are encoded side by side, one character a round
+    characters = []
+    pending = np.ones(len(deltas), bool)
+    while pending.any():
+        bits = deltas & 0x1F
+        deltas = deltas >> 5
+        more = pending & np.where(bits & 0x10, deltas != -1, deltas != 0)
+        characters.append(np.where(pending, bits | (more << 5), -1))
+        pending = more
+    codes = np.stack(characters, axis=1).ravel()
+    return (codes[codes >= 0] + 48).astype(np.uint8).tobytes().decode("ascii")
+
+
+def rasterize_polygons(polygons: Sequence[Sequence[Sequence[float]]], size: tuple[int, int]) -> Rle:
+    """Fill contours as CheXlocalize's released masks were filled.
+
+    Parameters
+    ----------
+    polygons : contours of (x, y) vertices in pixels; at least two vertices each; a union, not an exclusive or
+    size : (height, width)
+
+    Returns
+    -------
+    Rle of the union; vertices outside the image are cut off by its border
+
+    Raises
+    ------
+    ValueError
+        If a contour has fewer than two vertices.
+    """
+    from PIL import Image, ImageDraw
+
+    height, width = size
+    canvas = Image.new("1", (width, height))
+    draw = ImageDraw.Draw(canvas)
+    for i, contour in enumerate(polygons):
+        if len(contour) < 2:
+            raise ValueError(f"`polygons[{i}]` must have at least 2 vertices, got {len(contour)}")
+        draw.polygon([(float(x), float(y)) for x, y in contour], outline=1, fill=1)
+    return encode_mask(np.asarray(canvas))

@@ -1,0 +1,234 @@
+"""Localization metrics: one value per case.
+
+Conventions
+-----------
+Case i pairs prediction i with reference mask i; references are :class:`~reveal_bench.masks.PackedMasks`. Results are
+float arrays (n_cases,): 1.0 or 0.0 for hits, fractions for IoU, NaN where the metric is undefined. A prediction that is
+absent is a miss: give no points, no cell, or a NaN box. Coordinates follow :mod:`reveal_bench.geometry`.
+
+Metrics
+-------
+* :func:`point_hit`    a point lies in the reference mask (pointing game; paper 002, Methods)
+* :func:`grid_hit`     a grid cell covers enough of the reference mask (paper 000, section 3.3)
+* :func:`grid_chance`  expected `grid_hit` of a uniform guess (paper 000, section 4.1)
+* :func:`mask_iou`     intersection over union of two masks (paper 002, Methods)
+* :func:`box_iou`      the same for boxes
+
+A mean over cases is not taken here: see :mod:`reveal_bench.metrics.bootstrap`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from reveal_bench.geometry import Grid, is_inside
+from reveal_bench.masks import PackedMasks
+
+__all__ = ["Slice", "box_iou", "cell_coverage", "grid_chance", "grid_hit", "mask_iou", "point_hit"]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+Slice = Literal["true_positive", "all"]
+
+
+def point_hit(predictions: Sequence[Sequence[tuple[float, float]]], references: PackedMasks) -> FloatArray:
+    """Pointing game: 1 if any predicted point lies in the reference mask.
+
+    Parameters
+    ----------
+    predictions : per case, points (x, y) in pixels; none = a miss
+    references : PackedMasks (n_cases)
+
+    Returns
+    -------
+    float array (n_cases,); NaN where the reference mask is empty
+
+    Raises
+    ------
+    ValueError
+        If the lengths differ or a point lies outside its image.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from reveal_bench.masks import encode_mask, pack_masks
+    >>> left = pack_masks([encode_mask(np.array([[1, 0], [1, 0]]))])
+    >>> point_hit([[(0.9, 1.5)]], left), point_hit([[(1.0, 1.5)]], left), point_hit([[]], left)
+    (array([1.]), array([0.]), array([0.]))
+    """
+    _check_length("predictions", len(predictions), len(references))
+    which, positions = [], []
+    for i, points in enumerate(predictions):
+        height, width = (int(side) for side in references.sizes[i])
+        for x, y in points:
+            if not is_inside(x, y, size=(height, width)):
+                raise ValueError(f"`predictions[{i}]` must lie in the image {width} x {height}, got ({x}, {y})")
+            which.append(i)
+            positions.append(int(x) * height + int(y))
+    from reveal_bench import kernels
+
+    case = np.array(which, np.int64)
+    inside = kernels.contains(references.ends, references.offsets, case, np.array(positions, np.int64))
+    hits = np.zeros(len(references))
+    hits[case[inside]] = 1.0
+    hits[references.areas == 0] = np.nan
+    return hits
+
+
+def cell_coverage(references: PackedMasks, index: int, grid: Grid) -> IntArray:
+    """Exact area of mask `index` inside each cell, in units of (1/2n)**2 pixel; shape (n rows, n columns).
+
+    A cell's own area in these units is ``(2 * short side of the image) ** 2``.
+    """
+    from reveal_bench import kernels
+
+    height, width = (int(side) for side in references.sizes[index])
+    edges_x = np.array(grid.edges_x((height, width)), np.int64)
+    edges_y = np.array(grid.edges_y((height, width)), np.int64)
+    start, stop = references.offsets[index], references.offsets[index + 1]
+    covered: IntArray = kernels.coverage(references.ends, start, stop, height, edges_x, edges_y)
+    return covered
+
+
+def hit_cells(references: PackedMasks, index: int, grid: Grid) -> npt.NDArray[np.bool_]:
+    """Which cells would be hits on mask `index`, shape (n rows, n columns); all False when no cell has any coverage.
+
+    A cell is a hit when the mask covers at least half of it; when no cell reaches half, when the mask covers any of it.
+    """
+    covered = cell_coverage(references, index, grid)
+    cell_area = (2 * int(references.sizes[index].min())) ** 2
+    half = 2 * covered >= cell_area
+    return half if half.any() else covered > 0
+
+
+def grid_hit(predictions: Sequence[Sequence[str]], references: PackedMasks, *, grid: Grid = Grid(8)) -> FloatArray:
+    """1 if any predicted cell is a hit on the reference mask.
+
+    The image is cropped to its central square and divided into n x n cells. A cell is a hit if the mask covers at
+    least half of the cell's area; if the mask covers half of no cell, a hit is any cell that it touches.
+
+    Parameters
+    ----------
+    predictions : per case, cell names such as "D5"; none = a miss
+    references : PackedMasks (n_cases)
+    grid : Grid
+
+    Returns
+    -------
+    float array (n_cases,); NaN where no cell has any coverage (mask empty, or wholly outside the central square)
+
+    Raises
+    ------
+    ValueError
+        If the lengths differ or a cell is not in the grid.
+    """
+    _check_length("predictions", len(predictions), len(references))
+    hits = np.full(len(references), np.nan)
+    for i, cells in enumerate(predictions):
+        places = [grid.parse(cell) for cell in cells]
+        good = hit_cells(references, i, grid)
+        if good.any():
+            hits[i] = float(any(good[row, column] for column, row in places))
+    return hits
+
+
+def grid_chance(references: PackedMasks, *, grid: Grid = Grid(8)) -> FloatArray:
+    """Share of cells that would be hits: the expected :func:`grid_hit` of a uniform guess.
+
+    Returns
+    -------
+    float array (n_cases,) in (0, 1]; NaN where no cell has any coverage
+    """
+    shares = np.array([hit_cells(references, i, grid).mean() for i in range(len(references))], np.float64)
+    shares[shares == 0] = np.nan
+    return shares
+
+
+def mask_iou(predictions: PackedMasks, references: PackedMasks, *, slice: Slice = "true_positive") -> FloatArray:
+    """Intersection over union of predicted and reference masks.
+
+    Parameters
+    ----------
+    predictions, references : PackedMasks (n_cases) of equal sizes
+    slice : {"true_positive", "all"}
+        "true_positive" (paper 002, main tables): undefined if either mask is empty. "all" (its full-dataset figure):
+        undefined only if both are empty, so a mask where there is nothing, and none where there is one, score 0.
+
+    Returns
+    -------
+    float array (n_cases,) in [0, 1], NaN where undefined
+
+    Raises
+    ------
+    ValueError
+        If the lengths or the sizes of two paired masks differ, or `slice` is unknown.
+    """
+    if slice not in ("true_positive", "all"):
+        raise ValueError(f"`slice` must be 'true_positive' or 'all', got {slice!r}")
+    _check_length("predictions", len(predictions), len(references))
+    differ = np.flatnonzero((predictions.sizes != references.sizes).any(axis=1))
+    if len(differ):
+        i = int(differ[0])
+        wanted, got = references.sizes[i].tolist(), predictions.sizes[i].tolist()
+        raise ValueError(f"`predictions[{i}]` must have the size of its reference {wanted} [height, width], got {got}")
+    from reveal_bench import kernels
+
+    common = kernels.intersections(predictions.ends, predictions.offsets, references.ends, references.offsets)
+    area_a, area_b = predictions.areas, references.areas
+    union = area_a + area_b - common
+    with np.errstate(invalid="ignore"):
+        iou: FloatArray = common / union  # 0 / 0 is NaN: both empty
+    if slice == "true_positive":
+        iou[(area_a == 0) | (area_b == 0)] = np.nan
+    return iou
+
+
+def box_iou(predictions: npt.ArrayLike, references: npt.ArrayLike) -> FloatArray:
+    """Intersection over union of boxes [x, y, width, height].
+
+    Parameters
+    ----------
+    predictions, references : float arrays (n_cases, 4); a row of NaN is an absent prediction or an empty reference
+
+    Returns
+    -------
+    float array (n_cases,) in [0, 1]; 0 for an absent prediction; NaN where the reference is absent
+
+    Raises
+    ------
+    ValueError
+        If the shapes differ, a row is partly NaN, or a width or height is negative.
+    """
+    a, b = _check_boxes("predictions", predictions), _check_boxes("references", references)
+    _check_length("predictions", len(a), len(b))
+    low = np.maximum(a[:, :2], b[:, :2])
+    high = np.minimum(a[:, :2] + a[:, 2:], b[:, :2] + b[:, 2:])
+    common = np.clip(high - low, 0, None).prod(axis=1)
+    union = a[:, 2:].prod(axis=1) + b[:, 2:].prod(axis=1) - common
+    with np.errstate(invalid="ignore", divide="ignore"):
+        iou: FloatArray = np.where(union > 0, common / union, 0.0)
+    iou[np.isnan(a[:, 0])] = 0.0
+    iou[np.isnan(b[:, 0])] = np.nan
+    return iou
+
+
+def _check_boxes(name: str, boxes: npt.ArrayLike) -> FloatArray:
+    array = np.asarray(boxes, dtype=np.float64).reshape(-1, 4) if np.size(boxes) == 0 else np.asarray(boxes, np.float64)
+    if array.ndim != 2 or array.shape[1] != 4:
+        raise ValueError(f"`{name}` must have shape (n_cases, 4), got {array.shape}")
+    absent = np.isnan(array)
+    partly = absent.any(axis=1) != absent.all(axis=1)
+    bad = partly | np.isinf(array).any(axis=1) | (array[:, 2:] < 0).any(axis=1)
+    if bad.any():
+        i = int(np.flatnonzero(bad)[0])
+        raise ValueError(f"`{name}[{i}]` must be [x, y, width >= 0, height >= 0] or all NaN, got {array[i].tolist()}")
+    return array
+
+
+def _check_length(name: str, got: int, expected: int) -> None:
+    if got != expected:
+        raise ValueError(f"`{name}` must have the length of `references` ({expected}), got {got}")

@@ -1,0 +1,272 @@
+"""Predictions and references -> per-case rows -> Estimates.
+
+Conventions
+-----------
+There is one row per image x finding whose reference mask is not empty (and, where a benchmark asks for all findings,
+per predicted mask without a reference). An absent prediction is a miss. A metric applies to a submission when at least
+one of its predictions carries what the metric needs; a metric that does not apply is absent from the rows.
+
+What is scored when only something else is predicted: as a point, a box counts by its centre, a cell by its centre in
+the full image, a mask by the pixel deepest inside it; as a cell, any point counts by the cell that holds it (none, and
+thus a miss, outside the central square); as a mask, only a mask counts. The kind used is written in the row.
+
+`mask_iou` follows the true-positive slice of paper 002: undefined where the submission hands in an *empty* mask. An
+absent prediction is a miss (0) in both `mask_iou` and `mask_iou_all`; an empty mask is 0 in `mask_iou_all` alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from reveal_bench.geometry import Grid, box_centre
+from reveal_bench.masks import PackedMasks, Rle, empty_rle, pack_masks
+from reveal_bench.metrics import METRICS
+from reveal_bench.metrics.bootstrap import Estimate, estimate_means, resampling_counts, signature
+from reveal_bench.metrics.localization import grid_chance, grid_hit, mask_iou, point_hit
+from reveal_bench.records import LocalizationPrediction, LocalizationRecord, Point
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["CaseRows", "score_localization", "summarize"]
+
+Unit = Literal["patient", "image"]
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class CaseRows:
+    """Per-case rows of one submission.
+
+    Attributes
+    ----------
+    findings : vocabulary, in table order
+    image_ids, patient_ids, case_findings, kinds : lists (n_cases,)
+        `kinds` is what the submission gave: "point", "box", "cell", "mask" (the first of them, in this order, is
+        what counted as its point) or "none".
+    values : dict from metric to float array (n_cases,)
+    all_images : every (image_id, patient_id) of the split, rows or not: the units that are resampled
+    """
+
+    findings: tuple[str, ...]
+    image_ids: list[str]
+    patient_ids: list[str]
+    case_findings: list[str]
+    kinds: list[str]
+    values: dict[str, FloatArray]
+    all_images: tuple[tuple[str, str], ...]
+
+    def __len__(self) -> int:
+        return len(self.image_ids)
+
+    def n_defined(self, metric: str) -> dict[str, int]:
+        """Defined rows of `metric` per finding."""
+        defined = ~np.isnan(self.values[metric])
+        counts = dict.fromkeys(self.findings, 0)
+        for finding, is_defined in zip(self.case_findings, defined, strict=True):
+            counts[finding] += int(is_defined)
+        return counts
+
+    def to_table(self) -> pa.Table:
+        """The rows as an Arrow table: image_id, patient_id, finding, kind and a column per metric (null undefined)."""
+        import pyarrow as pa
+
+        columns = {
+            "image_id": self.image_ids,
+            "patient_id": self.patient_ids,
+            "finding": self.case_findings,
+            "kind": self.kinds,
+        }
+        return pa.table(columns | {name: pa.array(v, from_pandas=True) for name, v in self.values.items()})
+
+
+def score_localization(
+    predictions: Sequence[LocalizationPrediction],
+    records: Sequence[LocalizationRecord],
+    *,
+    findings: Sequence[str],
+    grid: int = 8,
+    asks: str = "present",
+) -> CaseRows:
+    """Score checked predictions against references, case by case.
+
+    Parameters
+    ----------
+    predictions : at most one per (image, finding); those for pairs without a row are ignored
+    records : references; ground truth only is used
+    findings : vocabulary of the benchmark
+    grid : cells per side
+    asks : {"present", "all"}
+        With "all", a predicted mask without a reference adds a row, in which only `mask_iou_all` is defined.
+
+    Raises
+    ------
+    ValueError
+        If a pair is predicted twice, an image is listed twice, or a reference is malformed.
+    """
+    by_pair = _by_pair(predictions)
+    cases = _cases(by_pair, records, asks)
+    references = pack_masks([rle for _, _, rle in cases])
+    chosen = [by_pair.get((record.image_id, finding)) for record, finding, _ in cases]
+    values = _values(chosen, references, Grid(grid))
+    return CaseRows(
+        findings=tuple(findings),
+        image_ids=[record.image_id for record, _, _ in cases],
+        patient_ids=[record.patient_id for record, _, _ in cases],
+        case_findings=[finding for _, finding, _ in cases],
+        kinds=[_kind(prediction) for prediction in chosen],
+        values=values,
+        all_images=tuple((record.image_id, record.patient_id) for record in records),
+    )
+
+
+Pair = tuple[str, str]
+
+
+def _by_pair(predictions: Sequence[LocalizationPrediction]) -> dict[Pair, LocalizationPrediction]:
+    by_pair: dict[Pair, LocalizationPrediction] = {}
+    for prediction in predictions:
+        pair = (prediction.image_id, prediction.finding)
+        if pair in by_pair:
+            raise ValueError(f"`predictions` must name each (image, finding) once, got {pair} twice")
+        by_pair[pair] = prediction
+    return by_pair
+
+
+def _cases(
+    by_pair: Mapping[Pair, LocalizationPrediction], records: Sequence[LocalizationRecord], asks: str
+) -> list[tuple[LocalizationRecord, str, Rle]]:
+    """(record, finding, reference mask) of every row, in the order of the records."""
+    cases = []
+    seen: set[str] = set()
+    for record in records:
+        if record.image_id in seen:
+            raise ValueError(f"`records` must name each image once, got {record.image_id!r} twice")
+        seen.add(record.image_id)
+        present = set(record.asked("present"))
+        for finding in record.label_status:
+            if finding in present:
+                annotation = record.reference(finding)
+                if annotation is None or annotation.rle is None:
+                    raise ValueError(f"the reference of ({record.image_id}, {finding}) must be a mask, got none")
+                cases.append((record, finding, annotation.rle))
+            elif asks == "all" and finding not in record.missing:
+                prediction = by_pair.get((record.image_id, finding))
+                if prediction is not None and prediction.mask is not None:
+                    cases.append((record, finding, empty_rle(record.size)))
+    return cases
+
+
+def _values(
+    chosen: Sequence[LocalizationPrediction | None], references: PackedMasks, grid: Grid
+) -> dict[str, FloatArray]:
+    given = [prediction for prediction in chosen if prediction is not None]
+    values: dict[str, FloatArray] = {"grid_chance": grid_chance(references, grid=grid)}
+    has_mask = np.array([p is not None and p.mask is not None for p in chosen], bool)
+    sizes = [(int(height), int(width)) for height, width in references.sizes]
+    masks = pack_masks(
+        [
+            p.mask if p is not None and p.mask is not None else empty_rle(size)
+            for p, size in zip(chosen, sizes, strict=True)
+        ]
+    )
+    if given:
+        points = [_points(p, grid, size, masks, i) for i, (p, size) in enumerate(zip(chosen, sizes, strict=True))]
+        values["point_hit"] = point_hit(points, references)
+        cells = [_cells(p, grid, size, found) for p, size, found in zip(chosen, sizes, points, strict=True)]
+        values["grid_hit"] = grid_hit(cells, references, grid=grid)
+    if has_mask.any():
+        for name, part in (("mask_iou", "true_positive"), ("mask_iou_all", "all")):
+            iou = mask_iou(masks, references, slice=part)  # type: ignore[arg-type]
+            values[name] = np.where(~has_mask & (references.areas > 0), 0.0, iou)
+    return values
+
+
+def _kind(prediction: LocalizationPrediction | None) -> str:
+    if prediction is None:
+        return "none"
+    for kind, given in (("point", prediction.points), ("box", prediction.box), ("cell", prediction.cell)):
+        if given:
+            return kind
+    return "mask" if prediction.mask is not None else "none"
+
+
+def _points(
+    prediction: LocalizationPrediction | None, grid: Grid, size: tuple[int, int], masks: PackedMasks, case: int
+) -> Sequence[Point]:
+    """The point or points that a prediction stands for; none for an absent prediction or an empty mask."""
+    if prediction is None:
+        return ()
+    if prediction.points:
+        return prediction.points
+    if prediction.box is not None:
+        return (box_centre(prediction.box),)
+    if prediction.cell is not None:
+        return (grid.centre(prediction.cell, size=size),)
+    deepest = masks.deepest_xy(case)
+    return () if deepest is None else (deepest,)
+
+
+def _cells(
+    prediction: LocalizationPrediction | None, grid: Grid, size: tuple[int, int], points: Sequence[Point]
+) -> list[str]:
+    if prediction is not None and prediction.cell is not None:
+        return [prediction.cell]
+    return [cell for x, y in points if (cell := grid.cell_at(x, y, size=size)) is not None]
+
+
+def summarize(
+    rows: CaseRows,
+    *,
+    metrics: Sequence[str] | None = None,
+    findings: Sequence[str] | None = None,
+    n_resamples: int = 1000,
+    seed: int = 0,
+    unit: Unit = "patient",
+) -> list[Estimate]:
+    """Mean per finding and macro of every metric, with 95 % percentile intervals from one draw.
+
+    Parameters
+    ----------
+    rows : CaseRows
+    metrics : names to report, those that apply by default
+    findings : findings to report; the macro is over these alone
+    unit : {"patient", "image"}
+        What is resampled; every unit of the split takes part, with rows or without.
+
+    Returns
+    -------
+    list of Estimate: per metric its macro first, then its findings in the order asked. A replicate in which a finding
+    has no defined row is left out for that finding; a macro replicate averages the findings it has.
+
+    Raises
+    ------
+    ValueError
+        If a metric or finding is unknown.
+    """
+    chosen = tuple(rows.findings if findings is None else findings)
+    unknown = [name for name in chosen if name not in rows.findings]
+    if unknown:
+        raise ValueError(f"`findings` must be among {list(rows.findings)}, got {unknown}")
+    names = [name for name in METRICS if name in rows.values] if metrics is None else list(metrics)
+    missing = [name for name in names if name not in rows.values]
+    if missing:
+        raise ValueError(f"`metrics` must be among {list(rows.values)}, got {missing}")
+
+    if unit not in ("patient", "image"):
+        raise ValueError(f"`unit` must be 'patient' or 'image', got {unit!r}")
+    of_case, part = (rows.patient_ids, 1) if unit == "patient" else (rows.image_ids, 0)
+    units = sorted({image[part] for image in rows.all_images})
+    counts = resampling_counts(len(units), n_resamples=n_resamples, seed=seed)
+    estimates = []
+    for name in names:
+        recipe = signature(name, METRICS[name].version, n_resamples=n_resamples, seed=seed, unit=unit)
+        estimates += estimate_means(
+            rows.values[name], rows.case_findings, of_case, findings=chosen, units=units, counts=counts, recipe=recipe
+        )
+    return estimates

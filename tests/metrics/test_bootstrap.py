@@ -1,0 +1,152 @@
+"""bootstrap against a plain Python loop over the same draws, and its degenerate inputs."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import numpy as np
+import pytest
+
+from reveal_bench.metrics.bootstrap import (
+    MACRO,
+    Estimate,
+    bootstrap_means,
+    estimate_cases,
+    estimate_means,
+    percentile_interval,
+    resampling_counts,
+)
+
+NAN = float("nan")
+
+
+def loop_replicates(
+    values: list[float], groups: list[int], units: list[int], n_units: int, n_groups: int, n_resamples: int, seed: int
+) -> list[list[float]]:
+    """Draw patients one after another and average what their rows say, in plain Python."""
+    draws = np.random.default_rng(seed).integers(0, n_units, (n_resamples, n_units)).tolist()
+    table = []
+    for draw in draws:
+        means = []
+        for group in range(n_groups):
+            drawn = [
+                value
+                for unit in draw
+                for value, g, u in zip(values, groups, units, strict=True)
+                if u == unit and g == group and not math.isnan(value)
+            ]
+            means.append(math.fsum(drawn) / len(drawn) if drawn else NAN)
+        table.append(means)
+    return table
+
+
+def test_replicates_equal_a_plain_loop_with_the_same_draws(rng: np.random.Generator) -> None:
+    n, n_units, n_groups = 60, 25, 3
+    values = np.where(rng.random(n) < 0.2, NAN, rng.random(n))
+    groups, units = rng.integers(0, n_groups, n), rng.integers(0, n_units - 3, n)  # three patients have no row
+    counts = resampling_counts(n_units, n_resamples=200, seed=7)
+    got = bootstrap_means(values, groups, units, n_groups=n_groups, counts=counts)
+    loop = loop_replicates(values.tolist(), groups.tolist(), units.tolist(), n_units, n_groups, 200, 7)
+    np.testing.assert_allclose(got.replicates, loop, rtol=1e-13)
+    macro, macros = got.macro()
+    np.testing.assert_allclose(macros, np.nanmean(loop, axis=1), rtol=1e-13)
+    np.testing.assert_allclose(macro, np.mean([np.nanmean(values[groups == g]) for g in range(n_groups)]), rtol=1e-14)
+
+    estimates = estimate_means(
+        values,
+        [f"finding {g}" for g in groups],
+        [f"patient {u:02d}" for u in units],
+        findings=["finding 0", "finding 1", "finding 2"],
+        units=[f"patient {u:02d}" for u in range(n_units)],
+        counts=counts,
+        recipe="point_hit|b:200|seed:7|unit:patient|v:1",
+    )
+    for g, estimate in enumerate(estimates[1:]):
+        column = [row[g] for row in loop if not math.isnan(row[g])]
+        assert (estimate.low, estimate.high) == pytest.approx(tuple(np.percentile(column, [2.5, 97.5])), rel=1e-12)
+
+
+def test_a_replicate_without_a_defined_row_is_left_out_and_counted() -> None:
+    # one of four patients has the only row: a replicate misses that patient with probability (3/4)^4
+    counts = resampling_counts(4, n_resamples=2000, seed=1)
+    got = bootstrap_means(np.array([0.7]), np.array([0]), np.array([2]), n_groups=1, counts=counts)
+    low, high, n_empty = percentile_interval(got.replicates[:, 0])
+    assert (low, high) == pytest.approx((0.7, 0.7))
+    assert n_empty == (counts[:, 2] == 0).sum()
+    assert n_empty / 2000 == pytest.approx(0.75**4, abs=0.03)
+
+
+def test_degenerate_inputs() -> None:
+    one = estimate_cases("point_hit", 1, np.array([1.0]))
+    assert (one[0].value, one[0].low, one[0].high, one[0].n) == (1.0, 1.0, 1.0, 1)
+    undefined = estimate_cases("point_hit", 1, np.array([NAN, NAN]))
+    assert math.isnan(undefined[0].value)
+    assert math.isnan(undefined[0].low)
+    assert (undefined[0].n, undefined[0].n_undefined, undefined[0].n_empty_replicates) == (0, 1, 1000)
+    assert (undefined[1].n, undefined[1].n_undefined) == (0, 2)
+    single_patient = estimate_cases("point_hit", 1, np.array([1.0, 0.0]), patients=["p", "p"])
+    assert (single_patient[0].low, single_patient[0].high) == (0.5, 0.5)
+    few = estimate_cases("point_hit", 1, np.array([1.0, 0.0, 1.0]), n_resamples=3)
+    assert few[0].low <= few[0].high
+
+
+def test_a_finding_without_defined_rows_stays_out_of_the_macro() -> None:
+    estimates = estimate_cases("point_hit", 1, np.array([1.0, 0.0, NAN]), findings=["A", "A", "B"])
+    assert [e.finding for e in estimates] == [MACRO, "A", "B"]
+    assert (estimates[0].value, estimates[0].n, estimates[0].n_undefined) == (0.5, 1, 1)
+
+
+def test_the_macro_is_a_mean_over_findings_not_rows() -> None:
+    values, findings = np.array([1.0, 1.0, 1.0, 0.0]), ["A", "A", "A", "B"]
+    assert estimate_cases("point_hit", 1, values, findings=findings)[0].value == 0.5
+
+
+def test_patients_are_resampled_whole() -> None:
+    # ten images of one patient and one of another: by patient the mean is 0, 10/11 or 1, never between
+    values = np.array([1.0] * 10 + [0.0])
+    counts = resampling_counts(2, n_resamples=500, seed=0)
+    means = bootstrap_means(values, np.zeros(11, np.int64), np.array([0] * 10 + [1]), n_groups=1, counts=counts)
+    assert set(np.round(means.replicates[:, 0], 6)) == {0.0, round(10 / 11, 6), 1.0}
+
+
+def test_order_of_cases_does_not_matter(rng: np.random.Generator) -> None:
+    values = rng.random(30)
+    findings = [f"f{i % 3}" for i in range(30)]
+    patients = [f"p{i % 11}" for i in range(30)]
+    order = rng.permutation(30)
+    straight = estimate_cases("m", 1, values, findings=findings, patients=patients)
+    mixed = estimate_cases(
+        "m", 1, values[order], findings=[findings[i] for i in order], patients=[patients[i] for i in order]
+    )
+    for a, b in zip(sorted(straight, key=by_finding), sorted(mixed, key=by_finding), strict=True):
+        assert (a.value, a.low, a.high) == pytest.approx((b.value, b.low, b.high), rel=1e-12)
+
+
+def by_finding(estimate: Estimate) -> str:
+    return estimate.finding
+
+
+@pytest.mark.parametrize(
+    ("values", "groups", "units", "message"),
+    [
+        ([1.0, np.inf], [0, 0], [0, 0], "`values` must be finite or NaN, got inf"),
+        ([1.0], [0, 0], [0], "`groups` must have the length of `values` (1), got 2"),
+        ([1.0], [0], [0, 1], "`units` must have the length of `values` (1), got 2"),
+        ([1.0], [1], [0], "`groups` must lie in [0, 1), got 1 to 1"),
+        ([1.0], [0], [-1], "`units` must lie in [0, 2), got -1 to -1"),
+    ],
+)
+def test_bad_input_is_refused(values: list[float], groups: list[int], units: list[int], message: str) -> None:
+    counts = resampling_counts(2, n_resamples=5)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        bootstrap_means(np.array(values), np.array(groups), np.array(units), n_groups=1, counts=counts)
+
+
+def test_no_units_no_cases_and_strangers_are_refused() -> None:
+    with pytest.raises(ValueError, match="`n_units` and `n_resamples` must be at least 1, got 0 and 1000"):
+        resampling_counts(0)
+    with pytest.raises(ValueError, match="must hold at least one case, got none"):
+        estimate_cases("m", 1, np.array([]))
+    with pytest.raises(ValueError, match="`units` must hold every unit of `case_units`, 'p2' is missing"):
+        estimate_cases("m", 1, np.array([1.0, 0.0]), patients=["p1", "p2"], all_patients=["p1"])

@@ -1,0 +1,142 @@
+"""masks: against pycocotools, scipy and Pillow on valid input, and refusing what makes pycocotools misbehave."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from pycocotools import mask as coco
+from scipy.ndimage import distance_transform_edt
+
+from reveal_bench.masks import (
+    MAX_RUNS,
+    Rle,
+    decode_mask,
+    empty_rle,
+    encode_mask,
+    pack_masks,
+    parse_masks,
+    rasterize_polygons,
+)
+from tests.conftest import random_masks
+
+
+def test_encoding_equals_pycocotools_and_round_trips(rng: np.random.Generator) -> None:
+    masks = random_masks(rng, 1500)
+    rles = [encode_mask(mask) for mask in masks]
+    packed = pack_masks(rles)
+    for i, (mask, rle) in enumerate(zip(masks, rles, strict=True)):
+        oracle = coco.encode(np.asfortranarray(mask.astype(np.uint8)))
+        assert rle == Rle(tuple(oracle["size"]), oracle["counts"].decode())
+        assert np.array_equal(packed.dense(i), mask)
+        assert packed.areas[i] == mask.sum()
+
+
+def test_tight_boxes_equal_pycocotools(rng: np.random.Generator) -> None:
+    masks = [mask for mask in random_masks(rng, 400) if mask.any()]
+    boxes = pack_masks([encode_mask(mask) for mask in masks]).boxes_xywh()
+    oracle = [coco.toBbox(coco.encode(np.asfortranarray(mask.astype(np.uint8)))) for mask in masks]
+    assert np.array_equal(boxes, np.array(oracle))
+
+
+def test_deepest_pixel_is_the_first_maximum_of_the_distance_transform(rng: np.random.Generator) -> None:
+    masks = [mask for mask in random_masks(rng, 400) if mask.any()]
+    packed = pack_masks([encode_mask(mask) for mask in masks])
+    for i, mask in enumerate(masks):
+        squared = np.round(distance_transform_edt(np.pad(mask, 1))[1:-1, 1:-1] ** 2)
+        y, x = np.unravel_index(int(squared.argmax()), mask.shape)
+        assert packed.deepest_xy(i) == (x, y)
+
+
+@pytest.mark.parametrize(
+    ("mask", "deepest"),
+    [
+        (np.zeros((4, 4)), None),
+        (np.ones((5, 5)), (2, 2)),  # the border counts as outside: the centre
+        (np.ones((1, 7)), (0, 0)),  # every pixel of a line is 1 away from outside: the first
+        (np.ones((1, 1)), (0, 0)),
+    ],
+)
+def test_deepest_pixel_of_degenerate_masks(mask: np.ndarray, deepest: tuple[int, int] | None) -> None:
+    assert pack_masks([encode_mask(mask)]).deepest_xy(0) == deepest
+
+
+def test_deepest_pixel_survives_runs_of_zero_length() -> None:
+    # 5 zeros, 0 ones, 4 zeros: legal, empty
+    assert pack_masks([Rle((3, 3), "504")]).deepest_xy(0) is None
+
+
+def test_take_repeats_and_reorders(rng: np.random.Generator) -> None:
+    masks = random_masks(rng, 6)
+    taken = pack_masks([encode_mask(mask) for mask in masks]).take([5, 0, 0, 3])
+    assert all(np.array_equal(taken.dense(i), masks[k]) for i, k in enumerate([5, 0, 0, 3]))
+
+
+def test_empty_masks_of_the_released_sizes() -> None:
+    # The strings that stand for "empty" in CheXlocalize's files (research/data.md, trap 6)
+    assert empty_rle((2320, 2828)).counts == "PVWX6"
+    assert empty_rle((2022, 2021)).counts == "nefl3"
+
+
+@pytest.mark.parametrize(
+    ("rle", "rule"),
+    [
+        (Rle((0, 0), ""), "`size` must be [height, width] with both at least 1, got [0, 0]"),
+        (Rle((0, 10), "0"), "`size` must be [height, width] with both at least 1, got [0, 10]"),
+        (Rle((-3, 10), "0"), "`size` must be [height, width] with both at least 1, got [-3, 10]"),
+        (Rle((50000, 50000), "0"), "`size` must be at most"),
+        (Rle((100, 100), ""), "`counts` must sum to height x width = 100 x 100 = 10000, got 0"),
+        (Rle((100, 100), "1;"), "`counts` must sum to height x width = 100 x 100 = 10000, got 12"),
+        (Rle((2, 2), "5"), "`counts` must sum to height x width = 2 x 2 = 4, run 0 exceeds it"),
+        (Rle((2, 2), "22ooooooo0"), "`counts` has a run code of more than 7 characters"),
+        (Rle((100, 100), "o" * 5000), "`counts` has a run code of more than 7 characters"),
+        (Rle((2, 2), "2Q"), "`counts` ends in the middle of a run, at position 2"),
+        (Rle((2, 2), "2 2"), "`counts` may hold only the characters '0' to 'o', got ' ' at position 1"),
+        (Rle((2, 2), "2\x002"), "`counts` may hold only the characters '0' to 'o', got '\\x00' at position 1"),
+        (Rle((2, 2), "2é2"), "`counts` may hold only the characters '0' to 'o', got 'é' at position 1"),
+        (Rle((2, 2), "2\ud8002"), "`counts` may hold only the characters '0' to 'o', got '\\ud800' at position 1"),
+        (Rle((2, 2), "2中2"), "`counts` may hold only the characters '0' to 'o', got '中' at position 1"),
+        (Rle((2, 2), "2pp"), "`counts` may hold only the characters '0' to 'o', got 'p' at position 1"),
+        (Rle((2, 2), "2O"), "`counts` has a negative run, run 1"),
+        (Rle((1000, 1001), "1" * (MAX_RUNS + 1)), f"`counts` may have at most {MAX_RUNS} runs, got {MAX_RUNS + 1}"),
+    ],
+)
+def test_malformed_masks_are_refused(rle: Rle, rule: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(rule)):
+        decode_mask(rle)
+
+
+def test_every_problem_is_collected_and_good_masks_survive() -> None:
+    good = encode_mask(np.eye(3))
+    masks, problems = parse_masks([Rle((2, 2), "5"), good, Rle((0, 1), ""), good])
+    assert sorted(problems) == [0, 2]
+    assert np.array_equal(masks.dense(3), np.eye(3))
+
+
+def test_random_strings_never_give_a_wrong_sized_mask(rng: np.random.Generator) -> None:
+    texts = ["".join(map(chr, rng.integers(48, 112, rng.integers(0, 12)))) for _ in range(20_000)]
+    masks, problems = parse_masks([Rle((6, 7), text) for text in texts])
+    accepted = [i for i in range(len(texts)) if i not in problems]
+    assert accepted
+    for i in accepted:
+        assert masks.dense(i).shape == (6, 7)
+        assert 0 <= masks.areas[i] <= 42
+
+
+def test_polygon_fill_includes_its_outline_and_is_a_union() -> None:
+    # Released masks: a square from 1 to 5 has 25 pixels (research/peers.md, Pillow note)
+    square = [(1, 1), (5, 1), (5, 5), (1, 5)]
+    assert decode_mask(rasterize_polygons([square], (8, 8))).sum() == 25
+    assert decode_mask(rasterize_polygons([square, square], (8, 8))).sum() == 25
+
+
+def test_polygon_of_one_vertex_is_refused() -> None:
+    with pytest.raises(ValueError, match=re.escape("`polygons[0]` must have at least 2 vertices, got 1")):
+        rasterize_polygons([[(1, 1)]], (8, 8))
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3,), (2, 2, 2)])
+def test_encoding_refuses_what_is_no_mask(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="`mask` must have shape"):
+        encode_mask(np.zeros(shape))
