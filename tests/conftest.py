@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
-import pytest
-
-# No test reaches beyond loopback; Hugging Face libraries must not try.
+# No test reaches beyond loopback; Hugging Face libraries read these when they are imported.
+_CACHE = tempfile.TemporaryDirectory(prefix="reveal-bench-hf-")
+os.environ["HF_HOME"] = _CACHE.name
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
+
+import numpy as np  # noqa: E402
+import numpy.typing as npt  # noqa: E402
+import pytest  # noqa: E402
+
+from reveal_bench.benchmarks import BENCHMARKS  # noqa: E402
+from reveal_bench.builders.folder import build_folder  # noqa: E402
+from reveal_bench.findings import CHEXLOCALIZE_FINDINGS  # noqa: E402
+from reveal_bench.masks import encode_mask, pack_masks  # noqa: E402
+from reveal_bench.records import Annotation, LocalizationRecord  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -39,3 +49,67 @@ def random_masks(rng: np.random.Generator, n: int, *, largest: int = 40) -> list
             mask = rng.random((height, width)) < rng.choice([0.0, 0.05, 0.3, 0.7, 1.0])
         masks.append(mask)
     return masks
+
+
+@dataclass(frozen=True)
+class World:
+    """A small synthetic benchmark: a public folder, the private one, and where both lie."""
+
+    folder: Path
+    vault: Path
+    root: Path
+
+
+def random_records(rng: np.random.Generator, n: int) -> list[LocalizationRecord]:
+    """Images of two sizes with random squares for findings, two images to a patient."""
+    records = []
+    for i in range(n):
+        height, width = (48, 64) if i % 3 else (64, 48)
+        annotations = []
+        for finding in CHEXLOCALIZE_FINDINGS:
+            if rng.random() < 0.4:
+                x, y, side = (int(v) for v in rng.integers(4, 24, 3))
+                mask = np.zeros((height, width), bool)
+                mask[y : y + side, x : x + side] = True
+                annotations.append(annotate(finding, mask))
+        present = {annotation.finding for annotation in annotations}
+        patient = f"patient{i // 2:05d}"
+        records.append(
+            LocalizationRecord(
+                image_id=f"{patient}_study1_view{i % 2 + 1}_frontal",
+                patient_id=patient,
+                study_id=f"{patient}_study1",
+                view="FRONTAL",
+                width=width,
+                height=height,
+                label_status={finding: int(finding in present) for finding in CHEXLOCALIZE_FINDINGS},
+                annotations=tuple(annotations),
+            )
+        )
+    return records
+
+
+def annotate(finding: str, mask: npt.NDArray[np.bool_]) -> Annotation:
+    """A ground-truth annotation with its tight box."""
+    rle = encode_mask(mask)
+    x, y, width, height = pack_masks([rle]).boxes_xywh()[0].tolist()
+    return Annotation(
+        finding, "ground_truth", rle, bbox_xywh=(x, y, width, height), n_instances=1, area_px=int(mask.sum())
+    )
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """Sixty random images in CheXlocalize's vocabulary, half of their patients held out."""
+    root = tmp_path_factory.mktemp("world")
+    records = random_records(np.random.default_rng(5), 60)
+    build_folder(
+        {"test": iter(records)},
+        root / "public",
+        BENCHMARKS["chexlocalize"],
+        pixels="withhold",
+        holdout=root / "vault",
+        seed=3,
+        synthetic=True,
+    )
+    return World(root / "public", root / "vault", root)

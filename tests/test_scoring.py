@@ -49,7 +49,9 @@ def record(
     )
 
 
-def values(predictions: list[Prediction], records: list[LocalizationRecord], **options: object) -> dict[str, list[float]]:
+def values(
+    predictions: list[Prediction], records: list[LocalizationRecord], **options: object
+) -> dict[str, list[float]]:
     rows = score_localization(predictions, records, findings=FINDINGS, **options)  # type: ignore[arg-type]
     return {name: column.tolist() for name, column in rows.values.items()}
 

@@ -1,0 +1,43 @@
+# demo, test, lint, bench: each sets up what it needs. A fresh Debian machine needs only Python >= 3.11 with venv, git, make.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint .ci/constraints.txt
+SOURCES := pyproject.toml leaderboard/pyproject.toml .ci/constraints.txt
+PYTEST_ARGS ?=
+
+.PHONY: demo test lint bench clean
+
+demo: $(VENV)/.installed
+	$(BIN)/reveal-leaderboard demo
+
+test: $(VENV)/.installed-dev $(VENV)/.browser
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.installed-dev
+	$(BIN)/python benchmarks/localization.py
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: $(BIN)/python $(SOURCES)
+	$(INSTALL) --editable . --editable ./leaderboard
+	touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	$(INSTALL) --editable '.[dev]' --editable ./leaderboard
+	touch $@
+
+# Chromium for the page tests: the system's, else Debian's package, else the one that Playwright brings.
+$(VENV)/.browser: $(VENV)/.installed-dev
+	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || .ci/install-browser
+	touch $@
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache

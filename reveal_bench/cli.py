@@ -1,0 +1,324 @@
+"""The command line ``reveal-bench``: parse, call one library function, print.
+
+Imports that take time stay inside the commands, so that ``reveal-bench --help`` answers at once. What a command is for
+goes to standard output, all else (progress, warnings) to standard error; progress shows only on a terminal.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from reveal_bench import terminal
+
+if TYPE_CHECKING:
+    from reveal_bench.builders import Builder
+
+app = typer.Typer(
+    name="reveal-bench",
+    help="Benchmark datasets and metrics for chest-radiograph AI.",
+    rich_markup_mode=None,  # plain help: importing rich would double the start-up time
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Folder = Annotated[Path, typer.Argument(help="Dataset folder, as `build` writes it.", show_default=False)]
+PredictionFile = Annotated[Path, typer.Argument(help="Prediction file of any accepted format.", show_default=False)]
+Split = Annotated[str, typer.Option(help="Split of the dataset folder.")]
+Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
+AllowMissing = Annotated[bool, typer.Option("--allow-missing", help="Count unanswered questions as misses.")]
+GridSize = Annotated[int | None, typer.Option("--grid", help="Cells per side; the folder's own by default.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+SourceName = Annotated[str | None, typer.Option(help="Builder to use; found from the files by default.")]
+
+
+class Images(StrEnum):
+    """What to do with pixels."""
+
+    EMBED = "embed"
+    WITHHOLD = "withhold"
+
+
+class Baseline(StrEnum):
+    """Baselines that see no image."""
+
+    CHANCE = "chance"
+    LOCATION_PRIOR = "location-prior"
+
+
+def main() -> None:
+    """Run the command line; an error that the user can mend is one message and exit code 1, without a traceback."""
+    try:
+        app()
+    except (ValueError, OSError) as error:
+        typer.secho(f"error: {error}", fg="red", err=True)
+        report = getattr(error, "report", None)
+        if report is not None:
+            typer.echo(report.render(), err=True)
+        sys.exit(1)
+
+
+@app.command()
+def phantom(
+    out: Annotated[Path, typer.Argument(help="New folder for the synthetic download.", show_default=False)],
+    images: Annotated[int, typer.Option(help="Images of the test split.")] = 200,
+    val_images: Annotated[
+        int | None, typer.Option(help="Images of the val split; 35 % of --images by default.")
+    ] = None,
+    seed: Seed = 0,
+    long_side: Annotated[int, typer.Option(help="Longer side of a picture in pixels; 2828 as in the original.")] = 2828,
+    pictures: Annotated[bool, typer.Option(help="Draw the radiographs, or only their annotations.")] = True,
+) -> None:
+    """Write a synthetic download in CheXlocalize's layout: pictures, masks, readers."""
+    from reveal_bench.phantom import write_chexlocalize
+
+    with terminal.progress("drawing") as progress:
+        write_chexlocalize(
+            out,
+            n_images=images,
+            n_val=val_images,
+            seed=seed,
+            long_side=long_side,
+            pixels=pictures,
+            progress=lambda done, total: progress("drawing", done, total),
+        )
+    typer.echo(f"wrote a synthetic CheXlocalize download to {out}")
+
+
+def _builder(root: Path, source: str | None) -> Builder:
+    from reveal_bench.builders import BUILDERS, detect_builder
+
+    if source is None:
+        return detect_builder(root)
+    if source not in BUILDERS:
+        raise ValueError(f"`--source` must be one of {', '.join(BUILDERS)}, got {source!r}")
+    return BUILDERS[source]
+
+
+@app.command()
+def inspect(
+    root: Annotated[Path, typer.Argument(help="What you downloaded: a folder or a file.", show_default=False)],
+    source: SourceName = None,
+) -> None:
+    """Say what a download holds, which builder fits, and what does not match."""
+    found = _builder(root, source).inspect(root)
+    typer.echo(f"{root}: {found.builder}" + (" (synthetic)" if found.synthetic else ""))
+    for role, path in found.files.items():
+        typer.echo(f"  {role:<28} {path}")
+    for name, count in found.counts.items():
+        expected = found.expected.get(name)
+        note = "" if expected in (None, count) else f"   (published: {expected})"
+        typer.echo(f"  {name:<28} {count}{note}")
+    terminal.warn(found.warnings)
+    if found.problems:
+        for problem in found.problems:
+            typer.secho(f"error: {problem}", fg="red", err=True)
+        raise typer.Exit(1)
+
+
+@app.command()
+def build(
+    root: Annotated[Path, typer.Argument(help="What you downloaded: a folder or a file.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="Dataset folder to write.", show_default=False)],
+    source: SourceName = None,
+    images: Annotated[Images, typer.Option(help="Embed the pictures or withhold them.")] = Images.EMBED,
+    holdout: Annotated[
+        Path | None, typer.Option(help="Private folder for the references of a holdout; none by default.")
+    ] = None,
+    holdout_fraction: Annotated[float, typer.Option(help="Share of the test patients that become private.")] = 0.5,
+    seed: Seed = 0,
+    version: Annotated[str, typer.Option(help="Version of the dataset.")] = "1.0.0",
+    asks: Annotated[str | None, typer.Option(help="Ask for findings `present`, or `all`.")] = None,
+    keep_going: Annotated[
+        bool, typer.Option("--keep-going", help="Leave out what cannot be read, and say so.")
+    ] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the folders if they exist.")] = False,
+) -> None:
+    """Turn a download into a Hugging Face dataset folder, with a private holdout if asked."""
+    from reveal_bench.benchmarks import BENCHMARKS
+    from reveal_bench.builders.folder import build_folder
+
+    builder = _builder(root, source)
+    synthetic = builder.inspect(root).synthetic
+    records, warnings = builder.read(root, pixels=images.value, keep_going=keep_going)
+    terminal.warn(warnings)
+    with terminal.progress("building") as progress:
+        info = build_folder(
+            records,
+            out,
+            BENCHMARKS[builder.benchmark],
+            version=version,
+            asks=_asks(asks),
+            pixels=images.value,
+            holdout=holdout,
+            holdout_fraction=holdout_fraction,
+            holdout_split=builder.holdout_split or "test",
+            seed=seed,
+            synthetic=synthetic,
+            overwrite=overwrite,
+            progress=progress,
+        )
+    for split, facts in info.splits.items():
+        place = f"references in {holdout} alone" if facts["references"] == "private" else "public"
+        typer.echo(f"{split:<12} {facts['n_images']:>6} images {facts['n_asked']:>7} questions   {place}")
+    typer.echo(f'wrote {out}; load it with datasets.load_dataset("{out}", split="{next(iter(info.splits))}")')
+
+
+def _asks(text: str | None) -> Any:
+    if text not in (None, "present", "all"):
+        raise ValueError(f"`--asks` must be 'present' or 'all', got {text!r}")
+    return text
+
+
+@app.command()
+def validate(
+    folder: Folder,
+    holdout: Annotated[Path | None, typer.Option(help="Private folder of its holdout, to look for leaks.")] = None,
+) -> None:
+    """Check a dataset folder: checksums, masks, ids, leaks, and that `load_dataset` loads it offline."""
+    from reveal_bench.builders.validate import validate_folder
+
+    problems = validate_folder(folder, holdout=holdout)
+    for problem in problems:
+        typer.secho(f"error: {problem}", fg="red")
+    if problems:
+        raise typer.Exit(1)
+    typer.secho(f"{folder}: no problems", fg="green")
+
+
+@app.command()
+def baseline(
+    name: Annotated[Baseline, typer.Argument(help="Which baseline.", show_default=False)],
+    folder: Folder,
+    out: Annotated[Path, typer.Option(help="Prediction file to write (JSONL).", show_default=False)],
+    split: Split = "holdout",
+    fit_split: Annotated[str, typer.Option(help="Split that location-prior learns from.")] = "released",
+    seed: Seed = 0,
+) -> None:
+    """Answer every question of a split without looking: the floor that a model must beat."""
+    from reveal_bench.baselines import chance_baseline, fit_location_prior, location_prior_baseline
+    from reveal_bench.predictions import predictions_to_jsonl
+    from reveal_bench.records import read_localization, read_manifest
+
+    manifest = read_manifest(folder, split)
+    if name is Baseline.CHANCE:
+        predictions = chance_baseline(manifest, seed=seed)
+    else:
+        records = read_localization(folder, fit_split)
+        priors = fit_location_prior(records, manifest.findings, grid=manifest.grid)
+        pooled = sorted(finding for finding, prior in priors.items() if prior.n == 0)
+        if pooled:
+            terminal.warn(
+                [f"split {fit_split!r} has no mask of {', '.join(pooled)}: the prior of all findings stands in"]
+            )
+        predictions = location_prior_baseline(manifest, priors)
+    out.write_text(predictions_to_jsonl(predictions), encoding="utf-8")
+    typer.echo(f"wrote {len(predictions)} predictions to {out}")
+
+
+@app.command()
+def lint(
+    file: PredictionFile,
+    folder: Folder,
+    split: Split = "holdout",
+    allow_missing: AllowMissing = False,
+    grid: GridSize = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check a prediction file against the public manifest: all problems at once, with their lines."""
+    from reveal_bench.predictions import lint_predictions
+    from reveal_bench.records import read_manifest
+
+    report = lint_predictions(file, read_manifest(folder, split), grid=grid, allow_missing=allow_missing)
+    typer.echo((report.to_json() if as_json else report.render()).rstrip())
+    if not report.ok:
+        raise typer.Exit(1)
+
+
+@app.command()
+def score(
+    file: PredictionFile,
+    folder: Folder,
+    split: Split = "released",
+    allow_missing: AllowMissing = False,
+    grid: GridSize = None,
+    resamples: Annotated[int, typer.Option(help="Bootstrap replicates.")] = 1000,
+    seed: Seed = 0,
+    unit: Annotated[str, typer.Option(help="What is resampled: patient or image.")] = "patient",
+    as_json: AsJson = False,
+    rows: Annotated[Path | None, typer.Option(help="Also write the per-case rows to this Parquet file.")] = None,
+) -> None:
+    """Score a prediction file at home: every metric per finding and as a macro, with 95 % intervals."""
+    from reveal_bench.score_file import score_file
+
+    scored = score_file(
+        file,
+        folder,
+        split,
+        grid=grid,
+        allow_missing=allow_missing,
+        n_resamples=resamples,
+        seed=seed,
+        unit=unit,  # type: ignore[arg-type]
+    )
+    if rows is not None:
+        import pyarrow.parquet as pq
+
+        pq.write_table(scored.rows.to_table(), rows)
+    if as_json:
+        typer.echo(json.dumps(scored.to_document(), indent=2))
+        return
+    manifest = scored.manifest
+    terminal.print_scores(
+        scored.estimates,
+        f"{file.name} on {manifest.benchmark} {manifest.version}, split {split}: percent with 95 % intervals, "
+        f"{resamples} resamples of {unit}s, seed {seed}",
+    )
+
+
+@app.command()
+def submit(
+    file: PredictionFile,
+    benchmark: Annotated[str, typer.Option(help="Benchmark on the leaderboard.", show_default=False)],
+    url: Annotated[str, typer.Option(help="Address of the leaderboard.", envvar="REVEAL_LEADERBOARD_URL")],
+    metadata: Annotated[
+        Path | None, typer.Option(help="submission.json; beside the file by default, if it is there.")
+    ] = None,
+    allow_missing: AllowMissing = False,
+    wait: Annotated[bool, typer.Option(help="Wait for the score.")] = True,
+    as_json: AsJson = False,
+) -> None:
+    """Upload a prediction file to a leaderboard, wait, and print its score."""
+    from reveal_bench import client
+
+    path = metadata or file.parent / "submission.json"
+    if not path.is_file():
+        raise ValueError(f"metadata is needed: give --metadata, or put it in {path} (format: submissions/README.md)")
+    try:
+        about = json.loads(path.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path}:{error.lineno}: must be JSON: {error.msg}") from None
+    try:
+        document = client.submit(file, url=url, benchmark=benchmark, metadata=about, allow_missing=allow_missing)
+    except client.SubmissionRefusedError as refusal:
+        terminal.print_refusal(refusal.problem)
+        raise
+    if wait:
+        for state in client.follow(document["id"], url=url):
+            document = state
+            if not as_json:
+                typer.echo(f"{document['id']}: {document['status']}{terminal.queue_note(document)}", err=True)
+    if as_json:
+        typer.echo(json.dumps(document, indent=2))
+    elif document["status"] == "scored":
+        terminal.print_released(document)
+    elif document["status"] in client.FINAL_STATES:
+        raise ValueError(f"submission {document['id']} ended as {document['status']}: {document['events'][-1]['why']}")
+    else:
+        typer.echo(f"submission {document['id']} is {document['status']}")

@@ -1,0 +1,140 @@
+"""The command line: every command on real input, its errors, its help and its start-up."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from reveal_bench.cli import app
+from tests.conftest import ROOT, World
+
+COMMANDS = sorted(command.callback.__name__ for command in app.registered_commands if command.callback)
+
+
+def run(*words: object, expect: int = 0, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    """Run ``reveal-bench`` as its user would."""
+    command = [sys.executable, "-c", "from reveal_bench.cli import main; main()", *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False)
+    assert done.returncode == expect, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+    assert "Traceback" not in done.stderr
+    return done
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_and_stands_in_the_readme(command: str) -> None:
+    text = run(command, "--help").stdout
+    assert re.search(r"Usage: .* " + command, text)
+    assert f"reveal-bench {command}" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_commands_of_the_first_version() -> None:
+    assert COMMANDS == ["baseline", "build", "inspect", "lint", "phantom", "score", "submit", "validate"]
+
+
+def test_a_baseline_is_linted_and_scored(world: World, tmp_path: Path) -> None:
+    file, rows = tmp_path / "prior.jsonl", tmp_path / "rows.parquet"
+    assert "wrote" in run("baseline", "location-prior", world.folder, "--split", "released", "--out", file).stdout
+    assert "0 errors" in run("lint", file, world.folder, "--split", "released").stdout
+    text = run("score", file, world.folder, "--rows", rows).stdout
+    assert "macro" in text
+    assert "Hit rate" in text
+    document = json.loads(run("score", file, world.folder, "--json").stdout)
+    (macro,) = [e for e in document["estimates"] if e["metric"] == "point_hit" and e["finding"] == "macro"]
+    assert f"{100 * macro['value']:.1f} ({100 * macro['low']:.1f} to {100 * macro['high']:.1f})" in text
+    assert document["protocol"] == {
+        "grid": 8,
+        "asks": "present",
+        "unit": "patient",
+        "n_resamples": 1000,
+        "seed": 0,
+        "allow_missing": False,
+    }
+    table = pq.read_table(rows)
+    by_finding: dict[str, list[float]] = {}
+    for row in table.to_pylist():
+        by_finding.setdefault(row["finding"], []).append(row["point_hit"])
+    means = [sum(hits) / len(hits) for hits in by_finding.values()]
+    assert sum(means) / len(means) == pytest.approx(macro["value"])
+
+
+def test_chance_answers_the_holdout_and_its_score_needs_the_private_folder(world: World, tmp_path: Path) -> None:
+    file = tmp_path / "chance.jsonl"
+    run("baseline", "chance", world.folder, "--out", file)
+    run("lint", file, world.folder)
+    refusal = run("score", file, world.folder, "--split", "holdout", expect=1)
+    assert "holds no references of split 'holdout': they are private" in refusal.stderr
+    assert "macro" in run("score", file, world.vault, "--split", "holdout").stdout
+
+
+def test_lint_shows_every_problem_at_once_and_score_refuses_with_the_same(world: World, tmp_path: Path) -> None:
+    file = tmp_path / "chance.jsonl"
+    run("baseline", "chance", world.folder, "--out", file)
+    lines = file.read_text().splitlines()
+    lines[1] = lines[1].replace("patient", "pateint")
+    lines[4] = re.sub(r'"cell": ?"[A-H][1-8]"', '"cell": "Z9"', lines[4])
+    file.write_text("\n".join(lines) + "\n")
+    shown = run("lint", file, world.folder, expect=1).stdout
+    assert "chance.jsonl:2: error" in shown
+    assert "chance.jsonl:5: error" in shown
+    assert "Z9" in shown
+    report = json.loads(run("lint", file, world.folder, "--json", expect=1).stdout)
+    assert {2, 5} <= {problem["line"] for problem in report["problems"]}
+    refused = run("score", file, world.vault, "--split", "holdout", expect=1)
+    assert "was not scored" in refused.stderr
+    assert "chance.jsonl:5: error" in refused.stderr
+
+
+def test_validate_finds_a_changed_file(world: World, tmp_path: Path) -> None:
+    import shutil
+
+    assert "no problems" in run("validate", world.folder, "--holdout", world.vault).stdout
+    copy = tmp_path / "copy"
+    shutil.copytree(world.folder, copy)
+    (copy / "README.md").write_text((copy / "README.md").read_text() + "changed\n")
+    assert "README.md" in run("validate", copy, expect=1).stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("score", "{tmp}/none.jsonl", "{tmp}"), "is not a dataset folder: it has no manifest/benchmark.json"),
+        (("lint", "{tmp}/none.jsonl", "{world}", "--split", "test"), r"\(released, holdout\), got 'test'"),
+        (("build", "{tmp}", "--out", "{tmp}/out"), "recognised none"),
+        (("build", "{tmp}", "--out", "{tmp}/out", "--source", "x"), "`--source` must be one of .*, got 'x'"),
+        (("submit", "{tmp}/none.jsonl", "--benchmark", "b", "--url", "http://127.0.0.1:9"), "metadata is needed"),
+    ],
+)
+def test_user_mistakes_are_one_message(words: tuple[str, ...], message: str, world: World, tmp_path: Path) -> None:
+    done = run(*(word.format(tmp=tmp_path, world=world.folder) for word in words), expect=1)
+    assert re.search(message, done.stderr), done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_leaderboard_that_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "submission.json").write_text("{}")
+    (tmp_path / "p.jsonl").write_text("{}\n")
+    done = run("submit", tmp_path / "p.jsonl", "--benchmark", "b", "--url", "http://127.0.0.1:9", expect=1)
+    assert "no leaderboard answers at http://127.0.0.1:9" in done.stderr
+
+
+def test_phantom_to_scores(tmp_path: Path) -> None:
+    source, folder, vault = tmp_path / "download", tmp_path / "data", tmp_path / "vault"
+    run("phantom", source, "--images", 24, "--val-images", 6, "--long-side", 300)
+    assert "chexlocalize" in run("inspect", source).stdout
+    built = run("build", source, "--out", folder, "--holdout", vault, "--seed", 1).stdout
+    assert "holdout" in built
+    run("validate", folder, "--holdout", vault)
+    run("baseline", "location-prior", folder, "--split", "validation", "--out", tmp_path / "prior.jsonl")
+    run("score", tmp_path / "prior.jsonl", folder, "--split", "validation")
+
+
+def test_output_is_quiet_and_plain_when_piped(world: World, tmp_path: Path) -> None:
+    done = run("baseline", "chance", world.folder, "--out", tmp_path / "c.jsonl")
+    assert done.stderr == ""
+    assert "\x1b" not in done.stdout

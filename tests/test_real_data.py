@@ -1,0 +1,78 @@
+"""The README's transcript on real annotations, run word for word, and its commands on a synthetic twin of the file."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from reveal_bench.findings import CHESTX_DET_FINDINGS
+from tests.conftest import ROOT
+from tests.transcripts import Step, plain, shell, steps, wait_for
+
+REAL = ROOT.parent / "shared" / "data" / "chestx_det" / "ChestX_Det_test.json"
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+STEPS = steps(README, after="## Real data")
+URL = "http://127.0.0.1:7860"
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def follow(folder: Path) -> list[tuple[Step, str]]:
+    """Run every step in `folder`; the port of the README is exchanged for a free one."""
+    port = free_port()
+    printed = []
+    with shell(folder) as here:
+        for step in STEPS:
+            command = step.command.replace("7860", str(port))
+            if step.is_background:
+                here.start(command)
+            else:
+                if str(port) in command:
+                    wait_for(URL.replace("7860", str(port)) + "/readyz")
+                printed.append((step, here.run(command).replace(str(port), "7860")))
+    return printed
+
+
+def twin(path: Path, n_images: int) -> None:
+    """A synthetic file of the same form: one rectangle per finding."""
+    rng = np.random.default_rng(11)
+    entries = []
+    for i in range(n_images):
+        syms = [name for name in CHESTX_DET_FINDINGS if rng.random() < 0.4]
+        boxes = [[x, y, x + w, y + h] for x, y, w, h in rng.integers(100, 400, (len(syms), 4)).tolist()]
+        polygons = [[[x, y], [x2, y], [x2, y2], [x, y2]] for x, y, x2, y2 in boxes]
+        entries.append({"file_name": f"{i:05d}.png", "syms": syms, "boxes": boxes, "polygons": polygons})
+    path.write_text(json.dumps(entries))
+
+
+@pytest.mark.processes
+@pytest.mark.skipif(not REAL.exists(), reason="needs ../shared/data: see README")
+def test_the_transcript_on_real_annotations(tmp_path: Path) -> None:
+    (tmp_path / REAL.name).symlink_to(REAL)
+    for step, printed in follow(tmp_path):
+        assert step.matches(printed), f"$ {step.command}\n--- README\n{step.output}\n--- printed\n{plain(printed)}"
+
+
+@pytest.mark.processes
+def test_the_same_commands_on_a_synthetic_twin(tmp_path: Path) -> None:
+    twin(tmp_path / REAL.name, 160)
+    printed = {step.command.split()[1]: text for step, text in follow(tmp_path)}
+    assert "macro" in printed["score"]
+    assert "accepted" in printed["lint"]
+    assert "released figures" in printed["submit"]
+
+
+def test_the_transcript_covers_the_whole_way() -> None:
+    words = [" ".join(step.command.split()[:2]) for step in STEPS]
+    for needed in ("inspect", "build", "validate", "baseline", "lint", "score", "submit"):
+        assert f"reveal-bench {needed}" in words
+    assert any("load_dataset" in step.command for step in STEPS)
