@@ -30,6 +30,7 @@ __all__ = [
     "MAX_PIXELS",
     "MAX_RUNS",
     "PackedMasks",
+    "MaskProblem",
     "Rle",
     "decode_mask",
     "empty_rle",
@@ -37,6 +38,7 @@ __all__ = [
     "pack_masks",
     "parse_masks",
     "rasterize_polygons",
+    "union_masks",
 ]
 
 MAX_PIXELS = 1 << 28
@@ -127,8 +129,7 @@ class PackedMasks:
     def _tight_box(self, index: int) -> tuple[int, int, int, int] | None:
         height = int(self.sizes[index, 0])
         ends = self.ends[self.offsets[index] : self.offsets[index + 1]]
-        starts, stops = ends[0:-1:2], ends[1::2]
-        starts, stops = starts[: len(stops)][stops > starts[: len(stops)]], stops[stops > starts[: len(stops)]]
+        starts, stops = _foreground(ends)
         if len(starts) == 0:
             return None
         first, last = starts // height, (stops - 1) // height
@@ -139,7 +140,19 @@ class PackedMasks:
         return left, top, right - left + 1, bottom - top + 1
 
 
-def parse_masks(rles: Sequence[Rle]) -> tuple[PackedMasks, dict[int, str]]:
+@dataclass(frozen=True, slots=True)
+class MaskProblem:
+    """Why a mask was refused: a stable `rule`, the `field` it concerns, and a message with the value found."""
+
+    rule: str
+    field: str
+    message: str
+
+    def __str__(self) -> str:
+        return self.message
+
+
+def parse_masks(rles: Sequence[Rle]) -> tuple[PackedMasks, dict[int, MaskProblem]]:
     """Decode and check many RLE masks, collecting what is wrong instead of stopping.
 
     Parameters
@@ -149,7 +162,7 @@ def parse_masks(rles: Sequence[Rle]) -> tuple[PackedMasks, dict[int, str]]:
     Returns
     -------
     masks : PackedMasks, one per input; a refused one has no runs at all and must not be used
-    problems : dict from index to the broken rule and the value that broke it
+    problems : dict from index to MaskProblem
     """
     problems = {i: problem for i, rle in enumerate(rles) if (problem := _size_problem(rle))}
     # UTF-8 keeps strangers strange: each byte of a character outside ASCII is outside the alphabet too
@@ -167,31 +180,32 @@ def parse_masks(rles: Sequence[Rle]) -> tuple[PackedMasks, dict[int, str]]:
     return PackedMasks(sizes, ends, offsets), problems
 
 
-def _size_problem(rle: Rle) -> str | None:
+def _size_problem(rle: Rle) -> MaskProblem | None:
     height, width = rle.size
     if height < 1 or width < 1:
-        return f"`size` must be [height, width] with both at least 1, got [{height}, {width}]"
-    if height * width > MAX_PIXELS:
-        return f"`size` must be at most {MAX_PIXELS} pixels, got [{height}, {width}]"
-    return None
+        rule = "must be [height, width] with both at least 1"
+    elif height * width > MAX_PIXELS:
+        rule = f"must be at most {MAX_PIXELS} pixels"
+    else:
+        return None
+    return MaskProblem("rle-size", "rle.size", f"`size` {rule}, got [{height}, {width}]")
 
 
-def _string_problem(rle: Rle, status: int, place: int) -> str:
+def _string_problem(rle: Rle, status: int, place: int) -> MaskProblem:
     kernels = _kernels()
     height, width = rle.size
-    if status == kernels.BAD_CHARACTER:
-        return f"`counts` may hold only the characters '0' to 'o', got {rle.counts[place]!r} at position {place}"
-    if status == kernels.TRUNCATED:
-        return f"`counts` ends in the middle of a run, at position {place}"
-    if status == kernels.TOO_LONG:
-        return f"`counts` has a run code of more than 7 characters, at position {place}"
-    if status == kernels.NEGATIVE_RUN:
-        return f"`counts` has a negative run, run {place}"
-    if status == kernels.OVERFLOW:
-        return f"`counts` must sum to height x width = {height} x {width} = {height * width}, run {place} exceeds it"
-    if status == kernels.TOO_MANY_RUNS:
-        return f"`counts` may have at most {MAX_RUNS} runs, got {place}"
-    return f"`counts` must sum to height x width = {height} x {width} = {height * width}, got {place}"
+    total = f"must sum to height x width = {height} x {width} = {height * width}"
+    character = repr(rle.counts[place]) if status == kernels.BAD_CHARACTER else ""
+    rule, message = {
+        kernels.BAD_CHARACTER: ("rle-alphabet", f"may hold only '0' to 'o', got {character} at position {place}"),
+        kernels.TRUNCATED: ("rle-truncated", f"ends in the middle of a run, at position {place}"),
+        kernels.TOO_LONG: ("rle-code", f"has a run code of more than 7 characters, at position {place}"),
+        kernels.NEGATIVE_RUN: ("rle-negative-run", f"has a negative run, run {place}"),
+        kernels.OVERFLOW: ("rle-overflow", f"{total}, run {place} exceeds it"),
+        kernels.TOO_MANY_RUNS: ("rle-runs", f"may have at most {MAX_RUNS} runs, got {place}"),
+        kernels.UNDERFLOW: ("rle-sum", f"{total}, got {place}"),
+    }[status]
+    return MaskProblem(rule, "rle.counts", f"`counts` {message}")
 
 
 def pack_masks(rles: Sequence[Rle]) -> PackedMasks:
@@ -243,9 +257,19 @@ def encode_mask(mask: npt.ArrayLike) -> Rle:
     if array.ndim != 2 or array.size == 0:
         raise ValueError(f"`mask` must have shape (height, width) with at least one pixel, got {array.shape}")
     flat = array.astype(bool).ravel(order="F")
-    changes = np.flatnonzero(flat[1:] != flat[:-1]) + 1
-    ends = np.concatenate([[0] if flat[0] else [], changes, [flat.size]]).astype(np.int64)
-    return Rle((int(array.shape[0]), int(array.shape[1])), _encode_runs(np.diff(ends, prepend=0)))
+    return _rle_of_edges(_edges(flat), (int(array.shape[0]), int(array.shape[1])))
+
+
+def _edges(flat: BoolMask) -> IntArray:
+    """Positions in a flat mask at which foreground begins or ends, in turn; its end counts if it is foreground."""
+    padded = np.concatenate([[False], flat, [False]])
+    return np.flatnonzero(padded[1:] != padded[:-1])
+
+
+def _rle_of_edges(edges: IntArray, size: tuple[int, int]) -> Rle:
+    n_pixels = size[0] * size[1]
+    ends = edges if len(edges) and edges[-1] == n_pixels else np.append(edges, n_pixels)
+    return Rle(size, _encode_runs(np.diff(ends, prepend=0)))
 
 
 def empty_rle(size: tuple[int, int]) -> Rle:
@@ -289,10 +313,51 @@ def rasterize_polygons(polygons: Sequence[Sequence[Sequence[float]]], size: tupl
     from PIL import Image, ImageDraw
 
     height, width = size
-    canvas = Image.new("1", (width, height))
-    draw = ImageDraw.Draw(canvas)
     for i, contour in enumerate(polygons):
         if len(contour) < 2:
             raise ValueError(f"`polygons[{i}]` must have at least 2 vertices, got {len(contour)}")
-        draw.polygon([(float(x), float(y)) for x, y in contour], outline=1, fill=1)
-    return encode_mask(np.asarray(canvas))
+    # Pillow cuts coordinates to whole pixels; done here, a strip of the image's columns gives the same as all of it
+    contours = [[(int(x), int(y)) for x, y in contour] for contour in polygons]
+    columns = [x for contour in contours for x, _ in contour]
+    left, right = max(0, min(columns, default=0)), min(width, max(columns, default=-1) + 1)
+    if left >= right:
+        return empty_rle(size)
+    strip = Image.new("1", (right - left, height))
+    draw = ImageDraw.Draw(strip)
+    for contour in contours:
+        draw.polygon([(x - left, y) for x, y in contour], outline=1, fill=1)
+    return _rle_of_edges(_edges(np.asarray(strip).ravel(order="F")) + left * height, size)
+
+
+def union_masks(masks: PackedMasks) -> Rle:
+    """Union of all `masks`, which must be of one size; no dense mask is made.
+
+    Raises
+    ------
+    ValueError
+        If there is no mask, or the sizes differ.
+
+    Examples
+    --------
+    >>> left, right = np.array([[1, 1, 0, 0]]), np.array([[0, 1, 1, 0]])
+    >>> decode_mask(union_masks(pack_masks([encode_mask(left), encode_mask(right)]))).astype(int)
+    array([[1, 1, 1, 0]])
+    """
+    sizes = {(int(height), int(width)) for height, width in masks.sizes}
+    if len(sizes) != 1:
+        raise ValueError(f"`masks` must all be of one size, got {sorted(sizes) or 'no mask'}")
+    spans = [masks.ends[a:b] for a, b in zip(masks.offsets[:-1], masks.offsets[1:], strict=True)]
+    starts, stops = (np.concatenate(parts) for parts in zip(*(_foreground(ends) for ends in spans), strict=True))
+    order = np.argsort(starts, kind="stable")
+    starts, stops = starts[order], np.maximum.accumulate(stops[order])
+    if len(starts) == 0:
+        return empty_rle(sizes.pop())
+    is_gap = starts[1:] > stops[:-1]
+    begins, finishes = starts[np.append(True, is_gap)], stops[np.append(is_gap, True)]
+    return _rle_of_edges(np.stack([begins, finishes], axis=1).ravel(), sizes.pop())
+
+
+def _foreground(ends: IntArray) -> tuple[IntArray, IntArray]:
+    """First position of, and first position after, each foreground run that is not empty."""
+    starts, stops = ends[: len(ends) // 2 * 2 : 2], ends[1::2]
+    return starts[stops > starts], stops[stops > starts]

@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 import pytest
+from PIL import Image, ImageDraw
 from pycocotools import mask as coco
 from scipy.ndimage import distance_transform_edt
 
@@ -18,6 +19,7 @@ from reveal_bench.masks import (
     pack_masks,
     parse_masks,
     rasterize_polygons,
+    union_masks,
 )
 from tests.conftest import random_masks
 
@@ -92,12 +94,12 @@ def test_empty_masks_of_the_released_sizes() -> None:
         (Rle((2, 2), "22ooooooo0"), "`counts` has a run code of more than 7 characters"),
         (Rle((100, 100), "o" * 5000), "`counts` has a run code of more than 7 characters"),
         (Rle((2, 2), "2Q"), "`counts` ends in the middle of a run, at position 2"),
-        (Rle((2, 2), "2 2"), "`counts` may hold only the characters '0' to 'o', got ' ' at position 1"),
-        (Rle((2, 2), "2\x002"), "`counts` may hold only the characters '0' to 'o', got '\\x00' at position 1"),
-        (Rle((2, 2), "2é2"), "`counts` may hold only the characters '0' to 'o', got 'é' at position 1"),
-        (Rle((2, 2), "2\ud8002"), "`counts` may hold only the characters '0' to 'o', got '\\ud800' at position 1"),
-        (Rle((2, 2), "2中2"), "`counts` may hold only the characters '0' to 'o', got '中' at position 1"),
-        (Rle((2, 2), "2pp"), "`counts` may hold only the characters '0' to 'o', got 'p' at position 1"),
+        (Rle((2, 2), "2 2"), "`counts` may hold only '0' to 'o', got ' ' at position 1"),
+        (Rle((2, 2), "2\x002"), "`counts` may hold only '0' to 'o', got '\\x00' at position 1"),
+        (Rle((2, 2), "2é2"), "`counts` may hold only '0' to 'o', got 'é' at position 1"),
+        (Rle((2, 2), "2\ud8002"), "`counts` may hold only '0' to 'o', got '\\ud800' at position 1"),
+        (Rle((2, 2), "2中2"), "`counts` may hold only '0' to 'o', got '中' at position 1"),
+        (Rle((2, 2), "2pp"), "`counts` may hold only '0' to 'o', got 'p' at position 1"),
         (Rle((2, 2), "2O"), "`counts` has a negative run, run 1"),
         (Rle((1000, 1001), "1" * (MAX_RUNS + 1)), f"`counts` may have at most {MAX_RUNS} runs, got {MAX_RUNS + 1}"),
     ],
@@ -129,6 +131,37 @@ def test_polygon_fill_includes_its_outline_and_is_a_union() -> None:
     square = [(1, 1), (5, 1), (5, 5), (1, 5)]
     assert decode_mask(rasterize_polygons([square], (8, 8))).sum() == 25
     assert decode_mask(rasterize_polygons([square, square], (8, 8))).sum() == 25
+
+
+def test_polygons_are_filled_as_on_the_whole_canvas(rng: np.random.Generator) -> None:
+    for _ in range(300):
+        height, width = (int(side) for side in rng.integers(1, 40, 2))
+        n = int(rng.integers(1, 4))
+        contours = [(rng.uniform(-0.4, 1.4, (int(rng.integers(2, 7)), 2)) * (width, height)).tolist() for _ in range(n)]
+        canvas = Image.new("1", (width, height))
+        for contour in contours:
+            ImageDraw.Draw(canvas).polygon([tuple(vertex) for vertex in contour], outline=1, fill=1)
+        assert np.array_equal(decode_mask(rasterize_polygons(contours, (height, width))), np.asarray(canvas))
+
+
+def test_no_polygon_is_an_empty_mask() -> None:
+    assert rasterize_polygons([], (3, 4)) == empty_rle((3, 4))
+
+
+def test_union_equals_numpy(rng: np.random.Generator) -> None:
+    for _ in range(200):
+        height, width = (int(side) for side in rng.integers(1, 12, 2))
+        shares = rng.choice([0.0, 0.1, 0.5, 1.0], int(rng.integers(1, 5)))
+        masks = [rng.random((height, width)) < share for share in shares]
+        union = union_masks(pack_masks([encode_mask(mask) for mask in masks]))
+        assert union == encode_mask(np.any(masks, axis=0))
+
+
+def test_union_needs_masks_of_one_size() -> None:
+    with pytest.raises(ValueError, match=re.escape("`masks` must all be of one size, got no mask")):
+        union_masks(pack_masks([]))
+    with pytest.raises(ValueError, match=re.escape("got [(1, 2), (2, 1)]")):
+        union_masks(pack_masks([encode_mask(np.ones((1, 2))), encode_mask(np.ones((2, 1)))]))
 
 
 def test_polygon_of_one_vertex_is_refused() -> None:

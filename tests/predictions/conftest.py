@@ -1,0 +1,62 @@
+"""A tiny split and a way to lint text against it.
+
+Three images: one as large as CheXlocalize's (height 2320, width 2828), one upright (2828 x 2320), one of 96 x 80.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
+from reveal_bench.predictions import RULES, LintReport, lint_predictions
+from reveal_bench.records import Manifest, ManifestRow
+
+WIDE, TALL, SMALL = (f"patient{i}_study1_view1_frontal" for i in (1, 2, 3))
+
+
+@pytest.fixture
+def manifest() -> Manifest:
+    rows = (
+        ManifestRow(WIDE, "patient1_study1", "AP", 2828, 2320, ("Cardiomegaly", "Edema")),
+        ManifestRow(TALL, "patient2_study1", "PA", 2320, 2828, ("Pleural Effusion",)),
+        ManifestRow(SMALL, "patient3_study1", "AP", 80, 96, ("Airspace Opacity",)),
+    )
+    return Manifest("chexlocalize", "1.0", "test", 8, CHEXLOCALIZE_FINDINGS, {row.image_id: row for row in rows})
+
+
+@pytest.fixture
+def large_manifest() -> Manifest:
+    """Forty images of 2320 x 2828, each asked for Edema."""
+    rows = (ManifestRow(f"p{i:02}", f"p{i:02}", "AP", 2828, 2320, ("Edema",)) for i in range(40))
+    return Manifest("chexlocalize", "1.0", "test", 8, CHEXLOCALIZE_FINDINGS, {row.image_id: row for row in rows})
+
+
+Lint = Callable[..., LintReport]
+
+
+@pytest.fixture
+def lint(manifest: Manifest, tmp_path: Path) -> Lint:
+    """Lint text, bytes, one object or a list of objects (JSONL) as a file that allows missing pairs."""
+
+    def run(content: Any, *, allow_missing: bool = True, against: Manifest = manifest, **options: Any) -> LintReport:
+        if isinstance(content, dict):
+            content = [content]
+        if isinstance(content, list):
+            content = "".join(json.dumps(line) + "\n" for line in content)
+        path = tmp_path / "predictions"  # no suffix: the content alone must tell
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        report = lint_predictions(path, against, allow_missing=allow_missing, **options)
+        assert {problem.rule for problem in report.problems} <= set(RULES)
+        return report
+
+    return run
+
+
+@pytest.fixture
+def prediction() -> dict[str, Any]:
+    return {"image_id": WIDE, "finding": "Edema", "point": [10, 20]}

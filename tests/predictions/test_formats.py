@@ -1,0 +1,459 @@
+"""Every accepted format gives the same predictions as its canonical form; detection looks at content only."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from reveal_bench.benchmarks import bundled
+from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
+from reveal_bench.masks import Rle, decode_mask, empty_rle, encode_mask, rasterize_polygons
+
+WIDE, TALL, SMALL = (f"patient{i}_study1_view1_frontal" for i in (1, 2, 3))
+EMPTY_WIDE = {"size": [2320, 2828], "counts": "PVWX6"}
+
+
+def _mask(size, rows, columns):
+    mask = np.zeros(size, bool)
+    mask[slice(*rows), slice(*columns)] = True
+    return encode_mask(mask)
+
+
+SQUARE = _mask((2320, 2828), (100, 300), (200, 500))
+SQUARE_JSON = {"size": [2320, 2828], "counts": SQUARE.counts}
+
+
+def _errors(report):
+    return [(p.line, p.field, p.rule, p.value) for p in report.problems if p.severity == "error"]
+
+
+def _content(report):
+    """Predictions without their line."""
+    return [(p.image_id, p.finding, p.points, p.cell, p.box, p.mask, p.score) for p in report.predictions]
+
+
+# --- CheXlocalize
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_chexlocalize_segmentations(lint, indent):
+    document = {WIDE: dict.fromkeys(CHEXLOCALIZE_FINDINGS, EMPTY_WIDE) | {"Edema": SQUARE_JSON}}
+    report = lint(json.dumps(document, indent=indent))
+    assert (report.format, report.n_entries, report.n_errors) == ("chexlocalize-segmentations", 10, 0)
+    assert {p.finding: p.mask for p in report.predictions} == {
+        "Cardiomegaly": Rle((2320, 2828), "PVWX6"),
+        "Edema": SQUARE,
+    }
+
+
+def test_chexlocalize_problems_are_named_by_path_and_entry(lint):
+    document = {
+        WIDE: {"Edema": {"size": [320, 320], "counts": empty_rle((320, 320)).counts}, "Cardiomegaly": SQUARE_JSON},
+        "stranger": {"Edema": SQUARE_JSON, "Cardiomegaly": SQUARE_JSON},
+        SMALL: {"Airspace Opacity": [[1, 2]], "Fracture": SQUARE_JSON},
+        TALL: 3,
+    }
+    report = lint(document)
+    assert _errors(report) == [
+        (1, f"{WIDE}.Edema.size", "rle-size", "[320, 320]"),
+        (3, "stranger.Edema", "unknown-image", '"stranger"'),  # once per image
+        (5, f"{SMALL}.Airspace Opacity", "wrong-type", "[[1, 2]]"),
+        (6, f"{SMALL}.Fracture", "unknown-finding", '"Fracture"'),
+        (6, f"{SMALL}.Fracture.size", "rle-size", "[2320, 2828]"),
+        (None, TALL, "wrong-type", "3"),
+    ]
+
+
+def test_chexlocalize_salient_points(lint):
+    report = lint({WIDE: {"Edema": [[1.5, 2], [3, 4]], "Cardiomegaly": []}, SMALL: {"Lung Opacity": [[5, 6]]}})
+    assert (report.format, report.n_errors) == ("chexlocalize-points", 0)
+    assert [(p.finding, p.points) for p in report.predictions] == [
+        ("Edema", ((1.5, 2.0), (3.0, 4.0))),
+        ("Airspace Opacity", ((5.0, 6.0),)),
+    ]
+    assert (WIDE, "Cardiomegaly") in report.missing_pairs  # an empty list is no prediction
+
+
+def test_chexlocalize_annotations_are_filled_as_released_masks_are(lint):
+    contours = [[[10.25, 10], [40, 10], [40, 50.75]], [[50, 60], [70, 60], [70, 80], [50, 80]]]
+    report = lint({SMALL: {"img_size": [96, 80], "Airspace Opacity": contours}})
+    assert (report.format, report.n_errors) == ("chexlocalize-annotations", 0)
+    (prediction,) = report.predictions
+    assert prediction.mask == rasterize_polygons(contours, (96, 80))
+    # the square 50..70 x 60..80 with its outline has 21 x 21 pixels, and ends are inclusive
+    assert decode_mask(prediction.mask)[60:81, 50:71].all()
+
+
+def test_chexlocalize_annotations_check_the_image_size(lint):
+    contour = [[[10, 10], [40, 10], [40, 50]]]
+    report = lint(
+        {SMALL: {"img_size": [80, 96], "Airspace Opacity": contour}, WIDE: {"Edema": contour}, TALL: {"img_size": [1]}}
+    )
+    assert _errors(report) == [
+        (1, f"{SMALL}.img_size", "image-size", "[80, 96]"),
+        (2, f"{WIDE}.img_size", "missing-field", ""),
+        (3, f"{TALL}.img_size", "image-size", "[1]"),
+    ]
+
+
+def test_repeated_image_in_a_document_is_an_error(lint):
+    report = lint(f'{{"{WIDE}": {{"Edema": [[1, 2]]}}, "{WIDE}": {{"Edema": [[3, 4]]}}}}')
+    assert _errors(report) == [(None, WIDE, "duplicate-key", f'"{WIDE}"')]
+
+
+# --- tables
+
+ROWS = [
+    {"image_id": WIDE, "finding": "Edema", "x": 1.5, "y": 2, "score": 0.5},
+    {"image_id": WIDE, "finding": "Cardiomegaly", "cell": "D5"},
+    {"image_id": TALL, "finding": "Pleural Effusion", "x": 1, "y": 2, "width": 3, "height": 4.5},
+    {"image_id": SMALL, "finding": "Airspace Opacity", "size_h": 96, "size_w": 80,
+     "counts": _mask((96, 80), (1, 5), (2, 7)).counts},
+]  # fmt: skip
+CANONICAL = [
+    {"image_id": WIDE, "finding": "Edema", "point": [1.5, 2], "score": 0.5},
+    {"image_id": WIDE, "finding": "Cardiomegaly", "cell": "D5"},
+    {"image_id": TALL, "finding": "Pleural Effusion", "box": [1, 2, 3, 4.5]},
+    {"image_id": SMALL, "finding": "Airspace Opacity",
+     "rle": {"size": [96, 80], "counts": _mask((96, 80), (1, 5), (2, 7)).counts}},
+]  # fmt: skip
+COLUMNS = ["image_id", "finding", "x", "y", "width", "height", "cell", "size_h", "size_w", "counts", "score"]
+
+
+def _csv(rows, separator=",", columns=COLUMNS):
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, delimiter=separator)
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _parquet(columns, **options):
+    file = io.BytesIO()
+    pq.write_table(pa.table(columns), file, **options)
+    return file.getvalue()
+
+
+def _parquet_of_rows(rows):
+    return _parquet({name: [row.get(name) for row in rows] for name in COLUMNS})
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("csv", _csv(ROWS)),
+        ("tsv", _csv(ROWS, "\t")),
+        ("csv", _csv(ROWS, columns=COLUMNS[::-1])),
+        ("csv", _csv(ROWS).replace("\r\n", "\n").rstrip("\n")),
+        ("parquet", _parquet_of_rows(ROWS)),
+        ("jsonl", "\r\n\r\n".join(map(json.dumps, CANONICAL))),
+    ],
+)
+def test_tables_equal_the_canonical_form(lint, name, content):
+    report = lint(content)
+    assert report.format == name
+    assert report.n_errors == 0, report.render()
+    assert _content(report) == _content(lint(CANONICAL))
+
+
+def test_csv_problems_are_named_by_line_and_column(lint):
+    header = "image_id,finding,x,y,width,height,cell,size_h,size_w,counts,score\n"
+    rows = [
+        f"{WIDE},Edema,12,abc,,,,,,,",
+        f"{WIDE},Cardiomegaly,12,,,,,,,,1.5",
+        f"{TALL},Pleural Effusion,1,2,3,,,,,,",
+        f"{SMALL},Airspace Opacity,,,,,,96,81,PVWX6,nan",
+        f"{SMALL},Edema,1e400,\u0661\u0662,,,,,,,",  # Arabic digits, which float() would take for 12
+        f"{SMALL},Edema,1_0,2,,,,,,,,extra",
+    ]
+    assert _errors(lint(header + "\n".join(rows))) == [
+        (2, "y", "wrong-type", '"abc"'),
+        (3, "y", "wrong-type", "null"),
+        (3, "score", "score-range", "1.5"),
+        (4, "height", "wrong-type", "null"),
+        (5, "size_h,size_w", "rle-size", "[96, 81]"),
+        (5, "score", "not-finite", "nan"),
+        (6, "x", "not-finite", "inf"),
+        (6, "y", "number-as-text", '"\u0661\u0662"'),
+        (7, "", "row-length", f'["{SMALL}", "Edema", "1_0", "2", "", "", ...]'),
+        (5, "counts", "rle-overflow", '"PVWX6"'),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("header", "errors"),
+    [
+        ("image_id,finding,score", [("", "missing-column")]),
+        ("image,finding,cell", [("image", "unknown-column"), ("image_id", "missing-column")]),
+        ("image_id,finding,cell,cell", [("cell", "duplicate-column")]),
+        ("image_id;finding;cell", [("image_id;finding;cell", "unknown-column"), ("image_id", "missing-column"),
+                                   ("finding", "missing-column"), ("", "missing-column")]),
+        (",".join(f"c{i}" for i in range(1000)), [("", "columns")]),
+    ],
+)  # fmt: skip
+def test_headers(lint, header, errors):
+    report = lint(header + "\na,b,c\n")
+    assert [(p.field, p.rule) for p in report.problems] == errors
+    assert {p.line for p in report.problems} == {1}
+
+
+def test_ids_of_a_table_stay_text(lint):
+    assert _errors(lint("image_id,finding,cell\n007,Edema,D5\n")) == [(2, "image_id", "unknown-image", '"007"')]
+
+
+def test_quoted_line_ends_do_not_shift_the_line(lint):
+    errors = _errors(lint('image_id,finding,cell\n"a\nb",Edema,D5\nc,Edema,D5\n'))
+    assert errors == [(3, "image_id", "control-character", '"a\\nb"'), (4, "image_id", "unknown-image", '"c"')]
+
+
+def test_quotation_mark_without_partner(lint):
+    errors = _errors(lint('image_id,finding,cell\n"a,Edema,D5\n'))
+    assert [(line, rule) for line, _, rule, _ in errors] == [(2, "table-syntax")]
+
+
+def test_parquet_problems_are_named_by_row_and_column(lint):
+    content = _parquet({"image_id": [WIDE, SMALL], "finding": ["Edema", None], "x": [float("nan"), 80], "y": [1.0, 2]})
+    assert _errors(lint(content)) == [
+        (1, "x", "not-finite", "nan"),
+        (2, "finding", "missing-field", f'{{"image_id": "{SMALL}", "point": [80.0, 2.0]}}'),
+        (2, "x,y", "outside-image", "[80.0, 2.0]"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("columns", "error"),
+    [
+        ({"image_id": [1], "finding": ["Edema"], "cell": ["A1"]}, (1, "image_id", "column-type", '"int64"')),
+        ({"image_id": ["a"], "finding": ["b"], "x": ["1"], "y": [2]}, (1, "x", "column-type", '"string"')),
+        ({"image_id": ["a"], "finding": ["b"], "x": [True], "y": [2]}, (1, "x", "column-type", '"bool"')),
+        (
+            {"image_id": [["a"]], "finding": ["b"], "cell": ["A1"]},
+            (1, "image_id", "column-type", '"list<element: string>"'),
+        ),
+    ],
+)
+def test_parquet_column_types(lint, columns, error):
+    assert _errors(lint(_parquet(columns))) == [error]
+
+
+def test_parquet_text_must_be_utf8(lint):
+    names = pa.array([b"patient\xff"], pa.binary()).view(pa.string())
+    errors = _errors(lint(_parquet({"image_id": names, "finding": ["Edema"], "cell": ["A1"]})))
+    assert [rule for _, _, rule, _ in errors] == ["encoding"]
+
+
+# --- COCO results
+
+
+def test_coco_results_merge_several_of_one_pair(lint):
+    """Masks 10..19 x 20..39 and 15..24 x 30..49 (rows x columns): 200 + 200 - 5 * 10 = 350 pixels."""
+    first, second = _mask((2320, 2828), (10, 20), (20, 40)), _mask((2320, 2828), (15, 25), (30, 50))
+    results = [
+        {"image_id": WIDE, "category_id": "Edema", "score": 0.4, "bbox": [1, 2, 3, 4], "segmentation":
+            {"size": [2320, 2828], "counts": first.counts}},
+        {"image_id": WIDE, "category_id": "Edema", "score": 0.9, "bbox": [5, 6, 7, 8], "id": 7, "area": 200},
+        {"image_id": WIDE, "category_id": "Edema", "score": 0.1, "segmentation":
+            {"size": [2320, 2828], "counts": second.counts}},
+        {"image_id": TALL, "category": "pleural effusion", "score": 0.2, "bbox": [1, 1, 2, 2]},
+    ]  # fmt: skip
+    report = lint(json.dumps(results))
+    assert (report.format, report.n_entries, report.n_errors) == ("coco-results", 4, 0)
+    edema, effusion = report.predictions
+    assert (edema.score, edema.box, edema.line) == (0.9, (5.0, 6.0, 7.0, 8.0), 1)
+    assert decode_mask(edema.mask).sum() == 350
+    assert np.array_equal(decode_mask(edema.mask), decode_mask(first) | decode_mask(second))
+    assert (effusion.finding, effusion.box) == ("Pleural Effusion", (1.0, 1.0, 2.0, 2.0))
+
+
+def test_union_of_random_masks_equals_the_dense_union(lint):
+    rng = np.random.default_rng(1)
+    for density in (0.0, 0.01, 0.3, 0.7, 1.0):
+        masks = rng.random((3, 96, 80)) < density
+        results = [
+            {"image_id": SMALL, "finding": "Airspace Opacity", "score": 0.5,
+             "segmentation": {"size": [96, 80], "counts": encode_mask(mask).counts}}
+            for mask in masks
+        ]  # fmt: skip
+        (prediction,) = lint(json.dumps(results)).predictions
+        assert prediction.mask == encode_mask(masks.any(axis=0))
+
+
+def test_coco_flat_polygons_and_category_numbers(lint):
+    results = [{"image_id": SMALL, "category_id": 4, "segmentation": [[10, 10, 40, 10, 40, 50]]}]
+    report = lint(json.dumps(results))
+    assert report.n_errors == 0
+    (prediction,) = report.predictions
+    assert prediction.finding == "Airspace Opacity"  # the fourth of the ten findings
+    assert prediction.mask == rasterize_polygons([[(10, 10), (40, 10), (40, 50)]], (96, 80))
+    (warning,) = [p for p in report.problems if p.rule == "category-number"]
+    assert "1 Enlarged Cardiomediastinum, 2 Cardiomegaly" in warning.message
+
+
+def test_coco_problems(lint):
+    results = [
+        {"image_id": 7, "category_id": 0, "bbox": [1, 2, 3]},
+        5,
+        {"image_id": SMALL, "category_id": "Edema", "segmentation": [[1, 2, 3]], "point": [1, 2]},
+        {"image_id": SMALL, "score": 3, "bbox": [70, 0, 20, 5]},
+    ]
+    assert _errors(lint(json.dumps(results))) == [
+        (1, "image_id", "wrong-type", "7"),
+        (1, "category_id", "wrong-type", "0"),
+        (1, "bbox", "wrong-type", "[1, 2, 3]"),
+        (2, "", "not-an-object", "5"),
+        (3, "point", "unknown-field", '"point"'),
+        (3, "segmentation[0][0]", "wrong-type", "1"),
+        (3, "segmentation[0][1]", "wrong-type", "2"),
+        (3, "segmentation[0][2]", "wrong-type", "3"),
+        (4, "category_id", "missing-field", f'{{"image_id": "{SMALL}", "score": 3, "box": [70, 0, 20, 5]}}'),
+        (4, "bbox", "outside-image", "[70, 0, 20, 5]"),
+        (4, "score", "score-range", "3"),
+    ]
+
+
+def test_coco_dataset_is_refused_with_a_hint(lint):
+    report = lint({"images": [], "annotations": [], "categories": []})
+    assert _errors(report) == [(None, "", "format", '["images", "annotations", "categories"]')]
+    assert "COCO results are a list" in report.problems[0].hint
+
+
+# --- compression, encoding, detection
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, lambda data: pa.compress(data, "zstd", asbytes=True)])
+@pytest.mark.parametrize("content", [_csv(ROWS).encode(), _parquet_of_rows(ROWS)])
+def test_compressed_files(lint, compress, content):
+    report = lint(compress(content))
+    assert report.n_errors == 0
+    assert _content(report) == _content(lint(CANONICAL))
+
+
+def test_byte_order_mark_is_skipped_and_said(lint, prediction):
+    report = lint(b"\xef\xbb\xbf" + json.dumps(prediction).encode())
+    assert report.ok
+    assert report.problems[0].rule == "byte-order-mark"
+
+
+@pytest.mark.parametrize(
+    ("content", "rule", "hint"),
+    [
+        (b"", "empty-file", ""),
+        (b" \n\n", "empty-file", ""),
+        (json.dumps({"a": 1}).encode("utf-16"), "encoding", "UTF-8"),
+        (b"PK\x03\x04rest", "format", "ZIP"),
+        (b"\x80\x04\x95", "format", "pickle"),
+        (b"\x89PNG\r\n", "format", "image"),
+        (b"PAR1nonsense", "table-syntax", ""),
+        (gzip.compress(b"abc" * 99)[:-20], "compression", ""),
+        (gzip.compress(gzip.compress(b"abc")), "compression", "once"),
+        (b"\x28\xb5\x2f\xfdnonsense", "compression", ""),
+        (b"image_id,finding,cell\n\xff,b,c", "encoding", "UTF-8"),
+        (b"just some words", "unknown-column", "known columns"),
+    ],
+)
+def test_files_of_other_kinds_are_refused_with_a_reason(lint, content, rule, hint):
+    report = lint(content)
+    assert not report.ok
+    assert report.problems[0].rule == rule
+    assert hint in report.problems[0].hint
+    assert report.missing_pairs == ()
+
+
+@pytest.mark.parametrize(
+    ("line", "rule", "part"),
+    [
+        (b'{"image_id": "a"', "json-syntax", "ends too early, at column 17"),
+        (b"{'image_id': 'a'}", "json-syntax", 'before "\'"'),
+        (b'{"image_id": "a\x01"}', "control-character", "\\x01"),
+        (b'{"image_id": "\xff"}', "encoding", "byte 15 is 0xff"),
+        (b'{"image_id": "a", "score": 1e999999, "x": {"y": 1, "y": 2}}', "duplicate-key", '"y"'),
+        (b'{"score": ' + b"9" * 5000 + b"}", "number-size", "thousands of digits"),
+        (b'{"score": 1} {"score": 2}', "json-syntax", "Extra data"),
+    ],
+)
+def test_broken_lines_do_not_hide_the_next(lint, prediction, line, rule, part):
+    report = lint(line + b"\n" + json.dumps(prediction).encode())
+    assert (1, rule) in [(p.line, p.rule) for p in report.problems]
+    assert part in next(p.message for p in report.problems if p.rule == rule)
+    assert {p.line for p in report.problems if p.severity == "error"} == {1}
+
+
+def test_non_finite_numbers_are_named_by_field(lint):
+    text = f'{{"image_id": "{WIDE}", "finding": "Edema", "point": [Infinity, 1e400], "score": NaN}}'
+    assert _errors(lint(text)) == [
+        (1, "point[0]", "not-finite", "inf"),
+        (1, "point[1]", "not-finite", "inf"),
+        (1, "score", "not-finite", "nan"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"image_id": "a", "image_id": "b"}',
+        '{"image_id": "\\"", "finding": "x", "finding": "y"}',
+        # an escaped quotation mark that evens out the count of quotation marks of the dropped key
+        '{"finding": "\\u0022\\u0022", "image_id": 1, "image_id": 2}',
+        '{"rle": {"size": [1, 2], "size": [3, 4]}}',
+        '{"image_id": "a", "image\\u005fid": "b"}',
+    ],
+)
+def test_duplicate_keys_are_found(lint, line):
+    assert "duplicate-key" in {problem.rule for problem in lint(line).problems}
+
+
+def test_escapes_are_no_duplicate_keys(lint):
+    mask = _mask((96, 80), (44, 96), (0, 1))  # a first run of 44 = 12 + 32 is written as a backslash and "1"
+    assert mask.counts.startswith("\\1")
+    line = {"image_id": SMALL, "finding": "Airspace Opacity", "rle": {"size": [96, 80], "counts": mask.counts}}
+    assert lint(line).predictions[0].mask == mask
+
+
+# --- agreement with the schema, and with its examples
+
+
+def test_examples_of_the_documentation_are_sound_but_for_their_ids(lint):
+    text = (bundled("submissions") / "examples" / "localization.jsonl").read_text()
+    assert {rule for _, _, rule, _ in _errors(lint(text))} <= {"unknown-image"}
+
+
+def test_linter_and_schema_agree_on_single_lines(lint, prediction):
+    """Neither accepts a line whose shape the other refuses; ids, image borders and grids only the linter knows."""
+    from jsonschema import Draft202012Validator
+
+    schema = json.loads((bundled("submissions") / "schema" / "localization.schema.json").read_text())
+    validator = Draft202012Validator(schema)
+    knows_the_split = {"unknown-image", "unknown-finding", "outside-image", "cell", "rle-size", "rle-sum",
+                       "rle-overflow", "rle-truncated", "rle-negative-run"}  # fmt: skip
+    values = [
+        *(None, True, 0, 1, -1, 0.5, 50.0, "", "A1", "a\n", "x" * 101, [], {}),
+        *([1, 2], [[1, 2]], [1, 2, 3, 4], [0, 0, 0, 0], [[[1, 2], [3, 4], [5, 1]]], [[[1, 2]]]),
+        *(SQUARE_JSON, {"size": [2320.0, 2828], "counts": "PVWX6"}, {"size": ["1", 2], "counts": "0"}),
+        *({"size": [1, 2], "counts": ""}, {"size": [1, 2]}),
+    ]
+    n_accepted = 0
+    for field in ("image_id", "finding", "point", "points", "cell", "box", "rle", "polygons", "score", "colour"):
+        for value in values:
+            line = prediction | {field: value}
+            rules = {rule for _, _, rule, _ in _errors(lint(line))}
+            if validator.is_valid(line):
+                assert rules <= knows_the_split, line
+                n_accepted += not rules
+            else:
+                assert rules, line
+    assert n_accepted == 9  # one point, cell, box and polygons, two masks, three scores
+
+
+def test_import_is_cheap():
+    code = "import sys, reveal_bench.predictions; print([m for m in ('pyarrow', 'numba', 'PIL') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,105 @@
+"""Rendering, JSON and showing of hostile values. Expected texts are written out by hand."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from reveal_bench.predictions import LintReport, Problem
+from reveal_bench.predictions.report import ProblemLog, show_value
+
+REPORT = LintReport(
+    file="predictions.jsonl",
+    format="jsonl",
+    n_entries=2,
+    problems=(
+        Problem(
+            "warning", "predictions.jsonl", None, "", "missing-pairs", "", "1 of 3 asked pairs", "scored as misses"
+        ),
+        Problem("error", "predictions.jsonl", 17, "box", "outside-image", "[1, 2]", "must lie inside, got [1, 2]"),
+    ),
+    predictions=(),
+    missing_pairs=(("a", "Edema"),),
+    statistics={"per_finding": {"Edema": 2}, "kinds": {}, "share_missing": 1 / 3},
+    allow_missing=True,
+)
+
+
+def test_render_puts_errors_first_then_counts_then_statistics():
+    assert REPORT.render().splitlines() == [
+        "predictions.jsonl:17: error: box: must lie inside, got [1, 2]",
+        "predictions.jsonl: warning: 1 of 3 asked pairs  hint: scored as misses",
+        "predictions.jsonl (jsonl): 2 predictions, 1 error, 1 warning: refused",
+        "  per finding: Edema 2",
+        "  kinds: none",
+        "  share missing: 0.333",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("file_format", "place"),
+    [("csv", "p:17"), ("parquet", "p: row 17"), ("coco-results", "p: entry 17")],
+)
+def test_place_is_named_as_the_format_counts(file_format, place):
+    problem = replace(REPORT.problems[1], file="p")
+    report = replace(REPORT, file="p", format=file_format, problems=(problem,))
+    assert report.render().startswith(f"{place}: error: box:")
+
+
+def test_render_counts_what_it_does_not_show():
+    problem = REPORT.problems[1]
+    report = replace(REPORT, problems=(problem,) * 263)
+    lines = report.render(most=50).splitlines()
+    assert lines[50] == "... and 213 more"
+    assert lines[51].startswith("predictions.jsonl (jsonl): 2 predictions, 263 errors, 0 warnings")
+
+
+def test_json_has_everything_under_stable_keys():
+    document = json.loads(REPORT.to_json())
+    assert list(document) == [
+        "schema", "file", "format", "ok", "n_entries", "n_predictions", "n_errors", "n_warnings", "allow_missing",
+        "problems", "missing_pairs", "statistics",
+    ]  # fmt: skip
+    assert document["problems"][1] == {
+        "severity": "error",
+        "file": "predictions.jsonl",
+        "line": 17,
+        "field": "box",
+        "rule": "outside-image",
+        "value": "[1, 2]",
+        "message": "must lie inside, got [1, 2]",
+        "hint": "",
+    }
+    assert document["missing_pairs"] == [["a", "Edema"]]
+    assert document["ok"] is False
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (None, "null"),
+        (True, "true"),
+        (float("nan"), "nan"),
+        ("D\x005", '"D\\x005"'),
+        ("\u202egnp", '"\\u202egnp"'),
+        ("\ud800", '"\\ud800"'),
+        ("x" * 100, '"' + "x" * 76 + "..."),
+        (list(range(9)), "[0, 1, 2, 3, 4, 5, ...]"),
+        ([[[[[1]]]]], "[[[...]]]"),
+        ({"size": [1, 2]}, '{"size": [1, 2]}'),
+    ],
+)
+def test_shown_values_are_short_and_printable(value, shown):
+    assert show_value(value) == shown
+    assert len(shown) <= 80
+
+
+def test_log_stops_after_its_limit_and_says_so():
+    log = ProblemLog("p", most=2)
+    for line in (1, 2, 3, 4):
+        log.error("rule", "must be right", line=line)
+    assert log.stopped
+    assert [problem.rule for problem in log.problems] == ["rule", "rule", "too-many-problems"]
+    assert log.problems[-1].line == 3
