@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.predictions.test_formats import SMALL, SQUARE, SQUARE_JSON, TALL, WIDE, _content, _errors, _mask
+from tests.predictions.test_formats import SMALL, TALL, WIDE, _content, _errors, _mask
 
 # --- tables
 
