@@ -122,9 +122,7 @@ class Demo:
 
     def _build(self) -> None:
         records, _ = BUILDERS[BENCHMARK].read(self.download, pixels="embed", keep_going=False)
-        build_folder(
-            records, self.public, BENCHMARKS[BENCHMARK], holdout=self.holdout, seed=self.seed, synthetic=True
-        )
+        build_folder(records, self.public, BENCHMARKS[BENCHMARK], holdout=self.holdout, seed=self.seed, synthetic=True)
 
     def _predict(self, split: str) -> None:
         manifest = read_manifest(self.public, split)
@@ -175,6 +173,18 @@ class Demo:
                 f"{100 * figure['value']:3.0f} %  ({100 * figure['low']:.0f} to {100 * figure['high']:.0f})"
             )  # fmt: skip
             self.say(f"     {row['rank']:>2}  {row['model']:<16} {shown}")
+
+    def say_what_next(self, url: str) -> None:
+        """Tell where to look, and what to try."""
+        file = self.predictions / "phantom-chat" / "holdout.jsonl"
+        self.say(f"""
+The board is at  {url}
+Try next:
+  - break a line of {file}
+    and drop the file on {url}/submit: the linter names line, field and value
+  - reveal-bench score {self.predictions / "phantom-chat" / "released.jsonl"} {self.public}
+  - python -c "from datasets import load_dataset; print(load_dataset('{self.public}', split='released'))"
+Ctrl-C ends the server and the worker; running this again takes a few seconds.""")
 
     @contextmanager
     def running(self, port: int) -> Iterator[str]:

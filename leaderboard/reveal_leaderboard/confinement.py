@@ -1,0 +1,135 @@
+"""Landlock: the server takes away its own right to open files, but for a short list.
+
+Conventions
+-----------
+The web process never needs the holdout, so it gives up the ability to open it before the first request, and the kernel
+holds it to that. The list of what it may read is :func:`readable_places`: the interpreter, the installed packages, the
+operating system's own folders and a handful of devices; of ``/proc`` its own entry and facts about the machine, so it
+cannot even read another process's command line. Landlock governs opening and listing, not `stat`: that a path exists
+may still be seen. It binds the calling thread and what it starts from then on, so it must be set while there is one
+thread.
+
+Source: Linux ``Documentation/userspace-api/landlock.rst``; system call numbers are the same on every architecture.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import os
+import stat
+import sys
+import sysconfig
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+__all__ = ["confine", "is_inside", "landlock_abi", "readable_places"]
+
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+_VERSION_FLAG = 1
+_RULE_PATH_BENEATH = 1
+_PR_SET_NO_NEW_PRIVS = 38
+
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = (1 << bit for bit in range(4))
+_TRUNCATE, _IOCTL = 1 << 14, 1 << 15
+_RIGHTS_BY_ABI = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 << 15) - 1, 5: (1 << 16) - 1}
+_READ = _EXECUTE | _READ_FILE | _READ_DIR
+_ON_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL
+
+SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/etc", "/sys/devices/system", "/sys/fs/cgroup")
+PROC = ("self", "cpuinfo", "meminfo", "stat", "loadavg", "uptime", "filesystems", "sys")
+DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+PACKAGES = ("reveal_bench", "reveal_leaderboard")
+
+
+class _PathBeneath(ctypes.Structure):
+    _pack_ = 1
+    _fields_ = (("allowed_access", ctypes.c_uint64), ("parent_fd", ctypes.c_int32))
+
+
+def landlock_abi() -> int:
+    """Version of Landlock that this kernel offers; 0 where there is none."""
+    if not sys.platform.startswith("linux"):
+        return 0
+    return max(0, int(_libc().syscall(_CREATE_RULESET, None, 0, _VERSION_FLAG)))
+
+
+def readable_places() -> list[Path]:
+    """Everything the server may read besides its data and the public benchmarks.
+
+    The import path is *not* on the list as a whole: it may name a checkout, or the current folder, beside which a
+    holdout lies. Of it only the installed packages are, and the two packages of this project.
+    """
+    places = [Path(name) for name in (*SYSTEM, sys.prefix, sys.base_prefix)]
+    places += [Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")]
+    places += [Path("/proc") / name for name in PROC] + [Path("/dev") / name for name in DEVICES]
+    for name in PACKAGES:
+        spec = importlib.util.find_spec(name)
+        places += [Path(place) for place in (spec.submodule_search_locations or ())] if spec else []
+    return list(dict.fromkeys(place.resolve() if "proc" not in place.parts else place for place in places))
+
+
+def is_inside(path: Path, places: Iterable[Path]) -> bool:
+    """Whether `path` is one of `places` or lies below one."""
+    resolved = Path(path).resolve()
+    return any(resolved.is_relative_to(place.resolve()) for place in places)
+
+
+def confine(*, read: Sequence[Path], write: Sequence[Path]) -> str:
+    """Give up opening files but those below `read` (to read) and `write` (to read and write), for good.
+
+    Returns
+    -------
+    str
+        "landlock-<ABI>", or "none" where the kernel has no Landlock.
+
+    Raises
+    ------
+    RuntimeError
+        If the process has threads already: they would stay unconfined.
+    """
+    abi = landlock_abi()
+    if abi == 0:
+        return "none"
+    n_threads = len(os.listdir("/proc/self/task"))
+    if n_threads != 1:
+        raise RuntimeError(f"`confine` must be called while the process has one thread, got {n_threads}")
+    rights = _RIGHTS_BY_ABI[min(abi, max(_RIGHTS_BY_ABI))]
+    attributes = ctypes.c_uint64(rights)
+    ruleset = _call(_CREATE_RULESET, ctypes.byref(attributes), ctypes.sizeof(attributes), 0)
+    try:
+        for place in read:
+            _allow(ruleset, place, _READ & rights)
+        for place in (*write, Path("/dev/null")):
+            _allow(ruleset, place, rights & ~_IOCTL)
+        if _libc().prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
+            raise OSError(ctypes.get_errno(), "prctl(PR_SET_NO_NEW_PRIVS) failed")
+        _call(_RESTRICT_SELF, ruleset, 0)
+    finally:
+        os.close(ruleset)
+    return f"landlock-{abi}"
+
+
+def _allow(ruleset: int, place: Path, rights: int) -> None:
+    try:
+        handle = os.open(place, os.O_PATH | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return  # nothing there to allow
+    try:
+        if not stat.S_ISDIR(os.fstat(handle).st_mode):
+            rights &= _ON_FILES
+        rule = _PathBeneath(rights, handle)
+        _call(_ADD_RULE, ruleset, _RULE_PATH_BENEATH, ctypes.byref(rule), 0)
+    finally:
+        os.close(handle)
+
+
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _call(number: int, *arguments: object) -> int:
+    answer = int(_libc().syscall(number, *arguments))
+    if answer < 0:
+        raise OSError(ctypes.get_errno(), f"Landlock system call {number} failed: {os.strerror(ctypes.get_errno())}")
+    return answer

@@ -1,0 +1,136 @@
+"""What a submitter says about a submission: the ``submission.json`` of ``submissions/schema``, checked strictly.
+
+Conventions
+-----------
+Names (model, version, organization) are normalised to NFKC and then must be plain ASCII of a short list of characters:
+no look-alikes, no invisible or right-to-left characters, no formula starts. Other texts may hold any script, but no
+control or format characters. Links are https only. Nobody's text is ever markup: pages escape it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+__all__ = ["KINDS", "PROMPT_STYLES", "Metadata", "MetadataError", "read_metadata"]
+
+KINDS = {
+    "multimodal_llm": "multimodal LLM",
+    "cnn": "CNN",
+    "saliency": "saliency",
+    "human_reader": "human reader",
+    "other": "other",
+}
+PROMPT_STYLES = ("zero-shot", "few-shot", "chain-of-thought", "other")
+MAX_BYTES = 64 * 1024
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+()/-]{0,63}")
+LINK = re.compile(r"https://[A-Za-z0-9.-]+(:[0-9]+)?(/[!-~]*)?")
+
+
+def _name(text: str) -> str:
+    text = unicodedata.normalize("NFKC", text).strip()
+    if not NAME.fullmatch(text):
+        raise ValueError(
+            "must be 1-64 of the characters A-Z a-z 0-9 space . _ + ( ) / - and start with a letter or digit"
+        )
+    return text
+
+
+def _plain(text: str) -> str:
+    for character in text:
+        if unicodedata.category(character) in ("Cc", "Cf", "Cs", "Co", "Cn") and character not in "\n\r\t":
+            raise ValueError(f"must not hold control or invisible characters, got U+{ord(character):04X}")
+    return text
+
+
+def _link(text: str) -> str:
+    if not LINK.fullmatch(text) or any(c in text for c in "<>\"'`\\"):
+        raise ValueError("must be an https:// address")
+    return text
+
+
+Name = Annotated[str, AfterValidator(_name)]
+Line = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(_plain)]
+Text = Annotated[str, Field(min_length=1, max_length=4000), AfterValidator(_plain)]
+Link = Annotated[str, Field(max_length=500), AfterValidator(_link)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
+
+
+class Model(_Strict):
+    """The system that made the predictions."""
+
+    name: Name
+    version: Name | None = None
+
+
+class Links(_Strict):
+    """Public pages about it."""
+
+    code: Link | None = None
+    paper: Link | None = None
+    model: Link | None = None
+
+
+class Metadata(_Strict):
+    """One ``submission.json``; `contact` is for the operators and never shown."""
+
+    model: Model
+    organization: Name
+    kind: Literal["multimodal_llm", "cnn", "saliency", "human_reader", "other"]
+    prompt_style: Literal["zero-shot", "few-shot", "chain-of-thought", "other"] | None = None
+    parameters: Annotated[dict[Line, Line | int | float | bool | None], Field(max_length=50)] | None = None
+    grid: Annotated[int, Field(ge=1, le=26)] | None = None
+    thresholds: Fraction | dict[Line, Fraction] | None = None
+    training_data: Text | None = None
+    known_overlap: Text | None = None
+    links: Links = Links()
+    contact: Annotated[str, Field(min_length=1, max_length=254), AfterValidator(_plain)] | None = None
+
+    def public(self) -> dict[str, Any]:
+        """What everybody may see."""
+        return self.model_dump(exclude_none=True, exclude={"contact"})
+
+
+class MetadataError(ValueError):
+    """Metadata that do not pass; `errors` lists field, rule and value."""
+
+    def __init__(self, errors: list[dict[str, str]]) -> None:
+        super().__init__("; ".join(f"{e['field']}: {e['rule']}" for e in errors))
+        self.errors = errors
+
+
+def read_metadata(text: str) -> Metadata:
+    """Parse and check the text of a ``submission.json``.
+
+    Raises
+    ------
+    MetadataError
+        With every fault found.
+    """
+    if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
+        raise MetadataError([_error("metadata", f"must be at most {MAX_BYTES} bytes", "")])
+    try:
+        return Metadata.model_validate(json.loads(text))
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise MetadataError([_error("metadata", f"must be JSON: {error}", text[:80])]) from None
+    except ValidationError as error:
+        faults = error.errors(include_url=False, include_context=False)
+        raise MetadataError([_fault(fault) for fault in faults]) from None
+
+
+def _fault(fault: Any) -> dict[str, str]:
+    field = ".".join(str(part) for part in fault["loc"]) or "metadata"
+    return _error(field, fault["msg"].removeprefix("Value error, "), repr(fault["input"])[:80])
+
+
+def _error(field: str, rule: str, value: str) -> dict[str, str]:
+    return {"field": field, "rule": rule, "value": value}

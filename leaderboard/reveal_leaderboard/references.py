@@ -1,0 +1,78 @@
+"""Published rows of papers, which stand beside the submissions of a board and are never ranked among them.
+
+They are read from ``submissions/reference/<benchmark>/*.json`` (schema: ``submissions/schema/reference.schema.json``).
+A row that prints another row's figures again is left out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from reveal_bench.benchmarks import bundled
+
+__all__ = ["REFERENCE_BENCHMARK", "ReferenceRow", "read_reference_rows"]
+
+REFERENCE_BENCHMARK = "chexlocalize"
+_SHOWN_AS = {"grid_chance": "grid_hit"}
+
+
+@dataclass(frozen=True)
+class ReferenceRow:
+    """One published system.
+
+    Attributes
+    ----------
+    figures : metric -> finding -> fraction; a chance expectation stands under the metric it is the chance of
+    macro : metric -> (fraction, how it came about)
+    """
+
+    name: str
+    kind: str
+    prompt_style: str | None
+    citation: str
+    url: str
+    place: str
+    protocol: str
+    notes: str
+    figures: Mapping[str, Mapping[str, float]]
+    macro: Mapping[str, tuple[float, str]]
+
+
+def read_reference_rows(benchmark: str = REFERENCE_BENCHMARK) -> list[ReferenceRow]:
+    """The rows published for a benchmark, by kind and name; none if there are none."""
+    folder = bundled("submissions") / "reference" / benchmark
+    rows = []
+    for path in sorted(folder.glob("*.json")):
+        raw = json.loads(path.read_text(encoding="utf-8"))
+        if raw["repeats"] is None:
+            rows.append(_row(raw))
+    order = ("human", "cnn", "saliency", "multimodal_llm", "chance")
+    return sorted(rows, key=lambda row: (order.index(row.kind), row.name, row.prompt_style or ""))
+
+
+def _row(raw: Mapping[str, object]) -> ReferenceRow:
+    source: Mapping[str, str] = raw["source"]  # type: ignore[assignment]
+    figures: Mapping[str, Mapping[str, float]] = raw["figures"]  # type: ignore[assignment]
+    printed: Mapping[str, Mapping[str, float]] = raw["printed_macro"]  # type: ignore[assignment]
+    return ReferenceRow(
+        name=str(raw["name"]),
+        kind=str(raw["kind"]),
+        prompt_style=None if raw["prompt_style"] is None else str(raw["prompt_style"]),
+        citation=source["citation"],
+        url=source["url"],
+        place=source["place"],
+        protocol=str(raw["protocol"]),
+        notes=str(raw["notes"]),
+        figures={_SHOWN_AS.get(metric, metric): values for metric, values in figures.items()},
+        macro={
+            _SHOWN_AS.get(metric, metric): _macro(values, printed.get(metric)) for metric, values in figures.items()
+        },
+    )
+
+
+def _macro(values: Mapping[str, float], printed: Mapping[str, float] | None) -> tuple[float, str]:
+    if printed is not None:
+        return printed["value"], f"printed, {printed['n_findings']} findings"
+    return sum(values.values()) / len(values), f"mean of {len(values)} printed"

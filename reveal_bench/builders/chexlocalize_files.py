@@ -1,0 +1,332 @@
+"""The files of the CheXlocalize download, parsed strictly, without judging one by another.
+
+Every parser appends to a list of :class:`Problem` instead of stopping, and returns what is good. Traps handled here:
+
+* the download is often nested once or twice more, and holds ``.azDownload-*`` parts of interrupted transfers;
+* label columns are read by name, never by position; "Lung Opacity" is Airspace Opacity;
+* `Path` begins ``CheXpert-v1.0/valid/`` or ``test/``: only its tail ``patient*/study*/view*_*.jpg`` is used;
+* the test CSV has no Sex, Age, Frontal/Lateral and AP/PA columns;
+* sizes are ``[height, width]``, points ``[x, y]``;
+* an empty mask's string depends on its size, so masks are decoded, never compared as text;
+* JSON with a repeated key silently loses an image in most readers: it is an error here.
+
+Pickled heat maps (``*_map.pkl``) are never opened.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from reveal_bench.builders.source import Problem
+from reveal_bench.findings import CHEXLOCALIZE_FINDINGS, canonical_finding, nearest_names
+from reveal_bench.masks import PackedMasks, Rle, parse_masks
+from reveal_bench.records import Polygons
+
+__all__ = [
+    "LabelRow",
+    "Masks",
+    "find_download",
+    "image_id_of",
+    "index_pictures",
+    "load_json",
+    "parse_annotations",
+    "parse_labels",
+    "parse_masks_file",
+    "parse_points",
+]
+
+ANNOTATIONS, PICTURES = "CheXlocalize", "CheXpert"
+PARTIAL = ".azDownload-"
+OTHER_LABELS = {"No Finding", "Pneumonia", "Pleural Other", "Fracture"}
+"""Columns of CheXpert that CheXlocalize did not segment."""
+FACTS = {"Path", "Sex", "Age", "Frontal/Lateral", "AP/PA"}
+STATUS = {"1": 1, "1.0": 1, "0": 0, "0.0": 0, "-1": None, "-1.0": None, "": None}
+
+_TAIL = re.compile(r"(?:^|/)(patient\d+)/(study\d+)/(view\d+_(?:frontal|lateral))\.jpg$")
+_ID = re.compile(r"(patient\d+)_(study\d+)_(view\d+_(?:frontal|lateral))")
+Size = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class LabelRow:
+    """One row of a label CSV; `view_raw` is the AP/PA column, or what the file name says."""
+
+    image_id: str
+    line: int
+    status: dict[str, int | None]
+    view: str
+    view_raw: str
+
+
+@dataclass
+class Masks:
+    """A segmentation file: strings, decoded runs, and which is whose."""
+
+    rles: list[Rle] = field(default_factory=list)
+    index: dict[tuple[str, str], int] = field(default_factory=dict)
+    sizes: dict[str, Size] = field(default_factory=dict)
+    packed: PackedMasks | None = None
+    areas: list[int] = field(default_factory=list)
+    boxes: list[list[float]] = field(default_factory=list)
+
+    def area(self, image_id: str, finding: str) -> int:
+        """Pixels of a mask; 0 if there is none."""
+        i = self.index.get((image_id, finding))
+        return 0 if i is None else self.areas[i]
+
+
+def find_download(root: Path) -> Path | None:
+    """The folder that holds ``CheXlocalize/gt_*.json``: `root`, or a chexlocalize folder in it, twice at most."""
+    for _ in range(3):
+        if any((root / ANNOTATIONS).glob("gt_*.json")):
+            return root
+        inner = [path for path in sorted(root.glob("*")) if path.is_dir() and path.name.casefold() == "chexlocalize"]
+        if len(inner) != 1:
+            return None
+        root = inner[0]
+    return None
+
+
+def image_id_of(path: str) -> str | None:
+    """Id of a picture from the tail of its path, whatever stands before it.
+
+    Examples
+    --------
+    >>> image_id_of("CheXpert-v1.0/valid/patient64541/study1/view1_frontal.jpg")
+    'patient64541_study1_view1_frontal'
+    """
+    match = _TAIL.search(path)
+    return None if match is None else "_".join(match.groups())
+
+
+def index_pictures(root: Path, split: str, problems: list[Problem]) -> dict[str, Path]:
+    """Pictures of a split by image id; partial downloads are passed over."""
+    pictures: dict[str, Path] = {}
+    for path in sorted((root / PICTURES / split).rglob("*.jpg")):
+        if path.name.startswith("."):
+            continue
+        name = path.relative_to(root).as_posix()
+        image_id = image_id_of(name)
+        if image_id is None:
+            problems.append(Problem(name, None, "path", "must end in patient*/study*/view*_frontal|lateral.jpg", name))
+        elif image_id in pictures:
+            other = pictures[image_id].relative_to(root).as_posix()
+            problems.append(Problem(name, image_id, "path", "must be the only picture of its id", f"also {other}"))
+        else:
+            pictures[image_id] = path
+    return pictures
+
+
+def load_json(path: Path, problems: list[Problem]) -> dict[str, Any]:
+    """A JSON object; a repeated key anywhere in it is a problem."""
+    repeated: list[str] = []
+
+    def no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        counts = Counter(key for key, _ in pairs)
+        repeated.extend(key for key, n in counts.items() if n > 1)
+        return dict(pairs)
+
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=no_repeats)
+    except (OSError, ValueError, RecursionError) as error:
+        problems.append(Problem(path.name, None, "file", "must be readable UTF-8 JSON", str(error)))
+        return {}
+    problems.extend(Problem(path.name, key, "key", "must not be repeated", repr(key)) for key in repeated)
+    if not isinstance(content, dict):
+        problems.append(Problem(path.name, None, "file", "must be a JSON object", type(content).__name__))
+        return {}
+    return content
+
+
+def parse_labels(path: Path, problems: list[Problem], warnings: list[str]) -> dict[str, LabelRow]:
+    """Rows of a label CSV by image id, in file order."""
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        reader = csv.DictReader(file)
+        heads = reader.fieldnames or []
+        columns = _label_columns(path.name, list(heads), problems, warnings)
+        if len(columns) < len(CHEXLOCALIZE_FINDINGS) or "Path" not in heads:
+            return {}
+        rows: dict[str, LabelRow] = {}
+        n_uncertain = 0
+        for raw in reader:
+            row = _label_row(path.name, reader.line_num, raw, columns, problems)
+            if row is None:
+                continue
+            if row.image_id in rows:
+                value = f"{row.image_id}, also line {rows[row.image_id].line}"
+                problems.append(Problem(path.name, reader.line_num, "Path", "must be unique", value))
+                continue
+            n_uncertain += sum((raw[column] or "").strip() in ("-1", "-1.0") for column in columns.values())
+            rows[row.image_id] = row
+    if n_uncertain:
+        warnings.append(f"{path.name}: {n_uncertain:,} uncertain labels (-1) are kept as unlabelled")
+    return rows
+
+
+def _label_columns(file: str, heads: list[str], problems: list[Problem], warnings: list[str]) -> dict[str, str]:
+    """Finding -> column name."""
+    columns: dict[str, str] = {}
+    for head in heads:
+        finding = canonical_finding(head, CHEXLOCALIZE_FINDINGS)
+        if finding is None:
+            if head not in OTHER_LABELS | FACTS:
+                warnings.append(f"{file}: the column {head!r} is not known and is not read")
+        elif finding in columns:
+            value = f"{columns[finding]!r} and {head!r}"
+            problems.append(Problem(file, 1, finding, "must have one column", value))
+        else:
+            columns[finding] = head
+    wanted = ["Path", *(finding for finding in CHEXLOCALIZE_FINDINGS if finding not in columns)]
+    lacking = [name for name in wanted if name not in heads]
+    problems += [Problem(file, 1, name, "must be a column", ", ".join(heads)) for name in lacking]
+    return columns
+
+
+def _label_row(
+    file: str, line: int, raw: dict[str, Any], columns: dict[str, str], problems: list[Problem]
+) -> LabelRow | None:
+    image_id = image_id_of(raw["Path"] or "")
+    if image_id is None:
+        rule = "must end in patient*/study*/view*_frontal|lateral.jpg"
+        problems.append(Problem(file, line, "Path", rule, repr(raw["Path"])))
+        return None
+    status: dict[str, int | None] = {}
+    for finding in CHEXLOCALIZE_FINDINGS:
+        text = (raw[columns[finding]] or "").strip()
+        if text not in STATUS:
+            problems.append(Problem(file, image_id, columns[finding], "must be 1, 0, -1 or blank", repr(text)))
+        status[finding] = STATUS.get(text)
+    lateral = image_id.endswith("lateral")
+    projection = (raw.get("AP/PA") or "").strip()
+    view = "LATERAL" if lateral else projection if projection in ("AP", "PA") else "FRONTAL"
+    return LabelRow(image_id, line, status, view, projection or ("lateral" if lateral else "frontal"))
+
+
+def parse_masks_file(path: Path, problems: list[Problem]) -> Masks:
+    """A segmentation file: ``{id: {finding: {"size": [h, w], "counts": "..."}}}``."""
+    masks = Masks()
+    owners: list[tuple[str, str]] = []
+    for image_id, finding, value in _entries(path, problems):
+        if finding is None:
+            continue
+        size = _size(value.get("size")) if isinstance(value, dict) else None
+        counts = value.get("counts") if isinstance(value, dict) else None
+        if size is None or not isinstance(counts, str):
+            rule = 'must be {"size": [h, w], "counts": "..."}'
+            problems.append(Problem(path.name, image_id, finding, rule, str(value)[:80]))
+            continue
+        first = masks.sizes.setdefault(image_id, size)
+        if first != size:
+            rule = "must be one size per image ([h, w])"
+            problems.append(Problem(path.name, image_id, f"{finding}.size", rule, f"{list(first)} and {list(size)}"))
+        masks.index[image_id, finding] = len(masks.rles)
+        masks.rles.append(Rle(size, counts))
+        owners.append((image_id, finding))
+    packed, broken = parse_masks(masks.rles)
+    for i, reason in broken.items():
+        problems.append(Problem(path.name, owners[i][0], owners[i][1], "must be a well-formed mask", str(reason)))
+    masks.packed, masks.areas, masks.boxes = packed, packed.areas.tolist(), packed.boxes_xywh().tolist()
+    return masks
+
+
+def parse_annotations(
+    path: Path, problems: list[Problem], warnings: list[str]
+) -> tuple[dict[str, dict[str, Polygons]], dict[str, Size]]:
+    """An annotation file: ``{id: {"img_size": [h, w], finding: [[[x, y], ...], ...]}}`` -> polygons, sizes."""
+    polygons: dict[str, dict[str, Polygons]] = {}
+    sizes: dict[str, Size] = {}
+    n_outside = 0
+    for image_id, finding, value in _entries(path, problems):
+        if finding is None:
+            size = _size(value)
+            if size is None:
+                problems.append(Problem(path.name, image_id, "img_size", "must be [h, w]", str(value)[:80]))
+            else:
+                sizes[image_id] = size
+                polygons.setdefault(image_id, {})
+            continue
+        contours = _contours(value)
+        if contours is None:
+            rule = "must be contours of at least 2 finite vertices [x, y]"
+            problems.append(Problem(path.name, image_id, finding, rule, str(value)[:80]))
+            continue
+        polygons.setdefault(image_id, {})[finding] = contours
+    for image_id, by_finding in polygons.items():
+        if image_id not in sizes:
+            problems.append(Problem(path.name, image_id, "img_size", "must be [h, w]", "none"))
+            continue
+        height, width = sizes[image_id]
+        n_outside += sum(
+            any(not (0 <= x <= width and 0 <= y <= height) for contour in contours for x, y in contour)
+            for contours in by_finding.values()
+        )
+    if n_outside:
+        warnings.append(f"{path.name}: {n_outside:,} annotations have vertices outside their picture")
+    return polygons, sizes
+
+
+def parse_points(path: Path, problems: list[Problem]) -> dict[str, dict[str, list[tuple[float, float]]]]:
+    """A salient-point file: ``{id: {finding: [[x, y], ...]}}``."""
+    points: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    for image_id, finding, value in _entries(path, problems):
+        if finding is None:
+            continue
+        if not isinstance(value, list) or not all(_is_vertex(vertex) for vertex in value):
+            rule = "must be points [x, y] of finite numbers"
+            problems.append(Problem(path.name, image_id, finding, rule, str(value)[:80]))
+            continue
+        points.setdefault(image_id, {})[finding] = [(float(x), float(y)) for x, y in value]
+    return points
+
+
+def _entries(path: Path, problems: list[Problem]) -> Iterator[tuple[str, str | None, Any]]:
+    """(image id, canonical finding or None for img_size, value) of a file keyed by image and finding."""
+    for image_id, entry in load_json(path, problems).items():
+        if _ID.fullmatch(image_id) is None:
+            rule = "must look like patient1_study1_view1_frontal"
+            problems.append(Problem(path.name, image_id, "image id", rule, repr(image_id)))
+            continue
+        if not isinstance(entry, dict):
+            problems.append(Problem(path.name, image_id, "entry", "must be a JSON object", type(entry).__name__))
+            continue
+        for name, value in entry.items():
+            if name == "img_size":
+                yield image_id, None, value
+                continue
+            finding = canonical_finding(name, CHEXLOCALIZE_FINDINGS)
+            if finding is None:
+                near = nearest_names(name, CHEXLOCALIZE_FINDINGS, most=1)
+                hint = f" (nearest: {near[0]!r})" if near else ""
+                rule = "must be one of the 10 findings"
+                problems.append(Problem(path.name, image_id, "finding", rule, f"{name!r}{hint}"))
+                continue
+            yield image_id, finding, value
+
+
+def _size(value: Any) -> Size | None:
+    if isinstance(value, list) and len(value) == 2 and all(type(side) is int and side > 0 for side in value):
+        return value[0], value[1]
+    return None
+
+
+def _is_vertex(vertex: Any) -> bool:
+    if not isinstance(vertex, list) or len(vertex) != 2:
+        return False
+    return all(type(value) in (int, float) and math.isfinite(value) for value in vertex)
+
+
+def _contours(value: Any) -> Polygons | None:
+    if not isinstance(value, list):
+        return None
+    for contour in value:
+        if not isinstance(contour, list) or len(contour) < 2 or not all(_is_vertex(vertex) for vertex in contour):
+            return None
+    return tuple(tuple((float(x), float(y)) for x, y in contour) for contour in value)

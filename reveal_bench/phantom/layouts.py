@@ -1,0 +1,246 @@
+"""Writes the synthetic world in the layout of the CheXlocalize download.
+
+Names, columns, prefixes, id styles and JSON forms are the real ones (research notes on the download, and the README of
+rajpurkarlab/cheXlocalize); everything is synthetic, and ``SYNTHETIC.txt`` says so. With ``traps`` the layout also has
+what makes the real one awkward: a second nesting, interrupted downloads, pickled heat maps, positives that were not
+segmented, readers' masks that are missing, a label that contradicts its mask. :data:`TRAPS` lists those of images.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
+from reveal_bench.masks import empty_rle, rasterize_polygons
+from reveal_bench.phantom.curves import Points
+from reveal_bench.phantom.patients import Film, draw_film, films
+from reveal_bench.phantom.readers import perturb, reader_contours, reader_point
+
+__all__ = ["TRAPS", "write_chexlocalize"]
+
+LABELS = (
+    "No Finding", "Enlarged Cardiomediastinum", "Cardiomegaly", "Lung Opacity", "Lung Lesion", "Edema", "Consolidation",
+    "Pneumonia", "Atelectasis", "Pneumothorax", "Pleural Effusion", "Pleural Other", "Fracture", "Support Devices",
+)  # fmt: skip
+"""Label columns of CheXpert's CSV files, which call Airspace Opacity "Lung Opacity"."""
+
+TRAPS = (
+    "one positive not drawn",
+    "no ground truth at all",
+    "no reader at all",
+    "reader annotation without segmentation",
+    "reader annotation without segmentation",
+    "reader annotation without segmentation",
+    "drawn, but labelled absent",
+)
+"""Trap of the first, second, ... test film with at least two findings."""
+
+NOTICE = """SYNTHETIC DATA
+
+Every picture, label, contour and point below this folder was made by the program reveal_bench.phantom. No patient, no
+reader and no hospital is behind any of it. It has the layout of the CheXlocalize download so that tools can be tried.
+Scores computed on it say nothing about a model. Not for clinical use.
+"""
+
+Json = dict[str, Any]
+Progress = Callable[[int, int], None]
+
+
+@dataclass
+class _Files:
+    """The JSON files of one split, while they grow."""
+
+    gt_annotations: Json = field(default_factory=dict)
+    gt_segmentations: Json = field(default_factory=dict)
+    hb_annotations: Json = field(default_factory=dict)
+    hb_segmentations: Json = field(default_factory=dict)
+    hb_points: Json = field(default_factory=dict)
+    gradcam_segmentations: Json = field(default_factory=dict)
+    labels: list[list[str]] = field(default_factory=list)
+
+
+def write_chexlocalize(
+    out: Path,
+    *,
+    n_images: int = 668,
+    n_val: int | None = 234,
+    seed: int = 0,
+    long_side: int = 2828,
+    traps: bool = True,
+    pixels: bool = True,
+    progress: Progress | None = None,
+) -> dict[str, int]:
+    """Write a synthetic CheXlocalize download.
+
+    Parameters
+    ----------
+    out : new or empty folder
+    n_images, n_val : films of the test and validation split; None or 0 leaves the split out
+    seed : same seed, same bytes
+    long_side : long side of the pictures in pixels; 2828 is that of the real ones
+    traps : also write what makes the real download awkward
+    pixels : write the pictures; without them annotations and labels alone, much faster
+    progress : called with (films done, films in all)
+
+    Returns
+    -------
+    dict with the number of films, positives and masks per split
+
+    Raises
+    ------
+    ValueError
+        If `out` is not empty or a number is out of range.
+    """
+    out = Path(out)
+    if n_images < 1 or (n_val or 0) < 0 or not 64 <= long_side <= 8192:
+        values = f"{n_images}, {n_val}, {long_side}"
+        raise ValueError(f"`n_images`, `n_val`, `long_side` must be >= 1, >= 0 and in [64, 8192], got {values}")
+    if out.exists() and any(out.iterdir()):
+        raise ValueError(f"`out` must be a new or empty folder, got {out}")
+    root = out / "chexlocalize" / "chexlocalize" if traps else out
+    (root / "CheXlocalize").mkdir(parents=True)
+    (root / "CheXpert").mkdir()
+    for place in {out, root}:
+        (place / "SYNTHETIC.txt").write_text(NOTICE, encoding="utf-8")
+    counts: dict[str, int] = {}
+    n_done, n_all = 0, n_images + (n_val or 0)
+    for split, n_films in (("val", n_val or 0), ("test", n_images)):
+        if n_films == 0:
+            continue
+        files, pending = _Files(), list(TRAPS) if traps and split == "test" else []
+        for film, _ in zip(films(split, seed=seed), range(n_films), strict=False):
+            trap = pending.pop(0) if pending and len(film.study.findings) >= 2 else ""
+            _write_film(root, film, files, trap, long_side=long_side, pixels=pixels)
+            n_done += 1
+            if progress is not None:
+                progress(n_done, n_all)
+        _write_files(root, split, files, traps=traps)
+        counts[f"{split} films"] = n_films
+        counts[f"{split} masks"] = sum(len(entry) - 1 for entry in files.gt_annotations.values())
+    if traps:
+        _write_litter(root)
+    return counts
+
+
+def _write_film(root: Path, film: Film, files: _Files, trap: str, *, long_side: int, pixels: bool) -> None:
+    size = round(film.size[0] * long_side), round(film.size[1] * long_side)
+    anatomy, drawn = draw_film(film)
+    path = root / "CheXpert" / film.study.split / film.study.patient / "study1" / f"{film.name}.jpg"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if pixels:
+        from reveal_bench.phantom.radiograph import jpeg_bytes, render
+
+        path.write_bytes(jpeg_bytes(render(anatomy, drawn.shapes, film.rng(1), size)))
+    contours = {name: drawn.contours[name] for name in CHEXLOCALIZE_FINDINGS if name in drawn.contours}
+    positives = [name for name in CHEXLOCALIZE_FINDINGS if name in contours]
+    if trap == "drawn, but labelled absent":
+        positives = positives[:-1]
+    files.labels.append(_label_row(film, positives))
+    undrawn = list(contours) if trap == "no ground truth at all" else []
+    if trap == "one positive not drawn":
+        undrawn = list(contours)[-1:]
+    truth = {name: polygons for name, polygons in contours.items() if name not in undrawn}
+    if truth:
+        _add(files.gt_annotations, files.gt_segmentations, film, truth, size, long_side)
+    if film.study.split == "test" and contours and trap != "no reader at all":
+        _add_reader(film, files, contours, size, long_side, trap)
+    if film.study.split == "val" and truth:
+        rng = film.rng(3)
+        heat = {name: [perturb(rng, polygon, 1.2) for polygon in polygons] for name, polygons in truth.items()}
+        _add({}, files.gradcam_segmentations, film, heat, size, long_side)
+
+
+def _add_reader(
+    film: Film, files: _Files, contours: dict[str, list[Points]], size: tuple[int, int], long_side: int, trap: str
+) -> None:
+    rng = film.rng(2)
+    polygons = {name: reader_contours(rng, truth, name) for name, truth in contours.items()}
+    points = {name: [reader_point(rng, truth, name, size=film.size)] for name, truth in contours.items()}
+    for name in list(points)[:1]:
+        if rng.random() < 0.05:  # the real file has a few findings with several points
+            points[name] += [reader_point(rng, contours[name], name, size=film.size)]
+    masks = {} if trap == "reader annotation without segmentation" else files.hb_segmentations
+    _add(files.hb_annotations, masks, film, polygons, size, long_side)
+    files.hb_points[film.image_id] = {
+        name: [_pixel(np.array([point]), size, long_side)[0] for point in found] for name, found in points.items()
+    }
+
+
+def _add(
+    annotations: Json,
+    segmentations: Json,
+    film: Film,
+    contours: dict[str, list[Points]],
+    size: tuple[int, int],
+    long_side: int,
+) -> None:
+    """One film's entry in an annotation file and in a segmentation file, which has all ten findings."""
+    polygons = {name: [_pixel(contour, size, long_side) for contour in found] for name, found in contours.items()}
+    annotations[film.image_id] = {"img_size": list(size), **polygons}
+    empty = empty_rle(size)
+    rles = {
+        name: rasterize_polygons(polygons[name], size) if name in polygons else empty for name in CHEXLOCALIZE_FINDINGS
+    }
+    segmentations[film.image_id] = {name: {"size": list(rle.size), "counts": rle.counts} for name, rle in rles.items()}
+
+
+def _pixel(points: Points, size: tuple[int, int], long_side: int) -> list[list[float]]:
+    """Points in pixels with two decimals, inside the picture."""
+    height, width = size
+    inside: list[list[float]] = np.round(np.clip(points * long_side, 0, (width - 1, height - 1)), 2).tolist()
+    return inside
+
+
+def _label_row(film: Film, positives: list[str]) -> list[str]:
+    study = film.study
+    path = f"{study.patient}/study1/{film.name}.jpg"
+    present = {"Lung Opacity" if name == "Airspace Opacity" else name for name in positives}
+    values = ["1.0" if label in present or (label == "No Finding" and not present) else "0.0" for label in LABELS]
+    if study.split == "test":
+        return [f"test/{path}", *values]
+    lateral = film.view == "LATERAL"
+    facts = [study.sex, str(study.age), "Lateral" if lateral else "Frontal", "" if lateral else film.view]
+    return [f"CheXpert-v1.0/valid/{path}", *facts, *values]
+
+
+def _write_files(root: Path, split: str, files: _Files, *, traps: bool) -> None:
+    folder = root / "CheXlocalize"
+    named = {f"gt_annotations_{split}": files.gt_annotations, f"gt_segmentations_{split}": files.gt_segmentations}
+    if split == "test":
+        named["hb_annotations_test"] = files.hb_annotations
+        named["hb_segmentations_test"] = files.hb_segmentations
+        named["hb_salient_pt_test"] = files.hb_points
+    else:
+        named["gradcam_segmentations_val"] = files.gradcam_segmentations
+    for name, content in named.items():
+        (folder / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
+    heads, rows = list(LABELS), files.labels
+    facts = ["Sex", "Age", "Frontal/Lateral", "AP/PA"] if split == "val" else []
+    if traps and split == "test":  # the order of the columns differs between the source's files
+        i, j = heads.index("Lung Opacity"), heads.index("Lung Lesion")
+        heads[i], heads[j] = heads[j], heads[i]
+        for row in rows:
+            row[1 + i], row[1 + j] = row[1 + j], row[1 + i]
+    with (root / "CheXpert" / f"{split}_labels.csv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file, lineterminator="\n").writerows([["Path", *facts, *heads], *rows])
+
+
+def _write_litter(root: Path) -> None:
+    """What a download leaves lying about: interrupted parts, and pickles that nobody must open."""
+    pictures = sorted((root / "CheXpert").rglob("*.jpg"))[:2]
+    for i, path in enumerate(pictures):
+        part = path.with_name(f".azDownload-{i:08d}-0000-0000-0000-000000000000-{path.name}")
+        part.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    (root / "CheXlocalize" / ".azDownload-1-gt_annotations_test.json").write_text('{"patient6', encoding="utf-8")
+    maps = root / "CheXlocalize" / "gradcam_maps_val"
+    maps.mkdir()
+    (maps / "patient64541_study1_view1_frontal_Edema_map.pkl").write_bytes(
+        b"in the real download a pickle, which can run code: never open it"
+    )

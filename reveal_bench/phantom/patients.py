@@ -1,0 +1,145 @@
+"""Who is in the synthetic world: studies, their films, and the findings that are present.
+
+Study j of a split depends on the seed, the split and j alone, so image k does not depend on how many are made.
+Prevalence, per image of the test set: paper 002, Extended Data Fig. 10.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from reveal_bench.phantom.anatomy import Anatomy, draw_anatomy
+from reveal_bench.phantom.findings_drawn import Drawn, draw_findings
+
+__all__ = ["PREVALENCE", "Film", "Study", "draw_film", "films"]
+
+N_TEST = 668
+PREVALENCE = {
+    "Airspace Opacity": 309,
+    "Atelectasis": 177,
+    "Cardiomegaly": 175,
+    "Consolidation": 35,
+    "Edema": 83,
+    "Enlarged Cardiomediastinum": 297,
+    "Lung Lesion": 14,
+    "Pleural Effusion": 120,
+    "Pneumothorax": 10,
+    "Support Devices": 314,
+}
+"""Images with the finding, of the 668 of the test set; 169 have none."""
+N_NORMAL = 169
+
+FIRST_PATIENT = {"val": 64541, "test": 64741}
+"""The source numbers its 200 validation and 500 test patients without a gap; further validation patients get numbers
+that collide with nobody."""
+MANY_VAL, FURTHER_VAL = 200, 1_000_000
+FILMS = {"val": (0.84, 0.15, 0.01), "test": (0.70, 0.265, 0.035)}
+"""Chance of one, two and three films per study: 234 films of 200 patients, 668 of 500."""
+LATERAL_CHANCE = 0.52
+"""Of a film after the first; with the above about 13 % of all films."""
+SIZES = ((0.8204, 1.0), (1.0, 0.8204), (1.0, 0.8325), (0.88, 1.0))
+"""(height, width) relative to the long side; 2320 x 2828 is the commonest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """One patient's only study."""
+
+    split: str
+    index: int
+    findings: frozenset[str]
+    sex: str
+    age: int
+    n_films: int
+
+    @property
+    def patient(self) -> str:
+        """Name of the patient, as the source numbers them."""
+        number = FIRST_PATIENT[self.split] + self.index
+        return f"patient{number + FURTHER_VAL if self.split == 'val' and self.index >= MANY_VAL else number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Film:
+    """One picture of a study; `number` counts from 1."""
+
+    study: Study
+    number: int
+    view: str
+    size: tuple[float, float]
+    seed: tuple[int, ...]
+
+    @property
+    def image_id(self) -> str:
+        """For example ``patient64741_study1_view1_frontal``."""
+        return f"{self.study.patient}_study1_{self.name}"
+
+    @property
+    def name(self) -> str:
+        """File name without suffix."""
+        return f"view{self.number}_{'lateral' if self.view == 'LATERAL' else 'frontal'}"
+
+    def rng(self, purpose: int) -> np.random.Generator:
+        """Random numbers of one purpose: 0 anatomy and findings, 1 pixels, 2 reader."""
+        return np.random.default_rng([*self.seed, purpose])
+
+
+def films(split: str, *, seed: int) -> Iterator[Film]:
+    """The films of a split, without end."""
+    index = 0
+    while True:
+        key = (seed, sorted(FIRST_PATIENT).index(split), index)
+        rng = np.random.default_rng(key)
+        n_films = 1 + int(rng.choice(3, p=FILMS[split]))
+        sex, age = str(rng.choice(["Female", "Male"])), int(np.clip(rng.normal(62, 17), 18, 90))
+        study = Study(split, index, _sample_findings(rng), sex, age, n_films)
+        first = "PA" if rng.random() < 0.25 else "AP"
+        for number in range(1, n_films + 1):
+            view = "LATERAL" if number > 1 and rng.random() < LATERAL_CHANCE else first
+            weights = (0.62, 0.16, 0.1, 0.12) if view == "AP" else (0.08, 0.6, 0.27, 0.05)
+            size = SIZES[int(rng.choice(len(SIZES), p=weights))] if view != "LATERAL" else SIZES[1]
+            yield Film(study, number, view, size, (*key, number))
+        index += 1
+
+
+def draw_film(film: Film) -> tuple[Anatomy, Drawn]:
+    """The patient's body and the findings in it."""
+    rng = film.rng(0)
+    findings = film.study.findings
+    heart = rng.uniform(1.22, 1.5) if "Cardiomegaly" in findings else 1.0
+    mediastinum = rng.uniform(1.35, 1.85) if "Enlarged Cardiomediastinum" in findings else 1.0
+    anatomy = draw_anatomy(rng, *film.size, film.view, heart=heart, mediastinum=mediastinum)
+    return anatomy, draw_findings(rng, anatomy, set(findings))
+
+
+def _sample_findings(rng: np.random.Generator) -> frozenset[str]:
+    """Findings of a study, with the paper's prevalence and CheXpert's hierarchy.
+
+    Cardiomegaly implies Enlarged Cardiomediastinum; a named opacity implies Airspace Opacity.
+    """
+    abnormal = (N_TEST - N_NORMAL) / N_TEST
+
+    def chance(finding: str, within: float) -> bool:
+        return bool(rng.random() < PREVALENCE[finding] / N_TEST / within)
+
+    if rng.random() >= abnormal:
+        return frozenset()
+    while True:
+        # redrawing the empty sets, about one in twenty, raises every chance by that much: divided out
+        found = set()
+        whole = abnormal / 0.955
+        found |= {name for name in ("Support Devices", "Pleural Effusion", "Pneumothorax") if chance(name, whole)}
+        if chance("Enlarged Cardiomediastinum", whole):
+            found.add("Enlarged Cardiomediastinum")
+            if rng.random() < PREVALENCE["Cardiomegaly"] / PREVALENCE["Enlarged Cardiomediastinum"]:
+                found.add("Cardiomegaly")
+        if chance("Airspace Opacity", whole):
+            found.add("Airspace Opacity")
+            for name in ("Atelectasis", "Edema", "Consolidation", "Lung Lesion"):
+                if rng.random() < PREVALENCE[name] / PREVALENCE["Airspace Opacity"]:
+                    found.add(name)
+        if found:
+            return frozenset(found)

@@ -1,0 +1,128 @@
+"""A second reader: contours and points that differ from the ground truth by a known amount.
+
+:data:`MASK_IOU` and :data:`POINT_HIT` are the human benchmark of paper 002 (Extended Data Figs. 5 and 6). A reader's
+contours are perturbed as much as brings their mean IoU near the first, and a reader's point lies in the ground truth
+with the probability of the second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from reveal_bench.phantom.curves import Points, area
+
+__all__ = ["MASK_IOU", "POINT_HIT", "interior_point", "perturb", "reader_contours", "reader_point"]
+
+MASK_IOU = {
+    "Enlarged Cardiomediastinum": 0.569,
+    "Cardiomegaly": 0.720,
+    "Lung Lesion": 0.426,
+    "Airspace Opacity": 0.260,
+    "Edema": 0.335,
+    "Consolidation": 0.179,
+    "Atelectasis": 0.124,
+    "Pneumothorax": 0.435,
+    "Pleural Effusion": 0.219,
+    "Support Devices": 0.444,
+}
+POINT_HIT = {
+    "Enlarged Cardiomediastinum": 0.957,
+    "Cardiomegaly": 0.972,
+    "Lung Lesion": 0.850,
+    "Airspace Opacity": 0.559,
+    "Edema": 0.769,
+    "Consolidation": 0.510,
+    "Atelectasis": 0.870,
+    "Pneumothorax": 1.000,
+    "Pleural Effusion": 0.718,
+    "Support Devices": 0.933,
+}
+
+_MAGNITUDE = (0.0, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
+_IOU = (1.0, 0.88, 0.78, 0.65, 0.54, 0.40, 0.30, 0.17, 0.11, 0.05)
+"""Mean IoU of :func:`perturb` with the original by magnitude, measured on 80 irregular ellipses."""
+
+
+def magnitude_for(iou: float) -> float:
+    """How much to perturb so that the mean IoU with the original is about `iou` (measured on irregular ellipses)."""
+    return float(np.interp(iou, _IOU[::-1], _MAGNITUDE[::-1]))
+
+
+def perturb(rng: np.random.Generator, contour: Points, magnitude: float) -> Points:
+    """Shift, grow or shrink, and dent a contour.
+
+    Everything is relative to the contour's half width (twice its area by its perimeter), so a thin strip is disturbed
+    as much, for its width, as a round blob.
+    """
+    edges = np.linalg.norm(np.roll(contour, -1, axis=0) - contour, axis=1)
+    half = 2 * area(contour) / max(float(edges.sum()), 1e-9)
+    along = np.roll(contour, -1, axis=0) - np.roll(contour, 1, axis=0)
+    along /= np.maximum(np.linalg.norm(along, axis=1, keepdims=True), 1e-9)
+    x, y = contour[:, 0], contour[:, 1]
+    turn = np.sign(np.dot(x, np.roll(y, -1)) - np.dot(y, np.roll(x, -1))) or 1.0
+    outwards = turn * np.stack([along[:, 1], -along[:, 0]], axis=1)
+    t = np.cumsum(edges) / max(float(edges.sum()), 1e-9) * 2 * np.pi
+    dents = np.zeros(len(contour))
+    for k in (1, 2, 3, 5):
+        dents += rng.normal() / k * np.cos(k * t + rng.uniform(0, 2 * np.pi))
+    growth = np.clip(rng.normal(0, 0.45 * magnitude) + 0.25 * magnitude * dents, -0.8, 2.5)
+    moved: Points = contour + half * growth[:, None] * outwards + rng.normal(0, 0.75 * magnitude, 2) * half
+    return moved
+
+
+def reader_contours(rng: np.random.Generator, contours: Sequence[Points], finding: str) -> list[Points]:
+    """The contours that the reader draws for a finding; of several, one may be overlooked."""
+    magnitude = magnitude_for(MASK_IOU[finding])
+    kept = [contour for contour in contours if len(contours) == 1 or rng.random() > 0.08]
+    return [perturb(rng, contour, magnitude) for contour in kept or contours[:1]]
+
+
+def reader_point(
+    rng: np.random.Generator, contours: Sequence[Points], finding: str, *, size: tuple[float, float]
+) -> tuple[float, float]:
+    """The reader's most representative point, inside the contours with probability ``POINT_HIT[finding]``."""
+    if rng.random() < POINT_HIT[finding]:
+        return interior_point(rng, max(contours, key=area))
+    return _outside_point(rng, contours, size)
+
+
+def interior_point(rng: np.random.Generator, contour: Points) -> tuple[float, float]:
+    """A point well inside a contour."""
+    low, high = contour.min(axis=0), contour.max(axis=0)
+    half = len(contour) // 2
+    across = (contour[:half] + contour[::-1][:half]) / 2  # middles of a strip
+    tried = np.concatenate([rng.uniform(low, high, (24, 2)), across])
+    inside = tried[[_is_inside(point, contour) for point in tried]]
+    if len(inside) == 0:
+        middle = contour.mean(axis=0)
+        return float(middle[0]), float(middle[1])
+    clearance = np.linalg.norm(inside[:, None, :] - contour[None, :, :], axis=2).min(axis=1)
+    best = inside[np.argmax(clearance)]
+    return float(best[0]), float(best[1])
+
+
+def _outside_point(
+    rng: np.random.Generator, contours: Sequence[Points], size: tuple[float, float]
+) -> tuple[float, float]:
+    """A point near the contours but in none of them; (height, width) of the picture bounds it."""
+    every = np.concatenate(list(contours))
+    middle, spread = every.mean(axis=0), np.maximum(np.ptp(every, axis=0), 0.05)
+    for reach in (0.6, 0.8, 1.0, 1.5, 2.0):
+        for _ in range(8):
+            point = middle + rng.normal(0, reach, 2) * spread
+            point = np.clip(point, 0.02, (size[1] - 0.02, size[0] - 0.02))
+            if not any(_is_inside(point, contour, margin=0.006) for contour in contours):
+                return float(point[0]), float(point[1])
+    return 0.02, 0.02
+
+
+def _is_inside(point: Points, contour: Points, *, margin: float = 0.0) -> bool:
+    a, b = contour, np.roll(contour, -1, axis=0)
+    crosses = (a[:, 1] > point[1]) != (b[:, 1] > point[1])
+    a1, b1 = a[crosses], b[crosses]
+    xs = a1[:, 0] + (point[1] - a1[:, 1]) * (b1[:, 0] - a1[:, 0]) / (b1[:, 1] - a1[:, 1])
+    if np.count_nonzero(xs > point[0]) % 2 == 1:
+        return True
+    return bool(margin > 0 and np.linalg.norm(contour - point, axis=1).min() < margin)

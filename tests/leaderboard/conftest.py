@@ -1,0 +1,229 @@
+"""A small benchmark with one finding too rare to be shown, prediction files for it, and real servers and workers."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from reveal_leaderboard.intake import Published, read_published
+
+from reveal_bench.benchmarks import BENCHMARKS
+from reveal_bench.builders.folder import build_folder
+from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
+from reveal_bench.masks import encode_mask
+from reveal_bench.predictions import predictions_to_jsonl
+from reveal_bench.records import LocalizationPrediction, LocalizationRecord, Manifest, read_localization
+from tests.conftest import annotate
+
+BENCHMARK = "chexlocalize"
+RARE = "Pneumothorax"
+PREVALENCE = dict.fromkeys(CHEXLOCALIZE_FINDINGS, 0.75) | {RARE: 0.1}
+METADATA = {
+    "model": {"name": "Phantom Pointer", "version": "0.1"},
+    "organization": "Example Laboratory",
+    "kind": "multimodal_llm",
+    "prompt_style": "zero-shot",
+}
+WAIT_SECONDS = 90
+
+
+@dataclass(frozen=True)
+class Board:
+    """A benchmark for a leaderboard: its public folder, and the private one in a folder of its own."""
+
+    folder: Path
+    holdout: Path
+
+    @property
+    def published(self) -> Published:
+        return read_published(self.folder, "holdout")
+
+    @property
+    def manifest(self) -> Manifest:
+        return self.published.manifest
+
+    @property
+    def records(self) -> list[LocalizationRecord]:
+        return read_localization(self.holdout, "holdout")
+
+
+def make_records(n: int, seed: int) -> list[LocalizationRecord]:
+    """Images of 64 x 48 pixels with squares for findings, three images to two patients."""
+    rng = np.random.default_rng(seed)
+    records = []
+    for i in range(n):
+        annotations = []
+        for finding, prevalence in PREVALENCE.items():
+            if rng.random() < prevalence:
+                x, y, side = (int(v) for v in rng.integers(10, 22, 3))
+                mask = np.zeros((48, 64), bool)
+                mask[y : y + side, x : x + side] = True
+                annotations.append(annotate(finding, mask))
+        present = {annotation.finding for annotation in annotations}
+        patient = f"patient{2 * i // 3:05d}"
+        records.append(
+            LocalizationRecord(
+                image_id=f"{patient}_study1_view{i:03d}",
+                patient_id=patient,
+                study_id=f"{patient}_study1",
+                view="FRONTAL",
+                width=64,
+                height=48,
+                label_status={finding: int(finding in present) for finding in CHEXLOCALIZE_FINDINGS},
+                annotations=tuple(annotations),
+            )
+        )
+    return records
+
+
+@pytest.fixture(scope="session")
+def board(tmp_path_factory: pytest.TempPathFactory) -> Board:
+    """120 images of 80 patients, half of them held out."""
+    root = tmp_path_factory.mktemp("board")
+    folder, holdout = root / "public", root / "private" / "references-kept-here"
+    build_folder(
+        {"test": iter(make_records(120, seed=11))},
+        folder,
+        BENCHMARKS[BENCHMARK],
+        pixels="withhold",
+        holdout=holdout,
+        seed=3,
+        synthetic=True,
+    )
+    return Board(folder, holdout)
+
+
+def guesses(manifest: Manifest, *, seed: int = 0, masks: bool = True) -> list[LocalizationPrediction]:
+    """A square somewhere for every pair that is asked; only its centre without `masks`."""
+    rng = np.random.default_rng(seed)
+    predictions = []
+    for image_id, finding in manifest.asked_pairs():
+        x, y = (int(v) for v in rng.integers(8, 24, 2))
+        mask = np.zeros((48, 64), bool)
+        mask[y : y + 16, x : x + 16] = True
+        guess = LocalizationPrediction(image_id, finding, points=((x + 8.0, y + 8.0),))
+        predictions.append(replace(guess, mask=encode_mask(mask)) if masks else guess)
+    return predictions
+
+
+@pytest.fixture
+def write_file(board: Board, tmp_path: Path) -> Callable[..., Path]:
+    """Writes a prediction file that passes the linter, with broken lines put in if asked."""
+
+    def write(
+        name: str = "good.jsonl", *, seed: int = 0, masks: bool = True, broken: Mapping[int, str] | None = None
+    ) -> Path:
+        lines = predictions_to_jsonl(guesses(board.manifest, seed=seed, masks=masks)).splitlines()
+        for number, line in (broken or {}).items():
+            lines[number - 1] = line
+        path = tmp_path / name
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        return path
+
+    return write
+
+
+def wait_until(condition: Callable[[], Any], *, seconds: float = WAIT_SECONDS) -> Any:
+    """Poll `condition` until it is true, and return what it gave."""
+    deadline = time.monotonic() + seconds
+    while not (answer := condition()):
+        assert time.monotonic() < deadline, f"still not so after {seconds} s: {condition}"
+        time.sleep(0.05)
+    return answer
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@contextmanager
+def running(*arguments: str | Path, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """``python -m reveal_leaderboard ARGUMENTS`` until the block ends."""
+    command = [sys.executable, "-m", "reveal_leaderboard", *map(str, arguments)]
+    with log.open("ab") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, env=os.environ)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+@dataclass
+class Server:
+    """A running server: its address, its data folder, its process and its log."""
+
+    url: str
+    data: Path
+    process: subprocess.Popen[bytes]
+    log: Path
+    board: Board
+
+    def get(self, path: str) -> httpx.Response:
+        return httpx.get(self.url + path, timeout=30)
+
+    def post(self, file: Path, metadata: Mapping[str, Any] = METADATA, **options: Any) -> httpx.Response:
+        fields = {"benchmark": BENCHMARK, "metadata": json.dumps(metadata), **options.pop("fields", {})}
+        with file.open("rb") as stream:
+            files = {"file": (file.name, stream)}
+            return httpx.post(self.url + "/api/v1/submissions", data=fields, files=files, timeout=60, **options)
+
+    def worker(self, *options: str) -> AbstractContextManager[subprocess.Popen[bytes]]:
+        holdout = f"{BENCHMARK}={self.board.holdout}"
+        arguments = ("worker", "--data", self.data, "--holdout", holdout, *options)
+        return running(*arguments, log=self.log.with_name("worker.log"))
+
+    def wait_scored(self, submission_id: str) -> dict[str, Any]:
+        def final() -> dict[str, Any] | None:
+            document: dict[str, Any] = self.get(f"/api/v1/submissions/{submission_id}").json()
+            return document if document["status"] in ("scored", "refused", "failed") else None
+
+        document: dict[str, Any] = wait_until(final)
+        return document
+
+
+@contextmanager
+def serve(board: Board, root: Path, *options: str) -> Iterator[Server]:
+    """The real server over `board`, with its data below `root`."""
+    port, log = free_port(), root / "server.log"
+    arguments = ("serve", "--data", root / "data", "--benchmark", board.folder, "--port", str(port), *options)
+    with running(*arguments, log=log) as process:
+        server = Server(f"http://127.0.0.1:{port}", root / "data", process, log, board)
+
+        def answers() -> bool:
+            assert process.poll() is None, log.read_text()
+            try:
+                return server.get("/readyz").status_code == 200
+            except httpx.TransportError:
+                return False
+
+        wait_until(answers)
+        yield server
+
+
+@pytest.fixture(scope="module")
+def server(board: Board, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One server for the tests of a module."""
+    with serve(board, tmp_path_factory.mktemp("server")) as running_server:
+        yield running_server

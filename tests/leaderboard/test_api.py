@@ -1,0 +1,194 @@
+"""The REST API, asked over a socket."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pyarrow.parquet as pq
+import pytest
+from reveal_leaderboard.intake import display_name, open_data
+
+from reveal_bench import client
+from tests.leaderboard.conftest import BENCHMARK, METADATA, RARE, Board, Server
+
+pytestmark = pytest.mark.processes
+WriteFile = Callable[..., Path]
+
+
+def floats(value: Any) -> Iterator[float]:
+    """Every float in a JSON document."""
+    if isinstance(value, float):
+        yield value
+    elif isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from floats(item)
+
+
+def stored_files(server: Server) -> list[Path]:
+    return [path for path in (server.data / "blobs").rglob("*") if path.is_file()]
+
+
+def named(name: str) -> dict[str, Any]:
+    return {**METADATA, "model": {"name": name}}
+
+
+def test_a_file_with_errors_is_answered_by_its_report_and_leaves_nothing(server: Server, write_file: WriteFile) -> None:
+    before = len(stored_files(server))
+    file = write_file("bad.jsonl", broken={3: '{"image_id": "nobody", "finding": "Edema", "cell": "D5"}', 7: "no json"})
+    answer = server.post(file, named("Broken"))
+    assert answer.status_code == 422
+    assert answer.headers["content-type"] == "application/problem+json"
+    document = answer.json()
+    assert document["status"] == 422
+    by_line = {problem["line"]: problem for problem in document["report"]["problems"]}
+    assert by_line[3]["value"] == '"nobody"'
+    assert {"line", "field", "rule", "value", "hint"} <= set(by_line[7])
+    store, _ = open_data(server.data)
+    assert "Broken" not in [submission.model_name for submission in store.list_submissions()]
+    assert len(stored_files(server)) == before
+
+
+def test_a_good_file_is_queued_scored_and_shown(server: Server, write_file: WriteFile) -> None:
+    answer = server.post(write_file(), named("First"))
+    assert answer.status_code == 202, answer.text
+    document = answer.json()
+    assert (document["status"], document["queue_position"]) == ("queued", 1)
+    assert answer.headers["location"] == document["url"] == f"/api/v1/submissions/{document['id']}"
+    with server.worker("--once"):
+        scored = server.wait_scored(document["id"])
+    assert scored["status"] == "scored"
+    assert [event["to_status"] for event in scored["events"]] == ["received", "linted", "queued", "scoring", "scored"]
+    assert {event["who"] for event in scored["events"]} == {"local", "worker"}
+    assert scored["score"]["hidden"] == [RARE]
+    board = server.get(f"/api/v1/leaderboard?benchmark={BENCHMARK}").json()
+    entry = next(entry for entry in board["entries"] if entry["submission_id"] == document["id"])
+    assert entry["rank"] >= 1
+    ours = list(floats([scored, board["entries"]]))
+    assert ours
+    assert all(round(x, 2) == x for x in ours)
+
+
+def test_sending_twice_is_sending_once(server: Server, write_file: WriteFile) -> None:
+    file = write_file(seed=5)
+    first, second = server.post(file, named("Twice")).json(), server.post(file, named("Twice")).json()
+    assert (first["is_new"], second["is_new"]) == (True, False)
+    assert first["id"] == second["id"]
+
+
+def test_an_idempotency_key_belongs_to_one_submission(server: Server, write_file: WriteFile) -> None:
+    key = {"Idempotency-Key": "one-key"}
+    assert server.post(write_file(seed=6), named("Keyed"), headers=key).status_code == 202
+    assert server.post(write_file(seed=6), named("Keyed"), headers=key).status_code == 202
+    answer = server.post(write_file(seed=7), named("Keyed"), headers=key)
+    assert answer.status_code == 409
+    assert "Idempotency-Key" in answer.json()["title"]
+
+
+def test_missing_pairs_are_errors_unless_allowed(server: Server, write_file: WriteFile, tmp_path: Path) -> None:
+    lines = write_file(seed=8).read_text(encoding="utf-8").splitlines()[:-3]
+    short = tmp_path / "short.jsonl"
+    short.write_text("\n".join(lines), encoding="utf-8")
+    assert server.post(short, named("Short")).status_code == 422
+    allowed = server.post(short, named("Short"), fields={"allow_missing": "true"})
+    assert allowed.status_code == 202
+    assert allowed.json()["allow_missing"] is True
+
+
+@pytest.mark.parametrize("change", [{"kind": "robot"}, {"links": {"code": "http://x.org"}}, {"model": {"name": "<b>"}}])
+def test_malformed_metadata_are_refused_with_their_fields(
+    server: Server, write_file: WriteFile, change: dict[str, Any]
+) -> None:
+    answer = server.post(write_file(), {**METADATA, **change})
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["field"].split(".")[0] in change
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/api/v1/submissions/none", 404),
+        ("/api/v1/leaderboard?benchmark=none", 404),
+        ("/api/v1/leaderboard", 422),
+        (f"/api/v1/leaderboard?benchmark={BENCHMARK}&format=xml", 422),
+        ("/api/v1/benchmarks/none/manifest", 404),
+    ],
+)
+def test_errors_are_problem_documents(server: Server, path: str, status: int) -> None:
+    answer = server.get(path)
+    assert answer.status_code == status
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["status"] == status
+
+
+def test_the_manifest_is_public_in_two_forms(server: Server, board: Board) -> None:
+    [benchmark] = server.get("/api/v1/benchmarks").json()
+    assert (benchmark["name"], benchmark["n_images"]) == (BENCHMARK, len(board.manifest.rows))
+    table = pq.read_table(io.BytesIO(server.get(f"/api/v1/benchmarks/{BENCHMARK}/manifest").content))
+    rows = server.get(f"/api/v1/benchmarks/{BENCHMARK}/manifest?format=json").json()["rows"]
+    assert table.column("image_id").to_pylist() == [row["image_id"] for row in rows] == list(board.manifest.rows)
+
+
+def test_the_csv_export_parses(server: Server) -> None:
+    answer = server.get(f"/api/v1/leaderboard?benchmark={BENCHMARK}&format=csv")
+    assert answer.headers["content-type"].startswith("text/csv")
+    rows = list(csv.DictReader(io.StringIO(answer.text)))
+    assert {row["source"] for row in rows} == {"submission"}
+    assert {"point_hit", "grid_hit", "mask_iou"} <= {row["metric"] for row in rows}
+
+
+def test_the_projects_client_submits_and_follows(server: Server, write_file: WriteFile) -> None:
+    document = client.submit(write_file(seed=9), url=server.url, benchmark=BENCHMARK, metadata=named("By client"))
+    with server.worker("--once"):
+        last = list(client.follow(document["id"], url=server.url, timeout=60))[-1]
+    assert last["status"] == "scored"
+    with pytest.raises(client.SubmissionRefusedError, match="422"):
+        client.submit(write_file(broken={1: "{"}), url=server.url, benchmark=BENCHMARK, metadata=METADATA)
+
+
+def test_openapi_lists_the_routes(server: Server) -> None:
+    paths = server.get("/api/v1/openapi.json").json()["paths"]
+    assert {"/api/v1/submissions", "/api/v1/submissions/{submission_id}", "/api/v1/leaderboard", "/readyz"} <= set(
+        paths
+    )
+
+
+def test_health(server: Server) -> None:
+    assert server.get("/healthz").json() == {"status": "ok"}
+    ready = server.get("/readyz").json()
+    assert ready["status"] == "ready"
+    assert ready["benchmarks"] == [BENCHMARK]
+
+
+def test_foreign_pages_and_foreign_hosts_are_refused(server: Server) -> None:
+    foreign = {"Origin": "https://evil.example"}
+    for path in ("/api/v1/submissions", "/gradio_api/upload"):
+        assert httpx.post(server.url + path, headers=foreign).status_code == 403
+    for path in ("/", "/config", "/healthz"):
+        answer = httpx.get(server.url + path, headers=foreign)
+        assert "access-control-allow-origin" not in answer.headers
+        assert answer.headers["x-frame-options"] == "DENY"
+    assert httpx.get(server.url + "/healthz", headers={"Host": "evil.example"}).status_code == 400
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "{data}/leaderboard.sqlite", "{holdout}/manifest/benchmark.json"])
+def test_gradios_file_route_serves_nobody_our_files(server: Server, path: str) -> None:
+    wanted = path.format(data=server.data, holdout=server.board.holdout)
+    assert server.get(f"/gradio_api/file={wanted}").status_code in (403, 404)
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"), [("../../etc/passwd", "passwd"), ("a\\b.csv", "b.csv"), ("", "upload"), ("x\u202ey\n", "xy")]
+)
+def test_a_clients_file_name_is_only_shown(name: str, shown: str) -> None:
+    assert display_name(name) == shown
+
+
+def test_the_board_document_is_json_without_nan(server: Server) -> None:
+    text = server.get(f"/api/v1/leaderboard?benchmark={BENCHMARK}").text
+    json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} in the answer"))

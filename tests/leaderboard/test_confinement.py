@@ -1,0 +1,182 @@
+"""The server cannot open the holdout, even if it knew where it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from reveal_leaderboard import confinement
+from reveal_leaderboard.confinement import confine, is_inside, landlock_abi, readable_places
+
+from tests.leaderboard.conftest import BENCHMARK, Board, serve
+
+pytestmark = pytest.mark.processes
+needs_landlock = pytest.mark.skipif(landlock_abi() == 0, reason="this kernel has no Landlock")
+
+ATTEMPTS = """
+import json, os, sys
+from pathlib import Path
+
+holdout, public, stranger = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+shard = sys.argv[4]
+
+
+def outcome(attempt):
+    try:
+        attempt()
+    except OSError as error:
+        return type(error).__name__
+    return "opened"
+
+
+def attempts():
+    import pyarrow.parquet as pq
+
+    return {
+        "public manifest": outcome(lambda: pq.read_table(public / "manifest" / "holdout.parquet")),
+        "own data": outcome(lambda: Path("written-here").write_text("x")),
+        "listdir": outcome(lambda: os.listdir(holdout)),
+        "listdir of its parent": outcome(lambda: os.listdir(holdout.parent)),
+        "open": outcome(lambda: open(shard, "rb")),
+        "os.open": outcome(lambda: os.open(shard, os.O_RDONLY)),
+        "parquet": outcome(lambda: pq.read_table(shard)),
+        "write": outcome(lambda: (holdout / "planted").write_text("x")),
+        "rename away": outcome(lambda: os.rename(shard, "stolen")),
+        "hard link": outcome(lambda: os.link(shard, "stolen")),
+        "symbolic link": outcome(lambda: (os.symlink(shard, "link"), open("link", "rb"))),
+        "through its own root": outcome(lambda: open("/proc/self/root" + shard, "rb")),
+        "another process": outcome(lambda: open(f"/proc/{stranger}/cmdline", "rb")),
+        "a child process": outcome(lambda: _child()),
+    }
+
+
+def _child():
+    import subprocess
+
+    subprocess.run(["/bin/cat", shard], check=False, capture_output=True).returncode == 0 or _denied()
+
+
+def _denied():
+    raise PermissionError
+"""
+
+LIKE_THE_SERVER = """
+from reveal_leaderboard import cli
+
+cli._live_in(Path(sys.argv[5]))
+state = cli._confine(Path(sys.argv[5]), [public])
+print(json.dumps({"state": state, **attempts()}))
+"""
+
+IN_THE_SERVER = """
+import uvicorn
+
+uvicorn.run = lambda *a, **k: print(json.dumps({"state": "served", **attempts()}))
+from reveal_leaderboard import cli
+
+cli.app(["serve", "--data", sys.argv[5], "--benchmark", str(public)])
+"""
+
+
+def attempts_in(board: Board, data: Path, ending: str) -> dict[str, str]:
+    data.mkdir(mode=0o700)
+    [shard] = (board.holdout / "localization").glob("*.parquet")
+    arguments = (board.holdout, board.folder, str(os.getpid()), shard, data)
+    command = [sys.executable, "-c", ATTEMPTS + ending, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout, done.stderr
+    outcomes: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
+    return outcomes
+
+
+@needs_landlock
+@pytest.mark.parametrize("ending", [LIKE_THE_SERVER, IN_THE_SERVER], ids=["confined alike", "inside serve"])
+def test_the_confined_process_opens_its_own_files_and_no_others(board: Board, tmp_path: Path, ending: str) -> None:
+    outcomes = attempts_in(board, tmp_path / "data", ending)
+    assert outcomes.pop("state") in (f"landlock-{landlock_abi()}", "served")
+    assert {name for name, outcome in outcomes.items() if outcome == "opened"} == {"public manifest", "own data"}
+    refused = {outcome for outcome in outcomes.values() if outcome != "opened"}
+    assert refused <= {"PermissionError", "OSError"}  # OSError: EXDEV of a link across the border
+
+
+@needs_landlock
+def test_the_running_server_is_confined_and_never_learns_the_path(
+    board: Board, tmp_path: Path, write_file: Callable[..., Path]
+) -> None:
+    with serve(board, tmp_path) as server:
+        assert server.get("/readyz").json()["confinement"] == f"landlock-{landlock_abi()}"
+        submission = server.post(write_file()).json()["id"]
+        with server.worker("--once"):
+            assert server.wait_scored(submission)["status"] == "scored"
+        proc = Path(f"/proc/{server.process.pid}")
+        assert "NoNewPrivs:\t1" in (proc / "status").read_text()
+        secret = str(board.holdout.parent).encode()
+        assert secret not in (proc / "environ").read_bytes()
+        assert secret not in (proc / "cmdline").read_bytes()
+        assert secret not in (proc / "maps").read_bytes()
+        opened = [os.readlink(link) for link in (proc / "fd").iterdir()]
+        assert not [path for path in opened if secret.decode() in path]
+        files = [path for path in server.data.rglob("*") if path.is_file()]
+        assert {"leaderboard.sqlite", "leaderboard.sqlite-wal"} <= {path.name for path in files}
+        assert not [path for path in files if secret in path.read_bytes()]
+        assert secret not in server.log.read_bytes()
+        answers = [server.get(path).content for path in ("/config", f"/api/v1/leaderboard?benchmark={BENCHMARK}")]
+        assert not [answer for answer in answers if secret in answer]
+
+
+def test_a_process_with_threads_is_not_confined_halfway() -> None:
+    if landlock_abi() == 0:
+        pytest.skip("this kernel has no Landlock")
+    code = (
+        "import threading; from reveal_leaderboard.confinement import confine\n"
+        "threading.Thread(target=threading.Event().wait, daemon=True).start()\n"
+        "confine(read=[], write=[])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "must be called while the process has one thread, got 2" in done.stderr
+
+
+def test_without_landlock_the_answer_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(confinement, "landlock_abi", lambda: 0)
+    assert confine(read=[], write=[]) == "none"
+
+
+def test_the_import_path_as_a_whole_is_not_readable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert not is_inside(tmp_path / "holdout", readable_places())
+
+
+def run_cli(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "reveal_leaderboard", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "COLUMNS": "300"})
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.168.0.1", "::", "example.org"])
+def test_the_server_binds_to_loopback_only(board: Board, tmp_path: Path, host: str) -> None:
+    done = run_cli("serve", "--data", str(tmp_path), "--benchmark", str(board.folder), "--host", host)
+    assert done.returncode == 2
+    assert "this machine only" in done.stderr
+
+
+def test_the_server_refuses_a_folder_with_the_references(board: Board, tmp_path: Path) -> None:
+    done = run_cli("serve", "--data", str(tmp_path / "data"), "--benchmark", str(board.holdout))
+    assert done.returncode == 2
+    assert "holds the references" in done.stderr
+
+
+def test_a_worker_refuses_a_holdout_inside_the_data_folder(board: Board) -> None:
+    holdout = f"{BENCHMARK}={board.holdout}"
+    done = run_cli("worker", "--data", str(board.holdout.parent), "--holdout", holdout, "--once")
+    assert done.returncode == 2
+    assert "must lie apart from the data folder" in done.stderr
+
+
+def test_migrate_makes_the_database(tmp_path: Path) -> None:
+    done = run_cli("migrate", "--data", str(tmp_path / "data"))
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "data" / "leaderboard.sqlite").exists()

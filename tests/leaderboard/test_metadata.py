@@ -1,0 +1,79 @@
+"""What a submitter may say about a submission."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from reveal_leaderboard.metadata import MetadataError, read_metadata
+
+from tests.conftest import ROOT
+from tests.leaderboard.conftest import METADATA
+
+
+def read(**changes: object) -> dict[str, object]:
+    return read_metadata(json.dumps({**METADATA, **changes})).public()
+
+
+def test_the_projects_example_passes() -> None:
+    example = (ROOT / "submissions" / "examples" / "submission.json").read_text(encoding="utf-8")
+    public = read_metadata(example).public()
+    assert public["model"] == {"name": "Phantom Pointer", "version": "0.1"}
+    assert "contact" not in public
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "=cmd()",
+        "<script>alert(1)</script>",
+        "a" * 65,
+        "\u0430dmin",  # Cyrillic a
+        "abc\u202egnp.exe",  # right-to-left override
+        "a\u200bb",  # zero width space
+        "a\x00b",
+        " ",
+    ],
+)
+def test_a_name_that_deceives_is_refused(name: str) -> None:
+    with pytest.raises(MetadataError, match=r"model\.name"):
+        read(model={"name": name})
+
+
+def test_a_compatibility_form_is_the_same_name() -> None:
+    assert read(model={"name": "\uff27\uff30\uff34-5"})["model"] == {"name": "GPT-5"}
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("links", {"code": "http://example.org"}),
+        ("links", {"code": "javascript:alert(1)"}),
+        ("links", {"code": 'https://example.org/"onmouseover="x'}),
+        ("links", {"other": "https://example.org"}),
+        ("kind", "robot"),
+        ("prompt_style", "magic"),
+        ("training_data", "a\x07b"),
+        ("training_data", "x" * 4001),
+        ("parameters", {"a": [1]}),
+        ("unknown", 1),
+        ("organization", None),
+        ("grid", 99),
+    ],
+)
+def test_a_malformed_field_is_named(field: str, value: object) -> None:
+    with pytest.raises(MetadataError, match=field):
+        read(**{field: value})
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", "[" * 30_000, '{"model": NaN}', " " * 70_000])
+def test_what_is_no_metadata_document_is_refused(text: str) -> None:
+    with pytest.raises(MetadataError, match=r"metadata|model|organization"):
+        read_metadata(text)
+
+
+def test_every_fault_is_listed_at_once() -> None:
+    with pytest.raises(MetadataError, match="kind") as caught:
+        read(kind="robot", organization="<b>")
+    assert {error["field"] for error in caught.value.errors} == {"kind", "organization"}

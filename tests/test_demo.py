@@ -1,0 +1,54 @@
+"""``reveal-leaderboard demo``: from nothing to a board, again from what is there, and ended by Ctrl-C."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+pytestmark = pytest.mark.processes
+
+ENTRANTS = {"Phantom Net L", "Phantom Net S", "Phantom Chat", "Location prior", "Chance"}
+
+
+def demo(folder: Path, *options: str) -> list[str]:
+    words = ["demo", "--dir", str(folder), "--images", "150", "--port", "7861", *options]
+    return [sys.executable, "-m", "reveal_leaderboard", *words]
+
+
+def test_the_demo_runs_twice_and_ctrl_c_ends_everything(tmp_path: Path) -> None:
+    folder = tmp_path / "demo"
+    first = subprocess.run(demo(folder, "--no-stay"), capture_output=True, text=True, check=False)
+    assert first.returncode == 0, first.stdout + first.stderr
+    for line in ("drawing 150 synthetic", "scoring at home", "the board"):
+        assert line in first.stdout
+    ranked = re.findall(r"(?m)^ +(\d+)  (.{16}) +\d+ %", first.stdout)
+    assert {name.strip() for _, name in ranked} == ENTRANTS
+    assert ranked[-1][1].strip() == "Chance"
+    built = {path: path.stat().st_mtime_ns for path in (folder / "public").rglob("*.parquet")}
+
+    again = subprocess.Popen(demo(folder), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert again.stdout is not None
+    url = next(line.split()[-1] for line in again.stdout if line.startswith("The board is at"))
+    board = httpx.get(f"{url}/api/v1/leaderboard", params={"benchmark": "chexlocalize"}).json()
+    assert {entry["model"] for entry in board["entries"]} == ENTRANTS
+    again.send_signal(signal.SIGINT)
+    _, errors = again.communicate(timeout=60)
+    assert again.returncode == 0, errors
+    with pytest.raises(httpx.TransportError, match="refused"):
+        httpx.get(f"{url}/healthz")
+    assert {path: path.stat().st_mtime_ns for path in built} == built
+
+
+def test_a_folder_that_is_no_demo_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("mine")
+    for options in ((), ("--fresh",)):
+        done = subprocess.run(demo(tmp_path, *options), capture_output=True, text=True, check=False)
+        assert done.returncode == 1
+        assert "use --fresh to replace it" in done.stderr or "does not look like a demo" in done.stderr
+        assert (tmp_path / "thesis.txt").read_text() == "mine"
