@@ -10,6 +10,7 @@ import logging
 import os
 import signal
 import tempfile
+import threading
 from pathlib import Path
 from typing import Annotated
 
@@ -49,13 +50,14 @@ def serve(
     import uvicorn  # after confinement: threads started by libraries are bound by it too
 
     from reveal_leaderboard.app import build_app
-    from reveal_leaderboard.intake import read_published
+    from reveal_leaderboard.intake import read_published, warm_up
 
     try:
         published = {p.name: p for p in (read_published(folder, split) for folder, split in folders)}
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     application = build_app(data, published, confinement=confinement, max_upload_bytes=max_upload_mb * 1_000_000)
+    threading.Thread(target=warm_up, name="warm-up", daemon=True).start()
     uvicorn.run(application, host=host, port=port, log_level="warning", server_header=False, proxy_headers=False)
 
 

@@ -1,7 +1,7 @@
 """The whole product on synthetic data, on this machine: what ``make demo`` runs.
 
 A synthetic CheXlocalize download becomes a public dataset folder and a private holdout; three models of graded quality
-and two baselines predict both halves; their files are scored at home on the released half, and uploaded to a leaderboard
+and two baselines predict both halves; their files are scored at home on the released half, and uploaded to a board
 whose worker alone knows the holdout. Everything lies in one folder and is made again only when it is missing.
 """
 
@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import Literal
 
 from reveal_bench import client
 from reveal_bench.baselines import chance_baseline, fit_location_prior, location_prior_baseline
@@ -46,7 +47,7 @@ class Entrant:
     name: str
     kind: str
     quality: float | None
-    gives: str = "all"
+    gives: Literal["cell", "mask", "all"] = "all"
 
     @property
     def stem(self) -> str:
@@ -158,10 +159,9 @@ class Demo:
         for entrant in ENTRANTS:
             folder = self.predictions / entrant.stem
             metadata = json.loads((folder / "submission.json").read_text(encoding="utf-8"))
-            document = client.submit(folder / "holdout.jsonl", url=url, benchmark=BENCHMARK, metadata=metadata)
-            for document in client.follow(document["id"], url=url):
-                pass
-            self.say(f"     {entrant.name:<16} {document['status']}")
+            sent = client.submit(folder / "holdout.jsonl", url=url, benchmark=BENCHMARK, metadata=metadata)
+            *_, final = client.follow(sent["id"], url=url)
+            self.say(f"     {entrant.name:<16} {final['status']}")
 
     def show_board(self, url: str) -> None:
         """Print the board as the API gives it."""

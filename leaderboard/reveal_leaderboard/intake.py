@@ -15,13 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from reveal_bench.masks import empty_rle, parse_masks
 from reveal_bench.predictions import LintReport, lint_predictions
 from reveal_bench.records import FolderInfo, Manifest, read_folder_info, read_manifest
 from reveal_leaderboard.blobs import Blobs
 from reveal_leaderboard.metadata import Metadata
 from reveal_leaderboard.store import NewSubmission, Store, Submission
 
-__all__ = ["Intake", "Outcome", "Published", "display_name", "open_data", "read_published"]
+__all__ = ["Intake", "Outcome", "Published", "display_name", "open_data", "read_published", "warm_up"]
 
 DATABASE = "leaderboard.sqlite"
 LINTS_AT_ONCE = 2
@@ -138,6 +139,12 @@ class Intake:
         submission, is_new = self.store.add_submission(new, who=who)
         log.info("submission %s %s", submission.id, "queued" if is_new else "was there already")
         return Outcome(report, submission, is_new)
+
+
+def warm_up() -> None:
+    """Load the compiled mask reader (the first time: compile it), so that the first upload need not wait for it."""
+    masks, _ = parse_masks([empty_rle((8, 8))])
+    log.info("the linter is ready, tried on %d mask", len(masks.areas))
 
 
 def display_name(filename: str) -> str:

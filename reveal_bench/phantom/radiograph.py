@@ -61,7 +61,11 @@ class _Canvas:
 
     def _soft(self, image: Image.Image, blur: float) -> Float:
         if blur > 0:
-            image = image.filter(ImageFilter.GaussianBlur(blur * self.side))
+            pixels = blur * self.side
+            # three box blurs make a Gaussian; for narrow edges one does, in a third of the time
+            image = image.filter(
+                ImageFilter.BoxBlur(1.5 * pixels) if pixels < 2.5 else ImageFilter.GaussianBlur(pixels)
+            )
         return np.asarray(image, np.float32) / np.float32(255)
 
 

@@ -1,7 +1,6 @@
 """Alembic's entry: runs the versions on the connection that :func:`reveal_leaderboard.database.migrate` hands over."""
 
 from alembic import context
-
 from reveal_leaderboard.database import tables
 
 

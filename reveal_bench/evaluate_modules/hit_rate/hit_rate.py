@@ -1,5 +1,7 @@
 """Hit rate as a Hugging Face `evaluate` module: pointing game or grid hits, with intervals by patient."""
 
+from typing import Any
+
 import datasets
 import evaluate
 import numpy
@@ -35,7 +37,7 @@ _CITATION = """
 class HitRate(evaluate.Metric):
     """Hit rate of points or grid cells against reference masks."""
 
-    def _info(self):
+    def _info(self) -> evaluate.MetricInfo:
         references = {"size": datasets.List(datasets.Value("int64")), "counts": datasets.Value("string")}
         kinds = (
             datasets.List(datasets.List(datasets.Value("float64"))),
@@ -52,15 +54,15 @@ class HitRate(evaluate.Metric):
 
     def _compute(
         self,
-        predictions,
-        references,
-        findings=None,
-        patients=None,
-        all_patients=None,
-        grid=8,
-        n_resamples=1000,
-        seed=0,
-    ):
+        predictions: list[Any],
+        references: list[Any],
+        findings: list[str] | None = None,
+        patients: list[str] | None = None,
+        all_patients: list[str] | None = None,
+        grid: int = 8,
+        n_resamples: int = 1000,
+        seed: int = 0,
+    ) -> dict[str, Any]:
         masks = reveal_bench.masks.pack_masks(
             [reveal_bench.masks.Rle(tuple(rle["size"]), rle["counts"]) for rle in references]
         )
@@ -84,8 +86,8 @@ class HitRate(evaluate.Metric):
         return reveal_bench.metrics.bootstrap.as_result("hit_rate", estimates)
 
 
-def _points(prediction):
+def _points(prediction: Any) -> list[tuple[float, float]]:
     points = numpy.asarray(prediction, dtype=float)
     if points.size == 0:
         return []
-    return [tuple(point) for point in points.reshape(-1, 2).tolist()]
+    return [(x, y) for x, y in points.reshape(-1, 2).tolist()]

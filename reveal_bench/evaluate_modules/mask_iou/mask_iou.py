@@ -1,5 +1,7 @@
 """Mask IoU as a Hugging Face `evaluate` module, with intervals by patient."""
 
+from typing import Any
+
 import datasets
 import evaluate
 import numpy
@@ -32,7 +34,7 @@ _CITATION = """
 class MaskIoU(evaluate.Metric):
     """Mean IoU of run-length masks."""
 
-    def _info(self):
+    def _info(self) -> evaluate.MetricInfo:
         mask = {"size": datasets.List(datasets.Value("int64")), "counts": datasets.Value("string")}
         return evaluate.MetricInfo(
             description=_DESCRIPTION,
@@ -43,15 +45,15 @@ class MaskIoU(evaluate.Metric):
 
     def _compute(
         self,
-        predictions,
-        references,
-        slice="true_positive",
-        findings=None,
-        patients=None,
-        all_patients=None,
-        n_resamples=1000,
-        seed=0,
-    ):
+        predictions: list[Any],
+        references: list[Any],
+        slice: Any = "true_positive",
+        findings: list[str] | None = None,
+        patients: list[str] | None = None,
+        all_patients: list[str] | None = None,
+        n_resamples: int = 1000,
+        seed: int = 0,
+    ) -> dict[str, Any]:
         packed = [
             reveal_bench.masks.pack_masks([reveal_bench.masks.Rle(tuple(rle["size"]), rle["counts"]) for rle in rles])
             for rles in (predictions, references)
