@@ -82,7 +82,7 @@ def phantom(
         write_chexlocalize(
             out,
             n_images=images,
-            n_val=val_images,
+            n_val=round(0.35 * images) if val_images is None else val_images,
             seed=seed,
             long_side=long_side,
             pixels=pictures,
@@ -147,7 +147,6 @@ def build(
     builder = _builder(root, source)
     synthetic = builder.inspect(root).synthetic
     records, warnings = builder.read(root, pixels=images.value, keep_going=keep_going)
-    terminal.warn(warnings)
     with terminal.progress("building") as progress:
         info = build_folder(
             records,
@@ -164,6 +163,7 @@ def build(
             overwrite=overwrite,
             progress=progress,
         )
+    terminal.warn(warnings)  # the list grows while the records are read
     for split, facts in info.splits.items():
         place = f"references in {holdout} alone" if facts["references"] == "private" else "public"
         typer.echo(f"{split:<12} {facts['n_images']:>6} images {facts['n_asked']:>7} questions   {place}")

@@ -316,17 +316,17 @@ def rasterize_polygons(polygons: Sequence[Sequence[Sequence[float]]], size: tupl
     for i, contour in enumerate(polygons):
         if len(contour) < 2:
             raise ValueError(f"`polygons[{i}]` must have at least 2 vertices, got {len(contour)}")
-    # Pillow cuts coordinates to whole pixels; done here, a strip of the image's columns gives the same as all of it
-    contours = [[(int(x), int(y)) for x, y in contour] for contour in polygons]
-    columns = [x for contour in contours for x, _ in contour]
+    canvas = Image.new("1", (width, height))
+    draw = ImageDraw.Draw(canvas)
+    for contour in polygons:
+        draw.polygon([(float(x), float(y)) for x, y in contour], outline=1, fill=1)
+    # Drawing on a part of the image would round differently; only the columns that may be set are looked at
+    columns = [int(x) for contour in polygons for x, _ in contour]
     left, right = max(0, min(columns, default=0)), min(width, max(columns, default=-1) + 1)
     if left >= right:
         return empty_rle(size)
-    strip = Image.new("1", (right - left, height))
-    draw = ImageDraw.Draw(strip)
-    for contour in contours:
-        draw.polygon([(x - left, y) for x, y in contour], outline=1, fill=1)
-    return _rle_of_edges(_edges(np.asarray(strip).ravel(order="F")) + left * height, size)
+    strip = np.asarray(canvas.crop((left, 0, right, height)))
+    return _rle_of_edges(_edges(strip.ravel(order="F")) + left * height, size)
 
 
 def union_masks(masks: PackedMasks) -> Rle:
