@@ -176,10 +176,11 @@ class Manifest:
 
 @dataclass(frozen=True)
 class FolderInfo:
-    """``manifest/benchmark.json`` of a dataset folder."""
+    """``manifest/benchmark.json`` of a dataset folder; `synthetic` says that all of it was drawn by a program."""
 
     benchmark: str
     version: str
+    synthetic: bool
     asks: str
     grid: int
     findings: tuple[str, ...]
@@ -228,9 +229,11 @@ def read_folder_info(folder: Path) -> FolderInfo:
         raw = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ValueError(f"{folder} is not a dataset folder: it has no {FOLDER_INFO}") from None
-    if raw.get("schema") != 1:
-        raise ValueError(f"{path}: `schema` must be 1, got {raw.get('schema')!r}")
-    return FolderInfo(raw["benchmark"], raw["version"], raw["asks"], raw["grid"], tuple(raw["findings"]), raw["splits"])
+    if raw.pop("schema", None) != 1:
+        raise ValueError(f"{path}: `schema` must be 1: the folder was built by another version of reveal-bench")
+    if set(raw) != set(FolderInfo.__dataclass_fields__):
+        raise ValueError(f"{path}: the fields must be {sorted(FolderInfo.__dataclass_fields__)}, got {sorted(raw)}")
+    return FolderInfo(**{**raw, "findings": tuple(raw["findings"])})
 
 
 def read_manifest(folder: Path, split: str) -> Manifest:

@@ -163,7 +163,7 @@ def _benchmark_document(published: Published) -> dict[str, Any]:
         "title": manifest.benchmark if known is None else known.title,
         "version": manifest.version,
         "split": manifest.split,
-        "synthetic": published.synthetic,
+        "synthetic": published.info.synthetic,
         "grid": manifest.grid,
         "asks": published.info.asks,
         "findings": list(manifest.findings),

@@ -106,8 +106,9 @@ def demo(
     stay: Annotated[bool, typer.Option(help="Keep the board running until Ctrl-C.")] = True,
 ) -> None:
     """Show everything on synthetic data: build, predict, score at home, upload, and a board with a private holdout."""
-    from reveal_leaderboard.demo import Demo, wait_for_interrupt
+    from reveal_leaderboard.demo import Demo, heed_signals
 
+    heed_signals()
     show = Demo(folder, n_images=images, seed=seed, say=typer.echo)
     try:
         if fresh:
@@ -119,8 +120,9 @@ def demo(
             show.show_board(url)
             show.say_what_next(url)
             if stay:
-                wait_for_interrupt()
-                typer.echo("stopping the server and the worker")
+                signal.pause()
+    except KeyboardInterrupt:
+        typer.echo("stopped: the server and the worker are ended")
     except (ValueError, RuntimeError) as error:
         typer.secho(f"error: {error}", fg="red", err=True)
         raise typer.Exit(1) from None

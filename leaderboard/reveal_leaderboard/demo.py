@@ -32,7 +32,7 @@ from reveal_bench.predictions import predictions_to_jsonl
 from reveal_bench.records import LocalizationPrediction, read_localization, read_manifest
 from reveal_bench.score_file import score_file
 
-__all__ = ["Demo", "Entrant"]
+__all__ = ["Demo", "Entrant", "heed_signals"]
 
 BENCHMARK = "chexlocalize"
 MARKER = "reveal-demo.json"
@@ -115,7 +115,7 @@ class Demo:
         ValueError
             If it does not look like one.
         """
-        known = {MARKER, "download", "public", "private", "server", "predictions"}
+        known = {MARKER, "download", "public", "private", "server", "predictions", "log.txt"}
         strangers = sorted({path.name for path in self.root.iterdir()} - known) if self.root.exists() else []
         if strangers:
             raise ValueError(f"{self.root} does not look like a demo (it holds {strangers[0]}): not deleted")
@@ -197,7 +197,7 @@ Ctrl-C ends the server and the worker; running this again takes a few seconds.""
             ["worker", "--data", self.server, "--holdout", f"{BENCHMARK}={self.holdout}"],
         )
         self.say("5  starting the server, which cannot open the holdout, and the worker, which can")
-        log = (self.root / "server" / "log.txt").open("ab")
+        log = (self.root / "log.txt").open("ab")  # not in the server's folder: it may name the holdout's path
         children = [_start(command, log) for command in commands]
         try:
             _wait_until_ready(url, children, Path(log.name))
@@ -262,14 +262,11 @@ def _wait_until_ready(url: str, children: Sequence[subprocess.Popen[bytes]], log
     raise RuntimeError(f"the leaderboard was not ready after {START_SECONDS} s; see {log}")
 
 
-def wait_for_interrupt() -> None:
-    """Sleep until Ctrl-C or SIGTERM."""
+def heed_signals() -> None:
+    """Make Ctrl-C and SIGTERM raise KeyboardInterrupt, even where the shell that started us had them ignored."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    signal.signal(signal.SIGTERM, stop)
-    try:
-        signal.pause()
-    except KeyboardInterrupt:
-        return
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)

@@ -26,20 +26,17 @@ __all__ = ["Intake", "Outcome", "Published", "display_name", "open_data", "read_
 
 DATABASE = "leaderboard.sqlite"
 LINTS_AT_ONCE = 2
-SYNTHETIC_NOTICE = "**SYNTHETIC.**"
-"""How the card of a dataset folder says that all of it is made up."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Published:
-    """The public side of a benchmark: its folder, what the scored split asks, and whether it is all made up."""
+    """The public side of a benchmark: its folder, and what the scored split asks."""
 
     folder: Path
     info: FolderInfo
     manifest: Manifest
-    synthetic: bool
 
     @property
     def name(self) -> str:
@@ -71,9 +68,7 @@ def read_published(folder: Path, split: str) -> Published:
     """
     if any((Path(folder) / "localization").glob(f"{split}-*.parquet")):
         raise ValueError(f"{folder} holds the references of split {split!r}, which a leaderboard's server must not see")
-    card = Path(folder) / "README.md"
-    synthetic = card.exists() and SYNTHETIC_NOTICE in card.read_text(encoding="utf-8")
-    return Published(Path(folder), read_folder_info(folder), read_manifest(folder, split), synthetic)
+    return Published(Path(folder), read_folder_info(folder), read_manifest(folder, split))
 
 
 def open_data(data: Path) -> tuple[Store, Blobs]:

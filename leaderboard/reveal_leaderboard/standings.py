@@ -86,8 +86,8 @@ def standings(store: Store, published: Published) -> Standings:
         min_cell=POLICY.min_cell,
         entries=tuple(entries),
         references=tuple(read_reference_rows()),
-        synthetic=published.synthetic,
-        comparable=manifest.benchmark == REFERENCE_BENCHMARK and not published.synthetic,
+        synthetic=published.info.synthetic,
+        comparable=manifest.benchmark == REFERENCE_BENCHMARK and not published.info.synthetic,
     )
 
 

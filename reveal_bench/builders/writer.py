@@ -100,6 +100,7 @@ class FolderWriter:
         info = FolderInfo(
             benchmark=self.benchmark.name,
             version=self.version,
+            synthetic=synthetic,
             asks=self.asks,
             grid=self.benchmark.grid,
             findings=self.benchmark.findings,
