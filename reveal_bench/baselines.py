@@ -96,9 +96,9 @@ def _fit(masks: PackedMasks, grid: Grid) -> LocationPrior:
     rasters = _relative_rasters(masks)
     mean = rasters.mean(axis=0)
     # Ties are common: of the most probable pixels the one deepest among them, of equal cells the one best covered
-    column, row = pack_masks([encode_mask(mean == mean.max())]).deepest_xy(0) or (0, 0)
+    column, row = pack_masks([encode_mask(mean == mean.max())]).deepest_xy([0])[0].tolist()
     point = ((column + 0.5) / _BINS, (row + 0.5) / _BINS)
-    hits = np.mean([hit_cells(masks, i, grid) for i in range(len(masks))], axis=0)
+    hits = hit_cells(masks, grid).mean(axis=0)
     covered = np.sum([cell_coverage(masks, i, grid) / masks.sizes[i].min() ** 2 for i in range(len(masks))], axis=0)
     best = np.lexsort((-covered.ravel(), -hits.ravel()))[0]
     cell_row, cell_column = divmod(int(best), grid.n)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from reveal_bench.findings import CHESTX_DET_FINDINGS, CHEXLOCALIZE_FINDINGS
+from reveal_bench.findings import CHESTX_DET_FINDINGS, CHEXLOCALIZE_FINDINGS, REVEAL_LABELS
 
 __all__ = ["BENCHMARKS", "Benchmark", "bundled"]
 
@@ -37,7 +37,7 @@ class Benchmark:
     metrics : tuple of str
         Reported metrics, the primary one first.
     grid : int
-        Cells per side for `grid_hit`.
+        Cells per side for `grid_hit`; of no meaning for findings.
     licence : {"restricted", "open"}
         Whether the source forbids redistribution of its labels or pixels.
     """
@@ -54,6 +54,7 @@ class Benchmark:
 
 
 LOCALIZATION_METRICS = ("point_hit", "grid_hit", "mask_iou", "mask_iou_all")
+LABEL_METRICS = ("f1", "precision", "recall", "cohen_kappa", "auroc", "average_precision")
 
 BENCHMARKS: dict[str, Benchmark] = {
     benchmark.name: benchmark
@@ -79,6 +80,17 @@ BENCHMARKS: dict[str, Benchmark] = {
             metrics=LOCALIZATION_METRICS,
             grid=8,
             licence="open",
+        ),
+        Benchmark(
+            name="reveal-cxr",
+            title="REVEAL-CXR",
+            source="arXiv 2601.15129 (paper 004): released half by RSNA, or any study tree labelled the same way",
+            kind="findings",
+            findings=REVEAL_LABELS,
+            asks="all",
+            metrics=LABEL_METRICS,
+            grid=8,
+            licence="restricted",
         ),
     )
 }

@@ -14,7 +14,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from reveal_bench import terminal
+from reveal_bench import cli_compare, terminal
+from reveal_bench.options import (
+    AllowMissing,
+    AsJson,
+    Folder,
+    GridSize,
+    PredictionFile,
+    Resamples,
+    ResamplingUnit,
+    Seed,
+    Split,
+)
 
 if TYPE_CHECKING:
     from reveal_bench.builders import Builder
@@ -28,13 +39,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-Folder = Annotated[Path, typer.Argument(help="Dataset folder, as `build` writes it.", show_default=False)]
-PredictionFile = Annotated[Path, typer.Argument(help="Prediction file of any accepted format.", show_default=False)]
-Split = Annotated[str, typer.Option(help="Split of the dataset folder.")]
-Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
-AllowMissing = Annotated[bool, typer.Option("--allow-missing", help="Count unanswered questions as misses.")]
-GridSize = Annotated[int | None, typer.Option("--grid", help="Cells per side; the folder's own by default.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 SourceName = Annotated[str | None, typer.Option(help="Builder to use; found from the files by default.")]
 
 
@@ -248,9 +252,9 @@ def score(
     split: Split = "released",
     allow_missing: AllowMissing = False,
     grid: GridSize = None,
-    resamples: Annotated[int, typer.Option(help="Bootstrap replicates.")] = 1000,
+    resamples: Resamples = 1000,
     seed: Seed = 0,
-    unit: Annotated[str, typer.Option(help="What is resampled: patient or image.")] = "patient",
+    unit: ResamplingUnit = "patient",
     as_json: AsJson = False,
     rows: Annotated[Path | None, typer.Option(help="Also write the per-case rows to this Parquet file.")] = None,
 ) -> None:
@@ -265,7 +269,7 @@ def score(
         allow_missing=allow_missing,
         n_resamples=resamples,
         seed=seed,
-        unit=unit,  # type: ignore[arg-type]
+        unit=unit,
     )
     if rows is not None:
         import pyarrow.parquet as pq
@@ -280,6 +284,10 @@ def score(
         f"{file.name} on {manifest.benchmark} {manifest.version}, split {split}: percent with 95 % intervals, "
         f"{resamples} resamples of {unit}s, seed {seed}",
     )
+
+
+app.command()(cli_compare.compare)
+app.command()(cli_compare.rank)
 
 
 @app.command()

@@ -31,6 +31,7 @@ __all__ = [
     "Manifest",
     "ManifestRow",
     "SalientPoint",
+    "check_split",
     "read_folder_info",
     "read_localization",
     "read_manifest",
@@ -247,13 +248,14 @@ def read_manifest(folder: Path, split: str) -> Manifest:
     import pyarrow.parquet as pq
 
     info = read_folder_info(folder)
-    _check_split(info, folder, split)
+    check_split(info, folder, split)
     table = pq.read_table(Path(folder) / "manifest" / f"{split}.parquet")
     rows = [ManifestRow(**{**row, "asked": tuple(row["asked"])}) for row in table.to_pylist()]
     return Manifest(info.benchmark, info.version, split, info.grid, info.findings, {row.image_id: row for row in rows})
 
 
-def _check_split(info: FolderInfo, folder: Path, split: str) -> None:
+def check_split(info: FolderInfo, folder: Path, split: str) -> None:
+    """Raise ValueError, naming the splits there are, unless `split` is one of them."""
     if split not in info.splits:
         known = ", ".join(info.splits)
         raise ValueError(f"`split` must be one of the splits of {folder} ({known}), got {split!r}")
@@ -270,7 +272,7 @@ def read_localization(folder: Path, split: str) -> list[LocalizationRecord]:
     import pyarrow.parquet as pq
 
     info = read_folder_info(folder)
-    _check_split(info, folder, split)
+    check_split(info, folder, split)
     shards = sorted((Path(folder) / "localization").glob(f"{split}-*.parquet"))
     if not shards:
         raise ValueError(f"{folder} holds no references of split {split!r}: they are private, kept by the maintainer")

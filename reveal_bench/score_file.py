@@ -5,7 +5,8 @@ The document (:meth:`ScoredFile.to_document`, ``--json``) is stable:
 * ``schema``: 1
 * ``benchmark``, ``version``, ``split``: what was scored against; ``references_sha256``: of its reference files
 * ``file``, ``file_sha256``, ``format``, ``n_predictions``, ``n_missing``: what was scored
-* ``protocol``: grid, asks, unit, n_resamples, seed, allow_missing
+* ``protocol``: unit, n_resamples, seed, allow_missing, and grid and asks (localization) or thresholds (findings)
+* ``strata``: for findings, estimates of the same form by name of the stratum; else empty
 * ``estimates``: a list of objects with the fields of :class:`~reveal_bench.metrics.bootstrap.Estimate`; scores are
   fractions, undefined is null
 * ``software``: name and version
@@ -15,16 +16,19 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import reveal_bench
+from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.metrics.bootstrap import Estimate
-from reveal_bench.predictions import LintReport, lint_predictions
-from reveal_bench.records import Manifest, read_folder_info, read_localization, read_manifest
-from reveal_bench.scoring import CaseRows, Unit, score_localization, summarize
+from reveal_bench.predictions import LintReport, lint_findings, lint_predictions
+from reveal_bench.records import FolderInfo, Manifest, read_folder_info, read_localization, read_manifest
+from reveal_bench.scoring import CaseRows, score_localization, summarize
+from reveal_bench.study_records import StudyManifest, read_studies, read_study_manifest
+from reveal_bench.study_scoring import StudyRows, score_studies, summarize_studies
 
 __all__ = ["LintError", "ScoredFile", "hash_references", "score_file"]
 
@@ -43,11 +47,12 @@ class ScoredFile:
 
     path: Path
     report: LintReport
-    manifest: Manifest
-    rows: CaseRows
+    manifest: Manifest | StudyManifest
+    rows: CaseRows | StudyRows
     estimates: Sequence[Estimate]
     protocol: dict[str, Any]
     references_sha256: str
+    strata: Mapping[str, Sequence[Estimate]] = field(default_factory=dict)
 
     def to_document(self) -> dict[str, Any]:
         """The stable JSON document described above."""
@@ -64,6 +69,7 @@ class ScoredFile:
             "n_missing": len(self.report.missing_pairs),
             "protocol": self.protocol,
             "estimates": [_without_nan(asdict(estimate)) for estimate in self.estimates],
+            "strata": {name: [_without_nan(asdict(e)) for e in part] for name, part in self.strata.items()},
             "software": {"name": "reveal-bench", "version": reveal_bench.__version__},
         }
 
@@ -75,7 +81,8 @@ def _without_nan(fields: dict[str, Any]) -> dict[str, Any]:
 def hash_references(folder: Path, split: str) -> str:
     """SHA-256 over the names and bytes of the reference files of `split`, in order."""
     digest = hashlib.sha256()
-    for path in sorted((Path(folder) / "localization").glob(f"{split}-*.parquet")):
+    shards = [path for config in ("localization", "multilabel") for path in (Path(folder) / config).glob("*.parquet")]
+    for path in sorted(path for path in shards if path.name.startswith(f"{split}-")):
         digest.update(path.name.encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()
@@ -87,18 +94,20 @@ def score_file(
     split: str,
     *,
     grid: int | None = None,
+    thresholds: float | Mapping[str, float] = 0.5,
     allow_missing: bool = False,
     n_resamples: int = 1000,
     seed: int = 0,
-    unit: Unit = "patient",
+    unit: str = "patient",
 ) -> ScoredFile:
-    """Lint and score one prediction file.
+    """Lint and score one prediction file, of the kind that the folder's benchmark asks for.
 
     Parameters
     ----------
     path : prediction file of any accepted format
     folder, split : dataset folder and the split whose references it holds
-    grid : cells per side; the folder's own by default
+    grid : cells per side (localization); the folder's own by default
+    thresholds : probability from which a label counts as predicted (findings): one number, or one per label
     allow_missing : count questions without an answer as misses instead of refusing the file
 
     Raises
@@ -108,21 +117,52 @@ def score_file(
     ValueError
         If the folder or split is not what it must be.
     """
+    info = read_folder_info(folder)
+    path, folder = Path(path), Path(folder)
+    options: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed, "unit": unit}
+    protocol = {**options, "allow_missing": allow_missing}
+    known = BENCHMARKS.get(info.benchmark)
+    if known is not None and known.kind == "findings":
+        return _score_findings(path, folder, split, thresholds, options, protocol)
+    return _score_localization(path, folder, split, info, grid, options, protocol)
+
+
+def _score_localization(
+    path: Path,
+    folder: Path,
+    split: str,
+    info: FolderInfo,
+    grid: int | None,
+    options: dict[str, Any],
+    protocol: dict[str, Any],
+) -> ScoredFile:
     manifest = read_manifest(folder, split)
     cells = manifest.grid if grid is None else grid
     records = read_localization(folder, split)
-    report = lint_predictions(path, manifest, grid=cells, allow_missing=allow_missing)
+    report = lint_predictions(path, manifest, grid=cells, allow_missing=protocol["allow_missing"])
     if not report.ok:
         raise LintError(report)
-    asks = read_folder_info(folder).asks
-    rows = score_localization(report.predictions, records, findings=manifest.findings, grid=cells, asks=asks)
-    protocol = {
-        "grid": cells,
-        "asks": asks,
-        "unit": unit,
-        "n_resamples": n_resamples,
-        "seed": seed,
-        "allow_missing": allow_missing,
-    }
-    estimates = summarize(rows, n_resamples=n_resamples, seed=seed, unit=unit)
-    return ScoredFile(Path(path), report, manifest, rows, estimates, protocol, hash_references(folder, split))
+    rows = score_localization(report.predictions, records, findings=manifest.findings, grid=cells, asks=info.asks)
+    estimates = summarize(rows, **options)
+    protocol = {"grid": cells, "asks": info.asks, **protocol}
+    return ScoredFile(path, report, manifest, rows, estimates, protocol, hash_references(folder, split))
+
+
+def _score_findings(
+    path: Path,
+    folder: Path,
+    split: str,
+    thresholds: float | Mapping[str, float],
+    options: dict[str, Any],
+    protocol: dict[str, Any],
+) -> ScoredFile:
+    manifest = read_study_manifest(folder, split)
+    records = read_studies(folder, split)
+    report = lint_findings(path, manifest, allow_missing=protocol["allow_missing"])
+    if not report.ok:
+        raise LintError(report)
+    rows = score_studies(report.predictions, records, labels=manifest.labels, thresholds=thresholds)
+    estimates = summarize_studies(rows, **options)
+    strata = {name: summarize_studies(rows, stratum=name, **options) for name in rows.strata()}
+    protocol = {"thresholds": thresholds, **protocol}
+    return ScoredFile(path, report, manifest, rows, estimates, protocol, hash_references(folder, split), strata)

@@ -26,14 +26,23 @@ import numpy.typing as npt
 from reveal_bench.geometry import Grid, box_centre
 from reveal_bench.masks import PackedMasks, Rle, empty_rle, pack_masks
 from reveal_bench.metrics import METRICS
-from reveal_bench.metrics.bootstrap import Estimate, estimate_means, resampling_counts, signature
+from reveal_bench.metrics.bootstrap import (
+    BootstrapMeans,
+    Estimate,
+    bootstrap_means,
+    code_cases,
+    estimates_from,
+    resampling_counts,
+    signature,
+)
+from reveal_bench.metrics.intervals import Interval, check_interval
 from reveal_bench.metrics.localization import grid_chance, grid_hit, mask_iou, point_hit
 from reveal_bench.records import LocalizationPrediction, LocalizationRecord, Point
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["CaseRows", "score_localization", "summarize"]
+__all__ = ["CaseRows", "resample_systems", "score_localization", "summarize"]
 
 Unit = Literal["patient", "image"]
 FloatArray = npt.NDArray[np.float64]
@@ -176,7 +185,9 @@ def _values(
         ]
     )
     if given:
-        points = [_points(p, grid, size, masks, i) for i, (p, size) in enumerate(zip(chosen, sizes, strict=True))]
+        only_masks = [i for i, p in enumerate(chosen) if p is not None and _kind(p) == "mask"]
+        deepest = dict(zip(only_masks, masks.deepest_xy(only_masks).tolist(), strict=True))
+        points = [_points(p, grid, size, deepest.get(i)) for i, (p, size) in enumerate(zip(chosen, sizes, strict=True))]
         values["point_hit"] = point_hit(points, references)
         cells = [_cells(p, grid, size, found) for p, size, found in zip(chosen, sizes, points, strict=True)]
         values["grid_hit"] = grid_hit(cells, references, grid=grid)
@@ -197,9 +208,12 @@ def _kind(prediction: LocalizationPrediction | None) -> str:
 
 
 def _points(
-    prediction: LocalizationPrediction | None, grid: Grid, size: tuple[int, int], masks: PackedMasks, case: int
+    prediction: LocalizationPrediction | None, grid: Grid, size: tuple[int, int], deepest: Sequence[int] | None
 ) -> Sequence[Point]:
-    """The point or points that a prediction stands for; none for an absent prediction or an empty mask."""
+    """The point or points that a prediction stands for; none for an absent prediction or an empty mask.
+
+    `deepest` is the deepest pixel of its mask, where that is all it gives.
+    """
     if prediction is None:
         return ()
     if prediction.points:
@@ -208,8 +222,7 @@ def _points(
         return (box_centre(prediction.box),)
     if prediction.cell is not None:
         return (grid.centre(prediction.cell, size=size),)
-    deepest = masks.deepest_xy(case)
-    return () if deepest is None else (deepest,)
+    return () if deepest is None or deepest[0] < 0 else ((deepest[0], deepest[1]),)
 
 
 def _cells(
@@ -228,8 +241,9 @@ def summarize(
     n_resamples: int = 1000,
     seed: int = 0,
     unit: Unit = "patient",
+    interval: Interval = "percentile",
 ) -> list[Estimate]:
-    """Mean per finding and macro of every metric, with 95 % percentile intervals from one draw.
+    """Mean per finding and macro of every metric, with 95 % intervals from one draw.
 
     Parameters
     ----------
@@ -238,6 +252,8 @@ def summarize(
     findings : findings to report; the macro is over these alone
     unit : {"patient", "image"}
         What is resampled; every unit of the split takes part, with rows or without.
+    interval : {"percentile", "bca", "chexlocalize"}, see :func:`~reveal_bench.metrics.intervals.find_intervals`
+        "chexlocalize" is the published rule on these draws; :mod:`reveal_bench.compat` has the published draws too.
 
     Returns
     -------
@@ -247,26 +263,63 @@ def summarize(
     Raises
     ------
     ValueError
-        If a metric or finding is unknown.
+        If a metric or finding is unknown, or the interval does not apply.
     """
+    check_interval(interval, n_resamples)
     chosen = tuple(rows.findings if findings is None else findings)
-    unknown = [name for name in chosen if name not in rows.findings]
-    if unknown:
-        raise ValueError(f"`findings` must be among {list(rows.findings)}, got {unknown}")
     names = [name for name in METRICS if name in rows.values] if metrics is None else list(metrics)
-    missing = [name for name in names if name not in rows.values]
-    if missing:
-        raise ValueError(f"`metrics` must be among {list(rows.values)}, got {missing}")
-
-    if unit not in ("patient", "image"):
-        raise ValueError(f"`unit` must be 'patient' or 'image', got {unit!r}")
-    of_case, part = (rows.patient_ids, 1) if unit == "patient" else (rows.image_ids, 0)
-    units = sorted({image[part] for image in rows.all_images})
-    counts = resampling_counts(len(units), n_resamples=n_resamples, seed=seed)
+    (means,) = resample_systems([rows], metrics=names, findings=chosen, n_resamples=n_resamples, seed=seed, unit=unit)
     estimates = []
     for name in names:
-        recipe = signature(name, METRICS[name].version, n_resamples=n_resamples, seed=seed, unit=unit)
-        estimates += estimate_means(
-            rows.values[name], rows.case_findings, of_case, findings=chosen, units=units, counts=counts, recipe=recipe
-        )
+        version = METRICS[name].version
+        recipe = signature(name, version, n_resamples=n_resamples, seed=seed, unit=unit, interval=interval)
+        estimates += estimates_from(means[name], chosen, recipe=recipe, interval=interval)
     return estimates
+
+
+def resample_systems(
+    systems: Sequence[CaseRows],
+    *,
+    metrics: Sequence[str],
+    findings: Sequence[str],
+    n_resamples: int,
+    seed: int,
+    unit: Unit,
+) -> list[dict[str, BootstrapMeans]]:
+    """Means per finding of several systems on one split, on the data and in the same replicates.
+
+    Returns
+    -------
+    list, per system, of dict from metric to BootstrapMeans with a group per finding
+
+    Raises
+    ------
+    ValueError
+        If a metric or finding is unknown to a system, or the systems were scored on different images.
+    """
+    if unit not in ("patient", "image"):
+        raise ValueError(f"`unit` must be 'patient' or 'image', got {unit!r}")
+    images = set(systems[0].all_images)
+    for rows in systems:
+        unknown = [name for name in findings if name not in rows.findings]
+        if unknown:
+            raise ValueError(f"`findings` must be among {list(rows.findings)}, got {unknown}")
+        missing = [name for name in metrics if name not in rows.values]
+        if missing:
+            raise ValueError(f"`metrics` must be among {list(rows.values)}, got {missing}")
+        if set(rows.all_images) != images:
+            stray = min(images ^ set(rows.all_images))
+            raise ValueError(f"all systems must be scored on the same images, got {stray[0]!r} in some of them alone")
+    units = sorted({image[1 if unit == "patient" else 0] for image in images})
+    counts = resampling_counts(len(units), n_resamples=n_resamples, seed=seed)
+    results = []
+    for rows in systems:
+        of_case = rows.patient_ids if unit == "patient" else rows.image_ids
+        kept, groups, codes = code_cases(rows.case_findings, of_case, findings=findings, units=units)
+        results.append(
+            {
+                name: bootstrap_means(rows.values[name][kept], groups, codes, n_groups=len(findings), counts=counts)
+                for name in metrics
+            }
+        )
+    return results

@@ -11,10 +11,21 @@ import typer
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
+    from reveal_bench.comparison import Comparison, Ranked
     from reveal_bench.metrics.bootstrap import Estimate
 
-__all__ = ["print_refusal", "print_released", "print_scores", "progress", "queue_note", "warn"]
+__all__ = [
+    "print_comparisons",
+    "print_ranking",
+    "print_refusal",
+    "print_released",
+    "print_scores",
+    "progress",
+    "queue_note",
+    "warn",
+]
 
 
 def print_scores(estimates: Sequence[Estimate], caption: str) -> None:
@@ -69,6 +80,59 @@ def _print_grid(cells: dict[tuple[str, str], tuple[str, str]], counts: dict[str,
         table.add_row(finding, n, *row, style="bold" if finding == MACRO else None)
     console.print(caption, markup=False, soft_wrap=True)
     console.print(table)
+
+
+def print_comparisons(comparisons: Sequence[Comparison], caption: str, *, what: str) -> None:
+    """Two systems in percent, a block per metric, the macro first; `what` heads the column of their difference."""
+    from reveal_bench.metrics import METRICS
+    from reveal_bench.metrics.bootstrap import MACRO
+
+    table = _table("finding", "n", "A", "B", what, "95 % interval", "p")
+    metric = None
+    for c in comparisons:
+        if c.metric != metric:
+            metric = c.metric
+            table.add_row(METRICS[metric].title, style="italic")
+        n = str(c.n_a) if c.n_a == c.n_b else f"{c.n_a}, {c.n_b}"
+        figures = (_percent(c.a), _percent(c.b), _percent(c.value), _interval(c.low, c.high))
+        p = "-" if c.p != c.p else f"{c.p:.3f}"
+        is_macro = c.finding == MACRO
+        table.add_row(c.finding, f"{n} findings" if is_macro else n, *figures, p, style="bold" if is_macro else None)
+    console = _console()
+    console.print(caption, markup=False, soft_wrap=True)
+    console.print(table)
+
+
+def print_ranking(ranked: Sequence[Ranked], caption: str) -> None:
+    """Systems from best to worst, in percent."""
+    from reveal_bench.metrics import METRICS
+
+    table = _table("system", "rank", "95 % ranks", "tier", METRICS[ranked[0].metric].title, "95 % interval")
+    for system in ranked:
+        ranks = f"{system.rank_low} to {system.rank_high}"
+        value, interval = _percent(system.value), _interval(system.low, system.high)
+        table.add_row(system.name, str(system.rank), ranks, str(system.tier), value, interval)
+    console = _console()
+    console.print(caption, markup=False, soft_wrap=True)
+    console.print(table)
+
+
+def _table(first: str, *others: str) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column(first)
+    for name in others:
+        table.add_column(name, justify="right")
+    return table
+
+
+def _percent(value: float) -> str:
+    return "-" if value != value else f"{100 * value:.1f}"
+
+
+def _interval(low: float, high: float) -> str:
+    return "" if low != low else f"({100 * low:.1f} to {100 * high:.1f})"
 
 
 def _console() -> Console:

@@ -32,7 +32,11 @@ ALLOWED: dict[str, set[str]] = {
     "score_file": {"scoring", "predictions", "records", "metrics"},
     "analysis": {"analysis", "scoring", "records", "metrics", "masks", "geometry"},
     "client": set(),
-    "terminal": {"metrics"},
+    "comparison": {"scoring", "metrics"},
+    "compat": {"scoring", "metrics"},
+    "options": set(),
+    "terminal": {"metrics", "comparison"},
+    "cli_compare": {"options", "terminal", "score_file", "scoring", "comparison"},
 }
 """Package module -> package modules it may import. `cli` and the package itself may import anything."""
 

@@ -34,7 +34,18 @@ def test_every_command_has_help_and_stands_in_the_readme(command: str) -> None:
 
 
 def test_commands_of_the_first_version() -> None:
-    assert COMMANDS == ["baseline", "build", "inspect", "lint", "phantom", "score", "submit", "validate"]
+    assert COMMANDS == [
+        "baseline",
+        "build",
+        "compare",
+        "inspect",
+        "lint",
+        "phantom",
+        "rank",
+        "score",
+        "submit",
+        "validate",
+    ]
 
 
 def test_a_baseline_is_linted_and_scored(world: World, tmp_path: Path) -> None:
@@ -90,6 +101,54 @@ def test_lint_shows_every_problem_at_once_and_score_refuses_with_the_same(world:
     assert "chance.jsonl:5: error" in refused.stderr
 
 
+def test_two_baselines_are_compared_and_ranked(world: World, tmp_path: Path) -> None:
+    systems = tmp_path / "systems"
+    (systems / "guess").mkdir(parents=True)
+    prior, chance = systems / "prior-1.0.jsonl", systems / "guess" / "predictions.jsonl"
+    run("baseline", "location-prior", world.folder, "--split", "released", "--out", prior)
+    run("baseline", "chance", world.folder, "--split", "released", "--out", chance)
+    (chance.parent / "submission.json").write_text("{}")  # metadata, and what is no prediction file, is left alone
+    (systems / "README.md").write_text("notes")
+
+    options = ("--metric", "grid_hit", "--resamples", 200, "--seed", 3)
+    text = run("compare", prior, chance, world.folder, *options).stdout
+    document = json.loads(run("compare", prior, chance, world.folder, *options, "--json").stdout)
+    assert (document["a"], document["b"], document["value"]) == ("prior-1.0.jsonl", "predictions.jsonl", "difference")
+    assert (document["protocol"]["n_resamples"], document["protocol"]["seed"]) == (200, 3)
+    macro = document["comparisons"][0]
+    assert macro["value"] == macro["a"] - macro["b"]
+    assert re.search(rf"macro .* {100 * macro['a']:.1f} +{100 * macro['b']:.1f} +{100 * macro['value']:.1f} ", text)
+    for file, value in ((prior, macro["a"]), (chance, macro["b"])):
+        scored = json.loads(run("score", file, world.folder, "--json").stdout)
+        (same,) = [e for e in scored["estimates"] if (e["metric"], e["finding"]) == ("grid_hit", "macro")]
+        assert same["value"] == value
+    relative = json.loads(run("compare", prior, chance, world.folder, *options, "--relative", "--json").stdout)
+    assert relative["value"] == "relative_decrease"
+    assert relative["comparisons"][0]["value"] == pytest.approx((macro["b"] - macro["a"]) / macro["b"])
+    assert "Hit rate" in run("compare", prior, chance, world.folder).stdout
+
+    ranking = json.loads(run("rank", systems, world.folder, *options, "--json").stdout)
+    assert [(s["name"], s["rank"], s["file"]) for s in ranking["systems"]] == [
+        ("prior-1.0", 1, "prior-1.0.jsonl"),
+        ("guess", 2, "guess/predictions.jsonl"),
+    ]
+    assert [s["value"] for s in ranking["systems"]] == [macro["a"], macro["b"]]
+    assert ranking["systems"][1]["tier"] == 2
+    assert re.search(r"guess +2 +2 to 2 +2 +", run("rank", systems, world.folder, *options).stdout)
+    alone = run("rank", systems, world.folder, "--metric", "mask_iou")
+    assert "predictions.jsonl is not ranked: 'mask_iou' does not apply to it" in alone.stderr
+    assert "1 system on" in alone.stdout
+
+    (systems / "guess.csv").write_text("")
+    twice = run("rank", systems, world.folder, expect=1).stderr
+    assert "must hold one prediction file for 'guess'" in twice
+    (chance.parent / "more.jsonl.gz").write_text("")
+    assert (
+        "must hold one prediction file, got more.jsonl.gz, predictions"
+        in run("rank", systems, world.folder, expect=1).stderr
+    )
+
+
 def test_validate_finds_a_changed_file(world: World, tmp_path: Path) -> None:
     import shutil
 
@@ -107,6 +166,8 @@ def test_validate_finds_a_changed_file(world: World, tmp_path: Path) -> None:
         (("lint", "{tmp}/none.jsonl", "{world}", "--split", "test"), r"\(released, holdout\), got 'test'"),
         (("build", "{tmp}", "--out", "{tmp}/out"), "recognised none"),
         (("build", "{tmp}", "--out", "{tmp}/out", "--source", "x"), "`--source` must be one of .*, got 'x'"),
+        (("rank", "{tmp}", "{world}"), r"must hold prediction files \(.*\), got none"),
+        (("rank", "{tmp}/none", "{world}"), "none is not a folder"),
         (("submit", "{tmp}/none.jsonl", "--benchmark", "b", "--url", "http://127.0.0.1:9"), "metadata is needed"),
     ],
 )

@@ -8,9 +8,10 @@ imports it, and finds what the file needs with a regular expression: imports the
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-__all__ = ["load_metric"]
+__all__ = ["launch_widget", "load_metric"]
 
 
 def load_metric(name: str, **options: Any) -> Any:
@@ -18,7 +19,7 @@ def load_metric(name: str, **options: Any) -> Any:
 
     Parameters
     ----------
-    name : {"hit_rate", "mask_iou"}
+    name : {"hit_rate", "mask_iou", "multilabel_f1", "rater_agreement"}
     options : passed to ``evaluate.load``
 
     Returns
@@ -41,3 +42,22 @@ def load_metric(name: str, **options: Any) -> Any:
     except ImportError:
         raise ImportError("load_metric needs the extra [evaluate]: pip install 'reveal-bench[evaluate]'") from None
     return evaluate.load(str(folder / name), **options)
+
+
+def launch_widget(name: str) -> None:
+    """Serve the Hub's widget of one of the modules: its README, and a table to type inputs into.
+
+    Raises
+    ------
+    ValueError, ImportError
+        As :func:`load_metric`.
+    """
+    module = load_metric(name)
+    import gradio
+    from evaluate.utils import launch_gradio_widget
+
+    # `evaluate` 0.4.6 asks for names that gradio gave up in 4.0
+    for group, component in (("inputs", "Dataframe"), ("outputs", "Textbox")):
+        if not hasattr(gradio, group):
+            setattr(gradio, group, SimpleNamespace(**{component: getattr(gradio, component)}))
+    launch_gradio_widget(module)

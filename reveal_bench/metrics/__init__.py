@@ -1,14 +1,31 @@
-"""METRICS: what each metric means, in one table that the tests, the CLI and the pages walk.
+"""METRICS: what each metric means, in one table that the tests, the docs, the CLI and the pages walk.
 
-Pure functions over arrays live in the modules beside this file; every score is a fraction, undefined is NaN.
+Pure functions over arrays live in the modules beside this file and are imported when a row is resolved. Every score is
+a fraction, but for ratings, which keep their scale; undefined is NaN. Papers: 000 = arXiv 2509.18015 (grid), 001 =
+ReXecution, 002 = CheXlocalize (Saporta et al. 2022), 004 = REVEAL-CXR (arXiv 2601.15129).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from math import inf
+from typing import Any, Literal
 
-__all__ = ["METRICS", "Metric"]
+__all__ = ["FAMILIES", "METRICS", "Family", "Metric"]
+
+Family = Literal["localization", "labels", "agreement", "ordinal"]
+Better = Literal["higher", "lower", "neither"]
+
+FAMILIES: dict[Family, str] = {
+    "localization": "one value per image and finding whose reference mask is not empty",
+    "labels": "one value per label over all studies; macro is the unweighted mean over the labels that are defined",
+    "agreement": "one value per pair of raters, label or criterion over all cases",
+    "ordinal": "one value per model and criterion over all tasks, from integer ratings 1 to 5",
+}
+"""Families of metrics, and what a value of each belongs to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,12 +37,22 @@ class Metric:
     name, title : str
         Key, and what a table's head says.
     low, high : float
-        Range of a defined value.
+        Range of a defined value; `high` is infinite where it depends on the scale of the ratings.
     better : {"higher", "lower", "neither"}
     undefined : str
-        When a case has no value.
+        When there is no value.
     source : str
         Paper and section.
+    formula : str
+    oracle : str
+        What the tests compare it with.
+    family : {"localization", "labels", "agreement", "ordinal"}
+    function : str
+        Module below `reveal_bench.metrics`, and the public function in it that computes the metric.
+    options : mapping
+        Keyword arguments with which that function is this metric.
+    symmetric : bool
+        Whether exchanging its two inputs leaves it unchanged.
     version : int
         Raised whenever the same input may give another number; part of every signature.
     """
@@ -34,20 +61,140 @@ class Metric:
     title: str
     low: float
     high: float
-    better: Literal["higher", "lower", "neither"]
+    better: Better
     undefined: str
     source: str
+    formula: str
+    oracle: str
+    family: Family
+    function: str
+    options: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    symmetric: bool = False
     version: int = 1
 
+    def resolve(self) -> Callable[..., Any]:
+        """The function that computes this metric, its options filled in.
 
-METRICS: dict[str, Metric] = {
-    metric.name: metric
-    for metric in (
-        Metric("point_hit", "Hit rate", 0, 1, "higher", "reference mask empty", "paper 002, Methods (pointing game)"),
-        Metric("grid_hit", "Grid hit rate", 0, 1, "higher", "no cell has any coverage", "paper 000, section 3.3"),
-        Metric("grid_chance", "Chance grid hit", 0, 1, "neither", "no cell has any coverage", "paper 000, section 4.1"),
-        Metric("mask_iou", "mIoU", 0, 1, "higher", "either mask empty", "paper 002, Methods (true-positive slice)"),
-        Metric("mask_iou_all", "mIoU, all", 0, 1, "higher", "both masks empty", "paper 002, Extended Data Fig. 4"),
-        Metric("box_iou", "Box IoU", 0, 1, "higher", "reference empty", "boxes; tight box of a reference mask"),
+        Examples
+        --------
+        >>> METRICS["exact_match"].resolve()([[1, 0], [0, 1]], [[1, 0], [1, 1]])
+        0.5
+        """
+        module, name = self.function.rsplit(".", 1)
+        function = getattr(importlib.import_module(f"reveal_bench.metrics.{module}"), name)
+        return partial(function, **self.options) if self.options else function
+
+    def to_dict(self) -> dict[str, Any]:
+        """The row as JSON has it: a range without an upper end has `high` None."""
+        fields = asdict(self)
+        return fields | {"high": None if self.high == inf else self.high, "options": dict(self.options)}
+
+
+_IOU = "area(A and B) / area(A or B)"
+_SKLEARN = "scikit-learn's, but NaN where undefined"
+_ONE_CLASS = "references of the label have one class only"
+_CONSTANT = "chance agreement is 1 (both raters constant and equal), or no cases"
+
+# Each family has a function that fills in what its rows share; a row is written on two or three lines.
+# fmt: off
+
+
+def _localization(name: str, title: str, undefined: str, source: str, formula: str, oracle: str, function: str,
+                  *, better: Better = "higher", symmetric: bool = False, **options: Any) -> Metric:
+    return Metric(name, title, 0, 1, better, undefined, source, formula, oracle, "localization", function, options,
+                  symmetric)
+
+
+def _labels(name: str, title: str, undefined: str, formula: str, function: str,
+            *, better: Better = "higher", symmetric: bool = False, **options: Any) -> Metric:
+    return Metric(name, title, 0, 1, better, undefined, _SKLEARN, formula, "scikit-learn", "labels",
+                  f"labels.{function}", options, symmetric)
+
+
+def _ratios(name: str, title: str, undefined: str, formula: str, function: str, *, symmetric: bool = False
+            ) -> tuple[Metric, ...]:
+    weighted = "no defined label with a positive reference"
+    return (
+        _labels(name, title, undefined, f"{formula}, per label", function, symmetric=symmetric),
+        _labels(f"{name}_micro", f"{title}, micro", undefined, f"{formula}, all decisions pooled", function,
+                symmetric=symmetric, average="micro"),
+        _labels(f"{name}_weighted", f"{title}, weighted", weighted, "mean over labels, weighted by positive references",
+                function, average="weighted"),
+        _labels(f"{name}_samples", f"{title}, samples", undefined, f"{formula} per study, mean over studies", function,
+                symmetric=symmetric, average="samples"),
     )
-}
+
+
+def _agreement(name: str, title: str, low: float, high: float, undefined: str, source: str, formula: str, oracle: str,
+               function: str, *, better: Better = "higher", **options: Any) -> Metric:
+    return Metric(name, title, low, high, better, undefined, source, formula, oracle, "agreement",
+                  f"agreement.{function}", options, symmetric=True)
+
+
+def _ordinal(name: str, title: str, low: float, high: float, undefined: str, section: str, formula: str, function: str,
+             *, better: Better = "higher") -> Metric:
+    return Metric(name, title, low, high, better, undefined, f"paper 001, {section}", formula, "arithmetic", "ordinal",
+                  f"ordinal.{function}")
+
+
+_ROWS = (
+    _localization("point_hit", "Hit rate", "reference mask empty", "paper 002, Methods (pointing game)",
+                  "1 if any predicted point lies in the reference mask, else 0", "dense masks",
+                  "localization.point_hit"),
+    _localization("grid_hit", "Grid hit rate", "no cell has any coverage", "paper 000, section 3.3",
+                  "1 if the mask covers >= 1/2 of a predicted cell (if it covers 1/2 of no cell: any of one), else 0",
+                  "dense masks, exact fractions", "localization.grid_hit"),
+    _localization("grid_chance", "Chance grid hit", "no cell has any coverage", "paper 000, section 4.1",
+                  "(cells that would be hits) / n^2", "dense masks, exact fractions", "localization.grid_chance",
+                  better="neither"),
+    _localization("mask_iou", "mIoU", "either mask empty", "paper 002, Methods (true-positive slice)",
+                  _IOU, "pycocotools, dense masks", "localization.mask_iou", symmetric=True),
+    _localization("mask_iou_all", "mIoU, all", "both masks empty", "paper 002, Extended Data Fig. 4",
+                  f"{_IOU}; 0 where one mask is empty", "pycocotools, dense masks", "localization.mask_iou",
+                  symmetric=True, slice="all"),
+    _localization("box_iou", "Box IoU", "reference empty", "boxes; tight box of a reference mask",
+                  _IOU, "pycocotools, arithmetic", "localization.box_iou"),
+    _localization("sensitivity", "Pixel sensitivity", "no positive pixel in the reference", "pixel-wise, per image",
+                  "area(A and B) / area(B), B the reference", "dense masks", "pixelwise.sensitivity"),
+    _localization("specificity", "Pixel specificity", "no negative pixel in the reference", "pixel-wise, per image",
+                  "1 - area(A not B) / area(not B), B the reference", "dense masks", "pixelwise.specificity"),
+
+    *_ratios("f1", "F1", "no positive in either", "2 TP / (2 TP + FP + FN)", "multilabel_f1", symmetric=True),
+    *_ratios("precision", "Precision", "no positive prediction", "TP / (TP + FP)", "precision"),
+    *_ratios("recall", "Recall", "no positive reference", "TP / (TP + FN)", "recall"),
+    _labels("exact_match", "Exact match", "no studies", "studies whose labels are all right / studies", "exact_match",
+            symmetric=True),
+    _labels("hamming_loss", "Hamming loss", "no studies", "wrong decisions / decisions", "hamming_loss",
+            better="lower", symmetric=True),
+    _labels("auroc", "AUROC", _ONE_CLASS, "P(score of a positive > of a negative) + P(equal) / 2", "auroc"),
+    _labels("average_precision", "Average precision", _ONE_CLASS,
+            "mean over the positives of the precision among all that score at least as high", "average_precision"),
+
+    _agreement("cohen_kappa", "Cohen's kappa", -1, 1, _CONSTANT, "Cohen 1960; paper 004, section 4.2",
+               "1 - disagreement observed / expected by chance", "scikit-learn", "cohen_kappa"),
+    _agreement("cohen_kappa_linear", "Cohen's kappa, linear", -1, 1, _CONSTANT, "Cohen 1968",
+               "the same, a disagreement of i and j costing |i - j|", "scikit-learn", "cohen_kappa", weights="linear"),
+    _agreement("cohen_kappa_quadratic", "Cohen's kappa, quadratic", -1, 1, _CONSTANT, "Cohen 1968; paper 001, Table 3",
+               "the same, a disagreement of i and j costing (i - j)^2", "scikit-learn", "cohen_kappa",
+               weights="quadratic"),
+    _agreement("gwet_ac1", "Gwet's AC1", -1, 1, "no cases", "Gwet 2008; paper 004, Table S3",
+               "(agreement - e) / (1 - e), e = sum of p (1 - p) / (k - 1)", "irrCAC, to its digits", "gwet_ac1"),
+    _agreement("percent_agreement", "Agreement", 0, 1, "no cases", "share of cases", "equal ratings / cases",
+               "arithmetic", "percent_agreement"),
+    _agreement("mean_absolute_difference", "MAD", 0, inf, "no cases", "paper 001, Table 3",
+               "mean |a - b|, in steps of the scale: at most k - 1", "arithmetic", "mean_absolute_difference",
+               better="lower"),
+
+    _ordinal("content", "Content", 1, 5, "one of the three not rated", "section 3.3",
+             "min(process, execution, synthesis), per task", "content_score"),
+    _ordinal("rubric_mean", "Mean score", 1, 5, "no task rated", "Table 1", "mean over tasks", "rubric_summary"),
+    _ordinal("rubric_sd", "SD of scores", 0, 8**0.5, "fewer than two tasks rated", "Table 1",
+             "sqrt(sum (x - mean)^2 / (n - 1)): at most sqrt(8), for one 1 and one 5", "rubric_summary",
+             better="neither"),
+    _ordinal("share_of_5", "Scores of 5", 0, 1, "no task rated", "Table 2", "scores of 5 / n", "rubric_summary"),
+    _ordinal("share_below_3", "Scores below 3", 0, 1, "no task rated", "Table 2", "scores < 3 / n",
+             "rubric_summary", better="lower"),
+)
+# fmt: on
+
+METRICS: dict[str, Metric] = {metric.name: metric for metric in _ROWS}

@@ -1,4 +1,4 @@
-"""Intervals by resampling patients, and the :class:`Estimate` that carries a number with its evidence.
+"""Means by resampling patients, and the :class:`Estimate` that carries a number with its evidence.
 
 Conventions
 -----------
@@ -7,8 +7,12 @@ belongs to and `units` to the patient (or image) that is resampled, both as inte
 counts, shape (n_resamples, n_units), serves every finding, metric and system, so that macros and paired differences
 come from the same replicates. Units without any defined row are drawn too (papers 000 and 002: all images).
 
-Source: percentile bootstrap with 1,000 replicates, as papers 000 (section 3.3) and 002 (Results); the unit there is the
-image, here the patient unless asked otherwise.
+Counts are whole numbers in single precision. Sums of hits are whole numbers too, so single precision adds them up
+without an error while they stay below 2**24, and the replicates equal those of double precision bit for bit; whatever
+is not whole (IoU), or larger, is added up in double precision.
+
+Source: 1,000 replicates as in papers 000 (section 3.3) and 002 (Results); the unit there is the image, here the patient
+unless asked otherwise. The intervals are those of :mod:`reveal_bench.metrics.intervals`.
 """
 
 from __future__ import annotations
@@ -20,12 +24,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from reveal_bench.metrics.intervals import Interval, find_intervals, mean_of_defined
+
 __all__ = [
     "MACRO",
     "BootstrapMeans",
     "Estimate",
     "bootstrap_means",
+    "code_cases",
+    "estimate_cases",
     "estimate_means",
+    "estimates_from",
+    "macro_first",
     "percentile_interval",
     "resampling_counts",
     "signature",
@@ -36,6 +46,11 @@ MACRO = "macro"
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
+Counts = npt.NDArray[np.float32]
+
+_DRAWS = 1 << 17  # counted at a time: they fit in a cache
+_PRODUCTS = 1 << 18  # added up at a time: too few for BLAS to start threads, which would cost more than they save
+_EXACT = 1 << 24  # whole numbers up to here are exact in single precision
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,34 +95,46 @@ class BootstrapMeans:
     values : float array (n_groups,), replicates : float array (n_resamples, n_groups)
         Mean over defined rows; NaN where there is none.
     n, n_undefined : int arrays (n_groups,)
+    sums, rows : float arrays (n_units, n_groups)
+        What each unit holds: the sum of its defined rows, and their number.
     """
 
     values: FloatArray
     replicates: FloatArray
     n: IntArray
     n_undefined: IntArray
+    sums: FloatArray
+    rows: FloatArray
 
     def macro(self) -> tuple[float, FloatArray]:
         """Unweighted mean over the groups that are defined: on the data, and per replicate."""
-        return float(_nanmean(self.values)), _nanmean(self.replicates)
+        return float(mean_of_defined(self.values)), mean_of_defined(self.replicates)
+
+    def left_out(self) -> FloatArray:
+        """The means without each unit in turn, (n_units, n_groups): the jackknife, in closed form."""
+        return _divide(self.sums.sum(axis=0) - self.sums, self.rows.sum(axis=0) - self.rows)
 
 
-def _nanmean(values: FloatArray) -> FloatArray:
-    defined = ~np.isnan(values)
-    count = defined.sum(axis=-1)
-    with np.errstate(invalid="ignore"):
-        mean: FloatArray = np.where(defined, values, 0.0).sum(axis=-1) / np.where(count == 0, np.nan, count)
-    return mean
+def _divide(sums: FloatArray, rows: FloatArray) -> FloatArray:
+    """Means, NaN where there is no row."""
+    means: FloatArray = np.divide(sums, rows, out=np.full(sums.shape, np.nan), where=rows > 0)
+    return means
 
 
-def resampling_counts(n_units: int, *, n_resamples: int = 1000, seed: int = 0) -> FloatArray:
+def macro_first(means: FloatArray) -> FloatArray:
+    """`means` (..., n_groups) with the mean over its defined groups put before them."""
+    return np.concatenate([mean_of_defined(means)[..., None], means], axis=-1)
+
+
+def resampling_counts(n_units: int, *, n_resamples: int = 1000, seed: int = 0) -> Counts:
     """How often each unit is drawn in each replicate.
 
-    The draws are ``default_rng(seed).integers(0, n_units, (n_resamples, n_units))``; row b holds their counts.
+    The draws are ``default_rng(seed).integers(0, n_units, (n_resamples, n_units))``; row b holds their counts. They are
+    drawn and counted in blocks, which changes nothing about them.
 
     Returns
     -------
-    float array (n_resamples, n_units), whole numbers; each row sums to n_units
+    float32 array (n_resamples, n_units), whole numbers; each row sums to n_units
 
     Raises
     ------
@@ -121,13 +148,19 @@ def resampling_counts(n_units: int, *, n_resamples: int = 1000, seed: int = 0) -
     """
     if n_units < 1 or n_resamples < 1:
         raise ValueError(f"`n_units` and `n_resamples` must be at least 1, got {n_units} and {n_resamples}")
-    draws = np.random.default_rng(seed).integers(0, n_units, (n_resamples, n_units))
-    flat = draws + np.arange(n_resamples)[:, None] * n_units
-    return np.bincount(flat.ravel(), minlength=n_resamples * n_units).reshape(n_resamples, n_units).astype(np.float64)
+    generator = np.random.default_rng(seed)
+    counts = np.empty((n_resamples, n_units), np.float32)
+    step = max(1, _DRAWS // n_units)
+    offsets = n_units * np.arange(step)[:, None]
+    for start in range(0, n_resamples, step):
+        draws = generator.integers(0, n_units, (min(step, n_resamples - start), n_units))
+        draws += offsets[: len(draws)]
+        counts[start : start + step] = np.bincount(draws.ravel(), minlength=draws.size).reshape(draws.shape)
+    return counts
 
 
 def bootstrap_means(
-    values: FloatArray, groups: IntArray, units: IntArray, *, n_groups: int, counts: FloatArray
+    values: FloatArray, groups: IntArray, units: IntArray, *, n_groups: int, counts: Counts
 ) -> BootstrapMeans:
     """Mean of `values` per group, on the data and in every replicate of `counts`.
 
@@ -151,14 +184,29 @@ def bootstrap_means(
     defined = ~np.isnan(values)
     cells = units[defined] * n_groups + groups[defined]
     shape = (n_units, n_groups)
-    sums = np.bincount(cells, weights=values[defined], minlength=n_units * n_groups).reshape(shape)
-    rows = np.bincount(cells, minlength=n_units * n_groups).reshape(shape).astype(np.float64)
-    with np.errstate(invalid="ignore"):
-        replicates = (counts @ sums) / (counts @ rows)
-        means = sums.sum(axis=0) / rows.sum(axis=0)
+    sums = _add_up(values[defined], cells, shape)
+    rows = _add_up(np.ones(len(cells)), cells, shape)
+    resampled = _weighted(counts, np.concatenate([sums, rows], axis=1))
+    replicates = _divide(resampled[:, :n_groups], resampled[:, n_groups:])
     n = rows.sum(axis=0).astype(np.int64)
     n_undefined = np.bincount(groups, minlength=n_groups) - n
-    return BootstrapMeans(means, replicates, n, n_undefined)
+    return BootstrapMeans(_divide(sums.sum(axis=0), rows.sum(axis=0)), replicates, n, n_undefined, sums, rows)
+
+
+def _add_up(weights: FloatArray, cells: IntArray, shape: tuple[int, int]) -> FloatArray:
+    return np.asarray(np.bincount(cells, weights=weights, minlength=shape[0] * shape[1]), np.float64).reshape(shape)
+
+
+def _weighted(counts: Counts, columns: FloatArray) -> FloatArray:
+    """``counts @ columns`` as double precision has it, by way of single precision where that is exact."""
+    largest = np.abs(columns).max(initial=0.0)
+    exact = len(columns) * largest < _EXACT and np.array_equal(columns, np.rint(columns))
+    factors: npt.NDArray[Any] = columns.astype(np.float32 if exact else np.float64)
+    result = np.empty((len(counts), columns.shape[1]))
+    step = max(16, _PRODUCTS // max(1, columns.size))
+    for start in range(0, len(counts), step):
+        result[start : start + step] = counts[start : start + step].astype(factors.dtype, copy=False) @ factors
+    return result
 
 
 def _check_codes(name: str, codes: IntArray, n_cases: int, limit: int) -> None:
@@ -168,29 +216,55 @@ def _check_codes(name: str, codes: IntArray, n_cases: int, limit: int) -> None:
         raise ValueError(f"`{name}` must lie in [0, {limit}), got {codes.min()} to {codes.max()}")
 
 
-def percentile_interval(replicates: FloatArray, *, level: float = 0.95) -> tuple[float, float, int]:
-    """(low, high, number of undefined replicates) of the central `level` of the defined replicates.
-
-    Linear interpolation between order statistics. NaN, NaN when no replicate is defined.
-    """
-    defined = replicates[~np.isnan(replicates)]
-    n_empty = len(replicates) - len(defined)
-    if len(defined) == 0:
-        return float("nan"), float("nan"), n_empty
-    tail = 100 * (1 - level) / 2
-    low, high = np.percentile(defined, [tail, 100 - tail])
-    return float(low), float(high), n_empty
+def percentile_interval(replicates: FloatArray) -> tuple[float, float, int]:
+    """(low, high, number of undefined replicates) of the central 95 % of the defined `replicates`, (n_resamples,)."""
+    found = find_intervals(np.full(1, np.nan), replicates[:, None])
+    return float(found.low[0]), float(found.high[0]), int(found.n_empty[0])
 
 
-def signature(metric: str, version: int, *, n_resamples: int, seed: int, unit: str) -> str:
-    """Recipe of an Estimate.
+def signature(
+    metric: str, version: int, *, n_resamples: int, seed: int, unit: str, interval: Interval = "percentile"
+) -> str:
+    """Recipe of an Estimate; the interval has a part in it unless it is the default.
 
     Examples
     --------
     >>> signature("point_hit", 1, n_resamples=1000, seed=0, unit="patient")
     'point_hit|b:1000|seed:0|unit:patient|v:1'
+    >>> signature("point_hit", 1, n_resamples=1000, seed=0, unit="patient", interval="bca")
+    'point_hit|b:1000|seed:0|unit:patient|i:bca|v:1'
     """
-    return f"{metric}|b:{n_resamples}|seed:{seed}|unit:{unit}|v:{version}"
+    part = "" if interval == "percentile" else f"|i:{interval}"
+    return f"{metric}|b:{n_resamples}|seed:{seed}|unit:{unit}{part}|v:{version}"
+
+
+def code_cases(
+    case_findings: Sequence[str], case_units: Sequence[str], *, findings: Sequence[str], units: Sequence[str]
+) -> tuple[npt.NDArray[np.bool_], IntArray, IntArray]:
+    """Code the names of cases by their places in `findings` and `units`.
+
+    Returns
+    -------
+    kept : bool array (n_cases,), the cases of `findings`
+    groups, units : int arrays (n_kept,), their codes
+
+    Raises
+    ------
+    ValueError
+        If the lengths differ or a case belongs to a unit that is not in `units`.
+    """
+    if len(case_findings) != len(case_units):
+        raise ValueError(
+            f"`case_units` must have the length of `case_findings` ({len(case_findings)}), got {len(case_units)}"
+        )
+    unit_code = {unit: i for i, unit in enumerate(units)}
+    strangers = sorted(set(case_units) - set(unit_code))
+    if strangers:
+        raise ValueError(f"`units` must hold every unit of `case_units`, {strangers[0]!r} is missing")
+    finding_code = {finding: i for i, finding in enumerate(findings)}
+    groups = np.array([finding_code.get(finding, -1) for finding in case_findings], np.int64)
+    kept = groups >= 0
+    return kept, groups[kept], np.array([unit_code[unit] for unit in case_units], np.int64)[kept]
 
 
 def estimate_means(
@@ -200,10 +274,11 @@ def estimate_means(
     *,
     findings: Sequence[str],
     units: Sequence[str],
-    counts: FloatArray,
+    counts: Counts,
     recipe: str,
+    interval: Interval = "percentile",
 ) -> list[Estimate]:
-    """Macro and mean per finding with percentile intervals.
+    """Macro and mean per finding with their intervals.
 
     Parameters
     ----------
@@ -213,6 +288,7 @@ def estimate_means(
     units : names of all resampled units, those without cases included; `counts` has a column for each
     counts : float array (n_resamples, n_units), from :func:`resampling_counts`
     recipe : from :func:`signature`; its first part names the metric
+    interval : {"percentile", "bca", "chexlocalize"}, see :func:`~reveal_bench.metrics.intervals.find_intervals`
 
     Returns
     -------
@@ -222,31 +298,34 @@ def estimate_means(
     Raises
     ------
     ValueError
-        If the lengths differ or a case belongs to a unit that is not in `units`.
+        If the lengths differ, a case belongs to a unit that is not in `units`, or the interval does not apply.
     """
-    for name, codes in (("case_findings", case_findings), ("case_units", case_units)):
-        if len(codes) != len(values):
-            raise ValueError(f"`{name}` must have the length of `values` ({len(values)}), got {len(codes)}")
-    unit_code = {unit: i for i, unit in enumerate(units)}
-    strangers = sorted(set(case_units) - set(unit_code))
-    if strangers:
-        raise ValueError(f"`units` must hold every unit of `case_units`, {strangers[0]!r} is missing")
-    code = {finding: i for i, finding in enumerate(findings)}
-    kept = np.array([finding in code for finding in case_findings], bool)
-    groups = np.array([code[finding] for finding in case_findings if finding in code], np.int64)
-    of_case = np.array([unit_code[unit] for unit in case_units], np.int64)
-    means = bootstrap_means(values[kept], groups, of_case[kept], n_groups=len(code), counts=counts)
+    if len(case_findings) != len(values):
+        raise ValueError(f"`case_findings` must have the length of `values` ({len(values)}), got {len(case_findings)}")
+    kept, groups, codes = code_cases(case_findings, case_units, findings=findings, units=units)
+    means = bootstrap_means(values[kept], groups, codes, n_groups=len(findings), counts=counts)
+    return estimates_from(means, findings, recipe=recipe, interval=interval)
 
+
+def estimates_from(
+    means: BootstrapMeans, findings: Sequence[str], *, recipe: str, interval: Interval = "percentile"
+) -> list[Estimate]:
+    """The macro and the `findings`, in the order of the groups of `means`, as Estimates."""
+    found = find_intervals(
+        macro_first(means.values),
+        macro_first(means.replicates),
+        interval=interval,
+        left_out=macro_first(means.left_out()) if interval == "bca" else None,
+    )
     metric = recipe.split("|", 1)[0]
-    value, replicates = means.macro()
-    low, high, n_empty = percentile_interval(replicates)
-    n_defined = int((~np.isnan(means.values)).sum())
-    estimates = [Estimate(metric, MACRO, value, low, high, n_defined, len(code) - n_defined, n_empty, recipe)]
-    for finding, i in code.items():
-        low, high, n_empty = percentile_interval(means.replicates[:, i])
-        n, n_undefined = int(means.n[i]), int(means.n_undefined[i])
-        estimates.append(Estimate(metric, finding, float(means.values[i]), low, high, n, n_undefined, n_empty, recipe))
-    return estimates
+    n_defined = int((means.n > 0).sum())
+    n = [n_defined, *means.n.tolist()]
+    n_undefined = [len(findings) - n_defined, *means.n_undefined.tolist()]
+    figures = zip(found.values.tolist(), found.low.tolist(), found.high.tolist(), strict=True)
+    return [
+        Estimate(metric, finding, value, low, high, n[i], n_undefined[i], int(found.n_empty[i]), recipe)
+        for i, (finding, (value, low, high)) in enumerate(zip((MACRO, *findings), figures, strict=True))
+    ]
 
 
 def estimate_cases(
@@ -259,6 +338,7 @@ def estimate_cases(
     all_patients: Sequence[str] | None = None,
     n_resamples: int = 1000,
     seed: int = 0,
+    interval: Interval = "percentile",
 ) -> list[Estimate]:
     """:func:`estimate_means` for values that come without a dataset around them.
 
@@ -267,11 +347,12 @@ def estimate_cases(
     findings : a name per case; one finding "all" by default
     patients : a name per case; every case its own patient by default
     all_patients : every patient of the split, when some have no case
+    interval : {"percentile", "bca", "chexlocalize"}
 
     Raises
     ------
     ValueError
-        If there is no case, or the lengths differ.
+        If there is no case, the lengths differ, or the interval does not apply.
     """
     if len(values) == 0:
         raise ValueError("`predictions` and `references` must hold at least one case, got none")
@@ -285,7 +366,8 @@ def estimate_cases(
         findings=list(dict.fromkeys(names)),
         units=units,
         counts=resampling_counts(len(units), n_resamples=n_resamples, seed=seed),
-        recipe=signature(metric, version, n_resamples=n_resamples, seed=seed, unit="patient"),
+        recipe=signature(metric, version, n_resamples=n_resamples, seed=seed, unit="patient", interval=interval),
+        interval=interval,
     )
 
 

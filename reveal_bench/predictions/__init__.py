@@ -1,14 +1,15 @@
 """Prediction files of every accepted format -> checked predictions; the label-blind linter.
 
-Start at :func:`lint_predictions`. The modules, in the order a file passes them: ``source`` (bytes, limits),
+Start at :func:`lint_predictions` (localization) or :func:`lint_findings`. The modules, in the order a file passes them: ``source`` (bytes, limits),
 ``formats`` (which format), ``jsonl``, ``documents`` and ``tables`` (entries), ``checks`` (one prediction),
 ``patterns`` (the whole file), ``linter`` (all of it) and ``report`` (what was found). ``rules`` lists every rule.
 """
 
+from reveal_bench.predictions.findings import lint_findings
 from reveal_bench.predictions.jsonl import predictions_to_jsonl
 from reveal_bench.predictions.linter import lint_predictions
 from reveal_bench.predictions.report import LintReport, Problem
 from reveal_bench.predictions.rules import RULES
 from reveal_bench.predictions.source import Limits
 
-__all__ = ["RULES", "Limits", "LintReport", "Problem", "lint_predictions", "predictions_to_jsonl"]
+__all__ = ["RULES", "Limits", "LintReport", "Problem", "lint_findings", "lint_predictions", "predictions_to_jsonl"]

@@ -17,8 +17,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
-from reveal_bench.records import LocalizationPrediction
-
 __all__ = ["LintReport", "Problem", "ProblemLog", "show_value"]
 
 Severity = Literal["error", "warning"]
@@ -57,8 +55,8 @@ class LintReport:
         Predictions read, before several of one pair are merged.
     problems : tuple of Problem
         In the order found.
-    predictions : tuple of LocalizationPrediction
-        What is handed to scoring, one per (image, finding); empty if there is any error.
+    predictions : tuple of LocalizationPrediction or FindingsPrediction
+        What is handed to scoring, one per (image, finding) or study; empty if there is any error.
     missing_pairs : tuple of (image_id, finding)
         Asked, but not predicted.
     statistics : mapping
@@ -71,7 +69,7 @@ class LintReport:
     format: str
     n_entries: int
     problems: tuple[Problem, ...]
-    predictions: tuple[LocalizationPrediction, ...]
+    predictions: tuple[Any, ...]
     missing_pairs: tuple[tuple[str, str], ...]
     statistics: Mapping[str, Any]
     allow_missing: bool = False

@@ -63,6 +63,13 @@ RULES: dict[str, str] = {
     "rle-sum": "runs fill the image",
     "rle-runs": "a mask has not more runs than the limit",
     "empty-mask": "the mask of a pair that is asked for is not empty (warning)",
+    # one study
+    "unknown-study": "the study is one of the split, its id written exactly so",
+    "duplicate-study": "a study is predicted once",
+    "mixed-kinds": "all lines give labels, or all give probabilities",
+    "duplicate-label": "a label stands once",
+    "missing-labels": "the probabilities of all labels are given",
+    "missing-studies": "every study is predicted (a warning when missing studies are allowed)",
     # the predictions together
     "duplicate-pair": "an image and finding are predicted once, except in COCO results",
     "not-asked": "pairs are predicted that the split asks for; others are not scored (warning)",

@@ -24,7 +24,7 @@ from reveal_bench.predictions.jsonl import Entry
 from reveal_bench.predictions.report import ProblemLog
 from reveal_bench.predictions.source import Limits
 
-__all__ = ["read_csv", "read_parquet"]
+__all__ = ["parse_number", "read_csv", "read_parquet"]
 
 _TEXT_COLUMNS = ("image_id", "finding", "cell", "counts")
 _NUMBER_COLUMNS = ("x", "y", "width", "height", "size_h", "size_w", "score")
@@ -85,14 +85,14 @@ def _csv_rows(reader: Any, header: Sequence[str], limits: Limits, log: ProblemLo
                 log.error("row-length", message, line=line, value=row)
             continue
         values = {
-            name: _number(value) if name in _NUMBER_COLUMNS else value
+            name: parse_number(value) if name in _NUMBER_COLUMNS else value
             for name, value in zip(header, row, strict=True)
             if value
         }
         yield Entry(line, _fields(values))
 
 
-def _number(text: str) -> object:
+def parse_number(text: str) -> object:
     """The number that `text` writes, or `text` itself for the checks to refuse."""
     plain = text.strip(" ")
     if len(plain) > _NUMBER_CHARACTERS:

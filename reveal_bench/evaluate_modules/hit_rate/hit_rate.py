@@ -4,12 +4,12 @@ from typing import Any
 
 import datasets
 import evaluate
-import numpy
 
 import reveal_bench.geometry
 import reveal_bench.masks
 import reveal_bench.metrics
 import reveal_bench.metrics.bootstrap
+import reveal_bench.metrics.inputs
 import reveal_bench.metrics.localization
 
 _DESCRIPTION = """
@@ -19,9 +19,9 @@ arXiv 2509.18015, section 3.3.
 """
 
 _INPUTS = """
-predictions: per case a list of points [[x, y], ...] in pixels of the full image, one point [x, y], or a cell "D5";
-    an empty list or an empty string is an absent prediction, which is a miss
-references: per case a COCO run-length mask {"size": [height, width], "counts": str}
+predictions: per case a list of points [[x, y], ...] in pixels of the full image, one point [x, y], a mask (its deepest
+    pixel is the point), or, for all cases, a cell "D5"; an empty list, "" or None is absent, which is a miss
+references: per case a COCO run-length mask {"size": [height, width], "counts": str}, or an array (height, width)
 findings, patients (optional): a name per case; without findings all cases are one finding "all"
 all_patients (optional): every patient of the split, when some have no case
 grid: cells per side for cells (default 8); n_resamples (1000), seed (0)
@@ -34,23 +34,28 @@ _CITATION = """
 """
 
 
-class HitRate(evaluate.Metric):
+class HitRate(reveal_bench.metrics.inputs.CheckedInputs, evaluate.Metric):
     """Hit rate of points or grid cells against reference masks."""
 
     def _info(self) -> evaluate.MetricInfo:
         references = {"size": datasets.List(datasets.Value("int64")), "counts": datasets.Value("string")}
-        kinds = (
-            datasets.List(datasets.List(datasets.Value("float64"))),
-            datasets.List(datasets.Value("float64")),
-            datasets.Value("string"),
-        )
+        points = datasets.List(datasets.List(datasets.Value("float64")))
         return evaluate.MetricInfo(
             description=_DESCRIPTION,
             citation=_CITATION,
             inputs_description=_INPUTS,
-            features=[datasets.Features({"predictions": kind, "references": references}) for kind in kinds],
+            features=[
+                datasets.Features({"predictions": kind, "references": references})
+                for kind in (points, datasets.Value("string"))
+            ],
             reference_urls=["https://arxiv.org/abs/2509.18015"],
         )
+
+    def read(self, predictions: Any, references: Any, features: Any) -> reveal_bench.metrics.inputs.Batch:
+        """One batch: points or cells, and masks."""
+        masks = reveal_bench.metrics.inputs.read_masks("references", references)
+        places, kind = reveal_bench.metrics.inputs.read_places(predictions, features)
+        return reveal_bench.metrics.inputs.Batch(places, masks, kind)
 
     def _compute(
         self,
@@ -63,20 +68,18 @@ class HitRate(evaluate.Metric):
         n_resamples: int = 1000,
         seed: int = 0,
     ) -> dict[str, Any]:
-        masks = reveal_bench.masks.pack_masks(
-            [reveal_bench.masks.Rle(tuple(rle["size"]), rle["counts"]) for rle in references]
-        )
-        if any(isinstance(prediction, str) for prediction in predictions):
+        masks = reveal_bench.masks.pack_masks(reveal_bench.metrics.inputs.to_rles(references))
+        if isinstance(predictions[0], str):
             cells = [[cell] if cell else [] for cell in predictions]
             metric = "grid_hit"
             values = reveal_bench.metrics.localization.grid_hit(cells, masks, grid=reveal_bench.geometry.Grid(grid))
         else:
             metric = "point_hit"
-            values = reveal_bench.metrics.localization.point_hit([_points(p) for p in predictions], masks)
+            values = reveal_bench.metrics.localization.point_hit(predictions, masks)
         estimates = reveal_bench.metrics.bootstrap.estimate_cases(
             metric,
             reveal_bench.metrics.METRICS[metric].version,
-            numpy.asarray(values),
+            values,
             findings=findings,
             patients=patients,
             all_patients=all_patients,
@@ -84,10 +87,3 @@ class HitRate(evaluate.Metric):
             seed=seed,
         )
         return reveal_bench.metrics.bootstrap.as_result("hit_rate", estimates)
-
-
-def _points(prediction: Any) -> list[tuple[float, float]]:
-    points = numpy.asarray(prediction, dtype=float)
-    if points.size == 0:
-        return []
-    return [(x, y) for x, y in points.reshape(-1, 2).tolist()]

@@ -4,11 +4,11 @@ from typing import Any
 
 import datasets
 import evaluate
-import numpy
 
 import reveal_bench.masks
 import reveal_bench.metrics
 import reveal_bench.metrics.bootstrap
+import reveal_bench.metrics.inputs
 import reveal_bench.metrics.localization
 
 _DESCRIPTION = """
@@ -17,7 +17,8 @@ slice is the true-positive slice of CheXlocalize (Saporta et al. 2022): undefine
 """
 
 _INPUTS = """
-predictions, references: per case a COCO run-length mask {"size": [height, width], "counts": str}
+predictions, references: per case a COCO run-length mask {"size": [height, width], "counts": str}, or an array
+    (height, width)
 slice: "true_positive" (default) or "all" (undefined only where both masks are empty)
 findings, patients (optional): a name per case; without findings all cases are one finding "all"
 all_patients (optional): every patient of the split, when some have no case
@@ -31,7 +32,7 @@ _CITATION = """
 """
 
 
-class MaskIoU(evaluate.Metric):
+class MaskIou(reveal_bench.metrics.inputs.CheckedInputs, evaluate.Metric):
     """Mean IoU of run-length masks."""
 
     def _info(self) -> evaluate.MetricInfo:
@@ -42,6 +43,12 @@ class MaskIoU(evaluate.Metric):
             inputs_description=_INPUTS,
             features=datasets.Features({"predictions": mask, "references": mask}),
         )
+
+    def read(self, predictions: Any, references: Any, features: Any) -> reveal_bench.metrics.inputs.Batch:
+        """One batch of masks."""
+        read_masks = reveal_bench.metrics.inputs.read_masks
+        masks = read_masks("predictions", predictions), read_masks("references", references)
+        return reveal_bench.metrics.inputs.Batch(*masks, 0)
 
     def _compute(
         self,
@@ -55,15 +62,15 @@ class MaskIoU(evaluate.Metric):
         seed: int = 0,
     ) -> dict[str, Any]:
         packed = [
-            reveal_bench.masks.pack_masks([reveal_bench.masks.Rle(tuple(rle["size"]), rle["counts"]) for rle in rles])
-            for rles in (predictions, references)
+            reveal_bench.masks.pack_masks(reveal_bench.metrics.inputs.to_rles(masks))
+            for masks in (predictions, references)
         ]
         metric = "mask_iou" if slice == "true_positive" else "mask_iou_all"
         values = reveal_bench.metrics.localization.mask_iou(packed[0], packed[1], slice=slice)
         estimates = reveal_bench.metrics.bootstrap.estimate_cases(
             metric,
             reveal_bench.metrics.METRICS[metric].version,
-            numpy.asarray(values),
+            values,
             findings=findings,
             patients=patients,
             all_patients=all_patients,

@@ -1,0 +1,113 @@
+"""Speed of bootstrap intervals, as ratios to resampling a pandas table in a loop.
+
+Size B: 668 images x 10 findings, a quarter of the cells defined, 1,000 and 10,000 replicates; hits, and IoU. Two peers:
+
+* published: the loop of CheXlocalize's code: `iloc` of a table that has an id column, then a mean per finding
+* lean: `iloc` of a purely numeric table, one mean over all columns
+
+Ours is everything from the per-case rows to Estimates with intervals, with its own draw each time. Peer and ours are
+measured in turn in this one process; a ratio is the median of five rounds, each of CPU seconds (three rounds with
+10,000 replicates). The peers' ratio is for one metric, whatever ours computes. Replicates are compared with those of a
+resampled table first. Run it with ``python benchmarks/bootstrap.py``.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+
+from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
+from reveal_bench.metrics.bootstrap import bootstrap_means, resampling_counts
+from reveal_bench.metrics.intervals import INTERVALS
+from reveal_bench.scoring import CaseRows, summarize
+
+N_IMAGES, N_FINDINGS = 668, len(CHEXLOCALIZE_FINDINGS)
+SHARE_DEFINED = 0.25
+
+
+def published(table: pd.DataFrame, n_resamples: int) -> pd.DataFrame:
+    stream = np.random.RandomState(0)
+    replicates = []
+    for _ in range(n_resamples):
+        resampled = table.iloc[stream.choice(len(table), size=len(table))]
+        replicates.append({finding: resampled[finding].mean() for finding in CHEXLOCALIZE_FINDINGS})
+    return pd.DataFrame(replicates)
+
+
+def lean(table: pd.DataFrame, n_resamples: int) -> pd.DataFrame:
+    stream = np.random.RandomState(0)
+    return pd.DataFrame([table.iloc[stream.choice(len(table), size=len(table))].mean() for _ in range(n_resamples)])
+
+
+def case_rows(**values: np.ndarray) -> CaseRows:
+    """Rows of (image, finding) tables that are defined in the same cells."""
+    image, finding = np.nonzero(~np.isnan(next(iter(values.values()))))
+    ids = [f"patient{i:05d}_study1_view1_frontal" for i in range(N_IMAGES)]
+    return CaseRows(
+        findings=CHEXLOCALIZE_FINDINGS,
+        image_ids=[ids[i] for i in image],
+        patient_ids=[ids[i] for i in image],
+        case_findings=[CHEXLOCALIZE_FINDINGS[k] for k in finding],
+        kinds=["mask"] * len(image),
+        values={name: table[image, finding] for name, table in values.items()},
+        all_images=tuple((name, name) for name in ids),
+    )
+
+
+def check(table: np.ndarray) -> None:
+    """Our replicates are the means of resampled tables."""
+    draws = np.random.default_rng(0).integers(0, N_IMAGES, (50, N_IMAGES))
+    groups, units = np.tile(np.arange(N_FINDINGS), N_IMAGES), np.repeat(np.arange(N_IMAGES), N_FINDINGS)
+    counts = resampling_counts(N_IMAGES, n_resamples=50)
+    ours = bootstrap_means(table.ravel(), groups, units, n_groups=N_FINDINGS, counts=counts).replicates
+    np.testing.assert_allclose(ours, [np.nanmean(table[draw], axis=0) for draw in draws], rtol=1e-12)
+
+
+def cpu_seconds(work: Callable[[], object]) -> float:
+    before = time.process_time()
+    work()
+    return time.process_time() - before
+
+
+def main() -> None:
+    rng = np.random.default_rng(0)
+    empty = rng.random((N_IMAGES, N_FINDINGS)) >= SHARE_DEFINED
+    hits = np.where(empty, np.nan, rng.integers(0, 2, empty.shape))
+    iou = np.where(empty, np.nan, rng.random(empty.shape))
+    check(hits)
+    check(iou)
+    numeric = pd.DataFrame(hits, columns=list(CHEXLOCALIZE_FINDINGS))
+    named = numeric.assign(img_id=[f"patient{i:05d}_study1_view1_frontal" for i in range(N_IMAGES)])
+    ours: dict[str, tuple[CaseRows, dict[str, str]]] = {
+        "hits": (case_rows(point_hit=hits), {}),
+        "IoU": (case_rows(mask_iou=iou), {}),
+        "five metrics, one draw": (
+            case_rows(point_hit=hits, grid_hit=hits, grid_chance=iou, mask_iou=iou, mask_iou_all=iou),
+            {},
+        ),
+        "hits, BCa": (case_rows(point_hit=hits), {"interval": INTERVALS[1]}),
+    }
+    for n, rounds in ((1_000, 5), (10_000, 3)):
+        times: dict[str, list[float]] = {}
+        for _ in range(rounds):
+            times.setdefault("published", []).append(cpu_seconds(lambda n=n: published(named, n)))
+            times.setdefault("lean", []).append(cpu_seconds(lambda n=n: lean(numeric, n)))
+            for name, (rows, options) in ours.items():
+                work = cpu_seconds(lambda r=rows, o=options, n=n: summarize(r, n_resamples=n, **o))  # type: ignore[misc]
+                times.setdefault(name, []).append(work)
+        print(f"{n:,} replicates x {N_FINDINGS} findings, n = {N_IMAGES}")
+        for name in ours:
+            ratios = {
+                peer: statistics.median(p / o for p, o in zip(times[peer], times[name], strict=True))
+                for peer in ("published", "lean")
+            }
+            ours_ms = 1000 * statistics.median(times[name])
+            print(f"  {name:<24} {ours_ms:>6.1f} ms CPU; {', '.join(f'{r:.0f} x {p}' for p, r in ratios.items())}")
+
+
+if __name__ == "__main__":
+    main()

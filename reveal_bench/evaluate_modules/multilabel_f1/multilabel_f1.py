@@ -1,0 +1,72 @@
+"""F1 and its companions for several labels per study as a Hugging Face `evaluate` module, with intervals by patient."""
+
+from typing import Any
+
+import datasets
+import evaluate
+
+import reveal_bench.metrics.estimates
+import reveal_bench.metrics.inputs
+
+_DESCRIPTION = """
+F1, precision and recall (per label, macro, micro, weighted and samples), exact match and Hamming loss of the labels of
+studies, with 95 % intervals by resampling patients. As in scikit-learn, but a label with no positive in either
+reference or prediction is undefined (NaN), not 0, and takes no part in a macro.
+"""
+
+_INPUTS = """
+predictions, references: per study a list of label names (an empty one: no finding), or a vector of 0 and 1
+labels (optional): the vocabulary, in order; by default the names that occur, sorted. Give it: a label that occurs
+    nowhere is else unknown, and counts in the Hamming loss
+patients (optional): a name per study; every study is its own patient by default
+all_patients (optional): every patient of the split, when some have no study
+n_resamples (1000), seed (0)
+Returns f1 (macro), f1_low, f1_high, f1_n (labels defined), the same for precision and recall; f1_micro, f1_weighted,
+    f1_samples and so on, exact_match, hamming_loss and cohen_kappa with _low, _high, _n; signatures; per_label.
+"""
+
+_CITATION = """
+@article{pedregosa2011scikit, title={Scikit-learn: Machine Learning in {P}ython}, author={Pedregosa, F. and others},
+  journal={Journal of Machine Learning Research}, volume={12}, pages={2825--2830}, year={2011}}
+"""
+
+
+class MultilabelF1(reveal_bench.metrics.inputs.CheckedInputs, evaluate.Metric):
+    """F1, precision, recall, exact match and Hamming loss of label sets."""
+
+    def _info(self) -> evaluate.MetricInfo:
+        kinds = datasets.List(datasets.Value("string")), datasets.List(datasets.Value("int64"))
+        return evaluate.MetricInfo(
+            description=_DESCRIPTION,
+            citation=_CITATION,
+            inputs_description=_INPUTS,
+            features=[datasets.Features({"predictions": kind, "references": kind}) for kind in kinds],
+        )
+
+    def read(self, predictions: Any, references: Any, features: Any) -> reveal_bench.metrics.inputs.Batch:
+        """One batch: label names or vectors."""
+        return reveal_bench.metrics.inputs.Batch(
+            *reveal_bench.metrics.inputs.read_labels(predictions, references, features)
+        )
+
+    def _compute(
+        self,
+        predictions: list[Any],
+        references: list[Any],
+        labels: list[str] | None = None,
+        patients: list[str] | None = None,
+        all_patients: list[str] | None = None,
+        n_resamples: int = 1000,
+        seed: int = 0,
+    ) -> dict[str, Any]:
+        predicted, actual, names = reveal_bench.metrics.inputs.label_matrix(predictions, references, labels=labels)
+        estimates = reveal_bench.metrics.estimates.estimate_labels(
+            predicted,
+            actual,
+            labels=names,
+            patients=patients,
+            all_patients=all_patients,
+            n_resamples=n_resamples,
+            seed=seed,
+        )
+        return reveal_bench.metrics.estimates.as_flat_result(estimates, groups="per_label")

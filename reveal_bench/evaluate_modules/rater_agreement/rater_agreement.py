@@ -1,0 +1,81 @@
+"""Agreement of two raters as a Hugging Face `evaluate` module, with intervals by patient."""
+
+from typing import Any
+
+import datasets
+import evaluate
+
+import reveal_bench.metrics.estimates
+import reveal_bench.metrics.inputs
+
+_DESCRIPTION = """
+Agreement of two raters, or of a model with a consensus: Cohen's kappa (unweighted, linear, quadratic), Gwet's AC1,
+percent agreement and the mean absolute difference, with 95 % intervals by resampling patients.
+"""
+
+_INPUTS = """
+predictions, references: the two raters; per case an integer, or the name of a category
+categories (optional): the scale, in order. By default all integers from the smallest to the largest rating, or the
+    names that occur, which then have no order: weighted kappas and the mean difference are left out. AC1 depends on it
+findings, patients (optional): a name per case; without findings all cases are one finding "all"
+all_patients (optional): every patient of the split, when some have no case
+n_resamples (1000), seed (0)
+Returns cohen_kappa (macro over findings), cohen_kappa_low, cohen_kappa_high, cohen_kappa_n (findings defined), the same
+    for cohen_kappa_linear, cohen_kappa_quadratic, gwet_ac1, percent_agreement and mean_absolute_difference;
+    signatures; per_finding. Kappa is NaN where chance agreement is 1.
+"""
+
+_CITATION = """
+@article{gwet2008computing,
+  title={Computing inter-rater reliability and its variance in the presence of high agreement},
+  author={Gwet, Kilem Li}, journal={British Journal of Mathematical and Statistical Psychology}, volume={61},
+  pages={29--48}, year={2008}}
+"""
+
+
+class RaterAgreement(reveal_bench.metrics.inputs.CheckedInputs, evaluate.Metric):
+    """Kappa, AC1, percent agreement and mean absolute difference of two raters."""
+
+    def _info(self) -> evaluate.MetricInfo:
+        return evaluate.MetricInfo(
+            description=_DESCRIPTION,
+            citation=_CITATION,
+            inputs_description=_INPUTS,
+            features=[
+                datasets.Features({"predictions": datasets.Value(kind), "references": datasets.Value(kind)})
+                for kind in ("int64", "string")
+            ],
+        )
+
+    def read(self, predictions: Any, references: Any, features: Any) -> reveal_bench.metrics.inputs.Batch:
+        """One batch: integers or names."""
+        return reveal_bench.metrics.inputs.Batch(
+            *reveal_bench.metrics.inputs.read_ratings(predictions, references, features)
+        )
+
+    def _compute(
+        self,
+        predictions: list[Any],
+        references: list[Any],
+        categories: list[Any] | None = None,
+        findings: list[str] | None = None,
+        patients: list[str] | None = None,
+        all_patients: list[str] | None = None,
+        n_resamples: int = 1000,
+        seed: int = 0,
+    ) -> dict[str, Any]:
+        rater_a, rater_b, scale, is_ordered = reveal_bench.metrics.estimates.code_ratings(
+            predictions, references, categories=categories
+        )
+        estimates = reveal_bench.metrics.estimates.estimate_agreement(
+            rater_a,
+            rater_b,
+            n_categories=max(2, len(scale)),
+            is_ordered=is_ordered,
+            findings=findings,
+            patients=patients,
+            all_patients=all_patients,
+            n_resamples=n_resamples,
+            seed=seed,
+        )
+        return reveal_bench.metrics.estimates.as_flat_result(estimates, groups="per_finding")

@@ -1,0 +1,378 @@
+"""Agreement of two raters, and of readers with the majority of them.
+
+Conventions
+-----------
+Ratings are integer codes in [0, n_categories), one array (n_cases,) per rater, same case order; for weighted kappa and
+the mean difference the codes are ordered and evenly spaced. A contingency table is (k, k): how often `rater_a` said
+the row and `rater_b` the column. Every metric is also computed from a stack of tables (..., k, k): one per label,
+reader or replicate. Tables of resampling units make intervals: ``counts @ tables`` of :func:`resample_tables`, with
+counts from :func:`~reveal_bench.metrics.bootstrap.resampling_counts`. Undefined is NaN.
+
+Metrics
+-------
+* :func:`cohen_kappa`                 agreement beyond chance, unweighted, linear or quadratic [1]_ [2]_
+* :func:`gwet_ac1`                    the same with a chance that does not grow with prevalence [3]_
+* :func:`percent_agreement`           share of equal ratings
+* :func:`mean_absolute_difference`    mean distance of the codes (paper 001, Table 3)
+* :func:`reader_against_majority`     tables of each reader against the majority vote (paper 004, section 4.2)
+* :func:`reader_sums`                 what :func:`ac1_from_sums` needs for AC1 among many readers [3]_
+
+References
+----------
+.. [1] Cohen, J. (1960). Educ. Psychol. Meas. 20, 37-46. doi:10.1177/001316446002000104
+.. [2] Cohen, J. (1968). Psychol. Bull. 70, 213-220. doi:10.1037/h0026256
+.. [3] Gwet, K. L. (2008). Br. J. Math. Stat. Psychol. 61, 29-48. doi:10.1348/000711006X126600
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = [
+    "ReaderTables",
+    "Weights",
+    "ac1_from_sums",
+    "ac1_from_tables",
+    "agreement_from_tables",
+    "cohen_kappa",
+    "contingency_table",
+    "difference_from_tables",
+    "gwet_ac1",
+    "kappa_from_tables",
+    "mean_absolute_difference",
+    "percent_agreement",
+    "reader_against_majority",
+    "reader_sums",
+    "resample_tables",
+    "unit_tables",
+]
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+Counts = npt.NDArray[np.floating[Any]]
+Weights = Literal["linear", "quadratic"]
+
+
+def cohen_kappa(
+    rater_a: npt.ArrayLike, rater_b: npt.ArrayLike, *, n_categories: int, weights: Weights | None = None
+) -> float:
+    """Cohen's kappa: 1 - (observed disagreement) / (disagreement expected by chance from the raters' own frequencies).
+
+    Parameters
+    ----------
+    rater_a, rater_b : int arrays (n_cases,), values in [0, n_categories)
+    n_categories : int, at least 2
+    weights : None, "linear" or "quadratic"
+        What a disagreement of categories i and j costs: 1, |i - j| or (i - j)**2.
+
+    Returns
+    -------
+    float in [-1, 1]; NaN when chance agreement is 1 (both raters used one and the same category), or without cases
+
+    Raises
+    ------
+    ValueError
+        If the lengths differ, a code is out of range, or `weights` is unknown.
+
+    Examples
+    --------
+    Three of four agree (0.75), and chance agreement is 1/2 * 3/4 + 1/2 * 1/4 = 0.5:
+
+    >>> float(cohen_kappa([0, 0, 1, 1], [0, 0, 0, 1], n_categories=2))
+    0.5
+    """
+    return float(kappa_from_tables(contingency_table(rater_a, rater_b, n_categories=n_categories), weights=weights))
+
+
+def gwet_ac1(rater_a: npt.ArrayLike, rater_b: npt.ArrayLike, *, n_categories: int) -> float:
+    """Gwet's AC1: (agreement - chance) / (1 - chance), chance = sum of p(1 - p) / (k - 1), p the raters' mean share.
+
+    `n_categories` is the k of the scale, whether each category was used or not.
+
+    Returns
+    -------
+    float in [-1, 1]; NaN without cases. Arguments and errors as for :func:`cohen_kappa`.
+    """
+    return float(ac1_from_tables(contingency_table(rater_a, rater_b, n_categories=n_categories)))
+
+
+def percent_agreement(rater_a: npt.ArrayLike, rater_b: npt.ArrayLike, *, n_categories: int) -> float:
+    """Share of cases that both raters gave the same category.
+
+    Returns
+    -------
+    float in [0, 1], a fraction; NaN without cases. Arguments and errors as for :func:`cohen_kappa`.
+    """
+    return float(agreement_from_tables(contingency_table(rater_a, rater_b, n_categories=n_categories)))
+
+
+def mean_absolute_difference(rater_a: npt.ArrayLike, rater_b: npt.ArrayLike, *, n_categories: int) -> float:
+    """Mean of |a - b| over the cases, in steps of the scale.
+
+    Returns
+    -------
+    float in [0, n_categories - 1]; NaN without cases. Arguments and errors as for :func:`cohen_kappa`.
+    """
+    return float(difference_from_tables(contingency_table(rater_a, rater_b, n_categories=n_categories)))
+
+
+def contingency_table(rater_a: npt.ArrayLike, rater_b: npt.ArrayLike, *, n_categories: int) -> FloatArray:
+    """How often `rater_a` said the row while `rater_b` said the column: (k, k), whole numbers."""
+    units = np.zeros(np.shape(rater_a)[:1], np.int64)
+    table: FloatArray = unit_tables(rater_a, rater_b, n_categories=n_categories, units=units, n_units=1)[0]
+    return table
+
+
+def unit_tables(
+    rater_a: npt.ArrayLike, rater_b: npt.ArrayLike, *, n_categories: int, units: npt.ArrayLike, n_units: int
+) -> FloatArray:
+    """Contingency table of each unit (patient, study) that is resampled.
+
+    Parameters
+    ----------
+    rater_a, rater_b, n_categories : as for :func:`cohen_kappa`
+    units : int array (n_cases,), values in [0, n_units)
+
+    Returns
+    -------
+    float array (n_units, k, k), whole numbers; they sum to the number of cases
+
+    Raises
+    ------
+    ValueError
+        If the lengths differ or a code is out of range.
+    """
+    k = n_categories
+    if k < 2:
+        raise ValueError(f"`n_categories` must be at least 2, got {k}")
+    a = check_codes("rater_a", rater_a, low=0, limit=k)
+    b = check_codes("rater_b", rater_b, low=0, limit=k)
+    unit = check_codes("units", units, low=0, limit=n_units)
+    for name, codes in (("rater_b", b), ("units", unit)):
+        if len(codes) != len(a):
+            raise ValueError(f"`{name}` must have the length of `rater_a` ({len(a)}), got {len(codes)}")
+    cells = (unit * k + a) * k + b
+    return np.bincount(cells, minlength=n_units * k * k).reshape(n_units, k, k).astype(np.float64)
+
+
+def check_codes(name: str, codes: npt.ArrayLike, *, low: int, limit: int, n_dims: tuple[int, ...] = (1,)) -> IntArray:
+    """`codes` as integers in [low, limit) with one of the numbers of dimensions, or an error that says what is wrong.
+
+    Raises
+    ------
+    ValueError
+        If the dimensions are others, a value is no whole number, or out of range.
+    """
+    array = np.asarray(codes)
+    if array.ndim not in n_dims:
+        raise ValueError(f"`{name}` must have {' or '.join(map(str, n_dims))} dimensions, got shape {array.shape}")
+    if array.size == 0:
+        return array.astype(np.int64)
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"`{name}` must hold integers, got {array.dtype}")
+    bad = array[~np.isfinite(array) | (array != np.floor(array))]
+    if len(bad):
+        raise ValueError(f"`{name}` must hold integers, got {bad[0]}")
+    if array.min() < low or array.max() >= limit:
+        raise ValueError(f"`{name}` must lie in [{low}, {limit}), got {array.min()} to {array.max()}")
+    return array.astype(np.int64)
+
+
+def resample_tables(counts: Counts, tables: FloatArray) -> FloatArray:
+    """Contingency tables of every replicate: ``counts @ tables``, exact, for any number of tables per unit.
+
+    Parameters
+    ----------
+    counts : float array (n_resamples, n_units), from :func:`~reveal_bench.metrics.bootstrap.resampling_counts`
+    tables : float array (n_units, ...)
+
+    Returns
+    -------
+    float array (n_resamples, ...)
+
+    Raises
+    ------
+    ValueError
+        If `tables` has not one entry per unit of `counts`.
+    """
+    if len(tables) != counts.shape[1]:
+        raise ValueError(f"`tables` must have one entry per unit of `counts` ({counts.shape[1]}), got {len(tables)}")
+    shape = tables.shape[1:]
+    replicates: FloatArray = (counts @ tables.reshape(len(tables), math.prod(shape))).reshape(len(counts), *shape)
+    return replicates
+
+
+def kappa_from_tables(tables: FloatArray, *, weights: Weights | None = None) -> FloatArray:
+    """:func:`cohen_kappa` of a stack of tables (..., k, k); shape (...).
+
+    Raises
+    ------
+    ValueError
+        If the tables are not square or hold a negative, NaN or infinite number, or `weights` is unknown.
+    """
+    k = _check_tables(tables)
+    distance = np.abs(np.subtract.outer(np.arange(k), np.arange(k))).astype(np.float64)
+    costs = {None: (distance > 0).astype(np.float64), "linear": distance, "quadratic": distance**2}
+    if weights not in costs:
+        raise ValueError(f"`weights` must be None, 'linear' or 'quadratic', got {weights!r}")
+    cost = costs[weights]
+    observed = (tables * cost).sum(axis=(-2, -1)) * tables.sum(axis=(-2, -1))
+    expected = ((tables.sum(axis=-1) @ cost) * tables.sum(axis=-2)).sum(axis=-1)
+    return 1 - divide(observed, expected)  # sums of whole numbers; 0 / 0: chance agreement is 1
+
+
+def ac1_from_tables(tables: FloatArray) -> FloatArray:
+    """:func:`gwet_ac1` of a stack of tables (..., k, k); shape (...). Errors as for :func:`kappa_from_tables`."""
+    agreement = agreement_from_tables(tables)
+    chosen = tables.sum(axis=-1) + tables.sum(axis=-2)
+    return _ac1(agreement, divide(chosen, chosen.sum(axis=-1, keepdims=True)))
+
+
+def agreement_from_tables(tables: FloatArray) -> FloatArray:
+    """:func:`percent_agreement` of a stack of tables (..., k, k). Errors as for :func:`kappa_from_tables`."""
+    _check_tables(tables)
+    return divide(np.trace(tables, axis1=-2, axis2=-1), tables.sum(axis=(-2, -1)))
+
+
+def difference_from_tables(tables: FloatArray) -> FloatArray:
+    """:func:`mean_absolute_difference` of a stack of tables (..., k, k). Errors as for :func:`kappa_from_tables`."""
+    k = _check_tables(tables)
+    distance = np.abs(np.subtract.outer(np.arange(k), np.arange(k)))
+    return divide((tables * distance).sum(axis=(-2, -1)), tables.sum(axis=(-2, -1)))
+
+
+def divide(numerator: FloatArray, denominator: FloatArray) -> FloatArray:
+    """`numerator / denominator`, NaN (undefined) where both are 0."""
+    with np.errstate(invalid="ignore"):
+        quotient: FloatArray = numerator / denominator
+    return quotient
+
+
+def _ac1(agreement: FloatArray, share: FloatArray) -> FloatArray:
+    chance = (share * (1 - share)).sum(axis=-1) / (share.shape[-1] - 1)  # at most 1 / k: never 1
+    ac1: FloatArray = (agreement - chance) / (1 - chance)
+    return ac1
+
+
+def _check_tables(tables: FloatArray) -> int:
+    """Number of categories."""
+    if tables.ndim < 2 or tables.shape[-1] != tables.shape[-2] or tables.shape[-1] < 2:
+        raise ValueError(f"`tables` must have shape (..., k, k) with k at least 2, got {tables.shape}")
+    bad = tables[~(np.isfinite(tables) & (tables >= 0))]
+    if len(bad):
+        raise ValueError(f"`tables` must hold finite numbers of at least 0, got {bad[0]}")
+    return int(tables.shape[-1])
+
+
+@dataclass(frozen=True)
+class ReaderTables:
+    """Pairs (reader's vote, majority vote), counted per study.
+
+    Attributes
+    ----------
+    tables : float array (n_studies, k, k), or (n_studies, n_labels, k, k) when votes have labels
+        Rows: the reader's category; columns: the majority's. Sum over studies (and labels) to pool, then
+        :func:`kappa_from_tables`; :func:`resample_tables` with counts of studies for the replicates.
+    n_votes, n_undefined : int, or int arrays (n_labels,)
+        Votes cast, and how many of them are left out because they had no majority to be compared with.
+    """
+
+    tables: FloatArray
+    n_votes: IntArray
+    n_undefined: IntArray
+
+
+def reader_against_majority(
+    votes: npt.ArrayLike, *, n_categories: int, own_vote: bool = True, min_votes: int = 2
+) -> ReaderTables:
+    """Each reader's vote paired with the majority vote on the same study, pooled over readers (paper 004, section 4.2).
+
+    The majority is the category that more than half of the votes chose, and at least `min_votes` of them ("at least 2
+    raters selecting the same category"). Without one (a tie, three readers with three answers, a single reader) the
+    study's votes are left out and counted; no tie is ever broken. The paper's three binary votes cannot tie.
+
+    Parameters
+    ----------
+    votes : int array (n_studies, n_readers) or (n_studies, n_readers, n_labels), values in [0, n_categories), -1 absent
+        Readers may differ from study to study: only which votes lie on the same study matters.
+    n_categories : int, at least 2; merge categories beforehand (the paper: agree mostly and disagree)
+    own_vote : bool
+        True (the paper: the majority of the group) counts the reader's own vote in the majority, which flatters
+        agreement; False compares with the majority of the others alone.
+    min_votes : int, at least 1
+
+    Raises
+    ------
+    ValueError
+        If the shape is another, a code is out of range, or `min_votes` is below 1.
+
+    Examples
+    --------
+    Two studies, three readers; the third dissents on the first study, the second is absent from the other:
+
+    >>> pairs = reader_against_majority([[1, 1, 0], [0, -1, 0]], n_categories=2)
+    >>> pairs.tables.sum(axis=0).tolist(), float(kappa_from_tables(pairs.tables.sum(axis=0)).round(3))
+    ([[2.0, 1.0], [0.0, 2.0]], 0.615)
+    """
+    if min_votes < 1:
+        raise ValueError(f"`min_votes` must be at least 1, got {min_votes}")
+    cast = _one_hot(votes, n_categories)
+    present = cast.sum(axis=-1)
+    others = cast.sum(axis=1, keepdims=True) - (0 if own_vote else cast)  # (n_studies, 1 or n_readers, n_labels, k)
+    most = others.max(axis=-1, keepdims=True)
+    is_majority = (2 * most > others.sum(axis=-1, keepdims=True)) & (most >= min_votes)
+    majority = (others == most) & is_majority  # one category at most: two cannot both have more than half
+    tables = np.einsum("srli,srlj->slij", cast, np.broadcast_to(majority, cast.shape).astype(np.float64))
+    n_votes = present.sum(axis=(0, 1)).astype(np.int64)
+    n_undefined = n_votes - tables.sum(axis=(0, 2, 3)).astype(np.int64)
+    if np.ndim(votes) == 2:
+        return ReaderTables(tables[:, 0], n_votes[0], n_undefined[0])
+    return ReaderTables(tables, n_votes, n_undefined)
+
+
+def reader_sums(votes: npt.ArrayLike, *, n_categories: int) -> FloatArray:
+    """What each study adds to AC1 among its readers; sum over studies or resample, then :func:`ac1_from_sums`.
+
+    Paper 004 does not say whose AC1 its Table S3 gives; not that of the pairs behind its kappa, for no 2 x 2 table has
+    an AC1 of 0.667 with a kappa of 0.756 (pleural effusion). This one, of a study's readers among themselves, is what
+    irrCAC computes from raw votes.
+
+    Parameters
+    ----------
+    votes, n_categories : as for :func:`reader_against_majority`
+
+    Returns
+    -------
+    float array (n_studies, [n_labels,] 3 + k): agreement of the study's pairs of readers, 1 if it has a pair, 1 if it
+    has a vote, share of its votes in each category
+    """
+    tally = _one_hot(votes, n_categories).sum(axis=1)
+    n = tally.sum(axis=-1, keepdims=True)
+    pairs = (tally * (tally - 1)).sum(axis=-1, keepdims=True) / np.maximum(n * (n - 1), 1)
+    sums: FloatArray = np.concatenate([pairs, n >= 2, n >= 1, tally / np.maximum(n, 1)], axis=-1)
+    return sums[:, 0] if np.ndim(votes) == 2 else sums
+
+
+def ac1_from_sums(sums: FloatArray) -> FloatArray:
+    """Gwet's AC1 among any number of readers, from added :func:`reader_sums` (..., 3 + k); shape (...).
+
+    Returns
+    -------
+    float array in [-1, 1]; NaN where no study has two votes
+    """
+    return _ac1(divide(sums[..., 0], sums[..., 1]), divide(sums[..., 3:], sums[..., 2, None]))
+
+
+def _one_hot(votes: npt.ArrayLike, n_categories: int) -> FloatArray:
+    """(n_studies, n_readers, n_labels, k): 1 where the reader chose the category, all 0 where absent."""
+    if n_categories < 2:
+        raise ValueError(f"`n_categories` must be at least 2, got {n_categories}")
+    codes = check_codes("votes", votes, low=-1, limit=n_categories, n_dims=(2, 3))
+    codes = codes[..., None] if codes.ndim == 2 else codes
+    chosen: FloatArray = (codes[..., None] == np.arange(n_categories)).astype(np.float64)
+    return chosen

@@ -1,0 +1,305 @@
+"""Label and agreement metrics with their intervals, for data that come without a dataset around them.
+
+Conventions
+-----------
+Patients are resampled: ``units`` of a metric are the patients, in sorted order of their names, so that one seed gives
+one draw for every metric, label and rater. Intervals are 95 % percentile intervals. An Estimate's `n` counts cases for
+one label or finding, the labels or findings that are defined for a macro.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
+from typing import Any, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from reveal_bench.metrics import METRICS
+from reveal_bench.metrics.agreement import (
+    ac1_from_tables,
+    agreement_from_tables,
+    difference_from_tables,
+    kappa_from_tables,
+    resample_tables,
+    unit_tables,
+)
+from reveal_bench.metrics.bootstrap import MACRO, Estimate, macro_first, resampling_counts, signature
+from reveal_bench.metrics.intervals import find_intervals
+from reveal_bench.metrics.labels import (
+    LabelSums,
+    Ranking,
+    Ratio,
+    auroc,
+    average_precision,
+    exact_match_from_sums,
+    hamming_from_sums,
+    kappa_from_sums,
+    label_sums,
+    ranking_replicates,
+    ratio_from_sums,
+)
+
+__all__ = ["MAX_CATEGORIES", "POOLED", "as_flat_result", "code_ratings", "estimate_agreement", "estimate_labels"]
+
+POOLED = "all"
+"""What stands for the finding in the Estimate of all decisions or studies together."""
+
+MAX_CATEGORIES = 100
+"""Widest scale that integers without `categories` are taken for."""
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+_OF_SUMS: dict[str, Callable[[LabelSums], FloatArray]] = {
+    **{
+        f"{ratio}_{average}" if average else ratio: partial(ratio_from_sums, ratio, average=average)
+        for ratio in get_args(Ratio)
+        for average in (None, "micro", "weighted", "samples")
+    },
+    "exact_match": exact_match_from_sums,
+    "hamming_loss": partial(hamming_from_sums, average="micro"),
+    "cohen_kappa": kappa_from_sums,
+}
+_OF_SCORES: dict[Ranking, Callable[..., FloatArray]] = {"auroc": auroc, "average_precision": average_precision}
+_OF_TABLES: dict[str, Callable[[FloatArray], FloatArray]] = {
+    "cohen_kappa": kappa_from_tables,
+    "cohen_kappa_linear": partial(kappa_from_tables, weights="linear"),
+    "cohen_kappa_quadratic": partial(kappa_from_tables, weights="quadratic"),
+    "gwet_ac1": ac1_from_tables,
+    "percent_agreement": agreement_from_tables,
+    "mean_absolute_difference": difference_from_tables,
+}
+_NEED_ORDER = ("cohen_kappa_linear", "cohen_kappa_quadratic", "mean_absolute_difference")
+
+
+def estimate_labels(
+    predictions: npt.ArrayLike,
+    references: npt.ArrayLike,
+    *,
+    labels: Sequence[str],
+    scores: npt.ArrayLike | None = None,
+    patients: Sequence[str] | None = None,
+    all_patients: Sequence[str] | None = None,
+    n_resamples: int = 1000,
+    seed: int = 0,
+    unit: str = "patient",
+) -> list[Estimate]:
+    """F1, precision and recall by every average, exact match, Hamming loss, kappa; with scores, the ranking metrics.
+
+    Parameters
+    ----------
+    predictions, references : bool arrays (n_studies, n_labels)
+    labels : names of the columns
+    scores : float array (n_studies, n_labels), optional: adds "auroc" and "average_precision"
+    patients : a name per study; every study its own patient by default
+    all_patients : every patient of the split, when some have no study
+    unit : what `patients` are called in the signature
+
+    Returns
+    -------
+    list of Estimate: for "f1", "precision", "recall", "cohen_kappa" (against the references), "auroc" and
+    "average_precision" the macro, then one per label; for other averages, exact match and Hamming loss one, whose
+    finding is :data:`POOLED`
+
+    Raises
+    ------
+    ValueError
+        If there is no study, shapes or lengths differ, or a value is neither true nor false.
+
+    Examples
+    --------
+    >>> estimates = estimate_labels([[1, 0], [1, 1]], [[1, 0], [0, 1]], labels=["Edema", "Nodule"], n_resamples=50)
+    >>> [(e.metric, e.finding, round(e.value, 3)) for e in estimates[:4]]
+    [('f1', 'macro', 0.833), ('f1', 'Edema', 0.667), ('f1', 'Nodule', 1.0), ('f1_micro', 'all', 0.8)]
+    """
+    n_studies = len(np.asarray(references))
+    units, n_units = _units(n_studies, patients, all_patients)
+    sums = label_sums(predictions, references, units=units, n_units=n_units)
+    if sums.confusion.shape[1] != len(labels):
+        raise ValueError(f"`labels` must name the {sums.confusion.shape[1]} columns of `references`, got {len(labels)}")
+    counts = resampling_counts(n_units, n_resamples=n_resamples, seed=seed)
+    total, drawn = sums.total(), sums.resample(counts)
+    figures: dict[str, tuple[FloatArray, FloatArray]] = {
+        name: (statistic(total), statistic(drawn)) for name, statistic in _OF_SUMS.items()
+    }
+    if scores is not None:
+        for ranking, of_data in _OF_SCORES.items():
+            replicates = ranking_replicates(ranking, scores, references, counts, units=units)
+            figures[ranking] = of_data(scores, references), replicates
+    n = np.full(len(labels), n_studies)
+    estimates = []
+    for name, (values, replicates) in figures.items():
+        estimates += _estimates(_recipe(name, n_resamples, seed, unit), labels, n, values, replicates)
+    return estimates
+
+
+def estimate_agreement(
+    rater_a: npt.ArrayLike,
+    rater_b: npt.ArrayLike,
+    *,
+    n_categories: int,
+    is_ordered: bool = True,
+    findings: Sequence[str] | None = None,
+    patients: Sequence[str] | None = None,
+    all_patients: Sequence[str] | None = None,
+    n_resamples: int = 1000,
+    seed: int = 0,
+) -> list[Estimate]:
+    """Kappa with every weighting, AC1, percent agreement and mean absolute difference of two raters.
+
+    Parameters
+    ----------
+    rater_a, rater_b : int arrays (n_cases,), values in [0, n_categories)
+    is_ordered : whether categories have an order; without one, weighted kappas and the difference are left out
+    findings : a name per case; one finding :data:`POOLED` by default
+    patients, all_patients : as for :func:`estimate_labels`
+
+    Returns
+    -------
+    list of Estimate: per metric the macro over findings, then one per finding
+
+    Raises
+    ------
+    ValueError
+        If there is no case, lengths differ, or a code is out of range.
+
+    Examples
+    --------
+    >>> kappa, *_ = estimate_agreement([0, 0, 1, 1], [0, 0, 0, 1], n_categories=2, n_resamples=50)
+    >>> kappa.metric, kappa.finding, kappa.value
+    ('cohen_kappa', 'macro', 0.5)
+    """
+    n_cases = len(np.asarray(rater_a))
+    units, n_units = _units(n_cases, patients, all_patients)
+    names = [POOLED] * n_cases if findings is None else list(findings)
+    _check_length("findings", names, n_cases)
+    found = list(dict.fromkeys(names))
+    a, b, of_case = np.asarray(rater_a), np.asarray(rater_b), np.array(names)
+    _check_length("rater_b", b, n_cases, of="rater_a")
+    tables = []
+    for finding in found:
+        rows = of_case == finding
+        tables.append(unit_tables(a[rows], b[rows], n_categories=n_categories, units=units[rows], n_units=n_units))
+    stacked = np.stack(tables, axis=1)
+    total = stacked.sum(axis=0)
+    drawn = resample_tables(resampling_counts(n_units, n_resamples=n_resamples, seed=seed), stacked)
+    n = total.sum(axis=(-2, -1)).astype(np.int64)
+    estimates = []
+    for name, statistic in _OF_TABLES.items():
+        if is_ordered or name not in _NEED_ORDER:
+            recipe = _recipe(name, n_resamples, seed)
+            estimates += _estimates(recipe, found, n, statistic(total), statistic(drawn))
+    return estimates
+
+
+def code_ratings(
+    predictions: Sequence[Any], references: Sequence[Any], *, categories: Sequence[Any] | None = None
+) -> tuple[IntArray, IntArray, list[Any], bool]:
+    """Ratings of two raters as codes.
+
+    Parameters
+    ----------
+    predictions, references : one integer or one name per case
+    categories : the scale, in order; by default all integers from the smallest to the largest rating, or the names
+        that occur, which then have no order
+
+    Returns
+    -------
+    codes of `predictions` and of `references` (n_cases,), the categories, whether these have an order
+
+    Raises
+    ------
+    ValueError
+        If a rating is not in `categories`, a category is there twice, or integers span more than
+        :data:`MAX_CATEGORIES`.
+
+    Examples
+    --------
+    >>> code_ratings([1, 4], [2, 2])
+    (array([0, 3]), array([1, 1]), [1, 2, 3, 4], True)
+    """
+    seen = [*predictions, *references]
+    is_ordered = categories is not None or not any(isinstance(rating, str) for rating in seen)
+    if categories is not None:
+        scale = list(categories)
+    elif is_ordered and seen:
+        if max(seen) - min(seen) >= MAX_CATEGORIES:
+            raise ValueError(f"`categories` must be given for ratings from {min(seen)} to {max(seen)}")
+        scale = list(range(min(seen), max(seen) + 1))
+    else:
+        scale = sorted(set(seen))
+    if len(set(scale)) != len(scale):
+        raise ValueError(f"`categories` must not hold one twice, got {scale}")
+    scale = scale if len(scale) > 1 else [*scale, None]  # all ratings equal: a scale of one has no agreement beyond it
+    code: dict[Hashable, int] = {category: i for i, category in enumerate(scale)}
+    columns = []
+    for name, ratings in (("predictions", predictions), ("references", references)):
+        stranger = next((i for i, rating in enumerate(ratings) if rating not in code), None)
+        if stranger is not None:
+            raise ValueError(f"`{name}[{stranger}]` must be one of `categories` {scale}, got {ratings[stranger]!r}")
+        columns.append(np.array([code[rating] for rating in ratings], np.int64))
+    return columns[0], columns[1], [category for category in scale if category is not None], is_ordered
+
+
+def as_flat_result(estimates: Sequence[Estimate], *, groups: str) -> dict[str, Any]:
+    """Estimates of several metrics as the dictionary that `evaluate` modules return.
+
+    Macros and pooled figures stand at the top as ``<metric>``, ``<metric>_low``, ``<metric>_high`` and ``<metric>_n``,
+    the others under `groups` by their finding.
+    """
+    result: dict[str, Any] = {}
+    by_group: dict[str, dict[str, Any]] = {}
+    with_macro = {estimate.metric for estimate in estimates if estimate.finding == MACRO}
+    for estimate in estimates:
+        is_top = estimate.finding == MACRO or estimate.metric not in with_macro
+        place = result if is_top else by_group.setdefault(estimate.finding, {})
+        place[estimate.metric] = estimate.value
+        place[f"{estimate.metric}_low"], place[f"{estimate.metric}_high"] = estimate.low, estimate.high
+        place[f"{estimate.metric}_n"] = estimate.n
+    return {**result, "signatures": sorted({estimate.signature for estimate in estimates}), groups: by_group}
+
+
+def _recipe(name: str, n_resamples: int, seed: int, unit: str = "patient") -> str:
+    return signature(name, METRICS[name].version, n_resamples=n_resamples, seed=seed, unit=unit)
+
+
+def _units(n_cases: int, patients: Sequence[str] | None, all_patients: Sequence[str] | None) -> tuple[IntArray, int]:
+    """Code of each case's patient, and the number of patients."""
+    if n_cases == 0:
+        raise ValueError("`predictions` and `references` must hold at least one case, got none")
+    if patients is None:
+        return np.arange(n_cases), n_cases
+    _check_length("patients", patients, n_cases)
+    names = sorted(set(patients if all_patients is None else all_patients))
+    code = {name: i for i, name in enumerate(names)}
+    strangers = sorted(set(patients) - set(code))
+    if strangers:
+        raise ValueError(f"`all_patients` must hold every patient of `patients`, {strangers[0]!r} is missing")
+    return np.array([code[name] for name in patients], np.int64), len(names)
+
+
+def _estimates(
+    recipe: str, findings: Sequence[str], n: IntArray, values: FloatArray, replicates: FloatArray
+) -> list[Estimate]:
+    """A macro and its findings when `values` has one per finding, one pooled Estimate when it is a number."""
+    metric = recipe.split("|", 1)[0]
+    defined = ~np.isnan(np.atleast_1d(values))
+    if values.ndim == 0:
+        names = [POOLED]
+        found = find_intervals(values[None], replicates[:, None])
+        n_defined, n_undefined = np.where(defined, n[:1], 0).tolist(), np.where(defined, 0, n[:1]).tolist()
+    else:
+        names = [MACRO, *findings]
+        found = find_intervals(macro_first(values), macro_first(replicates))
+        n_defined = [int(defined.sum()), *np.where(defined, n, 0).tolist()]
+        n_undefined = [int((~defined).sum()), *np.where(defined, 0, n).tolist()]
+    ends = zip(found.values.tolist(), found.low.tolist(), found.high.tolist(), strict=True)
+    counts = zip(n_defined, n_undefined, found.n_empty.tolist(), strict=True)
+    return [Estimate(metric, name, *a, *b, recipe) for name, a, b in zip(names, ends, counts, strict=True)]
+
+
+def _check_length(name: str, values: Any, n_cases: int, *, of: str = "predictions") -> None:
+    if len(values) != n_cases:
+        raise ValueError(f"`{name}` must have the length of `{of}` ({n_cases}), got {len(values)}")

@@ -1,0 +1,358 @@
+"""What users of `evaluate` hand in, checked and brought into one form; the wrappers in `evaluate_modules` share this.
+
+Conventions
+-----------
+``read_*`` functions take the values of one batch, in whatever form users have them (tuples, numpy arrays, bytes, None
+for what is absent), and return plain lists, strings and numbers that Arrow stores. Reading is tolerant of the form and
+strict about the content: nothing is dropped or repaired. :class:`CheckedInputs` goes before ``evaluate.Metric`` among
+the bases of a wrapper, so that everything is checked before `evaluate` sees it, with messages in our words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from reveal_bench.masks import Rle, encode_mask, pack_masks
+
+__all__ = [
+    "Batch",
+    "CheckedInputs",
+    "label_matrix",
+    "read_labels",
+    "read_masks",
+    "read_places",
+    "read_ratings",
+    "to_rles",
+]
+
+
+class Batch(NamedTuple):
+    """Values of one batch in the form that is stored, and which of a module's `features` that is."""
+
+    predictions: list[Any]
+    references: list[Any]
+    features: int
+
+
+class CheckedInputs:
+    """Reads and checks the inputs of an `evaluate.Metric`; a wrapper gives ``read(predictions, references)``.
+
+    `evaluate` itself takes the first of a module's features that the first case of the first batch fits; here it is
+    the one that was read, and every batch must have it.
+    """
+
+    def read(self, predictions: list[Any], references: list[Any], features: int | None) -> Batch:
+        """One batch, to be stored as `features` if that is given."""
+        raise NotImplementedError
+
+    def add(self, *, prediction: Any = None, reference: Any = None, **other: Any) -> None:
+        """Add one prediction and its reference."""
+        # `evaluate.combine` calls them by their plurals
+        one, its = other.pop("predictions", prediction), other.pop("references", reference)
+        self.add_batch(predictions=[one], references=[its], **other)
+
+    def add_batch(self, *, predictions: Any = None, references: Any = None, **other: Any) -> None:
+        """Add predictions and their references."""
+        if other:
+            raise ValueError(f"`{min(other)}` must be given to compute(), not with a batch")
+        chosen, held = _paired(predictions, references)
+        if not chosen:
+            return
+        batch = self.read(chosen, held, self._stored())
+        self._features_read = batch.features
+        super().add_batch(predictions=batch.predictions, references=batch.references)  # type: ignore[misc]
+
+    def compute(self, *, predictions: Any = None, references: Any = None, **options: Any) -> Any:
+        """Compute the metric over everything added."""
+        n_cases = len(self)  # type: ignore[arg-type]
+        is_given = predictions is not None or references is not None
+        if is_given:
+            n_cases += len(_paired(predictions, references)[0])
+        if n_cases == 0:
+            raise ValueError("`predictions` and `references` must hold at least one case, got none")
+        for name in ("findings", "patients"):
+            if options.get(name) is not None and len(options[name]) != n_cases:
+                raise ValueError(
+                    f"`{name}` must have the length of `predictions` ({n_cases}), got {len(options[name])}"
+                )
+        if options.get("all_patients") is not None:
+            strangers = sorted(set(options.get("patients") or ["(none given)"]) - set(options["all_patients"]))
+            if strangers:
+                raise ValueError(f"`all_patients` must hold every patient of `patients`, {strangers[0]!r} is missing")
+        if is_given:  # only now: what was refused must not stay behind
+            self.add_batch(predictions=predictions, references=references)
+        return super().compute(**options)  # type: ignore[misc]
+
+    def _stored(self) -> int | None:
+        return self._features_read if len(self) else None  # type: ignore[arg-type]
+
+    def _infer_feature_from_batch(self, batch: Any) -> Any:
+        """What `evaluate` would guess from the first case is known."""
+        every = self.features  # type: ignore[attr-defined]
+        return every[self._features_read] if isinstance(every, list) else every
+
+
+def _paired(predictions: Any, references: Any) -> tuple[list[Any], list[Any]]:
+    for name, values in (("predictions", predictions), ("references", references)):
+        if values is None or isinstance(values, (str, bytes, Mapping)) or not hasattr(values, "__len__"):
+            raise ValueError(f"`{name}` must be a list with one entry per case, got {_short(values)}")
+    if len(predictions) != len(references):
+        wanted = f"the length of `references` ({len(references)})"
+        raise ValueError(f"`predictions` must have {wanted}, got {len(predictions)}")
+    return list(predictions), list(references)
+
+
+def read_masks(name: str, values: Sequence[Any]) -> list[dict[str, Any]]:
+    """Masks as ``{"size": [height, width], "counts": str}``.
+
+    Parameters
+    ----------
+    name : of the argument, for messages
+    values : COCO run-length dicts (`counts` as str or bytes), :class:`~reveal_bench.masks.Rle`, or arrays (H, W)
+
+    Raises
+    ------
+    ValueError
+        If a value is none of these. Whether the runs fill the image is checked when the masks are packed.
+
+    Examples
+    --------
+    >>> read_masks("references", [{"size": (2, 2), "counts": b"04"}, [[1, 1], [1, 1]]])
+    [{'size': [2, 2], 'counts': '04'}, {'size': [2, 2], 'counts': '04'}]
+    """
+    return [_read_mask(f"{name}[{i}]", value) for i, value in enumerate(values)]
+
+
+def _read_mask(name: str, value: Any) -> dict[str, Any]:
+    if isinstance(value, Rle):
+        return {"size": list(value.size), "counts": value.counts}
+    if not isinstance(value, Mapping):
+        array = None if value is None or isinstance(value, (str, bytes)) else _array(value)
+        if array is None or array.ndim != 2 or array.size == 0:
+            wanted = 'a run-length mask {"size": [height, width], "counts": str} or an array (height, width)'
+            raise ValueError(f"`{name}` must be {wanted}, got {_short(value)}")
+        rle = encode_mask(array)
+        return {"size": list(rle.size), "counts": rle.counts}
+    missing = [key for key in ("size", "counts") if key not in value]
+    if missing:
+        raise ValueError(f"`{name}` must have the keys size and counts, got {sorted(map(str, value))}")
+    size, counts = _array(value["size"]), value["counts"]
+    if size is None or size.shape != (2,) or size.dtype.kind not in "iu":
+        raise ValueError(f"`{name}['size']` must be [height, width], got {_short(value['size'])}")
+    if isinstance(counts, bytes):
+        counts = counts.decode("ascii", "replace")
+    if not isinstance(counts, str):
+        raise ValueError(f"`{name}['counts']` must be a COCO compressed string, got {_short(counts)}")
+    return {"size": size.tolist(), "counts": counts}
+
+
+def to_rles(masks: Sequence[Mapping[str, Any]]) -> list[Rle]:
+    """Stored masks as :class:`~reveal_bench.masks.Rle`."""
+    return [Rle((int(mask["size"][0]), int(mask["size"][1])), mask["counts"]) for mask in masks]
+
+
+POINTS, CELLS = 0, 1
+
+
+def read_places(values: Sequence[Any], stored: int | None = None) -> tuple[list[Any], int]:
+    """Where a finding is said to be: per case a list of points, or a cell's name.
+
+    Parameters
+    ----------
+    values : per case one point (x, y), points [(x, y), ...], a cell "D5", a run-length mask or bool array (its
+        deepest pixel is the point), or None, [] or "" for an absent prediction
+    stored : POINTS or CELLS if earlier batches were that
+
+    Returns
+    -------
+    lists of [x, y], or names; an absent prediction is [] or ""
+    POINTS or CELLS
+
+    Raises
+    ------
+    ValueError
+        If a value is none of these, or points and cells are mixed.
+
+    Examples
+    --------
+    >>> read_places([(1.0, 2.0), [[3, 4], [5, 6]], None])
+    ([[[1.0, 2.0]], [[3.0, 4.0], [5.0, 6.0]], []], 0)
+    >>> read_places(["D5", ""])
+    (['D5', ''], 1)
+    """
+    kinds = [_kind_of_place(value) for value in values]
+    given = {kind for kind in kinds if kind is not None} | ({stored} if stored is not None else set())
+    if len(given) > 1:
+        raise ValueError("`predictions` must be all points or all cells, got both")
+    kind = given.pop() if given else POINTS
+    if kind == CELLS:
+        return [value if isinstance(value, str) else "" for value in values], CELLS
+    return [_read_points(f"predictions[{i}]", value) for i, value in enumerate(values)], POINTS
+
+
+def _kind_of_place(value: Any) -> int | None:
+    if value is None or (hasattr(value, "__len__") and len(value) == 0):
+        return None
+    return CELLS if isinstance(value, str) else POINTS
+
+
+def _read_points(name: str, value: Any) -> list[list[float]]:
+    if _kind_of_place(value) is None:
+        return []
+    array = None if isinstance(value, (Rle, Mapping)) else _array(value)
+    if isinstance(value, (Rle, Mapping)) or (array is not None and array.dtype.kind == "b" and array.ndim == 2):
+        x, y = pack_masks(to_rles([_read_mask(name, value)])).deepest_xy([0])[0].tolist()
+        return [] if x < 0 else [[float(x), float(y)]]
+    if array is None or array.dtype.kind not in "iuf" or array.ndim not in (1, 2) or array.shape[-1] != 2:
+        raise ValueError(f"`{name}` must be a point [x, y], a list of points, a cell or a mask, got {_short(value)}")
+    points: list[list[float]] = array.astype(np.float64).reshape(-1, 2).tolist()
+    return points
+
+
+NAMES, VECTORS = 0, 1
+
+
+def read_labels(
+    predictions: Sequence[Any], references: Sequence[Any], stored: int | None = None
+) -> tuple[list[Any], list[Any], int]:
+    """Labels of studies, as lists of names or as vectors of 0 and 1; one form for all.
+
+    Raises
+    ------
+    ValueError
+        If the forms are mixed, a vector holds anything but 0 and 1 or has another length, or a name is there twice.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> read_labels([["Edema"], []], [(), {"Edema"}])
+    ([['Edema'], []], [[], ['Edema']], 0)
+    >>> read_labels(np.array([[0, 1]]), [[True, True]])
+    ([[0, 1]], [[1, 1]], 1)
+    """
+    rows = {"predictions": [_entries(row) for row in predictions], "references": [_entries(row) for row in references]}
+    kinds = {stored} if stored is not None else set()
+    for name, column in rows.items():
+        for i, row in enumerate(column):
+            if row is None:
+                got = _short(predictions[i] if name == "predictions" else references[i])
+                raise ValueError(f"`{name}[{i}]` must be a list of label names or of 0 and 1, got {got}")
+            kinds |= {NAMES if isinstance(entry, str) else VECTORS for entry in row}
+    if len(kinds) > 1:
+        raise ValueError("`predictions` and `references` must be all label names or all vectors of 0 and 1, got both")
+    kind = kinds.pop() if kinds else NAMES
+    width = max(len(row) for column in rows.values() for row in column if row is not None)
+    for name, column in rows.items():
+        for i, row in enumerate(column):
+            _check_row(f"{name}[{i}]", row or [], kind, width)
+    if kind == VECTORS:
+        rows = {name: [[int(entry) for entry in row or []] for row in column] for name, column in rows.items()}
+    return list(rows["predictions"]), list(rows["references"]), kind
+
+
+def _entries(row: Any) -> list[Any] | None:
+    if isinstance(row, (str, bytes, Mapping)) or not hasattr(row, "__iter__"):
+        return None
+    return sorted(row) if isinstance(row, (set, frozenset)) else [*row]
+
+
+def _check_row(name: str, row: list[Any], kind: int, width: int) -> None:
+    if kind == NAMES:
+        twice = next((label for i, label in enumerate(row) if label in row[:i]), None)
+        if twice is not None:
+            raise ValueError(f"`{name}` must name a label once, got {twice!r} twice")
+        return
+    if len(row) != width:
+        raise ValueError(f"`{name}` must have as many entries as the others ({width}), got {len(row)}")
+    bad = next((entry for entry in row if entry not in (0, 1)), None)
+    if bad is not None:
+        raise ValueError(f"`{name}` must hold 0 and 1, got {_short(bad)}")
+
+
+def label_matrix(
+    predictions: Sequence[Any], references: Sequence[Any], *, labels: Sequence[str] | None = None
+) -> tuple[np.typing.NDArray[np.bool_], np.typing.NDArray[np.bool_], list[str]]:
+    """Stored labels as bool arrays (n_studies, n_labels), and the names of the columns.
+
+    Parameters
+    ----------
+    predictions, references : from :func:`read_labels`
+    labels : the vocabulary; by default every name that occurs, sorted, or "0", "1", ... for vectors
+
+    Raises
+    ------
+    ValueError
+        If a name is not in `labels`, there are none, or a vector has another length.
+    """
+    if labels is not None and len(set(labels)) != len(labels):
+        raise ValueError(f"`labels` must not hold one twice, got {list(labels)}")
+    rows = [*predictions, *references]
+    if any(len(row) and not isinstance(row[0], str) for row in rows):
+        widths = sorted({len(row) for row in rows})
+        names = [str(i) for i in range(widths[-1])] if labels is None else list(labels)
+        if widths != [len(names)]:
+            raise ValueError(
+                f"`predictions` and `references` must have one entry per label ({len(names)}), got {widths}"
+            )
+        return np.array(predictions, bool), np.array(references, bool), names
+    names = sorted({name for row in rows for name in row}) if labels is None else list(labels)
+    if not names:
+        raise ValueError("`labels` must be given when no study has a label")
+    code = {name: i for i, name in enumerate(names)}
+    matrices = []
+    for argument, column in (("predictions", predictions), ("references", references)):
+        matrix = np.zeros((len(column), len(names)), bool)
+        for i, row in enumerate(column):
+            stranger = next((name for name in row if name not in code), None)
+            if stranger is not None:
+                raise ValueError(f"`{argument}[{i}]` must be of `labels` {names}, got {stranger!r}")
+            matrix[i, [code[name] for name in row]] = True
+        matrices.append(matrix)
+    return matrices[0], matrices[1], names
+
+
+INTEGERS, CATEGORIES = 0, 1
+
+
+def read_ratings(
+    predictions: Sequence[Any], references: Sequence[Any], stored: int | None = None
+) -> tuple[list[Any], list[Any], int]:
+    """Ratings of two raters: integers, or names of categories.
+
+    Raises
+    ------
+    ValueError
+        If a rating is neither, or the two are mixed.
+
+    Examples
+    --------
+    >>> read_ratings([1, 2.0], [True, 3])
+    ([1, 2], [1, 3], 0)
+    """
+    kinds = {stored} if stored is not None else set()
+    columns = []
+    for name, values in (("predictions", predictions), ("references", references)):
+        for i, value in enumerate(values):
+            is_number = isinstance(value, (bool, int, float, np.number, np.bool_)) and float(value).is_integer()
+            if not is_number and not isinstance(value, str):
+                raise ValueError(f"`{name}[{i}]` must be an integer or the name of a category, got {_short(value)}")
+            kinds.add(INTEGERS if is_number else CATEGORIES)
+        columns.append([value if isinstance(value, str) else int(value) for value in values])
+    if len(kinds) > 1:
+        raise ValueError("`predictions` and `references` must be all integers or all names of categories, got both")
+    return columns[0], columns[1], kinds.pop()
+
+
+def _array(value: Any) -> np.typing.NDArray[Any] | None:
+    try:
+        return np.asarray(value)
+    except ValueError:  # rows of different lengths
+        return None
+
+
+def _short(value: Any) -> str:
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 80 else f"{text[:77]}..."

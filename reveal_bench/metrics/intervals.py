@@ -1,0 +1,164 @@
+"""Interval ends from bootstrap replicates: percentile, BCa, and the rule of CheXlocalize's published code.
+
+Conventions
+-----------
+Replicates are float, shape (n_resamples, n_columns): a column per finding, macro or difference. NaN is a replicate
+without a value; it is left out and counted. Ends are of the central 95 %.
+
+Sources: percentile as in papers 000 (section 3.3) and 002 (Results), linear between order statistics. BCa: Efron and
+Tibshirani, An Introduction to the Bootstrap (1993), equation 14.10, with the jackknife over resampled units in equation
+14.15; replicates that tie with the value count half, as in `scipy.stats.bootstrap`. chexlocalize: `eval.py` of
+rajpurkarlab/cheXlocalize.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["INTERVALS", "Interval", "Intervals", "check_interval", "find_intervals", "mean_of_defined"]
+
+Interval = Literal["percentile", "bca", "chexlocalize"]
+INTERVALS: tuple[Interval, ...] = get_args(Interval)
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+_SHARES = 0.025, 0.975
+_NORMAL = NormalDist()
+_SAME = 1e-12  # scores are fractions: replicates this near to one another differ by rounding alone
+
+
+@dataclass(frozen=True, slots=True)
+class Intervals:
+    """Values with the ends of their intervals, one per column.
+
+    Attributes
+    ----------
+    values, low, high : float arrays (n_columns,)
+        `values` are those on the data, but for "chexlocalize" the means of the replicates.
+    n_empty : int array (n_columns,)
+        Replicates without a value.
+    """
+
+    values: FloatArray
+    low: FloatArray
+    high: FloatArray
+    n_empty: IntArray
+
+
+def check_interval(interval: Interval, n_resamples: int) -> None:
+    """Refuse an unknown interval, and one that needs more replicates.
+
+    Raises
+    ------
+    ValueError
+    """
+    if interval not in INTERVALS:
+        raise ValueError(f"`interval` must be one of {', '.join(INTERVALS)}, got {interval!r}")
+    if interval == "chexlocalize" and int(0.025 * n_resamples) < 1:
+        raise ValueError(
+            "`n_resamples` must be at least 40 for interval 'chexlocalize', whose low end is the sorted replicates' "
+            f"element int(0.025 * n_resamples) - 1, got {n_resamples}"
+        )
+
+
+def find_intervals(
+    values: FloatArray,
+    replicates: FloatArray,
+    *,
+    interval: Interval = "percentile",
+    left_out: FloatArray | None = None,
+) -> Intervals:
+    """Ends of every column's interval.
+
+    Parameters
+    ----------
+    values : float array (n_columns,), on the data
+    replicates : float array (n_resamples, n_columns)
+    interval : {"percentile", "bca", "chexlocalize"}
+        * percentile: linear between the order statistics of the defined replicates.
+        * bca: bias-corrected and accelerated. Where all replicates agree both ends are the value; where all lie on one
+          side of it both are NaN.
+        * chexlocalize: elements int(0.025 B) - 1 and int(0.975 B) - 1 of the B sorted replicates, undefined ones last
+          and counted in B; value and ends rounded to three digits.
+    left_out : float array (n_units, n_columns); needed for "bca" alone
+        The value without each resampled unit; NaN is left out.
+
+    Raises
+    ------
+    ValueError
+        If `interval` is unknown, lacks `left_out`, or needs more replicates.
+    """
+    check_interval(interval, len(replicates))
+    n_empty = np.isnan(replicates).sum(axis=0)
+    if interval == "chexlocalize":
+        ordered = np.sort(replicates, axis=0)
+        low, high = (ordered[int(share * len(replicates)) - 1] for share in _SHARES)
+        return Intervals(mean_of_defined(ordered.T).round(3), low.round(3), high.round(3), n_empty)
+    if interval == "bca":
+        if left_out is None:
+            raise ValueError("`left_out` must be given for interval 'bca', got None")
+        low, high = np.array([_bca(*column) for column in zip(values, replicates.T, left_out.T, strict=True)]).T
+    else:
+        low, high = _percentiles(replicates)
+    return Intervals(values, low, high, n_empty)
+
+
+def _percentiles(replicates: FloatArray) -> FloatArray:
+    percents = [100 * share for share in _SHARES]
+    ends = np.full((len(percents), replicates.shape[1]), np.nan)
+    complete = ~np.isnan(replicates).any(axis=0)
+    if complete.any():
+        ends[:, complete] = np.percentile(replicates[:, complete], percents, axis=0)
+    for column in np.flatnonzero(~complete):
+        defined = _defined(replicates[:, column])
+        if len(defined):
+            ends[:, column] = np.percentile(defined, percents)
+    return ends
+
+
+def _bca(value: float, replicates: FloatArray, left_out: FloatArray) -> tuple[float, float]:
+    undefined = float("nan"), float("nan")
+    replicates = _defined(replicates)
+    if len(replicates) == 0:
+        return undefined
+    if np.ptp(replicates) <= _SAME:
+        return value, value
+    below = float((replicates < value).mean() + (replicates <= value).mean()) / 2
+    if not 0 < below < 1:
+        return undefined
+    bias = _NORMAL.inv_cdf(below)
+    left_out = _defined(left_out)
+    deviations = left_out.mean() - left_out if len(left_out) else left_out
+    spread = (deviations**2).sum()
+    acceleration = (deviations**3).sum() / (6 * spread**1.5) if spread > 0 else 0.0
+    moved = bias + np.array([_NORMAL.inv_cdf(share) for share in _SHARES])
+    with np.errstate(divide="ignore"):
+        scores = bias + moved / (1 - acceleration * moved)
+    low, high = np.percentile(replicates, [100 * _NORMAL.cdf(score) for score in scores])
+    return float(low), float(high)
+
+
+def _defined(values: FloatArray) -> FloatArray:
+    return values[~np.isnan(values)]
+
+
+def mean_of_defined(values: FloatArray) -> FloatArray:
+    """Mean over the last axis of what is not NaN; NaN where nothing is.
+
+    Examples
+    --------
+    >>> mean_of_defined(np.array([[1.0, np.nan, 2.0], [np.nan, np.nan, np.nan]])).tolist()
+    [1.5, nan]
+    """
+    defined = ~np.isnan(values)
+    count = defined.sum(axis=-1)
+    # Contiguous, so that equal numbers add up in the same order whatever array they stand in
+    whole = np.ascontiguousarray(np.where(defined, values, 0.0))
+    mean: FloatArray = whole.sum(axis=-1) / np.where(count == 0, np.nan, count)
+    return mean

@@ -1,0 +1,398 @@
+"""Multi-label classification metrics, and their replicates by weighted counts.
+
+Conventions
+-----------
+`predictions` and `references` are bool arrays (n_studies, n_labels), `scores` float arrays of the same shape, a larger
+score meaning more likely present. Probabilities become predictions by thresholds fixed before scoring
+(:func:`apply_thresholds`). Undefined is NaN and takes no part in an average; results over no study are NaN.
+
+``average``: None, one value per label; "macro", unweighted mean over the labels that are defined; "micro", all
+decisions pooled; "weighted", mean over the defined labels weighted by their positive references (NaN without any);
+"samples", mean over the defined studies. Results have shape (n_labels,) for None, else () (a number).
+
+Replicates: :func:`label_sums` adds up, per resampled unit (patient), all that these metrics need;
+``sums.resample(counts)`` gives the sums of every replicate by one matrix product, and the ``*_from_sums`` functions
+take either; :func:`ranking_replicates` weighs the studies by the counts. One draw of
+:func:`~reveal_bench.metrics.bootstrap.resampling_counts` serves all labels, metrics and systems; none is looped over.
+
+Metrics
+-------
+* :func:`multilabel_f1`, :func:`precision`, :func:`recall`    from true and false positives and false negatives
+* :func:`exact_match`, :func:`hamming_loss`                  whole label sets; single decisions
+* :func:`kappa_from_sums`                                    Cohen's kappa of predictions against references
+* :func:`auroc`, :func:`average_precision`                   from scores, ties counted half and together, no thresholds
+
+Source: scikit-learn's definitions, its defaults for undefined cases excepted (there 0 or 1, here NaN).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar, get_args
+
+import numpy as np
+import numpy.typing as npt
+from numpy.typing import ArrayLike
+
+from reveal_bench.metrics.agreement import Counts, IntArray, check_codes, divide, kappa_from_tables, resample_tables
+
+__all__ = [
+    "Average", "LabelSums", "apply_thresholds", "auroc", "average_precision", "by_stratum", "exact_match",
+    "exact_match_from_sums", "hamming_from_sums", "hamming_loss", "kappa_from_sums", "label_sums", "multilabel_f1",
+    "precision", "ranking_replicates", "ratio_from_sums", "recall",
+]  # fmt: skip
+
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+Average = Literal["macro", "micro", "weighted", "samples"]
+Ratio = Literal["f1", "precision", "recall"]
+Ranking = Literal["auroc", "average_precision"]
+Result = TypeVar("Result")
+
+NAN = float("nan")
+
+
+def multilabel_f1(
+    predictions: ArrayLike, references: ArrayLike, *, average: Average | None = None, zero_division: float = NAN
+) -> FloatArray:
+    """F1 = 2 TP / (2 TP + FP + FN).
+
+    Parameters
+    ----------
+    predictions, references : bool arrays (n_studies, n_labels)
+    average : see the module's conventions
+    zero_division : NaN, 0 or 1
+        Value of a label (study, pool) that has no positive in either, so that F1 is undefined.
+
+    Returns
+    -------
+    float array (n_labels,) or number in [0, 1], NaN where undefined
+
+    Raises
+    ------
+    ValueError
+        If shapes differ, a value is neither true nor false, or an option is unknown.
+
+    Examples
+    --------
+    >>> multilabel_f1([[True, False], [False, False]], [[True, False], [True, False]]).round(3).tolist()
+    [0.667, nan]
+    """
+    return ratio_from_sums("f1", label_sums(predictions, references).total(), average, zero_division)
+
+
+def precision(
+    predictions: ArrayLike, references: ArrayLike, *, average: Average | None = None, zero_division: float = NAN
+) -> FloatArray:
+    """TP / (TP + FP); undefined without a positive prediction. All else as for :func:`multilabel_f1`."""
+    return ratio_from_sums("precision", label_sums(predictions, references).total(), average, zero_division)
+
+
+def recall(
+    predictions: ArrayLike, references: ArrayLike, *, average: Average | None = None, zero_division: float = NAN
+) -> FloatArray:
+    """TP / (TP + FN); undefined without a positive reference. All else as for :func:`multilabel_f1`."""
+    return ratio_from_sums("recall", label_sums(predictions, references).total(), average, zero_division)
+
+
+def exact_match(predictions: ArrayLike, references: ArrayLike) -> float:
+    """Share of studies whose labels are all right, in [0, 1]. Arguments and errors as for :func:`multilabel_f1`."""
+    return float(exact_match_from_sums(label_sums(predictions, references).total()))
+
+
+def hamming_loss(predictions: ArrayLike, references: ArrayLike) -> float:
+    """Share of decisions that are wrong, in [0, 1]. Arguments and errors as for :func:`multilabel_f1`."""
+    return float(hamming_from_sums(label_sums(predictions, references).total(), average="micro"))
+
+
+def auroc(scores: ArrayLike, references: ArrayLike, *, average: Average | None = None) -> FloatArray:
+    """Area under the ROC curve: how often a positive outscores a negative, ties half.
+
+    Parameters
+    ----------
+    scores : float array (n_studies, n_labels), finite (else a ValueError)
+    references : bool array (n_studies, n_labels)
+    average : None, "macro", "micro" or "weighted"
+
+    Returns
+    -------
+    float array (n_labels,) or number in [0, 1]; NaN where the references have one class only
+
+    Examples
+    --------
+    Of the four pairs of a positive and a negative, three are in order:
+
+    >>> auroc([[0.1], [0.4], [0.35], [0.8]], [[0], [0], [1], [1]]).tolist()
+    [0.75]
+    """
+    once = np.ones((1, len(np.asarray(references))))
+    return ranking_replicates("auroc", scores, references, once, average=average)[0, ...]
+
+
+def average_precision(scores: ArrayLike, references: ArrayLike, *, average: Average | None = None) -> FloatArray:
+    """Mean, over the positives, of the precision among all that score at least as high.
+
+    NaN where the references have one class only (scikit-learn: 0 without a positive, 1 without a negative). All else
+    as for :func:`auroc`.
+    """
+    once = np.ones((1, len(np.asarray(references))))
+    return ranking_replicates("average_precision", scores, references, once, average=average)[0, ...]
+
+
+def apply_thresholds(probabilities: ArrayLike, thresholds: ArrayLike = 0.5) -> BoolArray:
+    """``probabilities >= thresholds``: what counts as predicted, fixed by the submission before any scoring.
+
+    `probabilities` are (n_studies, n_labels), `thresholds` one number or (n_labels,); anything outside [0, 1], NaN
+    included, and any other shape is a ValueError.
+    """
+    array, cut = np.asarray(probabilities, np.float64), np.asarray(thresholds, np.float64)
+    if array.ndim != 2 or cut.shape not in ((), array.shape[1:]):
+        shapes = f"{cut.shape} for `probabilities` {array.shape}"
+        raise ValueError(f"`thresholds` must be () or (n_labels,) for (n_studies, n_labels), got {shapes}")
+    for name, values in (("probabilities", array), ("thresholds", cut)):
+        bad = values[~((values >= 0) & (values <= 1))]
+        if len(bad):
+            raise ValueError(f"`{name}` must lie in [0, 1], got {bad[0]}")
+    return array >= cut
+
+
+@dataclass(frozen=True)
+class LabelSums:
+    """Additive evidence: what the metrics of decisions need, per unit, per replicate, or in all.
+
+    Attributes
+    ----------
+    confusion : float array (..., n_labels, 3)
+        True positives, false positives, false negatives.
+    studies : float array (..., 2)
+        Studies; those whose labels are all right.
+    ratios : float array (..., 3, 2)
+        For F1, precision and recall of single studies: their sum over the studies where defined; number of those.
+    """
+
+    confusion: FloatArray
+    studies: FloatArray
+    ratios: FloatArray
+
+    def total(self) -> LabelSums:
+        """Sum over the units: evidence on the data."""
+        return LabelSums(self.confusion.sum(axis=0), self.studies.sum(axis=0), self.ratios.sum(axis=0))
+
+    def resample(self, counts: Counts) -> LabelSums:
+        """Evidence in every replicate of `counts` (n_resamples, n_units)."""
+        parts = (self.confusion, self.studies, self.ratios)
+        return LabelSums(*(resample_tables(counts, part) for part in parts))
+
+
+def label_sums(
+    predictions: ArrayLike, references: ArrayLike, *, units: ArrayLike | None = None, n_units: int | None = None
+) -> LabelSums:
+    """Evidence per resampled unit.
+
+    Parameters
+    ----------
+    predictions, references : bool arrays (n_studies, n_labels)
+    units : int array (n_studies,), values in [0, n_units); each study its own unit by default
+
+    Raises
+    ------
+    ValueError
+        If shapes differ, a value is neither true nor false, or a unit is out of range.
+    """
+    a = _check_labels("predictions", predictions)
+    b = _check_pair("predictions", a, references)
+    unit, n = _check_units(units, n_units, len(a))
+    per_study = np.stack([a & b, a & ~b, ~a & b], axis=-1).astype(np.float64)
+    numerators, denominators = _ratios(per_study.sum(axis=1))
+    defined = denominators > 0
+    values = np.divide(numerators, denominators, out=np.zeros_like(numerators), where=defined)
+    studies = np.stack([np.ones(len(a)), (a == b).all(axis=1)], axis=-1)
+    ratios = np.stack([values, defined], axis=-1)
+    return LabelSums(*(_sum_by_unit(part, unit, n) for part in (per_study, studies, ratios)))
+
+
+def ratio_from_sums(
+    metric: Ratio, sums: LabelSums, average: Average | None = None, zero_division: float = NAN
+) -> FloatArray:
+    """:func:`multilabel_f1` ("f1"), :func:`precision` or :func:`recall` of sums (...): (..., n_labels) or (...)."""
+    _check_option("metric", metric, get_args(Ratio))
+    _check_option("average", average, (None, "macro", "micro", "weighted", "samples"))
+    if not (np.isnan(zero_division) or zero_division in (0, 1)):
+        raise ValueError(f"`zero_division` must be NaN, 0 or 1, got {zero_division}")
+    which = get_args(Ratio).index(metric)
+    if average == "samples":
+        total, n_defined = np.moveaxis(sums.ratios[..., which, :], -1, 0)
+        n_undefined = 0 if np.isnan(zero_division) else sums.studies[..., 0] - n_defined
+        return divide(total + np.nan_to_num(zero_division) * n_undefined, n_defined + n_undefined)
+    confusion = sums.confusion.sum(axis=-2) if average == "micro" else sums.confusion
+    numerators, denominators = (parts[..., which] for parts in _ratios(confusion))
+    values = np.where(denominators > 0, divide(numerators, denominators), zero_division)
+    if average in (None, "micro"):
+        return values
+    return _mean(values, confusion[..., 0] + confusion[..., 2] if average == "weighted" else None)
+
+
+def exact_match_from_sums(sums: LabelSums) -> FloatArray:
+    """:func:`exact_match` of sums (...); shape (...)."""
+    return divide(sums.studies[..., 1], sums.studies[..., 0])
+
+
+def hamming_from_sums(sums: LabelSums, *, average: Literal["micro"] | None = None) -> FloatArray:
+    """:func:`hamming_loss` of sums (...): per label (..., n_labels), or over all decisions (...)."""
+    _check_option("average", average, (None, "micro"))
+    loss = divide(sums.confusion[..., 1] + sums.confusion[..., 2], sums.studies[..., 0, None])
+    return loss if average is None else _mean(loss)
+
+
+def kappa_from_sums(sums: LabelSums, *, average: Literal["macro", "micro"] | None = None) -> FloatArray:
+    """Cohen's kappa, in [-1, 1], of predictions against references (a consensus), of sums (...).
+
+    Per label (..., n_labels), or (...): mean over defined labels ("macro"), all decisions pooled ("micro"). NaN for a
+    label that both call always present, or never.
+    """
+    _check_option("average", average, (None, "macro", "micro"))
+    tp, fp, fn = np.moveaxis(sums.confusion, -1, 0)
+    tn = sums.studies[..., 0, None] - tp - fp - fn
+    tables = np.stack([tn, fn, fp, tp], axis=-1).reshape(*tp.shape, 2, 2)
+    if average == "micro":
+        return kappa_from_tables(tables.sum(axis=-3))
+    kappa = kappa_from_tables(tables)
+    return kappa if average is None else _mean(kappa)
+
+
+def ranking_replicates(
+    metric: Ranking,
+    scores: ArrayLike,
+    references: ArrayLike,
+    counts: Counts,
+    *,
+    units: ArrayLike | None = None,
+    average: Average | None = None,
+) -> FloatArray:
+    """:func:`auroc` or :func:`average_precision` in every replicate, exactly: the counts weigh the studies.
+
+    Arguments and errors as for :func:`auroc`; `counts` (n_resamples, n_units) and `units` as for :func:`label_sums`.
+
+    Returns
+    -------
+    float array (n_resamples, n_labels) for ``average=None``, else (n_resamples,); NaN where a replicate has one class
+    """
+    _check_option("metric", metric, get_args(Ranking))
+    _check_option("average", average, (None, "macro", "micro", "weighted"))
+    score = np.asarray(scores, np.float64)
+    positive = _check_pair("scores", score, references)
+    if not np.isfinite(score).all():
+        raise ValueError(f"`scores` must be finite, got {score[~np.isfinite(score)][0]}")
+    unit, _ = _check_units(units, counts.shape[1], len(score))
+    if average == "micro":
+        unit = np.repeat(unit, score.shape[1])
+        score, positive = score.reshape(-1, 1), positive.reshape(-1, 1)
+    values = np.empty((len(counts), score.shape[1]))
+    step = max(1, 2**21 // max(1, len(score)))  # replicates at a time: some 16 MB of weights
+    for block in (slice(start, start + step) for start in range(0, len(counts), step)):
+        weights = counts[block].T.astype(np.float64, order="C")[unit]
+        for i in range(score.shape[1]):
+            values[block, i] = _rank(metric, score[:, i], positive[:, i], weights)
+    if average is None:
+        return values
+    return _mean(values, counts @ _sum_by_unit(positive, unit, counts.shape[1]) if average == "weighted" else None)
+
+
+def by_stratum(
+    statistic: Callable[[npt.NDArray[Any], npt.NDArray[Any], IntArray], Result],
+    predictions: ArrayLike,
+    references: ArrayLike,
+    *,
+    strata: Mapping[str, ArrayLike],
+    units: ArrayLike | None = None,
+) -> dict[str, Result]:
+    """`statistic(predictions, references, units)` on the studies of each stratum.
+
+    The units keep their codes, so one draw of counts for all units serves every stratum: replicates are paired, and a
+    unit without a study in the stratum is drawn like any other. `strata` are bool arrays (n_studies,) by name (anything
+    else is a ValueError) and may overlap; each study is its own unit by default.
+
+    Examples
+    --------
+    >>> by_stratum(lambda p, r, units: exact_match(p, r), [[1], [0]], [[1], [1]], strata={"frontal": [True, False]})
+    {'frontal': 1.0}
+    """
+    a, b = np.asarray(predictions), np.asarray(references)
+    unit = np.arange(len(b)) if units is None else np.asarray(units, np.int64)
+    results = {}
+    for name, mask in strata.items():
+        rows = np.asarray(mask)
+        if rows.dtype != np.bool_ or rows.shape != (len(b),):
+            raise ValueError(f"`strata[{name!r}]` must be bool ({len(b)},), got {rows.dtype} {rows.shape}")
+        results[name] = statistic(a[rows], b[rows], unit[rows])
+    return results
+
+
+def _ratios(confusion: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Numerators and denominators (..., 3) of F1, precision and recall, from (..., 3) TP, FP, FN."""
+    tp, fp, fn = np.moveaxis(confusion, -1, 0)
+    return np.stack([2 * tp, tp, tp], axis=-1), np.stack([2 * tp + fp + fn, tp + fp, tp + fn], axis=-1)
+
+
+def _rank(metric: Ranking, scores: FloatArray, positive: BoolArray, weights: FloatArray) -> FloatArray:
+    """AUROC or average precision (n_replicates,) of one label; `weights` (n_studies, n_replicates) of the studies."""
+    of_positive, of_negative = np.sort(scores[positive]), np.sort(scores[~positive])
+    weight = weights[positive][np.argsort(scores[positive], kind="stable")]
+    below_p = _sums_below(weight)
+    below_n = _sums_below(weights[~positive][np.argsort(scores[~positive], kind="stable")])
+    n_positive, n_negative = below_p[-1], below_n[-1]
+    lower = below_n[np.searchsorted(of_negative, of_positive, side="left")]
+    if metric == "auroc":
+        lower_or_tied = below_n[np.searchsorted(of_negative, of_positive, side="right")]
+        return divide((weight * (lower + lower_or_tied)).sum(axis=0), 2 * n_positive * n_negative)
+    above_p = n_positive - below_p[np.searchsorted(of_positive, of_positive, side="left")]
+    above_n = n_negative - lower
+    at_least = np.divide(above_p, above_p + above_n, out=np.zeros_like(above_p), where=weight > 0)
+    return np.where(n_negative > 0, divide((weight * at_least).sum(axis=0), n_positive), np.nan)
+
+
+def _sums_below(weights: FloatArray) -> FloatArray:
+    """Sum of the rows before each row, and of all."""
+    return np.concatenate([np.zeros((1, weights.shape[1])), weights.cumsum(axis=0)])
+
+
+def _mean(values: FloatArray, weights: FloatArray | None = None) -> FloatArray:
+    """Mean over the last axis of what is defined; NaN without any weight."""
+    weight = np.where(np.isnan(values), 0.0, 1.0 if weights is None else weights)
+    return divide((np.where(weight > 0, values, 0.0) * weight).sum(axis=-1), weight.sum(axis=-1))
+
+
+def _sum_by_unit(values: npt.NDArray[Any], units: IntArray, n_units: int) -> FloatArray:
+    """Sums (n_units, ...) of `values` (n_studies, ...)."""
+    columns = values.reshape(len(values), math.prod(values.shape[1:]))
+    cells = units[:, None] * columns.shape[1] + np.arange(columns.shape[1])
+    sums = np.bincount(cells.ravel(), weights=columns.ravel(), minlength=n_units * columns.shape[1])
+    return sums.astype(np.float64).reshape(n_units, *values.shape[1:])
+
+
+def _check_labels(name: str, labels: ArrayLike) -> BoolArray:
+    return check_codes(name, labels, low=0, limit=2, n_dims=(2,)).astype(np.bool_)
+
+
+def _check_pair(name: str, values: npt.NDArray[Any], references: ArrayLike) -> BoolArray:
+    labels = _check_labels("references", references)
+    if values.shape != labels.shape:
+        raise ValueError(f"`{name}` must have the shape of `references` {labels.shape}, got {values.shape}")
+    return labels
+
+
+def _check_units(units: ArrayLike | None, n_units: int | None, n_studies: int) -> tuple[IntArray, int]:
+    n = n_studies if n_units is None else n_units
+    if units is None and n != n_studies:
+        raise ValueError(f"`units` must be given unless there is one per study ({n_studies}), got none for {n} units")
+    codes = check_codes("units", np.arange(n) if units is None else units, low=0, limit=n)
+    if len(codes) != n_studies:
+        raise ValueError(f"`units` must have the length of `references` ({n_studies}), got {len(codes)}")
+    return codes, n
+
+
+def _check_option(name: str, value: object, allowed: tuple[object, ...]) -> None:
+    if value not in allowed:
+        raise ValueError(f"`{name}` must be one of {', '.join(map(repr, allowed))}, got {value!r}")

@@ -1,0 +1,288 @@
+"""Rubric scores of one to five: what readers gave, per model and criterion, and between models and readers.
+
+Conventions
+-----------
+Ratings are float arrays (n_tasks, 6), columns as in :data:`CRITERIA`, integers 1 (poor) to 5 (excellent), NaN where
+nobody rated (no answer, no image). Scores are ratings or means of two readers' ratings. The content score is never
+given: wherever "content" is asked for, it is the minimum of the task's process, execution and synthesis scores, after
+the readers were averaged (paper 001 does not say in which order), NaN unless all three are there.
+
+Metrics
+-------
+* :func:`content_score`       weakest of three scores (paper 001, section 3.3)
+* :func:`mean_of_readers`     mean of two readers where both rated (section 3.5)
+* :func:`rubric_summary`      mean, SD, share of fives, share below three (Tables 1 and 2)
+* :func:`compare_models`      Wilcoxon signed-rank with Benjamini-Hochberg (section 3.4)
+* :func:`reader_agreement`    quadratic-weighted kappa and mean absolute difference (Table 3)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from reveal_bench.metrics.agreement import cohen_kappa, mean_absolute_difference
+
+__all__ = [
+    "CONTENT",
+    "CRITERIA",
+    "REPORTED",
+    "TEXT_CRITERIA",
+    "Comparison",
+    "ReaderAgreement",
+    "RubricSummary",
+    "compare_models",
+    "content_score",
+    "mean_of_readers",
+    "reader_agreement",
+    "rubric_summary",
+]
+
+FloatArray = npt.NDArray[np.float64]
+
+CRITERIA = ("process", "execution", "synthesis", "language", "image_content", "image_style")
+"""Columns of ratings."""
+CONTENT = "content"
+REPORTED = (CONTENT, *CRITERIA)
+TEXT_CRITERIA = (CONTENT, "process", "execution", "synthesis", "language")
+"""The five text scores, between which paper 001 compares models: its Benjamini-Hochberg family."""
+
+LOWEST, HIGHEST = 1, 5
+
+
+@dataclass(frozen=True, slots=True)
+class RubricSummary:
+    """Scores of one model on one criterion.
+
+    Attributes
+    ----------
+    mean, sd : float
+        SD over n - 1, as all twelve of paper 001's Table 3 are; NaN for n = 1. All are NaN for n = 0.
+    share_of_5, share_below_3 : float
+        Fractions of the n scores; a mean of two readers counts as 5 when both gave 5.
+    n, n_undefined : int
+        Tasks with and without a score.
+    """
+
+    model: str
+    criterion: str
+    mean: float
+    sd: float
+    share_of_5: float
+    share_below_3: float
+    n: int
+    n_undefined: int
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two models on one criterion.
+
+    Attributes
+    ----------
+    mean_difference : float
+        Mean of a - b over the n tasks that both answered; NaN for n = 0.
+    n, n_differ : int
+        Tasks that both answered; those on which the scores differ.
+    statistic, p_value : float
+        Wilcoxon signed-rank test, two-sided; NaN when the scores differ nowhere.
+    p_adjusted : float
+        Benjamini-Hochberg over the criteria with a p value.
+    """
+
+    criterion: str
+    mean_difference: float
+    n: int
+    n_differ: int
+    statistic: float
+    p_value: float
+    p_adjusted: float
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderAgreement:
+    """Two readers on one criterion.
+
+    Attributes
+    ----------
+    kappa : float
+        Quadratic-weighted, in [-1, 1]; NaN when both gave one and the same score throughout, or for n = 0.
+    mean_absolute_difference : float
+        In [0, 4]; NaN for n = 0.
+    n : int
+        Tasks that both rated.
+    """
+
+    criterion: str
+    kappa: float
+    mean_absolute_difference: float
+    n: int
+
+
+def content_score(process: npt.ArrayLike, execution: npt.ArrayLike, synthesis: npt.ArrayLike) -> FloatArray:
+    """Minimum of the three scores, task by task; NaN where one is missing.
+
+    Examples
+    --------
+    >>> content_score([5, 4], [2, 4.5], [4, np.nan]).tolist()
+    [2.0, nan]
+    """
+    columns = (np.asarray(column, np.float64) for column in (process, execution, synthesis))
+    content: FloatArray = np.minimum.reduce(list(columns))
+    return content
+
+
+def mean_of_readers(first: npt.ArrayLike, second: npt.ArrayLike) -> FloatArray:
+    """Mean of the two ratings where both readers gave one, else the one there is, else NaN.
+
+    Parameters
+    ----------
+    first, second : rating arrays (n_tasks, 6)
+
+    Raises
+    ------
+    ValueError
+        If a shape is another or a rating is not an integer from 1 to 5 (or NaN).
+    """
+    a, b = _check_ratings("first", first), _check_ratings("second", second)
+    _check_tasks("second", b, "first", a)
+    return np.where(np.isnan(a), b, np.where(np.isnan(b), a, (a + b) / 2))
+
+
+def rubric_summary(scores: Mapping[str, npt.ArrayLike], *, criteria: Sequence[str] = REPORTED) -> list[RubricSummary]:
+    """Mean, SD and shares per model and criterion.
+
+    Parameters
+    ----------
+    scores : model -> score array (n_tasks, 6); models may have answered different tasks
+    criteria : names from :data:`REPORTED`
+
+    Returns
+    -------
+    list of RubricSummary: models in order, criteria within
+
+    Raises
+    ------
+    ValueError
+        If a shape is another, a score is outside [1, 5], or a criterion is unknown.
+    """
+    rows = []
+    for model, given in scores.items():
+        array = _check_scores(f"scores[{model!r}]", given)
+        for criterion in criteria:
+            column = _column(array, criterion)
+            values = column[~np.isnan(column)]
+            n = len(values)
+            mean, fives, low = (float(v.mean()) if n else np.nan for v in (values, values == HIGHEST, values < 3))
+            sd = float(values.std(ddof=1)) if n > 1 else np.nan
+            rows.append(RubricSummary(model, criterion, mean, sd, fives, low, n, len(column) - n))
+    return rows
+
+
+def compare_models(
+    scores_a: npt.ArrayLike, scores_b: npt.ArrayLike, *, criteria: Sequence[str] = TEXT_CRITERIA
+) -> list[Comparison]:
+    """Wilcoxon signed-rank test per criterion on the tasks both models answered, p values adjusted over the criteria.
+
+    scipy's `wilcoxon` with its defaults (equal scores left out; exact for few tasks, else asymptotic with correction
+    for ties), then `false_discovery_control`.
+
+    Parameters
+    ----------
+    scores_a, scores_b : score arrays (n_tasks, 6), same tasks in the same order, NaN where not answered
+    criteria : names from :data:`REPORTED`; they are the family of the adjustment
+
+    Returns
+    -------
+    list of Comparison, in the order of `criteria`
+
+    Raises
+    ------
+    ValueError
+        If a shape is another, a score is outside [1, 5], or a criterion is unknown.
+    """
+    from scipy.stats import false_discovery_control, wilcoxon
+
+    a, b = _check_scores("scores_a", scores_a), _check_scores("scores_b", scores_b)
+    _check_tasks("scores_b", b, "scores_a", a)
+    differences = [_column(a, criterion) - _column(b, criterion) for criterion in criteria]
+    differences = [column[~np.isnan(column)] for column in differences]
+    tests = [wilcoxon(column) if column.any() else (np.nan, np.nan) for column in differences]
+    p_values = np.array([p for _, p in tests], np.float64)
+    adjusted, tested = np.full(len(criteria), np.nan), ~np.isnan(p_values)
+    if tested.any():
+        adjusted[tested] = false_discovery_control(p_values[tested])
+    return [
+        Comparison(
+            criterion=criterion,
+            mean_difference=float(column.mean()) if len(column) else np.nan,
+            n=len(column),
+            n_differ=int(np.count_nonzero(column)),
+            statistic=float(statistic),
+            p_value=float(p_value),
+            p_adjusted=float(p_adjusted),
+        )
+        for criterion, column, (statistic, p_value), p_adjusted in zip(
+            criteria, differences, tests, adjusted, strict=True
+        )
+    ]
+
+
+def reader_agreement(
+    first: npt.ArrayLike, second: npt.ArrayLike, *, criteria: Sequence[str] = CRITERIA
+) -> list[ReaderAgreement]:
+    """Quadratic-weighted kappa and mean absolute difference of two readers, per criterion, where both rated.
+
+    Parameters
+    ----------
+    first, second : rating arrays (n_tasks, 6), same tasks in the same order
+    criteria : names from :data:`REPORTED`
+
+    Raises
+    ------
+    ValueError
+        If a shape is another, a rating is not an integer from 1 to 5 (or NaN), or a criterion is unknown.
+    """
+    a, b = _check_ratings("first", first), _check_ratings("second", second)
+    _check_tasks("second", b, "first", a)
+    rows, k = [], HIGHEST - LOWEST + 1
+    for criterion in criteria:
+        pair = np.stack([_column(a, criterion), _column(b, criterion)])
+        one, two = pair[:, ~np.isnan(pair).any(axis=0)] - LOWEST
+        kappa = cohen_kappa(one, two, n_categories=k, weights="quadratic")
+        rows.append(ReaderAgreement(criterion, kappa, mean_absolute_difference(one, two, n_categories=k), len(one)))
+    return rows
+
+
+def _column(scores: FloatArray, criterion: str) -> FloatArray:
+    if criterion not in REPORTED:
+        raise ValueError(f"`criteria` must be of {', '.join(REPORTED)}, got {criterion!r}")
+    if criterion == CONTENT:
+        return content_score(*(scores[:, CRITERIA.index(part)] for part in ("process", "execution", "synthesis")))
+    return scores[:, CRITERIA.index(criterion)]
+
+
+def _check_scores(name: str, scores: npt.ArrayLike) -> FloatArray:
+    array = np.asarray(scores, np.float64)
+    if array.ndim != 2 or array.shape[1] != len(CRITERIA):
+        raise ValueError(f"`{name}` must have shape (n_tasks, {len(CRITERIA)}), got {array.shape}")
+    bad = array[(array < LOWEST) | (array > HIGHEST)]
+    if len(bad):
+        raise ValueError(f"`{name}` must lie in [{LOWEST}, {HIGHEST}] or be NaN, got {bad[0]}")
+    return array
+
+
+def _check_ratings(name: str, ratings: npt.ArrayLike) -> FloatArray:
+    array = _check_scores(name, ratings)
+    bad = array[~np.isnan(array) & (array != np.floor(array))]
+    if len(bad):
+        raise ValueError(f"`{name}` must hold integers from {LOWEST} to {HIGHEST} or NaN, got {bad[0]}")
+    return array
+
+
+def _check_tasks(name: str, got: FloatArray, other: str, expected: FloatArray) -> None:
+    if len(got) != len(expected):
+        raise ValueError(f"`{name}` must have the length of `{other}` ({len(expected)}), got {len(got)}")

@@ -1,0 +1,200 @@
+"""Findings-type benchmarks: predictions and reference labels -> per-case rows -> Estimates.
+
+Conventions
+-----------
+There is one row per study x label. A study without a prediction counts as negative for every label: a miss for each
+label that it has, never undefined. Probabilities become decisions by thresholds that the submission fixed beforehand
+(0.5 unless it says otherwise); AUROC and average precision are added when probabilities are given, an absent study
+having probability 0. `cohen_kappa` is that of the submission against the consensus (spec: paper 004).
+
+A *stratum* is a part of the studies: by agreement of the readers, by view, or by number of findings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from reveal_bench.metrics.bootstrap import Estimate
+from reveal_bench.metrics.estimates import estimate_labels
+from reveal_bench.metrics.labels import apply_thresholds
+from reveal_bench.study_records import FindingsPrediction, StudyRecord
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["StudyRows", "score_studies", "summarize_studies"]
+
+BoolArray = npt.NDArray[np.bool_]
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class StudyRows:
+    """Decisions and references of one submission.
+
+    Attributes
+    ----------
+    labels : tuple of str (n_labels,)
+    studies : tuple of StudyRecord (n_studies,)
+    predicted, present : bool arrays (n_studies, n_labels)
+    probabilities : float array (n_studies, n_labels), or None when the submission gave labels
+    has_prediction : bool array (n_studies,)
+    """
+
+    labels: tuple[str, ...]
+    studies: tuple[StudyRecord, ...]
+    predicted: BoolArray
+    present: BoolArray
+    probabilities: FloatArray | None
+    has_prediction: BoolArray
+
+    def __len__(self) -> int:
+        return len(self.studies)
+
+    def strata(self) -> dict[str, BoolArray]:
+        """Parts of the studies that have at least one study: bool arrays (n_studies,)."""
+        parts: dict[str, list[bool]] = {}
+        for name, belongs in (
+            *((f"agreement: {a.replace('_', ' ')}", lambda s, a=a: s.agreement == a) for a in ("three_of_three", "two_of_three")),
+            *((f"view: {v}", lambda s, v=v: v in s.views) for v in ("AP", "PA", "LATERAL")),
+            *((f"findings: {n}", lambda s, n=n: len(s.labels) == n) for n in (0, 1, 2, 3)),
+            ("findings: 4 or more", lambda s: len(s.labels) >= 4),
+        ):
+            parts[name] = [bool(belongs(study)) for study in self.studies]
+        return {name: np.array(part, bool) for name, part in parts.items() if any(part)}
+
+    def take(self, part: BoolArray) -> StudyRows:
+        """The rows of the studies in `part`."""
+        kept = np.flatnonzero(part)
+        return replace(
+            self,
+            studies=tuple(self.studies[i] for i in kept),
+            predicted=self.predicted[kept],
+            present=self.present[kept],
+            probabilities=None if self.probabilities is None else self.probabilities[kept],
+            has_prediction=self.has_prediction[kept],
+        )
+
+    def to_table(self) -> pa.Table:
+        """One row per study x label: study_id, patient_id, agreement, label, present, predicted, probability."""
+        import pyarrow as pa
+
+        n = len(self.labels)
+        columns = {
+            "study_id": [study.study_id for study in self.studies for _ in range(n)],
+            "patient_id": [study.patient_id for study in self.studies for _ in range(n)],
+            "agreement": pa.array([study.agreement for study in self.studies for _ in range(n)], pa.string()),
+            "label": [label for _ in self.studies for label in self.labels],
+            "present": self.present.ravel(),
+            "predicted": self.predicted.ravel(),
+        }
+        if self.probabilities is not None:
+            columns["probability"] = self.probabilities.ravel()
+        return pa.table(columns)
+
+
+def score_studies(
+    predictions: Sequence[FindingsPrediction],
+    records: Sequence[StudyRecord],
+    *,
+    labels: Sequence[str],
+    thresholds: float | Mapping[str, float] = 0.5,
+) -> StudyRows:
+    """Pair checked predictions with reference labels.
+
+    Parameters
+    ----------
+    predictions : at most one per study, all with labels or all with probabilities
+    records : references
+    labels : vocabulary of the benchmark
+    thresholds : probability from which a label counts as predicted: one number, or one per label (0.5 for the others)
+
+    Raises
+    ------
+    ValueError
+        If a study is predicted or listed twice, kinds are mixed, or a threshold is out of range or of no label.
+    """
+    by_study: dict[str, FindingsPrediction] = {}
+    for prediction in predictions:
+        if prediction.study_id in by_study:
+            raise ValueError(f"`predictions` must name each study once, got {prediction.study_id!r} twice")
+        by_study[prediction.study_id] = prediction
+    if len({record.study_id for record in records}) != len(records):
+        raise ValueError("`records` must name each study once")
+    kinds = {prediction.probabilities is None for prediction in predictions}
+    if len(kinds) == 2:
+        raise ValueError("`predictions` must all give labels, or all probabilities")
+    column = {label: i for i, label in enumerate(labels)}
+    present, predicted = (np.zeros((len(records), len(labels)), bool) for _ in range(2))
+    probabilities = np.zeros((len(records), len(labels))) if kinds == {False} else None
+    for i, record in enumerate(records):
+        present[i, [column[label] for label in record.labels]] = True
+        found = by_study.get(record.study_id)
+        if found is None:
+            continue
+        if probabilities is None:
+            predicted[i, [column[label] for label in found.labels or ()]] = True
+        else:
+            probabilities[i] = [(found.probabilities or {})[label] for label in labels]
+    if probabilities is not None:
+        predicted = apply_thresholds(probabilities, _thresholds(thresholds, labels))
+        predicted &= np.array([record.study_id in by_study for record in records], bool)[:, None]
+    has_prediction = np.array([record.study_id in by_study for record in records], bool)
+    return StudyRows(tuple(labels), tuple(records), predicted, present, probabilities, has_prediction)
+
+
+def _thresholds(thresholds: float | Mapping[str, float], labels: Sequence[str]) -> float | list[float]:
+    if not isinstance(thresholds, Mapping):
+        return float(thresholds)
+    strangers = sorted(set(thresholds) - set(labels))
+    if strangers:
+        raise ValueError(f"`thresholds` must be of the benchmark's labels, got {strangers}")
+    return [float(thresholds.get(label, 0.5)) for label in labels]
+
+
+def summarize_studies(
+    rows: StudyRows, *, n_resamples: int = 1000, seed: int = 0, unit: str = "patient", stratum: str | None = None
+) -> list[Estimate]:
+    """Label metrics with 95 % percentile intervals, from one draw for all metrics, labels and strata.
+
+    Parameters
+    ----------
+    rows : StudyRows of the whole split: all its patients are resampled, also for a stratum
+    unit : {"patient", "study"}
+    stratum : key of ``rows.strata()``, or None for all studies
+
+    Returns
+    -------
+    list of Estimate, as :func:`reveal_bench.metrics.estimates.estimate_labels` gives them
+
+    Raises
+    ------
+    ValueError
+        If there is no such stratum or unit.
+    """
+    if unit not in ("patient", "study"):
+        raise ValueError(f"`unit` must be 'patient' or 'study', got {unit!r}")
+    parts = rows.strata()
+    if stratum is not None and stratum not in parts:
+        raise ValueError(f"`stratum` must be one of {list(parts)}, got {stratum!r}")
+    part = rows if stratum is None else rows.take(parts[stratum])
+
+    def units(studies: Sequence[StudyRecord]) -> list[str]:
+        return [study.patient_id if unit == "patient" else study.study_id for study in studies]
+
+    return estimate_labels(
+        part.predicted,
+        part.present,
+        scores=part.probabilities,
+        labels=rows.labels,
+        patients=units(part.studies),
+        all_patients=units(rows.studies),
+        unit=unit,
+        n_resamples=n_resamples,
+        seed=seed,
+    )

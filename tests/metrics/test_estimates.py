@@ -1,0 +1,173 @@
+"""Estimates of labels and agreement: same figures as the metric functions, replicates as if each were made by hand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from reveal_bench.metrics import METRICS
+from reveal_bench.metrics.bootstrap import MACRO, resampling_counts
+from reveal_bench.metrics.estimates import POOLED, as_flat_result, code_ratings, estimate_agreement, estimate_labels
+
+LABELS = ["Edema", "Mass", "Nodule"]
+
+
+def by_hand(
+    function: Callable[..., Any], a: Any, b: Any, patients: list[str], *, seed: int, n_resamples: int = 200
+) -> tuple[float, float]:
+    """Percentile interval of `function` with every replicate's cases written out."""
+    names = sorted(set(patients))
+    replicates = []
+    for counts in resampling_counts(len(names), n_resamples=n_resamples, seed=seed).astype(int):
+        often = dict(zip(names, counts, strict=True))
+        rows = np.repeat(np.arange(len(patients)), [often[patient] for patient in patients])
+        with np.errstate(invalid="ignore"):
+            values = np.asarray(function(a[rows], b[rows]), float)
+        replicates.append(values if values.ndim == 0 else np.nan if np.isnan(values).all() else np.nanmean(values))
+    low, high = np.nanpercentile(replicates, [2.5, 97.5])
+    return float(low), float(high)
+
+
+def test_labels_by_hand(rng: np.random.Generator) -> None:
+    predictions, references = rng.random((2, 30, 3)) < 0.4
+    scores = rng.integers(0, 8, (30, 3)) / 7
+    patients = [f"p{i}" for i in rng.integers(0, 12, 30)]
+    estimates = estimate_labels(
+        predictions, references, scores=scores, labels=LABELS, patients=patients, n_resamples=200, seed=5
+    )
+    found = {(e.metric, e.finding): e for e in estimates}
+    names = {name for name, metric in METRICS.items() if metric.family == "labels"} | {"cohen_kappa"}
+    assert {metric for metric, _ in found} == names
+    for name in names:
+        of_scores = name in ("auroc", "average_precision")
+        function = kappa_per_label if name == "cohen_kappa" else METRICS[name].resolve()
+        given = scores if of_scores else predictions
+        value = np.asarray(function(given, references))
+        estimate = found[name, MACRO if value.ndim else POOLED]
+        assert estimate.value == pytest.approx(value.mean())
+        assert (estimate.low, estimate.high) == pytest.approx(by_hand(function, given, references, patients, seed=5))
+        assert estimate.n == (3 if value.ndim else 30)
+        assert estimate.signature == f"{name}|b:200|seed:5|unit:patient|v:1"
+        for i, label in enumerate(LABELS if value.ndim else ()):
+            assert found[name, label].value == pytest.approx(value[i])
+    (first, *_) = estimate_labels(predictions, references, labels=LABELS, n_resamples=20, unit="study")
+    assert first.signature == "f1|b:20|seed:0|unit:study|v:1"
+
+
+def kappa_per_label(a: Any, b: Any) -> list[float]:
+    kappa = METRICS["cohen_kappa"].resolve()
+    return [kappa(column, held, n_categories=2) for column, held in zip(a.T, b.T, strict=True)]
+
+
+def test_agreement_by_hand(rng: np.random.Generator) -> None:
+    a = rng.integers(0, 4, 40)
+    b = np.where(rng.random(40) < 0.6, a, rng.integers(0, 4, 40))
+    patients = [f"p{i}" for i in rng.integers(0, 15, 40)]
+    estimates = estimate_agreement(a, b, n_categories=4, patients=patients, n_resamples=200, seed=3)
+    assert {e.metric for e in estimates} == {name for name, m in METRICS.items() if m.family == "agreement"}
+    for estimate in estimates:
+        function = METRICS[estimate.metric].resolve()
+        assert estimate.value == pytest.approx(function(a, b, n_categories=4))
+        ends = by_hand(lambda *pair, f=function: f(*pair, n_categories=4), a, b, patients, seed=3)
+        assert (estimate.low, estimate.high) == pytest.approx(ends)
+
+
+def test_undefined_labels_are_counted() -> None:
+    # Edema: right once, missed once: F1 2/3. Mass: never there, never said: undefined. Nodule: said once, wrongly: 0.
+    predictions = [[1, 0, 1], [0, 0, 0]]
+    references = [[1, 0, 0], [1, 0, 0]]
+    f1, edema, mass, nodule = estimate_labels(predictions, references, labels=LABELS, n_resamples=20)[:4]
+    assert (f1.value, f1.n, f1.n_undefined) == (pytest.approx(1 / 3), 2, 1)
+    assert (edema.value, edema.n, edema.n_undefined) == (pytest.approx(2 / 3), 2, 0)
+    assert np.isnan([mass.value, mass.low, mass.high]).all()
+    assert (mass.n, mass.n_undefined, mass.n_empty_replicates) == (0, 2, 20)
+    assert nodule.value == 0
+
+
+def test_nothing_to_find() -> None:
+    estimates = estimate_labels([[0]], [[0]], labels=["Mass"], n_resamples=20)
+    found = {(e.metric, e.finding): e for e in estimates}
+    micro = found["f1_micro", POOLED]
+    assert np.isnan(micro.value)
+    assert (micro.n, micro.n_undefined) == (0, 1)
+    assert (found["f1", MACRO].n, found["f1", MACRO].n_undefined) == (0, 1)
+    assert found["exact_match", POOLED].value == 1
+
+
+def test_agreement_per_finding_and_its_macro() -> None:
+    # Edema: agreement 1, kappa 1; Mass: both raters constant: kappa undefined, agreement 1/1
+    estimates = estimate_agreement(
+        [0, 1, 0, 0], [0, 1, 0, 0], n_categories=2, findings=["Edema", "Edema", "Mass", "Mass"], n_resamples=50
+    )
+    found = {(e.metric, e.finding): e for e in estimates}
+    assert (found["cohen_kappa", MACRO].value, found["cohen_kappa", MACRO].n_undefined) == (1, 1)
+    assert (found["percent_agreement", MACRO].value, found["percent_agreement", MACRO].n) == (1, 2)
+    mass = found["cohen_kappa", "Mass"]
+    assert np.isnan(mass.value)
+    assert (mass.n, mass.n_undefined) == (0, 2)
+
+
+def test_patients_without_a_case_are_drawn_too() -> None:
+    few = estimate_labels([[1], [0]], [[1], [1]], labels=["Mass"], patients=["a", "b"], n_resamples=500)
+    more = estimate_labels(
+        [[1], [0]], [[1], [1]], labels=["Mass"], patients=["a", "b"], all_patients=["a", "b", "c", "d"], n_resamples=500
+    )
+    assert few[0].value == more[0].value == pytest.approx(2 / 3)
+    assert few[0].n_empty_replicates == 0
+    assert 10 < more[0].n_empty_replicates < 60  # neither a nor b: (2/4)**4 of 500 is 31
+
+
+def test_code_ratings() -> None:
+    a, b, scale, is_ordered = code_ratings([1, 5], [2, 2])
+    assert (a.tolist(), b.tolist(), scale, is_ordered) == ([0, 4], [1, 1], [1, 2, 3, 4, 5], True)  # 3 and 4 count too
+    a, b, scale, is_ordered = code_ratings(["no", "yes"], ["no", "no"])
+    assert (a.tolist(), b.tolist(), scale, is_ordered) == ([0, 1], [0, 0], ["no", "yes"], False)
+    *_, is_ordered = code_ratings(["low", "high"], ["low", "low"], categories=["low", "high"])
+    assert is_ordered
+    assert code_ratings([3], [3])[2] == [3]
+
+
+def test_flat_result() -> None:
+    estimates = estimate_labels([[1, 0]], [[1, 1]], labels=["Edema", "Mass"], n_resamples=20)
+    result = as_flat_result(estimates, groups="per_label")
+    assert (result["f1"], result["f1_n"], result["f1_micro"]) == (0.5, 2, pytest.approx(2 / 3))
+    assert result["per_label"]["Mass"]["recall"] == 0
+    assert set(result["per_label"]) == {"Edema", "Mass"}
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: estimate_labels([], [], labels=[]), "`predictions` and `references` must hold at least one case"),
+        (lambda: estimate_labels([[1]], [[1]], labels=["a", "b"]), "`labels` must name the 1 columns of `references`"),
+        (
+            lambda: estimate_labels([[1]], [[1]], labels=["a"], patients=["p", "q"]),
+            "`patients` must have the length of `predictions` (1), got 2",
+        ),
+        (
+            lambda: estimate_labels([[1]], [[1]], labels=["a"], patients=["p"], all_patients=["q"]),
+            "`all_patients` must hold every patient of `patients`, 'p' is missing",
+        ),
+        (
+            lambda: estimate_agreement([0], [0], n_categories=2, findings=[]),
+            "`findings` must have the length of `predictions` (1), got 0",
+        ),
+        (
+            lambda: estimate_agreement([0, 1], [0], n_categories=2),
+            "`rater_b` must have the length of `rater_a` (2), got 1",
+        ),
+        (
+            lambda: code_ratings([1], [7], categories=[1, 2]),
+            "`references[0]` must be one of `categories` [1, 2], got 7",
+        ),
+        (lambda: code_ratings([1], [101]), "`categories` must be given for ratings from 1 to 101"),
+        (lambda: code_ratings([1], [1], categories=[1, 1]), "`categories` must not hold one twice, got [1, 1]"),
+    ],
+)
+def test_bad_input(call: Callable[[], Any], message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        call()

@@ -1,0 +1,115 @@
+"""The linter of findings-type files: every rule with a malformed line, and sound files of each form."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reveal_bench.findings import REVEAL_LABELS
+from reveal_bench.predictions.findings import lint_findings
+from reveal_bench.predictions.report import LintReport
+from reveal_bench.predictions.rules import RULES
+from reveal_bench.study_records import FindingsPrediction, StudyManifest
+
+MANIFEST = StudyManifest("reveal-cxr", "1.0.0", "released", REVEAL_LABELS, ("s1", "s2", "s3"))
+ALL = dict.fromkeys(REVEAL_LABELS, 0.25)
+
+
+def lint(tmp_path: Path, content: str | bytes, **options: Any) -> LintReport:
+    path = tmp_path / "p.jsonl"
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    report = lint_findings(path, MANIFEST, **options)
+    assert {problem.rule for problem in report.problems} <= set(RULES)
+    return report
+
+
+def lines(*entries: dict[str, Any]) -> str:
+    return "".join(json.dumps(entry) + "\n" for entry in entries)
+
+
+def labels(study_id: str, *names: str) -> dict[str, Any]:
+    return {"study_id": study_id, "labels": list(names)}
+
+
+def test_labels_are_read_and_spellings_reported(tmp_path: Path) -> None:
+    report = lint(tmp_path, lines(labels("s1", "COPD", "lung_mass"), labels("s2"), labels("s3", "Aneurysm")))
+    assert report.ok
+    assert report.predictions[0] == FindingsPrediction("s1", ("COPD", "Lung mass"), None, 1)
+    assert [p.rule for p in report.problems] == ["finding-spelling"]
+    assert report.statistics["positive_share"]["COPD"] == pytest.approx(1 / 3)
+
+
+def test_probabilities_in_every_form_give_the_same(tmp_path: Path) -> None:
+    values = {study: {**ALL, "COPD": k / 4} for k, study in enumerate(MANIFEST.studies)}
+    canonical = lines(*({"study_id": study, "probabilities": p} for study, p in values.items()))
+    header = ["study_id", *reversed(REVEAL_LABELS)]
+    table = "\n".join([",".join(header), *(",".join([s, *(str(p[k]) for k in header[1:])]) for s, p in values.items())])
+    expected = {s: p for s, p in values.items()}
+    for content in (canonical, table, table.replace(",", "\t"), gzip.compress(canonical.encode())):
+        report = lint(tmp_path, content)
+        assert report.ok, report.render()
+        assert {p.study_id: p.probabilities for p in report.predictions} == expected
+
+
+@pytest.mark.parametrize(
+    ("entry", "rule", "field", "value"),
+    [
+        (labels("s9"), "unknown-study", "study_id", '"s9"'),
+        (labels("s1", "Pneumonia"), "unknown-finding", "labels", '"Pneumonia"'),
+        (labels("s1", "COPD", "copd"), "duplicate-label", "labels", '"COPD"'),
+        ({"study_id": "s1", "labels": "COPD"}, "wrong-type", "labels", '"COPD"'),
+        ({"study_id": "s1", "labels": [3]}, "wrong-type", "labels", "3"),
+        ({"study_id": "s1"}, "missing-field", "labels", "[]"),
+        ({"study_id": 1, "labels": []}, "missing-field", "study_id", "1"),
+        ({"labels": []}, "missing-field", "study_id", "null"),
+        ({**labels("s1"), "labls": []}, "unknown-field", "labls", '"labls"'),
+        ({"study_id": "s1", "probabilities": [0.5]}, "wrong-type", "probabilities", "[0.5]"),
+        ({"study_id": "s1", "probabilities": {**ALL, "COPD": 3.2}}, "score-range", "probabilities.COPD", "3.2"),
+        ({"study_id": "s1", "probabilities": {**ALL, "COPD": "0.5"}}, "wrong-type", "probabilities.COPD", '"0.5"'),
+        ({"study_id": "s1", "probabilities": {**ALL, "COPD": True}}, "wrong-type", "probabilities.COPD", "true"),
+        ({"study_id": "s1", "probabilities": {"COPD": 0.5}}, "missing-labels", "probabilities", None),
+    ],
+)
+def test_each_rule_names_line_field_and_value(
+    tmp_path: Path, entry: dict[str, Any], rule: str, field: str, value: str | None
+) -> None:
+    report = lint(tmp_path, lines(labels("s2"), entry, labels("s3")), allow_missing=True)
+    (problem,) = [p for p in report.problems if p.severity == "error"]
+    assert (problem.rule, problem.field, problem.line) == (rule, field, 2)
+    assert value is None or problem.value == value
+    assert report.predictions == ()
+
+
+def test_all_problems_at_once(tmp_path: Path) -> None:
+    text = lines(labels("s1", "Pneumonia"), labels("s1")) + '{"study_id": "s2", "probabilities": {"COPD": NaN}}\n{\n'
+    found = {(p.line, p.rule) for p in lint(tmp_path, text).problems}
+    assert {(1, "unknown-finding"), (2, "duplicate-study"), (None, "missing-studies")} <= found
+    assert {line for line, _ in found} >= {1, 2, 3, 4}
+
+
+def test_missing_studies_and_mixed_kinds(tmp_path: Path) -> None:
+    report = lint(tmp_path, lines(labels("s1"), {"study_id": "s2", "probabilities": ALL}))
+    assert [p.rule for p in report.problems] == ["missing-studies", "mixed-kinds"]
+    assert report.missing_pairs == (("s3", ""),)
+    assert lint(tmp_path, lines(labels("s1")), allow_missing=True).ok
+
+
+@pytest.mark.parametrize(
+    ("content", "rule"),
+    [
+        ("", "empty-file"),
+        ("study,COPD\ns1,0.5\n", "missing-column"),
+        ("study_id,COPD,COPD\ns1,0.5,0.5\n", "missing-column"),
+        ("study_id,COPD\ns1\n", "row-length"),
+        ('study_id,COPD\ns1,"0.5\n', "table-syntax"),
+        (b"study_id,COPD\ns\xff,0.5\n", "encoding"),
+        ("[]", "format"),
+        (b"PAR1", "format"),
+    ],
+)
+def test_broken_files(tmp_path: Path, content: str | bytes, rule: str) -> None:
+    assert rule in {p.rule for p in lint(tmp_path, content).problems}
