@@ -71,12 +71,16 @@ def fit_location_prior(
     Raises
     ------
     ValueError
-        If `records` hold no mask at all.
+        If `records` hold no mask at all, or one of a finding that is not in `findings`.
     """
     by_finding: dict[str, list[Rle]] = {finding: [] for finding in findings}
     for record in records:
         for annotation in record.annotations:
             if annotation.reader == "ground_truth" and annotation.rle and annotation.area_px:
+                if annotation.finding not in by_finding:
+                    raise ValueError(
+                        f"`findings` must hold every finding of `records`, {annotation.finding!r} is missing"
+                    )
                 by_finding[annotation.finding].append(annotation.rle)
     everything = [rle for rles in by_finding.values() for rle in rles]
     if not everything:
@@ -96,9 +100,9 @@ def _fit(masks: PackedMasks, grid: Grid) -> LocationPrior:
     rasters = _relative_rasters(masks)
     mean = rasters.mean(axis=0)
     # Ties are common: of the most probable pixels the one deepest among them, of equal cells the one best covered
-    column, row = pack_masks([encode_mask(mean == mean.max())]).deepest_xy(0) or (0, 0)
+    column, row = pack_masks([encode_mask(mean == mean.max())]).deepest_xy([0])[0].tolist()
     point = ((column + 0.5) / _BINS, (row + 0.5) / _BINS)
-    hits = np.mean([hit_cells(masks, i, grid) for i in range(len(masks))], axis=0)
+    hits = hit_cells(masks, grid).mean(axis=0)
     covered = np.sum([cell_coverage(masks, i, grid) / masks.sizes[i].min() ** 2 for i in range(len(masks))], axis=0)
     best = np.lexsort((-covered.ravel(), -hits.ravel()))[0]
     cell_row, cell_column = divmod(int(best), grid.n)
@@ -110,12 +114,12 @@ def _relative_rasters(masks: PackedMasks) -> npt.NDArray[np.bool_]:
     from reveal_bench import kernels
 
     centres = (np.arange(_BINS) + 0.5) / _BINS
-    heights, widths = masks.sizes[:, :1], masks.sizes[:, 1:]
-    rows, columns = (centres * heights).astype(np.int64), (centres * widths).astype(np.int64)
-    positions = columns[:, None, :] * heights[:, :, None] + rows[:, :, None]
-    which = np.repeat(np.arange(len(masks)), _BINS * _BINS)
-    inside = kernels.contains(masks.ends, masks.offsets, which, positions.ravel())
-    rasters: npt.NDArray[np.bool_] = inside.reshape(-1, _BINS, _BINS)
+    rasters = np.zeros((len(masks), _BINS, _BINS), bool)
+    for i, (height, width) in enumerate(masks.sizes.tolist()):
+        rows, columns = (centres * height).astype(np.int64), (centres * width).astype(np.int64)
+        positions = (columns[None, :] * height + rows[:, None]).ravel()
+        which = np.full(positions.size, i)
+        rasters[i] = kernels.contains(masks.ends, masks.offsets, which, positions).reshape(_BINS, _BINS)
     return rasters
 
 

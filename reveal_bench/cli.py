@@ -7,7 +7,11 @@ goes to standard output, all else (progress, warnings) to standard error; progre
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -31,7 +35,7 @@ app = typer.Typer(
 Folder = Annotated[Path, typer.Argument(help="Dataset folder, as `build` writes it.", show_default=False)]
 PredictionFile = Annotated[Path, typer.Argument(help="Prediction file of any accepted format.", show_default=False)]
 Split = Annotated[str, typer.Option(help="Split of the dataset folder.")]
-Seed = Annotated[int, typer.Option(help="Seed of everything random.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
 AllowMissing = Annotated[bool, typer.Option("--allow-missing", help="Count unanswered questions as misses.")]
 GridSize = Annotated[int | None, typer.Option("--grid", help="Cells per side; the folder's own by default.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
@@ -54,14 +58,30 @@ class Baseline(StrEnum):
 
 def main() -> None:
     """Run the command line; an error that the user can mend is one message and exit code 1, without a traceback."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that half-written files are removed
     try:
         app()
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (ValueError, OSError) as error:
         typer.secho(f"error: {error}", fg="red", err=True)
         report = getattr(error, "report", None)
         if report is not None:
             typer.echo(report.render(), err=True)
         sys.exit(1)
+
+
+@contextmanager
+def _replacing(target: Path) -> Iterator[Path]:
+    """A new file beside `target` that takes its place when the block succeeds; until then `target` is untouched."""
+    if target.exists() and not target.is_file():
+        raise ValueError(f"{target} must be a file or not exist yet")
+    new = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        yield new
+        new.replace(target)
+    finally:
+        new.unlink(missing_ok=True)
 
 
 @app.command()
@@ -218,7 +238,8 @@ def baseline(
                 [f"split {fit_split!r} has no mask of {', '.join(pooled)}: the prior of all findings stands in"]
             )
         predictions = location_prior_baseline(manifest, priors)
-    out.write_text(predictions_to_jsonl(predictions), encoding="utf-8")
+    with _replacing(out) as new:
+        new.write_text(predictions_to_jsonl(predictions), encoding="utf-8")
     typer.echo(f"wrote {len(predictions)} predictions to {out}")
 
 
@@ -248,7 +269,7 @@ def score(
     split: Split = "released",
     allow_missing: AllowMissing = False,
     grid: GridSize = None,
-    resamples: Annotated[int, typer.Option(help="Bootstrap replicates.")] = 1000,
+    resamples: Annotated[int, typer.Option(min=1, max=100_000, help="Bootstrap replicates.")] = 1000,
     seed: Seed = 0,
     unit: Annotated[str, typer.Option(help="What is resampled: patient or image.")] = "patient",
     as_json: AsJson = False,
@@ -270,7 +291,8 @@ def score(
     if rows is not None:
         import pyarrow.parquet as pq
 
-        pq.write_table(scored.rows.to_table(), rows)
+        with _replacing(rows) as new:
+            pq.write_table(scored.rows.to_table(), new)
     if as_json:
         typer.echo(json.dumps(scored.to_document(), indent=2))
         return
@@ -302,8 +324,8 @@ def submit(
         raise ValueError(f"metadata is needed: give --metadata, or put it in {path} (format: submissions/README.md)")
     try:
         about = json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path}:{error.lineno}: must be JSON: {error.msg}") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: must be JSON in UTF-8: {error}") from None
     try:
         document = client.submit(file, url=url, benchmark=benchmark, metadata=about, allow_missing=allow_missing)
     except client.SubmissionRefusedError as refusal:

@@ -97,5 +97,7 @@ def _request(method: str, url: str, path: str, **options: Any) -> Document:
         document = {"title": response.reason_phrase}
     if response.is_error:
         raise SubmissionRefusedError(response.status_code, document if isinstance(document, dict) else {})
+    if not isinstance(document, dict) or not {"id", "entries"} & document.keys():
+        raise ValueError(f"{url} answers, but not as a leaderboard of this kind does")
     answer: Document = document
     return answer

@@ -72,14 +72,14 @@ class PackedMasks:
     ----------
     sizes : int array (n, 2)
         (height, width) of each mask.
-    ends : int array
+    ends : int32 array
         Ends of the runs of all masks, column-major pixel positions; run 0 of each mask is background.
     offsets : int array (n + 1,)
         Mask i owns ``ends[offsets[i]:offsets[i + 1]]``.
     """
 
     sizes: IntArray
-    ends: IntArray
+    ends: npt.NDArray[np.int32]
     offsets: IntArray
 
     def __len__(self) -> int:
@@ -107,15 +107,15 @@ class PackedMasks:
         values = np.arange(len(runs)) % 2 == 1
         return np.repeat(values, runs).reshape(width, height).T
 
-    def deepest_xy(self, index: int) -> tuple[int, int] | None:
-        """Pixel (x, y) of mask `index` farthest from its outside, first in row-major order; None if empty.
+    def deepest_xy(self, indices: Sequence[int] | IntArray) -> IntArray:
+        """Pixel (x, y) of each mask at `indices` that is farthest from its outside, shape (n, 2); (-1, -1) if empty.
 
-        The distance is Euclidean between pixel centres; beyond the image's border counts as outside.
+        The distance is Euclidean between pixel centres; beyond the image's border counts as outside. Of equals it is
+        the first in row-major order.
         """
-        height, width = (int(side) for side in self.sizes[index])
-        start, stop = self.offsets[index], self.offsets[index + 1]
-        x, y = _kernels().deepest_pixel(self.ends, start, stop, height, width)
-        return None if x < 0 else (int(x), int(y))
+        chosen = np.asarray(indices, dtype=np.int64)
+        deepest: IntArray = _kernels().deepest_pixels(self.ends, self.offsets, self.sizes, chosen)
+        return deepest
 
     def boxes_xywh(self) -> npt.NDArray[np.float64]:
         """Tight boxes [x, y, width, height] of all masks, shape (n, 4); NaN for an empty mask."""
@@ -219,8 +219,8 @@ def pack_masks(rles: Sequence[Rle]) -> PackedMasks:
     Examples
     --------
     >>> masks = pack_masks([encode_mask(np.array([[0, 1], [0, 1]], dtype=bool))])
-    >>> masks.areas.tolist(), masks.deepest_xy(0), masks.boxes_xywh().tolist()
-    ([2], (1, 0), [[1.0, 0.0, 1.0, 2.0]])
+    >>> masks.areas.tolist(), masks.deepest_xy([0]).tolist(), masks.boxes_xywh().tolist()
+    ([2], [[1, 0]], [[1.0, 0.0, 1.0, 2.0]])
     """
     masks, problems = parse_masks(rles)
     if problems:
@@ -316,17 +316,21 @@ def rasterize_polygons(polygons: Sequence[Sequence[Sequence[float]]], size: tupl
     for i, contour in enumerate(polygons):
         if len(contour) < 2:
             raise ValueError(f"`polygons[{i}]` must have at least 2 vertices, got {len(contour)}")
-    canvas = Image.new("1", (width, height))
-    draw = ImageDraw.Draw(canvas)
-    for contour in polygons:
-        draw.polygon([(float(x), float(y)) for x, y in contour], outline=1, fill=1)
-    # Drawing on a part of the image would round differently; only the columns that may be set are looked at
-    columns = [int(x) for contour in polygons for x, _ in contour]
-    left, right = max(0, min(columns, default=0)), min(width, max(columns, default=-1) + 1)
-    if left >= right:
+    # Pillow cuts coordinates to whole pixels, and its edges depend on differences in y but on x itself: leaving out
+    # rows, or columns at the right, gives the same pixels
+    contours = [[(int(x), int(y)) for x, y in contour] for contour in polygons]
+    xs, ys = ([vertex[axis] for contour in contours for vertex in contour] for axis in (0, 1))
+    left, right = max(0, min(xs, default=0)), min(width, max(xs, default=-1) + 1)
+    top, bottom = max(0, min(ys, default=0)), min(height, max(ys, default=-1) + 1)
+    if left >= right or top >= bottom:
         return empty_rle(size)
-    strip = np.asarray(canvas.crop((left, 0, right, height)))
-    return _rle_of_edges(_edges(strip.ravel(order="F")) + left * height, size)
+    canvas = Image.new("1", (right, bottom - top))
+    draw = ImageDraw.Draw(canvas)
+    for contour in contours:
+        draw.polygon([(x, y - top) for x, y in contour], outline=1, fill=1)
+    strip = np.zeros((right - left, height), bool)
+    strip[:, top:bottom] = np.asarray(canvas)[:, left:].T
+    return _rle_of_edges(_edges(strip.ravel()) + left * height, size)
 
 
 def union_masks(masks: PackedMasks) -> Rle:
@@ -357,7 +361,7 @@ def union_masks(masks: PackedMasks) -> Rle:
     return _rle_of_edges(np.stack([begins, finishes], axis=1).ravel(), sizes.pop())
 
 
-def _foreground(ends: IntArray) -> tuple[IntArray, IntArray]:
+def _foreground(ends: npt.NDArray[np.int32]) -> tuple[IntArray, IntArray]:
     """First position of, and first position after, each foreground run that is not empty."""
-    starts, stops = ends[: len(ends) // 2 * 2 : 2], ends[1::2]
+    starts, stops = ends[: len(ends) // 2 * 2 : 2].astype(np.int64), ends[1::2].astype(np.int64)
     return starts[stops > starts], stops[stops > starts]

@@ -34,7 +34,8 @@ class LintError(ValueError):
 
     def __init__(self, report: LintReport) -> None:
         self.report = report
-        super().__init__(f"{report.file} has {report.n_errors} errors and was not scored")
+        errors = f"{report.n_errors} error{'' if report.n_errors == 1 else 's'}"
+        super().__init__(f"{report.file} has {errors} and was not scored")
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The command line: every command on real input, its errors, its help and its start-up."""
+"""The command line: every command on real input, its errors, its help and its files."""
 
 from __future__ import annotations
 
@@ -90,6 +90,38 @@ def test_lint_shows_every_problem_at_once_and_score_refuses_with_the_same(world:
     assert "chance.jsonl:5: error" in refused.stderr
 
 
+def test_an_output_is_replaced_whole_or_not_at_all(world: World, tmp_path: Path) -> None:
+    import resource
+
+    def small_files() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))
+
+    good = tmp_path / "good.jsonl"
+    run("baseline", "location-prior", world.folder, "--split", "released", "--out", good)
+    for words in (
+        ("baseline", "location-prior", world.folder, "--split", "released", "--out"),
+        ("score", good, world.folder, "--rows"),
+    ):
+        kept = tmp_path / "kept"
+        kept.write_text("before")
+        command = [sys.executable, "-c", "from reveal_bench.cli import main; main()", *map(str, words), str(kept)]
+        done = subprocess.run(command, capture_output=True, text=True, preexec_fn=small_files, check=False)
+        assert done.returncode == 1, done.stdout + done.stderr
+        assert kept.read_text() == "before"
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["good.jsonl", "kept"]
+    refused = run("baseline", "chance", world.folder, "--out", "/dev/null", expect=1)
+    assert "/dev/null must be a file or not exist yet" in refused.stderr
+
+
+def test_a_pipe_is_read_like_a_file(world: World, tmp_path: Path) -> None:
+    file = tmp_path / "chance.jsonl"
+    run("baseline", "chance", world.folder, "--out", file)
+    code = "from reveal_bench.cli import main; main()"
+    command = [sys.executable, "-c", code, "lint", "/dev/stdin", str(world.folder)]
+    done = subprocess.run(command, input=file.read_bytes(), capture_output=True, check=False)
+    assert b"0 errors" in done.stdout, done.stderr
+
+
 def test_validate_finds_a_changed_file(world: World, tmp_path: Path) -> None:
     import shutil
 
@@ -105,12 +137,15 @@ def test_validate_finds_a_changed_file(world: World, tmp_path: Path) -> None:
     [
         (("score", "{tmp}/none.jsonl", "{tmp}"), "is not a dataset folder: it has no manifest/benchmark.json"),
         (("lint", "{tmp}/none.jsonl", "{world}", "--split", "test"), r"\(released, holdout\), got 'test'"),
+        (("lint", "{tmp}/none.jsonl", "{tmp}/broken"), "benchmark.json: must hold one JSON object, got list"),
         (("build", "{tmp}", "--out", "{tmp}/out"), "recognised none"),
         (("build", "{tmp}", "--out", "{tmp}/out", "--source", "x"), "`--source` must be one of .*, got 'x'"),
         (("submit", "{tmp}/none.jsonl", "--benchmark", "b", "--url", "http://127.0.0.1:9"), "metadata is needed"),
     ],
 )
 def test_user_mistakes_are_one_message(words: tuple[str, ...], message: str, world: World, tmp_path: Path) -> None:
+    (tmp_path / "broken" / "manifest").mkdir(parents=True)
+    (tmp_path / "broken" / "manifest" / "benchmark.json").write_text("[]")
     done = run(*(word.format(tmp=tmp_path, world=world.folder) for word in words), expect=1)
     assert re.search(message, done.stderr), done.stderr
     assert len(done.stderr.strip().splitlines()) == 1

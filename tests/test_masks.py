@@ -44,29 +44,43 @@ def test_tight_boxes_equal_pycocotools(rng: np.random.Generator) -> None:
 
 def test_deepest_pixel_is_the_first_maximum_of_the_distance_transform(rng: np.random.Generator) -> None:
     masks = [mask for mask in random_masks(rng, 400) if mask.any()]
-    packed = pack_masks([encode_mask(mask) for mask in masks])
+    deepest = pack_masks([encode_mask(mask) for mask in masks]).deepest_xy(range(len(masks)))
     for i, mask in enumerate(masks):
         squared = np.round(distance_transform_edt(np.pad(mask, 1))[1:-1, 1:-1] ** 2)
         y, x = np.unravel_index(int(squared.argmax()), mask.shape)
-        assert packed.deepest_xy(i) == (x, y)
+        assert deepest[i].tolist() == [x, y]
 
 
 @pytest.mark.parametrize(
     ("mask", "deepest"),
     [
-        (np.zeros((4, 4)), None),
+        (np.zeros((4, 4)), (-1, -1)),
         (np.ones((5, 5)), (2, 2)),  # the border counts as outside: the centre
         (np.ones((1, 7)), (0, 0)),  # every pixel of a line is 1 away from outside: the first
         (np.ones((1, 1)), (0, 0)),
     ],
 )
-def test_deepest_pixel_of_degenerate_masks(mask: np.ndarray, deepest: tuple[int, int] | None) -> None:
-    assert pack_masks([encode_mask(mask)]).deepest_xy(0) == deepest
+def test_deepest_pixel_of_degenerate_masks(mask: np.ndarray, deepest: tuple[int, int]) -> None:
+    assert tuple(pack_masks([encode_mask(mask)]).deepest_xy([0])[0]) == deepest
 
 
 def test_deepest_pixel_survives_runs_of_zero_length() -> None:
     # 5 zeros, 0 ones, 4 zeros: legal, empty
-    assert pack_masks([Rle((3, 3), "504")]).deepest_xy(0) is None
+    assert pack_masks([Rle((3, 3), "504")]).deepest_xy([0]).tolist() == [[-1, -1]]
+
+
+def test_runs_of_zero_length_change_nothing(rng: np.random.Generator) -> None:
+    for mask in random_masks(rng, 300, largest=12):
+        canonical = pack_masks([encode_mask(mask)])
+        runs = np.diff(canonical.ends, prepend=0).tolist()
+        split: list[int] = []  # each run now and then as a, 0, b
+        for k, run in enumerate(runs):
+            cut = int(rng.integers(0, run + 1))
+            split += [cut, 0, run - cut] if rng.random() < 0.4 and (k or cut) else [run]
+        rle = coco.frPyObjects([{"size": list(mask.shape), "counts": split}], *mask.shape)[0]
+        packed = pack_masks([Rle(mask.shape, rle["counts"].decode())])
+        assert np.array_equal(packed.ends, canonical.ends)
+        assert packed.deepest_xy([0]).tolist() == canonical.deepest_xy([0]).tolist()
 
 
 def test_take_repeats_and_reorders(rng: np.random.Generator) -> None:

@@ -90,9 +90,6 @@ def _submission_routes(intake: Intake) -> APIRouter:
         _published(intake, benchmark)
         try:
             about = read_metadata(metadata)
-        except MetadataError as error:
-            return problem(422, "Metadata refused", "Nothing was queued.", errors=error.errors)
-        try:
             outcome = intake.submit(
                 file.file,
                 benchmark,
@@ -102,6 +99,8 @@ def _submission_routes(intake: Intake) -> APIRouter:
                 who="local:api",
                 idempotency_key=idempotency_key,
             )
+        except MetadataError as error:
+            return problem(422, "Metadata refused", "Nothing was queued.", errors=error.errors)
         except KeyReusedError as error:
             return problem(409, "Idempotency-Key reused", str(error))
         report = json.loads(outcome.report.to_json())

@@ -106,9 +106,12 @@ class Intake:
 
         Raises
         ------
+        MetadataError
+            If the metadata name another grid than the board's.
         KeyReusedError
             If the team used this key for another submission.
         """
+        metadata.check_grid(self.published[benchmark].manifest.grid)
         with self.blobs.receive(stream) as incoming:
             report = self.lint(incoming.path, benchmark, name=filename, allow_missing=allow_missing)
             if not report.ok:

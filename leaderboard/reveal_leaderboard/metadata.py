@@ -95,6 +95,17 @@ class Metadata(_Strict):
     links: Links = Links()
     contact: Annotated[str, Field(min_length=1, max_length=254), AfterValidator(_plain)] | None = None
 
+    def check_grid(self, n: int) -> None:
+        """Refuse cells of another grid than the board's: they would be read as cells of its own.
+
+        Raises
+        ------
+        MetadataError
+            If `grid` is given and is not `n`.
+        """
+        if self.grid not in (None, n):
+            raise MetadataError([_error("grid", f"must be that of the board, {n} cells per side", str(self.grid))])
+
     def public(self) -> dict[str, Any]:
         """What everybody may see."""
         return self.model_dump(exclude_none=True, exclude={"contact"})

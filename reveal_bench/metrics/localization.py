@@ -28,9 +28,10 @@ import numpy.typing as npt
 from reveal_bench.geometry import Grid, is_inside
 from reveal_bench.masks import PackedMasks
 
-__all__ = ["Slice", "box_iou", "cell_coverage", "grid_chance", "grid_hit", "mask_iou", "point_hit"]
+__all__ = ["Slice", "box_iou", "cell_coverage", "grid_chance", "grid_hit", "hit_cells", "mask_iou", "point_hit"]
 
 FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
 IntArray = npt.NDArray[np.int64]
 Slice = Literal["true_positive", "all"]
 
@@ -90,19 +91,21 @@ def cell_coverage(references: PackedMasks, index: int, grid: Grid) -> IntArray:
     edges_x = np.array(grid.edges_x((height, width)), np.int64)
     edges_y = np.array(grid.edges_y((height, width)), np.int64)
     start, stop = references.offsets[index], references.offsets[index + 1]
-    covered: IntArray = kernels.coverage(references.ends, start, stop, height, edges_x, edges_y)
+    covered = np.zeros((grid.n, grid.n), np.int64)
+    kernels.coverage(references.ends, start, stop, height, edges_x, edges_y, covered)
     return covered
 
 
-def hit_cells(references: PackedMasks, index: int, grid: Grid) -> npt.NDArray[np.bool_]:
-    """Which cells would be hits on mask `index`, shape (n rows, n columns); all False when no cell has any coverage.
+def hit_cells(references: PackedMasks, grid: Grid) -> BoolArray:
+    """Which cells would be hits on each mask: bool array (n_cases, n rows, n columns).
 
     A cell is a hit when the mask covers at least half of it; when no cell reaches half, when the mask covers any of it.
+    All False where the mask is empty or wholly outside the central square.
     """
-    covered = cell_coverage(references, index, grid)
-    cell_area = (2 * int(references.sizes[index].min())) ** 2
-    half = 2 * covered >= cell_area
-    return half if half.any() else covered > 0
+    from reveal_bench import kernels
+
+    hits: BoolArray = kernels.hit_cells(references.ends, references.offsets, references.sizes, grid.n)
+    return hits
 
 
 def grid_hit(predictions: Sequence[Sequence[str]], references: PackedMasks, *, grid: Grid = Grid(8)) -> FloatArray:
@@ -127,12 +130,13 @@ def grid_hit(predictions: Sequence[Sequence[str]], references: PackedMasks, *, g
         If the lengths differ or a cell is not in the grid.
     """
     _check_length("predictions", len(predictions), len(references))
-    hits = np.full(len(references), np.nan)
+    good = hit_cells(references, grid)
+    hits = np.zeros(len(references))
     for i, cells in enumerate(predictions):
-        places = [grid.parse(cell) for cell in cells]
-        good = hit_cells(references, i, grid)
-        if good.any():
-            hits[i] = float(any(good[row, column] for column, row in places))
+        for cell in cells:
+            column, row = grid.parse(cell)
+            hits[i] = max(hits[i], good[i, row, column])
+    hits[~good.any(axis=(1, 2))] = np.nan
     return hits
 
 
@@ -143,7 +147,7 @@ def grid_chance(references: PackedMasks, *, grid: Grid = Grid(8)) -> FloatArray:
     -------
     float array (n_cases,) in (0, 1]; NaN where no cell has any coverage
     """
-    shares = np.array([hit_cells(references, i, grid).mean() for i in range(len(references))], np.float64)
+    shares: FloatArray = hit_cells(references, grid).mean(axis=(1, 2))
     shares[shares == 0] = np.nan
     return shares
 

@@ -80,7 +80,7 @@ def model_predictions(
 def _aim(reference: Annotation) -> tuple[float, float]:
     """The point that a perfect model would name: deepest in the mask, or the middle of the box."""
     if reference.rle is not None:
-        deepest = pack_masks([reference.rle]).deepest_xy(0)
+        deepest = pack_masks([reference.rle]).deepest_xy([0])[0]
         if deepest is not None:
             return float(deepest[0]), float(deepest[1])
     x, y, width, height = reference.bbox_xywh or (0.0, 0.0, 1.0, 1.0)

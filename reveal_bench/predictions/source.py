@@ -12,6 +12,7 @@ that hold 8 GB of CSV, 48 MB of ``[],``.
 from __future__ import annotations
 
 import io
+import os
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -67,12 +68,14 @@ def read_source(path: Path, limits: Limits, log: ProblemLog) -> bytes | None:
     OSError
         If the file cannot be read.
     """
-    size = Path(path).stat().st_size
-    if size > limits.file_bytes:
-        log.refuse("file-size", f"the file must have at most {limits.file_bytes} bytes", value=size)
-        return None
     with Path(path).open("rb") as file:
-        data = file.read(size)
+        size = os.fstat(file.fileno()).st_size  # 0 for a pipe
+        data = file.read(size) if 0 < size <= limits.file_bytes else b""
+        while size == 0 and len(data) <= limits.file_bytes and (chunk := file.read(_CHUNK)):
+            data += chunk
+    if max(size, len(data)) > limits.file_bytes:
+        log.refuse("file-size", f"the file must have at most {limits.file_bytes} bytes", value=max(size, len(data)))
+        return None
     expand = _expander(data)
     if expand is None:
         return _without_mark(data, log)
