@@ -33,6 +33,11 @@ def test_every_command_has_help_and_stands_in_the_readme(command: str) -> None:
     assert f"reveal-bench {command}" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
+def test_the_readme_has_no_gap() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert not re.findall(r"(?m)^[A-Z]{6,}$|TODO|TRANSCRIPT|BENCHTABLE", text)
+
+
 def test_commands_of_the_first_version() -> None:
     assert COMMANDS == ["baseline", "build", "inspect", "lint", "phantom", "score", "submit", "validate"]
 

@@ -109,6 +109,13 @@ def test_malformed_metadata_are_refused_with_their_fields(
     assert answer.json()["errors"][0]["field"].split(".")[0] in change
 
 
+def test_cells_of_another_grid_are_refused_and_not_read_as_the_boards(server: Server, write_file: WriteFile) -> None:
+    answer = server.post(write_file(), {**METADATA, "grid": 4})
+    assert answer.status_code == 422
+    (error,) = answer.json()["errors"]
+    assert (error["field"], error["rule"]) == ("grid", "must be that of the board, 8 cells per side")
+
+
 @pytest.mark.parametrize(
     ("path", "status"),
     [
