@@ -314,6 +314,7 @@ def submit(
     ] = None,
     allow_missing: AllowMissing = False,
     wait: Annotated[bool, typer.Option(help="Wait for the score.")] = True,
+    patience: Annotated[float, typer.Option(min=0, help="Seconds to wait for a leaderboard that is starting.")] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Upload a prediction file to a leaderboard, wait, and print its score."""
@@ -327,6 +328,7 @@ def submit(
     except ValueError as error:
         raise ValueError(f"{path}: must be JSON in UTF-8: {error}") from None
     try:
+        client.wait_until_ready(url, seconds=patience)
         document = client.submit(file, url=url, benchmark=benchmark, metadata=about, allow_missing=allow_missing)
     except client.SubmissionRefusedError as refusal:
         terminal.print_refusal(refusal.problem)

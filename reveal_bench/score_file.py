@@ -34,8 +34,7 @@ class LintError(ValueError):
 
     def __init__(self, report: LintReport) -> None:
         self.report = report
-        errors = f"{report.n_errors} error{'' if report.n_errors == 1 else 's'}"
-        super().__init__(f"{report.file} has {errors} and was not scored")
+        super().__init__(f"{report.file} has {report.verdict} and was not scored")
 
 
 @dataclass(frozen=True)

@@ -131,11 +131,11 @@ def read_metadata(text: str) -> Metadata:
         raise MetadataError([_error("metadata", f"must be at most {MAX_BYTES} bytes", "")])
     try:
         return Metadata.model_validate(json.loads(text))
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise MetadataError([_error("metadata", f"must be JSON: {error}", text[:80])]) from None
     except ValidationError as error:
         faults = error.errors(include_url=False, include_context=False)
         raise MetadataError([_fault(fault) for fault in faults]) from None
+    except (ValueError, RecursionError) as error:  # no JSON, or a number of thousands of digits
+        raise MetadataError([_error("metadata", f"must be JSON: {error}", text[:80])]) from None
 
 
 def _fault(fault: Any) -> dict[str, str]:

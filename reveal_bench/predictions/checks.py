@@ -255,7 +255,8 @@ class EntryChecker:
         value = entry.fields["points"]
         most = self._limits.points
         if not isinstance(value, list) or not 1 <= len(value) <= most:
-            self.error(entry, "wrong-type", "points", f"must be a list of 1 to {most} points [x, y]", value)
+            rule = "one point [x, y]: no more are taken here" if most == 1 else f"1 to {most} points [x, y]"
+            self.error(entry, "wrong-type", "points", f"must be a list of {rule}", value)
             return ()
         points = [self._point(entry, f"points[{i}]", item, row) for i, item in enumerate(value)]
         return tuple(point for point in points if point is not None)

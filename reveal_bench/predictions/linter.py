@@ -77,7 +77,7 @@ def lint_predictions(
             break
     _check_masks(drafts, checker)
     if not log.has_errors:
-        _fill_contours(drafts, checker)
+        _fill_contours(drafts, checker, limits, log)
     missing: list[Pair] = []
     if not drafts and not log.has_errors:
         log.refuse("empty-file", "the file holds no predictions")
@@ -110,13 +110,18 @@ def _check_masks(drafts: Sequence[Draft], checker: EntryChecker) -> None:
                     checker.warning(draft, "empty-mask", "rle.counts", "the mask of a pair that is asked for is empty")
 
 
-def _fill_contours(drafts: Iterable[Draft], checker: EntryChecker) -> None:
+def _fill_contours(drafts: Iterable[Draft], checker: EntryChecker, limits: Limits, log: ProblemLog) -> None:
     """Turn the contours of each asked pair into one mask, kept by the first draft of the pair."""
     by_pair: dict[Pair, list[Draft]] = {}
     for draft in drafts:
         pair = _pair(draft)
         if pair is not None and draft.is_asked and draft.polygons and draft.rle is None:
             by_pair.setdefault(pair, []).append(draft)
+    work = sum(_filling_work(draft) for same in by_pair.values() for draft in same)
+    if work > limits.polygon_work:
+        rule = f"contours may have at most {limits.polygon_work} vertices times rows in all"
+        log.refuse("polygon-work", rule, value=work, hint="send run lengths, or fewer vertices")
+        return
     for same in by_pair.values():
         first = same[0]
         assert first.row is not None
@@ -124,6 +129,15 @@ def _fill_contours(drafts: Iterable[Draft], checker: EntryChecker) -> None:
         first.area = int(pack_masks([first.filled]).areas[0])
         if first.area == 0:
             checker.warning(first, "empty-mask", "polygons", "the contours of a pair that is asked for hold no pixel")
+
+
+def _filling_work(draft: Draft) -> int:
+    """Vertices times rows spanned, summed over contours: filling looks at every edge in every row."""
+    work = 0
+    for contour in draft.polygons:
+        rows = [y for _, y in contour]
+        work += len(contour) * int(max(rows) - min(rows) + 1)
+    return work
 
 
 def _batches(drafts: Iterable[Draft]) -> Iterator[list[Draft]]:
