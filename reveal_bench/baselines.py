@@ -71,12 +71,16 @@ def fit_location_prior(
     Raises
     ------
     ValueError
-        If `records` hold no mask at all.
+        If `records` hold no mask at all, or one of a finding that is not in `findings`.
     """
     by_finding: dict[str, list[Rle]] = {finding: [] for finding in findings}
     for record in records:
         for annotation in record.annotations:
             if annotation.reader == "ground_truth" and annotation.rle and annotation.area_px:
+                if annotation.finding not in by_finding:
+                    raise ValueError(
+                        f"`findings` must hold every finding of `records`, {annotation.finding!r} is missing"
+                    )
                 by_finding[annotation.finding].append(annotation.rle)
     everything = [rle for rles in by_finding.values() for rle in rles]
     if not everything:
@@ -110,12 +114,12 @@ def _relative_rasters(masks: PackedMasks) -> npt.NDArray[np.bool_]:
     from reveal_bench import kernels
 
     centres = (np.arange(_BINS) + 0.5) / _BINS
-    heights, widths = masks.sizes[:, :1], masks.sizes[:, 1:]
-    rows, columns = (centres * heights).astype(np.int64), (centres * widths).astype(np.int64)
-    positions = columns[:, None, :] * heights[:, :, None] + rows[:, :, None]
-    which = np.repeat(np.arange(len(masks)), _BINS * _BINS)
-    inside = kernels.contains(masks.ends, masks.offsets, which, positions.ravel())
-    rasters: npt.NDArray[np.bool_] = inside.reshape(-1, _BINS, _BINS)
+    rasters = np.zeros((len(masks), _BINS, _BINS), bool)
+    for i, (height, width) in enumerate(masks.sizes.tolist()):
+        rows, columns = (centres * height).astype(np.int64), (centres * width).astype(np.int64)
+        positions = (columns[None, :] * height + rows[:, None]).ravel()
+        which = np.full(positions.size, i)
+        rasters[i] = kernels.contains(masks.ends, masks.offsets, which, positions).reshape(_BINS, _BINS)
     return rasters
 
 

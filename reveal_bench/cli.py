@@ -7,14 +7,18 @@ goes to standard output, all else (progress, warnings) to standard error; progre
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from reveal_bench import cli_compare, terminal
+from reveal_bench import cli_compare, cli_metrics, terminal
 from reveal_bench.options import (
     AllowMissing,
     AsJson,
@@ -58,14 +62,30 @@ class Baseline(StrEnum):
 
 def main() -> None:
     """Run the command line; an error that the user can mend is one message and exit code 1, without a traceback."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that half-written files are removed
     try:
         app()
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (ValueError, OSError) as error:
         typer.secho(f"error: {error}", fg="red", err=True)
         report = getattr(error, "report", None)
         if report is not None:
             typer.echo(report.render(), err=True)
         sys.exit(1)
+
+
+@contextmanager
+def _replacing(target: Path) -> Iterator[Path]:
+    """A new file beside `target` that takes its place when the block succeeds; until then `target` is untouched."""
+    if target.exists() and not target.is_file():
+        raise ValueError(f"{target} must be a file or not exist yet")
+    new = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        yield new
+        new.replace(target)
+    finally:
+        new.unlink(missing_ok=True)
 
 
 @app.command()
@@ -222,7 +242,8 @@ def baseline(
                 [f"split {fit_split!r} has no mask of {', '.join(pooled)}: the prior of all findings stands in"]
             )
         predictions = location_prior_baseline(manifest, priors)
-    out.write_text(predictions_to_jsonl(predictions), encoding="utf-8")
+    with _replacing(out) as new:
+        new.write_text(predictions_to_jsonl(predictions), encoding="utf-8")
     typer.echo(f"wrote {len(predictions)} predictions to {out}")
 
 
@@ -236,10 +257,9 @@ def lint(
     as_json: AsJson = False,
 ) -> None:
     """Check a prediction file against the public manifest: all problems at once, with their lines."""
-    from reveal_bench.predictions import lint_predictions
-    from reveal_bench.records import read_manifest
+    from reveal_bench.score_file import lint_file
 
-    report = lint_predictions(file, read_manifest(folder, split), grid=grid, allow_missing=allow_missing)
+    report = lint_file(file, folder, split, grid=grid, allow_missing=allow_missing)
     typer.echo((report.to_json() if as_json else report.render()).rstrip())
     if not report.ok:
         raise typer.Exit(1)
@@ -257,6 +277,7 @@ def score(
     unit: ResamplingUnit = "patient",
     as_json: AsJson = False,
     rows: Annotated[Path | None, typer.Option(help="Also write the per-case rows to this Parquet file.")] = None,
+    metadata: Annotated[Path | None, typer.Option(help="submission.json whose `thresholds` apply; 0.5 else.")] = None,
 ) -> None:
     """Score a prediction file at home: every metric per finding and as a macro, with 95 % intervals."""
     from reveal_bench.score_file import score_file
@@ -266,6 +287,7 @@ def score(
         folder,
         split,
         grid=grid,
+        thresholds=0.5 if metadata is None else _read_json(metadata).get("thresholds", 0.5),
         allow_missing=allow_missing,
         n_resamples=resamples,
         seed=seed,
@@ -274,20 +296,35 @@ def score(
     if rows is not None:
         import pyarrow.parquet as pq
 
-        pq.write_table(scored.rows.to_table(), rows)
+        with _replacing(rows) as new:
+            pq.write_table(scored.rows.to_table(), new)
     if as_json:
         typer.echo(json.dumps(scored.to_document(), indent=2))
         return
     manifest = scored.manifest
-    terminal.print_scores(
-        scored.estimates,
+    caption = (
         f"{file.name} on {manifest.benchmark} {manifest.version}, split {split}: percent with 95 % intervals, "
-        f"{resamples} resamples of {unit}s, seed {seed}",
+        f"{resamples} resamples of {unit}s, seed {seed}"
     )
+    if scored.strata:
+        terminal.print_labels(scored.estimates, scored.strata, caption)
+    else:
+        terminal.print_scores(scored.estimates, caption)
 
 
 app.command()(cli_compare.compare)
 app.command()(cli_compare.rank)
+app.command()(cli_metrics.metrics)
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path}: must be JSON in UTF-8: {error}") from None
+    if not isinstance(document, dict):
+        raise ValueError(f"{path}: must hold one JSON object, got {type(document).__name__}")
+    return document
 
 
 @app.command()
@@ -300,6 +337,7 @@ def submit(
     ] = None,
     allow_missing: AllowMissing = False,
     wait: Annotated[bool, typer.Option(help="Wait for the score.")] = True,
+    patience: Annotated[float, typer.Option(min=0, help="Seconds to wait for a leaderboard that is starting.")] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Upload a prediction file to a leaderboard, wait, and print its score."""
@@ -308,11 +346,9 @@ def submit(
     path = metadata or file.parent / "submission.json"
     if not path.is_file():
         raise ValueError(f"metadata is needed: give --metadata, or put it in {path} (format: submissions/README.md)")
+    about = _read_json(path)
     try:
-        about = json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{path}:{error.lineno}: must be JSON: {error.msg}") from None
-    try:
+        client.wait_until_ready(url, seconds=patience)
         document = client.submit(file, url=url, benchmark=benchmark, metadata=about, allow_missing=allow_missing)
     except client.SubmissionRefusedError as refusal:
         terminal.print_refusal(refusal.problem)

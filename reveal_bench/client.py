@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["FINAL_STATES", "SubmissionRefusedError", "follow", "leaderboard", "submit"]
+__all__ = ["FINAL_STATES", "SubmissionRefusedError", "follow", "leaderboard", "submit", "wait_until_ready"]
 
 FINAL_STATES = ("scored", "refused", "failed")
 """States of a submission that change no more."""
@@ -79,6 +79,26 @@ def follow(
         sleep(0.5)
 
 
+def wait_until_ready(url: str, *, seconds: float, sleep: Callable[[float], None] = time.sleep) -> None:
+    """Wait until a leaderboard answers at `url`, for at most `seconds`; without patience, return at once.
+
+    Raises
+    ------
+    ConnectionError
+        If there is none in time.
+    """
+    deadline = time.monotonic() + seconds
+    while seconds > 0:
+        try:
+            _request("GET", url, "/readyz")
+        except ConnectionError:
+            if time.monotonic() > deadline:
+                raise
+            sleep(0.3)
+        else:
+            return
+
+
 def leaderboard(*, url: str, benchmark: str) -> Document:
     """The board of `benchmark` as the API gives it."""
     return _request("GET", url, "/api/v1/leaderboard", params={"benchmark": benchmark})
@@ -97,5 +117,7 @@ def _request(method: str, url: str, path: str, **options: Any) -> Document:
         document = {"title": response.reason_phrase}
     if response.is_error:
         raise SubmissionRefusedError(response.status_code, document if isinstance(document, dict) else {})
+    if not isinstance(document, dict) or not {"id", "entries", "status"} & document.keys():
+        raise ValueError(f"{url} answers, but not as a leaderboard of this kind does")
     answer: Document = document
     return answer

@@ -1,10 +1,10 @@
-"""Compiled loops over run-length masks; imported only by :mod:`reveal_bench.masks` and :mod:`reveal_bench.metrics`.
+"""Compiled loops over run-length masks, behind :mod:`reveal_bench.masks` and :mod:`reveal_bench.metrics`.
 
 Conventions
 -----------
 A mask is stored column-major as the strictly checked, non-decreasing *ends* of its runs: run 0 is background, run 1
-foreground, and so on; ``ends[-1] == height * width``. Many masks lie in one flat ``ends`` array; mask i is
-``ends[offsets[i]:offsets[i + 1]]``. The functions here check nothing: :mod:`reveal_bench.masks` did.
+foreground, and so on; only run 0 may be empty, and ``ends[-1] == height * width``. Many masks lie in one flat ``ends``
+array; mask i is ``ends[offsets[i]:offsets[i + 1]]``. The functions here check nothing: :mod:`reveal_bench.masks` did.
 
 Compiled code is cached on disk by numba; a first call after installation takes a few seconds.
 """
@@ -53,11 +53,12 @@ def decode_strings(text, offsets, areas, n_runs, max_runs):  # type: ignore[no-u
 
 
 @njit(cache=True, nogil=True)
-def _decode_one(text, area, ends):  # type: ignore[no-untyped-def]
-    """Decode one string into `ends`. Returns (runs written, status, place)."""
+def _decode_one(text, area, ends):  # type: ignore[no-untyped-def] # noqa: C901 - one loop, one check per way to fail
+    """Decode one string into `ends`, without runs of length zero but for the first. Returns (runs, status, place)."""
     total = before = last = value = np.int64(0)  # codes from the third run on are differences to the run two before
     shift = 0
-    run = 0
+    run = kept = 0
+    merge = False  # after a run of length zero the next one prolongs the one before it
     for k in range(text.size):
         code = np.int64(text[k]) - 48
         if code < 0 or code > 63:
@@ -77,7 +78,13 @@ def _decode_one(text, area, ends):  # type: ignore[no-untyped-def]
         total += value
         if total > area:
             return 0, OVERFLOW, run
-        ends[run] = total
+        if value == 0 and run > 0:
+            merge = not merge
+        else:
+            if not merge:
+                kept += 1
+            merge = False
+            ends[kept - 1] = total
         before, last = last, value
         value = np.int64(0)
         shift = 0
@@ -86,7 +93,7 @@ def _decode_one(text, area, ends):  # type: ignore[no-untyped-def]
         return 0, TRUNCATED, text.size
     if total != area:
         return 0, UNDERFLOW, total
-    return run, OK, 0
+    return kept, OK, 0
 
 
 @njit(cache=True, nogil=True)
@@ -260,7 +267,7 @@ def _deepest(rise, pieces, left, top):  # type: ignore[no-untyped-def]
                 d = _clearance(rise, x, y, best - 1)
                 earlier = best_x < 0 or y < best_y or (y == best_y and x < best_x)
                 if d > best or (d == best and earlier):
-                    best, best_x, best_y = d, x, y
+                    best, best_x, best_y = d, x, np.int64(y)
     return best_x, best_y
 
 

@@ -110,8 +110,8 @@ class PackedMasks:
     def deepest_xy(self, indices: Sequence[int] | IntArray) -> IntArray:
         """Pixel (x, y) of each mask at `indices` that is farthest from its outside, shape (n, 2); (-1, -1) if empty.
 
-        The distance is Euclidean between pixel centres; beyond the image's border counts as outside. Of equals the first
-        in row-major order.
+        The distance is Euclidean between pixel centres; beyond the image's border counts as outside. Of equals it is
+        the first in row-major order.
         """
         chosen = np.asarray(indices, dtype=np.int64)
         deepest: IntArray = _kernels().deepest_pixels(self.ends, self.offsets, self.sizes, chosen)
@@ -316,17 +316,21 @@ def rasterize_polygons(polygons: Sequence[Sequence[Sequence[float]]], size: tupl
     for i, contour in enumerate(polygons):
         if len(contour) < 2:
             raise ValueError(f"`polygons[{i}]` must have at least 2 vertices, got {len(contour)}")
-    canvas = Image.new("1", (width, height))
-    draw = ImageDraw.Draw(canvas)
-    for contour in polygons:
-        draw.polygon([(float(x), float(y)) for x, y in contour], outline=1, fill=1)
-    # Drawing on a part of the image would round differently; only the columns that may be set are looked at
-    columns = [int(x) for contour in polygons for x, _ in contour]
-    left, right = max(0, min(columns, default=0)), min(width, max(columns, default=-1) + 1)
-    if left >= right:
+    # Pillow cuts coordinates to whole pixels, and its edges depend on differences in y but on x itself: leaving out
+    # rows, or columns at the right, gives the same pixels
+    contours = [[(int(x), int(y)) for x, y in contour] for contour in polygons]
+    xs, ys = ([vertex[axis] for contour in contours for vertex in contour] for axis in (0, 1))
+    left, right = max(0, min(xs, default=0)), min(width, max(xs, default=-1) + 1)
+    top, bottom = max(0, min(ys, default=0)), min(height, max(ys, default=-1) + 1)
+    if left >= right or top >= bottom:
         return empty_rle(size)
-    strip = np.asarray(canvas.crop((left, 0, right, height)))
-    return _rle_of_edges(_edges(strip.ravel(order="F")) + left * height, size)
+    canvas = Image.new("1", (right, bottom - top))
+    draw = ImageDraw.Draw(canvas)
+    for contour in contours:
+        draw.polygon([(x, y - top) for x, y in contour], outline=1, fill=1)
+    strip = np.zeros((right - left, height), bool)
+    strip[:, top:bottom] = np.asarray(canvas)[:, left:].T
+    return _rle_of_edges(_edges(strip.ravel()) + left * height, size)
 
 
 def union_masks(masks: PackedMasks) -> Rle:

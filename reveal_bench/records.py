@@ -24,6 +24,9 @@ from reveal_bench.masks import Rle
 
 __all__ = [
     "FOLDER_INFO",
+    "READERS",
+    "SPACING_SOURCES",
+    "VIEWS",
     "Annotation",
     "FolderInfo",
     "LocalizationPrediction",
@@ -228,8 +231,12 @@ def read_folder_info(folder: Path) -> FolderInfo:
     path = Path(folder) / FOLDER_INFO
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise ValueError(f"{folder} is not a dataset folder: it has no {FOLDER_INFO}") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: must be JSON: {error}") from None
+    if not isinstance(raw, dict):
+        raise ValueError(f"{path}: must hold one JSON object, got {type(raw).__name__}")
     if raw.pop("schema", None) != 1:
         raise ValueError(f"{path}: `schema` must be 1: the folder was built by another version of reveal-bench")
     if set(raw) != set(FolderInfo.__dataclass_fields__):

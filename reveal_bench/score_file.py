@@ -30,7 +30,7 @@ from reveal_bench.scoring import CaseRows, score_localization, summarize
 from reveal_bench.study_records import StudyManifest, read_studies, read_study_manifest
 from reveal_bench.study_scoring import StudyRows, score_studies, summarize_studies
 
-__all__ = ["LintError", "ScoredFile", "hash_references", "score_file"]
+__all__ = ["LintError", "ScoredFile", "hash_references", "lint_file", "score_file"]
 
 
 class LintError(ValueError):
@@ -38,7 +38,7 @@ class LintError(ValueError):
 
     def __init__(self, report: LintReport) -> None:
         self.report = report
-        super().__init__(f"{report.file} has {report.n_errors} errors and was not scored")
+        super().__init__(f"{report.file} has {report.verdict} and was not scored")
 
 
 @dataclass(frozen=True)
@@ -88,6 +88,26 @@ def hash_references(folder: Path, split: str) -> str:
     return digest.hexdigest()
 
 
+def _asks_for_findings(info: FolderInfo) -> bool:
+    known = BENCHMARKS.get(info.benchmark)
+    return known is not None and known.kind == "findings"
+
+
+def lint_file(
+    path: Path, folder: Path, split: str, *, grid: int | None = None, allow_missing: bool = False
+) -> LintReport:
+    """Lint one prediction file against the public manifest, of the kind that the folder's benchmark asks for.
+
+    Raises
+    ------
+    ValueError
+        If the folder or split is not what it must be.
+    """
+    if _asks_for_findings(read_folder_info(folder)):
+        return lint_findings(path, read_study_manifest(folder, split), allow_missing=allow_missing)
+    return lint_predictions(path, read_manifest(folder, split), grid=grid, allow_missing=allow_missing)
+
+
 def score_file(
     path: Path,
     folder: Path,
@@ -121,8 +141,7 @@ def score_file(
     path, folder = Path(path), Path(folder)
     options: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed, "unit": unit}
     protocol = {**options, "allow_missing": allow_missing}
-    known = BENCHMARKS.get(info.benchmark)
-    if known is not None and known.kind == "findings":
+    if _asks_for_findings(info):
         return _score_findings(path, folder, split, thresholds, options, protocol)
     return _score_localization(path, folder, split, info, grid, options, protocol)
 

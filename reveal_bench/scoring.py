@@ -16,7 +16,7 @@ absent prediction is a miss (0) in both `mask_iou` and `mask_iou_all`; an empty 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reveal_bench.geometry import Grid, box_centre
-from reveal_bench.masks import PackedMasks, Rle, empty_rle, pack_masks
+from reveal_bench.masks import Rle, empty_rle, pack_masks
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import (
     BootstrapMeans,
@@ -47,6 +47,9 @@ __all__ = ["CaseRows", "resample_systems", "score_localization", "summarize"]
 Unit = Literal["patient", "image"]
 FloatArray = npt.NDArray[np.float64]
 
+_TEXT_AT_ONCE = 16 << 20
+"""Characters of run-length strings that are unpacked together: bounds memory, about 10 bytes a character."""
+
 
 @dataclass(frozen=True)
 class CaseRows:
@@ -55,9 +58,9 @@ class CaseRows:
     Attributes
     ----------
     findings : vocabulary, in table order
-    image_ids, patient_ids, case_findings, kinds : lists (n_cases,)
-        `kinds` is what the submission gave: "point", "box", "cell", "mask" (the first of them, in this order, is
-        what counted as its point) or "none".
+    image_ids, patient_ids, case_findings : lists (n_cases,)
+    point_kinds, cell_kinds : lists (n_cases,)
+        What counted as the point and as the cell of the prediction: "point", "box", "cell", "mask" or "none".
     values : dict from metric to float array (n_cases,)
     all_images : every (image_id, patient_id) of the split, rows or not: the units that are resampled
     """
@@ -66,7 +69,8 @@ class CaseRows:
     image_ids: list[str]
     patient_ids: list[str]
     case_findings: list[str]
-    kinds: list[str]
+    point_kinds: list[str]
+    cell_kinds: list[str]
     values: dict[str, FloatArray]
     all_images: tuple[tuple[str, str], ...]
 
@@ -82,14 +86,15 @@ class CaseRows:
         return counts
 
     def to_table(self) -> pa.Table:
-        """The rows as an Arrow table: image_id, patient_id, finding, kind and a column per metric (null undefined)."""
+        """An Arrow table: image_id, patient_id, finding, the kinds and a column per metric (null = undefined)."""
         import pyarrow as pa
 
         columns = {
             "image_id": self.image_ids,
             "patient_id": self.patient_ids,
             "finding": self.case_findings,
-            "kind": self.kinds,
+            "point_kind": self.point_kinds,
+            "cell_kind": self.cell_kinds,
         }
         return pa.table(columns | {name: pa.array(v, from_pandas=True) for name, v in self.values.items()})
 
@@ -120,15 +125,15 @@ def score_localization(
     """
     by_pair = _by_pair(predictions)
     cases = _cases(by_pair, records, asks)
-    references = pack_masks([rle for _, _, rle in cases])
     chosen = [by_pair.get((record.image_id, finding)) for record, finding, _ in cases]
-    values = _values(chosen, references, Grid(grid))
+    values = _values(chosen, [rle for _, _, rle in cases], Grid(grid))
     return CaseRows(
         findings=tuple(findings),
         image_ids=[record.image_id for record, _, _ in cases],
         patient_ids=[record.patient_id for record, _, _ in cases],
         case_findings=[finding for _, finding, _ in cases],
-        kinds=[_kind(prediction) for prediction in chosen],
+        point_kinds=[_kind(prediction) for prediction in chosen],
+        cell_kinds=["cell" if p is not None and p.cell is not None else _kind(p) for p in chosen],
         values=values,
         all_images=tuple((record.image_id, record.patient_id) for record in records),
     )
@@ -172,29 +177,52 @@ def _cases(
 
 
 def _values(
-    chosen: Sequence[LocalizationPrediction | None], references: PackedMasks, grid: Grid
+    chosen: Sequence[LocalizationPrediction | None], references: Sequence[Rle], grid: Grid
 ) -> dict[str, FloatArray]:
-    given = [prediction for prediction in chosen if prediction is not None]
-    values: dict[str, FloatArray] = {"grid_chance": grid_chance(references, grid=grid)}
+    """Every metric that applies, for all cases; the masks of a few cases at a time are held, never all of them."""
+    names = ["grid_chance"]
+    names += ["point_hit", "grid_hit"] if any(p is not None for p in chosen) else []
+    names += ["mask_iou", "mask_iou_all"] if any(p is not None and p.mask is not None for p in chosen) else []
+    batches = [_batch_values(chosen[i:j], references[i:j], grid) for i, j in _batches(chosen, references)]
+    return {name: np.concatenate([np.zeros(0), *(batch[name] for batch in batches)]) for name in names}
+
+
+def _batches(chosen: Sequence[LocalizationPrediction | None], references: Sequence[Rle]) -> Iterator[tuple[int, int]]:
+    """Ranges of cases whose run-length strings have about :data:`_TEXT_AT_ONCE` characters together."""
+    start = n_characters = 0
+    for i, (prediction, reference) in enumerate(zip(chosen, references, strict=True)):
+        mask = prediction.mask if prediction is not None else None
+        n_characters += len(reference.counts) + (len(mask.counts) if mask is not None else 0)
+        if n_characters >= _TEXT_AT_ONCE:
+            yield start, i + 1
+            start, n_characters = i + 1, 0
+    if start < len(references):
+        yield start, len(references)
+
+
+def _batch_values(
+    chosen: Sequence[LocalizationPrediction | None], rles: Sequence[Rle], grid: Grid
+) -> dict[str, FloatArray]:
+    references = pack_masks(rles)
     has_mask = np.array([p is not None and p.mask is not None for p in chosen], bool)
-    sizes = [(int(height), int(width)) for height, width in references.sizes]
     masks = pack_masks(
         [
-            p.mask if p is not None and p.mask is not None else empty_rle(size)
-            for p, size in zip(chosen, sizes, strict=True)
+            p.mask if p is not None and p.mask is not None else empty_rle(r.size)
+            for p, r in zip(chosen, rles, strict=True)
         ]
     )
-    if given:
-        only_masks = [i for i, p in enumerate(chosen) if p is not None and _kind(p) == "mask"]
-        deepest = dict(zip(only_masks, masks.deepest_xy(only_masks).tolist(), strict=True))
-        points = [_points(p, grid, size, deepest.get(i)) for i, (p, size) in enumerate(zip(chosen, sizes, strict=True))]
-        values["point_hit"] = point_hit(points, references)
-        cells = [_cells(p, grid, size, found) for p, size, found in zip(chosen, sizes, points, strict=True)]
-        values["grid_hit"] = grid_hit(cells, references, grid=grid)
-    if has_mask.any():
-        for name, part in (("mask_iou", "true_positive"), ("mask_iou_all", "all")):
-            iou = mask_iou(masks, references, slice=part)  # type: ignore[arg-type]
-            values[name] = np.where(~has_mask & (references.areas > 0), 0.0, iou)
+    only_masks = [i for i, p in enumerate(chosen) if _kind(p) == "mask"]
+    deepest = dict(zip(only_masks, masks.deepest_xy(only_masks).tolist(), strict=True))
+    points = [_points(p, grid, r.size, deepest.get(i)) for i, (p, r) in enumerate(zip(chosen, rles, strict=True))]
+    cells = [_cells(p, grid, r.size, found) for p, r, found in zip(chosen, rles, points, strict=True)]
+    values = {
+        "grid_chance": grid_chance(references, grid=grid),
+        "point_hit": point_hit(points, references),
+        "grid_hit": grid_hit(cells, references, grid=grid),
+    }
+    for name, part in (("mask_iou", "true_positive"), ("mask_iou_all", "all")):
+        iou = mask_iou(masks, references, slice=part)  # type: ignore[arg-type]
+        values[name] = np.where(~has_mask & (references.areas > 0), 0.0, iou)
     return values
 
 

@@ -59,13 +59,13 @@ class StudyRows:
     def strata(self) -> dict[str, BoolArray]:
         """Parts of the studies that have at least one study: bool arrays (n_studies,)."""
         parts: dict[str, list[bool]] = {}
-        for name, belongs in (
-            *((f"agreement: {a.replace('_', ' ')}", lambda s, a=a: s.agreement == a) for a in ("three_of_three", "two_of_three")),
-            *((f"view: {v}", lambda s, v=v: v in s.views) for v in ("AP", "PA", "LATERAL")),
-            *((f"findings: {n}", lambda s, n=n: len(s.labels) == n) for n in (0, 1, 2, 3)),
-            ("findings: 4 or more", lambda s: len(s.labels) >= 4),
-        ):
-            parts[name] = [bool(belongs(study)) for study in self.studies]
+        for agreement in ("three_of_three", "two_of_three"):
+            parts[f"agreement: {agreement.replace('_', ' ')}"] = [s.agreement == agreement for s in self.studies]
+        for view in ("AP", "PA", "LATERAL"):
+            parts[f"view: {view}"] = [view in s.views for s in self.studies]
+        for n in range(4):
+            parts[f"findings: {n}"] = [len(s.labels) == n for s in self.studies]
+        parts["findings: 4 or more"] = [len(s.labels) >= 4 for s in self.studies]
         return {name: np.array(part, bool) for name, part in parts.items() if any(part)}
 
     def take(self, part: BoolArray) -> StudyRows:

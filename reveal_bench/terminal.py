@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "print_comparisons",
+    "print_labels",
     "print_ranking",
     "print_refusal",
     "print_released",
@@ -44,6 +45,33 @@ def print_scores(estimates: Sequence[Estimate], caption: str) -> None:
         cells[e.finding, e.metric] = (f"{100 * e.value:.1f}", interval)
     counts = {finding: f"{count} findings" if finding == MACRO else str(count) for finding, count in n.items()}
     _print_grid(cells, counts, caption)
+
+
+def print_labels(estimates: Sequence[Estimate], strata: Mapping[str, Sequence[Estimate]], caption: str) -> None:
+    """Label metrics: labels down, metrics across; then the pooled figures; then the macro F1 of every stratum."""
+    from rich.table import Table
+
+    from reveal_bench.metrics import METRICS
+    from reveal_bench.metrics.bootstrap import MACRO
+
+    with_labels = {e.metric for e in estimates if e.finding == MACRO}
+    print_scores([e for e in estimates if e.metric in with_labels], caption)
+    table = Table(box=None, pad_edge=False)
+    for name, side in (("over all labels, or in a stratum", "left"), ("", "right"), ("n", "right")):
+        table.add_column(name, justify=side)  # type: ignore[arg-type]
+    for e in estimates:
+        if e.metric not in with_labels:
+            table.add_row(METRICS[e.metric].title, _in_percent(e), str(e.n))
+    for name, part in strata.items():
+        (macro,) = [e for e in part if (e.metric, e.finding) == ("f1", MACRO)]
+        n_studies = max(e.n for e in part if e.metric == "exact_match")
+        table.add_row(f"F1, macro; {name}", _in_percent(macro), str(n_studies))
+    _console().print("")
+    _console().print(table)
+
+
+def _in_percent(e: Estimate) -> str:
+    return "-" if e.n == 0 else f"{100 * e.value:.1f} ({100 * e.low:.1f} to {100 * e.high:.1f})"
 
 
 def print_released(document: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The command line: every command on real input, its errors, its help and its start-up."""
+"""The command line: every command on real input, its errors, its help and its files."""
 
 from __future__ import annotations
 
@@ -33,6 +33,11 @@ def test_every_command_has_help_and_stands_in_the_readme(command: str) -> None:
     assert f"reveal-bench {command}" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
+def test_the_readme_has_no_gap() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert not re.findall(r"(?m)^[A-Z]{6,}$|TODO|TRANSCRIPT|BENCHTABLE", text)
+
+
 def test_commands_of_the_first_version() -> None:
     assert COMMANDS == [
         "baseline",
@@ -40,6 +45,7 @@ def test_commands_of_the_first_version() -> None:
         "compare",
         "inspect",
         "lint",
+        "metrics",
         "phantom",
         "rank",
         "score",
@@ -149,6 +155,38 @@ def test_two_baselines_are_compared_and_ranked(world: World, tmp_path: Path) -> 
     )
 
 
+def test_an_output_is_replaced_whole_or_not_at_all(world: World, tmp_path: Path) -> None:
+    import resource
+
+    def small_files() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))
+
+    good = tmp_path / "good.jsonl"
+    run("baseline", "location-prior", world.folder, "--split", "released", "--out", good)
+    for words in (
+        ("baseline", "location-prior", world.folder, "--split", "released", "--out"),
+        ("score", good, world.folder, "--rows"),
+    ):
+        kept = tmp_path / "kept"
+        kept.write_text("before")
+        command = [sys.executable, "-c", "from reveal_bench.cli import main; main()", *map(str, words), str(kept)]
+        done = subprocess.run(command, capture_output=True, text=True, preexec_fn=small_files, check=False)
+        assert done.returncode == 1, done.stdout + done.stderr
+        assert kept.read_text() == "before"
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["good.jsonl", "kept"]
+    refused = run("baseline", "chance", world.folder, "--out", "/dev/null", expect=1)
+    assert "/dev/null must be a file or not exist yet" in refused.stderr
+
+
+def test_a_pipe_is_read_like_a_file(world: World, tmp_path: Path) -> None:
+    file = tmp_path / "chance.jsonl"
+    run("baseline", "chance", world.folder, "--out", file)
+    code = "from reveal_bench.cli import main; main()"
+    command = [sys.executable, "-c", code, "lint", "/dev/stdin", str(world.folder)]
+    done = subprocess.run(command, input=file.read_bytes(), capture_output=True, check=False)
+    assert b"0 errors" in done.stdout, done.stderr
+
+
 def test_validate_finds_a_changed_file(world: World, tmp_path: Path) -> None:
     import shutil
 
@@ -164,6 +202,7 @@ def test_validate_finds_a_changed_file(world: World, tmp_path: Path) -> None:
     [
         (("score", "{tmp}/none.jsonl", "{tmp}"), "is not a dataset folder: it has no manifest/benchmark.json"),
         (("lint", "{tmp}/none.jsonl", "{world}", "--split", "test"), r"\(released, holdout\), got 'test'"),
+        (("lint", "{tmp}/none.jsonl", "{tmp}/broken"), "benchmark.json: must hold one JSON object, got list"),
         (("build", "{tmp}", "--out", "{tmp}/out"), "recognised none"),
         (("build", "{tmp}", "--out", "{tmp}/out", "--source", "x"), "`--source` must be one of .*, got 'x'"),
         (("rank", "{tmp}", "{world}"), r"must hold prediction files \(.*\), got none"),
@@ -172,6 +211,8 @@ def test_validate_finds_a_changed_file(world: World, tmp_path: Path) -> None:
     ],
 )
 def test_user_mistakes_are_one_message(words: tuple[str, ...], message: str, world: World, tmp_path: Path) -> None:
+    (tmp_path / "broken" / "manifest").mkdir(parents=True)
+    (tmp_path / "broken" / "manifest" / "benchmark.json").write_text("[]")
     done = run(*(word.format(tmp=tmp_path, world=world.folder) for word in words), expect=1)
     assert re.search(message, done.stderr), done.stderr
     assert len(done.stderr.strip().splitlines()) == 1

@@ -69,6 +69,20 @@ def test_deepest_pixel_survives_runs_of_zero_length() -> None:
     assert pack_masks([Rle((3, 3), "504")]).deepest_xy([0]).tolist() == [[-1, -1]]
 
 
+def test_runs_of_zero_length_change_nothing(rng: np.random.Generator) -> None:
+    for mask in random_masks(rng, 300, largest=12):
+        canonical = pack_masks([encode_mask(mask)])
+        runs = np.diff(canonical.ends, prepend=0).tolist()
+        split: list[int] = []  # each run now and then as a, 0, b
+        for k, run in enumerate(runs):
+            cut = int(rng.integers(0, run + 1))
+            split += [cut, 0, run - cut] if rng.random() < 0.4 and (k or cut) else [run]
+        rle = coco.frPyObjects([{"size": list(mask.shape), "counts": split}], *mask.shape)[0]
+        packed = pack_masks([Rle(mask.shape, rle["counts"].decode())])
+        assert np.array_equal(packed.ends, canonical.ends)
+        assert packed.deepest_xy([0]).tolist() == canonical.deepest_xy([0]).tolist()
+
+
 def test_take_repeats_and_reorders(rng: np.random.Generator) -> None:
     masks = random_masks(rng, 6)
     taken = pack_masks([encode_mask(mask) for mask in masks]).take([5, 0, 0, 3])

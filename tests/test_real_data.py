@@ -11,12 +11,11 @@ import pytest
 
 from reveal_bench.findings import CHESTX_DET_FINDINGS
 from tests.conftest import ROOT
-from tests.transcripts import Step, plain, shell, steps, wait_for
+from tests.transcripts import Step, plain, shell, steps
 
 REAL = ROOT.parent / "shared" / "data" / "chestx_det" / "ChestX_Det_test.json"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 STEPS = steps(README, after="## Real data")
-URL = "http://127.0.0.1:7860"
 
 
 def free_port() -> int:
@@ -36,8 +35,6 @@ def follow(folder: Path) -> list[tuple[Step, str]]:
             if step.is_background:
                 here.start(command)
             else:
-                if str(port) in command:
-                    wait_for(URL.replace("7860", str(port)) + "/readyz")
                 printed.append((step, here.run(command).replace(str(port), "7860")))
     return printed
 

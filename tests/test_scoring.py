@@ -78,7 +78,7 @@ def test_what_counts_as_a_point_and_as_a_cell(
     prediction: Prediction, kind: str, point_hit: float, grid_hit: float
 ) -> None:
     rows = score_localization([prediction], [record("a", {"Edema": square(4, 4, 4)})], findings=FINDINGS)
-    assert rows.kinds == [kind]
+    assert rows.point_kinds == [kind]
     assert rows.values["point_hit"].tolist() == [point_hit]
     assert rows.values["grid_hit"].tolist() == [grid_hit]
     assert rows.values["grid_chance"].tolist() == [4 / 64]
@@ -132,6 +132,15 @@ def test_when_all_findings_are_asked_a_mask_without_reference_scores_zero_in_the
     assert values(predictions, records)["mask_iou_all"] == [1]  # findings known to be present: no such row
 
 
+def test_batches_give_what_one_pass_gives(monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
+    predictions, records = study(rng, 30)
+    predictions[::2] = [Prediction(p.image_id, p.finding, mask=encode_mask(square(2, 2, 9))) for p in predictions[::2]]
+    whole = score_localization(predictions, records, findings=FINDINGS)
+    monkeypatch.setattr("reveal_bench.scoring._TEXT_AT_ONCE", 40)
+    parts = score_localization(predictions, records, findings=FINDINGS)
+    assert whole.to_table().equals(parts.to_table())
+
+
 def test_duplicates_are_refused() -> None:
     twice = [Prediction("a", "Edema", cell="A1")] * 2
     with pytest.raises(ValueError, match=re.escape("each (image, finding) once, got ('a', 'Edema') twice")):
@@ -153,7 +162,8 @@ def test_rows_can_be_written_as_a_table() -> None:
             "image_id": "a",
             "patient_id": "p",
             "finding": "Edema",
-            "kind": "mask",
+            "point_kind": "mask",
+            "cell_kind": "mask",
             "grid_chance": 4 / 64,
             "point_hit": 0.0,
             "grid_hit": 0.0,

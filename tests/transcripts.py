@@ -12,7 +12,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -98,17 +97,3 @@ def shell(folder: Path) -> Iterator[Shell]:
         yield opened
     finally:
         opened.stop()
-
-
-def wait_for(url: str, *, seconds: float = 120) -> None:
-    """Poll `url` until it answers."""
-    import httpx
-
-    deadline = time.monotonic() + seconds
-    while True:
-        try:
-            httpx.get(url, timeout=5).raise_for_status()
-            return
-        except httpx.HTTPError:
-            assert time.monotonic() < deadline, f"{url} does not answer"
-            time.sleep(0.2)

@@ -90,9 +90,6 @@ def _submission_routes(intake: Intake) -> APIRouter:
         _published(intake, benchmark)
         try:
             about = read_metadata(metadata)
-        except MetadataError as error:
-            return problem(422, "Metadata refused", "Nothing was queued.", errors=error.errors)
-        try:
             outcome = intake.submit(
                 file.file,
                 benchmark,
@@ -102,11 +99,13 @@ def _submission_routes(intake: Intake) -> APIRouter:
                 who="local:api",
                 idempotency_key=idempotency_key,
             )
+        except MetadataError as error:
+            return problem(422, "Metadata refused", "Nothing was queued.", errors=error.errors)
         except KeyReusedError as error:
             return problem(409, "Idempotency-Key reused", str(error))
         report = json.loads(outcome.report.to_json())
         if outcome.submission is None:
-            detail = f"{outcome.report.n_errors} errors, {outcome.report.n_warnings} warnings. Nothing was queued."
+            detail = f"{outcome.report.verdict}. Nothing was queued."
             return problem(422, "The linter refuses the file", detail, report=report)
         document = submission_document(intake.store, outcome.submission)
         answer = {**document, "is_new": outcome.is_new, "report": report}
@@ -176,7 +175,7 @@ def _health_routes(intake: Intake, confinement: str) -> APIRouter:
     router = APIRouter()
 
     @router.get("/healthz")
-    def healthz() -> dict[str, str]:
+    async def healthz() -> dict[str, str]:
         """Whether the process answers."""
         return {"status": "ok"}
 

@@ -5,14 +5,16 @@ Nothing heavy is imported at the top: `serve` confines its process before librar
 
 from __future__ import annotations
 
+import fcntl
 import ipaddress
 import logging
 import os
+import shutil
 import signal
 import tempfile
 import threading
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, BinaryIO
 
 import typer
 
@@ -44,6 +46,7 @@ def serve(
     _check_loopback(host)
     folders = [_folder_and_split(text) for text in benchmark]
     data = data.resolve()
+    lock = _lock(data)
     _live_in(data)
     confinement = _confine(data, [folder for folder, _ in folders])
 
@@ -59,6 +62,7 @@ def serve(
     application = build_app(data, published, confinement=confinement, max_upload_bytes=max_upload_mb * 1_000_000)
     threading.Thread(target=warm_up, name="warm-up", daemon=True).start()
     uvicorn.run(application, host=host, port=port, log_level="warning", server_header=False, proxy_headers=False)
+    lock.close()
 
 
 @app.command()
@@ -120,9 +124,9 @@ def demo(
             show.show_board(url)
             show.say_what_next(url)
             if stay:
-                signal.pause()
+                show.watch()
     except KeyboardInterrupt:
-        typer.echo("stopped: the server and the worker are ended")
+        typer.echo("stopped")
     except (ValueError, RuntimeError) as error:
         typer.secho(f"error: {error}", fg="red", err=True)
         raise typer.Exit(1) from None
@@ -162,9 +166,21 @@ def _name_and_folder(text: str) -> tuple[str, Path]:
     return name, Path(folder).resolve()
 
 
+def _lock(data: Path) -> BinaryIO:
+    """Keep a second server from the same folder; the kernel lets go of it when this process ends."""
+    data.mkdir(parents=True, exist_ok=True, mode=0o700)
+    lock = (data / "server.lock").open("ab")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise typer.BadParameter(f"another server uses {data}", param_hint="--data") from None
+    return lock
+
+
 def _live_in(data: Path) -> None:
     """Point everything that libraries write to a folder below `data`, and go there."""
     home = data / "server"
+    shutil.rmtree(home, ignore_errors=True)  # what a killed server left
     for name in ("TMPDIR", "GRADIO_TEMP_DIR", "HOME", "HF_HOME", "XDG_CACHE_HOME"):
         folder = home / name.lower()
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)

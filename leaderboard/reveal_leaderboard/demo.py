@@ -79,6 +79,7 @@ class Demo:
         self.download, self.public = self.root / "download", self.root / "public"
         self.holdout, self.server = self.root / "private" / "holdout", self.root / "server"
         self.predictions = self.root / "predictions"
+        self.children: list[subprocess.Popen[bytes]] = []
 
     def prepare(self) -> None:
         """Make the world, the dataset and the prediction files, unless they are there already.
@@ -92,12 +93,18 @@ class Demo:
         marker = self.root / MARKER
         if marker.exists():
             made = json.loads(marker.read_text(encoding="utf-8"))
+            if made == {}:
+                self.say("the demo that is there was interrupted: making it again")
+                self.remove()
+                return self.prepare()
             if made != wanted:
                 raise ValueError(f"{self.root} holds a demo made with {made}, not {wanted}: use --fresh to replace it")
             self.say(f"using the world in {self.root} (--fresh makes a new one)")
-            return
+            return None
         if self.root.exists() and any(self.root.iterdir()):
             raise ValueError(f"{self.root} is not empty and holds no finished demo: use --fresh to replace it")
+        self.root.mkdir(parents=True, exist_ok=True)
+        marker.write_text("{}", encoding="utf-8")
         self.say(f"1  drawing {self.n_images} synthetic radiographs with masks and readers")
         write_chexlocalize(self.download, n_images=self.n_images, n_val=40, seed=self.seed, long_side=512)
         self.say("2  building the dataset: released half, and the private half apart")
@@ -106,6 +113,7 @@ class Demo:
         for split in ("released", "holdout"):
             self._predict(split)
         marker.write_text(json.dumps(wanted), encoding="utf-8")
+        return None
 
     def remove(self) -> None:
         """Delete the demo's folder.
@@ -186,6 +194,18 @@ Try next:
   - python -c "from datasets import load_dataset; print(load_dataset('{self.public}', split='released'))"
 Ctrl-C ends the server and the worker; running this again takes a few seconds.""")
 
+    def watch(self) -> None:
+        """Wait until the server or the worker ends, which they should not.
+
+        Raises
+        ------
+        RuntimeError
+            When one of them has.
+        """
+        while all(child.poll() is None for child in self.children):
+            time.sleep(1)
+        raise RuntimeError(f"the server or the worker ended by itself; see {self.root / 'log.txt'}")
+
     @contextmanager
     def running(self, port: int) -> Iterator[str]:
         """Server and worker as processes of their own; yields the address, ends both."""
@@ -199,6 +219,7 @@ Ctrl-C ends the server and the worker; running this again takes a few seconds.""
         self.say("5  starting the server, which cannot open the holdout, and the worker, which can")
         log = (self.root / "log.txt").open("ab")  # not in the server's folder: it may name the holdout's path
         children = [_start(command, log) for command in commands]
+        self.children = children
         try:
             _wait_until_ready(url, children, Path(log.name))
             yield url

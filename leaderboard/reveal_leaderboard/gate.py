@@ -102,9 +102,16 @@ class SameOrigin:
 
 def _is_foreign(headers: Headers) -> bool:
     origin = headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc != headers.get("host"):
+    if origin is not None and _netloc(origin) != headers.get("host"):
         return True
     return headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
+
+
+def _netloc(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:  # no address at all
+        return None
 
 
 class BodyLimit:

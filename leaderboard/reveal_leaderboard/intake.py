@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from reveal_bench.masks import empty_rle, parse_masks
-from reveal_bench.predictions import LintReport, lint_predictions
+from reveal_bench.predictions import Limits, LintReport, lint_predictions
 from reveal_bench.records import FolderInfo, Manifest, read_folder_info, read_manifest
 from reveal_leaderboard.blobs import Blobs
 from reveal_leaderboard.metadata import Metadata
@@ -26,6 +26,22 @@ __all__ = ["Intake", "Outcome", "Published", "display_name", "open_data", "read_
 
 DATABASE = "leaderboard.sqlite"
 LINTS_AT_ONCE = 2
+MIB = 1 << 20
+BOARD_LIMITS = Limits(
+    file_bytes=96 * MIB,
+    expanded_bytes=96 * MIB,
+    expansion=30,
+    entries=100_000,
+    containers=2_000_000,
+    values=10_000_000,
+    points=1,
+    contours=200,
+    vertices=20_000,
+    polygon_work=1_000_000_000,
+    problems=1_000,
+)
+"""What a board takes: files three times as large as CheXlocalize's whole test set needs, and one point per question:
+with several, a lattice of points hits everything (several are scored at home, as for the human benchmark)."""
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +82,7 @@ def read_published(folder: Path, split: str) -> Published:
     ValueError
         If the folder is no dataset folder, lacks the split, or holds the split's references: a server must not.
     """
-    if any((Path(folder) / "localization").glob(f"{split}-*.parquet")):
+    if any(Path(folder).rglob(f"localization/{split}-*.parquet")):
         raise ValueError(f"{folder} holds the references of split {split!r}, which a leaderboard's server must not see")
     return Published(Path(folder), read_folder_info(folder), read_manifest(folder, split))
 
@@ -87,9 +103,9 @@ class Intake:
     def lint(self, path: Path, benchmark: str, *, name: str, allow_missing: bool) -> LintReport:
         """Report on a file without keeping it."""
         with self._lanes:
-            return lint_predictions(
-                path, self.published[benchmark].manifest, allow_missing=allow_missing, name=display_name(name)
-            )
+            manifest = self.published[benchmark].manifest
+            shown = display_name(name)
+            return lint_predictions(path, manifest, allow_missing=allow_missing, limits=BOARD_LIMITS, name=shown)
 
     def submit(
         self,
@@ -106,9 +122,12 @@ class Intake:
 
         Raises
         ------
+        MetadataError
+            If the metadata name another grid than the board's.
         KeyReusedError
             If the team used this key for another submission.
         """
+        metadata.check_grid(self.published[benchmark].manifest.grid)
         with self.blobs.receive(stream) as incoming:
             report = self.lint(incoming.path, benchmark, name=filename, allow_missing=allow_missing)
             if not report.ok:

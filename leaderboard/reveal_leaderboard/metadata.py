@@ -95,6 +95,17 @@ class Metadata(_Strict):
     links: Links = Links()
     contact: Annotated[str, Field(min_length=1, max_length=254), AfterValidator(_plain)] | None = None
 
+    def check_grid(self, n: int) -> None:
+        """Refuse cells of another grid than the board's: they would be read as cells of its own.
+
+        Raises
+        ------
+        MetadataError
+            If `grid` is given and is not `n`.
+        """
+        if self.grid not in (None, n):
+            raise MetadataError([_error("grid", f"must be that of the board, {n} cells per side", str(self.grid))])
+
     def public(self) -> dict[str, Any]:
         """What everybody may see."""
         return self.model_dump(exclude_none=True, exclude={"contact"})
@@ -120,11 +131,11 @@ def read_metadata(text: str) -> Metadata:
         raise MetadataError([_error("metadata", f"must be at most {MAX_BYTES} bytes", "")])
     try:
         return Metadata.model_validate(json.loads(text))
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise MetadataError([_error("metadata", f"must be JSON: {error}", text[:80])]) from None
     except ValidationError as error:
         faults = error.errors(include_url=False, include_context=False)
         raise MetadataError([_fault(fault) for fault in faults]) from None
+    except (ValueError, RecursionError) as error:  # no JSON, or a number of thousands of digits
+        raise MetadataError([_error("metadata", f"must be JSON: {error}", text[:80])]) from None
 
 
 def _fault(fault: Any) -> dict[str, str]:

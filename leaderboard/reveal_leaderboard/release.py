@@ -6,9 +6,9 @@ Holdouts are small, and an exact score on ten cases gives the cases away within 
 
 * a finding with fewer than `min_cell` cases is hidden. Which findings are, follows from the references alone, never
   from what was submitted;
-* a macro is over the shown findings only, else the hidden ones could be had by subtraction. Where a submission leaves
-  a shown finding with fewer than `min_cell` defined cases in one metric (empty masks in `mask_iou`), that figure is
-  hidden and so is the metric's macro: it would be over another set of findings than everybody else's;
+* a macro is over the shown findings only, else the hidden ones could be had by subtraction;
+* only metrics in which every asked case counts are released (:data:`RELEASED`). `mask_iou` leaves out the cases for
+  which a submission hands in an empty mask, so that its sender could choose the cases that count, down to one;
 * values and the ends of intervals are rounded to `resolution`; counts of cases are given in bands.
 
 Nothing else leaves the worker. The policy's figures travel with the score.
@@ -27,6 +27,8 @@ from reveal_bench.scoring import CaseRows, summarize
 __all__ = ["POLICY", "Figure", "ReleasePolicy", "ReleasedScore", "release"]
 
 MACRO = "macro"
+RELEASED = ("point_hit", "grid_hit", "grid_chance", "mask_iou_all")
+"""Metrics whose cases follow from the references alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +134,8 @@ def release(rows: CaseRows, policy: ReleasePolicy = POLICY) -> ReleasedScore:
     hidden = [finding for finding in rows.findings if finding not in shown]
     figures: list[Figure] = []
     if shown:
-        estimates = summarize(rows, findings=shown, n_resamples=policy.n_resamples, seed=policy.seed)
+        metrics = [name for name in RELEASED if name in rows.values]
+        estimates = summarize(rows, metrics=metrics, findings=shown, n_resamples=policy.n_resamples, seed=policy.seed)
         figures = _figures(estimates, policy)
     return ReleasedScore(tuple(figures), tuple(shown), tuple(hidden), _note(shown, hidden, policy), asdict(policy))
 

@@ -23,7 +23,7 @@ from reveal_leaderboard.store import Score, Store, Submission
 
 __all__ = ["METRIC_NAMES", "Entry", "Standings", "iso_time", "standings", "to_csv", "to_json"]
 
-METRIC_NAMES = ("point_hit", "grid_hit", "mask_iou")
+METRIC_NAMES = ("point_hit", "grid_hit", "mask_iou_all")
 PRIMARY = METRIC_NAMES[0]
 
 

@@ -31,7 +31,7 @@ from reveal_bench.records import FolderInfo, read_folder_info, read_localization
 from reveal_bench.scoring import CaseRows, score_localization, summarize
 from reveal_leaderboard.blobs import Blobs, write_durably
 from reveal_leaderboard.confinement import is_inside, readable_places
-from reveal_leaderboard.intake import open_data
+from reveal_leaderboard.intake import BOARD_LIMITS, open_data
 from reveal_leaderboard.release import release
 from reveal_leaderboard.store import LEASE_SECONDS, Store, Submission
 
@@ -106,6 +106,9 @@ def open_holdouts(folders: Mapping[str, Path], *, data: Path, vault: Path | None
             if is_inside(place, readable_places()):
                 raise ValueError(f"the {what} must not lie in a folder that the server reads as a program: {place}")
         info = read_folder_info(folder)
+        absent = [split for split in info.splits if not any((folder / "localization").glob(f"{split}-*.parquet"))]
+        if absent:
+            raise ValueError(f"the holdout must hold the references of its split {absent[0]!r}, {folder} does not")
         if info.benchmark != name:
             raise ValueError(f"`holdout` {name!r} must be that benchmark, got a folder of {info.benchmark!r}")
         holdouts[name] = Holdout(folder, info, Vault(private))
@@ -177,7 +180,7 @@ class Worker:
     def _score(self, submission: Submission, holdout: Holdout, who: str) -> bool:
         report = self._lint(submission, holdout)
         if not report.ok:
-            why = f"The file does not pass the linter: {report.n_errors} errors."
+            why = f"The file does not pass the linter: {report.verdict}."
             return self.store.refuse(submission.id, submission.fence, who=who, why=why)
         records = read_localization(holdout.folder, submission.split)
         info = holdout.info
@@ -197,7 +200,8 @@ class Worker:
     def _lint(self, submission: Submission, holdout: Holdout) -> LintReport:
         manifest = read_manifest(holdout.folder, submission.split)
         path = self.blobs.path(submission.sha256)
-        return lint_predictions(path, manifest, allow_missing=submission.allow_missing, name=submission.filename)
+        name, allow_missing = submission.filename, submission.allow_missing
+        return lint_predictions(path, manifest, allow_missing=allow_missing, limits=BOARD_LIMITS, name=name)
 
 
 class _Heartbeat:

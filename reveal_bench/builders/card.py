@@ -103,6 +103,7 @@ def render_card(
     configs: Sequence[Config],
     embedded: bool,
     n_holdout: int | None,
+    asks: str,
     synthetic: bool,
 ) -> str:
     """Text of the public ``README.md``.
@@ -130,7 +131,7 @@ def render_card(
         "missing_list": _missing_list(tallies, benchmark.findings),
         "features_table": _features_table(features),
         "pixels": _pixels(embedded),
-        "holdout": _holdout(n_holdout, embedded),
+        "holdout": _holdout(n_holdout, embedded, asks),
     }
     unknown = {name for name in _PLACE.findall(template) if name not in values}
     if unknown:
@@ -149,7 +150,7 @@ def private_card(benchmark: Benchmark, *, features: Features, configs: Sequence[
 
 The labels, masks and points of {n_images:,} images, without pixels. **Never publish this folder**, never copy it into
 a public one, and show of it nothing but what the leaderboard releases. Scores are computed from it by
-`reveal-bench score --references` or by the leaderboard's worker.
+`reveal-bench score FILE FOLDER --split holdout` or by the leaderboard's worker.
 """
     metadata = {"license": "other", "license_name": "private", "pretty_name": f"PRIVATE holdout of {benchmark.title}"}
     return _front_matter(metadata, features, configs) + body
@@ -259,13 +260,19 @@ def _pixels(embedded: bool) -> str:
     )
 
 
-def _holdout(n_holdout: int | None, embedded: bool) -> str:
+def _holdout(n_holdout: int | None, embedded: bool, asks: str) -> str:
     if n_holdout is None:
         return "This folder has no private holdout."
     inputs = " and, without any reference, as the config `holdout_inputs`" if embedded else ""
+    told = (
+        "The manifest names the findings that are present in each of them, as the protocol tells a model what to look "
+        "for: that is public, where they are is not."
+        if asks == "present"
+        else "The manifest asks for every finding of every image, so that it tells nothing of what is present."
+    )
     return (
         f"{n_holdout:,} images are a private holdout, divided from the released ones by patient. They are in the "
-        f"manifest{inputs}; their references are with the maintainer alone, and no count of their findings is given."
+        f"manifest{inputs}; their references are with the maintainer alone. {told}"
     )
 
 

@@ -132,5 +132,6 @@ class FolderWriter:
             configs=self._config_list(),
             embedded=self.embed,
             n_holdout=private[0] if private else None,  # type: ignore[arg-type]
+            asks=self.asks,
             synthetic=synthetic,
         )

@@ -30,6 +30,7 @@ __all__ = [
     "MACRO",
     "BootstrapMeans",
     "Estimate",
+    "as_result",
     "bootstrap_means",
     "code_cases",
     "estimate_cases",

@@ -15,7 +15,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from reveal_bench.findings import canonical_finding
-from reveal_bench.geometry import Grid, is_inside
+from reveal_bench.geometry import Grid, box_centre, is_inside
 from reveal_bench.masks import Rle
 from reveal_bench.predictions.hints import cell_hint, edge_hint, id_hint, name_hint, size_hint
 from reveal_bench.predictions.jsonl import FIELDS, GEOMETRIES, Entry
@@ -60,6 +60,7 @@ _FILE_NAMES: dict[str, dict[str, str]] = {
 class Draft:
     """A checked prediction. `row` is None for an unknown image, `finding` for an unknown finding.
 
+    `filled` is the mask of the contours of its pair, `area` that of its mask, both once they are known.
     Geometry whose numbers are sound is kept even if it lies outside the image, so that patterns show.
     """
 
@@ -73,6 +74,7 @@ class Draft:
     rle: Rle | None = None
     polygons: Polygons = ()
     score: float | None = None
+    filled: Rle | None = None
     area: int | None = None
 
     @property
@@ -253,7 +255,8 @@ class EntryChecker:
         value = entry.fields["points"]
         most = self._limits.points
         if not isinstance(value, list) or not 1 <= len(value) <= most:
-            self.error(entry, "wrong-type", "points", f"must be a list of 1 to {most} points [x, y]", value)
+            rule = "one point [x, y]: no more are taken here" if most == 1 else f"1 to {most} points [x, y]"
+            self.error(entry, "wrong-type", "points", f"must be a list of {rule}", value)
             return ()
         points = [self._point(entry, f"points[{i}]", item, row) for i, item in enumerate(value)]
         return tuple(point for point in points if point is not None)
@@ -280,7 +283,7 @@ class EntryChecker:
         hint = "[x1, y1, x2, y2]? boxes are [x, y, width, height]" if looks_xyxy else ""
         if width <= 0 or height <= 0:
             self.error(entry, "box-size", "box", "must have a width and a height above 0", value, hint=hint)
-        elif row is not None and not (0 <= x <= x + width <= row.width and 0 <= y <= y + height <= row.height):
+        elif row is not None and not _holds(row, (x, y, width, height)):
             self.error(entry, "outside-image", "box", _inside(row), value, hint=hint)
         return x, y, width, height
 
@@ -380,6 +383,13 @@ def _reads_as_number(text: str) -> bool:
         return math.isfinite(float(text))
     except ValueError:
         return False
+
+
+def _holds(row: ManifestRow, box: Box) -> bool:
+    """Whether the box lies in the image, its border included, and its centre in a pixel."""
+    x, y, width, height = box
+    fits = 0 <= x <= x + width <= row.width and 0 <= y <= y + height <= row.height
+    return fits and is_inside(*box_centre(box), size=row.size)
 
 
 def _inside(row: ManifestRow) -> str:

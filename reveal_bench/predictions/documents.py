@@ -44,6 +44,10 @@ def load_document(data: bytes, limits: Limits, log: ProblemLog) -> Any:
     if containers > limits.containers:
         log.refuse("containers", f"a JSON document may have at most {limits.containers} brackets", value=containers)
         return None
+    n_commas = data.count(b",")
+    if n_commas > limits.values:
+        log.refuse("containers", f"a JSON document may have at most {limits.values} commas", value=n_commas)
+        return None
     try:
         value, duplicate_keys = parse_json(data)
     except JsonError as fault:

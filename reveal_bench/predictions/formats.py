@@ -21,7 +21,7 @@ from reveal_bench.records import Manifest
 
 __all__ = ["read_entries"]
 
-_LOOKED_AT = 4096
+_LOOKED_AT = 1 << 16
 _FIRST_MEMBER = re.compile(rb'\{\s*+"((?:[^"\\]|\\.)*+)"\s*+:\s*+(.)', re.DOTALL)
 _COCO_DATASET = (b"images", b"annotations", b"categories", b"info", b"licenses")
 _KNOWN = "JSONL, CSV, TSV, Parquet, CheXlocalize JSON or COCO results JSON"

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from reveal_bench.masks import MaskProblem, Rle, pack_masks, parse_masks, rasterize_polygons, union_masks
+from reveal_bench.masks import MaskProblem, pack_masks, parse_masks, rasterize_polygons, union_masks
 from reveal_bench.predictions.checks import Draft, EntryChecker
 from reveal_bench.predictions.formats import read_entries
 from reveal_bench.predictions.patterns import describe, note_patterns
@@ -76,7 +76,11 @@ def lint_predictions(
         if log.stopped:
             break
     _check_masks(drafts, checker)
+    if not log.has_errors:
+        _fill_contours(drafts, checker, limits, log)
     missing: list[Pair] = []
+    if not drafts and not log.has_errors:
+        log.refuse("empty-file", "the file holds no predictions")
     if not log.stopped:  # what was not read is not missing
         if file_format != "coco-results":
             _note_duplicates(drafts, checker)
@@ -104,6 +108,36 @@ def _check_masks(drafts: Sequence[Draft], checker: EntryChecker) -> None:
                 draft.area = int(areas[i])
                 if draft.area == 0 and draft.is_asked:
                     checker.warning(draft, "empty-mask", "rle.counts", "the mask of a pair that is asked for is empty")
+
+
+def _fill_contours(drafts: Iterable[Draft], checker: EntryChecker, limits: Limits, log: ProblemLog) -> None:
+    """Turn the contours of each asked pair into one mask, kept by the first draft of the pair."""
+    by_pair: dict[Pair, list[Draft]] = {}
+    for draft in drafts:
+        pair = _pair(draft)
+        if pair is not None and draft.is_asked and draft.polygons and draft.rle is None:
+            by_pair.setdefault(pair, []).append(draft)
+    work = sum(_filling_work(draft) for same in by_pair.values() for draft in same)
+    if work > limits.polygon_work:
+        rule = f"contours may have at most {limits.polygon_work} vertices times rows in all"
+        log.refuse("polygon-work", rule, value=work, hint="send run lengths, or fewer vertices")
+        return
+    for same in by_pair.values():
+        first = same[0]
+        assert first.row is not None
+        first.filled = rasterize_polygons([contour for draft in same for contour in draft.polygons], first.row.size)
+        first.area = int(pack_masks([first.filled]).areas[0])
+        if first.area == 0:
+            checker.warning(first, "empty-mask", "polygons", "the contours of a pair that is asked for hold no pixel")
+
+
+def _filling_work(draft: Draft) -> int:
+    """Vertices times rows spanned, summed over contours: filling looks at every edge in every row."""
+    work = 0
+    for contour in draft.polygons:
+        rows = [y for _, y in contour]
+        work += len(contour) * int(max(rows) - min(rows) + 1)
+    return work
 
 
 def _batches(drafts: Iterable[Draft]) -> Iterator[list[Draft]]:
@@ -194,7 +228,7 @@ def _predictions(drafts: Iterable[Draft]) -> Iterator[LocalizationPrediction]:
         scores = [draft.score for draft in same if draft.score is not None]
         boxed = [draft for draft in same if draft.box is not None]
         best = max(boxed, key=lambda draft: -1.0 if draft.score is None else draft.score, default=None)
-        masks = [mask for draft in same if (mask := _mask(draft)) is not None]
+        masks = [mask for draft in same if (mask := draft.rle or draft.filled) is not None]
         yield LocalizationPrediction(
             image_id,
             finding,
@@ -205,10 +239,3 @@ def _predictions(drafts: Iterable[Draft]) -> Iterator[LocalizationPrediction]:
             score=max(scores, default=None),
             line=first.line,
         )
-
-
-def _mask(draft: Draft) -> Rle | None:
-    if draft.rle is not None or not draft.polygons:
-        return draft.rle
-    assert draft.row is not None
-    return rasterize_polygons(draft.polygons, draft.row.size)

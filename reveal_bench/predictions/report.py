@@ -89,6 +89,12 @@ class LintReport:
         """Whether the file may be scored: it has no error."""
         return self.n_errors == 0
 
+    @property
+    def verdict(self) -> str:
+        """The counts of errors and warnings in words, such as "1 error, 0 warnings"."""
+        counts = [(self.n_errors, "error"), (self.n_warnings, "warning")]
+        return ", ".join(f"{n} {noun}{'' if n == 1 else 's'}" for n, noun in counts)
+
     def to_json(self) -> str:
         """The whole report as JSON.
 
@@ -127,9 +133,8 @@ class LintReport:
         if len(ordered) > most:
             lines.append(f"... and {len(ordered) - most} more")
         verdict = "accepted" if self.ok else "refused"
-        counts = [(self.n_entries, "prediction"), (self.n_errors, "error"), (self.n_warnings, "warning")]
-        counted = ", ".join(f"{n} {noun}{'' if n == 1 else 's'}" for n, noun in counts)
-        lines.append(f"{self.file} ({self.format}): {counted}: {verdict}")
+        read = f"{self.n_entries} prediction{'' if self.n_entries == 1 else 's'}"
+        lines.append(f"{self.file} ({self.format}): {read}, {self.verdict}: {verdict}")
         lines += _statistics_lines(self.statistics)
         return "\n".join(lines)
 

@@ -18,7 +18,8 @@ RULES: dict[str, str] = {
     "empty-file": "the file holds predictions",
     "entries": "there are not more predictions than the limit",
     "line-length": "a line is not longer than the limit",
-    "containers": "a JSON document has not more brackets than the limit",
+    "containers": "a JSON document has not more brackets, nor commas, than the limit",
+    "polygon-work": "filling all contours is not more work than the limit",
     "too-many-problems": "reading stops after so many problems",
     # JSON and tables
     "json-syntax": "text that looks like JSON is JSON",

@@ -12,6 +12,7 @@ that hold 8 GB of CSV, 48 MB of ``[],``.
 from __future__ import annotations
 
 import io
+import os
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -36,10 +37,11 @@ class Limits:
     expansion : most bytes that one compressed byte may become, beyond 16 MiB; masks as text reach about 5
     entries : predictions (lines, rows, entries of a JSON document)
     line_bytes : one line of JSONL, CSV or TSV
-    containers : opening brackets of a JSON document; a bound on its lists and objects
+    containers, values : opening brackets and commas of a JSON document; bounds on what it becomes in memory
     columns : of a table
     id_characters, finding_characters, counts_characters : length of these texts
     points, contours, vertices : of one prediction; vertices of all its contours
+    polygon_work : vertices times rows that the contours of all predictions span: what filling them costs
     problems : after so many, reading stops
     """
 
@@ -49,6 +51,7 @@ class Limits:
     entries: int = 1_000_000
     line_bytes: int = 4 * _MIB
     containers: int = 5_000_000
+    values: int = 50_000_000
     columns: int = 32
     id_characters: int = 200
     finding_characters: int = 100
@@ -56,6 +59,7 @@ class Limits:
     points: int = 100
     contours: int = 1_000
     vertices: int = 100_000
+    polygon_work: int = 20_000_000_000
     problems: int = 100_000
 
 
@@ -67,12 +71,14 @@ def read_source(path: Path, limits: Limits, log: ProblemLog) -> bytes | None:
     OSError
         If the file cannot be read.
     """
-    size = Path(path).stat().st_size
-    if size > limits.file_bytes:
-        log.refuse("file-size", f"the file must have at most {limits.file_bytes} bytes", value=size)
-        return None
     with Path(path).open("rb") as file:
-        data = file.read(size)
+        size = os.fstat(file.fileno()).st_size  # 0 for a pipe
+        data = file.read(size) if 0 < size <= limits.file_bytes else b""
+        while size == 0 and len(data) <= limits.file_bytes and (chunk := file.read(_CHUNK)):
+            data += chunk
+    if max(size, len(data)) > limits.file_bytes:
+        log.refuse("file-size", f"the file must have at most {limits.file_bytes} bytes", value=max(size, len(data)))
+        return None
     expand = _expander(data)
     if expand is None:
         return _without_mark(data, log)

@@ -215,6 +215,9 @@ def _values(name: str, column: Any) -> Iterable[Any]:
     import pyarrow.types as types
 
     if types.is_dictionary(column.type):
-        texts = column.dictionary.to_pylist()
+        import pyarrow.compute as pc
+
+        used = pc.unique(column.indices).drop_null()  # a dictionary may be far larger than what a batch uses
+        texts = dict(zip(used.to_pylist(), column.dictionary.take(used).to_pylist(), strict=True))
         return [None if index is None else texts[index] for index in column.indices.to_pylist()]
     return column.to_pylist()  # type: ignore[no-any-return]

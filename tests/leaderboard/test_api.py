@@ -109,6 +109,41 @@ def test_malformed_metadata_are_refused_with_their_fields(
     assert answer.json()["errors"][0]["field"].split(".")[0] in change
 
 
+def test_cells_of_another_grid_are_refused_and_not_read_as_the_boards(server: Server, write_file: WriteFile) -> None:
+    answer = server.post(write_file(), {**METADATA, "grid": 4})
+    assert answer.status_code == 422
+    (error,) = answer.json()["errors"]
+    assert (error["field"], error["rule"]) == ("grid", "must be that of the board, 8 cells per side")
+
+
+def test_a_lattice_of_points_is_refused(server: Server, tmp_path: Path, write_file: WriteFile) -> None:
+    """With several points to a case a lattice hits everything; a board takes one."""
+    lines = [json.loads(line) for line in write_file().read_text().splitlines()]
+    lattice = [{"image_id": e["image_id"], "finding": e["finding"], "points": [[1, 1], [2, 2]]} for e in lines]
+    path = tmp_path / "lattice.jsonl"
+    path.write_text("".join(json.dumps(entry) + "\n" for entry in lattice))
+    answer = server.post(path, METADATA)
+    assert answer.status_code == 422
+    assert "one point" in answer.json()["report"]["problems"][0]["message"]
+
+
+@pytest.mark.parametrize("parameters", ['{"a": ' + "9" * 5000 + "}"])
+def test_a_number_of_thousands_of_digits_is_no_fault_of_ours(
+    server: Server, write_file: WriteFile, parameters: str
+) -> None:
+    text = json.dumps(METADATA)[:-1] + f', "parameters": {parameters}}}'
+    with write_file().open("rb") as file:
+        fields = {"benchmark": BENCHMARK, "metadata": text}
+        answer = httpx.post(f"{server.url}/api/v1/submissions", data=fields, files={"file": file}, timeout=60)
+    assert answer.status_code == 422
+    assert answer.json()["errors"][0]["field"] == "metadata"
+
+
+def test_an_origin_that_is_no_address_is_foreign(server: Server) -> None:
+    answer = httpx.post(f"{server.url}/api/v1/submissions", headers={"Origin": "http://[bad"}, timeout=60)
+    assert answer.status_code == 403
+
+
 @pytest.mark.parametrize(
     ("path", "status"),
     [
@@ -139,7 +174,7 @@ def test_the_csv_export_parses(server: Server) -> None:
     assert answer.headers["content-type"].startswith("text/csv")
     rows = list(csv.DictReader(io.StringIO(answer.text)))
     assert {row["source"] for row in rows} == {"submission"}
-    assert {"point_hit", "grid_hit", "mask_iou"} <= {row["metric"] for row in rows}
+    assert {"point_hit", "grid_hit", "mask_iou_all"} <= {row["metric"] for row in rows}
 
 
 def test_the_projects_client_submits_and_follows(server: Server, write_file: WriteFile) -> None:

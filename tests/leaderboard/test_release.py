@@ -26,7 +26,8 @@ def make_rows(values: Mapping[str, Mapping[str, Sequence[float]]]) -> CaseRows:
         image_ids=[f"i{i}" for _, i in cases],
         patient_ids=[f"p{i}" for _, i in cases],
         case_findings=[finding for finding, _ in cases],
-        kinds=["point"] * len(cases),
+        point_kinds=["point"] * len(cases),
+        cell_kinds=["point"] * len(cases),
         values={
             metric: np.array([x for numbers in by_finding.values() for x in numbers], float)
             for metric, by_finding in values.items()
@@ -81,25 +82,16 @@ def test_nothing_is_shown_of_a_split_of_small_findings() -> None:
     assert score.signature == ""
 
 
-def test_empty_masks_cannot_choose_the_findings_of_a_macro() -> None:
-    """`mask_iou` is undefined for an empty mask: leaving out a hard finding so must not raise the macro."""
-    hard = [0.1] * 20 + [float("nan")] * 20
-    rows = make_rows(
-        {
-            "point_hit": {"A": hits(13, 40), "C": hits(77, 200)},
-            "mask_iou": {"A": hard, "C": [0.5] * 200},
-        }
-    )
-    score = release(rows)
-    assert score.figure("mask_iou", "A") is None
-    assert score.figure("mask_iou", "C") is not None
-    assert score.figure("mask_iou") is None
-    assert score.figure("point_hit") is not None
+def test_no_metric_is_released_whose_cases_the_submission_chooses() -> None:
+    """An empty mask is undefined in `mask_iou`: handing in 39 of them would leave the score of one chosen case."""
+    one_left = [0.1] + [float("nan")] * 39
+    rows = make_rows({"point_hit": {"A": hits(13, 40)}, "mask_iou": {"A": one_left}, "mask_iou_all": {"A": [0.5] * 40}})
+    assert {figure.metric for figure in release(rows).figures} == {"point_hit", "mask_iou_all"}
 
 
 def test_an_undefined_metric_has_no_figure() -> None:
     nan = float("nan")
-    rows = make_rows({"point_hit": {"A": hits(13, 40)}, "mask_iou": {"A": [nan] * 40}})
+    rows = make_rows({"point_hit": {"A": hits(13, 40)}, "mask_iou_all": {"A": [nan] * 40}})
     assert {figure.metric for figure in release(rows).figures} == {"point_hit"}
 
 

@@ -234,3 +234,8 @@ def test_a_database_that_does_not_answer_is_waited_for(
     monkeypatch.setattr(worker.store, "claim", sometimes)
     worker.run(once=True)
     assert desk.status(submission) == "scored"
+
+
+def test_a_public_folder_is_no_holdout(board: Board, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="must hold the references of its split 'holdout'"):
+        open_holdouts({BENCHMARK: board.folder}, data=tmp_path / "data", vault=tmp_path / "vault")

@@ -48,11 +48,10 @@ def test_probabilities_in_every_form_give_the_same(tmp_path: Path) -> None:
     canonical = lines(*({"study_id": study, "probabilities": p} for study, p in values.items()))
     header = ["study_id", *reversed(REVEAL_LABELS)]
     table = "\n".join([",".join(header), *(",".join([s, *(str(p[k]) for k in header[1:])]) for s, p in values.items())])
-    expected = {s: p for s, p in values.items()}
     for content in (canonical, table, table.replace(",", "\t"), gzip.compress(canonical.encode())):
         report = lint(tmp_path, content)
         assert report.ok, report.render()
-        assert {p.study_id: p.probabilities for p in report.predictions} == expected
+        assert {p.study_id: p.probabilities for p in report.predictions} == values
 
 
 @pytest.mark.parametrize(

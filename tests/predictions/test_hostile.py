@@ -256,3 +256,20 @@ def test_damaged_files_end_in_a_clean_report(lint, name):
         json.loads(report.to_json())
         n_refused += not report.ok
     assert n_refused > 100
+
+
+def test_zigzag_contours_are_refused_before_they_are_filled(lint):
+    zigzag = [[(k * 7) % 2828, 0 if k % 2 else 2319] for k in range(9000)]
+    line = {"image_id": "patient1_study1_view1_frontal", "finding": "Edema", "polygons": [zigzag]}
+    report = lint(line, limits=Limits(polygon_work=20_000_000))
+    assert "polygon-work" in _rules(report)
+
+
+def test_a_dictionary_of_unused_entries_costs_nothing(lint):
+    dictionary = pa.array([f"x{i}" for i in range(300_000)])
+    names = pa.DictionaryArray.from_arrays(pa.array([0] * 5000, pa.int32()), dictionary)
+    cells = pa.array(["D4"] * 5000)
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"image_id": names, "finding": names, "cell": cells}), sink)
+    report = lint(sink.getvalue())
+    assert report.n_errors > 0

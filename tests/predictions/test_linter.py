@@ -342,3 +342,22 @@ def test_nothing_is_read_twice_wrong_when_problems_overflow(lint):
     assert [problem.rule for problem in report.problems][-1] == "too-many-problems"
     assert len(report.problems) == 6
     assert report.missing_pairs == ()  # what was not read is not called missing
+
+
+@pytest.mark.parametrize("content", [b"[]", b'{"patient1_study1_view1_frontal": {}}', b"image_id,finding,cell\n"])
+def test_a_file_without_predictions_is_refused_even_if_missing_pairs_are_allowed(tmp_path, manifest, content):
+    path = tmp_path / "empty"
+    path.write_bytes(content)
+    report = lint_predictions(path, manifest, allow_missing=True)
+    assert "empty-file" in {problem.rule for problem in report.problems if problem.severity == "error"}
+
+
+def test_a_sliver_of_a_box_whose_centre_is_on_the_border_is_outside(lint):
+    report = lint(_line(point=..., box=[2828 - 4.6e-13, 0, 4.6e-13, 1]))
+    assert [problem.rule for problem in report.problems if problem.severity == "error"] == ["outside-image"]
+
+
+def test_contours_without_a_pixel_warn(lint):
+    report = lint(_line(point=..., polygons=[[[2828, 5], [2828, 6], [2828, 9]]]))
+    assert report.ok
+    assert "empty-mask" in [problem.rule for problem in report.problems]

@@ -19,7 +19,7 @@ from reveal_leaderboard.standings import METRIC_NAMES, Entry, Standings, standin
 __all__ = ["build", "render"]
 
 OVERVIEW = "Overview"
-VIEWS = {OVERVIEW: None, "Hit rate": "point_hit", "Grid hit": "grid_hit", "IoU": "mask_iou"}
+VIEWS = {OVERVIEW: None, "Hit rate": "point_hit", "Grid hit": "grid_hit", "IoU": "mask_iou_all"}
 REFERENCE_KINDS = {"human": "human readers", "chance": "chance", **KINDS}
 FACTS = ("Kind", "Prompt", "Date")
 LOADING = drawing.message("busy", "Reading the board …")
@@ -203,7 +203,9 @@ def _legend(board: Standings) -> str:
         "equal figures share a rank.</li>"
         f"<li><b>–</b> fewer than {board.min_cell} cases: not shown, and not in any macro.{hidden}</li>"
         "<li><b>n/a</b> the file has nothing that this metric needs, such as masks for IoU.</li>"
-        "<li>Figures are rounded to whole percents, so that the holdout cannot be worked out from them.</li></ul>"
+        "<li><b>mIoU, all</b>: an empty or missing mask counts as 0. The papers’ rows leave such images out.</li>"
+        "<li>Figures are rounded to whole percents. That alone does not keep a holdout secret: each further submission "
+        "tells a little more, so open a board to people you trust until it limits them.</li></ul>"
     )
 
 

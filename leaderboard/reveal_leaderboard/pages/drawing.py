@@ -91,7 +91,7 @@ def lint_view(report: LintReport) -> str:
         found = f"{report.n_entries} predictions, {report.n_warnings} warnings"
         verdict = message("good", f"The file can be sent: {found}.")
     else:
-        found = f"{report.n_errors} errors, {report.n_warnings} warnings"
+        found = report.verdict
         advice = "Nothing was queued. Mend what is listed and drop the file again."
         verdict = message("bad", f"The file cannot be sent: {found}.", advice)
     known = f'<p class="rv-note">{text(report.file)}, read as {text(report.format)}.</p>'

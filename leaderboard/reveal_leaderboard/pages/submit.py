@@ -113,13 +113,12 @@ class _Handlers:
             return message("bad", "There is no file to send."), gr.update(interactive=False), *stay[1:]
         try:
             metadata = _read_form(form)
-        except MetadataError as error:
-            return _metadata_view(error), *stay
-        try:
             with Path(path).open("rb") as stream:
                 outcome = self.intake.submit(
                     stream, benchmark, metadata, filename=path, allow_missing=allow_missing, who="local:page"
                 )
+        except MetadataError as error:
+            return _metadata_view(error), *stay
         except Exception:
             log.exception("sending failed")
             return _our_fault("The file could not be sent."), *stay
