@@ -218,8 +218,11 @@ def deepest_pixels(ends, offsets, sizes, which):  # type: ignore[no-untyped-def]
         rise = scratch[: (n_columns + 2) * n_rows].reshape(n_columns + 2, n_rows)
         for i in range(pieces.shape[0]):
             x, low, high = pieces[i, 0] - left + 1, pieces[i, 1] - top, pieces[i, 2] - top
-            for y in range(low, high):
-                rise[x, y] = min(y - low + 1, high - y, 32767)
+            middle = (low + high) // 2
+            for y in range(low, middle):
+                rise[x, y] = min(y - low + 1, 32767)
+            for y in range(middle, high):
+                rise[x, y] = min(high - y, 32767)
         x, y = _deepest(rise, pieces, left, top)
         found[k, 0], found[k, 1] = x + left - 1, y + top
         for i in range(pieces.shape[0]):
@@ -260,9 +263,9 @@ def _deepest(rise, pieces, left, top):  # type: ignore[no-untyped-def]
     for stride in (16, 4, 1):  # coarse passes first: their best spares the fine pass nearly every pixel
         for i in range(pieces.shape[0]):
             x = pieces[i, 0] - left + 1
-            if x % stride != 0:
+            need = np.int64(np.ceil(np.sqrt(best)))  # nearer than this to an end of the piece or box no pixel can win
+            if x % stride != 0 or x < need or x > rise.shape[0] - 1 - need:
                 continue
-            need = np.int64(np.ceil(np.sqrt(best)))  # rows nearer than this to an end of the piece cannot win
             for y in range(pieces[i, 1] - top + need - 1, pieces[i, 2] - top - need + 1, stride):
                 d = _clearance(rise, x, y, best - 1)
                 earlier = best_x < 0 or y < best_y or (y == best_y and x < best_x)
@@ -279,8 +282,8 @@ def _clearance(rise, x, y, enough):  # type: ignore[no-untyped-def]
         return d
     last = rise.shape[0] - 1
     reach = np.int64(np.sqrt(enough))
-    for part in range(8, 0, -1):  # far columns first: they rule out nearly every pixel that is not deep
-        step = reach * part // 8
+    for part in range(16, 0, -1):  # far columns first: they rule out nearly every pixel that is not deep
+        step = reach * part // 16
         for neighbour in (x - step, x + step):
             g = np.int64(rise[neighbour, y]) if 0 <= neighbour <= last else np.int64(0)
             if step * step + g * g <= enough:
