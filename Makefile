@@ -21,7 +21,7 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/mypy
 
 bench: $(VENV)/.installed-dev
-	$(BIN)/python benchmarks/localization.py
+	$(BIN)/python benchmarks
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

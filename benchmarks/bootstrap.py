@@ -8,17 +8,16 @@ Size B: 668 images x 10 findings, a quarter of the cells defined, 1,000 and 10,0
 Ours is everything from the per-case rows to Estimates with intervals, with its own draw each time. Peer and ours are
 measured in turn in this one process; a ratio is the median of five rounds, each of CPU seconds (three rounds with
 10,000 replicates). The peers' ratio is for one metric, whatever ours computes. Replicates are compared with those of a
-resampled table first. Run it with ``python benchmarks/bootstrap.py``.
+resampled table first.
 """
 
 from __future__ import annotations
 
 import statistics
-import time
-from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
+from localization import cpu_seconds  # the benchmark beside this one
 
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
 from reveal_bench.metrics.bootstrap import bootstrap_means, resampling_counts
@@ -52,7 +51,8 @@ def case_rows(**values: np.ndarray) -> CaseRows:
         image_ids=[ids[i] for i in image],
         patient_ids=[ids[i] for i in image],
         case_findings=[CHEXLOCALIZE_FINDINGS[k] for k in finding],
-        kinds=["mask"] * len(image),
+        point_kinds=["mask"] * len(image),
+        cell_kinds=["mask"] * len(image),
         values={name: table[image, finding] for name, table in values.items()},
         all_images=tuple((name, name) for name in ids),
     )
@@ -67,13 +67,8 @@ def check(table: np.ndarray) -> None:
     np.testing.assert_allclose(ours, [np.nanmean(table[draw], axis=0) for draw in draws], rtol=1e-12)
 
 
-def cpu_seconds(work: Callable[[], object]) -> float:
-    before = time.process_time()
-    work()
-    return time.process_time() - before
-
-
-def main() -> None:
+def measure() -> list[dict[str, float | str]]:
+    results: list[dict[str, float | str]] = []
     rng = np.random.default_rng(0)
     empty = rng.random((N_IMAGES, N_FINDINGS)) >= SHARE_DEFINED
     hits = np.where(empty, np.nan, rng.integers(0, 2, empty.shape))
@@ -97,17 +92,11 @@ def main() -> None:
             times.setdefault("published", []).append(cpu_seconds(lambda n=n: published(named, n)))
             times.setdefault("lean", []).append(cpu_seconds(lambda n=n: lean(numeric, n)))
             for name, (rows, options) in ours.items():
-                work = cpu_seconds(lambda r=rows, o=options, n=n: summarize(r, n_resamples=n, **o))  # type: ignore[misc]
-                times.setdefault(name, []).append(work)
-        print(f"{n:,} replicates x {N_FINDINGS} findings, n = {N_IMAGES}")
+                seconds = cpu_seconds(lambda r=rows, o=options, n=n: summarize(r, n_resamples=n, **o))  # type: ignore[misc]
+                times.setdefault(name, []).append(seconds)
         for name in ours:
-            ratios = {
-                peer: statistics.median(p / o for p, o in zip(times[peer], times[name], strict=True))
-                for peer in ("published", "lean")
-            }
-            ours_ms = 1000 * statistics.median(times[name])
-            print(f"  {name:<24} {ours_ms:>6.1f} ms CPU; {', '.join(f'{r:.0f} x {p}' for p, r in ratios.items())}")
-
-
-if __name__ == "__main__":
-    main()
+            for peer in ("published", "lean"):
+                ratio = statistics.median(p / o for p, o in zip(times[peer], times[name], strict=True))
+                work = f"{n:,} replicates, {name}, against the {peer} pandas loop"
+                results.append({"work": work, "ratio": round(ratio, 1), "ours_s": statistics.median(times[name])})
+    return results

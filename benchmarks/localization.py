@@ -4,19 +4,13 @@ Size L is CheXlocalize's test set: 668 images of 2320 x 2828 pixels, 10 findings
 strings. The masks are synthetic (smooth random outlines, about as many characters a string as the real ones). Peer and
 ours are measured in turn in this one process on the same pairs; a ratio is the median of five, each of CPU seconds.
 The peer is measured on every twentieth pair, since decoding all would take minutes; ours also on all pairs.
-
-Run it with ``make bench``; it writes ``benchmarks/results.json``.
 """
 
 from __future__ import annotations
 
-import json
-import platform
 import statistics
 import time
 from collections.abc import Callable
-from importlib.metadata import version
-from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageDraw
@@ -24,12 +18,10 @@ from pycocotools import mask as coco
 
 from reveal_bench.geometry import Grid
 from reveal_bench.masks import Rle, encode_mask, pack_masks
-from reveal_bench.metrics.bootstrap import bootstrap_means, percentile_interval, resampling_counts
 from reveal_bench.metrics.localization import grid_hit, mask_iou, point_hit
 
 HEIGHT, WIDTH = 2320, 2828
 N_PAIRS, STRIDE, ROUNDS = 1534, 20, 5
-N_IMAGES, N_FINDINGS, N_RESAMPLES = 668, 10, 1000
 
 
 def outline(rng: np.random.Generator, wiggle: float) -> Rle:
@@ -94,88 +86,41 @@ def peer_cells(cells: list[list[str]], references: list[Rle], grid: Grid) -> lis
     return result
 
 
-def bootstrap(rng: np.random.Generator) -> dict[str, float | str]:
-    """A pandas loop over resampled tables (with images as unit) against counts @ values; each draws for itself."""
-    import pandas as pd
-
-    table = np.where(rng.random((N_IMAGES, N_FINDINGS)) < 0.75, np.nan, rng.random((N_IMAGES, N_FINDINGS)))
-    frame = pd.DataFrame(table)
-
-    def peer() -> None:
-        draws = np.random.RandomState(0)
-        means = [frame.iloc[draws.choice(N_IMAGES, N_IMAGES)].mean() for _ in range(N_RESAMPLES)]
-        np.nanpercentile(np.array(means), [2.5, 97.5], axis=0)
-
-    values = table.ravel()
-    groups, units = np.tile(np.arange(N_FINDINGS), N_IMAGES), np.repeat(np.arange(N_IMAGES), N_FINDINGS)
-
-    def ours() -> None:
-        counts = resampling_counts(N_IMAGES, n_resamples=N_RESAMPLES)
-        means = bootstrap_means(values, groups, units, n_groups=N_FINDINGS, counts=counts)
-        for column in means.replicates.T:
-            percentile_interval(column)
-
-    times = [(cpu_seconds(peer), cpu_seconds(ours)) for _ in range(ROUNDS)]
-    ratio = statistics.median(p / o for p, o in times)
-    return {
-        "work": "1,000 replicates x 10 findings",
-        "ratio": round(ratio, 1),
-        "peer_s": times[0][0],
-        "ours_s": times[0][1],
-    }
-
-
-def main() -> None:
+def make_pairs() -> tuple[list[Rle], list[Rle]]:
+    """Predictions and references of size L; 59 distinct pairs, each used again and again."""
     rng = np.random.default_rng(0)
     distinct = [(outline(rng, 0.06), outline(rng, 0.01)) for _ in range(59)]
     pairs = [distinct[i % len(distinct)] for i in range(N_PAIRS)]
-    predictions, references = [a for a, _ in pairs], [b for _, b in pairs]
+    return [a for a, _ in pairs], [b for _, b in pairs]
+
+
+def measure() -> list[dict[str, float | str]]:
+    predictions, references = make_pairs()
+    rng = np.random.default_rng(1)
     points = [[(float(x), float(y))] for x, y in rng.uniform(0, (WIDTH, HEIGHT), (N_PAIRS, 2))]
     grid = Grid(8)
     cells = [[grid.cells[k]] for k in rng.integers(0, 64, N_PAIRS)]
     few = slice(None, None, STRIDE)
-
-    start = time.perf_counter()
-    mask_iou(pack_masks(predictions[:1]), pack_masks(references[:1]), slice="all")
-    first_call = time.perf_counter() - start
-    results = [
-        compare(
-            "IoU from RLE strings",
-            lambda: peer_iou(predictions[few], references[few]),
-            lambda: mask_iou(pack_masks(predictions[few]), pack_masks(references[few]), slice="all"),
+    work: list[tuple[str, Callable[[slice], object], Callable[[slice], object]]] = [
+        (
+            "IoU from run-length strings",
+            lambda part: peer_iou(predictions[part], references[part]),
+            lambda part: mask_iou(pack_masks(predictions[part]), pack_masks(references[part]), slice="all"),
         ),
-        compare(
+        (
             "point in mask",
-            lambda: peer_points(points[few], references[few]),
-            lambda: point_hit(points[few], pack_masks(references[few])),
+            lambda part: peer_points(points[part], references[part]),
+            lambda part: point_hit(points[part], pack_masks(references[part])),
         ),
-        compare(
+        (
             "grid hit, exact coverage",
-            lambda: peer_cells(cells[few], references[few], grid),
-            lambda: grid_hit(cells[few], pack_masks(references[few]), grid=grid),
+            lambda part: peer_cells(cells[part], references[part], grid),
+            lambda part: grid_hit(cells[part], pack_masks(references[part]), grid=grid),
         ),
-        bootstrap(rng),
     ]
-    whole = {
-        "IoU": cpu_seconds(lambda: mask_iou(pack_masks(predictions), pack_masks(references), slice="all")),
-        "point hit": cpu_seconds(lambda: point_hit(points, pack_masks(references))),
-        "grid hit": cpu_seconds(lambda: grid_hit(cells, pack_masks(references), grid=grid)),
-    }
-    characters = [round(statistics.mean(len(rle.counts) for rle in rles)) for rles in (predictions, references)]
-    print(f"size L: {N_PAIRS} pairs of {WIDTH} x {HEIGHT}, {characters[0]} and {characters[1]} characters a string")
-    print(f"first call (loading or compiling the kernels): {first_call:.1f} s wall")
-    for row in results:
-        print(f"  {row['work']:<32} {row['ratio']:>8.1f} x as fast as its peer")
-    print("all of L, ours: " + ", ".join(f"{name} {1000 * seconds:.0f} ms CPU" for name, seconds in whole.items()))
-    packages = ("reveal-bench", "numpy", "numba", "pycocotools", "pandas")
-    document = {
-        "results": results,
-        "all_of_L_cpu_s": whole,
-        "characters": characters,
-        "versions": {"python": platform.python_version(), **{name: version(name) for name in packages}},
-    }
-    Path(__file__).with_name("results.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main()
+    results = []
+    for name, peer, ours in work:
+        row = compare(name, lambda peer=peer: peer(few), lambda ours=ours: ours(few))  # type: ignore[misc]
+        row["all_of_L_s"] = cpu_seconds(lambda ours=ours: ours(slice(None)))  # type: ignore[misc]
+        results.append(row)
+    return results

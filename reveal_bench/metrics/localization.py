@@ -128,6 +128,16 @@ def grid_hit(predictions: Sequence[Sequence[str]], references: PackedMasks, *, g
     ------
     ValueError
         If the lengths differ or a cell is not in the grid.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from reveal_bench.masks import encode_mask, pack_masks
+    >>> mask = np.zeros((16, 16))
+    >>> mask[0:2, 0] = 1  # half of cell A1, which is 2 x 2 pixels
+    >>> masks = pack_masks([encode_mask(mask)] * 2)
+    >>> grid_hit([["A1"], ["B1"]], masks).tolist(), grid_chance(masks).tolist()
+    ([1.0, 0.0], [0.015625, 0.015625])
     """
     _check_length("predictions", len(predictions), len(references))
     good = hit_cells(references, grid)
@@ -146,6 +156,13 @@ def grid_chance(references: PackedMasks, *, grid: Grid = Grid(8)) -> FloatArray:
     Returns
     -------
     float array (n_cases,) in (0, 1]; NaN where no cell has any coverage
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from reveal_bench.masks import encode_mask, pack_masks
+    >>> grid_chance(pack_masks([encode_mask(np.ones((16, 16)))])).tolist()
+    [1.0]
     """
     shares: FloatArray = hit_cells(references, grid).mean(axis=(1, 2))
     shares[shares == 0] = np.nan
@@ -170,6 +187,14 @@ def mask_iou(predictions: PackedMasks, references: PackedMasks, *, slice: Slice 
     ------
     ValueError
         If the lengths or the sizes of two paired masks differ, or `slice` is unknown.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from reveal_bench.masks import encode_mask, pack_masks
+    >>> left, both = (pack_masks([encode_mask(np.array([row]))]) for row in ([1, 0], [1, 1]))
+    >>> mask_iou(left, both).tolist()
+    [0.5]
     """
     if slice not in ("true_positive", "all"):
         raise ValueError(f"`slice` must be 'true_positive' or 'all', got {slice!r}")
@@ -206,6 +231,11 @@ def box_iou(predictions: npt.ArrayLike, references: npt.ArrayLike) -> FloatArray
     ------
     ValueError
         If the shapes differ, a row is partly NaN, or a width or height is negative.
+
+    Examples
+    --------
+    >>> box_iou([[0, 0, 2, 2]], [[1, 0, 2, 2]]).round(3).tolist()
+    [0.333]
     """
     a, b = _check_boxes("predictions", predictions), _check_boxes("references", references)
     _check_length("predictions", len(a), len(b))
