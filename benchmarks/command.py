@@ -1,9 +1,9 @@
 """The whole ``reveal-bench score`` on size L, process start to printed table, against the peer's way of IoU alone.
 
 The peer's part (decode both masks, logical and / or, 1,000 resamples of a pandas table) is what CheXlocalize's
-evaluation does for IoU, without its start-up; IoU is measured on every twentieth pair and scaled. Ours lints the file and
-computes hit rate, grid hit and both IoUs with intervals. Once for a file of masks and points, once for masks alone, whose
-deepest pixels then have to be found.
+evaluation does for IoU, without its start-up; IoU is measured on every twentieth pair and scaled. Ours lints the file
+and computes hit rate, grid hit and both IoUs with intervals. Once for a file of masks and points, once for masks
+alone, whose deepest pixels then have to be found.
 """
 
 from __future__ import annotations
