@@ -42,7 +42,8 @@ def case_rows(pairs: list[tuple[int, str]], values: dict[str, FloatArray]) -> Ca
         image_ids=[IMAGES[i][0] for i, _ in pairs],
         patient_ids=[IMAGES[i][1] for i, _ in pairs],
         case_findings=[finding for _, finding in pairs],
-        kinds=["point"] * len(pairs),
+        point_kinds=["point"] * len(pairs),
+        cell_kinds=["point"] * len(pairs),
         values=values,
         all_images=IMAGES,
     )

@@ -34,7 +34,8 @@ def rows(rng: np.random.Generator) -> CaseRows:
         image_ids=[IMAGES[image][0] for image, _ in pairs],
         patient_ids=[IMAGES[image][1] for image, _ in pairs],
         case_findings=[finding for _, finding in pairs],
-        kinds=["mask"] * len(pairs),
+        point_kinds=["mask"] * len(pairs),
+        cell_kinds=["mask"] * len(pairs),
         values={"point_hit": rng.integers(0, 2, len(pairs)).astype(float), "mask_iou": iou},
         all_images=IMAGES,
     )
