@@ -275,6 +275,7 @@ def score(
     resamples: Resamples = 1000,
     seed: Seed = 0,
     unit: ResamplingUnit = "patient",
+    interval: Annotated[str, typer.Option(help="Kind of interval: percentile, bca or chexlocalize.")] = "percentile",
     as_json: AsJson = False,
     rows: Annotated[Path | None, typer.Option(help="Also write the per-case rows to this Parquet file.")] = None,
     metadata: Annotated[Path | None, typer.Option(help="submission.json whose `thresholds` apply; 0.5 else.")] = None,
@@ -292,6 +293,7 @@ def score(
         n_resamples=resamples,
         seed=seed,
         unit=unit,
+        interval=interval,
     )
     if rows is not None:
         import pyarrow.parquet as pq

@@ -5,7 +5,7 @@ The document (:meth:`ScoredFile.to_document`, ``--json``) is stable:
 * ``schema``: 1
 * ``benchmark``, ``version``, ``split``: what was scored against; ``references_sha256``: of its reference files
 * ``file``, ``file_sha256``, ``format``, ``n_predictions``, ``n_missing``: what was scored
-* ``protocol``: unit, n_resamples, seed, allow_missing, and grid and asks (localization) or thresholds (findings)
+* ``protocol``: unit, n_resamples, seed, interval, allow_missing; grid and asks (localization) or thresholds (findings)
 * ``strata``: for findings, estimates of the same form by name of the stratum; else empty
 * ``estimates``: a list of objects with the fields of :class:`~reveal_bench.metrics.bootstrap.Estimate`; scores are
   fractions, undefined is null
@@ -119,6 +119,7 @@ def score_file(
     n_resamples: int = 1000,
     seed: int = 0,
     unit: str = "patient",
+    interval: str = "percentile",
 ) -> ScoredFile:
     """Lint and score one prediction file, of the kind that the folder's benchmark asks for.
 
@@ -129,20 +130,24 @@ def score_file(
     grid : cells per side (localization); the folder's own by default
     thresholds : probability from which a label counts as predicted (findings): one number, or one per label
     allow_missing : count questions without an answer as misses instead of refusing the file
+    interval : "percentile", or for localization "bca" or "chexlocalize"
 
     Raises
     ------
     LintError
         If the file has errors; its `report` lists all of them.
     ValueError
-        If the folder or split is not what it must be.
+        If the folder, split or interval is not what it must be.
     """
     info = read_folder_info(folder)
     path, folder = Path(path), Path(folder)
     options: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed, "unit": unit}
-    protocol = {**options, "allow_missing": allow_missing}
+    protocol = {**options, "interval": interval, "allow_missing": allow_missing}
     if _asks_for_findings(info):
+        if interval != "percentile":
+            raise ValueError(f"`interval` must be 'percentile' for a findings-type benchmark, got {interval!r}")
         return _score_findings(path, folder, split, thresholds, options, protocol)
+    options["interval"] = interval
     return _score_localization(path, folder, split, info, grid, options, protocol)
 
 

@@ -70,8 +70,12 @@ def test_a_baseline_is_linted_and_scored(world: World, tmp_path: Path) -> None:
         "unit": "patient",
         "n_resamples": 1000,
         "seed": 0,
+        "interval": "percentile",
         "allow_missing": False,
     }
+    bca = json.loads(run("score", file, world.folder, "--json", "--interval", "bca").stdout)["estimates"][0]
+    assert "|i:bca|" in bca["signature"]
+    assert "got 'bayes'" in run("score", file, world.folder, "--interval", "bayes", expect=1).stderr
     table = pq.read_table(rows)
     by_finding: dict[str, list[float]] = {}
     for row in table.to_pylist():

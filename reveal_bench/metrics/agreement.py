@@ -97,6 +97,11 @@ def gwet_ac1(rater_a: npt.ArrayLike, rater_b: npt.ArrayLike, *, n_categories: in
     Returns
     -------
     float in [-1, 1]; NaN without cases. Arguments and errors as for :func:`cohen_kappa`.
+
+    Examples
+    --------
+    >>> round(gwet_ac1([0, 0, 1, 1], [0, 0, 0, 1], n_categories=2), 3)
+    0.529
     """
     return float(ac1_from_tables(contingency_table(rater_a, rater_b, n_categories=n_categories)))
 
@@ -107,6 +112,11 @@ def percent_agreement(rater_a: npt.ArrayLike, rater_b: npt.ArrayLike, *, n_categ
     Returns
     -------
     float in [0, 1], a fraction; NaN without cases. Arguments and errors as for :func:`cohen_kappa`.
+
+    Examples
+    --------
+    >>> percent_agreement([0, 0, 1, 1], [0, 0, 0, 1], n_categories=2)
+    0.75
     """
     return float(agreement_from_tables(contingency_table(rater_a, rater_b, n_categories=n_categories)))
 
@@ -117,6 +127,11 @@ def mean_absolute_difference(rater_a: npt.ArrayLike, rater_b: npt.ArrayLike, *, 
     Returns
     -------
     float in [0, n_categories - 1]; NaN without cases. Arguments and errors as for :func:`cohen_kappa`.
+
+    Examples
+    --------
+    >>> mean_absolute_difference([0, 4, 2], [1, 2, 2], n_categories=5)
+    1.0
     """
     return float(difference_from_tables(contingency_table(rater_a, rater_b, n_categories=n_categories)))
 

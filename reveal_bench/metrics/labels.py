@@ -28,9 +28,8 @@ Source: scikit-learn's definitions, its defaults for undefined cases excepted (t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -39,7 +38,7 @@ from numpy.typing import ArrayLike
 from reveal_bench.metrics.agreement import Counts, IntArray, check_codes, divide, kappa_from_tables, resample_tables
 
 __all__ = [
-    "Average", "LabelSums", "apply_thresholds", "auroc", "average_precision", "by_stratum", "exact_match",
+    "Average", "LabelSums", "apply_thresholds", "auroc", "average_precision", "exact_match",
     "exact_match_from_sums", "hamming_from_sums", "hamming_loss", "kappa_from_sums", "label_sums", "multilabel_f1",
     "precision", "ranking_replicates", "ratio_from_sums", "recall",
 ]  # fmt: skip
@@ -49,7 +48,6 @@ BoolArray = npt.NDArray[np.bool_]
 Average = Literal["macro", "micro", "weighted", "samples"]
 Ratio = Literal["f1", "precision", "recall"]
 Ranking = Literal["auroc", "average_precision"]
-Result = TypeVar("Result")
 
 NAN = float("nan")
 
@@ -86,24 +84,48 @@ def multilabel_f1(
 def precision(
     predictions: ArrayLike, references: ArrayLike, *, average: Average | None = None, zero_division: float = NAN
 ) -> FloatArray:
-    """TP / (TP + FP); undefined without a positive prediction. All else as for :func:`multilabel_f1`."""
+    """TP / (TP + FP); undefined without a positive prediction. All else as for :func:`multilabel_f1`.
+
+    Examples
+    --------
+    >>> precision([[1, 0], [1, 1]], [[1, 0], [0, 1]]).tolist()
+    [0.5, 1.0]
+    """
     return ratio_from_sums("precision", label_sums(predictions, references).total(), average, zero_division)
 
 
 def recall(
     predictions: ArrayLike, references: ArrayLike, *, average: Average | None = None, zero_division: float = NAN
 ) -> FloatArray:
-    """TP / (TP + FN); undefined without a positive reference. All else as for :func:`multilabel_f1`."""
+    """TP / (TP + FN); undefined without a positive reference. All else as for :func:`multilabel_f1`.
+
+    Examples
+    --------
+    >>> recall([[1, 0], [0, 1]], [[1, 0], [1, 1]]).tolist()
+    [0.5, 1.0]
+    """
     return ratio_from_sums("recall", label_sums(predictions, references).total(), average, zero_division)
 
 
 def exact_match(predictions: ArrayLike, references: ArrayLike) -> float:
-    """Share of studies whose labels are all right, in [0, 1]. Arguments and errors as for :func:`multilabel_f1`."""
+    """Share of studies whose labels are all right, in [0, 1]. Arguments and errors as for :func:`multilabel_f1`.
+
+    Examples
+    --------
+    >>> exact_match([[1, 0], [0, 1]], [[1, 0], [1, 1]])
+    0.5
+    """
     return float(exact_match_from_sums(label_sums(predictions, references).total()))
 
 
 def hamming_loss(predictions: ArrayLike, references: ArrayLike) -> float:
-    """Share of decisions that are wrong, in [0, 1]. Arguments and errors as for :func:`multilabel_f1`."""
+    """Share of decisions that are wrong, in [0, 1]. Arguments and errors as for :func:`multilabel_f1`.
+
+    Examples
+    --------
+    >>> hamming_loss([[1, 0], [0, 1]], [[1, 0], [1, 1]])
+    0.25
+    """
     return float(hamming_from_sums(label_sums(predictions, references).total(), average="micro"))
 
 
@@ -136,6 +158,11 @@ def average_precision(scores: ArrayLike, references: ArrayLike, *, average: Aver
 
     NaN where the references have one class only (scikit-learn: 0 without a positive, 1 without a negative). All else
     as for :func:`auroc`.
+
+    Examples
+    --------
+    >>> average_precision([[0.9], [0.8], [0.1]], [[1], [0], [1]]).round(3).tolist()
+    [0.833]
     """
     once = np.ones((1, len(np.asarray(references))))
     return ranking_replicates("average_precision", scores, references, once, average=average)[0, ...]
@@ -298,36 +325,6 @@ def ranking_replicates(
     if average is None:
         return values
     return _mean(values, counts @ _sum_by_unit(positive, unit, counts.shape[1]) if average == "weighted" else None)
-
-
-def by_stratum(
-    statistic: Callable[[npt.NDArray[Any], npt.NDArray[Any], IntArray], Result],
-    predictions: ArrayLike,
-    references: ArrayLike,
-    *,
-    strata: Mapping[str, ArrayLike],
-    units: ArrayLike | None = None,
-) -> dict[str, Result]:
-    """`statistic(predictions, references, units)` on the studies of each stratum.
-
-    The units keep their codes, so one draw of counts for all units serves every stratum: replicates are paired, and a
-    unit without a study in the stratum is drawn like any other. `strata` are bool arrays (n_studies,) by name (anything
-    else is a ValueError) and may overlap; each study is its own unit by default.
-
-    Examples
-    --------
-    >>> by_stratum(lambda p, r, units: exact_match(p, r), [[1], [0]], [[1], [1]], strata={"frontal": [True, False]})
-    {'frontal': 1.0}
-    """
-    a, b = np.asarray(predictions), np.asarray(references)
-    unit = np.arange(len(b)) if units is None else np.asarray(units, np.int64)
-    results = {}
-    for name, mask in strata.items():
-        rows = np.asarray(mask)
-        if rows.dtype != np.bool_ or rows.shape != (len(b),):
-            raise ValueError(f"`strata[{name!r}]` must be bool ({len(b)},), got {rows.dtype} {rows.shape}")
-        results[name] = statistic(a[rows], b[rows], unit[rows])
-    return results
 
 
 def _ratios(confusion: FloatArray) -> tuple[FloatArray, FloatArray]:

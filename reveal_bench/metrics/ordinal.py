@@ -168,6 +168,13 @@ def rubric_summary(scores: Mapping[str, npt.ArrayLike], *, criteria: Sequence[st
     ------
     ValueError
         If a shape is another, a score is outside [1, 5], or a criterion is unknown.
+
+    Examples
+    --------
+    >>> scores = [[5, 4, 3, 5, 2, 2], [5, 5, 5, 4, 3, 3]]  # two tasks, six criteria
+    >>> (content,) = rubric_summary({"model": scores}, criteria=["content"])
+    >>> content.mean, content.share_of_5, content.n
+    (4.0, 0.5, 2)
     """
     rows = []
     for model, given in scores.items():

@@ -27,7 +27,7 @@ NOT_METRICS = {
     "localization": {"cell_coverage", "hit_cells"},
     "pixelwise": {"heat_map_point", "shared_areas"},
     "labels": {
-        "apply_thresholds", "by_stratum", "exact_match_from_sums", "hamming_from_sums", "kappa_from_sums", "label_sums",
+        "apply_thresholds", "exact_match_from_sums", "hamming_from_sums", "kappa_from_sums", "label_sums",
         "ranking_replicates", "ratio_from_sums",
     },
     "agreement": {

@@ -22,7 +22,6 @@ from reveal_bench.metrics.labels import (
     apply_thresholds,
     auroc,
     average_precision,
-    by_stratum,
     exact_match,
     exact_match_from_sums,
     hamming_from_sums,
@@ -253,26 +252,6 @@ def test_many_replicates_go_by_blocks(rng: np.random.Generator) -> None:
         assert got[b, 0] == pytest.approx(oracle.roc_auc_score(references[rows, 0], scores[rows, 0]), abs=1e-12)
 
 
-def test_strata_share_the_draw(world: tuple[Bools, Bools, npt.NDArray[np.int64], int]) -> None:
-    predictions, references, units, n_units = world
-    counts = resampling_counts(n_units, n_resamples=50, seed=6)
-    strata = {"all": np.ones(70, bool), "one or none": references.sum(axis=1) < 2, "none": np.zeros(70, bool)}
-
-    def replicates(p: Bools, r: Bools, u: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-        return ratio_from_sums("f1", label_sums(p, r, units=u, n_units=n_units).resample(counts), "micro")
-
-    got = by_stratum(replicates, predictions, references, strata=strata, units=units)
-    assert list(got) == list(strata)
-    assert np.isnan(got["none"]).all()
-    for b, rows in enumerate(draws_of(units, n_units, 50, 6)):
-        for name in ("all", "one or none"):
-            kept = rows[strata[name][rows]]
-            expected = multilabel_f1(predictions[kept], references[kept], average="micro")
-            assert got[name][b] == pytest.approx(float(expected), abs=1e-12)
-    own = by_stratum(lambda p, r, u: u.tolist(), predictions, references, strata={"third": np.arange(70) == 2})
-    assert own == {"third": [2]}
-
-
 def test_order_of_studies_labels_and_doubling_do_not_matter(rng: np.random.Generator) -> None:
     for predictions, references in random_labels(rng, 50):
         scores = rng.random(references.shape).round(1)
@@ -338,10 +317,6 @@ def test_thresholds_are_reached_or_not() -> None:
             "`units` must have the length of `references` (1), got 2",
         ),
         (lambda: label_sums([[1]], [[1]], units=[3], n_units=3), "`units` must lie in [0, 3), got 3 to 3"),
-        (
-            lambda: by_stratum(lambda p, r, u: 0, [[1]], [[1]], strata={"x": [1]}),
-            "`strata['x']` must be bool (1,), got int64 (1,)",
-        ),
         (
             lambda: label_sums([[1], [1]], [[1], [1]]).resample(np.ones((1, 3))),
             "`tables` must have one entry per unit of `counts` (3), got 2",
