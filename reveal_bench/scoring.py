@@ -8,7 +8,8 @@ one of its predictions carries what the metric needs; a metric that does not app
 
 What is scored when only something else is predicted: as a point, a box counts by its centre, a cell by its centre in
 the full image, a mask by the pixel deepest inside it; as a cell, any point counts by the cell that holds it (none, and
-thus a miss, outside the central square); as a mask, only a mask counts. The kind used is written in the row.
+thus a miss, outside the central square); as a mask, only a mask counts; as a box, only a box, against the tight box of
+the reference. The kind used is written in the row.
 
 `mask_iou` follows the true-positive slice of paper 002: undefined where the submission hands in an *empty* mask. An
 absent prediction is a miss (0) in both `mask_iou` and `mask_iou_all`; an empty mask is 0 in `mask_iou_all` alone.
@@ -36,7 +37,7 @@ from reveal_bench.metrics.bootstrap import (
     signature,
 )
 from reveal_bench.metrics.intervals import Interval, check_interval
-from reveal_bench.metrics.localization import grid_chance, grid_hit, mask_iou, point_hit
+from reveal_bench.metrics.localization import box_iou, grid_chance, grid_hit, mask_iou, point_hit
 from reveal_bench.records import LocalizationPrediction, LocalizationRecord, Point
 
 if TYPE_CHECKING:
@@ -183,7 +184,8 @@ def _values(
     names = ["grid_chance"]
     names += ["point_hit", "grid_hit"] if any(p is not None for p in chosen) else []
     names += ["mask_iou", "mask_iou_all"] if any(p is not None and p.mask is not None for p in chosen) else []
-    batches = [_batch_values(chosen[i:j], references[i:j], grid) for i, j in _batches(chosen, references)]
+    names += ["box_iou"] if any(p is not None and p.box is not None for p in chosen) else []
+    batches = [_batch_values(chosen[i:j], references[i:j], grid, names) for i, j in _batches(chosen, references)]
     return {name: np.concatenate([np.zeros(0), *(batch[name] for batch in batches)]) for name in names}
 
 
@@ -201,7 +203,7 @@ def _batches(chosen: Sequence[LocalizationPrediction | None], references: Sequen
 
 
 def _batch_values(
-    chosen: Sequence[LocalizationPrediction | None], rles: Sequence[Rle], grid: Grid
+    chosen: Sequence[LocalizationPrediction | None], rles: Sequence[Rle], grid: Grid, names: Sequence[str]
 ) -> dict[str, FloatArray]:
     references = pack_masks(rles)
     has_mask = np.array([p is not None and p.mask is not None for p in chosen], bool)
@@ -220,6 +222,9 @@ def _batch_values(
         "point_hit": point_hit(points, references),
         "grid_hit": grid_hit(cells, references, grid=grid),
     }
+    if "box_iou" in names:
+        boxes = [(np.nan,) * 4 if p is None or p.box is None else p.box for p in chosen]
+        values["box_iou"] = box_iou(boxes, references.boxes_xywh())
     for name, part in (("mask_iou", "true_positive"), ("mask_iou_all", "all")):
         iou = mask_iou(masks, references, slice=part)  # type: ignore[arg-type]
         values[name] = np.where(~has_mask & (references.areas > 0), 0.0, iou)

@@ -111,6 +111,14 @@ def test_a_metric_that_does_not_apply_is_absent() -> None:
     assert set(values([], [record("a", {"Edema": square(0, 0, 4)})])) == {"grid_chance"}
 
 
+def test_boxes_are_scored_against_the_tight_box_of_the_reference() -> None:
+    records = [record(name, {"Edema": square(4, 4, 4)}) for name in "abc"]
+    predictions = [Prediction("a", "Edema", box=(4, 4, 4, 8)), Prediction("b", "Edema", cell="C3")]
+    got = values(predictions, records)
+    assert got["box_iou"] == [0.5, 0, 0]  # 16 of 32 pixels; no box; no prediction
+    assert "mask_iou" not in got
+
+
 def test_rows_exist_for_references_that_are_not_empty_and_missing_ones_are_not_asked() -> None:
     records = [
         record("a", {"Edema": square(0, 0, 4), "Cardiomegaly": np.zeros((16, 16), bool)}),
