@@ -28,7 +28,8 @@ __all__ = ["POLICY", "Figure", "ReleasePolicy", "ReleasedScore", "release"]
 
 MACRO = "macro"
 RELEASED = ("point_hit", "grid_hit", "grid_chance", "mask_iou_all")
-"""Metrics whose cases follow from the references alone."""
+"""Metrics from which a submission can take no case away. Where a benchmark asks for all findings, a mask without a
+reference adds a case to `mask_iou_all`, scored 0: what is present is then probed by it, as by any such metric."""
 
 
 @dataclass(frozen=True, slots=True)

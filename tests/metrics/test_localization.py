@@ -108,6 +108,35 @@ def test_grid_hit_and_chance_equal_exact_fractions(n: int, rng: np.random.Genera
         assert np.array_equal(chance[i], np.mean(each), equal_nan=True)
 
 
+def upscaled_hits(mask: Mask, n: int) -> Mask:
+    """Hit cells by brute force: every pixel cut into 2n x 2n, cropped, and counted cell by cell in whole numbers."""
+    height, width = mask.shape
+    side = min(height, width)
+    fine = mask.repeat(2 * n, axis=0).repeat(2 * n, axis=1)
+    top, left = n * (height - side), n * (width - side)
+    square = fine[top : top + 2 * n * side, left : left + 2 * n * side]
+    counts = square.reshape(n, 2 * side, n, 2 * side).sum(axis=(1, 3))
+    half: Mask = 2 * counts >= (2 * side) ** 2
+    return half if half.any() else counts > 0
+
+
+def test_grid_hit_equals_counting_in_the_upscaled_mask(rng: np.random.Generator) -> None:
+    masks = random_masks(rng, 1500)
+    grid = Grid(8)
+    packed = pack_masks([encode_mask(mask) for mask in masks])
+    good = [upscaled_hits(mask, 8) for mask in masks]
+    places = rng.integers(0, 8, (len(masks), 2)).tolist()
+    got = grid_hit([[grid.name(column, row)] for column, row in places], packed, grid=grid)
+    expected = [
+        float(hits[row, column]) if hits.any() else float("nan")
+        for hits, (column, row) in zip(good, places, strict=True)
+    ]
+    assert np.array_equal(got, expected, equal_nan=True)
+    shares = [hits.mean() if hits.any() else float("nan") for hits in good]
+    assert np.array_equal(grid_chance(packed, grid=grid), shares, equal_nan=True)
+    assert {0.0, 1.0} <= set(got[~np.isnan(got)])
+
+
 def test_coverage_adds_up_to_the_mask_inside_the_central_square() -> None:
     # 7 x 10 px, full mask: the square is 7 px wide from x = 1.5; every cell is covered whole
     packed = pack_masks([encode_mask(np.ones((7, 10)))])
