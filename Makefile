@@ -27,7 +27,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed: $(BIN)/python $(SOURCES)
-	$(INSTALL) --editable . --editable ./leaderboard
+	$(INSTALL) --editable '.[dicom]' --editable ./leaderboard
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed

@@ -13,15 +13,28 @@ sys.path.insert(0, str(HERE))
 
 import bootstrap  # noqa: E402
 import command  # noqa: E402
+import dicom  # noqa: E402
 import labels  # noqa: E402
 import localization  # noqa: E402
+import reading  # noqa: E402
 
-PACKAGES = ("reveal-bench", "numpy", "numba", "pandas", "pycocotools", "scikit-learn")
+PACKAGES = (
+    "reveal-bench",
+    "numpy",
+    "numba",
+    "pandas",
+    "pycocotools",
+    "scikit-learn",
+    "pydicom",
+    "opencv-python-headless",
+    "pillow",
+    "datasets",
+)
 
 
 def main() -> None:
     results = []
-    for benchmark in (localization, bootstrap, labels, command):
+    for benchmark in (localization, bootstrap, labels, command, dicom, reading):
         for row in benchmark.measure():
             print(f"  {row['work']:<62} {row['ratio']:>7} x as fast as its peer", flush=True)
             results.append(row)

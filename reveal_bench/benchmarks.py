@@ -11,7 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from reveal_bench.findings import CHESTX_DET_FINDINGS, CHEXLOCALIZE_FINDINGS, REVEAL_LABELS
+from reveal_bench.findings import (
+    CHESTX_DET_FINDINGS,
+    CHEXLOCALIZE_FINDINGS,
+    MS_CXR_FINDINGS,
+    NIH_BOX_FINDINGS,
+    PADCHEST_GR_FINDINGS,
+    REVEAL_LABELS,
+    RSNA_FINDINGS,
+    SIIM_FINDINGS,
+    VINDR_CXR_FINDINGS,
+)
 
 __all__ = ["BENCHMARKS", "Benchmark", "bundled"]
 
@@ -31,13 +41,13 @@ class Benchmark:
         For people: full name, and paper or download it comes from.
     kind : {"localization", "findings", "tasks"}
     findings : tuple of str
-        Vocabulary, in the order of tables.
+        Vocabulary, in the order of tables; none for tasks.
     asks : {"present", "all"}
         Whether the manifest asks only for findings that are present, or for every finding of every image.
     metrics : tuple of str
-        Reported metrics, the primary one first.
+        Reported metrics, the primary one first; none for tasks, which readers rate.
     grid : int
-        Cells per side for `grid_hit`; of no meaning for findings.
+        Cells per side for `grid_hit`; of no meaning but for localization.
     licence : {"restricted", "open"}
         Whether the source forbids redistribution of its labels or pixels.
     """
@@ -54,6 +64,8 @@ class Benchmark:
 
 
 LOCALIZATION_METRICS = ("point_hit", "grid_hit", "mask_iou", "mask_iou_all")
+BOX_METRICS = ("point_hit", "grid_hit", "box_iou")
+"""Where the references are boxes: a mask is not compared with a box."""
 LABEL_METRICS = ("f1", "precision", "recall", "cohen_kappa", "auroc", "average_precision")
 
 BENCHMARKS: dict[str, Benchmark] = {
@@ -82,6 +94,72 @@ BENCHMARKS: dict[str, Benchmark] = {
             licence="open",
         ),
         Benchmark(
+            name="nih-boxes",
+            title="NIH ChestX-ray14 boxes",
+            source="Wang et al. 2017, BBox_List_2017.csv; no restriction on use",
+            kind="localization",
+            findings=NIH_BOX_FINDINGS,
+            asks="present",
+            metrics=BOX_METRICS,
+            grid=8,
+            licence="open",
+        ),
+        Benchmark(
+            name="ms-cxr",
+            title="MS-CXR",
+            source="Boecking et al. 2022, PhysioNet, on pictures of MIMIC-CXR-JPG",
+            kind="localization",
+            findings=MS_CXR_FINDINGS,
+            asks="present",
+            metrics=BOX_METRICS,
+            grid=8,
+            licence="restricted",
+        ),
+        Benchmark(
+            name="vindr-cxr",
+            title="VinDr-CXR",
+            source="Nguyen et al. 2022, PhysioNet, or its Kaggle edition (VinBigData)",
+            kind="localization",
+            findings=VINDR_CXR_FINDINGS,
+            asks="present",
+            metrics=BOX_METRICS,
+            grid=8,
+            licence="restricted",
+        ),
+        Benchmark(
+            name="rsna-pneumonia",
+            title="RSNA Pneumonia",
+            source="Shih et al. 2019, Kaggle: RSNA Pneumonia Detection Challenge, stage 2",
+            kind="localization",
+            findings=RSNA_FINDINGS,
+            asks="present",
+            metrics=BOX_METRICS,
+            grid=8,
+            licence="restricted",
+        ),
+        Benchmark(
+            name="siim-acr",
+            title="SIIM-ACR Pneumothorax",
+            source="Kaggle: SIIM-ACR Pneumothorax Segmentation",
+            kind="localization",
+            findings=SIIM_FINDINGS,
+            asks="present",
+            metrics=LOCALIZATION_METRICS,
+            grid=8,
+            licence="restricted",
+        ),
+        Benchmark(
+            name="padchest-gr",
+            title="PadChest-GR",
+            source="Castro et al. 2024 (arXiv 2411.05085), BIMCV",
+            kind="localization",
+            findings=PADCHEST_GR_FINDINGS,
+            asks="present",
+            metrics=BOX_METRICS,
+            grid=8,
+            licence="restricted",
+        ),
+        Benchmark(
             name="reveal-cxr",
             title="REVEAL-CXR",
             source="arXiv 2601.15129 (paper 004): released half by RSNA, or any study tree labelled the same way",
@@ -89,6 +167,17 @@ BENCHMARKS: dict[str, Benchmark] = {
             findings=REVEAL_LABELS,
             asks="all",
             metrics=LABEL_METRICS,
+            grid=8,
+            licence="restricted",
+        ),
+        Benchmark(
+            name="rexecution",
+            title="ReXecution",
+            source="paper 001; the tasks, answers and ratings are the user's own, on pictures of MIMIC-CXR-JPG",
+            kind="tasks",
+            findings=(),
+            asks="all",
+            metrics=(),
             grid=8,
             licence="restricted",
         ),

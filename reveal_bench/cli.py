@@ -14,11 +14,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from reveal_bench import cli_compare, cli_metrics, terminal
+from reveal_bench import cli_build, cli_compare, cli_folder, cli_metrics, cli_publish, terminal
 from reveal_bench.options import (
     AllowMissing,
     AsJson,
@@ -31,9 +31,6 @@ from reveal_bench.options import (
     Split,
 )
 
-if TYPE_CHECKING:
-    from reveal_bench.builders import Builder
-
 app = typer.Typer(
     name="reveal-bench",
     help="Benchmark datasets and metrics for chest-radiograph AI.",
@@ -42,15 +39,6 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-
-SourceName = Annotated[str | None, typer.Option(help="Builder to use; found from the files by default.")]
-
-
-class Images(StrEnum):
-    """What to do with pixels."""
-
-    EMBED = "embed"
-    WITHHOLD = "withhold"
 
 
 class Baseline(StrEnum):
@@ -67,7 +55,7 @@ def main() -> None:
         app()
     except BrokenPipeError:  # whoever read our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, ImportError) as error:  # the last: an extra that is not installed
         typer.secho(f"error: {error}", fg="red", err=True)
         report = getattr(error, "report", None)
         if report is not None:
@@ -88,132 +76,13 @@ def _replacing(target: Path) -> Iterator[Path]:
         new.unlink(missing_ok=True)
 
 
-@app.command()
-def phantom(
-    out: Annotated[Path, typer.Argument(help="New folder for the synthetic download.", show_default=False)],
-    images: Annotated[int, typer.Option(help="Images of the test split.")] = 200,
-    val_images: Annotated[
-        int | None, typer.Option(help="Images of the val split; 35 % of --images by default.")
-    ] = None,
-    seed: Seed = 0,
-    long_side: Annotated[int, typer.Option(help="Longer side of a picture in pixels; 2828 as in the original.")] = 2828,
-    pictures: Annotated[bool, typer.Option(help="Draw the radiographs, or only their annotations.")] = True,
-) -> None:
-    """Write a synthetic download in CheXlocalize's layout: pictures, masks, readers."""
-    from reveal_bench.phantom import write_chexlocalize
-
-    with terminal.progress("drawing") as progress:
-        write_chexlocalize(
-            out,
-            n_images=images,
-            n_val=round(0.35 * images) if val_images is None else val_images,
-            seed=seed,
-            long_side=long_side,
-            pixels=pictures,
-            progress=lambda done, total: progress("drawing", done, total),
-        )
-    typer.echo(f"wrote a synthetic CheXlocalize download to {out}")
-
-
-def _builder(root: Path, source: str | None) -> Builder:
-    from reveal_bench.builders import BUILDERS, detect_builder
-
-    if source is None:
-        return detect_builder(root)
-    if source not in BUILDERS:
-        raise ValueError(f"`--source` must be one of {', '.join(BUILDERS)}, got {source!r}")
-    return BUILDERS[source]
-
-
-@app.command()
-def inspect(
-    root: Annotated[Path, typer.Argument(help="What you downloaded: a folder or a file.", show_default=False)],
-    source: SourceName = None,
-) -> None:
-    """Say what a download holds, which builder fits, and what does not match."""
-    found = _builder(root, source).inspect(root)
-    typer.echo(f"{root}: {found.builder}" + (" (synthetic)" if found.synthetic else ""))
-    for role, path in found.files.items():
-        typer.echo(f"  {role:<28} {path}")
-    for name, count in found.counts.items():
-        expected = found.expected.get(name)
-        note = "" if expected in (None, count) else f"   (published: {expected})"
-        typer.echo(f"  {name:<28} {count}{note}")
-    terminal.warn(found.warnings)
-    if found.problems:
-        for problem in found.problems:
-            typer.secho(f"error: {problem}", fg="red", err=True)
-        raise typer.Exit(1)
-
-
-@app.command()
-def build(
-    root: Annotated[Path, typer.Argument(help="What you downloaded: a folder or a file.", show_default=False)],
-    out: Annotated[Path, typer.Option(help="Dataset folder to write.", show_default=False)],
-    source: SourceName = None,
-    images: Annotated[Images, typer.Option(help="Embed the pictures or withhold them.")] = Images.EMBED,
-    holdout: Annotated[
-        Path | None, typer.Option(help="Private folder for the references of a holdout; none by default.")
-    ] = None,
-    holdout_fraction: Annotated[float, typer.Option(help="Share of the test patients that become private.")] = 0.5,
-    seed: Seed = 0,
-    version: Annotated[str, typer.Option(help="Version of the dataset.")] = "1.0.0",
-    asks: Annotated[str | None, typer.Option(help="Ask for findings `present`, or `all`.")] = None,
-    keep_going: Annotated[
-        bool, typer.Option("--keep-going", help="Leave out what cannot be read, and say so.")
-    ] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the folders if they exist.")] = False,
-) -> None:
-    """Turn a download into a Hugging Face dataset folder, with a private holdout if asked."""
-    from reveal_bench.benchmarks import BENCHMARKS
-    from reveal_bench.builders.folder import build_folder
-
-    builder = _builder(root, source)
-    synthetic = builder.inspect(root).synthetic
-    records, warnings = builder.read(root, pixels=images.value, keep_going=keep_going)
-    with terminal.progress("building") as progress:
-        info = build_folder(
-            records,
-            out,
-            BENCHMARKS[builder.benchmark],
-            version=version,
-            asks=_asks(asks),
-            pixels=images.value,
-            holdout=holdout,
-            holdout_fraction=holdout_fraction,
-            holdout_split=builder.holdout_split or "test",
-            seed=seed,
-            synthetic=synthetic,
-            overwrite=overwrite,
-            progress=progress,
-        )
-    terminal.warn(warnings)  # the list grows while the records are read
-    for split, facts in info.splits.items():
-        place = f"references in {holdout} alone" if facts["references"] == "private" else "public"
-        typer.echo(f"{split:<12} {facts['n_images']:>6} images {facts['n_asked']:>7} questions   {place}")
-    typer.echo(f'wrote {out}; load it with datasets.load_dataset("{out}", split="{next(iter(info.splits))}")')
-
-
-def _asks(text: str | None) -> Any:
-    if text not in (None, "present", "all"):
-        raise ValueError(f"`--asks` must be 'present' or 'all', got {text!r}")
-    return text
-
-
-@app.command()
-def validate(
-    folder: Folder,
-    holdout: Annotated[Path | None, typer.Option(help="Private folder of its holdout, to look for leaks.")] = None,
-) -> None:
-    """Check a dataset folder: checksums, masks, ids, leaks, and that `load_dataset` loads it offline."""
-    from reveal_bench.builders.validate import validate_folder
-
-    problems = validate_folder(folder, holdout=holdout)
-    for problem in problems:
-        typer.secho(f"error: {problem}", fg="red")
-    if problems:
-        raise typer.Exit(1)
-    typer.secho(f"{folder}: no problems", fg="green")
+app.command()(cli_build.phantom)
+app.command()(cli_build.inspect)
+app.command()(cli_build.build)
+app.command()(cli_folder.validate)
+app.command()(cli_folder.diff)
+app.command()(cli_folder.report)
+app.command()(cli_folder.attach)
 
 
 @app.command()
@@ -308,6 +177,7 @@ def score(
         f"{file.name} on {manifest.benchmark} {manifest.version}, split {split}: percent with 95 % intervals, "
         f"{resamples} resamples of {unit}s, seed {seed}"
     )
+    terminal.warn(scored.notes)
     if scored.strata:
         terminal.print_labels(scored.estimates, scored.strata, caption)
     else:
@@ -317,6 +187,7 @@ def score(
 app.command()(cli_compare.compare)
 app.command()(cli_compare.rank)
 app.command()(cli_metrics.metrics)
+app.command()(cli_publish.publish)
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -11,6 +11,11 @@ Sources
 * REVEAL-CXR: arXiv 2601.15129 (paper 004), Table S1: definitions and RadLex / SNOMED CT / LOINC codes. Where the
   table prints no code (pleural effusion, pleural thickening, pneumothorax are missing from it), there is none here.
 * ChestX-Det: labels of the annotation file of Deepwise-AILab/ChestX-Det-Dataset.
+* NIH boxes: labels of ``BBox_List_2017.csv``, with "Infiltrate" spelt as in the collection's own list of 14 labels.
+* MS-CXR, RSNA Pneumonia, SIIM-ACR: categories of the annotation files.
+* VinDr-CXR: the 22 local labels, those drawn as boxes (Nguyen et al. 2022).
+* PadChest-GR: groups of PadChest's labels (Bustos et al. 2020); the grouping is this project's, see
+  :data:`PADCHEST_GR_LABELS`.
 """
 
 from __future__ import annotations
@@ -23,8 +28,18 @@ __all__ = [
     "CHESTX_DET_FINDINGS",
     "CHEXLOCALIZE_FINDINGS",
     "GRID_STUDY_FINDINGS",
+    "MS_CXR_FINDINGS",
+    "NIH_BOX_FINDINGS",
+    "PADCHEST_GR_FINDINGS",
+    "PADCHEST_GR_LABELS",
+    "PADCHEST_OTHER_LABELS",
     "REVEAL_LABELS",
     "REVEAL_TERMS",
+    "RSNA_FINDINGS",
+    "SIIM_FINDINGS",
+    "VINBIGDATA_FINDINGS",
+    "VINDR_CXR_FINDINGS",
+    "VINDR_GLOBAL_LABELS",
     "LabelTerm",
     "canonical_finding",
     "nearest_names",
@@ -63,6 +78,193 @@ CHESTX_DET_FINDINGS: tuple[str, ...] = (
     "Pneumothorax",
 )
 """The thirteen classes of ChestX-Det, alphabetical."""
+
+NIH_BOX_FINDINGS: tuple[str, ...] = (
+    "Atelectasis",
+    "Cardiomegaly",
+    "Effusion",
+    "Infiltration",
+    "Mass",
+    "Nodule",
+    "Pneumonia",
+    "Pneumothorax",
+)
+"""The eight classes that were boxed in NIH ChestX-ray14."""
+
+MS_CXR_FINDINGS: tuple[str, ...] = (
+    "Atelectasis",
+    "Cardiomegaly",
+    "Consolidation",
+    "Edema",
+    "Lung Opacity",
+    "Pleural Effusion",
+    "Pneumonia",
+    "Pneumothorax",
+)
+"""The eight categories of MS-CXR."""
+
+RSNA_FINDINGS: tuple[str, ...] = ("Lung Opacity",)
+"""What the RSNA pneumonia challenge boxed: opacities suspicious of pneumonia."""
+
+SIIM_FINDINGS: tuple[str, ...] = ("Pneumothorax",)
+
+VINDR_CXR_FINDINGS: tuple[str, ...] = (
+    "Aortic enlargement",
+    "Atelectasis",
+    "Calcification",
+    "Cardiomegaly",
+    "Clavicle fracture",
+    "Consolidation",
+    "Edema",
+    "Emphysema",
+    "Enlarged PA",
+    "ILD",
+    "Infiltration",
+    "Lung Opacity",
+    "Lung cavity",
+    "Lung cyst",
+    "Mediastinal shift",
+    "Nodule/Mass",
+    "Other lesion",
+    "Pleural effusion",
+    "Pleural thickening",
+    "Pneumothorax",
+    "Pulmonary fibrosis",
+    "Rib fracture",
+)
+"""The 22 local labels of VinDr-CXR, alphabetical."""
+
+VINDR_GLOBAL_LABELS: tuple[str, ...] = (
+    "COPD",
+    "Lung tumor",
+    "Pneumonia",
+    "Tuberculosis",
+    "Other diseases",
+    "No finding",
+)
+"""The 6 labels of VinDr-CXR that have no place in the image."""
+
+VINBIGDATA_FINDINGS: tuple[str, ...] = (
+    "Aortic enlargement",
+    "Atelectasis",
+    "Calcification",
+    "Cardiomegaly",
+    "Consolidation",
+    "ILD",
+    "Infiltration",
+    "Lung Opacity",
+    "Nodule/Mass",
+    "Other lesion",
+    "Pleural effusion",
+    "Pleural thickening",
+    "Pneumothorax",
+    "Pulmonary fibrosis",
+)
+"""Classes 0 to 13 of the Kaggle edition of VinDr-CXR, whose class 14 is "No finding"."""
+
+PADCHEST_GR_LABELS: dict[str, tuple[str, ...]] = {
+    "Adenopathy": ("adenopathy",),
+    "Alveolar pattern": ("alveolar pattern", "consolidation", "air bronchogram"),
+    "Aortic atheromatosis": ("aortic atheromatosis",),
+    "Aortic elongation": (
+        "aortic elongation", "ascendent aortic elongation", "descendent aortic elongation", "supra aortic elongation",
+    ),
+    "Aortic enlargement": ("aortic button enlargement", "aortic aneurysm"),
+    "Artificial heart valve": (
+        "artificial heart valve", "artificial aortic heart valve", "artificial mitral heart valve",
+    ),
+    "Atelectasis": (
+        "atelectasis", "atelectasis basal", "laminar atelectasis", "lobar atelectasis", "round atelectasis",
+        "segmental atelectasis", "total atelectasis",
+    ),
+    "Azygos lobe": ("azygos lobe",),
+    "Bone lesion": ("sclerotic bone lesion", "blastic bone lesion", "lytic bone lesion", "bone metastasis"),
+    "Bronchiectasis": ("bronchiectasis",),
+    "Calcification": (
+        "calcified densities", "calcified adenopathy", "calcified mediastinal adenopathy", "calcified fibroadenoma",
+        "heart valve calcified",
+    ),
+    "Cardiomegaly": ("cardiomegaly",),
+    "Cavitation": ("cavitation", "abscess", "cyst", "air fluid level"),
+    "Central venous catheter": (
+        "central venous catheter", "central venous catheter via jugular vein",
+        "central venous catheter via subclavian vein", "central venous catheter via umbilical vein",
+        "reservoir central venous catheter",
+    ),
+    "Chest drain tube": ("chest drain tube",),
+    "Costophrenic angle blunting": ("costophrenic angle blunting",),
+    "Edema": ("pulmonary edema", "kerley lines", "vascular redistribution", "central vascular redistribution"),
+    "Electrical device": ("electrical device", "single chamber device", "dual chamber device", "pacemaker", "dai"),
+    "Emphysema": ("emphysema", "bullas"),
+    "Endotracheal tube": ("endotracheal tube", "tracheostomy tube"),
+    "Fibrosis": ("pulmonary fibrosis", "fibrotic band", "asbestosis signs", "post radiotherapy changes"),
+    "Fissure thickening": ("fissure thickening", "major fissure thickening", "minor fissure thickening"),
+    "Fracture": ("fracture", "rib fracture", "callus rib fracture", "clavicle fracture", "humeral fracture"),
+    "Goiter": ("goiter",),
+    "Granuloma": ("granuloma", "calcified granuloma"),
+    "Hemidiaphragm elevation": ("hemidiaphragm elevation", "diaphragmatic eventration"),
+    "Hiatal hernia": ("hiatal hernia",),
+    "Hilar enlargement": (
+        "hilar enlargement", "vascular hilar enlargement", "hilar congestion", "pulmonary artery enlargement",
+    ),
+    "Hyperinflation": ("hyperinflated lung", "air trapping", "flattened diaphragm"),
+    "Increased density": ("increased density",),
+    "Infiltrates": ("infiltrates",),
+    "Interstitial pattern": (
+        "interstitial pattern", "reticular interstitial pattern", "reticulonodular interstitial pattern",
+        "ground glass pattern", "miliary opacities", "bronchovascular markings",
+    ),
+    "Kyphosis": ("kyphosis",),
+    "Mass": ("mass", "pulmonary mass", "pleural mass", "mediastinal mass", "breast mass", "soft tissue mass"),
+    "Mediastinal enlargement": (
+        "mediastinal enlargement", "superior mediastinal enlargement", "mediastinic lipomatosis",
+    ),
+    "Mediastinal shift": ("mediastinal shift", "tracheal shift", "azygoesophageal recess shift"),
+    "NSG tube": ("NSG tube",),
+    "Nodule": ("nodule", "multiple nodules", "lung metastasis"),
+    "Osteosynthesis material": ("osteosynthesis material", "bone cement"),
+    "Pleural effusion": (
+        "pleural effusion", "loculated pleural effusion", "loculated fissural effusion", "empyema",
+        "hydropneumothorax",
+    ),
+    "Pleural thickening": (
+        "pleural thickening", "apical pleural thickening", "calcified pleural thickening", "pleural plaques",
+        "calcified pleural plaques",
+    ),
+    "Pneumonia": ("pneumonia", "atypical pneumonia"),
+    "Pneumothorax": ("pneumothorax", "hydropneumothorax"),
+    "Prosthesis": ("prosthesis", "humeral prosthesis", "mammary prosthesis", "endoprosthesis", "aortic endoprosthesis"),
+    "Pseudonodule": ("pseudonodule", "nipple shadow", "end on vessel"),
+    "Scoliosis": ("scoliosis",),
+    "Sternotomy": ("sternotomy",),
+    "Subcutaneous emphysema": ("subcutaneous emphysema",),
+    "Suture material": ("suture material", "metal"),
+    "Tuberculosis": ("tuberculosis", "tuberculosis sequelae"),
+    "Vertebral compression": ("vertebral compression", "vertebral anterior compression", "vertebral fracture"),
+    "Vertebral degenerative changes": ("vertebral degenerative changes", "axial hyperostosis"),
+    "Volume loss": ("volume loss", "hypoexpansion", "hypoexpansion basal"),
+}  # fmt: skip
+"""Finding -> the PadChest labels that count for it.
+
+The rule: a finding is a label of PadChest that names something with a place in a frontal image, and takes in the labels
+that are kinds of the same thing (a laminar atelectasis is an atelectasis). "hydropneumothorax" is two of them.
+"""
+
+PADCHEST_GR_FINDINGS: tuple[str, ...] = tuple(PADCHEST_GR_LABELS)
+
+PADCHEST_OTHER_LABELS: tuple[str, ...] = (
+    "COPD signs", "Chilaiditi sign", "abnormal foreign body", "catheter", "cervical rib", "chronic changes",
+    "costochondral junction hypertrophy", "dextrocardia", "double J stent", "esophagic dilatation", "exclude",
+    "external foreign body", "gastrostomy tube", "gynecomastia", "heart insufficiency", "lepidic adenocarcinoma",
+    "lipomatosis", "lung vascular paucity", "lymphangitis carcinomatosa", "mastectomy", "nephrostomy tube",
+    "non axial articular degenerative changes", "normal", "obesity", "osteopenia", "osteoporosis", "pectum carinatum",
+    "pectum excavatum", "pericardial effusion", "pneumomediastinum", "pneumoperitoneo", "pulmonary artery hypertension",
+    "pulmonary hypertension", "pulmonary venous hypertension", "respiratory distress", "right sided aortic arch",
+    "sternoclavicular junction hypertrophy", "subacromial space narrowing", "suboptimal study", "surgery",
+    "surgery breast", "surgery heart", "surgery humeral", "surgery lung", "surgery neck", "thoracic cage deformation",
+    "unchanged", "ventriculoperitoneal drain tube",
+)  # fmt: skip
+"""Labels of PadChest that are no finding here: of the whole study, without a place, or too rare to be asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +345,8 @@ _ALIASES = {
     "enlarged cardiom": "enlarged cardiomediastinum",
     "enlarged cardiomeiastinum": "enlarged cardiomediastinum",
     "effusion": "pleural effusion",
+    "infiltrate": "infiltration",  # NIH's list of boxes and its list of labels differ
+    "other disease": "other diseases",  # VinDr-CXR's test and training labels differ
     "support device": "support devices",
     "chronic obstructive pulmonary disease": "copd",
 }

@@ -33,6 +33,7 @@ __all__ = [
     "LocalizationRecord",
     "Manifest",
     "ManifestRow",
+    "PictureFile",
     "SalientPoint",
     "check_split",
     "read_folder_info",
@@ -42,13 +43,35 @@ __all__ = [
 
 FOLDER_INFO = "manifest/benchmark.json"
 
-Reader = Literal["ground_truth", "human_benchmark"]
-READERS: tuple[Reader, ...] = ("ground_truth", "human_benchmark")
+Reader = Literal["ground_truth", "human_benchmark", "individual"]
+READERS: tuple[Reader, ...] = ("ground_truth", "human_benchmark", "individual")
+"""Consensus or reference reader; the readers whom models are compared with; one of several before any consensus."""
 VIEWS = ("AP", "PA", "LATERAL", "FRONTAL", "UNKNOWN")
 SPACING_SOURCES = ("pixel_spacing", "imager_pixel_spacing", "none")
 Point = tuple[float, float]
 Box = tuple[float, float, float, float]
 Polygons = tuple[tuple[Point, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PictureFile:
+    """Where the pixels of an image lie on the maintainer's disk; nothing of it but `name` is published.
+
+    Attributes
+    ----------
+    path : file, or the archive that holds it
+    name : file name to publish, without folders
+    shown : path relative to the download, for messages
+    kind : {"picture", "dicom", "png16"}
+        JPEG or 8-bit PNG whose bytes pass unchanged; DICOM; PNG of 16 bits, which becomes one of 8.
+    member : name inside the zip archive `path`, or None
+    """
+
+    path: Path
+    name: str
+    shown: str
+    kind: Literal["picture", "dicom", "png16"] = "picture"
+    member: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +81,17 @@ class Annotation:
     Attributes
     ----------
     finding : str
-    reader : {"ground_truth", "human_benchmark"}
+    reader : {"ground_truth", "human_benchmark", "individual"}
     rle : Rle or None
         Mask; None for sources that have boxes only.
     polygons : contours of (x, y), may be empty
-    bbox_xywh : tight box [x, y, width, height] or None for an empty mask
+    bbox_xywh : tight box [x, y, width, height] of the mask or of all boxes; None for an empty mask
     n_instances : int
         Contours (or boxes) drawn.
     area_px : int
-        Foreground pixels of the mask (area of the box without a mask).
+        Foreground pixels of the mask (of the union of the boxes, whole pixels, without a mask).
+    boxes_xywh : boxes as the source draws them, one per instance; empty where it draws none
+    reader_id : which of the individual readers; None for the other kinds of reader
     """
 
     finding: str
@@ -76,6 +101,8 @@ class Annotation:
     bbox_xywh: Box | None = None
     n_instances: int = 0
     area_px: int = 0
+    boxes_xywh: tuple[Box, ...] = ()
+    reader_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +123,9 @@ class LocalizationRecord:
     ----------
     label_status : dict from finding to 1 (present), 0 (absent) or None (unlabelled)
     missing : findings that are present but have no ground-truth mask
-    image : file bytes, or None when pixels are withheld; `image_name` is its file name in the source
+    picture : where the pixels lie; a builder gives this, and the folder writer reads it and fills in the hashes, the
+        pipeline and, if the record gives none, the spacing
+    image : file bytes instead, or None when pixels are withheld; `image_name` is its file name in the source
     source_sha256 : of the file the user holds
     pixel_pipeline : how the published pixels were made; "original bytes" for an unchanged JPEG or PNG
     """
@@ -119,6 +148,7 @@ class LocalizationRecord:
     pixel_pipeline: str = "withheld"
     spacing_mm: tuple[float, float] | None = None
     spacing_source: str = "none"
+    picture: PictureFile | None = None
 
     @property
     def size(self) -> tuple[int, int]:
@@ -331,4 +361,6 @@ def _annotation_from_row(raw: dict[str, Any], findings: tuple[str, ...]) -> Anno
         bbox_xywh=tuple(raw["bbox_xywh"]) if raw["bbox_xywh"] else None,
         n_instances=raw["n_instances"],
         area_px=raw["area_px"],
+        boxes_xywh=tuple((x, y, width, height) for x, y, width, height in raw.get("boxes_xywh") or ()),
+        reader_id=raw.get("reader_id"),
     )

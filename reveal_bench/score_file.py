@@ -54,6 +54,11 @@ class ScoredFile:
     references_sha256: str
     strata: Mapping[str, Sequence[Estimate]] = field(default_factory=dict)
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of the scores should know, for people."""
+        return self.rows.notes if isinstance(self.rows, CaseRows) else ()
+
     def to_document(self) -> dict[str, Any]:
         """The stable JSON document described above."""
         return {
@@ -70,6 +75,7 @@ class ScoredFile:
             "protocol": self.protocol,
             "estimates": [_without_nan(asdict(estimate)) for estimate in self.estimates],
             "strata": {name: [_without_nan(asdict(e)) for e in part] for name, part in self.strata.items()},
+            "notes": list(self.notes),
             "software": {"name": "reveal-bench", "version": reveal_bench.__version__},
         }
 

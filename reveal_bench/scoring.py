@@ -2,8 +2,8 @@
 
 Conventions
 -----------
-There is one row per image x finding whose reference mask is not empty (and, where a benchmark asks for all findings,
-per predicted mask without a reference). An absent prediction is a miss. A metric applies to a submission when at least
+There is one row per image x finding whose reference is not empty (and, where a benchmark asks for all findings, per
+predicted mask without a reference). An absent prediction is a miss. A metric applies to a submission when at least
 one of its predictions carries what the metric needs; a metric that does not apply is absent from the rows.
 
 What is scored when only something else is predicted: as a point, a box counts by its centre, a cell by its centre in
@@ -13,19 +13,27 @@ the reference. The kind used is written in the row.
 
 `mask_iou` follows the true-positive slice of paper 002: undefined where the submission hands in an *empty* mask. An
 absent prediction is a miss (0) in both `mask_iou` and `mask_iou_all`; an empty mask is 0 in `mask_iou_all` alone.
+
+References without a mask are boxes, one per instance (sources that draw nothing else). Points and cells are scored
+against their union, in which a pixel lies if its centre lies in a box (:mod:`reveal_bench.boxes`). A box is scored
+against the tight box around all of them, as a mask reference is reduced to its tight box; so where a finding has
+several boxes, a box around one of them cannot reach 1. A mask is not compared with boxes: `mask_iou` and `mask_iou_all`
+are undefined there, absent from the rows if no reference is a mask, and :attr:`CaseRows.notes` says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from reveal_bench.boxes import pack_regions
+from reveal_bench.cases import Reference, list_cases
 from reveal_bench.geometry import Grid, box_centre
-from reveal_bench.masks import Rle, empty_rle, pack_masks
+from reveal_bench.masks import empty_rle, pack_masks
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import (
     BootstrapMeans,
@@ -50,6 +58,7 @@ FloatArray = npt.NDArray[np.float64]
 
 _TEXT_AT_ONCE = 16 << 20
 """Characters of run-length strings that are unpacked together: bounds memory, about 10 bytes a character."""
+_NO_MASKS = "masks were not compared: the references are boxes, so mask IoU is not defined; a mask counts by its point"
 
 
 @dataclass(frozen=True)
@@ -64,6 +73,7 @@ class CaseRows:
         What counted as the point and as the cell of the prediction: "point", "box", "cell", "mask" or "none".
     values : dict from metric to float array (n_cases,)
     all_images : every (image_id, patient_id) of the split, rows or not: the units that are resampled
+    notes : what a reader of the scores should know, for people
     """
 
     findings: tuple[str, ...]
@@ -74,6 +84,7 @@ class CaseRows:
     cell_kinds: list[str]
     values: dict[str, FloatArray]
     all_images: tuple[tuple[str, str], ...]
+    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.image_ids)
@@ -125,9 +136,11 @@ def score_localization(
         If a pair is predicted twice, an image is listed twice, or a reference is malformed.
     """
     by_pair = _by_pair(predictions)
-    cases = _cases(by_pair, records, asks)
+    predicted_masks = {pair for pair, prediction in by_pair.items() if prediction.mask is not None}
+    cases = list_cases(records, predicted_masks if asks == "all" else ())
     chosen = [by_pair.get((record.image_id, finding)) for record, finding, _ in cases]
-    values = _values(chosen, [rle for _, _, rle in cases], Grid(grid))
+    values = _values(chosen, [reference for _, _, reference in cases], Grid(grid))
+    masks_left_out = "mask_iou" not in values and any(p is not None and p.mask is not None for p in chosen)
     return CaseRows(
         findings=tuple(findings),
         image_ids=[record.image_id for record, _, _ in cases],
@@ -137,6 +150,7 @@ def score_localization(
         cell_kinds=["cell" if p is not None and p.cell is not None else _kind(p) for p in chosen],
         values=values,
         all_images=tuple((record.image_id, record.patient_id) for record in records),
+        notes=(_NO_MASKS,) if masks_left_out else (),
     )
 
 
@@ -153,48 +167,28 @@ def _by_pair(predictions: Sequence[LocalizationPrediction]) -> dict[Pair, Locali
     return by_pair
 
 
-def _cases(
-    by_pair: Mapping[Pair, LocalizationPrediction], records: Sequence[LocalizationRecord], asks: str
-) -> list[tuple[LocalizationRecord, str, Rle]]:
-    """(record, finding, reference mask) of every row, in the order of the records."""
-    cases = []
-    seen: set[str] = set()
-    for record in records:
-        if record.image_id in seen:
-            raise ValueError(f"`records` must name each image once, got {record.image_id!r} twice")
-        seen.add(record.image_id)
-        present = set(record.asked("present"))
-        for finding in record.label_status:
-            if finding in present:
-                annotation = record.reference(finding)
-                if annotation is None or annotation.rle is None:
-                    raise ValueError(f"the reference of ({record.image_id}, {finding}) must be a mask, got none")
-                cases.append((record, finding, annotation.rle))
-            elif asks == "all" and finding not in record.missing:
-                prediction = by_pair.get((record.image_id, finding))
-                if prediction is not None and prediction.mask is not None:
-                    cases.append((record, finding, empty_rle(record.size)))
-    return cases
-
-
 def _values(
-    chosen: Sequence[LocalizationPrediction | None], references: Sequence[Rle], grid: Grid
+    chosen: Sequence[LocalizationPrediction | None], references: Sequence[Reference], grid: Grid
 ) -> dict[str, FloatArray]:
     """Every metric that applies, for all cases; the masks of a few cases at a time are held, never all of them."""
+    given = [prediction for prediction in chosen if prediction is not None]
+    has_masks = any(p.mask is not None for p in given) and any(reference.is_mask for reference in references)
     names = ["grid_chance"]
-    names += ["point_hit", "grid_hit"] if any(p is not None for p in chosen) else []
-    names += ["mask_iou", "mask_iou_all"] if any(p is not None and p.mask is not None for p in chosen) else []
-    names += ["box_iou"] if any(p is not None and p.box is not None for p in chosen) else []
+    names += ["point_hit", "grid_hit"] if given else []
+    names += ["mask_iou", "mask_iou_all"] if has_masks else []
+    names += ["box_iou"] if any(p.box is not None for p in given) else []
     batches = [_batch_values(chosen[i:j], references[i:j], grid, names) for i, j in _batches(chosen, references)]
     return {name: np.concatenate([np.zeros(0), *(batch[name] for batch in batches)]) for name in names}
 
 
-def _batches(chosen: Sequence[LocalizationPrediction | None], references: Sequence[Rle]) -> Iterator[tuple[int, int]]:
+def _batches(
+    chosen: Sequence[LocalizationPrediction | None], references: Sequence[Reference]
+) -> Iterator[tuple[int, int]]:
     """Ranges of cases whose run-length strings have about :data:`_TEXT_AT_ONCE` characters together."""
     start = n_characters = 0
     for i, (prediction, reference) in enumerate(zip(chosen, references, strict=True)):
         mask = prediction.mask if prediction is not None else None
-        n_characters += len(reference.counts) + (len(mask.counts) if mask is not None else 0)
+        n_characters += reference.weight + (len(mask.counts) if mask is not None else 0)
         if n_characters >= _TEXT_AT_ONCE:
             yield start, i + 1
             start, n_characters = i + 1, 0
@@ -203,31 +197,38 @@ def _batches(chosen: Sequence[LocalizationPrediction | None], references: Sequen
 
 
 def _batch_values(
-    chosen: Sequence[LocalizationPrediction | None], rles: Sequence[Rle], grid: Grid, names: Sequence[str]
+    chosen: Sequence[LocalizationPrediction | None], references: Sequence[Reference], grid: Grid, names: Sequence[str]
 ) -> dict[str, FloatArray]:
-    references = pack_masks(rles)
+    sizes = [reference.size for reference in references]
+    regions = pack_regions([reference.region for reference in references], sizes)
     has_mask = np.array([p is not None and p.mask is not None for p in chosen], bool)
     masks = pack_masks(
         [
-            p.mask if p is not None and p.mask is not None else empty_rle(r.size)
-            for p, r in zip(chosen, rles, strict=True)
+            p.mask if p is not None and p.mask is not None else empty_rle(size)
+            for p, size in zip(chosen, sizes, strict=True)
         ]
     )
     only_masks = [i for i, p in enumerate(chosen) if _kind(p) == "mask"]
     deepest = dict(zip(only_masks, masks.deepest_xy(only_masks).tolist(), strict=True))
-    points = [_points(p, grid, r.size, deepest.get(i)) for i, (p, r) in enumerate(zip(chosen, rles, strict=True))]
-    cells = [_cells(p, grid, r.size, found) for p, r, found in zip(chosen, rles, points, strict=True)]
+    points = [_points(p, grid, size, deepest.get(i)) for i, (p, size) in enumerate(zip(chosen, sizes, strict=True))]
+    cells = [_cells(p, grid, size, found) for p, size, found in zip(chosen, sizes, points, strict=True)]
     values = {
-        "grid_chance": grid_chance(references, grid=grid),
-        "point_hit": point_hit(points, references),
-        "grid_hit": grid_hit(cells, references, grid=grid),
+        "grid_chance": grid_chance(regions, grid=grid),
+        "point_hit": point_hit(points, regions),
+        "grid_hit": grid_hit(cells, regions, grid=grid),
     }
     if "box_iou" in names:
         boxes = [(np.nan,) * 4 if p is None or p.box is None else p.box for p in chosen]
-        values["box_iou"] = box_iou(boxes, references.boxes_xywh())
-    for name, part in (("mask_iou", "true_positive"), ("mask_iou_all", "all")):
-        iou = mask_iou(masks, references, slice=part)  # type: ignore[arg-type]
-        values[name] = np.where(~has_mask & (references.areas > 0), 0.0, iou)
+        tight = regions.boxes_xywh()
+        for i, reference in enumerate(references):
+            if reference.box is not None:
+                tight[i] = reference.box
+        values["box_iou"] = box_iou(boxes, tight)
+    if "mask_iou" in names:
+        is_mask = np.array([reference.is_mask for reference in references], bool)
+        for name, part in (("mask_iou", "true_positive"), ("mask_iou_all", "all")):
+            iou = mask_iou(masks, regions, slice=part)  # type: ignore[arg-type]
+            values[name] = np.where(is_mask, np.where(~has_mask & (regions.areas > 0), 0.0, iou), np.nan)
     return values
 
 

@@ -4,9 +4,11 @@ Conventions
 -----------
 The unit is the study, which may hold several images (paper 004). Of a dataset folder this module reads
 
-* ``manifest/<split>.parquet``: study_id (string) and, if known, views (list of strings);
-* ``multilabel/<split>-*.parquet``: study_id, patient_id, labels (list of ClassLabel codes into the folder's findings),
-  agreement (ClassLabel code into :data:`AGREEMENTS`, or null), views (list of codes into VIEWS, may be absent).
+* ``manifest/<split>.parquet``: study_id (string), image_ids and views (lists of strings);
+* ``multilabel/<split>-*.parquet``: the columns of :class:`StudyRecord`; labels, agreement, views and demographics are
+  ClassLabel codes into the folder's findings and the vocabularies below.
+
+Of the patient only bands are kept (paper 004, Table S2): no age in years, no date.
 """
 
 from __future__ import annotations
@@ -16,13 +18,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reveal_bench.records import VIEWS, check_split, read_folder_info
+from reveal_bench.records import SPACING_SOURCES, VIEWS, PictureFile, check_split, read_folder_info
 
 __all__ = [
+    "AGE_BANDS",
     "AGREEMENTS",
+    "PATIENT_CLASSES",
+    "RACES",
+    "SEXES",
     "FindingsPrediction",
+    "StudyImage",
     "StudyManifest",
     "StudyRecord",
+    "age_band",
+    "image_from_facts",
     "read_studies",
     "read_study_manifest",
 ]
@@ -30,16 +39,91 @@ __all__ = [
 AGREEMENTS = ("two_of_three", "three_of_three")
 """How many of the three readers agreed to all labels (paper 004, section 2.4)."""
 
+UNKNOWN = "unknown"
+AGE_BANDS = (*(f"{low}-{low + 9}" for low in range(0, 80, 10)), "80+", UNKNOWN)
+SEXES = ("F", "M", "other", UNKNOWN)
+RACES = ("Asian", "Black or African American", "White", "Other", UNKNOWN)
+PATIENT_CLASSES = ("inpatient", "outpatient", "emergency", UNKNOWN)
+
+
+def age_band(years: float | None) -> str:
+    """The band of an age in years.
+
+    Raises
+    ------
+    ValueError
+        If the age is negative or above 150.
+
+    Examples
+    --------
+    >>> age_band(79.5), age_band(80), age_band(None)
+    ('70-79', '80+', 'unknown')
+    """
+    if years is None:
+        return UNKNOWN
+    if not 0 <= years <= 150:
+        raise ValueError(f"`years` must lie in [0, 150], got {years}")
+    return AGE_BANDS[min(int(years // 10), 8)]
+
+
+@dataclass(frozen=True, slots=True)
+class StudyImage:
+    """One image of a study, with what is known of how it was taken.
+
+    Attributes
+    ----------
+    view, spacing_source : of `records.VIEWS` and `records.SPACING_SOURCES`; `view_raw` as the source writes it
+    manufacturer, model, detector_type : normalised spelling; ``*_raw`` as the source writes it
+    kvp, exposure_mas : tube voltage (kV) and exposure (mAs)
+    source_sha256, pixel_sha256, pixel_pipeline, picture : as in :class:`reveal_bench.records.LocalizationRecord`
+    """
+
+    image_id: str
+    view: str
+    width: int
+    height: int
+    view_raw: str | None = None
+    manufacturer: str | None = None
+    manufacturer_raw: str | None = None
+    model: str | None = None
+    model_raw: str | None = None
+    detector_type: str | None = None
+    kvp: float | None = None
+    exposure_mas: float | None = None
+    spacing_mm: tuple[float, float] | None = None
+    spacing_source: str = "none"
+    source_sha256: str | None = None
+    pixel_sha256: str | None = None
+    pixel_pipeline: str = "withheld"
+    picture: PictureFile | None = None
+
 
 @dataclass(frozen=True, slots=True)
 class StudyRecord:
-    """One study with its reference labels."""
+    """One study with its reference labels.
+
+    Attributes
+    ----------
+    agreement : of :data:`AGREEMENTS`, or None if it is not known
+    n_agree_all : readers who agreed to all labels (0 to 3), or None
+    age_band, sex, race, patient_class : of the vocabularies above
+    """
 
     study_id: str
     patient_id: str
     labels: tuple[str, ...]
     agreement: str | None = None
-    views: tuple[str, ...] = ()
+    images: tuple[StudyImage, ...] = ()
+    n_agree_all: int | None = None
+    age_band: str = UNKNOWN
+    sex: str = UNKNOWN
+    race: str = UNKNOWN
+    patient_class: str = UNKNOWN
+
+    @property
+    def views(self) -> tuple[str, ...]:
+        """View of every image."""
+        return tuple(image.view for image in self.images)
 
 
 @dataclass(frozen=True)
@@ -106,18 +190,35 @@ def read_studies(folder: Path, split: str) -> list[StudyRecord]:
         raise ValueError(f"{folder} holds no labels of split {split!r}: they are private, kept by the maintainer")
     records = []
     for shard in shards:
-        wanted = ("study_id", "patient_id", "labels", "agreement", "views")
-        columns = [name for name in pq.read_schema(shard).names if name in wanted]
-        records += [_record(row, info.findings) for row in pq.read_table(shard, columns=columns).to_pylist()]
+        names = [name for name in pq.read_schema(shard).names if name != "images"]
+        records += [_record(row, info.findings) for row in pq.read_table(shard, columns=names).to_pylist()]
     return records
 
 
 def _record(row: dict[str, Any], findings: tuple[str, ...]) -> StudyRecord:
-    agreement = row.get("agreement")
+    agreement = row["agreement"]
     return StudyRecord(
         study_id=row["study_id"],
         patient_id=row["patient_id"],
         labels=tuple(findings[code] for code in row["labels"]),
         agreement=None if agreement is None else AGREEMENTS[agreement],
-        views=tuple(VIEWS[code] for code in row.get("views") or ()),
+        images=tuple(image_from_facts(facts) for facts in row["image_facts"]),
+        n_agree_all=row["n_agree_all"],
+        age_band=AGE_BANDS[row["age_band"]],
+        sex=SEXES[row["sex"]],
+        race=RACES[row["race"]],
+        patient_class=PATIENT_CLASSES[row["patient_class"]],
+    )
+
+
+def image_from_facts(facts: Mapping[str, Any]) -> StudyImage:
+    """An image from one entry of the column `image_facts`."""
+    spacing = facts["spacing_mm"]
+    return StudyImage(
+        **{
+            **facts,
+            "view": VIEWS[facts["view"]],
+            "spacing_mm": tuple(spacing) if spacing else None,
+            "spacing_source": SPACING_SOURCES[facts["spacing_source"]],
+        }
     )

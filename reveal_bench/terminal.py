@@ -188,7 +188,7 @@ def print_refusal(problem: dict[str, Any]) -> None:
 
 @contextmanager
 def progress(verb: str) -> Iterator[Callable[..., None]]:
-    """A progress line on standard error: (what, images done, total or None). Quiet when not on a terminal."""
+    """A progress line on standard error: (what, done, total or None, failed). Quiet when not on a terminal."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -200,14 +200,26 @@ def progress(verb: str) -> Iterator[Callable[..., None]]:
     )
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    rate = TextColumn("{task.fields[rate]}")
+    failures = TextColumn("{task.fields[failed]}", style="red")
     console = Console(stderr=True)
-    with Progress(*columns, TimeRemainingColumn(), console=console, disable=not console.is_terminal) as bar:
+    with Progress(
+        *columns, TimeRemainingColumn(), rate, failures, console=console, disable=not console.is_terminal
+    ) as bar:
         tasks: dict[str, Any] = {}
 
-        def update(what: str, done: int, total: int | None = None) -> None:
+        def update(what: str, done: int, total: int | None = None, failed: int = 0) -> None:
             if what not in tasks:
-                tasks[what] = bar.add_task(what if what == verb else f"{verb} {what}", total=total)
-            bar.update(tasks[what], completed=done, total=total)
+                description = what if what == verb else f"{verb} {what}"
+                tasks[what] = bar.add_task(description, total=total, rate="", failed="")
+            speed = next(task.speed for task in bar.tasks if task.id == tasks[what])
+            bar.update(
+                tasks[what],
+                completed=done,
+                total=total,
+                rate=f"{speed:.1f}/s" if speed else "",
+                failed=f"{failed:,} failed" if failed else "",
+            )
 
         yield update
 

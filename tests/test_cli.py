@@ -40,14 +40,18 @@ def test_the_readme_has_no_gap() -> None:
 
 def test_commands_of_the_first_version() -> None:
     assert COMMANDS == [
+        "attach",
         "baseline",
         "build",
         "compare",
+        "diff",
         "inspect",
         "lint",
         "metrics",
         "phantom",
+        "publish",
         "rank",
+        "report",
         "score",
         "submit",
         "validate",

@@ -30,6 +30,8 @@ def test_the_demo_runs_twice_and_ctrl_c_ends_everything(tmp_path: Path) -> None:
     ranked = re.findall(r"(?m)^ +(\d+)  (.{16}) +\d+ %", first.stdout)
     assert {name.strip() for _, name in ranked} == ENTRANTS
     assert ranked[-1][1].strip() == "Chance"
+    auroc = dict(re.findall(r"(?m)^ +(Phantom Reader \w|Chance) +(\d+\.\d) %", first.stdout.split("AUROC")[1]))
+    assert float(auroc["Phantom Reader L"]) > float(auroc["Phantom Reader S"]) > float(auroc["Chance"])
     built = {path: path.stat().st_mtime_ns for path in (folder / "public").rglob("*.parquet")}
 
     again = subprocess.Popen(demo(folder), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,10 +12,18 @@ import pyarrow.parquet as pq
 import pytest
 from sklearn.metrics import average_precision_score, cohen_kappa_score, f1_score, roc_auc_score
 
+from reveal_bench.benchmarks import BENCHMARKS
+from reveal_bench.builders.folder import build_folder
 from reveal_bench.findings import REVEAL_LABELS
 from reveal_bench.metrics.bootstrap import MACRO
-from reveal_bench.records import FolderInfo
-from reveal_bench.study_records import AGREEMENTS, FindingsPrediction, StudyRecord, read_studies, read_study_manifest
+from reveal_bench.study_records import (
+    AGREEMENTS,
+    FindingsPrediction,
+    StudyImage,
+    StudyRecord,
+    read_studies,
+    read_study_manifest,
+)
 from reveal_bench.study_scoring import score_studies, summarize_studies
 from tests.test_cli import run
 
@@ -31,7 +38,7 @@ def studies(rng: np.random.Generator, n: int) -> list[StudyRecord]:
             f"p{i // 2:03d}",
             tuple(label for label in LABELS if rng.random() < 0.3),
             AGREEMENTS[int(rng.integers(2))],
-            ("AP",) if i % 3 else ("PA", "LATERAL"),
+            tuple(StudyImage(f"i{i}-{view}", view, 4, 4) for view in (("AP",) if i % 3 else ("PA", "LATERAL"))),
         )
         for i in range(n)
     ]
@@ -115,31 +122,25 @@ def test_duplicates_and_mixed_kinds_are_refused() -> None:
 
 
 def write_folder(folder: Path, records: list[StudyRecord]) -> None:
-    """A findings-type dataset folder as `reveal_bench.study_records` documents it."""
-    splits: dict[str, Any] = {"released": {"n_images": len(records), "references": "public"}, "holdout": {}}
-    info = FolderInfo("reveal-cxr", "1.0.0", True, "all", 8, LABELS, splits)
-    (folder / "manifest").mkdir(parents=True)
-    (folder / "multilabel").mkdir()
-    (folder / "manifest" / "benchmark.json").write_text(info.to_json())
-    for split in splits:
-        pq.write_table(pa.table({"study_id": [r.study_id for r in records]}), folder / "manifest" / f"{split}.parquet")
-    rows = [
-        {
-            "study_id": r.study_id,
-            "patient_id": r.patient_id,
-            "labels": [LABELS.index(label) for label in r.labels],
-            "agreement": None if r.agreement is None else AGREEMENTS.index(r.agreement),
-            "views": [("AP", "PA", "LATERAL").index(view) for view in r.views],
-        }
-        for r in records
-    ]
-    pq.write_table(pa.Table.from_pylist(rows), folder / "multilabel" / "released-00000-of-00001.parquet")
+    """A folder of studies without pixels, half of them private, in `vault` beside it."""
+    build_folder(
+        {"test": records},
+        folder,
+        BENCHMARKS["reveal-cxr"],
+        pixels="withhold",
+        holdout=folder.with_name("vault"),
+        holdout_split="test",
+        synthetic=True,
+    )
 
 
 def test_the_command_scores_studies(tmp_path: Path, rng: np.random.Generator) -> None:
-    records = studies(rng, 40)
-    write_folder(tmp_path / "data", records)
-    assert read_studies(tmp_path / "data", "released") == records
+    everything = studies(rng, 80)
+    write_folder(tmp_path / "data", everything)
+    records = read_studies(tmp_path / "data", "released")
+    private = read_studies(tmp_path / "vault", "holdout")
+    assert sorted(records + private, key=lambda r: r.study_id) == everything
+    assert len(records) == 40
     assert read_study_manifest(tmp_path / "data", "released").studies == tuple(r.study_id for r in records)
     file = tmp_path / "p.jsonl"
     lines = [{"study_id": p.study_id, "probabilities": p.probabilities} for p in probabilities(rng, records)]
@@ -157,12 +158,12 @@ def test_the_command_scores_studies(tmp_path: Path, rng: np.random.Generator) ->
     refused = run("score", file, tmp_path / "data", "--split", "holdout", expect=1)
     assert "holds no labels of split 'holdout': they are private" in refused.stderr
     broken = tmp_path / "broken.jsonl"
-    broken.write_text(file.read_text().replace('"s003"', '"s3"'))
+    broken.write_text(file.read_text().replace(f'"{records[3].study_id}"', '"s3"'))
     assert "broken.jsonl:4: error: study_id" in run("score", broken, tmp_path / "data", expect=1).stderr
 
 
 def test_an_image_manifest_is_not_one_of_studies(tmp_path: Path) -> None:
-    write_folder(tmp_path / "data", [StudyRecord("s", "p", ())])
+    write_folder(tmp_path / "data", [StudyRecord("s", "p", ()), StudyRecord("t", "q", ())])
     table = pa.table({"image_id": ["i"], "study_id": ["s"]})
     pq.write_table(table, tmp_path / "data" / "manifest" / "released.parquet")
     with pytest.raises(ValueError, match="its manifest is of images, not of studies"):

@@ -2,7 +2,8 @@
 
 A synthetic CheXlocalize download becomes a public dataset folder and a private holdout; three models of graded quality
 and two baselines predict both halves; their files are scored at home on the released half, and uploaded to a board
-whose worker alone knows the holdout. Everything lies in one folder and is made again only when it is missing.
+whose worker alone knows the holdout. A second dataset, of studies, is built from DICOM files
+(:mod:`reveal_leaderboard.demo_studies`). Everything lies in one folder and is made again only when it is missing.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from reveal_bench.phantom import model_predictions, write_chexlocalize
 from reveal_bench.predictions import predictions_to_jsonl
 from reveal_bench.records import LocalizationPrediction, read_localization, read_manifest
 from reveal_bench.score_file import score_file
+from reveal_leaderboard.demo_studies import STUDIES, prepare_studies, score_studies_at_home
 
 __all__ = ["Demo", "Entrant", "heed_signals"]
 
@@ -77,7 +79,9 @@ class Demo:
     def __init__(self, root: Path, *, n_images: int, seed: int, say: Say) -> None:
         self.root, self.n_images, self.seed, self.say = root.resolve(), n_images, seed, say
         self.download, self.public = self.root / "download", self.root / "public"
-        self.holdout, self.server = self.root / "private" / "holdout", self.root / "server"
+        self.private, self.server = self.root / "private", self.root / "server"
+        self.holdout, self.studies = self.private / "holdout", self.root / "studies"
+        self.n_studies = max(n_images // 2, 20)
         self.predictions = self.root / "predictions"
         self.children: list[subprocess.Popen[bytes]] = []
 
@@ -112,6 +116,8 @@ class Demo:
         self.say("3  predicting both halves: three models, two baselines")
         for split in ("released", "holdout"):
             self._predict(split)
+        self.say(f"   and {self.n_studies} studies of DICOM files with labels, built and predicted in the same way")
+        prepare_studies(self.studies, n_studies=self.n_studies, seed=self.seed, private=self.private / STUDIES)
         marker.write_text(json.dumps(wanted), encoding="utf-8")
         return None
 
@@ -123,15 +129,17 @@ class Demo:
         ValueError
             If it does not look like one.
         """
-        known = {MARKER, "download", "public", "private", "server", "predictions", "log.txt"}
+        known = {MARKER, "download", "public", "private", "server", "predictions", "studies", "log.txt"}
         strangers = sorted({path.name for path in self.root.iterdir()} - known) if self.root.exists() else []
         if strangers:
             raise ValueError(f"{self.root} does not look like a demo (it holds {strangers[0]}): not deleted")
         shutil.rmtree(self.root, ignore_errors=True)
 
     def _build(self) -> None:
-        records, _ = BUILDERS[BENCHMARK].read(self.download, pixels="embed", keep_going=False)
-        build_folder(records, self.public, BENCHMARKS[BENCHMARK], holdout=self.holdout, seed=self.seed, synthetic=True)
+        reading = BUILDERS[BENCHMARK].read(self.download, pixels="embed", keep_going=False)
+        build_folder(
+            reading.splits, self.public, BENCHMARKS[BENCHMARK], holdout=self.holdout, seed=self.seed, synthetic=True
+        )
 
     def _predict(self, split: str) -> None:
         manifest = read_manifest(self.public, split)
@@ -160,6 +168,8 @@ class Demo:
             (macro,) = [e for e in scored.estimates if (e.metric, e.finding) == ("point_hit", MACRO)]
             interval = f"{100 * macro.low:.1f} to {100 * macro.high:.1f}"
             self.say(f"     {entrant.name:<16} {100 * macro.value:5.1f} %  ({interval})")
+        self.say("   and the studies: macro AUROC")
+        score_studies_at_home(self.studies, self.say)
 
     def upload(self, url: str) -> None:
         """Send every file for the holdout by the API, and wait for its score."""
@@ -180,7 +190,7 @@ class Demo:
             shown = "not shown" if figure is None else (
                 f"{100 * figure['value']:3.0f} %  ({100 * figure['low']:.0f} to {100 * figure['high']:.0f})"
             )  # fmt: skip
-            self.say(f"     {row['rank']:>2}  {row['model']:<16} {shown}")
+            self.say(f"     {row['rank'] or '-':>2}  {row['model']:<16} {shown}")
 
     def say_what_next(self, url: str) -> None:
         """Tell where to look, and what to try."""
@@ -191,6 +201,7 @@ Try next:
   - break a line of {file}
     and drop the file on {url}/submit: the linter names line, field and value
   - reveal-bench score {self.predictions / "phantom-chat" / "released.jsonl"} {self.public}
+  - reveal-bench report {self.studies / "public"} --out report.html
   - python -c "from datasets import load_dataset; print(load_dataset('{self.public}', split='released'))"
 Ctrl-C ends the server and the worker; running this again takes a few seconds.""")
 

@@ -8,17 +8,44 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from reveal_bench.builders import chestx_det, chexlocalize
-from reveal_bench.builders.source import Builder, BuildError, Inspection, Problem
+from reveal_bench.builders import (
+    chestx_det,
+    chexlocalize,
+    midrc,
+    ms_cxr,
+    nih_boxes,
+    padchest_gr,
+    reveal_cxr,
+    rexecution,
+    rsna_pneumonia,
+    siim_acr,
+    vindr_cxr,
+)
+from reveal_bench.builders.reveal_records import UNDIVIDED
+from reveal_bench.builders.source import Builder, BuildError, Inspection, Problem, Reading
 
-__all__ = ["BUILDERS", "BuildError", "Builder", "Inspection", "Problem", "detect_builder"]
+__all__ = ["BUILDERS", "BuildError", "Builder", "Inspection", "Problem", "Reading", "detect_builder"]
+
+_PICTURES = ("pictures",)
+_STUDIES = ("mapping", "id_key", "workers")
+_MODULES = (
+    # name, benchmark, split that a holdout is taken from, module, options
+    ("chexlocalize", "chexlocalize", "test", chexlocalize, _PICTURES),
+    ("chestx-det", "chestx-det", "test", chestx_det, _PICTURES),
+    ("nih-boxes", "nih-boxes", "test", nih_boxes, _PICTURES),
+    ("ms-cxr", "ms-cxr", "test", ms_cxr, _PICTURES),
+    ("vindr-cxr", "vindr-cxr", "test", vindr_cxr, _PICTURES),
+    ("rsna-pneumonia", "rsna-pneumonia", "train", rsna_pneumonia, _PICTURES),
+    ("siim-acr", "siim-acr", "train", siim_acr, _PICTURES),
+    ("padchest-gr", "padchest-gr", "test", padchest_gr, _PICTURES),
+    ("reveal-cxr", "reveal-cxr", UNDIVIDED, reveal_cxr, _STUDIES),
+    ("midrc", "reveal-cxr", UNDIVIDED, midrc, _STUDIES),
+    ("rexecution", "rexecution", "test", rexecution, _PICTURES),
+)
 
 BUILDERS: dict[str, Builder] = {
-    builder.name: builder
-    for builder in (
-        Builder("chexlocalize", "chexlocalize", "test", chexlocalize.detect, chexlocalize.inspect, chexlocalize.read),
-        Builder("chestx-det", "chestx-det", "test", chestx_det.detect, chestx_det.inspect, chestx_det.read),
-    )
+    name: Builder(name, benchmark, split, module.detect, module.inspect, module.read, options)
+    for name, benchmark, split, module, options in _MODULES
 }
 
 

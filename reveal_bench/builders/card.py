@@ -1,97 +1,99 @@
 """The dataset card: a template with its numbers filled in from what was built.
 
-``dataset_cards/<benchmark>.md`` holds prose and ``{{name}}`` places, no count of the data. :class:`Tally` counts the
-rows of one split while they are written; :func:`render_card` fills the places and adds `configs` and `dataset_info`
-to the YAML block. Of a private holdout the public card tells the number of images and nothing else.
+``dataset_cards/<benchmark>.md`` holds prose and ``{{name}}`` places, no count of the data. :func:`render_card` fills
+the places from the tallies of the splits and adds `configs` and `dataset_info` to the YAML block. Of a private holdout
+the public card tells the number of its rows and nothing else.
+
+A template has every section of :data:`SECTIONS` (data cards in the sense of the Hub's own guide, and the contents that
+Croissant's RAI fields ask for); :mod:`reveal_bench.builders.croissant` takes its prose from the same sections.
 """
 
 from __future__ import annotations
 
 import re
 import uuid
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from reveal_bench.benchmarks import Benchmark, bundled
-from reveal_bench.builders.rows import Row
-from reveal_bench.records import READERS, VIEWS
+from reveal_bench.builders import card_tables
+from reveal_bench.builders.tally import Tally
 
 if TYPE_CHECKING:
     from datasets import Features
 
-__all__ = ["Config", "Tally", "private_card", "render_card"]
+__all__ = ["PLACE", "SECTIONS", "Config", "card_template", "front_matter", "private_card", "render_card", "sections"]
 
-_PLACE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
+PLACE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
+SECTIONS = (
+    "Summary", "How to load", "Configs and splits", "Features", "Collection", "Annotation", "Demographics",
+    "Known holes", "Intended and out-of-scope use", "Enrichment and prevalence", "Contamination", "Licence and terms",
+    "Privacy", "Maintenance", "Citation",
+)  # fmt: skip
+"""Headings that every card must have."""
 SIZE_CATEGORIES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
-
-MEANINGS = {
-    "image": "file bytes of the radiograph (null where pixels are withheld)",
-    "image_id": "id of the radiograph; predictions name it",
-    "patient_id": "pseudonym of the patient; resampling and splits keep patients whole",
-    "study_id": "id of the study",
-    "view": "projection",
-    "view_raw": "projection as the source writes it",
-    "width": "pixels, of the grid that was annotated",
-    "height": "pixels, of the grid that was annotated",
-    "labels": "findings that are present",
-    "label_status": "per finding 1 present, 0 absent, null unlabelled",
-    "annotations": "per finding and reader: mask (COCO run lengths), contours (x, y), tight box, contours drawn, area",
-    "points": "most representative point (x, y) of a finding, per reader",
-    "missing": "findings that are present but were not drawn: unknown masks, not empty ones",
-    "source_sha256": "sha256 of the picture file in the source download",
-    "pixel_sha256": "sha256 of its decoded 8-bit grey pixels, row by row",
-    "pixel_pipeline": "how the published pixels were made from the source's",
-    "spacing_mm": "row and column spacing in mm, where known",
-    "spacing_source": "which header field the spacing is from",
-}
-
-
-@dataclass
-class Tally:
-    """Counts over the rows of one split."""
-
-    n_images: int = 0
-    n_asked: int = 0
-    patients: set[str] = field(default_factory=set)
-    studies: set[str] = field(default_factory=set)
-    views: Counter[int] = field(default_factory=Counter)
-    positives: Counter[int] = field(default_factory=Counter)
-    masks: Counter[tuple[int, str]] = field(default_factory=Counter)
-    instances: Counter[int] = field(default_factory=Counter)
-    points: Counter[int] = field(default_factory=Counter)
-    missing: Counter[int] = field(default_factory=Counter)
-
-    def add(self, row: Row, n_asked: int) -> None:
-        """Count one row, of which `n_asked` findings are asked."""
-        self.n_images += 1
-        self.n_asked += n_asked
-        self.patients.add(row["patient_id"])
-        self.studies.add(row["study_id"])
-        self.views[row["view"]] += 1
-        self.positives.update(row["labels"])
-        self.missing.update(row["missing"])
-        self.points.update({point["label"] for point in row["points"]})
-        for annotation in row["annotations"]:
-            reader = READERS[annotation["reader"]]
-            self.masks[annotation["label"], reader] += annotation["area_px"] > 0
-            if reader == "ground_truth":
-                self.instances[annotation["label"]] += annotation["n_instances"]
-
-    @property
-    def size(self) -> dict[str, int]:
-        """What the manifest says of the split."""
-        return {"n_images": self.n_images, "n_patients": len(self.patients), "n_asked": self.n_asked}
+UNITS = {"localization": "image", "findings": "study", "tasks": "task"}
+"""Kind of benchmark -> what a row of its main config is."""
+SYNTHETIC_LICENCE = "apache-2.0"
+"""Of synthetic data: that of the program which drew them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """A config of the repository: rows and bytes per split, from which the YAML block is made."""
+    """A config of the repository, from which the YAML block is made.
+
+    Attributes
+    ----------
+    splits : dict from split to (rows, bytes)
+    features : of its rows
+    default : whether `load_dataset` takes it when no config is named
+    """
 
     name: str
     splits: Mapping[str, tuple[int, int]]
+    features: Features
     default: bool = False
+
+
+def card_template(benchmark: Benchmark) -> str:
+    """Text of the benchmark's template.
+
+    Raises
+    ------
+    ValueError
+        If there is none.
+    """
+    path = bundled("dataset_cards") / f"{benchmark.name}.md"
+    if not path.is_file():
+        raise ValueError(f"the benchmark {benchmark.name!r} needs a card: dataset_cards/{path.name} is missing")
+    return path.read_text(encoding="utf-8")
+
+
+def front_matter(card: str) -> tuple[dict[str, Any], str]:
+    """The YAML block of a card, and its body.
+
+    Raises
+    ------
+    ValueError
+        If the card does not begin with a YAML block of names and values.
+    """
+    import yaml
+
+    parts = card.split("---\n", 2)
+    try:
+        block = yaml.safe_load(parts[1]) if len(parts) == 3 and not parts[0].strip() else None
+    except yaml.YAMLError as error:
+        raise ValueError(f"the card's YAML block must be YAML: {error}") from None
+    if not isinstance(block, dict):
+        raise ValueError("the card must begin with a YAML block between two lines of three hyphens")
+    return block, parts[2]
+
+
+def sections(body: str) -> dict[str, str]:
+    """Heading -> text of every second-level section of a card."""
+    pieces = re.split(r"^## +(.+?) *$", body, flags=re.MULTILINE)
+    return dict(zip(pieces[1::2], (piece.strip() for piece in pieces[2::2]), strict=True))
 
 
 def render_card(
@@ -108,55 +110,66 @@ def render_card(
 ) -> str:
     """Text of the public ``README.md``.
 
+    Parameters
+    ----------
+    tallies : dict from split with public references to its counts
+    features : of the main config
+    embedded : whether pictures are in the folder
+    n_holdout : rows of the private holdout, or None if there is none
+
     Raises
     ------
     ValueError
-        If the template has a place that this function does not fill.
+        If there is no template, or it has a place that this function does not fill.
     """
-    import yaml
-
-    template = (bundled("dataset_cards") / f"{benchmark.name}.md").read_text(encoding="utf-8")
+    template = card_template(benchmark)
+    findings = benchmark.findings
+    n_rows = sum(tally.n_rows for tally in tallies.values())
     values = {
         "title": ("Synthetic stand-in for " if synthetic else "") + benchmark.title,
         "notice": _notice(synthetic),
         "version": version,
         "canary": f"reveal-bench canary {uuid.uuid5(uuid.NAMESPACE_URL, f'reveal-bench/{benchmark.name}')}",
-        "n_images": f"{sum(tally.n_images for tally in tallies.values()):,}",
+        "n_images": f"{sum(len(tally.images) for tally in tallies.values()):,}",
+        "n_studies": f"{sum(len(tally.studies) for tally in tallies.values()):,}",
+        "n_tasks": f"{n_rows:,}",
         "load_example": _load_example(configs, version),
-        "splits_table": _splits_table(tallies, n_holdout),
-        "findings_table": "\n\n".join(
-            f"Split `{split}`:\n\n{_findings_table(tally, benchmark.findings)}" for split, tally in tallies.items()
-        ),
-        "views_table": _views_table(tallies),
-        "missing_list": _missing_list(tallies, benchmark.findings),
-        "features_table": _features_table(features),
-        "pixels": _pixels(embedded),
-        "holdout": _holdout(n_holdout, embedded, asks),
+        "splits_table": card_tables.splits_table(tallies, n_holdout),
+        "configs_table": card_tables.configs_table([(config.name, config.splits) for config in configs]),
+        "findings_table": card_tables.findings_table(tallies, findings),
+        "views_table": card_tables.views_table(tallies),
+        "missing_list": card_tables.missing_list(tallies, findings),
+        "features_table": card_tables.features_table(features),
+        "demographics_table": card_tables.demographics_table(tallies),
+        "agreement_table": card_tables.agreement_table(tallies),
+        "acquisition_table": card_tables.acquisition_table(tallies),
+        "categories_table": card_tables.categories_table(tallies),
+        "ratings_table": card_tables.ratings_table(tallies),
+        "pixels": _pixels(benchmark.kind, embedded),
+        "holdout": _holdout(benchmark.kind, n_holdout, configs, asks),
     }
-    unknown = {name for name in _PLACE.findall(template) if name not in values}
+    unknown = {name for name in PLACE.findall(template) if name not in values}
     if unknown:
         raise ValueError(f"dataset_cards/{benchmark.name}.md: no value for the places {', '.join(sorted(unknown))}")
-    filled = _PLACE.sub(lambda match: values[match[1]], template)
-    _, block, body = filled.split("---\n", 2)
-    n_all = sum(tally.n_images for tally in tallies.values()) + (n_holdout or 0)
-    metadata = {**yaml.safe_load(block), "size_categories": [_size_category(n_all)]}
-    return _front_matter(metadata, features, configs) + body
+    block, body = front_matter(PLACE.sub(lambda match: values[match[1]], template))
+    block["size_categories"] = [_size_category(n_rows + (n_holdout or 0))]
+    return _front_matter(_synthetic_terms(block) if synthetic else block, configs) + body
 
 
 def private_card(benchmark: Benchmark, *, features: Features, configs: Sequence[Config], n_images: int) -> str:
-    """Text of the ``README.md`` of a private holdout."""
+    """Text of the ``README.md`` of a private holdout of `n_images` images, studies or tasks."""
     body = f"""
 # PRIVATE: holdout references of {benchmark.title}
 
-The labels, masks and points of {n_images:,} images, without pixels. **Never publish this folder**, never copy it into
+The references of {_count(n_images, benchmark.kind)}, without pixels. **Never publish this folder**, never copy it into
 a public one, and show of it nothing but what the leaderboard releases. Scores are computed from it by
 `reveal-bench score FILE FOLDER --split holdout` or by the leaderboard's worker.
 """
     metadata = {"license": "other", "license_name": "private", "pretty_name": f"PRIVATE holdout of {benchmark.title}"}
-    return _front_matter(metadata, features, configs) + body
+    return _front_matter(metadata, configs) + body
 
 
-def _front_matter(metadata: dict[str, Any], features: Features, configs: Sequence[Config]) -> str:
+def _front_matter(metadata: dict[str, Any], configs: Sequence[Config]) -> str:
     from datasets import DatasetInfo, SplitDict, SplitInfo
     from datasets.info import DatasetInfosDict
     from huggingface_hub import DatasetCardData
@@ -169,7 +182,7 @@ def _front_matter(metadata: dict[str, Any], features: Features, configs: Sequenc
             splits.add(SplitInfo(split, num_bytes=n_bytes, num_examples=n_rows))
         total = sum(n_bytes for _, n_bytes in config.splits.values())
         infos[config.name] = DatasetInfo(
-            config_name=config.name, features=features, splits=splits, dataset_size=total, download_size=total
+            config_name=config.name, features=config.features, splits=splits, dataset_size=total, download_size=total
         )
     DatasetInfosDict(infos).to_dataset_card_data(data)
     data["configs"] = [_config_entry(config) for config in configs]
@@ -181,8 +194,25 @@ def _config_entry(config: Config) -> dict[str, Any]:
     return {"config_name": config.name, "data_files": files, **({"default": True} if config.default else {})}
 
 
-def _size_category(n_images: int) -> str:
-    return next((name for limit, name in SIZE_CATEGORIES if n_images < limit), "1M<n<10M")
+def _synthetic_terms(block: dict[str, Any]) -> dict[str, Any]:
+    """The block without the terms of the real source, which do not bind data that a program drew."""
+    kept = {name: value for name, value in block.items() if not name.startswith(("license_", "extra_gated_"))}
+    return kept | {
+        "license": SYNTHETIC_LICENCE,
+        "annotations_creators": ["machine-generated"],
+        "source_datasets": ["original"],
+        "tags": [*block.get("tags", ()), "synthetic"],
+    }
+
+
+def _size_category(n_rows: int) -> str:
+    return next((name for limit, name in SIZE_CATEGORIES if n_rows < limit), "1M<n<10M")
+
+
+def _count(n: int, kind: str) -> str:
+    unit = UNITS[kind]
+    plural = "studies" if unit == "study" else f"{unit}s"
+    return f"{n:,} {unit if n == 1 else plural}"
 
 
 def _notice(synthetic: bool) -> str:
@@ -191,8 +221,9 @@ def _notice(synthetic: bool) -> str:
     return (
         "> **SYNTHETIC.** Every picture, label, mask and point here was drawn by a program, `reveal_bench.phantom`; no "
         "patient is behind any of it. It has the layout of the real download so that tools can be tried on it. What "
-        "the sections below say about how data were collected holds for the real set, the numbers for this one. "
-        "Scores on it say nothing about a model. **Not for clinical use.**"
+        "the sections below say about how data were collected, and under which terms, holds for the real set; the "
+        f"numbers are of this one, which is under {SYNTHETIC_LICENCE}. Scores on it say nothing about a model. **Not "
+        "for clinical use.**"
     )
 
 
@@ -204,79 +235,38 @@ def _load_example(configs: Sequence[Config], version: str) -> str:
     return "```python\n" + "\n".join(lines) + "\n```"
 
 
-def _splits_table(tallies: Mapping[str, Tally], n_holdout: int | None) -> str:
-    rows = [
-        [f"`{split}`", tally.n_images, len(tally.studies), len(tally.patients), tally.n_asked, "public"]
-        for split, tally in tallies.items()
-    ]
-    if n_holdout is not None:
-        rows.append(["`holdout`", n_holdout, "", "", "", "private"])
-    return _table(["split", "images", "studies", "patients", "questions", "references"], rows)
-
-
-def _findings_table(tally: Tally, findings: Sequence[str]) -> str:
-    rows = [
-        [
-            finding,
-            tally.positives[i],
-            f"{100 * tally.positives[i] / tally.n_images:.1f} %",
-            tally.masks[i, "ground_truth"],
-            tally.instances[i],
-            tally.missing[i],
-            tally.masks[i, "human_benchmark"],
-            tally.points[i],
-        ]
-        for i, finding in enumerate(findings)
-    ]
-    heads = ["finding", "present", "of images", "masks", "contours", "missing masks", "reader masks", "reader points"]
-    return _table(heads, rows)
-
-
-def _views_table(tallies: Mapping[str, Tally]) -> str:
-    used = sorted({view for tally in tallies.values() for view in tally.views})
-    rows = [[f"`{split}`", *(tally.views[view] for view in used)] for split, tally in tallies.items()]
-    return _table(["split", *(VIEWS[view] for view in used)], rows)
-
-
-def _missing_list(tallies: Mapping[str, Tally], findings: Sequence[str]) -> str:
-    lines = [
-        f"* split `{split}`: {sum(tally.missing.values()):,} present findings have no ground-truth mask"
-        + "".join(f"; {findings[i]} {n:,}" for i, n in sorted(tally.missing.items()) if n)
-        for split, tally in tallies.items()
-    ]
-    return "\n".join(lines)
-
-
-def _features_table(features: Features) -> str:
-    return _table(["column", "meaning"], [[f"`{name}`", MEANINGS[name]] for name in features])
-
-
-def _pixels(embedded: bool) -> str:
+def _pixels(kind: str, embedded: bool) -> str:
+    columns = {"localization": "`image` is", "findings": "the elements of `images` are", "tasks": "pictures are"}[kind]
     if embedded:
-        return "Pictures are embedded as the source's own file bytes; `pixel_pipeline` says so per image."
+        return (
+            "Pictures are embedded. JPEG and 8-bit PNG are the source's own file bytes; DICOM and 16-bit PNG became "
+            "8-bit PNG by the pipeline that `pixel_pipeline` names for each of them."
+        )
     return (
-        "Pixels are withheld: `image` is null. Attach your own download's pictures by `image_id`; "
-        "`source_sha256`, where it is not null, verifies the file."
+        f"Pixels are withheld: {columns} null. `reveal-bench attach FOLDER DOWNLOAD --out NEW` adds them from your own "
+        "copy of the source and verifies each file by `source_sha256`, where that is not null."
     )
 
 
-def _holdout(n_holdout: int | None, embedded: bool, asks: str) -> str:
+def _holdout(kind: str, n_holdout: int | None, configs: Sequence[Config], asks: str) -> str:
     if n_holdout is None:
         return "This folder has no private holdout."
-    inputs = " and, without any reference, as the config `holdout_inputs`" if embedded else ""
-    told = (
-        "The manifest names the findings that are present in each of them, as the protocol tells a model what to look "
-        "for: that is public, where they are is not."
-        if asks == "present"
-        else "The manifest asks for every finding of every image, so that it tells nothing of what is present."
-    )
+    inputs = ""
+    if any(config.name == "holdout_inputs" for config in configs):
+        inputs = " and, without any reference, as the config `holdout_inputs`"
+    told = {
+        "findings": "The manifest asks for every label of every study, so that it tells nothing of what is present.",
+        "tasks": "The manifest names the category of each task and whether it must localize, not its answer.",
+        "localization": "The manifest asks for every finding of every image, so that it tells nothing of what is "
+        "present.",
+    }[kind]
+    if kind == "localization" and asks == "present":
+        told = (
+            "The manifest names the findings that are present in each of them, as the protocol tells a model what to "
+            "look for: that is public, where they are is not."
+        )
+    verb = "is" if n_holdout == 1 else "are"
     return (
-        f"{n_holdout:,} images are a private holdout, divided from the released ones by patient. They are in the "
-        f"manifest{inputs}; their references are with the maintainer alone. {told}"
+        f"{_count(n_holdout, kind)} {verb} a private holdout, divided from the released ones by patient: in the "
+        f"manifest{inputs}; the references are with the maintainer alone. {told}"
     )
-
-
-def _table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    cells = [[f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row] for row in rows]
-    lines = [list(heads), ["---"] * len(heads), *cells]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

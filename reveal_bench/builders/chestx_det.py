@@ -9,23 +9,24 @@ Conventions
 * Every picture is 1024 x 1024 pixels; coordinates are whole pixels in [0, 1024].
 * Several instances of one finding become one annotation: the union of their polygons, filled by
   :func:`reveal_bench.masks.rasterize_polygons`; `n_instances` counts them; the box is the tight box of the union.
+  The source's own boxes are kept in `boxes_xywh`.
 * All thirteen findings were looked for in every image, so a finding without an instance is absent (0).
 * The source publishes neither patients, studies nor views: `patient_id` and `study_id` repeat the image id.
-* Pixels are not part of the download. With ``images=`` (a folder of the PNG files) they are read and hashed.
+* Pixels are not part of the download. With ``pictures=`` (a folder of the PNG files) they are read and hashed.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from reveal_bench.builders.pictures import ORIGINAL, Picture, read_picture
-from reveal_bench.builders.source import SYNTHETIC_MARKER, Inspection, Pixels, Problem, Reading, finish
+from reveal_bench.builders.source import SYNTHETIC_MARKER, Inspection, Pixels, Problem, Reading, Records, finish
 from reveal_bench.findings import CHESTX_DET_FINDINGS, canonical_finding, nearest_names
-from reveal_bench.masks import PackedMasks, Rle, pack_masks, rasterize_polygons
-from reveal_bench.records import Annotation, LocalizationRecord
+from reveal_bench.masks import pack_masks, rasterize_polygons
+from reveal_bench.records import Annotation, LocalizationRecord, PictureFile
 
 __all__ = ["PUBLISHED", "SIDE", "detect", "inspect", "read"]
 
@@ -59,6 +60,7 @@ def inspect(root: Path) -> Inspection:
         counts[f"{split} images"] = len(entries)
         counts[f"{split} instances"] = sum(len(entry["syms"]) for entry in good)
         counts[f"{split} images without a finding"] = sum(not entry["syms"] for entry in good)
+    synthetic = _is_synthetic(root)
     return Inspection(
         builder="chestx-det",
         root=root,
@@ -66,49 +68,58 @@ def inspect(root: Path) -> Inspection:
         counts=counts,
         expected=PUBLISHED,
         problems=problems,
-        warnings=_count_warnings(counts),
-        synthetic=_is_synthetic(root),
+        warnings=[] if synthetic else _count_warnings(counts),
+        synthetic=synthetic,
     )
 
 
-def read(root: Path, *, pixels: Pixels = "withhold", keep_going: bool = False, images: Path | None = None) -> Reading:
-    """Records per split ("train", "test": those whose file is there) and warnings.
+def read(root: Path, *, pixels: Pixels = "withhold", keep_going: bool = False, pictures: Path | None = None) -> Reading:
+    """Records per split: "train", "test", those whose file is there.
 
     Parameters
     ----------
     root : the annotation file or the folder that holds it
-    pixels : "embed" needs `images`
+    pixels : "embed" needs `pictures`
     keep_going : leave out entries with a problem instead of raising
-    images : folder with the PNG files, at any depth
+    pictures : folder with the PNG files, at any depth
 
     Raises
     ------
     BuildError
-        With every problem of the annotation files.
+        With every problem of the annotation files, and every picture that is not there.
     ValueError
-        If there is no annotation file, or pixels are to be embedded and `images` is None.
+        If there is no annotation file, or pixels are to be embedded and `pictures` is None.
     """
     root = Path(root)
     files = _annotation_files(root)
     if not files:
         raise ValueError(f"`root` must hold {FILE_NAME.format(split='test')}, got {root}")
-    if pixels == "embed" and images is None:
-        raise ValueError("`images` must name the folder of the PNG files when pixels are embedded, got None")
+    if pixels == "embed" and pictures is None:
+        raise ValueError("`pictures` must name the folder of the PNG files when pixels are embedded, got None")
     problems: list[Problem] = []
     warnings = list(inspect(root).warnings)
+    found = None if pictures is None else {path.name: path for path in sorted(Path(pictures).rglob("*.png"))}
     entries_of: dict[str, list[Entry]] = {}
     for split, path in files.items():
         entries = _read_entries(path, problems)
-        found = _problems_of(entries, path.name)
-        problems += found
-        bad = {problem.row for problem in found}
-        entries_of[split] = [entry for i, entry in enumerate(entries, start=1) if i not in bad]
+        wrong = _problems_of(entries, path.name)
+        bad = {problem.row for problem in wrong}
+        good = [entry for i, entry in enumerate(entries, start=1) if i not in bad]
+        entries_of[split] = [entry for entry in good if found is None or entry["file_name"] in found]
+        problems += wrong
+        problems += [
+            Problem(path.name, entry["file_name"], "picture", "must be there", "no such file")
+            for entry in good
+            if found is not None and entry["file_name"] not in found
+        ]
     finish(problems, warnings, keep_going=keep_going)
-    pictures = {path.name: path for path in sorted(Path(images).rglob("*.png"))} if images is not None else None
-    return {
-        split: _records(entries, files[split].name, pictures, warnings, pixels=pixels, keep_going=keep_going)
-        for split, entries in entries_of.items()
-    }, warnings
+    return Reading(
+        {
+            split: Records(partial(_records, entries, found, pictures), len(entries))
+            for split, entries in entries_of.items()
+        },
+        warnings,
+    )
 
 
 def _annotation_files(root: Path) -> dict[str, Path]:
@@ -205,45 +216,21 @@ def _count_warnings(counts: dict[str, int]) -> list[str]:
 
 
 def _records(
-    entries: list[Entry],
-    file: str,
-    pictures: dict[str, Path] | None,
-    warnings: list[str],
-    *,
-    pixels: Pixels,
-    keep_going: bool,
+    entries: list[Entry], found: dict[str, Path] | None, pictures: Path | None
 ) -> Iterator[LocalizationRecord]:
-    problems: list[Problem] = []
     for entry in entries:
         picture = None
-        if pictures is not None:
-            try:
-                picture = _picture(entry["file_name"], pictures)
-            except ValueError as error:
-                problems.append(Problem(file, entry["file_name"], "picture", "must be readable", str(error)))
-                continue
-        yield _record(entry, picture, embed=pixels == "embed")
-    finish(problems, warnings, keep_going=keep_going)
+        if found is not None and pictures is not None:
+            path = found[entry["file_name"]]
+            picture = PictureFile(path, path.name, path.relative_to(pictures).as_posix())
+        yield _record(entry, picture)
 
 
-def _picture(name: str, pictures: dict[str, Path]) -> Picture:
-    if name not in pictures:
-        raise ValueError("no such file")
-    picture = read_picture(pictures[name])
-    if picture.size != (SIDE, SIDE):
-        raise ValueError(f"a picture of {picture.size[1]} x {picture.size[0]} pixels instead of {SIDE} x {SIDE}")
-    return picture
-
-
-def _record(entry: Entry, picture: Picture | None, *, embed: bool) -> LocalizationRecord:
+def _record(entry: Entry, picture: PictureFile | None) -> LocalizationRecord:
     image_id = entry["file_name"].removesuffix(".png")
-    contours: dict[str, list[tuple[tuple[float, float], ...]]] = {}
-    for sym, polygon in zip(entry["syms"], entry["polygons"], strict=True):
-        finding = canonical_finding(sym, CHESTX_DET_FINDINGS) or sym
-        contours.setdefault(finding, []).append(tuple((float(x), float(y)) for x, y in polygon))
-    drawn = [finding for finding in CHESTX_DET_FINDINGS if finding in contours]
-    rles = [rasterize_polygons(contours[finding], (SIDE, SIDE)) for finding in drawn]
-    masks = pack_masks(rles)
+    drawn: dict[str, list[int]] = {}
+    for i, sym in enumerate(entry["syms"]):
+        drawn.setdefault(canonical_finding(sym, CHESTX_DET_FINDINGS) or sym, []).append(i)
     return LocalizationRecord(
         image_id=image_id,
         patient_id=image_id,
@@ -251,26 +238,25 @@ def _record(entry: Entry, picture: Picture | None, *, embed: bool) -> Localizati
         view="UNKNOWN",
         width=SIDE,
         height=SIDE,
-        label_status={finding: int(finding in contours) for finding in CHESTX_DET_FINDINGS},
-        annotations=tuple(_annotation(drawn[i], contours[drawn[i]], rles[i], masks, i) for i in range(len(drawn))),
-        image=picture.data if picture and embed else None,
-        image_name=entry["file_name"],
-        source_sha256=picture.source_sha256 if picture else None,
-        pixel_sha256=picture.pixel_sha256 if picture else None,
-        pixel_pipeline=ORIGINAL if picture and embed else "withheld",
+        label_status={finding: int(finding in drawn) for finding in CHESTX_DET_FINDINGS},
+        annotations=tuple(_annotation(f, entry, drawn[f]) for f in CHESTX_DET_FINDINGS if f in drawn),
+        picture=picture,
     )
 
 
-def _annotation(
-    finding: str, polygons: list[tuple[tuple[float, float], ...]], rle: Rle, masks: PackedMasks, index: int
-) -> Annotation:
-    x, y, width, height = (float(value) for value in masks.boxes_xywh()[index])
+def _annotation(finding: str, entry: Entry, instances: list[int]) -> Annotation:
+    polygons = tuple(tuple((float(x), float(y)) for x, y in entry["polygons"][i]) for i in instances)
+    corners = [[float(value) for value in entry["boxes"][i]] for i in instances]
+    rle = rasterize_polygons(polygons, (SIDE, SIDE))
+    mask = pack_masks([rle])
+    x, y, width, height = mask.boxes_xywh()[0].tolist()
     return Annotation(
         finding=finding,
         reader="ground_truth",
         rle=rle,
-        polygons=tuple(polygons),
+        polygons=polygons,
         bbox_xywh=(x, y, width, height),
-        n_instances=len(polygons),
-        area_px=int(masks.areas[index]),
+        n_instances=len(instances),
+        area_px=int(mask.areas[0]),
+        boxes_xywh=tuple((x0, y0, x1 - x0, y1 - y0) for x0, y0, x1, y1 in corners),
     )

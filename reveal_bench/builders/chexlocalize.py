@@ -1,54 +1,47 @@
 """CheXlocalize: masks, contours and readers' points for ten findings on CheXpert's validation and test pictures.
 
 Source: Stanford AIMI download (per-user link) as described in the README of rajpurkarlab/cheXlocalize; Saporta et al.
-2022 (paper 002). The download's files and traps are in :mod:`reveal_bench.builders.chexlocalize_files`.
+2022 (paper 002). Where its parts may lie is in :mod:`reveal_bench.builders.chexlocalize_places`, what the files hold in
+:mod:`reveal_bench.builders.chexlocalize_files`.
 
 What becomes what
 -----------------
-* One record per row of ``val_labels.csv`` ("validation") and ``test_labels.csv`` ("test"). A picture without an entry
-  in the JSON files has no positive finding, unless its labels say otherwise.
+* One record per row of ``val_labels.csv`` (or CheXpert's own ``valid.csv``; "validation") and ``test_labels.csv``
+  ("test"). A picture without an entry in the JSON files has no positive finding, unless its labels say otherwise.
 * `label_status` is the CSV's; masks are ``gt_segmentations``'; contours are ``gt_annotations``'. Where they contradict
   each other nothing is dropped: a finding that is labelled present and has no mask is `missing`; a mask of a finding
   that is labelled absent stays; both are counted in the warnings, and so are contours that do not fill to their mask.
+  A ``groundtruth.csv`` (labels of the test studies, published apart) is compared, and differences are counted.
 * The human benchmark's masks, contours and points are of the reader "human_benchmark". A reader's annotation whose
   segmentation is missing keeps its contours and the box around them, without a mask.
-* JPEG bytes pass unchanged. A picture whose size is not that of its masks is an error; the smaller pictures of
-  CheXpert-small are refused by this.
+* JPEG bytes pass unchanged. A picture whose size is not that of its masks is an error; CheXpert-small is refused.
+* Heat maps and masks of models are no references: they are set aside, and pickles are never opened.
 """
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
-from reveal_bench.builders.chexlocalize_files import (
+from reveal_bench.builders.chexlocalize_files import LabelRow, Masks
+from reveal_bench.builders.chexlocalize_places import (
     ANNOTATIONS,
     PARTIAL,
-    PICTURES,
-    LabelRow,
-    Masks,
-    Size,
+    Download,
     find_download,
-    index_pictures,
-    parse_annotations,
-    parse_labels,
-    parse_masks_file,
-    parse_points,
+    set_aside,
+    study_of,
 )
-from reveal_bench.builders.pictures import ORIGINAL, Picture, picture_size, read_picture
-from reveal_bench.builders.source import SYNTHETIC_MARKER, Inspection, Pixels, Problem, Reading, finish
+from reveal_bench.builders.chexlocalize_splits import SPLITS, SplitFiles, check_sizes, contradictions, parse_splits
+from reveal_bench.builders.source import SYNTHETIC_MARKER, Inspection, Pixels, Problem, Reading, Records, finish
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
 from reveal_bench.masks import rasterize_polygons
-from reveal_bench.records import Annotation, LocalizationRecord, Polygons, Reader, SalientPoint
+from reveal_bench.records import Annotation, LocalizationRecord, PictureFile, Polygons, Reader, SalientPoint
 
 __all__ = ["PUBLISHED", "SPLITS", "detect", "inspect", "read"]
-
-SPLITS = {"validation": "val", "test": "test"}
-"""Name of a split here -> in the download."""
 
 PUBLISHED = {
     "validation images": 234,
@@ -66,25 +59,26 @@ def detect(root: Path) -> float:
     return 1.0 if find_download(Path(root)) is not None else 0.0
 
 
-def inspect(root: Path) -> Inspection:
-    """Parse every file but the pictures' pixels; list counts, problems and warnings."""
+def inspect(root: Path, *, pictures: Path | None = None) -> Inspection:
+    """Parse every file, and of the pictures the headers; list counts, problems and warnings."""
     root = Path(root)
-    download = find_download(root)
+    download = find_download(root, pictures)
     if download is None:
         problem = Problem(str(ANNOTATIONS), None, "folder", "must hold gt_segmentations_*.json", "none")
         return Inspection(builder="chexlocalize", root=root, problems=[problem])
     problems: list[Problem] = []
     warnings: list[str] = []
-    splits = _parse(download, problems, warnings, need_pictures=False)
+    splits = parse_splits(download, problems, warnings, need_pictures=False)
     counts: dict[str, int] = {}
     for split, parsed in splits.items():
+        check_sizes(parsed, problems, need_all=False)
         counts[f"{split} images"] = len(parsed.labels)
         counts[f"{split} patients"] = len({_patient(image_id) for image_id in parsed.labels})
         counts[f"{split} images with masks"] = len({image_id for image_id, _ in parsed.truth.index})
         counts[f"{split} masks"] = sum(area > 0 for area in parsed.truth.areas)
         counts[f"{split} pictures"] = len(parsed.pictures)
-        warnings += _contradictions(split, parsed)
-    synthetic = _is_synthetic(root, download)
+        warnings += contradictions(split, parsed)
+    synthetic = _is_synthetic(download)
     if not synthetic:
         warnings += [
             f"{what}: published are {expected:,}, here are {counts[what]:,}"
@@ -94,7 +88,7 @@ def inspect(root: Path) -> Inspection:
     return Inspection(
         builder="chexlocalize",
         root=root,
-        files={path.stem: path.relative_to(root).as_posix() for path in _files(download)},
+        files={path.stem: _from(root, path, download) for path in _files(download)},
         counts=counts,
         expected=PUBLISHED,
         problems=problems,
@@ -103,7 +97,7 @@ def inspect(root: Path) -> Inspection:
     )
 
 
-def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False) -> Reading:
+def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pictures: Path | None = None) -> Reading:
     """Records per split ("validation", "test": those whose files are there) and warnings.
 
     Parameters
@@ -111,23 +105,23 @@ def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False) -> R
     root : the download, however nested
     pixels : "withhold" needs no pictures where an image's size is known from its annotations
     keep_going : leave out images with a problem instead of raising
+    pictures : a folder with CheXpert's pictures, if they do not lie in the download
 
     Raises
     ------
     BuildError
-        With every problem that shows without decoding pictures. An iterator raises another at its end for pictures
-        that turned out to be unreadable.
+        With every problem that shows without decoding pictures.
     ValueError
         If `root` does not hold the download.
     """
-    download = find_download(Path(root))
+    download = find_download(Path(root), pictures)
     if download is None:
         raise ValueError(f"`root` must hold {ANNOTATIONS}/gt_segmentations_*.json, got {root}")
     problems: list[Problem] = []
     warnings: list[str] = []
-    splits = _parse(download, problems, warnings, need_pictures=pixels == "embed")
+    splits = parse_splits(download, problems, warnings, need_pictures=pixels == "embed")
     for parsed in splits.values():
-        _check_sizes(parsed, problems, need_pictures=pixels == "embed")
+        check_sizes(parsed, problems, need_all=pixels == "withhold")
     whole = [problem for problem in problems if not isinstance(problem.row, str)]
     if whole:  # a broken file or line belongs to no image that could be left out
         finish(problems, warnings, keep_going=False)
@@ -135,203 +129,56 @@ def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False) -> R
     finish(problems, warnings, keep_going=keep_going)
     for split, parsed in splits.items():
         parsed.labels = {image_id: row for image_id, row in parsed.labels.items() if image_id not in bad}
-        warnings += _contradictions(split, parsed)
-    return {
-        split: _records(parsed, warnings, embed=pixels == "embed", keep_going=keep_going)
-        for split, parsed in splits.items()
-    }, warnings
+        warnings += contradictions(split, parsed)
+    return Reading(
+        {split: Records(partial(_records, parsed, warnings), len(parsed.labels)) for split, parsed in splits.items()},
+        warnings,
+        set_aside=set_aside(download),
+    )
 
 
-@dataclass
-class _Split:
-    """Everything parsed of one split."""
-
-    name: str
-    root: Path
-    labels: dict[str, LabelRow] = field(default_factory=dict)
-    truth: Masks = field(default_factory=Masks)
-    truth_polygons: dict[str, dict[str, Polygons]] = field(default_factory=dict)
-    readers: Masks = field(default_factory=Masks)
-    reader_polygons: dict[str, dict[str, Polygons]] = field(default_factory=dict)
-    points: dict[str, dict[str, list[tuple[float, float]]]] = field(default_factory=dict)
-    sizes: dict[str, Size] = field(default_factory=dict)
-    pictures: dict[str, Path] = field(default_factory=dict)
+def _files(download: Download) -> list[Path]:
+    labels = [download.labels(suffix) for suffix in SPLITS.values()]
+    found = [*download.annotations.glob("*.json"), *labels, download.groundtruth()]
+    return sorted(path for path in found if path is not None and not path.name.startswith("."))
 
 
-def _files(download: Path) -> list[Path]:
-    paths = [*(download / ANNOTATIONS).glob("*.json"), *(download / PICTURES).glob("*.csv")]
-    return sorted(path for path in paths if not path.name.startswith("."))
+def _from(root: Path, path: Path, download: Download) -> str:
+    return path.relative_to(root).as_posix() if path.is_relative_to(root) else download.shown(path)
 
 
-def _is_synthetic(root: Path, download: Path) -> bool:
-    return (root / SYNTHETIC_MARKER).exists() or (download / SYNTHETIC_MARKER).exists()
+def _is_synthetic(download: Download) -> bool:
+    return any((place / SYNTHETIC_MARKER).exists() for place in (download.root, download.folder))
 
 
-def _passed_over(download: Path) -> list[str]:
-    parts = sum(1 for _ in download.rglob(f"{PARTIAL}*"))
-    pickles = sum(1 for _ in download.rglob("*.pkl"))
-    found = [f"{parts:,} interrupted downloads ({PARTIAL}*) are passed over"] if parts else []
-    return found + ([f"{pickles:,} pickled heat maps are never opened (a pickle can run code)"] if pickles else [])
+def _passed_over(download: Download) -> list[str]:
+    counts = Counter(reason.split(",")[0] for _, reason in set_aside(download))
+    found = {
+        f"interrupted downloads ({PARTIAL}*) are passed over": counts["interrupted download"],
+        "pickled heat maps are never opened (a pickle can run code)": counts["pickled heat map"],
+        "heat maps of a model are not read: they are no references": counts["heat map of a model"],
+    }
+    return [f"{n:,} {what}" for what, n in found.items() if n]
 
 
 def _patient(image_id: str) -> str:
     return image_id.split("_")[0]
 
 
-def _parse(download: Path, problems: list[Problem], warnings: list[str], *, need_pictures: bool) -> dict[str, _Split]:
-    splits = {}
-    for split, suffix in SPLITS.items():
-        labels = download / PICTURES / f"{suffix}_labels.csv"
-        truth = download / ANNOTATIONS / f"gt_segmentations_{suffix}.json"
-        if not labels.exists() and not truth.exists():
-            warnings.append(f"split {split!r} is not here: neither {labels.name} nor {truth.name}")
-            continue
-        absent = [path for path in (labels, truth) if not path.exists()]
-        problems += [Problem(path.name, None, "file", f"must be there for split {split!r}", "none") for path in absent]
-        if not absent:
-            splits[split] = _parse_split(download, split, suffix, problems, warnings, need_pictures=need_pictures)
-    return splits
-
-
-def _parse_split(
-    download: Path, split: str, suffix: str, problems: list[Problem], warnings: list[str], *, need_pictures: bool
-) -> _Split:
-    folder = download / ANNOTATIONS
-    parsed = _Split(split, download)
-    parsed.labels = parse_labels(download / PICTURES / f"{suffix}_labels.csv", problems, warnings)
-    parsed.truth = parse_masks_file(folder / f"gt_segmentations_{suffix}.json", problems)
-    keys: dict[str, set[str]] = {f"gt_segmentations_{suffix}.json": set(parsed.truth.sizes)}
-    sizes: list[tuple[str, dict[str, Size]]] = [(f"gt_segmentations_{suffix}.json", parsed.truth.sizes)]
-    for reader in ("gt", "hb"):
-        path = folder / f"{reader}_annotations_{suffix}.json"
-        if path.exists():
-            polygons, found = parse_annotations(path, problems, warnings)
-            keys[path.name] = set(polygons)
-            sizes.append((path.name, found))
-            if reader == "gt":
-                parsed.truth_polygons = polygons
-            else:
-                parsed.reader_polygons = polygons
-        elif reader == "gt" or suffix == "test":
-            warnings.append(f"{path.name} is not here: no contours of it")
-    path = folder / f"hb_segmentations_{suffix}.json"
-    if path.exists():
-        parsed.readers = parse_masks_file(path, problems)
-        keys[path.name] = set(parsed.readers.sizes)
-        sizes.append((path.name, parsed.readers.sizes))
-    path = folder / f"hb_salient_pt_{suffix}.json"
-    if path.exists():
-        parsed.points = parse_points(path, problems)
-        keys[path.name] = set(parsed.points)
-    parsed.sizes = _one_size(sizes, problems)
-    _check_ids(parsed, keys, problems)
-    _check_points(parsed, path.name, problems)
-    parsed.pictures = index_pictures(download, suffix, problems)
-    extra = sorted(set(parsed.pictures) - set(parsed.labels))
-    if extra:
-        warnings.append(f"split {split!r}: {len(extra):,} pictures have no row in the label file, first {extra[0]}")
-    for image_id in parsed.labels if need_pictures else ():
-        if image_id not in parsed.pictures:
-            rule = f"must be in {PICTURES}/{suffix} when pixels are embedded"
-            problems.append(Problem(f"{suffix}_labels.csv", image_id, "picture", rule, "none"))
-    return parsed
-
-
-def _one_size(sizes: list[tuple[str, dict[str, Size]]], problems: list[Problem]) -> dict[str, Size]:
-    """(height, width) per image, the same in every file."""
-    first: dict[str, tuple[Size, str]] = {}
-    for file, found in sizes:
-        for image_id, size in found.items():
-            before, other = first.setdefault(image_id, (size, file))
-            if before != size:
-                rule = f"must be {list(before)} ([h, w]) as in {other}"
-                problems.append(Problem(file, image_id, "size", rule, str(list(size))))
-    return {image_id: size for image_id, (size, _) in first.items()}
-
-
-def _check_ids(parsed: _Split, keys: dict[str, set[str]], problems: list[Problem]) -> None:
-    for file, ids in keys.items():
-        for image_id in sorted(ids - set(parsed.labels)):
-            near = difflib.get_close_matches(image_id, parsed.labels, n=1)
-            hint = f" (nearest: {near[0]})" if near else ""
-            problems.append(Problem(file, image_id, "image id", "must be in the label file", f"{image_id}{hint}"))
-
-
-def _check_points(parsed: _Split, file: str, problems: list[Problem]) -> None:
-    for image_id, by_finding in parsed.points.items():
-        height, width = parsed.sizes.get(image_id, (0, 0))
-        for finding, points in by_finding.items():
-            for x, y in points:
-                if height and not (0 <= x < width and 0 <= y < height):
-                    rule = f"must lie in the picture of {width} x {height}"
-                    problems.append(Problem(file, image_id, finding, rule, f"({x}, {y})"))
-
-
-def _check_sizes(parsed: _Split, problems: list[Problem], *, need_pictures: bool) -> None:
-    """Sizes from the pictures' headers must be those of the masks; without pictures the masks' are all there is."""
-    for image_id in parsed.labels:
-        path = parsed.pictures.get(image_id)
-        if path is None:
-            if image_id not in parsed.sizes and not need_pictures:
-                file = f"{SPLITS[parsed.name]}_labels.csv"
-                problems.append(
-                    Problem(file, image_id, "size", "must be known from a picture or an annotation", "none")
-                )
-            continue
-        name = path.relative_to(parsed.root).as_posix()
-        try:
-            size = picture_size(path)
-        except ValueError as error:
-            problems.append(Problem(name, image_id, "picture", "must be readable", str(error)))
-            continue
-        expected = parsed.sizes.setdefault(image_id, size)
-        if size != expected:
-            rule = f"must be {expected[1]} x {expected[0]} pixels as its masks (CheXpert-small does not fit them)"
-            problems.append(Problem(name, image_id, "size", rule, f"{size[1]} x {size[0]}"))
-
-
-def _contradictions(split: str, parsed: _Split) -> list[str]:
-    """Where labels, masks and readers do not agree, counted."""
-    undrawn = unlabelled = 0
-    for image_id, row in parsed.labels.items():
-        for finding, status in row.status.items():
-            has_mask = parsed.truth.area(image_id, finding) > 0
-            undrawn += status == 1 and not has_mask
-            unlabelled += status != 1 and has_mask
-    without = [image_id for image_id in parsed.reader_polygons if image_id not in parsed.readers.sizes]
-    found = {
-        "findings are labelled present and have no mask (kept as `missing`)": undrawn,
-        "findings have a mask and are not labelled present (kept)": unlabelled,
-        "images have a reader's annotation without a segmentation (kept without a mask)": len(without),
-    }
-    return [f"split {split!r}: {n:,} {what}" for what, n in found.items() if n]
-
-
-def _records(parsed: _Split, warnings: list[str], *, embed: bool, keep_going: bool) -> Iterator[LocalizationRecord]:
-    problems: list[Problem] = []
+def _records(parsed: SplitFiles, warnings: list[str]) -> Iterator[LocalizationRecord]:
     unlike: Counter[str] = Counter()
     for row in parsed.labels.values():
-        path = parsed.pictures.get(row.image_id)
-        picture = None
-        if path is not None:
-            try:
-                picture = read_picture(path)
-            except ValueError as error:
-                name = path.relative_to(parsed.root).as_posix()
-                problems.append(Problem(name, row.image_id, "picture", "must be readable", str(error)))
-                continue
-        yield _record(row, parsed, picture, unlike, embed=embed)
+        yield _record(row, parsed, unlike)
     if unlike["differ"]:
-        warnings.append(
+        warning = (
             f"split {parsed.name!r}: {unlike['differ']:,} of {unlike['compared']:,} ground-truth contours do not fill "
             "to their published mask (the mask is used)"
         )
-    finish(problems, warnings, keep_going=keep_going)
+        if warning not in warnings:  # records may be iterated twice
+            warnings.append(warning)
 
 
-def _record(
-    row: LabelRow, parsed: _Split, picture: Picture | None, unlike: Counter[str], *, embed: bool
-) -> LocalizationRecord:
+def _record(row: LabelRow, parsed: SplitFiles, unlike: Counter[str]) -> LocalizationRecord:
     image_id = row.image_id
     height, width = parsed.sizes[image_id]
     annotations = []
@@ -350,11 +197,10 @@ def _record(
         for finding, found in parsed.points.get(image_id, {}).items()
         for x, y in found
     ]
-    patient, study, _ = image_id.split("_", 2)
     return LocalizationRecord(
         image_id=image_id,
-        patient_id=patient,
-        study_id=f"{patient}_{study}",
+        patient_id=_patient(image_id),
+        study_id=study_of(image_id),
         view=row.view,
         view_raw=row.view_raw,
         width=width,
@@ -367,12 +213,15 @@ def _record(
             for finding, status in row.status.items()
             if status == 1 and not parsed.truth.area(image_id, finding)
         ),
-        image=picture.data if picture is not None and embed else None,
-        image_name=f"{image_id}.jpg",
-        source_sha256=picture.source_sha256 if picture is not None else None,
-        pixel_sha256=picture.pixel_sha256 if picture is not None else None,
-        pixel_pipeline=ORIGINAL if picture is not None and embed else "withheld",
+        picture=_picture(image_id, parsed),
     )
+
+
+def _picture(image_id: str, parsed: SplitFiles) -> PictureFile | None:
+    path = parsed.pictures.get(image_id)
+    if path is None:
+        return None
+    return PictureFile(path, f"{image_id}.jpg", parsed.download.shown(path))
 
 
 def _annotation(

@@ -2,7 +2,6 @@
 
 Every parser appends to a list of :class:`Problem` instead of stopping, and returns what is good. Traps handled here:
 
-* the download is often nested once or twice more, and holds ``.azDownload-*`` parts of interrupted transfers;
 * label columns are read by name, never by position; "Lung Opacity" is Airspace Opacity;
 * `Path` begins ``CheXpert-v1.0/valid/`` or ``test/``: only its tail ``patient*/study*/view*_*.jpg`` is used;
 * the test CSV has no Sex, Age, Frontal/Lateral and AP/PA columns;
@@ -10,7 +9,7 @@ Every parser appends to a list of :class:`Problem` instead of stopping, and retu
 * an empty mask's string depends on its size, so masks are decoded, never compared as text;
 * JSON with a repeated key silently loses an image in most readers: it is an error here.
 
-Pickled heat maps (``*_map.pkl``) are never opened.
+Where the files lie is the business of :mod:`reveal_bench.builders.chexlocalize_places`.
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from reveal_bench.builders.chexlocalize_places import image_id_of
 from reveal_bench.builders.source import Problem
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS, canonical_finding, nearest_names
 from reveal_bench.masks import PackedMasks, Rle, parse_masks
@@ -33,24 +33,20 @@ from reveal_bench.records import Polygons
 __all__ = [
     "LabelRow",
     "Masks",
-    "find_download",
-    "image_id_of",
-    "index_pictures",
     "load_json",
     "parse_annotations",
+    "parse_groundtruth",
     "parse_labels",
     "parse_masks_file",
     "parse_points",
 ]
 
-ANNOTATIONS, PICTURES = "CheXlocalize", "CheXpert"
-PARTIAL = ".azDownload-"
 OTHER_LABELS = {"No Finding", "Pneumonia", "Pleural Other", "Fracture"}
 """Columns of CheXpert that CheXlocalize did not segment."""
 FACTS = {"Path", "Sex", "Age", "Frontal/Lateral", "AP/PA"}
 STATUS = {"1": 1, "1.0": 1, "0": 0, "0.0": 0, "-1": None, "-1.0": None, "": None}
 
-_TAIL = re.compile(r"(?:^|/)(patient\d+)/(study\d+)/(view\d+_(?:frontal|lateral))\.jpg$")
+_STUDY = re.compile(r"(?:^|/)(patient\d+)/(study\d+)/?$")
 _ID = re.compile(r"(patient\d+)_(study\d+)_(view\d+_(?:frontal|lateral))")
 Size = tuple[int, int]
 
@@ -83,48 +79,6 @@ class Masks:
         return 0 if i is None else self.areas[i]
 
 
-def find_download(root: Path) -> Path | None:
-    """The folder that holds ``CheXlocalize/gt_*.json``: `root`, or a chexlocalize folder in it, twice at most."""
-    for _ in range(3):
-        if any((root / ANNOTATIONS).glob("gt_*.json")):
-            return root
-        inner = [path for path in sorted(root.glob("*")) if path.is_dir() and path.name.casefold() == "chexlocalize"]
-        if len(inner) != 1:
-            return None
-        root = inner[0]
-    return None
-
-
-def image_id_of(path: str) -> str | None:
-    """Id of a picture from the tail of its path, whatever stands before it.
-
-    Examples
-    --------
-    >>> image_id_of("CheXpert-v1.0/valid/patient64541/study1/view1_frontal.jpg")
-    'patient64541_study1_view1_frontal'
-    """
-    match = _TAIL.search(path)
-    return None if match is None else "_".join(match.groups())
-
-
-def index_pictures(root: Path, split: str, problems: list[Problem]) -> dict[str, Path]:
-    """Pictures of a split by image id; partial downloads are passed over."""
-    pictures: dict[str, Path] = {}
-    for path in sorted((root / PICTURES / split).rglob("*.jpg")):
-        if path.name.startswith("."):
-            continue
-        name = path.relative_to(root).as_posix()
-        image_id = image_id_of(name)
-        if image_id is None:
-            problems.append(Problem(name, None, "path", "must end in patient*/study*/view*_frontal|lateral.jpg", name))
-        elif image_id in pictures:
-            other = pictures[image_id].relative_to(root).as_posix()
-            problems.append(Problem(name, image_id, "path", "must be the only picture of its id", f"also {other}"))
-        else:
-            pictures[image_id] = path
-    return pictures
-
-
 def load_json(path: Path, problems: list[Problem]) -> dict[str, Any]:
     """A JSON object; a repeated key anywhere in it is a problem."""
     repeated: list[str] = []
@@ -148,43 +102,73 @@ def load_json(path: Path, problems: list[Problem]) -> dict[str, Any]:
 
 def parse_labels(path: Path, problems: list[Problem], warnings: list[str]) -> dict[str, LabelRow]:
     """Rows of a label CSV by image id, in file order."""
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        reader = csv.DictReader(file)
-        heads = reader.fieldnames or []
-        columns = _label_columns(path.name, list(heads), problems, warnings)
-        if len(columns) < len(CHEXLOCALIZE_FINDINGS) or "Path" not in heads:
-            return {}
-        rows: dict[str, LabelRow] = {}
-        n_uncertain = 0
-        for raw in reader:
-            row = _label_row(path.name, reader.line_num, raw, columns, problems)
-            if row is None:
-                continue
-            if row.image_id in rows:
-                value = f"{row.image_id}, also line {rows[row.image_id].line}"
-                problems.append(Problem(path.name, reader.line_num, "Path", "must be unique", value))
-                continue
-            n_uncertain += sum((raw[column] or "").strip() in ("-1", "-1.0") for column in columns.values())
-            rows[row.image_id] = row
+    rows: dict[str, LabelRow] = {}
+    n_uncertain = 0
+    for line, raw, columns in _label_rows(path, "Path", problems, warnings):
+        row = _label_row(path.name, line, raw, columns, problems)
+        if row is None:
+            continue
+        if row.image_id in rows:
+            value = f"{row.image_id}, also line {rows[row.image_id].line}"
+            problems.append(Problem(path.name, line, "Path", "must be unique", value))
+            continue
+        n_uncertain += sum((raw[column] or "").strip() in ("-1", "-1.0") for column in columns.values())
+        rows[row.image_id] = row
     if n_uncertain:
         warnings.append(f"{path.name}: {n_uncertain:,} uncertain labels (-1) are kept as unlabelled")
     return rows
 
 
-def _label_columns(file: str, heads: list[str], problems: list[Problem], warnings: list[str]) -> dict[str, str]:
+def parse_groundtruth(path: Path, problems: list[Problem], warnings: list[str]) -> dict[str, dict[str, int | None]]:
+    """Study-level labels, ``{"patient64741_study1": {finding: status}}``; the key column is Study."""
+    studies: dict[str, dict[str, int | None]] = {}
+    for line, raw, columns in _label_rows(path, "Study", problems, warnings):
+        match = _STUDY.search(raw["Study"] or "")
+        study_id = "_".join(match.groups()) if match else ""
+        if not study_id or study_id in studies:
+            rule = "must be unique and end in patient*/study*"
+            problems.append(Problem(path.name, line, "Study", rule, repr(raw["Study"])))
+            continue
+        studies[study_id] = _statuses(path.name, line, raw, columns, problems)
+    return studies
+
+
+def _label_rows(
+    path: Path, key: str, problems: list[Problem], warnings: list[str]
+) -> Iterator[tuple[int, dict[str, Any], dict[str, str]]]:
+    """(line, cells by column, column of each finding) of a CSV that has the column `key` and one of every finding."""
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.DictReader(file, strict=True)
+            heads = list(reader.fieldnames or [])
+            columns = _label_columns(path.name, heads, key, problems, warnings)
+            if len(columns) == len(CHEXLOCALIZE_FINDINGS) and key in heads:
+                for raw in reader:
+                    if None in raw or None in raw.values():
+                        rule = f"must have {len(heads)} cells as the first line"
+                        problems.append(Problem(path.name, reader.line_num, "row", rule, "more or fewer"))
+                    else:
+                        yield reader.line_num, raw, columns
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        problems.append(Problem(path.name, None, "file", "must be a readable CSV in UTF-8", str(error)))
+
+
+def _label_columns(
+    file: str, heads: list[str], key: str, problems: list[Problem], warnings: list[str]
+) -> dict[str, str]:
     """Finding -> column name."""
     columns: dict[str, str] = {}
     for head in heads:
         finding = canonical_finding(head, CHEXLOCALIZE_FINDINGS)
         if finding is None:
-            if head not in OTHER_LABELS | FACTS:
+            if head not in OTHER_LABELS | FACTS | {key}:
                 warnings.append(f"{file}: the column {head!r} is not known and is not read")
         elif finding in columns:
             value = f"{columns[finding]!r} and {head!r}"
             problems.append(Problem(file, 1, finding, "must have one column", value))
         else:
             columns[finding] = head
-    wanted = ["Path", *(finding for finding in CHEXLOCALIZE_FINDINGS if finding not in columns)]
+    wanted = [key, *(finding for finding in CHEXLOCALIZE_FINDINGS if finding not in columns)]
     lacking = [name for name in wanted if name not in heads]
     problems += [Problem(file, 1, name, "must be a column", ", ".join(heads)) for name in lacking]
     return columns
@@ -198,16 +182,23 @@ def _label_row(
         rule = "must end in patient*/study*/view*_frontal|lateral.jpg"
         problems.append(Problem(file, line, "Path", rule, repr(raw["Path"])))
         return None
-    status: dict[str, int | None] = {}
-    for finding in CHEXLOCALIZE_FINDINGS:
-        text = (raw[columns[finding]] or "").strip()
-        if text not in STATUS:
-            problems.append(Problem(file, image_id, columns[finding], "must be 1, 0, -1 or blank", repr(text)))
-        status[finding] = STATUS.get(text)
+    status = _statuses(file, image_id, raw, columns, problems)
     lateral = image_id.endswith("lateral")
     projection = (raw.get("AP/PA") or "").strip()
     view = "LATERAL" if lateral else projection if projection in ("AP", "PA") else "FRONTAL"
     return LabelRow(image_id, line, status, view, projection or ("lateral" if lateral else "frontal"))
+
+
+def _statuses(
+    file: str, row: int | str, raw: dict[str, Any], columns: dict[str, str], problems: list[Problem]
+) -> dict[str, int | None]:
+    status: dict[str, int | None] = {}
+    for finding in CHEXLOCALIZE_FINDINGS:
+        text = (raw[columns[finding]] or "").strip()
+        if text not in STATUS:
+            problems.append(Problem(file, row, columns[finding], "must be 1, 0, -1 or blank", repr(text)))
+        status[finding] = STATUS.get(text)
+    return status
 
 
 def parse_masks_file(path: Path, problems: list[Problem]) -> Masks:

@@ -4,45 +4,60 @@ Layout
 ------
 ::
 
-    README.md                                   card; YAML `configs`, `dataset_info`
-    localization/<split>-00000-of-000NN.parquet references and pictures, see :mod:`reveal_bench.builders.rows`
-    holdout_inputs/holdout-*.parquet            pictures of the holdout without references, when pixels are embedded
-    manifest/<split>.parquet                    image_id, study_id, view, width, height, asked
-    manifest/benchmark.json                     :class:`reveal_bench.records.FolderInfo`
-    CHECKSUMS.json                              sha256 of every other file
+    README.md                                  card; YAML `configs`, `dataset_info`
+    <config>/<split>-00000-of-000NN.parquet    main config with references and pictures, see :mod:`.kinds`; `masks`,
+                                               the masks as pictures; further tables such as `labels`, `ratings`
+    holdout_inputs/holdout-*.parquet           pictures of the holdout without references, when pixels are embedded
+    manifest/<split>.parquet                   what is asked: ids, views, sizes, findings
+    manifest/benchmark.json                    :class:`reveal_bench.records.FolderInfo`
+    croissant.json, eval.yaml                  descriptions for machines
+    CHECKSUMS.json                             sha256 of every other file
 
-Everything is written to a new folder beside the target, which takes the target's name when it is complete; an
-interrupted build leaves nothing under that name. Records stream: no more than one row group is in memory.
+Records stream: their pictures are read by all workers, finished rows go to small parts on disk
+(:mod:`reveal_bench.builders.spool`), and the folder is made of the parts at the end. A build that was killed goes on
+where it stopped and gives the same bytes as one that was not; see :mod:`reveal_bench.builders.targets`.
 
 A private holdout goes to a second folder of the same form (mode 0700, files 0600, no pictures). Before it is divided,
-the split exists in the private folder's temporary sibling alone.
+the split exists in the private folder's working folder alone.
 """
 
 from __future__ import annotations
 
-import shutil
-import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from reveal_bench.benchmarks import Asks, Benchmark
 from reveal_bench.builders.holdout import check_apart, check_name, divide_patients
-from reveal_bench.builders.rows import Row, blank_row, localization_row
-from reveal_bench.builders.shards import SHARD_BYTES, read_rows
-from reveal_bench.builders.source import BuildError, Pixels, Problem
+from reveal_bench.builders.kinds import KINDS
+from reveal_bench.builders.shards import SHARD_BYTES
+from reveal_bench.builders.source import BuildError, Extra, Pixels, Problem, Record
+from reveal_bench.builders.spool import Spool
+from reveal_bench.builders.targets import Workplace, drop_unused, in_place, workplace
+from reveal_bench.builders.workshop import Workshop
 from reveal_bench.builders.writer import FolderWriter
 from reveal_bench.records import FolderInfo, LocalizationRecord
 
-__all__ = ["HOLDOUT", "RELEASED", "build_folder"]
+__all__ = ["HOLDOUT", "RELEASED", "BuildLog", "build_folder"]
 
 RELEASED, HOLDOUT = "released", "holdout"
-Progress = Callable[[str, int], None]
+_SPLIT_NAME = re.compile(r"\w+(\.\w+)*")  # `datasets` takes no others, and keeps "all" for itself
+Progress = Callable[[str, int, int | None, int], None]
+
+
+@dataclass
+class BuildLog:
+    """What happened besides: problems of the records left out, and how many records were there from before."""
+
+    left_out: list[Problem] = field(default_factory=list)
+    resumed: int = 0
 
 
 def build_folder(
-    records: Mapping[str, Iterable[LocalizationRecord]],
+    records: Mapping[str, Iterable[Record]],
     out: Path,
     benchmark: Benchmark,
     *,
@@ -55,6 +70,10 @@ def build_folder(
     holdout_split: str = "test",
     synthetic: bool = False,
     overwrite: bool = False,
+    keep_going: bool = False,
+    workers: int = 1,
+    extras: Sequence[Extra] = (),
+    log: BuildLog | None = None,
     max_shard_bytes: int = SHARD_BYTES,
     progress: Progress | None = None,
 ) -> FolderInfo:
@@ -65,12 +84,16 @@ def build_folder(
     records : dict from split name to its records, each iterated once
     out : the public folder; must be new or empty unless `overwrite`
     benchmark : row of BENCHMARKS; `asks` overrides its `asks`
-    pixels : "embed" writes the records' picture bytes unchanged, "withhold" leaves them out
+    pixels : "embed" writes the pictures, "withhold" reads and hashes them and leaves them out
     holdout : folder for the private references, or None for no holdout
     holdout_fraction, seed : share of `holdout_split`'s patients that become private, and the seed of the division;
         the rest of that split is renamed "released"
     synthetic : the card says that all of it is made up
-    progress : called with (split, images done) after each image
+    keep_going : leave out records with problems instead of raising at the end
+    workers : processes that read pictures; with more than one the caller's script needs the usual `__main__` guard
+    extras : further tables; rows whose key belongs to the holdout go to the private folder
+    log : filled in, if given
+    progress : called with (split, records done, records in all or None, records with a problem) after each record
 
     Returns
     -------
@@ -79,37 +102,52 @@ def build_folder(
     Raises
     ------
     BuildError
-        With every problem of every split, after all were read; nothing is left on disk.
+        With every problem of every split, after all were read. What was finished is kept beside `out`, and the same
+        call goes on from there.
     ValueError
         If an argument breaks its rule.
+    OSError
+        If a worker process died.
     """
     out, holdout = Path(out), None if holdout is None else Path(holdout)
-    _check_arguments(records, out, pixels, holdout, holdout_fraction, holdout_split, overwrite)
-    intake = _Intake(benchmark, asks or benchmark.asks, embed=pixels == "embed", progress=progress)
-    with _targets(out, holdout) as (public, private):
-        writer = _writer(public, intake, version, max_shard_bytes, embed=intake.embed)
-        vault = None if private is None else _writer(private, intake, version, max_shard_bytes, embed=False)
-        for split, split_records in records.items():
-            if vault is not None and split == holdout_split:
-                _write_divided(intake.rows(split_records, split), writer, vault, intake, holdout_fraction, seed)
+    _check_arguments(records, out, pixels, holdout, holdout_fraction, holdout_split, overwrite, workers)
+    log = log if log is not None else BuildLog()
+    intake = _Intake(benchmark, embed=pixels == "embed", progress=progress)
+    with ExitStack() as stack:
+        private = None if holdout is None else stack.enter_context(workplace(holdout, 0o700))
+        public = stack.enter_context(workplace(out))
+        asked = asks or benchmark.asks
+        with Workshop(benchmark, asked, embed=intake.embed, workers=workers) as workshop:
+            spools = {}
+            for split, split_records in records.items():
+                place = private if private is not None and split == holdout_split else public
+                spools[split] = intake.spool(split_records, split, place, workshop)
+        for used in filter(None, (public, private)):
+            drop_unused(used.parts, {split for split, spool in spools.items() if spool.folder.parent == used.parts})
+        log.resumed = sum(spool.n_resumed for spool in spools.values())
+        log.left_out += intake.settle(keep_going=keep_going)
+
+        def writer(place: Workplace, *, embed: bool) -> FolderWriter:
+            return FolderWriter(
+                place.folder, benchmark, version=version, asks=asked, embed=embed, max_shard_bytes=max_shard_bytes
+            )
+
+        assembly = _Assembly(
+            writer(public, embed=intake.embed), None if private is None else writer(private, embed=False)
+        )
+        for split, spool in spools.items():
+            if private is not None and split == holdout_split:
+                assembly.divide(spool, holdout_fraction, seed)
             else:
-                _write_split(intake.rows(split_records, split), split, writer)
-        if intake.problems:
-            raise BuildError(intake.problems)
-        if vault is not None:
-            vault.finish(synthetic=synthetic, is_private=True)
-        return writer.finish(synthetic=synthetic)
-
-
-def _writer(folder: Path, intake: _Intake, version: str, max_shard_bytes: int, *, embed: bool) -> FolderWriter:
-    return FolderWriter(
-        folder,
-        intake.benchmark,
-        version=version,
-        asks=intake.asks,
-        embed=embed,
-        max_shard_bytes=max_shard_bytes,
-    )
+                assembly.write(spool, split)
+        assembly.add_extras(extras, left_out={problem.row for problem in log.left_out})
+        info = assembly.finish(synthetic=synthetic)
+        if private is not None:
+            for path in private.folder.rglob("*"):
+                path.chmod(0o700 if path.is_dir() else 0o600)
+        with in_place([place for place in (private, public) if place is not None]):
+            pass
+        return info
 
 
 def _check_arguments(
@@ -120,11 +158,19 @@ def _check_arguments(
     fraction: float,
     holdout_split: str,
     overwrite: bool,
+    workers: int,
 ) -> None:
     if pixels not in ("embed", "withhold"):
         raise ValueError(f"`pixels` must be 'embed' or 'withhold', got {pixels!r}")
+    if workers < 1:
+        raise ValueError(f"`workers` must be at least 1, got {workers}")
     if not records:
         raise ValueError("`records` must have at least one split, got none")
+    for split in records:
+        if split == "all" or not _SPLIT_NAME.fullmatch(split):
+            raise ValueError(
+                f"`records` must have split names of letters, digits and _ other than 'all', got {split!r}"
+            )
     check_name(out, what="out", overwrite=overwrite)
     if holdout is None:
         return
@@ -140,138 +186,152 @@ def _check_arguments(
 
 
 class _Intake:
-    """Records -> rows; keeps the problems of all splits instead of stopping at one."""
+    """Records -> spools; keeps the problems of all splits instead of stopping at one."""
 
-    def __init__(self, benchmark: Benchmark, asks: Asks, *, embed: bool, progress: Progress | None) -> None:
-        self.benchmark, self.asks, self.embed, self.progress = benchmark, asks, embed, progress
+    def __init__(self, benchmark: Benchmark, *, embed: bool, progress: Progress | None) -> None:
+        self.benchmark, self.embed, self.progress = benchmark, embed, progress
+        self.kind = KINDS[benchmark.kind]
         self.problems: list[Problem] = []
+        self.fatal: list[Problem] = []
         self._split_of: dict[str, str] = {}
 
-    def rows(self, records: Iterable[LocalizationRecord], split: str) -> Iterator[tuple[Row, list[str]]]:
-        """Each good record as its row and the findings asked."""
-        before, n_done = len(self.problems), 0
-        try:
-            for n_done, record in enumerate(records, start=1):
-                row = self._row(record, split)
-                if row is not None:
-                    yield row, record.asked(self.asks)
-                if self.progress is not None:
-                    self.progress(split, n_done)
-        except BuildError as error:
-            self.problems.extend(error.problems)
-        if n_done == 0 and len(self.problems) == before:
-            self.problems.append(Problem(split, None, "records", "must have at least one image", "none"))
+    def spool(self, records: Iterable[Record], split: str, place: Workplace, workshop: Workshop) -> Spool:
+        """Everything that can be made of a split's records."""
+        side = self.kind.side_features
+        spool = Spool(
+            place.parts / split,
+            self.kind.features(self.benchmark).arrow_schema,
+            None if side is None else side(self.benchmark).arrow_schema,
+            self.kind.key_of,
+        )
+        total = len(records) if isinstance(records, Sized) else None
+        before, n_done, n_failed = len(self.problems), 0, 0
+        for n_done, made in enumerate(spool.fill(self._checked(records, split), workshop), start=1):
+            n_failed += made is not None and made.problem is not None
+            if self.progress is not None:
+                self.progress(split, n_done, total, n_failed)
+        self.problems += spool.problems
+        if not spool.keys and len(self.problems) == before:
+            self.fatal.append(Problem(split, None, "records", f"must have at least one {self.kind.key[:-3]}", "none"))
+        return spool
 
-    def _row(self, record: LocalizationRecord, split: str) -> Row | None:
-        problem = None
-        if record.image_id in self._split_of:
-            value = f"it again, first in {self._split_of[record.image_id]!r}"
-            problem = Problem(split, record.image_id, "image_id", "must occur once in all splits", value)
-        elif self.embed and record.image is None:
-            problem = Problem(split, record.image_id, "image", "must be there when pixels are embedded", "None")
-        self._split_of.setdefault(record.image_id, split)
-        row = None
-        try:
-            row = localization_row(record, self.benchmark.findings, embed=self.embed)
-        except ValueError as error:
-            problem = Problem(split, record.image_id, "record", "must fit the benchmark", str(error))
-        if problem is not None:
-            self.problems.append(problem)
-            return None
-        return row
+    def settle(self, *, keep_going: bool) -> list[Problem]:
+        """Raise the problems, or with `keep_going` return those that concern one record alone."""
+        if self.fatal or (self.problems and not keep_going):
+            raise BuildError([*self.problems, *self.fatal])
+        return self.problems
+
+    def _checked(self, records: Iterable[Record], split: str) -> Iterator[Record]:
+        """The records that may become rows."""
+        stream = iter(records)
+        while True:
+            try:
+                record = next(stream)
+            except StopIteration:
+                return
+            except BuildError as error:  # a builder's own, at the end of its records
+                self.problems.extend(error.problems)
+                return
+            problem = self._problem(record, split)
+            if problem is None:
+                yield record
+            else:
+                self.problems.append(problem)
+
+    def _problem(self, record: Record, split: str) -> Problem | None:
+        key, name = self.kind.key_of(record), self.kind.key
+        if key in self._split_of:
+            value = f"it again, first in {self._split_of[key]!r}"
+            return Problem(split, key, name, "must occur once in all splits", value)
+        self._split_of[key] = split
+        pictures = self.kind.pictures(record)
+        has_bytes = isinstance(record, LocalizationRecord) and record.image is not None
+        if self.embed and not has_bytes and (None in pictures or not pictures):
+            return Problem(split, key, "image", "must be there when pixels are embedded", "None")
+        return None
 
 
-def _write_split(rows: Iterator[tuple[Row, list[str]]], split: str, writer: FolderWriter) -> None:
-    split_writer = writer.split(split)
-    for row, asked in rows:
-        split_writer.add(row, asked)
-    writer.close_split(split, split_writer)
+class _Assembly:
+    """Spools -> folders."""
 
+    def __init__(self, writer: FolderWriter, vault: FolderWriter | None) -> None:
+        self.writer, self.vault = writer, vault
+        self.kind = writer.kind
+        self._place_of: dict[str, tuple[FolderWriter, str]] = {}
 
-def _write_divided(
-    rows: Iterator[tuple[Row, list[str]]],
-    writer: FolderWriter,
-    vault: FolderWriter,
-    intake: _Intake,
-    fraction: float,
-    seed: int,
-) -> None:
-    """Spool the split in the private folder, divide its patients, and send each row where it belongs."""
-    spool = vault.shards("spool", "undivided")
-    asked_of: dict[str, list[str]] = {}
-    patients = set()
-    for row, asked in rows:
-        spool.add(row)
-        asked_of[row["image_id"]] = asked
-        patients.add(row["patient_id"])
-    spooled = spool.close()
-    if intake.problems:
-        return
-    private_patients = divide_patients(patients, fraction=fraction, seed=seed)
-    released, private = writer.split(RELEASED), vault.split(HOLDOUT)
-    inputs = writer.shards("holdout_inputs", HOLDOUT) if intake.embed else None
-    for row in read_rows(spooled):
-        asked = asked_of[row["image_id"]]
-        if row["patient_id"] not in private_patients:
-            released.add(row, asked)
-            continue
-        private.add({**row, "image": None, "pixel_pipeline": "withheld"}, asked)
+    def write(self, spool: Spool, split: str) -> None:
+        """A split with public references."""
+        self._write_rows(spool.rows(), self.writer, split)
+        self._write_side(spool, split)
+
+    def divide(self, spool: Spool, fraction: float, seed: int) -> None:
+        """Divide the patients of a split, and send each row where it belongs."""
+        assert self.vault is not None
+        private = divide_patients((row["patient_id"] for row, _ in spool.rows()), fraction=fraction, seed=seed)
+        released = ((row, asked) for row, asked in spool.rows() if row["patient_id"] not in private)
+        self._write_rows(released, self.writer, RELEASED)
+        self._write_side(spool, RELEASED)
+        features = self.writer.features
+        inputs = self.writer.shards("holdout_inputs", HOLDOUT, features) if self.writer.embed else None
+        split = self.vault.split(HOLDOUT)
+        for row, asked in spool.rows():
+            if row["patient_id"] in private:
+                split.add(self.kind.without_pixels(row), asked)
+                self._place_of[row[self.kind.key]] = (self.vault, HOLDOUT)
+                if inputs is not None:
+                    inputs.add(self.kind.blank(row))
+        self.vault.close_split(HOLDOUT, split, references="private")
         if inputs is not None:
-            inputs.add(blank_row(row))
-    shutil.rmtree(spool.folder)
-    writer.close_split(RELEASED, released)
-    vault.close_split(HOLDOUT, private, references="private")
-    if inputs is not None:
-        writer.close_shards("holdout_inputs", HOLDOUT, inputs)
-    writer.add_manifest(HOLDOUT, private.manifest, private.tally.size, references="private")
+            self.writer.close_shards("holdout_inputs", HOLDOUT, inputs, features)
+        self.writer.add_manifest(HOLDOUT, split.manifest, split.tally.size, references="private")
 
+    def add_extras(self, extras: Sequence[Extra], *, left_out: set[int | str | None]) -> None:
+        """Further tables; a row with a key goes where the record of that key went.
 
-@contextmanager
-def _targets(out: Path, holdout: Path | None) -> Iterator[tuple[Path, Path | None]]:
-    """Temporary siblings of the folders; renamed to them at the end, removed if anything fails."""
-    public = _sibling(out, 0o777)
-    private = None
-    try:
-        private = None if holdout is None else _sibling(holdout, 0o700)
-        yield public, private
-        if private is not None and holdout is not None:
-            for path in private.rglob("*"):
-                path.chmod(0o700 if path.is_dir() else 0o600)
-            with _in_place(private, holdout), _in_place(public, out):
-                pass
-        else:
-            with _in_place(public, out):
-                pass
-    finally:
-        for folder in (public, private):
-            if folder is not None:
-                shutil.rmtree(folder, ignore_errors=True)
+        Raises
+        ------
+        BuildError
+            If a row's key is no record's.
+        """
+        for extra in extras:
+            features = extra.features()
+            if extra.key is None:
+                self.writer.add_table(extra.config, extra.split or "all", features, extra.rows)
+                continue
+            rows_of: dict[tuple[FolderWriter, str], list[dict[str, Any]]] = {}
+            unknown = []
+            for row in extra.rows:
+                key = row[extra.key]
+                if key in self._place_of:
+                    rows_of.setdefault(self._place_of[key], []).append(row)
+                elif key not in left_out:
+                    unknown.append(Problem(extra.config, key, extra.key, "must be that of a record", repr(key)))
+            if unknown:
+                raise BuildError(unknown)
+            for (writer, split), rows in rows_of.items():
+                writer.add_table(extra.config, split, features, rows)
 
+    def finish(self, *, synthetic: bool) -> FolderInfo:
+        """Complete the folders; the private one first."""
+        if self.vault is not None:
+            self.vault.finish(synthetic=synthetic, is_private=True)
+        return self.writer.finish(synthetic=synthetic)
 
-def _sibling(target: Path, mode: int) -> Path:
-    target = target.resolve()
-    target.parent.mkdir(parents=True, exist_ok=True)
-    folder = target.with_name(f".{target.name}.building-{uuid.uuid4().hex[:8]}")
-    folder.mkdir(mode=mode)
-    return folder
+    def _write_rows(self, rows: Iterable[tuple[dict[str, Any], list[str]]], writer: FolderWriter, split: str) -> None:
+        split_writer = writer.split(split)
+        for row, asked in rows:
+            split_writer.add(row, asked)
+            self._place_of[row[self.kind.key]] = (writer, split)
+        writer.close_split(split, split_writer)
 
-
-@contextmanager
-def _in_place(new: Path, target: Path) -> Iterator[None]:
-    """Rename `new` to `target`; what stood there is put back if the block fails, else removed."""
-    target = target.resolve()
-    old = None
-    if target.exists():
-        old = target.with_name(f".{target.name}.replaced-{uuid.uuid4().hex[:8]}")
-        target.rename(old)
-    try:
-        new.rename(target)
-        yield
-    except BaseException:
-        if not new.exists() and target.exists():
-            target.rename(new)
-        if old is not None:
-            old.rename(target)
-        raise
-    if old is not None:
-        shutil.rmtree(old)
+    def _write_side(self, spool: Spool, split: str) -> None:
+        """The side table of the rows that are public under `split`."""
+        if self.kind.side_config is None or self.kind.side_features is None:
+            return
+        features, shards = self.kind.side_features(self.writer.benchmark), None
+        for row in spool.side_rows():
+            if self._place_of.get(row[self.kind.key]) == (self.writer, split):
+                shards = shards or self.writer.shards(self.kind.side_config, split, features)
+                shards.add(row)
+        if shards is not None:
+            self.writer.close_shards(self.kind.side_config, split, shards, features)

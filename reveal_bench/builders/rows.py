@@ -5,20 +5,22 @@ positions in the benchmark's findings and in `records.READERS`, `records.VIEWS`,
 Coordinates are float64: a polygon rounded to float32 no longer fills to the mask that was published with it.
 
 In a *blank* row (the inputs of a holdout) every column that says something about findings is null or empty, and so is
-the hash of the source file, which would tell who holds the file.
+the hashes of file and pixels, which would tell who holds the file.
 """
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from reveal_bench.masks import Rle, decode_mask
 from reveal_bench.records import READERS, SPACING_SOURCES, VIEWS, Annotation, LocalizationRecord, SalientPoint
 
 if TYPE_CHECKING:
     from datasets import Features
 
-__all__ = ["Row", "blank_row", "localization_features", "localization_row", "row_bytes"]
+__all__ = ["Row", "blank_row", "code_of", "localization_features", "localization_row", "mask_features", "mask_rows"]
 
 Row = dict[str, Any]
 
@@ -50,6 +52,8 @@ def localization_features(findings: Sequence[str]) -> Features:
                     "bbox_xywh": List(Value("float64"), length=4),
                     "n_instances": Value("int32"),
                     "area_px": Value("int64"),
+                    "boxes_xywh": List(List(Value("float64"), length=4)),
+                    "reader_id": Value("string"),
                 }
             ),
             "points": List({"label": label, "reader": reader, "x": Value("float64"), "y": Value("float64")}),
@@ -63,8 +67,8 @@ def localization_features(findings: Sequence[str]) -> Features:
     )
 
 
-def localization_row(record: LocalizationRecord, findings: Sequence[str], *, embed: bool) -> Row:
-    """The row of `record`; without `embed` the picture is left out and `pixel_pipeline` says so.
+def localization_row(record: LocalizationRecord, findings: Sequence[str]) -> Row:
+    """The row of `record`; where it has no image, `pixel_pipeline` says that pixels are withheld.
 
     Raises
     ------
@@ -75,13 +79,13 @@ def localization_row(record: LocalizationRecord, findings: Sequence[str], *, emb
     unknown = (set(record.label_status) ^ set(findings)) | _findings_used(record) - set(findings)
     if unknown:
         raise ValueError(f"`label_status` must have one entry per finding of the benchmark, differs in {unknown}")
-    image = {"bytes": record.image, "path": record.image_name} if embed and record.image is not None else None
+    image = {"bytes": record.image, "path": record.image_name} if record.image is not None else None
     return {
         "image": image,
         "image_id": record.image_id,
         "patient_id": record.patient_id,
         "study_id": record.study_id,
-        "view": _code(VIEWS, record.view, "view"),
+        "view": code_of(VIEWS, record.view, "view"),
         "view_raw": record.view_raw,
         "width": record.width,
         "height": record.height,
@@ -94,7 +98,7 @@ def localization_row(record: LocalizationRecord, findings: Sequence[str], *, emb
         "pixel_sha256": record.pixel_sha256,
         "pixel_pipeline": record.pixel_pipeline if image is not None else "withheld",
         "spacing_mm": list(record.spacing_mm) if record.spacing_mm is not None else None,
-        "spacing_source": _code(SPACING_SOURCES, record.spacing_source, "spacing_source"),
+        "spacing_source": code_of(SPACING_SOURCES, record.spacing_source, "spacing_source"),
     }
 
 
@@ -107,16 +111,37 @@ def blank_row(row: Row) -> Row:
         "points": [],
         "missing": [],
         "source_sha256": None,
+        "pixel_sha256": None,
     }
     return {**row, **empty}
 
 
-def row_bytes(row: Row) -> int:
-    """About how many bytes a row takes in memory; for the sizes of row groups and shards."""
-    n_image = len(row["image"]["bytes"]) if row["image"] else 0
-    n_counts = sum(len(annotation["rle"]["counts"]) for annotation in row["annotations"] if annotation["rle"])
-    n_vertices = sum(len(contour) for annotation in row["annotations"] for contour in annotation["polygons"])
-    return 500 + n_image + n_counts + 16 * n_vertices
+def mask_features(findings: Sequence[str]) -> Features:
+    """Features of the config `masks`, which is there to be looked at: a picture per image and finding."""
+    from datasets import ClassLabel, Features, Image, Value
+
+    label = ClassLabel(names=list(findings))
+    return Features({"image_id": Value("string"), "label": label, "mask": Image(mode="L")})
+
+
+def mask_rows(record: LocalizationRecord, findings: Sequence[str]) -> list[Row]:
+    """The ground-truth masks of an image as PNG pictures of its size, 255 where the finding is and 0 elsewhere."""
+    rows = []
+    for annotation in record.annotations:
+        if annotation.reader != "ground_truth" or annotation.rle is None or annotation.area_px == 0:
+            continue
+        picture = {"bytes": _mask_png(annotation.rle), "path": f"{record.image_id}_{annotation.finding}.png"}
+        label = code_of(findings, annotation.finding, "label")
+        rows.append({"image_id": record.image_id, "label": label, "mask": picture})
+    return sorted(rows, key=lambda row: row["label"])
+
+
+def _mask_png(rle: Rle) -> bytes:
+    from PIL import Image
+
+    buffer = io.BytesIO()
+    Image.fromarray(decode_mask(rle)).convert("L").save(buffer, "PNG", compress_level=1)
+    return buffer.getvalue()
 
 
 def _findings_used(record: LocalizationRecord) -> set[str]:
@@ -124,7 +149,14 @@ def _findings_used(record: LocalizationRecord) -> set[str]:
     return used | set(record.missing)
 
 
-def _code(names: Sequence[str], name: str, what: str) -> int:
+def code_of(names: Sequence[str], name: str, what: str) -> int:
+    """Position of `name` in its vocabulary.
+
+    Raises
+    ------
+    ValueError
+        If it is not in the vocabulary.
+    """
     if name not in names:
         raise ValueError(f"`{what}` must be one of {', '.join(names)}, got {name!r}")
     return names.index(name)
@@ -134,19 +166,21 @@ def _annotation_row(annotation: Annotation, code: dict[str, int]) -> Row:
     rle = annotation.rle
     return {
         "label": code[annotation.finding],
-        "reader": _code(READERS, annotation.reader, "reader"),
+        "reader": code_of(READERS, annotation.reader, "reader"),
         "rle": {"size": list(rle.size), "counts": rle.counts} if rle is not None else None,
         "polygons": [[list(point) for point in contour] for contour in annotation.polygons],
         "bbox_xywh": list(annotation.bbox_xywh) if annotation.bbox_xywh is not None else None,
         "n_instances": annotation.n_instances,
         "area_px": annotation.area_px,
+        "boxes_xywh": [list(box) for box in annotation.boxes_xywh],
+        "reader_id": annotation.reader_id,
     }
 
 
 def _point_row(point: SalientPoint, code: dict[str, int]) -> Row:
     return {
         "label": code[point.finding],
-        "reader": _code(READERS, point.reader, "reader"),
+        "reader": code_of(READERS, point.reader, "reader"),
         "x": point.x,
         "y": point.y,
     }

@@ -1,6 +1,6 @@
 """Parquet shards, written row by row.
 
-Rows are gathered to row groups of at most 100 rows and 64 MB (the Hub's viewer reads one group at a time, and no more
+Rows are gathered to row groups of at most 100 rows and 32 MB (the Hub's viewer reads one group at a time, and no more
 than one is ever held in memory) and row groups to shards of at most about 500 MB. The number of shards is in their
 names, so they get their names when the last row is there.
 """
@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from reveal_bench.builders.rows import Row, row_bytes
+from reveal_bench.builders.rows import Row
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-__all__ = ["ShardWriter", "read_rows"]
+__all__ = ["ShardWriter", "read_rows", "row_bytes"]
 
 GROUP_ROWS = 100
-GROUP_BYTES = 64 << 20
+GROUP_BYTES = 32 << 20
 SHARD_BYTES = 500 << 20
 
 
@@ -87,6 +87,17 @@ class ShardWriter:
         if self._writer is not None:
             self._writer.close()
         self._writer, self._shard_bytes = None, 0
+
+
+def row_bytes(value: Any) -> int:
+    """About how many bytes a row takes in memory; for the sizes of row groups and shards."""
+    if isinstance(value, bytes | str):
+        return len(value)
+    if isinstance(value, dict):
+        return sum(row_bytes(inner) for inner in value.values())
+    if isinstance(value, list):
+        return sum(row_bytes(inner) for inner in value)
+    return 8
 
 
 def read_rows(shards: Sequence[Path]) -> Iterator[Row]:

@@ -1,4 +1,4 @@
-"""What every builder gives: problems with an address, an inspection, and the row of the BUILDERS table.
+"""What every builder gives: problems with an address, an inspection, a reading, and the row of the BUILDERS table.
 
 Conventions
 -----------
@@ -6,11 +6,12 @@ A builder module has three functions:
 
 * ``detect(root) -> float``: how sure it is, from names alone, that `root` is its download (0 to 1);
 * ``inspect(root) -> Inspection``: what is here, counts, and what does not match, without reading pixels;
-* ``read(root, *, pixels, keep_going) -> (records, warnings)``: one iterator of records per split. Whatever can be
-  checked without pixels is checked before the first record; all of it is raised together as one :class:`BuildError`.
-  What turns up while an iterator runs (an unreadable picture) is raised at its end, again all together.
+* ``read(root, *, pixels, keep_going, **options) -> Reading``: the records of every split. Whatever can be checked
+  without pixels is checked before the first record; all of it is raised together as one :class:`BuildError`.
+  Records carry no pixels but a :class:`reveal_bench.records.PictureFile`: the folder writer reads the pictures, on all
+  cores, and reports those that it cannot read.
 
-With ``keep_going=True`` an entry with a problem is left out, and the returned list of warnings says which and why.
+With ``keep_going=True`` an entry with a problem is left out, and the reading's warnings say which and why.
 """
 
 from __future__ import annotations
@@ -18,14 +19,32 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from reveal_bench.records import LocalizationRecord
+from reveal_bench.study_records import StudyRecord
+from reveal_bench.task_records import TaskRecord
 
-__all__ = ["SYNTHETIC_MARKER", "BuildError", "Builder", "Inspection", "Pixels", "Problem", "Reading", "finish"]
+if TYPE_CHECKING:
+    from datasets import Features
+
+__all__ = [
+    "SYNTHETIC_MARKER",
+    "BuildError",
+    "Builder",
+    "Extra",
+    "Inspection",
+    "Pixels",
+    "Problem",
+    "Reading",
+    "Record",
+    "Records",
+    "finish",
+    "is_synthetic",
+]
 
 Pixels = Literal["embed", "withhold"]
-Reading = tuple[dict[str, Iterator[LocalizationRecord]], list[str]]
+Record = LocalizationRecord | StudyRecord | TaskRecord
 
 SYNTHETIC_MARKER = "SYNTHETIC.txt"
 """A file of this name at the root of a download says that all of it is synthetic (see :mod:`reveal_bench.phantom`)."""
@@ -91,16 +110,87 @@ class Inspection:
     synthetic: bool = False
 
 
+class Records:
+    """Records of a split that are made while they are read, but whose number is known: it has a length.
+
+    Parameters
+    ----------
+    make : called to start over; returns an iterator of records
+    n : how many there will be, if none has a problem
+    """
+
+    def __init__(self, make: Callable[[], Iterator[Record]], n: int) -> None:
+        self._make, self._n = make, n
+
+    def __iter__(self) -> Iterator[Record]:
+        return self._make()
+
+    def __len__(self) -> int:
+        return self._n
+
+
+@dataclass(frozen=True, slots=True)
+class Extra:
+    """A small table beside the main one, as a config of its own.
+
+    Attributes
+    ----------
+    config : its name
+    features : made when needed, for `datasets` is slow to import
+    rows : all of them
+    key : column with the key of a main row (such as "task_id"): each row goes where its main row goes. Or None
+    split : name of its only split, for an extra without a `key`; such a table is public
+    """
+
+    config: str
+    features: Callable[[], Features]
+    rows: Sequence[dict[str, Any]]
+    key: str | None = None
+    split: str | None = None
+
+
+@dataclass
+class Reading:
+    """What a builder reads of a download.
+
+    Attributes
+    ----------
+    splits : dict from split to its records; what has a length shows how far a build is
+    warnings : grows while the records are iterated
+    extras : further configs
+    set_aside : (path relative to the download, reason) of every file that is no part of the dataset
+    """
+
+    splits: Mapping[str, Iterable[Record]]
+    warnings: list[str] = field(default_factory=list)
+    extras: Sequence[Extra] = ()
+    set_aside: Sequence[tuple[str, str]] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Builder:
-    """One row of BUILDERS; `benchmark` is the key of :data:`reveal_bench.benchmarks.BENCHMARKS` it feeds."""
+    """One row of BUILDERS; `benchmark` is the key of :data:`reveal_bench.benchmarks.BENCHMARKS` it feeds.
+
+    `options` names the further keyword arguments that its `read` takes, and `inspect` where it needs them:
+
+    * ``pictures``: Path of a folder with the pictures, for downloads of annotations alone;
+    * ``mapping``: Path of a YAML file that says which column means what;
+    * ``id_key``: bytes, the secret of the ids (keyed HMAC);
+    * ``workers``: int, processes for scanning headers.
+    """
 
     name: str
     benchmark: str
     holdout_split: str | None
     detect: Callable[[Path], float]
-    inspect: Callable[[Path], Inspection]
+    inspect: Callable[..., Inspection]
     read: Callable[..., Reading]
+    options: tuple[str, ...] = ()
+
+
+def is_synthetic(root: Path) -> bool:
+    """Whether a download says of itself that it is made up."""
+    return ((root if root.is_dir() else root.parent) / SYNTHETIC_MARKER).exists()
 
 
 def finish(problems: list[Problem], warnings: list[str], *, keep_going: bool) -> None:

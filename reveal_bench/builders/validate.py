@@ -1,40 +1,57 @@
-"""Checks a dataset folder: files, manifest against references, masks, pictures, holdout, and loading it offline.
+"""Checks a dataset folder of any kind: files, tables, references, pictures, descriptions, holdout, and loading it.
 
 :func:`validate_folder` returns what it finds as :class:`reveal_bench.builders.source.Problem` and stops at nothing
-that lets it go on; an empty list means that the folder is fit to publish.
+that lets it go on; an empty list means that the folder is fit to publish. Tables are read a few rows at a time.
 """
 
 from __future__ import annotations
 
-import hashlib
-import io
 import json
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from reveal_bench.builders.leaks import find_leaks
-from reveal_bench.builders.pictures import ORIGINAL
-from reveal_bench.builders.shards import read_rows
+from reveal_bench.builders.rows import Row
 from reveal_bench.builders.source import Problem
-from reveal_bench.builders.writer import CHECKSUMS, file_sha256
-from reveal_bench.masks import Rle, parse_masks
-from reveal_bench.records import (
-    FolderInfo,
-    LocalizationRecord,
-    Manifest,
-    read_folder_info,
-    read_localization,
-    read_manifest,
+from reveal_bench.builders.tally import Tally, new_tally
+from reveal_bench.builders.validate_card import (
+    card_problems,
+    croissant_problems,
+    eval_problems,
+    load_problems,
+    read_promise,
 )
+from reveal_bench.builders.validate_pictures import DrawnMasks, Pictures
+from reveal_bench.builders.validate_rows import asked_of, rating_problems, row_problems
+from reveal_bench.builders.validate_tables import (
+    INPUTS,
+    MANIFEST,
+    DatasetFolder,
+    Table,
+    open_folder,
+    read_table,
+    schema_problems,
+    tables_of,
+)
+from reveal_bench.builders.writer import CHECKSUMS, file_sha256
+from reveal_bench.records import FOLDER_INFO
 
 __all__ = ["validate_folder"]
 
 CACHES = {".git", ".cache", "__pycache__"}
 """Folders that tools make and that are no part of the dataset."""
+Progress = Callable[[str, int, int | None], None]
 
 
-def validate_folder(folder: Path, *, holdout: Path | None = None, load: bool = True) -> list[Problem]:
+def validate_folder(
+    folder: Path,
+    *,
+    holdout: Path | None = None,
+    load: bool = True,
+    progress: Progress | None = None,
+    warnings: list[Problem] | None = None,
+) -> list[Problem]:
     """Everything that is wrong with a dataset folder.
 
     Parameters
@@ -42,6 +59,8 @@ def validate_folder(folder: Path, *, holdout: Path | None = None, load: bool = T
     folder : public or private dataset folder
     holdout : private folder of its holdout; then the two are compared, and nothing of the one may be in the other
     load : also load every config and split with `datasets`, offline
+    progress : called with (what is checked, rows done, rows in all)
+    warnings : list that gets what is worth knowing but no fault: pictures that occur twice in one split
 
     Returns
     -------
@@ -52,246 +71,237 @@ def validate_folder(folder: Path, *, holdout: Path | None = None, load: bool = T
     ValueError
         If `folder` or `holdout` is not a dataset folder.
     """
-    folder = Path(folder)
-    info = read_folder_info(folder)
-    problems = list(_checksum_problems(folder))
-    patients: dict[str, str] = {}
-    images: dict[str, str] = {}
-    for split, entry in info.splits.items():
-        problems += _split_problems(folder, info, split, images, patients)
-        if entry.get("references") not in ("public", "private"):
-            problems.append(_in_info(split, "references", "must be 'public' or 'private'", entry.get("references")))
-    problems += _stray_problems(folder, info)
-    problems += _picture_problems(folder)
+    opened = open_folder(Path(folder))
+    problems, sums = _checksums(opened.path)
+    promise, faults = read_promise(opened.path)
+    check = _Check(opened, problems + faults, [] if warnings is None else warnings, progress)
+    n_rows: dict[Table, int] = {}
+    unsound: set[tuple[str, str]] = set()
+    for table in tables_of(opened):
+        found = list(schema_problems(opened, table, promise.features))
+        check.problems += found
+        n_rows[table] = _n_rows(table)
+        if found:
+            unsound.add((table.config, table.split))
+    check.tables(n_rows, unsound)
+    check.problems += card_problems(opened, promise, n_rows)
+    if not opened.is_private:
+        check.problems += eval_problems(opened, promise)
+        check.problems += croissant_problems(opened, promise, sums)
     if holdout is not None:
-        problems += find_leaks(folder, Path(holdout))
+        check.problems += find_leaks(opened.path, Path(holdout), pixels=check.pictures.places)
     if load:
-        problems += _load_problems(folder)
-    return problems
+        check.problems += load_problems(opened.path, promise)
+    return check.problems
 
 
-def _in_info(split: str, field: str, rule: str, value: object) -> Problem:
-    return Problem("manifest/benchmark.json", split, field, rule, repr(value))
-
-
-def _checksum_problems(folder: Path) -> Iterator[Problem]:
-    try:
-        listed = json.loads((folder / CHECKSUMS).read_text(encoding="utf-8"))["files"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        yield Problem(CHECKSUMS, None, "file", "must list the sha256 of every file", type(error).__name__)
-        return
+def _checksums(folder: Path) -> tuple[list[Problem], dict[str, str]]:
+    """Problems of CHECKSUMS.json, and the true sha256 of every file."""
     present = {
         path.relative_to(folder).as_posix(): path
-        for path in folder.rglob("*")
+        for path in sorted(folder.rglob("*"))
         if path.is_file() and not CACHES & set(path.relative_to(folder).parts)
     }
     present.pop(CHECKSUMS, None)
+    sums = {name: file_sha256(path) for name, path in present.items()}
+    try:
+        listed = dict(json.loads((folder / CHECKSUMS).read_text(encoding="utf-8"))["files"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        return [Problem(CHECKSUMS, None, "file", "must list the sha256 of every file", type(error).__name__)], sums
+    problems = []
     for name in sorted(present.keys() | listed.keys()):
         if name not in present:
-            yield Problem(CHECKSUMS, name, "files", "must be in the folder", "no such file")
+            problems.append(Problem(CHECKSUMS, name, "files", "must be in the folder", "no such file"))
         elif name not in listed:
-            yield Problem(CHECKSUMS, name, "files", "must list every file of the folder", "not listed")
-        elif (actual := file_sha256(present[name])) != listed[name]:
-            yield Problem(name, None, "sha256", f"must be {listed[name]}", actual)
+            problems.append(Problem(CHECKSUMS, name, "files", "must list every file of the folder", "not listed"))
+        elif sums[name] != listed[name]:
+            problems.append(Problem(name, None, "sha256", f"must be {listed[name]}", sums[name]))
+    return problems, sums
 
 
-def _split_problems(
-    folder: Path, info: FolderInfo, split: str, images: dict[str, str], patients: dict[str, str]
-) -> Iterator[Problem]:
-    """Problems of one split; `images` and `patients` map those of earlier splits to their split."""
-    file = f"manifest/{split}.parquet"
-    try:
-        manifest = read_manifest(folder, split)
-    except (OSError, ValueError, TypeError) as error:
-        yield Problem(file, None, "file", "must be a manifest", str(error))
-        return
-    yield from _manifest_problems(manifest, file, _n_rows(folder / file), images)
-    entry = info.splits[split]
-    sizes = {"n_images": len(manifest.rows), "n_asked": len(manifest.asked_pairs())}
-    if _references(folder, split):
-        try:
-            records = read_localization(folder, split)
-        except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
-            yield Problem(f"localization/{split}", None, "file", "must hold localization rows", repr(error))
-            return
-        sizes["n_patients"] = len({record.patient_id for record in records})
-        yield from _reference_problems(records, manifest, info, f"localization/{split}")
-        for patient in sorted({record.patient_id for record in records}):
-            before = patients.setdefault(patient, split)
-            if before != split:
-                yield Problem(f"localization/{split}", patient, "patient_id", "must be in one split", repr(before))
-    elif entry.get("references") == "public":
-        yield _in_info(split, "references", "must have files in localization/", "none")
-    for name, actual in sizes.items():
-        if entry.get(name) != actual:
-            yield _in_info(split, name, f"must be {actual}, as in the files", entry.get(name))
-
-
-def _n_rows(path: Path) -> int:
+def _n_rows(table: Table) -> int:
+    """Rows of a table; none of a file that cannot be read, which its schema's problem says."""
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
-    return int(pq.read_metadata(path).num_rows)
-
-
-def _references(folder: Path, split: str) -> list[Path]:
-    return sorted((folder / "localization").glob(f"{split}-*.parquet"))
-
-
-def _manifest_problems(manifest: Manifest, file: str, n_rows: int, images: dict[str, str]) -> Iterator[Problem]:
-    if n_rows != len(manifest.rows):
-        yield Problem(file, None, "image_id", "must be unique", f"{n_rows - len(manifest.rows)} repeated")
-    for row in manifest.rows.values():
-        before = images.setdefault(row.image_id, manifest.split)
-        if before != manifest.split:
-            yield Problem(file, row.image_id, "image_id", "must be in one split", repr(before))
-        if row.width < 1 or row.height < 1:
-            yield Problem(file, row.image_id, "size", "must be at least 1 x 1", f"{row.width} x {row.height}")
-        unknown = set(row.asked) - set(manifest.findings)
-        if unknown:
-            yield Problem(file, row.image_id, "asked", "must be findings of the benchmark", ", ".join(sorted(unknown)))
-
-
-def _reference_problems(
-    records: Sequence[LocalizationRecord], manifest: Manifest, info: FolderInfo, file: str
-) -> Iterator[Problem]:
-    seen = set()
-    for record in records:
-        if record.image_id in seen:
-            yield Problem(file, record.image_id, "image_id", "must be unique", "it again")
-        seen.add(record.image_id)
-        row = manifest.rows.get(record.image_id)
-        if row is None:
-            yield Problem(file, record.image_id, "image_id", "must be in the manifest", "not there")
-            continue
-        asked = tuple(record.asked(info.asks))
-        pairs = {
-            "study_id": (row.study_id, record.study_id),
-            "view": (row.view, record.view),
-            "size": (row.size, record.size),
-            "asked": (row.asked, asked),
-        }
-        for name, (in_manifest, in_record) in pairs.items():
-            if in_manifest != in_record:
-                rule = f"must be {in_record}, as in the references"
-                yield Problem(f"manifest/{manifest.split}.parquet", record.image_id, name, rule, str(in_manifest))
-        yield from _record_problems(record, file)
-    for image_id in manifest.rows:
-        if image_id not in seen:
-            yield Problem(file, image_id, "image_id", "must have a row for every image of the manifest", "none")
-    yield from _mask_problems(records, file)
-
-
-def _record_problems(record: LocalizationRecord, file: str) -> Iterator[Problem]:
-    drawn = [(annotation.finding, annotation.reader) for annotation in record.annotations]
-    for finding, reader in sorted(set(drawn)):
-        if drawn.count((finding, reader)) > 1:
-            rule = "must be one per finding and reader"
-            yield Problem(file, record.image_id, "annotations", rule, f"{finding}, {reader} again")
-    for point in record.points:
-        if not (0 <= point.x < record.width and 0 <= point.y < record.height):
-            yield Problem(file, record.image_id, "points", "must lie in the image", f"({point.x}, {point.y})")
-    for finding in record.missing:
-        reference = record.reference(finding)
-        if reference is not None and reference.area_px > 0:
-            yield Problem(file, record.image_id, "missing", "must have no ground-truth mask", finding)
-
-
-def _mask_problems(records: Sequence[LocalizationRecord], file: str) -> Iterator[Problem]:
-    """Masks must be well-formed, of the picture's size, and agree with their area and box."""
-    drawn = [(record, a) for record in records for a in record.annotations if a.rle is not None]
-    masks, broken = parse_masks([annotation.rle for _, annotation in drawn if annotation.rle is not None])
-    areas, boxes = masks.areas, masks.boxes_xywh()
-    for i, (record, annotation) in enumerate(drawn):
-        name = f"annotations[{annotation.finding}, {annotation.reader}]"
-        rle = annotation.rle or Rle((0, 0), "")
-        if i in broken:
-            yield Problem(file, record.image_id, f"{name}.rle", "must be a well-formed mask", str(broken[i]))
-            continue
-        if rle.size != record.size:
-            yield Problem(file, record.image_id, f"{name}.rle.size", f"must be {record.size}", str(rle.size))
-        if annotation.area_px != areas[i]:
-            yield Problem(file, record.image_id, f"{name}.area_px", f"must be {areas[i]}", str(annotation.area_px))
-        box = None if areas[i] == 0 else tuple(float(value) for value in boxes[i])
-        if annotation.bbox_xywh != box:
-            yield Problem(file, record.image_id, f"{name}.bbox_xywh", f"must be {box}", str(annotation.bbox_xywh))
-
-
-def _stray_problems(folder: Path, info: FolderInfo) -> Iterator[Problem]:
-    """References of a split that is private here, or unknown, must not lie in a public folder."""
-    is_public = any(entry.get("references") == "public" for entry in info.splits.values())
-    for path in sorted((folder / "localization").glob("*.parquet")):
-        split = path.name.split("-")[0]
-        private = is_public and info.splits.get(split, {}).get("references") == "private"
-        if split not in info.splits or private:
-            rule = "must belong to a split with public references"
-            yield Problem(path.relative_to(folder).as_posix(), None, "split", rule, repr(split))
-    inputs = sorted((folder / "holdout_inputs").glob("*.parquet"))
-    for row in read_rows(inputs):
-        given = [name for name in ("labels", "annotations", "points", "missing", "source_sha256") if row[name]]
-        if any(value is not None for value in (row["label_status"] or {}).values()):
-            given.append("label_status")
-        for name in given:
-            yield Problem("holdout_inputs", row["image_id"], name, "must be empty in a holdout's inputs", "a value")
-
-
-def _picture_problems(folder: Path) -> Iterator[Problem]:
-    from PIL import Image, UnidentifiedImageError
-
-    for place in ("localization", "holdout_inputs"):
-        for row in read_rows(sorted((folder / place).glob("*.parquet"))):
-            if row["image"] is None:
-                if row["pixel_pipeline"] != "withheld":
-                    rule = "must be 'withheld' where there is no image"
-                    yield Problem(place, row["image_id"], "pixel_pipeline", rule, repr(row["pixel_pipeline"]))
-                continue
-            data = row["image"]["bytes"]
-            path = row["image"]["path"] or ""
-            if "/" in path or "\\" in path:
-                yield Problem(place, row["image_id"], "image.path", "must be a bare file name", repr(path))
-            try:
-                with Image.open(io.BytesIO(data)) as image:
-                    size = (image.width, image.height)
-            except (OSError, UnidentifiedImageError):
-                yield Problem(place, row["image_id"], "image", "must be a picture", f"{len(data)} bytes")
-                continue
-            if size != (row["width"], row["height"]):
-                rule = f"must be {row['width']} x {row['height']}"
-                yield Problem(place, row["image_id"], "image size", rule, f"{size[0]} x {size[1]}")
-            stated = row["source_sha256"] if row["pixel_pipeline"] == ORIGINAL else None
-            if stated is not None and hashlib.sha256(data).hexdigest() != stated:
-                yield Problem(place, row["image_id"], "source_sha256", "must be that of the image bytes", stated)
-
-
-def _load_problems(folder: Path) -> Iterator[Problem]:
-    """Load every config and split as a stranger would; the folder's own files are all it needs."""
-    import datasets
-
-    was_quiet = datasets.are_progress_bars_disabled()
-    datasets.disable_progress_bars()
     try:
-        with tempfile.TemporaryDirectory() as cache:
-            for config, splits in _card_splits(folder).items():
-                for split, n_rows in splits.items():
-                    try:
-                        loaded = datasets.load_dataset(str(folder), config, split=split, cache_dir=cache)
-                    except Exception as error:  # whatever `datasets` raises on a stranger's machine is the finding
-                        reason = f"{type(error).__name__}: {error}"
-                        yield Problem("README.md", config, split, "must load with load_dataset", reason)
-                        continue
-                    if len(loaded) != n_rows:
-                        yield Problem("README.md", config, split, f"must load {n_rows} rows", str(len(loaded)))
-    finally:
-        if not was_quiet:
-            datasets.enable_progress_bars()
+        return int(pq.read_metadata(table.path).num_rows)
+    except (OSError, pa.ArrowException):
+        return 0
 
 
-def _card_splits(folder: Path) -> dict[str, dict[str, int]]:
-    """Configs and splits that the card promises, with the rows that `dataset_info` states."""
-    import yaml
+@dataclass
+class _Check:
+    """The tables of one folder, read once; ids are remembered across files.
 
-    block = yaml.safe_load((folder / "README.md").read_text(encoding="utf-8").split("---\n")[1])
-    infos = block["dataset_info"]
-    return {
-        info["config_name"]: {split["name"]: split["num_examples"] for split in info["splits"]}
-        for info in (infos if isinstance(infos, list) else [infos])
-    }
+    Attributes
+    ----------
+    home : (column, id) -> split it belongs to
+    told : (column, id, split) of those that were found in a second split
+    keys : split -> keys of its rows with references
+    """
+
+    folder: DatasetFolder
+    problems: list[Problem]
+    warnings: list[Problem]
+    progress: Progress | None
+    pictures: Pictures = field(default_factory=Pictures)
+    masks: DrawnMasks = field(default_factory=DrawnMasks)
+    home: dict[tuple[str, str], str] = field(default_factory=dict)
+    told: set[tuple[str, str, str]] = field(default_factory=set)
+    keys: dict[str, set[str]] = field(default_factory=dict)
+
+    def tables(self, n_rows: dict[Table, int], unsound: set[tuple[str, str]]) -> None:
+        """Check every table: `n_rows` maps it to its rows; in `unsound` places (config, split) columns are wrong."""
+        kind, info = self.folder.kind, self.folder.info
+        by_place: dict[tuple[str, str], list[Table]] = {}
+        for table in n_rows:
+            by_place.setdefault((table.config, table.split), []).append(table)
+        for split, entry in info.splits.items():
+            main = by_place.get((kind.config, split), [])
+            if {(MANIFEST, split), (kind.config, split)} & unsound:
+                continue
+            manifest = self._manifest(split, by_place.get((MANIFEST, split), []))
+            if main:
+                self._split(split, main, manifest, sum(n_rows[table] for table in main))
+            elif entry.get("references") == "public":
+                self._in_info(split, "references", f"must have files in {kind.config}/", "none")
+            else:
+                self._size(split, entry, {kind.counted: len(manifest)})
+            if entry.get("references") not in ("public", "private"):
+                self._in_info(split, "references", "must be 'public' or 'private'", repr(entry.get("references")))
+        for (config, split), tables in by_place.items():
+            self._strays(config, split, tables)
+            if config not in (MANIFEST, kind.config) and (config, split) not in unsound:
+                self._side(config, split, tables, sum(n_rows[table] for table in tables))
+        shown = {split for config, split in by_place if config == kind.side_config}
+        if any(config == kind.side_config for config, _ in by_place):
+            shown |= {split for config, split in by_place if config == kind.config}
+        self.problems += self.masks.unseen(shown, self.folder.benchmark.findings)
+
+    def _in_info(self, split: str, name: str, rule: str, value: str) -> None:
+        self.problems.append(Problem(FOLDER_INFO, split, name, rule, value))
+
+    def _size(self, split: str, entry: object, actual: dict[str, int]) -> None:
+        stated = dict(entry)  # type: ignore[call-overload]
+        for name, n in actual.items():
+            if stated.get(name) != n:
+                self._in_info(split, name, f"must be {n}, as in the files", repr(stated.get(name)))
+
+    def _manifest(self, split: str, tables: list[Table]) -> dict[str, Row]:
+        """Rows of a split's manifest by key."""
+        key = self.folder.kind.key
+        rows: dict[str, Row] = {}
+        if not tables:
+            name = f"manifest/{split}.parquet"
+            self.problems.append(Problem(name, None, "file", "must be a manifest of the split", "no sound file"))
+        for table in tables:
+            for row in (row for batch in read_table(table) for row in batch):
+                if row[key] in rows:
+                    self.problems.append(Problem(table.name, row[key], key, "must be unique", "it again"))
+                rows[row[key]] = row
+                self._belongs(row, split, table, patients=False)
+        return rows
+
+    def _belongs(self, row: Row, split: str, table: Table, *, patients: bool) -> None:
+        """Images, and patients where they are told, must be in one split."""
+        names = ["image_id", "task_id"] + (["patient_id"] if patients else [])
+        ids = [(name, row[name]) for name in names if row.get(name)]
+        ids += [("image_id", name) for column in ("image_ids", "prior_image_ids") for name in row.get(column) or ()]
+        for column, name in ids:
+            before = self.home.setdefault((column, name), split)
+            if before != split and (column, name, split) not in self.told:
+                self.told.add((column, name, split))
+                self.problems.append(Problem(table.name, name, column, "must be in one split", repr(before)))
+
+    def _split(self, split: str, tables: list[Table], manifest: dict[str, Row], n_rows: int) -> None:
+        """Rows with references against the rules, the manifest and the sizes that `benchmark.json` states."""
+        kind_name, kind, findings = self.folder.kind_name, self.folder.kind, self.folder.benchmark.findings
+        tally, keys = new_tally(kind_name), self.keys.setdefault(split, set())
+        for table in tables:
+            for batch in read_table(table):
+                if kind_name == "localization":
+                    self.problems += self.masks.check(batch, table, findings)
+                for row in batch:
+                    self._row(row, table, manifest, tally, keys)
+                if self.progress is not None:
+                    self.progress(f"{kind.config}/{split}", tally.n_rows, n_rows)
+        for key in manifest:
+            if key not in keys:
+                rule = "must have a row for every entry of the manifest"
+                self.problems.append(Problem(f"{kind.config}/{split}", key, kind.key, rule, "none"))
+        self._size(split, self.folder.info.splits[split], tally.size)
+
+    def _row(self, row: Row, table: Table, manifest: dict[str, Row], tally: Tally, keys: set[str]) -> None:
+        kind, findings = self.folder.kind, self.folder.benchmark.findings
+        key = row[kind.key]
+        if key in keys:
+            self.problems.append(Problem(table.name, key, kind.key, "must be unique", "it again"))
+        keys.add(key)
+        self._belongs(row, table.split, table, patients=True)
+        self.problems += row_problems(self.folder.kind_name, row, kind.key, findings, table.name)
+        self.problems += self.pictures.check(row, kind.key, table, self.warnings)
+        asked = asked_of(self.folder.kind_name, row, findings, self.folder.info.asks)
+        tally.add(row, asked)
+        if key not in manifest:
+            self.problems.append(Problem(table.name, key, kind.key, "must be in the manifest", "not there"))
+            return
+        for name, value in kind.manifest_row(row, asked).items():
+            if manifest[key][name] != value:
+                file, rule = f"manifest/{table.split}.parquet", f"must be {value}, as in the references"
+                self.problems.append(Problem(file, key, name, rule, str(manifest[key][name])))
+
+    def _strays(self, config: str, split: str, tables: list[Table]) -> None:
+        """References of a split that is private here, or unknown, must not lie in a public folder."""
+        splits = self.folder.info.splits
+        if config not in (self.folder.kind.config, self.folder.kind.side_config, MANIFEST, INPUTS, "ratings"):
+            return
+        is_private_here = not self.folder.is_private and splits.get(split, {}).get("references") == "private"
+        if split not in splits or (is_private_here and config not in (MANIFEST, INPUTS)):
+            rule = "must belong to a split with public references"
+            self.problems += [Problem(table.name, None, "split", rule, repr(split)) for table in tables]
+
+    def _side(self, config: str, split: str, tables: list[Table], n_rows: int) -> None:
+        """Rows of the other configs."""
+        n_done = 0
+        seen: set[tuple[str, ...]] = set()
+        for table in tables:
+            for batch in read_table(table):
+                for row in batch:
+                    self.problems += self._side_row(config, row, table, seen)
+                n_done += len(batch)
+                if self.progress is not None:
+                    self.progress(f"{config}/{split}", n_done, n_rows)
+
+    def _side_row(self, config: str, row: Row, table: Table, seen: set[tuple[str, ...]]) -> Iterator[Problem]:
+        kind, findings = self.folder.kind, self.folder.benchmark.findings
+        if config == INPUTS:
+            self._belongs(row, table.split, table, patients=True)
+            yield from _blank_problems(row, kind.blank(row), kind.key, table)
+            yield from self.pictures.check(row, kind.key, table, self.warnings)
+            return
+        if config == kind.side_config:
+            yield from self.masks.check_picture(row, table, findings)
+        if config == "ratings":
+            yield from rating_problems(row, table.name)
+            who = (row["task_id"], row["model"], row["reader"])
+            if who in seen:
+                rule = "must be one per task, model and reader"
+                yield Problem(table.name, row["task_id"], "reader", rule, f"{row['model']}, {row['reader']} again")
+            seen.add(who)
+        if kind.key in row and table.split in self.keys and row[kind.key] not in self.keys[table.split]:
+            yield Problem(table.name, row[kind.key], kind.key, "must be in the main config's split", "not there")
+
+
+def _blank_problems(row: Row, blank: Row, key: str, table: Table) -> Iterator[Problem]:
+    for name, empty in blank.items():
+        if row[name] != empty and not (_is_empty(row[name]) and _is_empty(empty)):
+            yield Problem(table.name, row[key], name, "must be empty in a holdout's inputs", "a value")
+
+
+def _is_empty(value: object) -> bool:
+    if isinstance(value, dict):
+        return all(_is_empty(inner) for inner in value.values())
+    if isinstance(value, list):
+        return all(_is_empty(inner) for inner in value)
+    return value is None

@@ -1,4 +1,4 @@
-"""One dataset folder while it is written: splits, manifests, card, checksums.
+"""One dataset folder while it is written: tables, manifests, card, Croissant, checksums.
 
 The layout is in :mod:`reveal_bench.builders.folder`.
 """
@@ -13,10 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reveal_bench.benchmarks import Asks, Benchmark
-from reveal_bench.builders.card import Config, Tally, private_card, render_card
-from reveal_bench.builders.rows import Row, localization_features
+from reveal_bench.builders.card import Config, private_card, render_card
+from reveal_bench.builders.croissant import render_croissant
+from reveal_bench.builders.eval_yaml import render_eval_yaml
+from reveal_bench.builders.kinds import KINDS, Kind
+from reveal_bench.builders.rows import Row
 from reveal_bench.builders.shards import ShardWriter
-from reveal_bench.records import FOLDER_INFO, VIEWS, FolderInfo
+from reveal_bench.builders.tally import Tally, new_tally
+from reveal_bench.records import FOLDER_INFO, FolderInfo
 
 if TYPE_CHECKING:
     from datasets import Features
@@ -36,16 +40,16 @@ def file_sha256(path: Path) -> str:
 class SplitWriter:
     """A split with references: its shards, its manifest and its counts grow together."""
 
+    kind: Kind
     shards: ShardWriter
-    tally: Tally = field(default_factory=Tally)
+    tally: Tally
     manifest: list[Row] = field(default_factory=list)
 
     def add(self, row: Row, asked: Sequence[str]) -> None:
-        """Add an image and the findings asked of it."""
+        """Add a row and the findings asked of it."""
         self.shards.add(row)
-        self.tally.add(row, len(asked))
-        entry = {name: row[name] for name in ("image_id", "study_id", "width", "height")}
-        self.manifest.append({**entry, "view": VIEWS[row["view"]], "asked": list(asked)})
+        self.tally.add(row, asked)
+        self.manifest.append(self.kind.manifest_row(row, asked))
 
 
 class FolderWriter:
@@ -56,47 +60,59 @@ class FolderWriter:
     ) -> None:
         self.folder, self.benchmark, self.version, self.asks, self.embed = folder, benchmark, version, asks, embed
         self.max_shard_bytes = max_shard_bytes
-        self.features: Features = localization_features(benchmark.findings)
+        self.kind = KINDS[benchmark.kind]
+        self.features: Features = self.kind.features(benchmark)
         self._tallies: dict[str, Tally] = {}
-        self._configs: dict[str, dict[str, tuple[int, int]]] = {}
+        self._sizes: dict[str, dict[str, tuple[int, int]]] = {}
+        self._features: dict[str, Features] = {}
         self._splits: dict[str, dict[str, object]] = {}
 
-    def shards(self, place: str, split: str) -> ShardWriter:
-        """Shards of `split` in the subfolder `place`."""
-        schema = self.features.arrow_schema
-        return ShardWriter(self.folder / place, split, schema, max_shard_bytes=self.max_shard_bytes)
+    def shards(self, config: str, split: str, features: Features) -> ShardWriter:
+        """Shards of a split of some config; they are listed on the card once :meth:`close_shards` has them."""
+        schema = features.arrow_schema
+        return ShardWriter(self.folder / config, split, schema, max_shard_bytes=self.max_shard_bytes)
+
+    def close_shards(self, config: str, split: str, shards: ShardWriter, features: Features) -> None:
+        """Finish shards and list them under a config."""
+        shards.close()
+        self._features[config] = features
+        self._sizes.setdefault(config, {})[split] = (shards.n_rows, shards.n_bytes)
 
     def split(self, split: str) -> SplitWriter:
-        """A split of the config `localization`."""
-        return SplitWriter(self.shards("localization", split))
+        """A split of the main config."""
+        return SplitWriter(
+            self.kind, self.shards(self.kind.config, split, self.features), new_tally(self.benchmark.kind)
+        )
 
     def close_split(self, split: str, writer: SplitWriter, *, references: str = "public") -> None:
         """Finish a split with references."""
-        self.close_shards("localization", split, writer.shards)
+        self.close_shards(self.kind.config, split, writer.shards, self.features)
         self._tallies[split] = writer.tally
         self.add_manifest(split, writer.manifest, writer.tally.size, references=references)
 
-    def close_shards(self, config: str, split: str, shards: ShardWriter) -> None:
-        """Finish shards and list them under a config."""
-        shards.close()
-        self._configs.setdefault(config, {})[split] = (shards.n_rows, shards.n_bytes)
+    def add_table(self, config: str, split: str, features: Features, rows: Sequence[Row]) -> None:
+        """Write a small table as a split of a config of its own."""
+        shards = self.shards(config, split, features)
+        tally = self._tallies.get(split)
+        for row in rows:
+            shards.add(row)
+            if tally is not None:
+                tally.add_extra(config, row)
+        self.close_shards(config, split, shards, features)
 
     def add_manifest(self, split: str, manifest: Sequence[Row], size: Mapping[str, int], *, references: str) -> None:
         """Write the public manifest of a split; its references need not be in this folder."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        text, whole = pa.string(), pa.int32()
-        schema = pa.schema(
-            {"image_id": text, "study_id": text, "view": text, "width": whole, "height": whole, "asked": pa.list_(text)}
-        )
         path = self.folder / "manifest" / f"{split}.parquet"
         path.parent.mkdir(exist_ok=True)
-        pq.write_table(pa.Table.from_pylist(list(manifest), schema=schema), path, compression="zstd")
+        table = pa.Table.from_pylist(list(manifest), schema=self.kind.manifest_schema())
+        pq.write_table(table, path, compression="zstd")
         self._splits[split] = {**size, "references": references}
 
     def finish(self, *, synthetic: bool, is_private: bool = False) -> FolderInfo:
-        """Write benchmark.json, the card and the checksums."""
+        """Write benchmark.json, the card, Croissant and eval.yaml (of a public folder), and the checksums."""
         info = FolderInfo(
             benchmark=self.benchmark.name,
             version=self.version,
@@ -106,30 +122,49 @@ class FolderWriter:
             findings=self.benchmark.findings,
             splits=self._splits,
         )
-        (self.folder / FOLDER_INFO).write_text(info.to_json(), encoding="utf-8")
-        card = self._private_card() if is_private else self._public_card(synthetic)
-        (self.folder / "README.md").write_text(card, encoding="utf-8")
-        files = sorted(path for path in self.folder.rglob("*") if path.is_file())
-        sums = {path.relative_to(self.folder).as_posix(): file_sha256(path) for path in files}
-        text = json.dumps({"algorithm": "sha256", "files": dict(sorted(sums.items()))}, indent=2) + "\n"
-        (self.folder / CHECKSUMS).write_text(text, encoding="utf-8")
+        self._write(FOLDER_INFO, info.to_json())
+        if is_private:
+            self._write("README.md", self._private_card())
+            sums = self._sums()
+        else:
+            self._write("README.md", self._public_card(synthetic))
+            self._write("eval.yaml", render_eval_yaml(self.benchmark, self._configs(), version=self.version))
+            sums = self._sums()
+            sized = {name: (sha256, (self.folder / name).stat().st_size) for name, sha256 in sums.items()}
+            croissant = render_croissant(
+                self.benchmark, self._configs(), version=self.version, synthetic=synthetic, files=sized
+            )
+            self._write("croissant.json", croissant)
+            sums["croissant.json"] = file_sha256(self.folder / "croissant.json")
+        listing = {"algorithm": "sha256", "files": dict(sorted(sums.items()))}
+        self._write(CHECKSUMS, json.dumps(listing, indent=2) + "\n")
         return info
 
-    def _config_list(self) -> list[Config]:
-        return [Config(name, splits, default=name == "localization") for name, splits in self._configs.items()]
+    def _write(self, name: str, text: str) -> None:
+        (self.folder / name).write_text(text, encoding="utf-8")
+
+    def _sums(self) -> dict[str, str]:
+        files = sorted(path for path in self.folder.rglob("*") if path.is_file())
+        return {path.relative_to(self.folder).as_posix(): file_sha256(path) for path in files}
+
+    def _configs(self) -> list[Config]:
+        return [
+            Config(name, splits, self._features[name], default=name == self.kind.config)
+            for name, splits in self._sizes.items()
+        ]
 
     def _private_card(self) -> str:
-        n_images = sum(tally.n_images for tally in self._tallies.values())
-        return private_card(self.benchmark, features=self.features, configs=self._config_list(), n_images=n_images)
+        n_rows = sum(rows for rows, _ in self._sizes[self.kind.config].values())
+        return private_card(self.benchmark, features=self.features, configs=self._configs(), n_images=n_rows)
 
     def _public_card(self, synthetic: bool) -> str:
-        private = [size["n_images"] for size in self._splits.values() if size["references"] == "private"]
+        private = [size[self.kind.counted] for size in self._splits.values() if size["references"] == "private"]
         return render_card(
             self.benchmark,
             self._tallies,
             version=self.version,
             features=self.features,
-            configs=self._config_list(),
+            configs=self._configs(),
             embedded=self.embed,
             n_holdout=private[0] if private else None,  # type: ignore[arg-type]
             asks=self.asks,

@@ -7,7 +7,7 @@ answers are plainly wrong at any quality, and answers can be left out on request
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import numpy as np
@@ -17,8 +17,9 @@ from reveal_bench.masks import Rle, pack_masks, rasterize_polygons
 from reveal_bench.phantom.curves import Points, blob
 from reveal_bench.phantom.readers import perturb
 from reveal_bench.records import Annotation, LocalizationPrediction, LocalizationRecord, Manifest
+from reveal_bench.study_records import FindingsPrediction, StudyRecord
 
-__all__ = ["model_predictions"]
+__all__ = ["model_predictions", "study_predictions"]
 
 INFORMED = 0.9
 """Share of informed answers at quality 1."""
@@ -74,6 +75,32 @@ def model_predictions(
         aim = _aim(reference) if informed and reference is not None else None
         score = float(np.clip(rng.normal(0.35 + 0.4 * quality * drawn, 0.15), 0.01, 0.99))
         predictions.append(_answer(rng, record, finding, aim, reference, grid, kind, quality, round(score, 4)))
+    return predictions
+
+
+def study_predictions(
+    studies: Iterable[StudyRecord], labels: Sequence[str], *, quality: float, seed: int = 0
+) -> list[FindingsPrediction]:
+    """A probability of every label for every study, better than chance by `quality`.
+
+    On the scale of log odds, labels that are there lie 4 x `quality` above those that are not, both with a standard
+    deviation of 1: the AUROC is near Phi(4 x quality / sqrt 2), 0.5 at quality 0 and 0.92 at 0.5.
+
+    Raises
+    ------
+    ValueError
+        If `quality` is outside [0, 1].
+    """
+    if not 0 <= quality <= 1:
+        raise ValueError(f"`quality` must lie in [0, 1], got {quality}")
+    predictions = []
+    for number, study in enumerate(studies):
+        rng = np.random.default_rng([seed, number])
+        present = np.array([label in study.labels for label in labels])
+        odds = rng.normal(4 * quality * (present - 0.5) - 1 + quality, 1)
+        probabilities = 1 / (1 + np.exp(-odds))
+        values = {label: round(float(p), 4) for label, p in zip(labels, probabilities, strict=True)}
+        predictions.append(FindingsPrediction(study.study_id, None, values))
     return predictions
 
 

@@ -7,10 +7,19 @@ them: ``source`` (bytes, limits), ``formats`` (which format), ``jsonl``, ``docum
 """
 
 from reveal_bench.predictions.findings import lint_findings
-from reveal_bench.predictions.jsonl import predictions_to_jsonl
+from reveal_bench.predictions.jsonl import findings_to_jsonl, predictions_to_jsonl
 from reveal_bench.predictions.linter import lint_predictions
 from reveal_bench.predictions.report import LintReport, Problem
 from reveal_bench.predictions.rules import RULES
 from reveal_bench.predictions.source import Limits
 
-__all__ = ["RULES", "Limits", "LintReport", "Problem", "lint_findings", "lint_predictions", "predictions_to_jsonl"]
+__all__ = [
+    "RULES",
+    "Limits",
+    "LintReport",
+    "Problem",
+    "findings_to_jsonl",
+    "lint_findings",
+    "lint_predictions",
+    "predictions_to_jsonl",
+]

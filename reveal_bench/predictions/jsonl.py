@@ -17,8 +17,9 @@ from reveal_bench.predictions.report import ProblemLog
 from reveal_bench.predictions.source import Limits
 from reveal_bench.predictions.strict_json import JsonError, parse_json
 from reveal_bench.records import LocalizationPrediction
+from reveal_bench.study_records import FindingsPrediction
 
-__all__ = ["FIELDS", "GEOMETRIES", "Entry", "predictions_to_jsonl", "read_jsonl"]
+__all__ = ["FIELDS", "GEOMETRIES", "Entry", "findings_to_jsonl", "predictions_to_jsonl", "read_jsonl"]
 
 GEOMETRIES = ("point", "points", "cell", "box", "rle", "polygons")
 FIELDS = ("image_id", "finding", *GEOMETRIES, "score")
@@ -84,6 +85,25 @@ def predictions_to_jsonl(predictions: Iterable[LocalizationPrediction]) -> str:
     '{"image_id": "a", "finding": "Edema", "point": [3, 4.5], "score": 0.5}\n'
     """
     return "".join(json.dumps(_line_fields(prediction)) + "\n" for prediction in predictions)
+
+
+def findings_to_jsonl(predictions: Iterable[FindingsPrediction]) -> str:
+    r"""The canonical text of findings-type `predictions`: labels, or probabilities of all labels, a study a line.
+
+    Examples
+    --------
+    >>> findings_to_jsonl([FindingsPrediction("s", ("COPD",)), FindingsPrediction("t", None, {"COPD": 0.25})])
+    '{"study_id": "s", "labels": ["COPD"]}\n{"study_id": "t", "probabilities": {"COPD": 0.25}}\n'
+    """
+    lines = []
+    for prediction in predictions:
+        answer = (
+            {"labels": list(prediction.labels)}
+            if prediction.labels is not None
+            else {"probabilities": dict(prediction.probabilities or {})}
+        )
+        lines.append(json.dumps({"study_id": prediction.study_id, **answer}) + "\n")
+    return "".join(lines)
 
 
 def _line_fields(prediction: LocalizationPrediction) -> dict[str, Any]:

@@ -9,7 +9,8 @@ from PIL import Image, ImageDraw
 
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.builders import chestx_det, detect_builder
-from reveal_bench.builders.folder import build_folder
+from reveal_bench.builders.folder import BuildLog, build_folder
+from reveal_bench.builders.shards import read_rows
 from reveal_bench.builders.source import BuildError
 from reveal_bench.builders.validate import validate_folder
 from reveal_bench.masks import decode_mask
@@ -58,7 +59,7 @@ def test_the_published_file_has_the_published_counts():
 def test_masks_are_the_union_of_a_findings_polygons(tmp_path, source):
     root = REAL if source == "real" else write(tmp_path, TWIN)
     entries = {entry["file_name"]: entry for entry in json.loads((root / "ChestX_Det_test.json").read_text())}
-    records = list(chestx_det.read(root)[0]["test"])
+    records = list(chestx_det.read(root).splits["test"])
     assert [f"{record.image_id}.png" for record in records] == list(entries)
     for record in records[:60]:
         entry = entries[f"{record.image_id}.png"]
@@ -76,10 +77,10 @@ def test_masks_are_the_union_of_a_findings_polygons(tmp_path, source):
 
 @needs_real
 def test_the_real_file_becomes_a_valid_folder(tmp_path):
-    records, warnings = chestx_det.read(REAL)
+    reading = chestx_det.read(REAL)
     public, private = tmp_path / "public", tmp_path / "private"
-    info = build_folder(records, public, BENCHMARKS["chestx-det"], pixels="withhold", holdout=private)
-    assert warnings == []
+    info = build_folder(reading.splits, public, BENCHMARKS["chestx-det"], pixels="withhold", holdout=private)
+    assert reading.warnings == []
     # 553 images, each its own patient: half of them, rounded up, are private
     assert (info.splits["released"]["n_images"], info.splits["holdout"]["n_images"]) == (276, 277)
     everyone = read_localization(public, "released") + read_localization(private, "holdout")
@@ -88,29 +89,23 @@ def test_the_real_file_becomes_a_valid_folder(tmp_path):
     assert sum(len(set(entry["syms"])) for entry in entries) == 1172
     assert sum(len(record.annotations) for record in everyone) == 1172
     assert sum(a.n_instances for record in everyone for a in record.annotations) == 1734
-    assert sorted(everyone, key=lambda r: r.image_id) == sorted(
-        (r for r in _without_pictures(chestx_det.read(REAL)[0]["test"])), key=lambda r: r.image_id
-    )
+    assert sum(len(a.boxes_xywh) for record in everyone for a in record.annotations) == 1734
+    assert sorted(everyone, key=lambda r: r.image_id) == sorted(reading.splits["test"], key=lambda r: r.image_id)
     assert validate_folder(public, holdout=private) == []
 
 
-def _without_pictures(records):
-    from dataclasses import replace
-
-    return [replace(record, image=None, image_name=None) for record in records]
-
-
 def test_counts_by_hand(tmp_path):
-    record = list(chestx_det.read(write(tmp_path, TWIN))[0]["test"])[1]
+    record = list(chestx_det.read(write(tmp_path, TWIN)).splits["test"])[1]
     nodule = record.reference("Nodule")
     # squares of 11 x 11 and 16 x 26 pixels (borders drawn) that share 15..20 x 15..20, 36 pixels: 121 + 416 - 36
     assert nodule.area_px == 501
     assert nodule.bbox_xywh == (10, 10, 21, 31)
+    assert nodule.boxes_xywh == ((10, 10, 10, 10), (15, 15, 15, 25))  # the source's own, corners turned into sides
     assert (record.patient_id, record.study_id, record.view, record.size) == ("2", "2", "UNKNOWN", (1024, 1024))
 
 
 def test_other_counts_are_warnings(tmp_path):
-    warnings = chestx_det.read(write(tmp_path, TWIN))[1]
+    warnings = chestx_det.read(write(tmp_path, TWIN)).warnings
     assert warnings[0] == "test images: the published file has 553, this one 2"
     assert len(warnings) == 3
 
@@ -144,9 +139,9 @@ def test_all_problems_are_named_together(tmp_path):
 
 
 def test_keep_going_leaves_entries_out_and_says_so(tmp_path):
-    records, warnings = chestx_det.read(write(tmp_path, BROKEN), keep_going=True)
-    assert [record.image_id for record in records["test"]] == ["4"]
-    assert sum(warning.startswith("left out: ChestX_Det_test.json:") for warning in warnings) == 9
+    reading = chestx_det.read(write(tmp_path, BROKEN), keep_going=True)
+    assert [record.image_id for record in reading.splits["test"]] == ["4"]
+    assert sum(warning.startswith("left out: ChestX_Det_test.json:") for warning in reading.warnings) == 9
 
 
 @pytest.mark.parametrize("text", ["[", "{}", '"\xff'])
@@ -157,23 +152,30 @@ def test_unreadable_files(tmp_path, text):
 
 
 def test_pictures_pass_unchanged_and_must_fit(tmp_path):
-    root, images = write(tmp_path, TWIN), tmp_path / "images"
-    images.mkdir()
-    Image.new("L", (1024, 1024), 3).save(images / "1.png")
-    Image.new("L", (512, 512), 3).save(images / "2.png")
-    records, warnings = chestx_det.read(root, pixels="embed", images=images, keep_going=True)
-    (record,) = records["test"]
-    assert record.image == (images / "1.png").read_bytes()
-    assert warnings[-1].endswith("`picture` must be readable, got a picture of 512 x 512 pixels instead of 1024 x 1024")
-    (images / "1.png").unlink()
-    with pytest.raises(BuildError, match=r"2 problems(.|\n)*1.png: `picture` must be readable, got no such file"):
-        list(chestx_det.read(root, pixels="embed", images=images)[0]["test"])
+    root, pictures = write(tmp_path, TWIN), tmp_path / "pictures"
+    pictures.mkdir()
+    Image.new("L", (1024, 1024), 3).save(pictures / "1.png")
+    Image.new("L", (512, 512), 3).save(pictures / "2.png")
+    reading = chestx_det.read(root, pixels="embed", pictures=pictures)
+    assert [record.picture.shown for record in reading.splits["test"]] == ["1.png", "2.png"]
+    log = BuildLog()
+    build_folder(reading.splits, tmp_path / "out", BENCHMARKS["chestx-det"], keep_going=True, log=log)
+    (problem,) = log.left_out
+    assert str(problem).endswith("the picture must have 1024 x 1024 pixels, got 512 x 512")
+    shard = next((tmp_path / "out" / "localization").glob("*.parquet"))
+    (row,) = read_rows([shard])
+    assert row["image"]["bytes"] == (pictures / "1.png").read_bytes()
+    (pictures / "1.png").unlink()
+    with pytest.raises(BuildError, match=r"1 problem(.|\n)*1.png: `picture` must be there, got no such file"):
+        chestx_det.read(root, pixels="embed", pictures=pictures)
+    (left,) = chestx_det.read(root, pixels="embed", pictures=pictures, keep_going=True).splits["test"]
+    assert left.image_id == "2"
 
 
 def test_arguments(tmp_path):
     with pytest.raises(ValueError, match=r"`root` must hold ChestX_Det_test.json"):
         chestx_det.read(tmp_path)
-    with pytest.raises(ValueError, match="`images` must name the folder"):
+    with pytest.raises(ValueError, match="`pictures` must name the folder"):
         chestx_det.read(write(tmp_path, TWIN), pixels="embed")
     with pytest.raises(ValueError, match="`root` must exist"):
         detect_builder(tmp_path / "nothing")

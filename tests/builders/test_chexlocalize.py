@@ -1,11 +1,14 @@
 """CheXlocalize: the synthetic twin of the download, trap by trap. Expectations come from plain json and csv."""
 
 import csv
+import hashlib
 import json
+import pickle
 import shutil
 from collections import Counter
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image, ImageDraw
 from pycocotools import mask as coco
@@ -15,6 +18,7 @@ from reveal_bench.builders import chexlocalize, detect_builder
 from reveal_bench.builders.folder import build_folder
 from reveal_bench.builders.validate import validate_folder
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
+from reveal_bench.records import read_localization
 
 INNER = "chexlocalize/chexlocalize"
 
@@ -28,8 +32,8 @@ def copy(download, tmp_path):
 
 @pytest.fixture(scope="module")
 def everything(download):
-    records, warnings = chexlocalize.read(download)
-    return {split: {r.image_id: r for r in found} for split, found in records.items()}, warnings
+    reading = chexlocalize.read(download)
+    return {split: {r.image_id: r for r in found} for split, found in reading.splits.items()}, reading.warnings
 
 
 def load(root, name):
@@ -211,8 +215,10 @@ def test_pictures_are_the_files_bytes(download, everything):
         path = download / INNER / "CheXpert" / "test" / patient / study / f"{name}.jpg"
         with Image.open(path) as image:
             assert (record.width, record.height) == image.size
-        assert record.image == path.read_bytes()
-        assert record.pixel_pipeline == "original bytes"
+        assert record.picture.path == path
+        assert record.picture.name == f"{image_id}.jpg"
+        assert record.picture.shown == f"CheXpert/test/{patient}/{study}/{name}.jpg"
+        assert (record.image, record.source_sha256) == (None, None)  # the folder writer reads pictures
         assert (record.patient_id, record.study_id) == (patient, f"{patient}_{study}")
 
 
@@ -224,7 +230,7 @@ def test_partial_downloads_are_passed_over_and_pickles_never_opened(download, co
     assert "3 interrupted downloads (.azDownload-*) are passed over" in found.warnings
     assert "1 pickled heat maps are never opened (a pickle can run code)" in found.warnings
     assert found.problems == []
-    assert [r.image_id for r in chexlocalize.read(copy)[0]["test"]]
+    assert [r.image_id for r in chexlocalize.read(copy).splits["test"]]
 
 
 def test_inspection_counts(download):
@@ -240,9 +246,9 @@ def test_inspection_counts(download):
 
 
 def test_a_whole_build_is_valid_and_says_synthetic(download, tmp_path):
-    records, _ = chexlocalize.read(download)
+    reading = chexlocalize.read(download)
     public, private = tmp_path / "public", tmp_path / "private"
-    build_folder(records, public, BENCHMARKS["chexlocalize"], holdout=private, synthetic=True)
+    build_folder(reading.splits, public, BENCHMARKS["chexlocalize"], holdout=private, synthetic=True)
     assert validate_folder(public, holdout=private) == []
     assert validate_folder(private) == []
     card = (public / "README.md").read_text()
@@ -256,10 +262,34 @@ def test_a_folder_that_is_no_download(tmp_path):
         chexlocalize.read(tmp_path)
 
 
-def test_withheld_pixels_leave_hashes_only(copy):
-    records = list(chexlocalize.read(copy, pixels="withhold")[0]["test"])
-    assert {(r.image, r.pixel_pipeline) for r in records} == {(None, "withheld")}
-    assert all(len(r.source_sha256) == 64 for r in records)
+def test_a_build_embeds_the_files_bytes(download, tmp_path):
+    build_folder(chexlocalize.read(download).splits, tmp_path / "out", BENCHMARKS["chexlocalize"], synthetic=True)
+    rows = pq.read_table(tmp_path / "out" / "localization", columns=["image_id", "image"]).to_pylist()
+    assert len(rows) == 30
+    for row in rows:
+        patient, study, name = row["image_id"].split("_", 2)
+        (path,) = (download / INNER / "CheXpert").glob(f"*/{patient}/{study}/{name}.jpg")
+        assert row["image"]["bytes"] == path.read_bytes()
+    masks = pq.read_table(tmp_path / "out" / "masks", columns=["image_id"]).num_rows
+    by_file = [load(download / INNER, f"gt_segmentations_{short}") for short in ("val", "test")]
+    assert masks == sum(rle_area(rle) > 0 for file in by_file for entry in file.values() for rle in entry.values())
+
+
+def test_withheld_pixels_leave_hashes_only(download, tmp_path):
+    reading = chexlocalize.read(download, pixels="withhold")
+    build_folder(reading.splits, tmp_path / "out", BENCHMARKS["chexlocalize"], pixels="withhold", synthetic=True)
+    for record in read_localization(tmp_path / "out", "test"):
+        (path,) = (download / INNER / "CheXpert" / "test").glob("/".join(record.image_id.split("_", 2)) + ".jpg")
+        assert record.source_sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+        assert record.pixel_pipeline == "withheld"
+
+
+def test_records_can_be_iterated_again_and_sent_to_other_processes(download):
+    reading = chexlocalize.read(download)
+    assert len(reading.splits["test"]) == 24
+    first, second = list(reading.splits["test"]), list(reading.splits["test"])
+    assert first == second
+    assert pickle.loads(pickle.dumps(first[0])) == first[0]
 
 
 def test_contours_that_do_not_fill_to_their_mask_are_counted(copy):
@@ -269,26 +299,29 @@ def test_contours_that_do_not_fill_to_their_mask_are_counted(copy):
         entry[finding][0] = [[x / 2, y] for x, y in entry[finding][0]]
 
     change(copy, "gt_annotations_val", shift)
-    records, warnings = chexlocalize.read(copy)
-    list(records["validation"])
+    reading = chexlocalize.read(copy)
+    for _ in range(2):  # told once
+        list(reading.splits["validation"])
+    warnings = [warning for warning in reading.warnings if "do not fill" in warning]
     compared = sum(len(entry) - 1 for entry in load(copy, "gt_annotations_val").values())
-    assert warnings[-1].startswith(f"split 'validation': 1 of {compared} ground-truth contours do not fill")
+    assert len(warnings) == 1
+    assert warnings[0].startswith(f"split 'validation': 1 of {compared} ground-truth contours do not fill")
 
 
 def test_uncertain_and_blank_labels_are_unlabelled(copy):
     path = copy / "CheXpert" / "test_labels.csv"
     path.write_text(path.read_text().replace(",0.0", ",-1.0", 6).replace(",0.0", ",", 6))
-    records, warnings = chexlocalize.read(copy)
+    reading = chexlocalize.read(copy)
     n_before = Counter(v for row in labels(copy, "test").values() for k, v in row.items() if k != "Path")
     assert (n_before["-1.0"], n_before[""]) == (6, 6)
-    assert any("uncertain labels (-1) are kept as unlabelled" in warning for warning in warnings)
-    statuses = Counter(status for r in records["test"] for status in r.label_status.values())
+    assert any("uncertain labels (-1) are kept as unlabelled" in warning for warning in reading.warnings)
+    statuses = Counter(status for r in reading.splits["test"] for status in r.label_status.values())
     assert statuses[None] > 0
 
 
 def test_files_of_one_split_are_enough(copy):
     for path in [copy / "CheXpert" / "val_labels.csv", *copy.glob("CheXlocalize/*_val.json")]:
         path.unlink()
-    records, warnings = chexlocalize.read(copy)
-    assert list(records) == ["test"]
-    assert warnings[0].startswith("split 'validation' is not here")
+    reading = chexlocalize.read(copy)
+    assert list(reading.splits) == ["test"]
+    assert reading.warnings[0].startswith("split 'validation' is not here")

@@ -6,7 +6,9 @@ import shutil
 import pytest
 from PIL import Image
 
+from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.builders import chexlocalize
+from reveal_bench.builders.folder import BuildLog, build_folder
 from reveal_bench.builders.source import BuildError
 
 MASKS, TRUTH = "gt_segmentations_test", "gt_annotations_test"
@@ -38,7 +40,7 @@ def refused(root, match, **options):
 
 
 def read_all(root, **options):
-    for records in chexlocalize.read(root, **options)[0].values():
+    for records in chexlocalize.read(root, **options).splits.values():
         list(records)
 
 
@@ -56,17 +58,30 @@ def test_small_pictures_are_refused(copy):
     assert [(p.field, p.value) for p in problems] == [("size", f"{width // 2} x {height // 2}")]
 
 
-def test_unreadable_pictures_are_listed_together(copy):
+def test_unreadable_pictures_are_listed_together(copy, tmp_path):
+    """A header can be good and the rest not: only the folder writer, which decodes, can tell."""
     pictures = pictures_of(copy)[:3]
     for path in pictures[:2]:
         path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    problems = refused(copy, "2 problems")
-    assert {p.rule for p in problems} == {"must be readable"}
-    records, warnings = chexlocalize.read(copy, keep_going=True)
-    assert len(list(records["test"])) == 22
-    assert sum("left out" in warning for warning in warnings) == 2
+    reading = chexlocalize.read(copy)
+    with pytest.raises(BuildError, match="2 problems") as caught:
+        build_folder(reading.splits, tmp_path / "out", BENCHMARKS["chexlocalize"])
+    assert {p.row for p in caught.value.problems} == {_id(path) for path in pictures[:2]}
+    log = BuildLog()
+    info = build_folder(
+        reading.splits, tmp_path / "out", BENCHMARKS["chexlocalize"], keep_going=True, log=log, overwrite=True
+    )
+    assert info.splits["test"]["n_images"] == 22
+    assert len(log.left_out) == 2
     pictures[2].write_bytes(b"no picture")
     assert [p.value for p in refused(copy, "1 problem")] == ["not a picture"]
+    assert [str(p) for p in chexlocalize.inspect(copy).problems] == [
+        f"CheXpert/test/{'/'.join(pictures[2].parts[-3:])}:{_id(pictures[2])}: `picture` must be readable, "
+        "got not a picture"
+    ]
+    reading = chexlocalize.read(copy, keep_going=True)
+    assert len(reading.splits["test"]) == 23
+    assert sum("left out" in warning for warning in reading.warnings) == 1
 
 
 def test_a_missing_picture_matters_only_when_embedded(copy):
@@ -74,7 +89,7 @@ def test_a_missing_picture_matters_only_when_embedded(copy):
     known = next(p for p in pictures_of(copy) if _id(p) in masks)
     known.unlink()
     refused(copy, r"`picture` must be in CheXpert/test when pixels are embedded, got none")
-    records = {r.image_id: r for r in chexlocalize.read(copy, pixels="withhold")[0]["test"]}
+    records = {r.image_id: r for r in chexlocalize.read(copy, pixels="withhold").splits["test"]}
     assert list(records[_id(known)].size) == masks[_id(known)]["Edema"]["size"]
     unknown = next(p for p in pictures_of(copy) if _id(p) not in {*masks, *readers})
     unknown.unlink()
@@ -153,6 +168,9 @@ def edited_labels(root, edit):
         (lambda t: t + t.split("\n")[1] + "\n", r":26: `Path` must be unique, got patient\w+, also line 2"),
         (lambda t: t.replace("view1_frontal.jpg", "view1.jpg", 1), r"test_labels.csv:2: `Path` must end in patient"),
         (lambda t: t.replace("0.0", "maybe", 3), r"must be 1, 0, -1 or blank, got 'maybe'"),
+        (lambda t: t.replace(",0.0\n", "\n", 1), r"test_labels.csv:\d+: `row` must have 15 cells as the first line"),
+        (lambda t: t.replace(",0.0\n", ",0.0,0.0\n", 1), r"test_labels.csv:\d+: `row` must have 15 cells"),
+        (lambda t: t + '"', "test_labels.csv: `file` must be a readable CSV in UTF-8, got unexpected end of data"),
     ],
 )
 def test_broken_label_files(copy, edit, message):

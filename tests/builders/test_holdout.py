@@ -72,7 +72,7 @@ def test_no_reference_of_the_holdout_is_in_the_public_folder(folders):
 
 @pytest.mark.parametrize("pixels", ["withhold", "embed"])
 def test_public_files_do_not_depend_on_the_references_of_the_holdout(tmp_path, benchmark, record, pixels):
-    """Another finding in every private image changes the manifest's questions and nothing else that is public."""
+    """Another finding in every private image changes the manifest's questions, its hashes, and nothing else public."""
     patients = [f"p{i}" for i in range(8)]
     private = divide_patients(patients, fraction=0.5, seed=0)
     for name, finding in (("a", "Edema"), ("b", "Pneumothorax")):
@@ -86,7 +86,10 @@ def test_public_files_do_not_depend_on_the_references_of_the_holdout(tmp_path, b
         for path in sorted((tmp_path / "a").rglob("*"))
         if path.is_file() and path.read_bytes() != (tmp_path / "b" / path.relative_to(tmp_path / "a")).read_bytes()
     ]
-    assert different == ["CHECKSUMS.json", "manifest/holdout.parquet"]
+    assert different == ["CHECKSUMS.json", "croissant.json", "manifest/holdout.parquet"]
+    lines = [(tmp_path / name / "croissant.json").read_text().splitlines() for name in ("a", "b")]
+    changed = [line.split(":")[0].strip() for line, other in zip(*lines, strict=True) if line != other]
+    assert changed == ['"contentSize"', '"sha256"']  # of the manifest
 
 
 def test_holdout_inputs_are_blank(tmp_path, benchmark, record):
@@ -152,7 +155,7 @@ def test_points_alone_are_enough_of_a_leak(tmp_path, benchmark, record):
     build_folder({"test": [record(0, **only_point)]}, tmp_path / "a", benchmark, pixels="withhold")
     build_folder({"test": [replace(record(0, **only_point))]}, tmp_path / "b", benchmark, pixels="withhold")
     fields = {problem.field for problem in validate_folder(tmp_path / "a", holdout=tmp_path / "b", load=False)}
-    assert fields == {"points", "patient_id", "image_id"}
+    assert fields == {"points", "patient_id", "image_id", "study_id"}
 
 
 def test_folders_inside_one_another_are_refused(folders):

@@ -1,0 +1,97 @@
+"""Speed of developing DICOM chest films into 8-bit PNG, against pydicom's way, against the bare minimum, and in two.
+
+The film is the real RG1 of pydicom-data (15 bits, 3.6 megapixels, 7 MB raw), natively stored and as JPEG 2000; where
+the package is missing, noise over a ramp of the same size. Pydicom's way is `pixel_array`, `apply_modality_lut`,
+`apply_voi_lut` and Pillow's PNG; the bare minimum is to decode, cut to 8 bits and encode by OpenCV. Each is CPU seconds
+of one process, in turn, median of five. Two processes are compared with one by wall time: only an idle machine tells.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pydicom
+from localization import ROUNDS, cpu_seconds  # the benchmark beside this one
+from PIL import Image
+from pydicom.pixels import apply_modality_lut, apply_voi_lut
+
+from reveal_bench.dicom import develop_dicom, write_dicom
+
+N_FILES = 24
+
+
+def films(folder: Path) -> dict[str, Path]:
+    """Name -> file, of one picture stored natively and as JPEG 2000."""
+    found = importlib.util.find_spec("data_store")
+    if found and found.submodule_search_locations:
+        data = Path(found.submodule_search_locations[0]) / "data"
+        return {"native": data / "RG1_UNCR.dcm", "JPEG 2000": data / "RG1_J2KR.dcm"}
+    ramp = np.linspace(900, 26000, 1841)[None, :] + np.random.default_rng(0).normal(0, 40, (1955, 1841))
+    paths = {"native": folder / "n.dcm", "JPEG 2000": folder / "j.dcm"}
+    for path, syntax in zip(paths.values(), ("explicit", "jpeg2000-lossless"), strict=True):
+        facts = {"WindowCenter": 15000, "WindowWidth": 30000}
+        pixels = ramp.astype(np.uint16)
+        write_dicom(path, pixels, facts, bits_stored=15, photometric="MONOCHROME1", transfer_syntax=syntax)
+    return paths
+
+
+def by_pydicom(path: Path) -> bytes:
+    dataset = pydicom.dcmread(path)
+    shown = apply_voi_lut(apply_modality_lut(dataset.pixel_array, dataset), dataset)
+    levels = np.rint(255 - shown / (2**dataset.BitsStored - 1) * 255).astype(np.uint8)
+    buffer = io.BytesIO()
+    Image.fromarray(levels).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def bare_minimum(path: Path) -> bytes:
+    dataset = pydicom.dcmread(path)
+    dataset.pixel_array_options(decoding_plugin="pylibjpeg" if "J2K" in path.name or path.stem == "j" else "")
+    return cv2.imencode(".png", (dataset.pixel_array >> 7).astype(np.uint8))[1].tobytes()
+
+
+def seconds(work: Callable[[Path], object], path: Path) -> float:
+    return cpu_seconds(lambda: work(path))
+
+
+def in_processes(files: list[Path]) -> float:
+    """Wall time of one process over that of two, both warm; median of the rounds."""
+    spawn = get_context("spawn")
+    with ProcessPoolExecutor(1, spawn) as one, ProcessPoolExecutor(2, spawn) as two:
+        ratios = []
+        for _ in range(ROUNDS):
+            times = []
+            for pool in (one, two):
+                list(pool.map(develop_dicom, files[:4]))
+                start = time.perf_counter()
+                list(pool.map(develop_dicom, files))
+                times.append(time.perf_counter() - start)
+            ratios.append(times[0] / times[1])
+    return statistics.median(ratios)
+
+
+def measure() -> list[dict[str, float | str]]:
+    results: list[dict[str, float | str]] = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        paths = films(folder)
+        for kind, path in paths.items():
+            for label, peer in (("pydicom and Pillow", by_pydicom), ("decode + cv2 PNG alone", bare_minimum)):
+                times = [(seconds(peer, path), seconds(develop_dicom, path)) for _ in range(ROUNDS)]
+                ratio = statistics.median(p / o for p, o in times)
+                work = f"DICOM ({kind}) to PNG, against {label}"
+                results.append({"work": work, "ratio": round(ratio, 2), "peer_s": times[0][0], "ours_s": times[0][1]})
+        files = [Path(shutil.copy(paths["native"], folder / f"{i}.dcm")) for i in range(N_FILES)]
+        results.append({"work": "DICOM to PNG, two processes against one", "ratio": round(in_processes(files), 2)})
+    return results

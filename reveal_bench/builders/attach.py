@@ -1,0 +1,316 @@
+"""Pixels for a dataset that was published without them, from the user's own copy of the source.
+
+A file is found by its name (an image id is the end of its path, as in ``patient1_study1_view1_frontal``) or, where
+names say nothing, by the sha256 of its bytes, which the dataset knows. It counts as the right one if its bytes have
+the `source_sha256` of the row, or if the pixels that are made of it have the row's `pixel_sha256`. JPEG and 8-bit PNG
+are taken as they are, DICOM and 16-bit PNG go through the same pipeline as in the build.
+
+Images of a holdout have no published hash, for it would tell who holds the file, and those of a folder that was built
+without its pictures have none either. They are matched by name alone and named in :attr:`AttachLog.unverified`.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reveal_bench.builders.attach_files import Found, SourceFiles
+from reveal_bench.builders.holdout import check_apart, check_name
+from reveal_bench.builders.rows import Row
+from reveal_bench.builders.shards import SHARD_BYTES
+from reveal_bench.builders.source import BuildError, Problem, Record
+from reveal_bench.builders.targets import in_place, workplace
+from reveal_bench.builders.validate_rows import asked_of
+from reveal_bench.builders.validate_tables import INPUTS, MANIFEST, DatasetFolder, open_folder, read_table, tables_of
+from reveal_bench.builders.writer import FolderWriter
+from reveal_bench.records import LocalizationRecord
+from reveal_bench.study_records import StudyImage, StudyRecord
+from reveal_bench.task_records import TaskRecord
+
+if TYPE_CHECKING:
+    from datasets import Dataset, DatasetDict, Features
+
+__all__ = ["AttachLog", "attach_images"]
+
+Progress = Callable[[str, int, int | None], None]
+BATCH_ROWS = 8
+GROUPS = {"images": "image_facts", "prior_images": "prior_image_facts"}
+"""Columns of pictures -> columns that say which pictures they are."""
+
+
+@dataclass
+class AttachLog:
+    """What became of the images.
+
+    Attributes
+    ----------
+    n_verified : images whose file has the hash that the dataset states
+    unverified : ids of images that were matched by name alone
+    problems : images that were left out (with `keep_going`)
+    """
+
+    n_verified: int = 0
+    unverified: list[str] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+
+def attach_images(
+    dataset: Dataset | Path | str,
+    root: Path,
+    *,
+    out: Path | None = None,
+    keep_going: bool = False,
+    progress: Progress | None = None,
+    log: AttachLog | None = None,
+) -> Dataset | DatasetDict | None:
+    """Add the pictures of a download to a dataset without pixels.
+
+    Parameters
+    ----------
+    dataset : rows of a main config as `datasets` loads them, or a dataset folder
+    root : folder of the download, searched with all its subfolders and zip archives
+    out : new dataset folder to write, with the pictures embedded; only for a dataset folder
+    keep_going : leave out images that are missing or do not match, instead of failing
+    progress : called with (what, images done, images in all)
+    log : gets what was verified, what was not, and what was left out
+
+    Returns
+    -------
+    The dataset with pictures: a Dataset for a Dataset; for a folder a DatasetDict of its main config, in which a split
+    with private references has what the manifest says and nothing else. None when `out` is written.
+
+    Raises
+    ------
+    BuildError
+        With every image that is missing or does not match, unless `keep_going`; then nothing is written.
+    ValueError
+        If `root` is no folder, `out` is not free, or `dataset` is neither of the two.
+    """
+    root = Path(root)
+    if not root.is_dir():
+        raise ValueError(f"`root` must be a folder, got {root}")
+    job = _Job(SourceFiles(root, progress), keep_going, progress, AttachLog() if log is None else log)
+    if not isinstance(dataset, str | Path):
+        if out is not None:
+            raise ValueError("`out` must be None unless `dataset` is a dataset folder")
+        return job.dataset(dataset)
+    folder = open_folder(Path(dataset))
+    if out is None:
+        return job.folder_splits(folder)
+    if folder.is_private:
+        raise ValueError(
+            f"`dataset` must not be the private folder of a holdout when `out` is given, got {folder.path}"
+        )
+    check_name(out, what="out", overwrite=False)
+    check_apart(folder.path, out)
+    with workplace(out) as place:
+        job.write(folder, place.folder)
+        job.finish()
+        with in_place([place]):
+            pass
+    return None
+
+
+@dataclass
+class _Job:
+    """One run: finds, checks and embeds pictures; threads suffice, for decoding and hashing run outside the lock."""
+
+    files: SourceFiles
+    keep_going: bool
+    progress: Progress | None
+    log: AttachLog
+
+    def finish(self) -> None:
+        """Raise what was left out, unless it may be."""
+        if self.log.problems and not self.keep_going:
+            raise BuildError(self.log.problems)
+
+    def dataset(self, rows: Dataset) -> Dataset:
+        """A Dataset with pictures."""
+        features = rows.features
+        if not ("image" in features and "pixel_sha256" in features) and "image_facts" not in features:
+            raise ValueError(f"`dataset` must have the columns of a main config, got {', '.join(features)}")
+        tables = rows.with_format("arrow").iter(batch_size=BATCH_ROWS)
+        plain = (row for table in tables for row in table.to_pylist())
+        made = _on_disk(self.attached(plain, "images", len(rows)), features)
+        self.finish()
+        return made
+
+    def folder_splits(self, folder: DatasetFolder) -> DatasetDict:
+        """Every split of a folder's main config, with pictures."""
+        from datasets import DatasetDict
+
+        features = folder.kind.features(folder.benchmark)
+        made = {split: _on_disk(rows, features) for split, rows in self._splits(folder)}
+        self.finish()
+        return DatasetDict(made)
+
+    def write(self, folder: DatasetFolder, out: Path) -> None:
+        """The dataset folder `out`, with pictures."""
+        info, kind = folder.info, folder.kind
+        asks: Any = info.asks
+        writer = FolderWriter(
+            out, folder.benchmark, version=info.version, asks=asks, embed=True, max_shard_bytes=SHARD_BYTES
+        )
+        features = kind.features(folder.benchmark)
+        for split, rows in self._splits(folder):
+            if info.splits[split]["references"] == "private":
+                manifest = list(_rows_of(folder, MANIFEST, split))
+                size = {name: n for name, n in info.splits[split].items() if name != "references"}
+                shards = writer.shards(INPUTS, split, features)
+                for row in rows:
+                    shards.add(row)
+                writer.close_shards(INPUTS, split, shards, features)
+                writer.add_manifest(split, manifest, size, references="private")
+                continue
+            split_writer = writer.split(split)
+            for row in rows:
+                split_writer.add(row, asked_of(folder.kind_name, row, info.findings, info.asks))
+            writer.close_split(split, split_writer)
+        for config, split, side in _side_tables(folder):
+            if config != kind.side_config:
+                writer.add_table(config, split, side, list(_rows_of(folder, config, split)))
+                continue
+            shards = writer.shards(config, split, side)  # masks are pictures: row by row
+            for row in _rows_of(folder, config, split):
+                shards.add(row)
+            writer.close_shards(config, split, shards, side)
+        writer.finish(synthetic=info.synthetic)
+
+    def _splits(self, folder: DatasetFolder) -> Iterator[tuple[str, Iterator[Row]]]:
+        kind = folder.kind
+        configs = {table.config for table in tables_of(folder)}
+        for split, entry in folder.info.splits.items():
+            n_rows = entry[kind.counted]
+            if entry["references"] == "public" or folder.is_private:
+                yield split, self.attached(_rows_of(folder, kind.config, split), split, n_rows)
+            elif INPUTS in configs:
+                yield split, self.attached(_rows_of(folder, INPUTS, split), split, n_rows)
+            else:
+                inputs = (_input_row(row, folder) for row in _rows_of(folder, MANIFEST, split))
+                yield split, self.attached(inputs, split, n_rows)
+
+    def attached(self, rows: Iterator[Row], what: str, n_rows: int) -> Iterator[Row]:
+        """Rows with pictures, a few at a time."""
+        done = 0
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            for batch in _batches(rows):
+                found = iter(list(pool.map(self._one, [facts for row in batch for facts in _facts_of(row)])))
+                for row in batch:
+                    yield self._with_pictures(row, found)
+                done += len(batch)
+                if self.progress is not None:
+                    self.progress(what, done, n_rows)
+
+    def _one(self, facts: Row) -> Found | Problem:
+        return self.files.find(facts)
+
+    def _with_pictures(self, row: Row, found: Iterator[Found | Problem]) -> Row:
+        if "image" in row:
+            picture, facts = self._picture(row, next(found))
+            return {**row, **facts, "image": picture}
+        new = dict(row)
+        for column, facts_column in GROUPS.items():
+            pairs = [self._picture(entry, next(found)) for entry in row.get(facts_column) or ()]
+            if facts_column in row:
+                new[column] = [picture for picture, _ in pairs]
+                new[facts_column] = [
+                    {**entry, **facts} for entry, (_, facts) in zip(row[facts_column], pairs, strict=True)
+                ]
+        return new
+
+    def _picture(self, facts: Row, found: Found | Problem) -> tuple[Row | None, Row]:
+        """The picture, and the facts that it changes."""
+        if isinstance(found, Problem):
+            self.log.problems.append(found)
+            return None, {}
+        if found.is_verified:
+            self.log.n_verified += 1
+        else:
+            self.log.unverified.append(facts["image_id"])
+        height, width = found.size
+        known = {"pixel_pipeline": found.pipeline, "width": width, "height": height}
+        return {"bytes": found.data, "path": found.name}, known
+
+
+def _facts_of(row: Row) -> list[Row]:
+    if "image" in row:
+        return [row]
+    return [facts for column in GROUPS.values() for facts in row.get(column) or ()]
+
+
+def _batches(rows: Iterator[Row], size: int = BATCH_ROWS) -> Iterator[list[Row]]:
+    batch: list[Row] = []
+    for row in rows:
+        batch.append(row)
+        if len(batch) == size:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def _rows_of(folder: DatasetFolder, config: str, split: str) -> Iterator[Row]:
+    for table in tables_of(folder):
+        if table.config == config and table.split == split:
+            for batch in read_table(table):
+                yield from batch
+
+
+def _side_tables(folder: DatasetFolder) -> Iterator[tuple[str, str, Features]]:
+    """(config, split, Features) of every table but the main one, the inputs and the manifest."""
+    import pyarrow.parquet as pq
+    from datasets import Features
+
+    seen = set()
+    for table in tables_of(folder):
+        place = (table.config, table.split)
+        if table.config not in (folder.kind.config, INPUTS, MANIFEST) and place not in seen:
+            seen.add(place)
+            yield *place, Features.from_arrow_schema(pq.read_schema(table.path))
+
+
+def _input_row(entry: Row, folder: DatasetFolder) -> Row:
+    """A row of the main config of which no more is known than the manifest says."""
+    views = dict(zip(entry.get("image_ids", ()), entry.get("views", ()), strict=False))
+    images = tuple(_bare_image(image_id, views) for image_id in entry.get("image_ids", ()))
+    prior = tuple(_bare_image(image_id, views) for image_id in entry.get("prior_image_ids", ()))
+    record: Record
+    if folder.kind_name == "localization":
+        statuses = dict.fromkeys(folder.benchmark.findings)
+        names = ("image_id", "study_id", "view", "width", "height")
+        record = LocalizationRecord(patient_id="", label_status=statuses, **{name: entry[name] for name in names})
+    elif folder.kind_name == "findings":
+        record = StudyRecord(entry["study_id"], "", (), images=images)
+    else:
+        told = {name: entry[name] for name in ("task_id", "study_id", "category", "requires_boxes")}
+        record = TaskRecord(patient_id="", prompt="", images=images, prior_images=prior, **told)
+    n_pictures = len(folder.kind.pictures(record))
+    row = folder.kind.blank(folder.kind.row(record, folder.benchmark, [None] * n_pictures))
+    for facts in (*row.get("image_facts", ()), *row.get("prior_image_facts", ())):
+        facts.update(width=None, height=None)
+    return {**row, "patient_id": None, **({"prompt": None} if "prompt" in row else {})}
+
+
+def _bare_image(image_id: str, views: Mapping[str, str]) -> StudyImage:
+    return StudyImage(image_id, views.get(image_id, "UNKNOWN"), 0, 0)
+
+
+def _on_disk(rows: Iterator[Row], features: Features) -> Dataset:
+    """A Dataset in the cache of `datasets`: pictures are too large to keep in memory."""
+    import datasets
+    from datasets.arrow_writer import ArrowWriter
+
+    place = Path(datasets.config.HF_DATASETS_CACHE) / "reveal_bench_attached" / uuid.uuid4().hex
+    place.mkdir(parents=True)
+    file = str(place / "rows.arrow")
+    with ArrowWriter(path=file, features=features, writer_batch_size=BATCH_ROWS) as writer:
+        for row in rows:
+            writer.write(row)
+        writer.finalize()
+    return datasets.Dataset.from_file(file)

@@ -1,0 +1,264 @@
+"""What must hold before a dataset folder leaves the machine; no network here.
+
+:func:`prepare` and :func:`prepare_holdout` run every check and raise all reasons together as one
+:class:`PublishRefusedError`; what passes is a :class:`Publication`, the list of files with the sha256 that was checked.
+
+Rules beyond :func:`reveal_bench.builders.validate.validate_folder`:
+
+* a public repository takes open or synthetic data alone; there is no switch that overrides this;
+* a private holdout does not go where a public folder goes, nor the reverse;
+* of a split whose references are private, a row holds inputs alone. What an input is, is listed: a column that is not
+  in :data:`INPUT_COLUMNS` must be empty;
+* no id and no file hash of the holdout is in the rows of another split;
+* every file is a plain one that ``CHECKSUMS.json`` lists: no link, no hidden or half-written file, no code.
+
+That a folder has mode 0700 says nothing of what is in it (a umask gives that to every folder), so it is not a rule.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from reveal_bench.benchmarks import BENCHMARKS
+from reveal_bench.builders.hub_holdout import holdout_problems
+from reveal_bench.builders.source import Problem
+from reveal_bench.builders.validate import validate_folder
+from reveal_bench.builders.writer import CHECKSUMS, file_sha256
+from reveal_bench.records import FOLDER_INFO, FolderInfo, read_folder_info
+
+__all__ = ["Progress", "Publication", "PublishRefusedError", "prepare", "prepare_holdout"]
+
+Progress = Callable[[str, int, int | None], None]
+"""Called with (what, done, total or None)."""
+
+CARD = "README.md"
+MAX_FILES = 25_000
+"""Large files that the Hub takes in one commit."""
+SHOWN = 30
+_REPO_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9_][\w.-]*", re.ASCII)
+_TAG = re.compile(r"v\d+\.\d+\.\d+(-[0-9A-Za-z.]+)?", re.ASCII)
+_HALF_WRITTEN = (".part", ".tmp", ".incomplete", ".lock", ".crdownload")
+
+
+class PublishRefusedError(ValueError):
+    """Why a folder may not be published; `problems` holds every reason, the message the first of them."""
+
+    def __init__(self, what: str, problems: Sequence[Problem]) -> None:
+        self.problems = list(problems)
+        shown = [str(problem) for problem in self.problems[:SHOWN]]
+        if len(self.problems) > SHOWN:
+            shown.append(f"... and {len(self.problems) - SHOWN} more")
+        count = f"{len(self.problems)} reason" + ("s" if len(self.problems) != 1 else "")
+        super().__init__("\n".join([f"{what} is not published, for {count}:", *shown]))
+
+
+@dataclass(frozen=True)
+class Publication:
+    """A folder that passed its checks.
+
+    Attributes
+    ----------
+    files : dict from path in the folder, with "/", to the sha256 that was checked; ``CHECKSUMS.json`` is in it
+    n_bytes : size of all of them
+    private : visibility that the repository must have
+    is_holdout : whether these are the references of a holdout
+    """
+
+    folder: Path
+    repo_id: str
+    tag: str
+    info: FolderInfo
+    private: bool
+    is_holdout: bool
+    files: Mapping[str, str]
+    n_bytes: int
+
+
+def prepare(
+    folder: Path,
+    repo_id: str,
+    *,
+    private: bool,
+    tag: str | None = None,
+    holdout: Path | None = None,
+    progress: Progress | None = None,
+) -> Publication:
+    """Check a public dataset folder and list what would be published of it.
+
+    Parameters
+    ----------
+    folder : dataset folder, as :func:`reveal_bench.builders.folder.build_folder` writes it
+    repo_id : "organization/name"
+    private : visibility of the repository
+    tag : "vX.Y.Z"; by default "v" and the folder's version
+    holdout : private folder of its holdout; then nothing of that may be in `folder`
+    progress : called with (what, done, total) for the groups of rules and for the rows of each table
+
+    Raises
+    ------
+    PublishRefusedError
+        With every reason.
+    ValueError
+        If `folder` or `holdout` is not a dataset folder.
+    """
+    folder, holdout = Path(folder), None if holdout is None else Path(holdout)
+    info = read_folder_info(folder)
+    checks: dict[str, Callable[[], Iterator[Problem]]] = {
+        "names": lambda: _name_problems(info, repo_id, tag),
+        "files": lambda: _stray_problems(folder, repo_id),
+        "licence": lambda: _licence_problems(folder, info, private=private),
+        "holdout": lambda: holdout_problems(folder, info, holdout),
+        "folder": lambda: iter(validate_folder(folder, holdout=holdout, progress=progress)),
+    }
+    return _prepared(folder, repo_id, tag, info, checks, progress, private=private, is_holdout=False)
+
+
+def prepare_holdout(
+    folder: Path, repo_id: str, *, tag: str | None = None, progress: Progress | None = None
+) -> Publication:
+    """Check the private folder of a holdout and list what would be published of it; otherwise as :func:`prepare`.
+
+    Raises
+    ------
+    PublishRefusedError
+        With every reason; one is that the folder holds a split with public references.
+    """
+    folder = Path(folder)
+    info = read_folder_info(folder)
+    checks: dict[str, Callable[[], Iterator[Problem]]] = {
+        "names": lambda: _name_problems(info, repo_id, tag),
+        "files": lambda: _stray_problems(folder, repo_id),
+        "kind": lambda: _not_holdout_problems(folder, info),
+        "folder": lambda: iter(validate_folder(folder, progress=progress)),
+    }
+    return _prepared(folder, repo_id, tag, info, checks, progress, private=True, is_holdout=True)
+
+
+def _prepared(
+    folder: Path,
+    repo_id: str,
+    tag: str | None,
+    info: FolderInfo,
+    checks: Mapping[str, Callable[[], Iterator[Problem]]],
+    progress: Progress | None,
+    *,
+    private: bool,
+    is_holdout: bool,
+) -> Publication:
+    problems: list[Problem] = []
+    for n_done, check in enumerate(checks.values(), start=1):
+        # two checks may find the same fault at the same place: the first to say so is enough
+        known = {(problem.file, problem.row, problem.field) for problem in problems}
+        problems += [problem for problem in check() if (problem.file, problem.row, problem.field) not in known]
+        if progress is not None:
+            progress("rules", n_done, len(checks))
+    if problems:
+        raise PublishRefusedError(str(folder), problems)
+    files = {**_listed(folder), CHECKSUMS: file_sha256(folder / CHECKSUMS)}
+    n_bytes = sum((folder / name).stat().st_size for name in files)
+    return Publication(
+        folder, repo_id, _tag(info, tag), info, private, is_holdout, dict(sorted(files.items())), n_bytes
+    )
+
+
+def _tag(info: FolderInfo, tag: str | None) -> str:
+    return tag if tag is not None else f"v{info.version}"
+
+
+def _listed(folder: Path) -> dict[str, str]:
+    """Files and their sha256 by ``CHECKSUMS.json``; what is wrong with that file, `validate_folder` says."""
+    try:
+        listed = json.loads((folder / CHECKSUMS).read_text(encoding="utf-8"))["files"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+    return {str(name): str(value) for name, value in listed.items()} if isinstance(listed, dict) else {}
+
+
+def _name_problems(info: FolderInfo, repo_id: str, tag: str | None) -> Iterator[Problem]:
+    if not _REPO_ID.fullmatch(repo_id) or "--" in repo_id or ".." in repo_id or repo_id.endswith(".git"):
+        yield Problem(
+            "the Hub", None, "repo_id", "must be 'organization/name' of letters, digits, - _ .", repr(repo_id)
+        )
+    if not _TAG.fullmatch(_tag(info, tag)):
+        where = FOLDER_INFO if tag is None else "the Hub"
+        yield Problem(where, None, "tag", "must be 'v' and a version X.Y.Z", repr(_tag(info, tag)))
+
+
+def _stray_problems(folder: Path, repo_id: str) -> Iterator[Problem]:
+    listed = _listed(folder)
+    script = repo_id.split("/")[-1] + ".py"
+    for place, directories, names in os.walk(folder):
+        for path in [Path(place) / name for name in sorted(directories + names)]:
+            relative = path.relative_to(folder).as_posix()
+            got = _stray(path, script, is_listed=relative in listed or relative == CHECKSUMS or path.is_dir())
+            if got is not None:
+                yield Problem(CHECKSUMS, relative, "files", "must be plain data files that it lists", got)
+        directories[:] = [name for name in directories if not name.startswith(".")]
+    if len(listed) >= MAX_FILES:
+        rule = f"must be fewer than {MAX_FILES:,}, which is what one commit takes: write larger shards"
+        yield Problem(CHECKSUMS, None, "files", rule, f"{len(listed):,}")
+
+
+def _stray(path: Path, script: str, *, is_listed: bool) -> str | None:
+    """What is wrong with an entry of the folder, or None."""
+    if path.is_symlink():
+        return "a link"
+    if path.name.startswith("."):
+        return "a hidden file or folder"
+    if path.name == script:
+        return "a script with the repository's name, which breaks load_dataset"
+    if path.suffix == ".py":
+        return "code"
+    if path.name.endswith(_HALF_WRITTEN):
+        return "a half-written file"
+    if not (path.is_file() or path.is_dir()):
+        return "neither a file nor a folder"
+    return None if is_listed else "a file that is not listed"
+
+
+def _licence_problems(folder: Path, info: FolderInfo, *, private: bool) -> Iterator[Problem]:
+    benchmark = BENCHMARKS.get(info.benchmark)
+    if benchmark is None:
+        rule = f"must be one of {', '.join(BENCHMARKS)}, whose licences are known"
+        yield Problem(FOLDER_INFO, None, "benchmark", rule, repr(info.benchmark))
+    elif not (private or info.synthetic or benchmark.licence == "open"):
+        rule = f"must be openly licensed for a public repository: the terms of {benchmark.title} forbid passing it on"
+        yield Problem(FOLDER_INFO, None, "benchmark", rule, f"{info.benchmark}, {benchmark.licence}")
+    if _is_private_card(folder):
+        rule = "must not be that of a private holdout, which `publish_holdout` alone publishes"
+        yield Problem(CARD, None, "license_name", rule, "'private'")
+    elif info.synthetic and "SYNTHETIC" not in _card(folder):
+        yield Problem(CARD, None, "notice", "must say SYNTHETIC where the data are synthetic", "no such word")
+
+
+def _not_holdout_problems(folder: Path, info: FolderInfo) -> Iterator[Problem]:
+    for split, entry in info.splits.items():
+        if entry.get("references") != "private":
+            rule = "must be 'private' in the folder of a holdout: `publish` publishes the others"
+            yield Problem(FOLDER_INFO, split, "references", rule, repr(entry.get("references")))
+    if not _is_private_card(folder):
+        yield Problem(CARD, None, "license_name", "must be 'private' in the card of a holdout", "another card")
+
+
+def _card(folder: Path) -> str:
+    try:
+        return (folder / CARD).read_text(encoding="utf-8")
+    except OSError:
+        return ""
+
+
+def _is_private_card(folder: Path) -> bool:
+    import yaml
+
+    parts = _card(folder).split("---\n", 2)
+    try:
+        block: Any = yaml.safe_load(parts[1]) if len(parts) == 3 else {}
+    except yaml.YAMLError:
+        block = {}
+    return isinstance(block, dict) and block.get("license_name") == "private"

@@ -1,0 +1,214 @@
+"""One dataset repository on a Hub: the only module that talks to one.
+
+`huggingface_hub` 2 has no upload of a large folder that ends in one commit: its ``upload_folder`` commits in parts, so
+half a version could be read, and the Hub merges pull requests but no branches, without a check of the parent. So large
+files are sent ahead, in groups, as objects that no commit names yet; then one commit names them all. Objects that
+arrived stay, so the same command again sends what is missing and no more.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reveal_bench import __version__
+from reveal_bench.builders.hub_errors import HubError, hub_errors
+from reveal_bench.records import FOLDER_INFO
+
+if TYPE_CHECKING:
+    from huggingface_hub import CommitOperationAdd
+
+    from reveal_bench.builders.hub_checks import Progress
+
+__all__ = ["RemoteFile", "Repository", "State"]
+
+GROUP_FILES = 50
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteFile:
+    """A file at a commit: its size, and its sha256 (large files) or git's hash (small ones)."""
+
+    size: int
+    sha256: str | None
+    git_sha1: str
+
+    def holds(self, path: Path, sha256: str) -> bool:
+        """Whether it has the bytes of the file `path`, whose sha256 is given."""
+        if self.size != path.stat().st_size:
+            return False
+        return self.sha256 == sha256 if self.sha256 is not None else self.git_sha1 == _git_sha1(path)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A repository now: visibility, the commit of `main` (None before the first), and tag -> commit."""
+
+    private: bool
+    head: str | None
+    tags: Mapping[str, str]
+
+
+class Repository:
+    """A dataset repository; `token` None reads as anybody may."""
+
+    def __init__(self, repo_id: str, *, token: str | None, endpoint: str | None = None) -> None:
+        from huggingface_hub import HfApi
+
+        self.repo_id = repo_id
+        self._api = HfApi(
+            endpoint=endpoint,
+            token=token if token is not None else False,
+            library_name="reveal-bench",
+            library_version=__version__,
+        )
+        self.endpoint: str = self._api.endpoint
+
+    @property
+    def url(self) -> str:
+        """Address of its page."""
+        return f"{self.endpoint}/datasets/{self.repo_id}"
+
+    def state(self) -> State | None:
+        """What is there now; None if there is no such repository, or none that this token may see."""
+        from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
+
+        with self._errors():
+            try:
+                info = self._api.repo_info(self.repo_id, repo_type="dataset")
+                refs = self._api.list_repo_refs(self.repo_id, repo_type="dataset")
+            except GatedRepoError:
+                raise
+            except RepositoryNotFoundError:
+                return None
+        heads = {branch.name: branch.target_commit for branch in refs.branches}
+        return State(bool(info.private), heads.get("main"), {tag.name: tag.target_commit for tag in refs.tags})
+
+    def create(self, *, private: bool) -> None:
+        """Make the repository, empty."""
+        with self._errors():
+            self._api.create_repo(self.repo_id, repo_type="dataset", private=private)
+
+    def files(self, revision: str) -> dict[str, RemoteFile]:
+        """Every file at a commit, by its path."""
+        from huggingface_hub.hf_api import RepoFile
+
+        with self._errors():
+            entries = list(
+                self._api.list_repo_tree(self.repo_id, recursive=True, revision=revision, repo_type="dataset")
+            )
+        return {
+            entry.path: RemoteFile(entry.size, None if entry.lfs is None else entry.lfs.sha256, entry.blob_id)
+            for entry in entries
+            if isinstance(entry, RepoFile)
+        }
+
+    def read_info(self, revision: str) -> dict[str, Any]:
+        """``manifest/benchmark.json`` at a commit; empty if it cannot be read as JSON."""
+        with self._errors(), tempfile.TemporaryDirectory() as place, _no_progress_bars():
+            path = self._api.hf_hub_download(
+                self.repo_id, FOLDER_INFO, repo_type="dataset", revision=revision, local_dir=place
+            )
+            try:
+                document = json.loads(Path(path).read_text(encoding="utf-8"))
+            except ValueError:
+                return {}
+        return document if isinstance(document, dict) else {}
+
+    def upload(
+        self, paths: Mapping[str, Path], *, group_bytes: int, progress: Progress | None
+    ) -> list[CommitOperationAdd]:
+        """Send the large files that the Hub has not yet, group by group; returns what a commit needs of all."""
+        from huggingface_hub import CommitOperationAdd
+
+        additions = [CommitOperationAdd(path_in_repo=name, path_or_fileobj=path) for name, path in paths.items()]
+        n_done = 0
+        with self._errors(), _no_progress_bars():
+            for group in _groups(additions, group_bytes):
+                self._api.preupload_lfs_files(self.repo_id, group, repo_type="dataset", free_memory=False)
+                n_done += len(group)
+                if progress is not None:
+                    progress("files", n_done, len(additions))
+        return additions
+
+    def commit(
+        self, additions: Iterable[CommitOperationAdd], removals: Iterable[str], *, parent: str | None, message: str
+    ) -> str:
+        """One commit on `main` above `parent`; returns its id.
+
+        Raises
+        ------
+        ParentMovedError
+            If `main` is no longer at `parent`.
+        """
+        from huggingface_hub import CommitOperationDelete
+
+        deletions = [CommitOperationDelete(path_in_repo=name, is_folder=False) for name in removals]
+        with self._errors(), _no_progress_bars():
+            done = self._api.create_commit(
+                self.repo_id,
+                [*additions, *deletions],
+                commit_message=message,
+                repo_type="dataset",
+                parent_commit=parent,
+            )
+        return str(done.oid)
+
+    def tag(self, tag: str, commit: str) -> None:
+        """Name a commit; a tag that is there already and names another one is an error."""
+        from huggingface_hub.errors import HfHubHTTPError
+
+        with self._errors():
+            try:
+                self._api.create_tag(self.repo_id, tag=tag, revision=commit, repo_type="dataset")
+            except HfHubHTTPError as error:
+                if error.response.status_code != 409:
+                    raise
+                state = self.state()
+                if state is None or state.tags.get(tag) != commit:
+                    raise HubError(f"somebody else made the tag {tag} of {self.url} meanwhile") from None
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        with hub_errors(self.repo_id, self.endpoint):
+            yield
+
+
+def _groups(additions: list[CommitOperationAdd], group_bytes: int) -> Iterator[list[CommitOperationAdd]]:
+    """Runs of files of at most `group_bytes` together, or one file alone."""
+    group: list[CommitOperationAdd] = []
+    size = 0
+    for addition in additions:
+        if group and (size + addition.upload_info.size > group_bytes or len(group) == GROUP_FILES):
+            yield group
+            group, size = [], 0
+        group.append(addition)
+        size += addition.upload_info.size
+    if group:
+        yield group
+
+
+def _git_sha1(path: Path) -> str:
+    data = path.read_bytes()
+    return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
+
+
+@contextmanager
+def _no_progress_bars() -> Iterator[None]:
+    """Silence the library's own bars: the caller has one."""
+    from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+
+    was_quiet = are_progress_bars_disabled()
+    if not was_quiet:
+        disable_progress_bars()
+    try:
+        yield
+    finally:
+        if not was_quiet:
+            enable_progress_bars()

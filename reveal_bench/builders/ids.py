@@ -1,0 +1,108 @@
+"""Published ids of what has no public id of its own: keyed hashes of the source's identifiers.
+
+An id is the first 16 hexadecimal digits of HMAC-SHA256 over the kind and the identifier, under a secret of the
+publisher. Who lacks the secret can neither find the identifier nor test a guess; who has it gets the same ids again, so
+that a later version of a dataset fits the earlier one. A study, an image and a patient with the same identifier get
+ids that have nothing in common.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import secrets
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal
+
+__all__ = ["KEY_BYTES", "IdKind", "check_collisions", "keyed_id", "read_id_key"]
+
+IdKind = Literal["study", "image", "patient"]
+KINDS: tuple[IdKind, ...] = ("study", "image", "patient")
+KEY_BYTES = 32
+"""Least length of a secret."""
+DIGITS = 16
+
+
+def keyed_id(key: bytes, kind: IdKind, uid: str) -> str:
+    """The id of `uid`, such as ``study-0f4c9d21a7b3e856``.
+
+    Parameters
+    ----------
+    key : bytes, at least 32
+    kind : {"study", "image", "patient"}
+    uid : the source's identifier, not empty; spaces and NULs around it do not matter
+
+    Raises
+    ------
+    ValueError
+        If an argument breaks its rule; the message does not show the key.
+
+    Examples
+    --------
+    >>> keyed_id(bytes(32), "study", "1.2.3") == keyed_id(bytes(32), "study", " 1.2.3")
+    True
+    """
+    if len(key) < KEY_BYTES:
+        raise ValueError(f"`key` must have at least {KEY_BYTES} bytes, got {len(key)}")
+    if kind not in KINDS:
+        raise ValueError(f"`kind` must be one of {', '.join(KINDS)}, got {kind!r}")
+    bare = uid.strip(" \0")
+    if not bare:
+        raise ValueError("`uid` must not be empty")
+    digest = hmac.new(key, f"reveal-bench\0{kind}\0{bare}".encode(), hashlib.sha256).hexdigest()
+    return f"{kind}-{digest[:DIGITS]}"
+
+
+def check_collisions(key: bytes, kind: IdKind, uids: Iterable[str]) -> dict[str, list[str]]:
+    """Ids that several of the different `uids` would share -> those uids. Empty but for very bad luck."""
+    found: dict[str, list[str]] = {}
+    for uid in sorted({uid.strip(" \0") for uid in uids}):
+        found.setdefault(keyed_id(key, kind, uid), []).append(uid)
+    return {hashed: several for hashed, several in found.items() if len(several) > 1}
+
+
+def read_id_key(path: Path, *, create: bool = False) -> bytes:
+    """Read a secret from a file of hexadecimal digits that only its owner may read.
+
+    Parameters
+    ----------
+    path : Path
+        At least 64 digits, spaces and line feeds between them allowed; mode 0600 or stricter.
+    create : bool
+        Make the file, with a new secret, if there is none.
+
+    Raises
+    ------
+    ValueError
+        If the file is missing and not to be made, too short, no hexadecimal, or readable or writable by others.
+    """
+    path = Path(path)
+    if create:
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            pass
+        else:
+            with os.fdopen(descriptor, "w", encoding="ascii") as file:
+                file.write(secrets.token_hex(KEY_BYTES) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+    try:
+        with path.open("rb") as file:
+            mode = os.fstat(file.fileno()).st_mode & 0o777
+            text = file.read(1 << 16)
+    except FileNotFoundError:
+        raise ValueError(f"{path}: there is no such file of the secret") from None
+    if os.name == "posix" and mode & 0o077:
+        raise ValueError(f"{path}: the secret must be readable by its owner alone (chmod 600), got mode {mode:04o}")
+    try:
+        key = bytes.fromhex(text.decode("ascii"))
+    except ValueError:  # what it holds is never shown
+        raise ValueError(f"{path}: the secret must be written in hexadecimal digits") from None
+    if len(key) < KEY_BYTES:
+        raise ValueError(
+            f"{path}: the secret must have at least {2 * KEY_BYTES} hexadecimal digits, got {2 * len(key)}"
+        )
+    return key

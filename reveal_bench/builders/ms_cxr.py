@@ -1,0 +1,202 @@
+"""MS-CXR: boxes of phrases from reports, in eight categories, on pictures of MIMIC-CXR-JPG.
+
+Source: PhysioNet (Boecking et al. 2022), ``MS_CXR_Local_Alignment_v1.1.0.csv`` and the same as COCO ``.json``; version
+1.0.0 is read too. The pictures come from MIMIC-CXR-JPG and keep their bytes.
+
+Conventions
+-----------
+* Either file will do. Where both are there the CSV is used, and every box of the one must be in the other; see
+  :mod:`reveal_bench.builders.ms_cxr_files`.
+* Boxes are pixels of the full-size JPEG, whose size stands in every row; a picture of another size is an error.
+* A phrase may have several boxes, one per row. Boxes of one category and picture become one annotation; the phrases,
+  each with its box, are the config ``phrases``.
+* Phrases of reports were marked, not every finding: a category without a box is unlabelled, not absent.
+* Patient and study are read from ``path``, ``files/p10/p<subject>/s<study>/<dicom>.jpg``. The view comes from the
+  metadata of MIMIC-CXR-JPG if it is there; all pictures are frontal.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reveal_bench.boxes import Box
+from reveal_bench.builders.box_files import (
+    Faults,
+    annotate_boxes,
+    count_warnings,
+    find_file,
+    is_synthetic,
+    read_table,
+    relative_names,
+)
+from reveal_bench.builders.ms_cxr_files import PhraseBox, alignment_files, read_rows
+from reveal_bench.builders.source import Extra, Inspection, Pixels, Problem, Reading
+from reveal_bench.findings import MS_CXR_FINDINGS
+from reveal_bench.records import LocalizationRecord, PictureFile
+
+if TYPE_CHECKING:
+    from datasets import Features
+
+__all__ = ["PUBLISHED", "detect", "inspect", "phrase_features", "read"]
+
+PUBLISHED = {"boxes": 1448, "images": 1047}
+"""Counts of version 1.1.0."""
+
+METADATA = ("mimic-cxr-2.0.0-metadata.csv.gz", "mimic-cxr-2.0.0-metadata.csv")
+
+
+def detect(root: Path) -> float:
+    """1 if `root` is, or holds, an alignment file with its published name; else 0."""
+    return 1.0 if alignment_files(Path(root)) else 0.0
+
+
+def inspect(root: Path) -> Inspection:
+    """Count boxes, images, patients and phrases, and list what is wrong with the files."""
+    root = Path(root)
+    files = _files(root)
+    faults = Faults()
+    warnings: list[str] = []
+    rows = read_rows(files, faults, warnings)
+    counts = _counts(rows)
+    synthetic = _is_synthetic(files)
+    return Inspection(
+        builder="ms-cxr",
+        root=root,
+        files=relative_names(root, files),
+        counts={
+            **counts,
+            "patients": len({row.patient_id for row in rows}),
+            "phrases": len({(row.image_id, row.finding, row.phrase) for row in rows}),
+        },
+        expected=PUBLISHED,
+        problems=faults.problems,
+        warnings=[*warnings, *([] if synthetic else count_warnings(counts, PUBLISHED))],
+        synthetic=synthetic,
+    )
+
+
+def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pictures: Path | None = None) -> Reading:
+    """Records per split ("train", "validation", "test"; all are "test" in version 1.0.0) and the config ``phrases``.
+
+    Parameters
+    ----------
+    root : the CSV or JSON file, or a folder that holds them
+    pixels : "withhold" needs no pictures; "embed" needs `pictures`
+    keep_going : leave out images with a problem instead of raising
+    pictures : root of MIMIC-CXR-JPG, the folder that holds ``files``
+
+    Raises
+    ------
+    BuildError
+        With every problem of the files, and every picture that is not there.
+    ValueError
+        If there is no file, or pixels are to be embedded and `pictures` is None.
+    """
+    root = Path(root)
+    files = _files(root)
+    if pixels == "embed" and pictures is None:
+        raise ValueError("`pictures` must name the MIMIC-CXR-JPG folder when pixels are embedded, got None")
+    faults = Faults()
+    warnings: list[str] = []
+    rows = read_rows(files, faults, warnings)
+    if not _is_synthetic(files):
+        warnings += count_warnings(_counts(rows), PUBLISHED)
+    images: dict[str, PictureFile] = {}
+    views: dict[str, str] = {}
+    if pictures is not None:
+        images = _pictures(rows, Path(pictures), faults)
+        views = _read_views(Path(pictures), faults)
+    faults.settle(warnings, keep_going=keep_going)
+    by_image: dict[str, list[PhraseBox]] = {}
+    for row in rows:
+        if row.image_id not in faults.bad:
+            by_image.setdefault(row.image_id, []).append(row)
+    splits: dict[str, list[LocalizationRecord]] = {split: [] for split in ("train", "validation", "test")}
+    for image_id, own in by_image.items():
+        splits[own[0].split].append(_record(own, views.get(image_id), images.get(image_id)))
+    phrases = [_phrase(row) for own in by_image.values() for row in own]
+    return Reading(
+        {split: records for split, records in splits.items() if records},
+        warnings,
+        [Extra("phrases", phrase_features, phrases, key="image_id")],
+    )
+
+
+def phrase_features() -> Features:
+    """Features of the config ``phrases``: a row per box."""
+    from datasets import ClassLabel, Features, List, Value
+
+    return Features(
+        {
+            "image_id": Value("string"),
+            "label": ClassLabel(names=list(MS_CXR_FINDINGS)),
+            "phrase": Value("string"),
+            "bbox_xywh": List(Value("float64"), length=4),
+        }
+    )
+
+
+def _phrase(row: PhraseBox) -> dict[str, Any]:
+    label = MS_CXR_FINDINGS.index(row.finding)
+    return {"image_id": row.image_id, "label": label, "phrase": row.phrase, "bbox_xywh": list(row.box)}
+
+
+def _files(root: Path) -> dict[str, Path]:
+    files = alignment_files(root)
+    if not files:
+        raise ValueError(f"`root` must hold MS_CXR_Local_Alignment_v1.1.0.csv or .json, got {root}")
+    return files
+
+
+def _is_synthetic(files: dict[str, Path]) -> bool:
+    return any(is_synthetic(path) for path in files.values())
+
+
+def _counts(rows: list[PhraseBox]) -> dict[str, int]:
+    return {"boxes": len(rows), "images": len({row.image_id for row in rows})}
+
+
+def _pictures(rows: list[PhraseBox], root: Path, faults: Faults) -> dict[str, PictureFile]:
+    """The JPEG of each image at its path below `root`, which is the folder above ``files`` or ``files`` itself."""
+    found: dict[str, PictureFile] = {}
+    for row in {row.image_id: row for row in rows}.values():
+        tail = Path(row.path).with_suffix(".jpg")
+        places = (root / tail, root / Path(*tail.parts[-4:]), root / "files" / Path(*tail.parts[-4:]))
+        path = next((place for place in places if place.is_file()), None)
+        if path is None:
+            rule = f"must be there for {row.image_id}"
+            faults.add(Problem(row.file, row.line, "picture", rule, f"no file {tail}"), row.image_id)
+        else:
+            found[row.image_id] = PictureFile(path, path.name, path.relative_to(root).as_posix())
+    return found
+
+
+def _read_views(pictures: Path, faults: Faults) -> dict[str, str]:
+    """View by image, from MIMIC-CXR-JPG's own table, if it is there."""
+    path = find_file(pictures, *METADATA)
+    if path is None:
+        return {}
+    ignored: list[str] = []  # its other columns are known, only not of use here
+    rows = read_table(path, ("dicom_id", "ViewPosition"), faults, ignored)
+    return {row["dicom_id"]: row["ViewPosition"] for row in rows}
+
+
+def _record(rows: list[PhraseBox], view: str | None, picture: PictureFile | None) -> LocalizationRecord:
+    first = rows[0]
+    boxes: dict[str, list[Box]] = {}
+    for row in rows:
+        boxes.setdefault(row.finding, []).append(row.box)
+    height, width = first.size
+    return LocalizationRecord(
+        image_id=first.image_id,
+        patient_id=first.patient_id,
+        study_id=first.study_id,
+        view=view if view in ("AP", "PA") else "FRONTAL",
+        view_raw=view or None,
+        width=width,
+        height=height,
+        label_status={finding: 1 if finding in boxes else None for finding in MS_CXR_FINDINGS},
+        annotations=tuple(annotate_boxes(f, boxes[f], first.size) for f in MS_CXR_FINDINGS if f in boxes),
+        picture=picture,
+    )

@@ -1,0 +1,318 @@
+"""The files of PadChest-GR, parsed strictly: grounded reports, master table, and pictures in a folder or a zip archive.
+
+Traps handled here: StudyIDs are whole numbers of up to 39 digits, text here and never a float; a sentence that is not
+abnormal often lacks the keys of its labels and boxes; the images of earlier studies lie beside those asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from reveal_bench.boxes import Box
+from reveal_bench.builders.box_files import (
+    Faults,
+    Gallery,
+    box_problem,
+    find_file,
+    known_finding,
+    read_table,
+    xyxy_to_xywh,
+)
+from reveal_bench.builders.pictures import picture_size
+from reveal_bench.builders.source import Problem
+from reveal_bench.dicom.files import archive_at
+from reveal_bench.findings import PADCHEST_GR_LABELS, PADCHEST_OTHER_LABELS
+from reveal_bench.records import PictureFile
+
+__all__ = ["Pictures", "Sentence", "Study", "find_files", "read_studies"]
+
+REPORTS, TABLE = "grounded_reports_*.json", ("master_table.csv", "master_table.csv.zip", "master_table.csv.gz")
+EARLIER = "PadChest_GR_progression_prior_studies"
+"""Folder of the pictures of earlier studies, which may repeat a name."""
+NEEDED = ("StudyID", "ImageID", "PatientID", "split")
+KNOWN = (
+    "label", "boxes_count", "extra_boxes_count", "locations", "prior_study", "progression_status", "prior_imageID",
+    "sentence_en", "sentence_es", "study_is_benchmark", "study_is_validation", "patient_is_benchmark", "PatientBirth",
+    "PatientSex_DICOM", "StudyDate_DICOM", "StudyDate", "PatientAge", "label_group", "Year",
+)  # fmt: skip
+SPLITS = ("train", "validation", "test")
+FINDINGS_OF = {
+    label: [finding for finding, labels in PADCHEST_GR_LABELS.items() if label in labels]
+    for label in sorted({label for labels in PADCHEST_GR_LABELS.values() for label in labels})
+}
+LABELS = (*FINDINGS_OF, *PADCHEST_OTHER_LABELS)
+Corners = tuple[float, float, float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """One sentence of a report; boxes are still corners from 0 to 1.
+
+    Attributes
+    ----------
+    number : 1-based place in its report
+    labels : canonical spellings of PadChest
+    """
+
+    number: int
+    english: str
+    spanish: str
+    is_abnormal: bool
+    boxes: tuple[Corners, ...]
+    extra_boxes: tuple[Corners, ...]
+    labels: tuple[str, ...]
+    locations: tuple[str, ...]
+    progression: str | None
+
+    @property
+    def findings(self) -> list[str]:
+        """What its labels are here, in the order of the benchmark; none if no label is a finding."""
+        found = {finding for label in self.labels for finding in FINDINGS_OF.get(label, ())}
+        return [finding for finding in PADCHEST_GR_LABELS if finding in found]
+
+    def in_pixels(self, size: tuple[int, int], study: Study, faults: Faults) -> tuple[list[Box], list[Box]]:
+        """`boxes` and `extra_boxes` in pixels of a picture of `size` (height, width), checked."""
+        return (
+            self._scaled("boxes", self.boxes, size, study, faults),
+            self._scaled("extra_boxes", self.extra_boxes, size, study, faults),
+        )
+
+    def _scaled(
+        self, name: str, boxes: tuple[Corners, ...], size: tuple[int, int], study: Study, faults: Faults
+    ) -> list[Box]:
+        height, width = size
+        scaled = []
+        for left, top, right, bottom in boxes:
+            box = xyxy_to_xywh((left * width, top * height, right * width, bottom * height))
+            rule = box_problem(box, size)
+            if rule is None:
+                scaled.append(box)
+            else:
+                value = f"{[left, top, right, bottom]} of {width} x {height}"
+                faults.add(study.problem(f"findings[{self.number}].{name}", rule, value), study.image_id)
+        return scaled
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """One entry of the reports, with its patient and split; `number` is its 1-based place in `file`."""
+
+    file: str
+    number: int
+    study_id: str
+    image_id: str
+    patient_id: str
+    split: str
+    sentences: tuple[Sentence, ...]
+
+    def problem(self, field: str, rule: str, value: object) -> Problem:
+        """A problem of this entry."""
+        return Problem(self.file, self.number, field, rule, str(value))
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """PNG files below a folder, or members of the zip archives below it."""
+
+    gallery: Gallery | None
+    members: Mapping[str, tuple[Path, str]]
+    root: Path
+
+    @classmethod
+    def below(cls, root: Path) -> Pictures:
+        """PNG files if there are any, else those in zip archives.
+
+        Raises
+        ------
+        ValueError
+            If there is neither; the message says how to join an archive that is still in parts.
+        """
+        try:
+            return cls(Gallery.below(root, [".png"], kind="png16", skip=[EARLIER]), {}, root)
+        except ValueError:
+            members = _members(root)
+            if members:
+                return cls(None, members, root)
+            if any(root.rglob("*.zip.001")):
+                rule = "must hold PNG files or a whole zip archive"
+                hint = "join the parts first: cat PadChest_GR.zip.* > PadChest_GR.zip"
+                raise ValueError(f"`pictures` {rule}, got parts of one below {root}; {hint}") from None
+            raise
+
+    def find(self, study: Study, faults: Faults) -> tuple[PictureFile, tuple[int, int]] | None:
+        """The picture of a study and its (height, width); None after noting what is wrong."""
+        picture = self._picture(study, faults)
+        if picture is None:
+            return None
+        try:
+            return picture, _size(picture)
+        except (ValueError, OSError, zipfile.BadZipFile) as error:
+            problem = Problem(picture.shown, study.image_id, "picture", "must be a readable PNG", str(error))
+            faults.add(problem, study.image_id)
+            return None
+
+    def _picture(self, study: Study, faults: Faults) -> PictureFile | None:
+        name = f"{study.image_id}.png"
+        if self.gallery is None and study.image_id in self.members:
+            path, member = self.members[study.image_id]
+            return PictureFile(path, name, f"{path.relative_to(self.root).as_posix()}!{member}", "png16", member)
+        if self.gallery is not None and study.image_id in self.gallery.paths:
+            return self.gallery.picture(study.image_id, faults)
+        faults.add(study.problem("ImageID", "must have a picture", f"no file {name}"), study.image_id)
+        return None
+
+
+def _members(root: Path) -> dict[str, tuple[Path, str]]:
+    members: dict[str, tuple[Path, str]] = {}
+    for path in sorted(root.rglob("*.zip")):
+        if EARLIER not in path.relative_to(root).parts and zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as archive:
+                names = [name for name in archive.namelist() if name.endswith(".png") and "__MACOSX" not in name]
+            members |= {Path(name).stem: (path, name) for name in names}
+    return members
+
+
+def _size(picture: PictureFile) -> tuple[int, int]:
+    if picture.member is None:
+        return picture_size(picture.path)
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with archive_at(picture.path).open(picture.member) as file, Image.open(file) as image:
+            return image.height, image.width
+    except UnidentifiedImageError:
+        raise ValueError("not a picture") from None
+
+
+def find_files(root: Path) -> dict[str, Path]:
+    """The grounded reports ("reports") and the master table ("table"), those that are there."""
+    folder = root if root.is_dir() else root.parent
+    found = {"reports": find_file(root, REPORTS), "table": find_file(folder, *TABLE)}
+    return {role: path for role, path in found.items() if path is not None}
+
+
+def read_studies(files: Mapping[str, Path], faults: Faults, warnings: list[str]) -> list[Study]:
+    """Entries of the reports with patient and split; each study and each image once."""
+    path = files["reports"]
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(entries, list):
+            raise TypeError(f"a {type(entries).__name__} instead of a list")
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        faults.add(Problem(path.name, None, "file", "must be a JSON list in UTF-8", str(error)), None)
+        return []
+    table = _read_master(files["table"], faults, warnings) if "table" in files else None
+    if table is None:
+        warnings.append("master_table.csv is not here: every study is a patient of its own, of the split 'test'")
+    studies: list[Study] = []
+    first_of: dict[str, int] = {}
+    for number, entry in enumerate(entries, start=1):
+        study = _study(entry, number, path.name, table, faults)
+        if study is None:
+            continue
+        for name, value in (("StudyID", study.study_id), ("ImageID", study.image_id)):
+            if first_of.setdefault(f"{name} {value}", number) != number:
+                rule = f"must be unique, also entry {first_of[f'{name} {value}']}"
+                faults.add(study.problem(name, rule, repr(value)), study.image_id)
+        studies.append(study)
+    return studies
+
+
+def _read_master(path: Path, faults: Faults, warnings: list[str]) -> dict[str, dict[str, str]]:
+    """PatientID, ImageID and split by StudyID; the table has a row per sentence and label."""
+    studies: dict[str, dict[str, str]] = {}
+    for row in read_table(path, NEEDED, faults, warnings, optional=KNOWN):
+        facts = {name: row[name] for name in NEEDED[1:]}
+        image_id = facts["ImageID"].removesuffix(".png")
+        if facts["split"] not in SPLITS:
+            faults.add(row.problem("split", f"must be one of {', '.join(SPLITS)}", repr(facts["split"])), image_id)
+        if studies.setdefault(row["StudyID"], facts) != facts:
+            rule = "must be one image, patient and split per study"
+            faults.add(row.problem("StudyID", rule, ", ".join(facts.values())), image_id)
+    return studies
+
+
+def _study(entry: Any, number: int, file: str, table: dict[str, dict[str, str]] | None, faults: Faults) -> Study | None:
+    if not isinstance(entry, dict) or not isinstance(entry.get("findings"), list):
+        rule = "must be an object with StudyID, ImageID and a list of findings"
+        faults.add(Problem(file, number, "entry", rule, str(entry)[:80]), None)
+        return None
+    study_id, name = str(entry.get("StudyID", "")), entry.get("ImageID")
+    if not isinstance(name, str) or not name.endswith(".png") or "/" in name or not study_id.isdigit():
+        rule = "must be a PNG file name, with a StudyID of digits"
+        faults.add(Problem(file, number, "ImageID", rule, f"{name!r}, {study_id!r}"), None)
+        return None
+    image_id = name.removesuffix(".png")
+    facts = {"PatientID": study_id, "split": "test", "ImageID": name} if table is None else table.get(study_id)
+    if facts is None or facts["ImageID"] != name:
+        value = "no row" if facts is None else repr(facts["ImageID"])
+        rule = f"must have its row, with {name!r}, in the master table"
+        faults.add(Problem(file, number, "StudyID", rule, value), image_id)
+        return None
+    sentences = []
+    for place, raw in enumerate(entry["findings"], start=1):
+        sentence = _sentence(raw, place, faults, Study(file, number, study_id, image_id, "", "", ()))
+        if sentence is not None:
+            sentences.append(sentence)
+    split = facts["split"] if facts["split"] in SPLITS else "test"
+    return Study(file, number, study_id, image_id, facts["PatientID"], split, tuple(sentences))
+
+
+def _sentence(raw: Any, number: int, faults: Faults, study: Study) -> Sentence | None:
+    where = f"findings[{number}]"
+    n_before = len(faults.problems)
+    if not isinstance(raw, dict) or not isinstance(raw.get("abnormal"), bool):
+        rule = "must be an object whose `abnormal` is true or false"
+        faults.add(study.problem(where, rule, str(raw)[:80]), study.image_id)
+        return None
+    labels = []
+    for name in _texts(raw, "labels", where, study, faults):
+        label, shown = known_finding(name, LABELS)
+        if label is None:
+            rule = f"must be one of PadChest's {len(LABELS)} labels"
+            faults.add(study.problem(f"{where}.labels", rule, shown), study.image_id)
+        else:
+            labels.append(label)
+    boxes = {name: _corners(raw, name, where, study, faults) for name in ("boxes", "extra_boxes")}
+    locations = _texts(raw, "locations", where, study, faults)
+    if len(faults.problems) > n_before:
+        return None
+    return Sentence(
+        number=number,
+        english=str(raw.get("sentence_en") or ""),
+        spanish=str(raw.get("sentence_es") or ""),
+        is_abnormal=raw["abnormal"],
+        boxes=boxes["boxes"],
+        extra_boxes=boxes["extra_boxes"],
+        labels=tuple(labels),
+        locations=tuple(locations),
+        progression=None if raw.get("progression") is None else str(raw["progression"]),
+    )
+
+
+def _texts(raw: dict[str, Any], key: str, where: str, study: Study, faults: Faults) -> list[str]:
+    values = raw.get(key) or []
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        faults.add(study.problem(f"{where}.{key}", "must be a list of texts", str(values)[:80]), study.image_id)
+        return []
+    return values
+
+
+def _corners(raw: dict[str, Any], key: str, where: str, study: Study, faults: Faults) -> tuple[Corners, ...]:
+    """Boxes as they stand, each of four numbers from 0 to 1."""
+    values = raw.get(key) or []
+    boxes: list[Corners] = []
+    for value in values if isinstance(values, list) else [values]:
+        numbers = [v for v in value if type(v) in (int, float) and math.isfinite(v)] if isinstance(value, list) else []
+        if len(numbers) != 4 or len(value) != 4 or not all(-0.01 <= number <= 1.01 for number in numbers):
+            rule = "must be corners [left, top, right, bottom] from 0 to 1"
+            faults.add(study.problem(f"{where}.{key}", rule, str(value)[:80]), study.image_id)
+        else:
+            boxes.append((numbers[0], numbers[1], numbers[2], numbers[3]))
+    return tuple(boxes)

@@ -1,0 +1,253 @@
+"""REVEAL-CXR and sets made like it: a tree of DICOM files, one table of labels, and a mapping of its columns.
+
+Source: arXiv 2601.15129 (paper 004); RSNA hands the released half to those who sign its agreement. How the files of
+that release lie is not public, so nothing is assumed: images are grouped into studies by their headers
+(:mod:`reveal_bench.builders.dicom_tree`), the table is read in any usual form
+(:mod:`reveal_bench.builders.study_table`), and a YAML file says what its columns mean
+(:mod:`reveal_bench.builders.mapping`): ``mapping.yaml`` at the root of the download, or the one that is given.
+
+Without a mapping, `inspect` suggests one and `read` refuses: a guess is never used by itself.
+
+What becomes what
+-----------------
+* One record per row of the table; rows and studies must fit one to one.
+* Splits are those that the mapping names; without them there is one, "test".
+* Files that are no original radiograph, and doubles, are set aside and listed with the reason.
+* Ids are keyed hashes, unless the mapping names columns with public ids. Nothing else of a header, table or path goes
+  into a record but what :mod:`reveal_bench.builders.reveal_records` lists.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+from reveal_bench.builders.dicom_tree import StudyTree, read_tree
+from reveal_bench.builders.mapping import StudyMapping, read_mapping
+from reveal_bench.builders.mapping_guess import guess_mapping, tables_below
+from reveal_bench.builders.reveal_records import Joined, Namer, join_rows, label_terms, make_records
+from reveal_bench.builders.source import (
+    BuildError,
+    Inspection,
+    Pixels,
+    Problem,
+    Reading,
+    finish,
+    is_synthetic,
+)
+from reveal_bench.builders.study_labels import LabelledStudy, check_columns, labelled_studies
+from reveal_bench.builders.study_table import StudyTable, read_table
+
+__all__ = [
+    "MAPPING_NAME",
+    "PUBLISHED",
+    "Joining",
+    "detect",
+    "inspect",
+    "join",
+    "mapping_path",
+    "needs_key",
+    "read",
+    "suggestion",
+]
+
+MAPPING_NAME = "mapping.yaml"
+
+PUBLISHED = {"studies": 100, "images": 109}
+"""Of the released half (paper 004, Tables 1 and S2); compared if the download claims to be it."""
+
+CLAIM = re.compile(r"reveal[\s_-]*cxr", re.IGNORECASE)
+DICOM_SUFFIXES = (".dcm", ".dicom")
+LOOKED_AT = 5000
+"""Files whose names are looked at to detect a download."""
+
+
+def detect(root: Path) -> float:
+    """0.6 with a mapping beside a table, 0.3 with DICOM files (by suffix) beside a table, more if it is named so."""
+    root = Path(root)
+    if not root.is_dir() or next(tables_below(root), None) is None:
+        return 0.0
+    named = 0.2 if CLAIM.search(root.name) else 0.0
+    if (root / MAPPING_NAME).is_file():
+        return 0.6 + named
+    names = (name for _, _, names in os.walk(root) for name in names)
+    return 0.3 + named if any(n.lower().endswith(DICOM_SUFFIXES) for n in islice(names, LOOKED_AT)) else 0.0
+
+
+def inspect(root: Path, *, mapping: Path | None = None, workers: int = 1) -> Inspection:
+    """Read headers and table, join them, and list what does not fit; without a mapping, suggest one.
+
+    The suggestion is one of the warnings; it starts with "no mapping".
+    """
+    root = Path(root)
+    joining = join(root, mapping_path(root, mapping), workers=workers)
+    warnings = list(joining.warnings)
+    if joining.mapping is None and not joining.problems:
+        warnings.append(f"no mapping says what the columns mean. {suggestion(root, joining.tree)}")
+    counts = joining.counts
+    return Inspection(
+        builder="reveal-cxr",
+        root=root,
+        files=joining.files,
+        counts=counts,
+        expected=PUBLISHED if joining.claims else {},
+        problems=[*joining.tree.problems, *joining.problems],
+        warnings=warnings,
+        synthetic=is_synthetic(root),
+    )
+
+
+def read(
+    root: Path,
+    *,
+    pixels: Pixels = "embed",
+    keep_going: bool = False,
+    mapping: Path | None = None,
+    id_key: bytes | None = None,
+    workers: int = 1,
+) -> Reading:
+    """Records of every split, with what was set aside.
+
+    Parameters
+    ----------
+    root : a folder with DICOM files, at any depth and in zip archives too, and a table
+    pixels : makes no difference here: records carry no pixels
+    keep_going : leave out rows, studies and files with a problem instead of raising
+    mapping : YAML file; by default ``mapping.yaml`` in `root`
+    id_key : secret of the ids, see :func:`reveal_bench.builders.ids.read_id_key`; not needed if all ids are public
+    workers : processes that read headers
+
+    Raises
+    ------
+    BuildError
+        With every problem of mapping, table and headers.
+    ValueError
+        If there is no mapping (with one to start from), or `id_key` is missing.
+    """
+    root = Path(root)
+    path = mapping_path(root, mapping)
+    if path is None:
+        found = suggestion(root, read_tree(root, workers=workers))
+        raise ValueError(f"`mapping` must say what the columns of the table mean, got none. {found}")
+    joining = join(root, path, workers=workers)
+    needs_key(joining.mapping, id_key)
+    problems = [*joining.tree.problems, *joining.problems]
+    if joining.mapping is None or joining.table is None:
+        raise BuildError(problems)
+    warnings = list(joining.warnings)
+    splits = make_records(joining.mapping, joining.table.file, joining.joined, Namer(id_key), problems, warnings)
+    finish(problems, warnings, keep_going=keep_going)
+    if not splits:
+        raise BuildError([Problem(joining.table.file, None, "rows", "must leave a study without a problem", "none")])
+    return Reading(splits, warnings, extras=[label_terms()], set_aside=joining.tree.set_aside)
+
+
+@dataclass
+class Joining:
+    """A download as far as it could be understood; `mapping` and `table` are None if they could not be read."""
+
+    root: Path
+    tree: StudyTree
+    mapping: StudyMapping | None = None
+    table: StudyTable | None = None
+    rows: list[LabelledStudy] = field(default_factory=list)
+    joined: list[Joined] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def claims(self) -> bool:
+        """Whether the download says that it is the released half, and is not made up."""
+        named = CLAIM.search(self.root.name) or (self.mapping and CLAIM.search(self.mapping.source or ""))
+        return bool(named) and not is_synthetic(self.root)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What is here."""
+        found = {"studies": len(self.tree.studies), "images": self.tree.n_images}
+        found["files set aside"] = len(self.tree.set_aside)
+        if self.table is not None:
+            found["rows of the table"] = len(self.table.rows)
+            found["rows with a study"] = len(self.joined)
+        return found
+
+    @property
+    def files(self) -> dict[str, str]:
+        """Mapping and table."""
+        named = {"mapping": self.mapping and self.mapping.file, "table": self.table and self.table.file}
+        return {role: name for role, name in named.items() if name}
+
+
+def join(root: Path, mapping: Path | None, *, workers: int) -> Joining:
+    """Read headers, mapping and table, and join rows with studies; whatever is wrong is in `problems`."""
+    read = None
+    early: list[Problem] = []
+    if mapping is not None:
+        try:
+            read = read_mapping(mapping)
+        except BuildError as error:
+            early = error.problems
+    tree = read_tree(root, workers=workers, require_deidentified=read is not None and read.require_deidentified)
+    joining = Joining(root, tree, mapping=read, problems=early, warnings=[*tree.warnings, *_passed_over(tree)])
+    if read is not None:
+        path = root / read.table
+        joining.table = read_table(path, read.table, joining.problems, sheet=read.sheet)
+        if joining.table is not None and check_columns(read, joining.table, joining.problems):
+            joining.rows, spoiled = labelled_studies(read, joining.table, joining.problems)
+            joining.joined = join_rows(read, joining.table.file, joining.rows, tree, joining.problems, spoiled=spoiled)
+        else:
+            joining.table = None
+    if not tree.studies and not tree.problems:
+        joining.problems.append(Problem(".", None, "images", "must be DICOM radiographs", "none"))
+    if joining.claims:
+        joining.warnings += [
+            f"{what}: published are {expected:,}, here are {joining.counts[what]:,}"
+            for what, expected in PUBLISHED.items()
+            if joining.counts[what] != expected
+        ]
+    return joining
+
+
+def needs_key(mapping: StudyMapping | None, id_key: bytes | None) -> None:
+    """Raise if ids have to be made and there is no key.
+
+    Raises
+    ------
+    ValueError
+        If so.
+    """
+    if mapping is not None and id_key is None and not {"study", "patient"} <= mapping.ids.keys():
+        raise ValueError(
+            "`id_key` must be given, a secret to make ids with, or the mapping must name columns with public ids "
+            "(ids: {study: COLUMN, patient: COLUMN}), got neither"
+        )
+
+
+def suggestion(root: Path, tree: StudyTree) -> str:
+    """A sentence with a mapping to save and correct, or with the reason why there is none."""
+    guess = guess_mapping(root, tree)
+    if guess is None:
+        return f"No table below {root.name or root} matches any of the {len(tree.studies):,} studies."
+    return f"Save this as {MAPPING_NAME}, read and correct it:\n{guess.text}"
+
+
+def mapping_path(root: Path, mapping: Path | None) -> Path | None:
+    """The mapping that is given, or the one that lies in `root`."""
+    if mapping is not None:
+        return Path(mapping)
+    own = root / MAPPING_NAME
+    return own if own.is_file() else None
+
+
+def _passed_over(tree: StudyTree) -> list[str]:
+    """What was set aside, by reason, and how many files are no DICOM."""
+    reasons = Counter(re.sub(r"^double of .*?: ", "a double: ", reason) for _, reason in tree.set_aside)
+    found = [f"{n:,} files set aside: {reason}" for reason, n in reasons.most_common()]
+    if tree.n_others:
+        kinds = ", ".join(f"{n:,} {suffix}" for suffix, n in tree.n_others.most_common(6))
+        found.append(f"{sum(tree.n_others.values()):,} files are no DICOM: {kinds}")
+    return found

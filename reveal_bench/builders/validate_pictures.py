@@ -1,0 +1,196 @@
+"""The pictures of a dataset folder: whether they decode, their size, their hashes, and pictures that occur twice.
+
+Two rows with the same pixels (sha256 of the decoded grey values) in two splits are a problem: what is known of the one
+tells of the other. In one split they are a warning: sources hold the same picture under two names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from reveal_bench.builders.pictures import ORIGINAL
+from reveal_bench.builders.rows import Row
+from reveal_bench.builders.source import Problem
+from reveal_bench.builders.validate_rows import GROUND_TRUTH
+from reveal_bench.builders.validate_tables import Table
+from reveal_bench.masks import PackedMasks, Rle, parse_masks
+from reveal_bench.records import READERS
+
+__all__ = ["DrawnMasks", "Pictures", "picture_hash"]
+
+WITHHELD = "withheld"
+
+
+@dataclass
+class Pictures:
+    """Checks pictures as their rows go by, and remembers them by their pixels.
+
+    Attributes
+    ----------
+    places : sha256 of pixels -> (split, image id, file) where they were first seen
+    """
+
+    places: dict[str, tuple[str, str, str]] = field(default_factory=dict)
+
+    def check(self, row: Row, key: str, table: Table, warnings: list[Problem]) -> Iterator[Problem]:
+        """Problems of the pictures of one row of a main config."""
+        for is_one_of_many, picture, facts in _pictures_of(row):
+            which = f"[{facts['image_id']}]" if is_one_of_many else ""
+            pixels = facts["pixel_sha256"]
+            if picture is None:
+                if facts["pixel_pipeline"] != WITHHELD:
+                    rule = f"must be '{WITHHELD}' where there is no image"
+                    yield Problem(table.name, row[key], f"pixel_pipeline{which}", rule, repr(facts["pixel_pipeline"]))
+            else:
+                pixels = None
+                for fault in _picture_faults(picture, facts):
+                    if isinstance(fault, str):
+                        pixels = fault
+                    else:
+                        yield Problem(table.name, row[key], f"{fault[0]}{which}", *fault[1:])
+            if pixels is not None:
+                yield from self._seen(pixels, facts["image_id"], row[key], table, warnings)
+
+    def _seen(
+        self, pixels: str, image_id: str, row_key: str, table: Table, warnings: list[Problem]
+    ) -> Iterator[Problem]:
+        split, before, file = self.places.setdefault(pixels, (table.split, image_id, table.name))
+        if split != table.split:
+            rule = "must have pixels that are in no other split"
+            yield Problem(table.name, row_key, "pixel_sha256", rule, f"those of {before} in {file}")
+        elif before != image_id:
+            rule = "should have pixels of its own"
+            warnings.append(Problem(table.name, row_key, "pixel_sha256", rule, f"those of {before}"))
+
+
+def _pictures_of(row: Row) -> Iterator[tuple[bool, Row | None, Row]]:
+    """(whether the row may have several, picture or None, facts) of every picture that a row has or could have."""
+    if "image" in row:
+        yield False, row["image"], row
+        return
+    for column, facts in (("images", "image_facts"), ("prior_images", "prior_image_facts")):
+        pairs = zip(row.get(column) or (), row.get(facts) or (), strict=False)
+        for picture, entry in pairs:
+            yield True, picture, entry
+
+
+def _picture_faults(picture: Row, facts: Row) -> Iterator[tuple[str, str, str] | str]:
+    """(field, rule, value) of what is wrong; and the hash of the pixels, if they decode."""
+    data, path = picture["bytes"] or b"", picture["path"] or ""
+    if "/" in path or "\\" in path:
+        yield "image.path", "must be a bare file name", repr(path)
+    try:
+        size, pixels = picture_hash(data)
+    except ValueError as error:
+        yield "image", "must be a picture", f"{len(data)} bytes: {error}"
+        return
+    yield pixels
+    if size != (facts["width"], facts["height"]):
+        yield "image size", f"must be {facts['width']} x {facts['height']}", f"{size[0]} x {size[1]}"
+    if facts["pixel_sha256"] not in (None, pixels):
+        yield "pixel_sha256", f"must be {pixels}, that of the decoded picture", facts["pixel_sha256"]
+    if facts["pixel_pipeline"] == WITHHELD:
+        yield "pixel_pipeline", "must say how the pixels were made", repr(WITHHELD)
+    source = facts["source_sha256"] if facts["pixel_pipeline"] == ORIGINAL else None
+    if source is not None and hashlib.sha256(data).hexdigest() != source:
+        yield "source_sha256", "must be that of the image bytes", source
+
+
+def picture_hash(data: bytes) -> tuple[tuple[int, int], str]:
+    """(width, height), and sha256 of the 8-bit grey values row by row.
+
+    Raises
+    ------
+    ValueError
+        If the bytes are no picture, or not a whole one.
+    """
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(data)) as image:
+            return (image.width, image.height), hashlib.sha256(image.convert("L").tobytes()).hexdigest()
+    except (OSError, SyntaxError, Image.DecompressionBombError) as error:
+        raise ValueError(str(error) or type(error).__name__) from None
+
+
+@dataclass
+class DrawnMasks:
+    """Checks the masks of a localization dataset, and that the config `masks` shows the same ones.
+
+    Attributes
+    ----------
+    digests : (split, image id, label) -> digest of each ground-truth mask with an area that no picture has shown yet
+    """
+
+    digests: dict[tuple[str, str, int], str] = field(default_factory=dict)
+
+    def check(self, rows: Sequence[Row], table: Table, findings: Sequence[str]) -> Iterator[Problem]:
+        """Masks must be well-formed, of the picture's size, and agree with their area and box."""
+        drawn = [(row, a) for row in rows for a in row["annotations"] if a["rle"] is not None]
+        rles = [Rle(tuple(a["rle"]["size"]), a["rle"]["counts"]) for _, a in drawn]
+        masks, broken = parse_masks(rles)
+        areas, boxes = masks.areas, masks.boxes_xywh()
+        for i, (row, annotation) in enumerate(drawn):
+            name = f"annotations[{findings[annotation['label']]}, {READERS[annotation['reader']]}]"
+            for suffix, rule, value in _mask_faults(row, annotation, broken.get(i), int(areas[i]), boxes[i]):
+                yield Problem(table.name, row["image_id"], f"{name}.{suffix}", rule, value)
+            if i not in broken and annotation["reader"] == GROUND_TRUTH and areas[i] > 0:
+                self.digests[table.split, row["image_id"], annotation["label"]] = _mask_digest(masks, i)
+
+    def check_picture(self, row: Row, table: Table, findings: Sequence[str]) -> Iterator[Problem]:
+        """A row of the config `masks` must show a mask of the references, once."""
+        import numpy as np
+        from PIL import Image
+
+        expected = self.digests.pop((table.split, row["image_id"], row["label"]), None)
+        name = f"mask[{findings[row['label']]}]"
+        if expected is None:
+            rule = "must be a ground-truth mask of the main config, once"
+            yield Problem(table.name, row["image_id"], name, rule, "another or a second picture")
+            return
+        try:
+            with Image.open(io.BytesIO(row["mask"]["bytes"])) as image:
+                values = np.asarray(image)
+        except (OSError, TypeError, SyntaxError, Image.DecompressionBombError) as error:
+            yield Problem(table.name, row["image_id"], name, "must be a picture", str(error))
+            return
+        if values.ndim != 2 or not np.isin(values, (0, 255)).all():
+            yield Problem(table.name, row["image_id"], name, "must hold 0 and 255 alone", f"mode {image.mode}")
+        elif _digest(values > 0) != expected:
+            rule = "must show the mask of the main config"
+            yield Problem(table.name, row["image_id"], name, rule, f"another one, of {int((values > 0).sum())} pixels")
+
+    def unseen(self, splits: set[str], findings: Sequence[str]) -> Iterator[Problem]:
+        """Masks of `splits` that the config `masks` does not show."""
+        for split, image_id, label in self.digests:
+            if split in splits:
+                rule = "must have a picture for every ground-truth mask"
+                yield Problem(f"masks/{split}", image_id, f"mask[{findings[label]}]", rule, "none")
+
+
+def _mask_faults(row: Row, annotation: Row, broken: Any, area: int, box: Any) -> Iterator[tuple[str, str, str]]:
+    if broken is not None:
+        yield "rle", "must be a well-formed mask", str(broken)
+        return
+    size = (row["height"], row["width"])
+    if tuple(annotation["rle"]["size"]) != size:
+        yield "rle.size", f"must be {size}", str(tuple(annotation["rle"]["size"]))
+    if annotation["area_px"] != area:
+        yield "area_px", f"must be {area}", str(annotation["area_px"])
+    tight = None if area == 0 else [float(value) for value in box]
+    if annotation["bbox_xywh"] != tight:
+        yield "bbox_xywh", f"must be {tight}", str(annotation["bbox_xywh"])
+
+
+def _mask_digest(masks: PackedMasks, i: int) -> str:
+    return _digest(masks.dense(i))
+
+
+def _digest(mask: Any) -> str:
+    import numpy as np
+
+    return hashlib.sha256(repr(mask.shape).encode() + np.packbits(mask).tobytes()).hexdigest()

@@ -1,0 +1,63 @@
+"""DICOM files: whitelisted header facts, one display picture, what to set aside. The only importer of pydicom.
+
+Four steps, each of its own module:
+
+- :mod:`~reveal_bench.dicom.scan`: walk a folder, find the DICOM files in it (by content, also inside zip archives);
+- :mod:`~reveal_bench.dicom.header`: read a header into a :class:`Header`, a whitelist from which nothing else leaves;
+- :mod:`~reveal_bench.dicom.select`: say which files are no original projection radiographs, and which are doubles;
+- :mod:`~reveal_bench.dicom.pixels`: develop one file into an 8-bit grey PNG by one named pipeline (:data:`PIPELINE`).
+
+:func:`write_dicom` makes files, for the synthetic world and the tests. pydicom is imported by the first call that
+needs it; without it that call raises ``ImportError`` naming the extra to install.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from reveal_bench.dicom.files import DicomError, DicomFile
+    from reveal_bench.dicom.header import Header, read_header
+    from reveal_bench.dicom.pixels import PIPELINE, Developed, develop_dicom
+    from reveal_bench.dicom.scan import Scan, scan_tree
+    from reveal_bench.dicom.select import deid_warnings, find_duplicates, set_aside
+    from reveal_bench.dicom.write import write_dicom
+
+__all__ = [
+    "PIPELINE",
+    "Developed",
+    "DicomError",
+    "DicomFile",
+    "Header",
+    "Scan",
+    "deid_warnings",
+    "develop_dicom",
+    "find_duplicates",
+    "read_header",
+    "scan_tree",
+    "set_aside",
+    "write_dicom",
+]
+
+_HOME = {
+    "PIPELINE": "pixels",
+    "Developed": "pixels",
+    "DicomError": "files",
+    "DicomFile": "files",
+    "Header": "header",
+    "Scan": "scan",
+    "deid_warnings": "select",
+    "develop_dicom": "pixels",
+    "find_duplicates": "select",
+    "read_header": "header",
+    "scan_tree": "scan",
+    "set_aside": "select",
+    "write_dicom": "write",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'reveal_bench.dicom' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"reveal_bench.dicom.{_HOME[name]}"), name)

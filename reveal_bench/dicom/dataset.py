@@ -1,0 +1,132 @@
+"""Opening a file with pydicom: quietly, within bounds, and only the elements asked for.
+
+Where preamble and meta header are missing the data set is read as it stands: explicit VR if its first element shows
+one, else Implicit VR Little Endian, the default of DICOM (PS3.5 section 10).
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import warnings
+import zlib
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import TYPE_CHECKING, BinaryIO
+
+from reveal_bench.dicom.files import MAX_BYTES, DicomError, is_dicom
+
+if TYPE_CHECKING:
+    from pydicom import Dataset
+    from pydicom.tag import BaseTag
+
+__all__ = ["quiet_pydicom", "read_dataset", "transfer_syntax"]
+
+DEFLATED = "1.2.840.10008.1.2.1.99"
+PIXEL_TAGS = (0x7FE00008, 0x7FE00009, 0x7FE00010)
+"""Float, Double Float and integer Pixel Data: the last elements of a file that matter."""
+
+
+@contextmanager
+def quiet_pydicom() -> Iterator[ModuleType]:
+    """pydicom, with its warnings about other people's files silenced: what matters is said by our own errors.
+
+    Raises
+    ------
+    ImportError
+        If pydicom is not installed.
+    """
+    pydicom = _import_pydicom()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield pydicom
+
+
+def _import_pydicom() -> ModuleType:
+    """pydicom imports gdcm, which tries a module ``dl`` gone since Python 2: a user's folder of that name breaks it."""
+    is_hidden = "dl" not in sys.modules
+    if is_hidden:
+        sys.modules["dl"] = None  # type: ignore[assignment]
+    try:
+        return importlib.import_module("pydicom")
+    except ImportError:
+        raise ImportError("DICOM files need pydicom: pip install 'reveal-bench[dicom]'") from None
+    finally:
+        if is_hidden:
+            del sys.modules["dl"]
+
+
+def read_dataset(stream: BinaryIO, keywords: Iterable[str], *, pixels: bool) -> tuple[Dataset, bool]:
+    """Read the elements named `keywords` (and the meta header), nothing else; with `pixels`, Pixel Data too.
+
+    The caller holds :func:`quiet_pydicom`, also while it takes values out of the data set.
+
+    Returns
+    -------
+    dataset : pydicom Dataset
+    has_pixels : bool
+        Whether the file holds a pixel data element that is not empty; told without reading it.
+
+    Raises
+    ------
+    DicomError
+        If the bytes are not DICOM, end too early, or inflate beyond :data:`~reveal_bench.dicom.files.MAX_BYTES`.
+    """
+    start = stream.read(140)
+    stream.seek(0)
+    if not start:
+        raise DicomError("an empty file")
+    if not is_dicom(start):
+        raise DicomError("not DICOM")
+    found: list[int] = []
+
+    def is_at_pixels(tag: BaseTag, vr: str | None, length: int) -> bool:
+        if tag in PIXEL_TAGS:
+            found.append(length)
+        return tag >= PIXEL_TAGS[0] and not pixels
+
+    from pydicom.datadict import tag_for_keyword
+    from pydicom.filereader import read_partial
+
+    tags: list[BaseTag | int] = [tag for keyword in keywords if (tag := tag_for_keyword(keyword)) is not None]
+    try:
+        _check_inflated_size(stream)
+        dataset = read_partial(stream, is_at_pixels, force=True, specific_tags=[*tags, *PIXEL_TAGS])
+    except DicomError:
+        raise
+    except MemoryError:
+        raise DicomError("an element claims more bytes than memory holds") from None
+    except Exception as error:  # pydicom meets damaged files with many kinds; its text may quote header values
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # of the disk, not of the file
+        raise DicomError(f"damaged: pydicom stops with {type(error).__name__}") from None
+    if not len(dataset) and not found:
+        raise DicomError("holds no element that a radiograph has")
+    return dataset, bool(found and found[0])
+
+
+def _check_inflated_size(stream: BinaryIO) -> None:
+    """Refuse a deflated data set that would not fit: pydicom inflates without a bound. Leaves `stream` at its start."""
+    from pydicom.filereader import read_dataset as parse
+    from pydicom.filereader import read_preamble
+
+    read_preamble(stream, force=True)
+    meta = parse(stream, False, True, stop_when=lambda tag, vr, length: tag >> 16 != 2)
+    if str(meta.get("TransferSyntaxUID", "")) == DEFLATED:
+        inflater = zlib.decompressobj(-zlib.MAX_WBITS)
+        size = len(inflater.decompress(stream.read(), MAX_BYTES))
+        if inflater.unconsumed_tail:
+            raise DicomError(f"inflates to more than {size:,} bytes")
+    stream.seek(0)
+
+
+def transfer_syntax(dataset: Dataset) -> str:
+    """Transfer syntax UID: of the meta header, or where it is missing the one the data set was found to be in."""
+    declared = dataset.file_meta.get("TransferSyntaxUID")
+    if declared:
+        return str(declared)
+    is_implicit, is_little_endian = dataset.original_encoding
+    if is_implicit:
+        return "1.2.840.10008.1.2"
+    return "1.2.840.10008.1.2.1" if is_little_endian else "1.2.840.10008.1.2.2"

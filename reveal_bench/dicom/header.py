@@ -1,0 +1,226 @@
+"""What of a DICOM header may leave this package: a whitelist, read without the pixels.
+
+Only the elements named in :data:`WHITELIST` are ever parsed; names, dates, free text, private elements and everything
+else are skipped unread. Four fields of :class:`Header` (`study_uid`, `series_uid`, `sop_uid`, `patient_key`) and two
+that serve to find doubles (`exposure_key`, `source_uids`) still point at a person: they are for grouping and keyed
+hashing, must never be published, and do not appear in the `repr` of a header.
+
+Headers of real collections are wrong in many ways. A value that cannot be what its field needs is None; nothing is
+guessed, and a bad value never stops the reading. Met in real collections: spacings of zero, five spellings of one
+vendor, distances of 12.4 and 18.4 beside 1800.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from reveal_bench.dicom.dataset import quiet_pydicom, read_dataset, transfer_syntax
+from reveal_bench.dicom.facts import Facts
+from reveal_bench.dicom.files import DicomFile
+from reveal_bench.dicom.wording import canonical_manufacturer, canonical_model, canonical_view
+
+__all__ = ["WHITELIST", "Header", "read_header"]
+
+WHITELIST = (
+    "StudyInstanceUID", "SeriesInstanceUID", "SOPInstanceUID", "PatientID", "SOPClassUID", "Modality", "Rows",
+    "Columns", "PhotometricInterpretation", "BitsStored", "ViewPosition", "ViewCodeSequence", "PatientOrientation",
+    "PixelSpacing", "ImagerPixelSpacing", "Manufacturer", "ManufacturerModelName", "DetectorType", "KVP", "Exposure",
+    "ExposureInuAs", "DistanceSourceToDetector", "PatientAge", "PatientSex", "ImageType", "InstanceNumber",
+    "BurnedInAnnotation", "PatientIdentityRemoved", "DeidentificationMethodCodeSequence", "PresentationIntentType",
+    "IrradiationEventUID", "AcquisitionDate", "AcquisitionTime", "SourceImageSequence",
+)  # fmt: skip
+"""Keywords of the elements that are read. Acquisition date and time only enter the digest `exposure_key`."""
+
+PLAUSIBLE_DISTANCE_MM = (500.0, 5000.0)
+"""Source to detector: bedside films are taken from about 1 m, wall stands from 1.5 to 2 m."""
+
+_UNITS_IN_A_YEAR = {"D": 365.25, "W": 365.25 / 7, "M": 12.0, "Y": 1.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """Facts of one file. None: absent or not usable.
+
+    Attributes
+    ----------
+    study_uid, series_uid, sop_uid, patient_key : str or None
+        UIDs and PatientID. Never to be published.
+    sop_class, modality, photometric, transfer_syntax : str or None
+        As in the file; the transfer syntax is the one found where no meta header declares it.
+    rows, columns, bits_stored, instance_number : int or None
+    view : str
+        ``AP``, ``PA``, ``LATERAL`` or ``UNKNOWN``; see :func:`~reveal_bench.dicom.wording.canonical_view`.
+    view_raw : str or None
+        ViewPosition as it stands.
+    spacing_mm : (float, float) or None
+        Distance of rows, distance of columns, in mm.
+    spacing_source : str
+        ``pixel_spacing``, ``imager_pixel_spacing`` (at the detector: not corrected for magnification) or ``none``.
+    manufacturer, model : str or None
+        Canonical; `_raw` as they stand.
+    detector_type : str or None
+        DIRECT, SCINTILLATOR, STORAGE, FILM.
+    kvp, exposure_mas : float or None
+        Both > 0, in kV and mAs.
+    distance_source_to_detector_mm : float or None
+        In :data:`PLAUSIBLE_DISTANCE_MM`; other values are None, since their unit can only be guessed.
+    age_years : int or None
+        Whole years; only for making bands.
+    sex : str or None
+        F, M or O.
+    image_type : tuple of str
+    burned_in : bool or None
+        BurnedInAnnotation; None or False proves nothing.
+    deidentified : bool or None
+        PatientIdentityRemoved; `deid_methods` are the codes of the methods (PS3.16 CID 7050).
+    intent : str or None
+        ``PRESENTATION`` or ``PROCESSING``.
+    exposure_key : str or None
+        The same for pictures of one exposure: IrradiationEventUID or a digest of date and time. Never to be published.
+    source_uids : tuple of str
+        SOPInstanceUIDs of the pictures this one was made from. Never to be published.
+    has_pixels : bool
+    """
+
+    study_uid: str | None = field(repr=False)
+    series_uid: str | None = field(repr=False)
+    sop_uid: str | None = field(repr=False)
+    patient_key: str | None = field(repr=False)
+    sop_class: str | None
+    modality: str | None
+    rows: int | None
+    columns: int | None
+    photometric: str | None
+    bits_stored: int | None
+    transfer_syntax: str
+    view: str
+    view_raw: str | None
+    spacing_mm: tuple[float, float] | None
+    spacing_source: str
+    manufacturer: str | None
+    manufacturer_raw: str | None
+    model: str | None
+    model_raw: str | None
+    detector_type: str | None
+    kvp: float | None
+    exposure_mas: float | None
+    distance_source_to_detector_mm: float | None
+    age_years: int | None
+    sex: str | None
+    image_type: tuple[str, ...]
+    instance_number: int | None
+    burned_in: bool | None
+    deidentified: bool | None
+    deid_methods: tuple[str, ...]
+    intent: str | None
+    exposure_key: str | None = field(repr=False)
+    source_uids: tuple[str, ...] = field(repr=False)
+    has_pixels: bool
+
+
+def read_header(file: Path | DicomFile) -> Header:
+    """Read the whitelisted facts of a file, without its pixels.
+
+    Raises
+    ------
+    DicomError
+        If the file cannot be read as DICOM; the message is the reason alone.
+    ImportError
+        If pydicom is not installed.
+    """
+    with quiet_pydicom(), DicomFile.of(file).open() as stream:
+        dataset, has_pixels = read_dataset(stream, WHITELIST, pixels=False)
+        return _header(Facts(dataset), transfer_syntax(dataset), has_pixels)
+
+
+def _header(facts: Facts, syntax: str, has_pixels: bool) -> Header:
+    spacing_mm, spacing_source = _spacing(facts)
+    position, maker, model = (facts.text(k) for k in ("ViewPosition", "Manufacturer", "ManufacturerModelName"))
+    view_codes = facts.items("ViewCodeSequence", "CodeValue")
+    return Header(
+        study_uid=facts.text("StudyInstanceUID"),
+        series_uid=facts.text("SeriesInstanceUID"),
+        sop_uid=facts.text("SOPInstanceUID"),
+        patient_key=facts.text("PatientID"),
+        sop_class=facts.text("SOPClassUID"),
+        modality=facts.word("Modality"),
+        rows=facts.integer("Rows"),
+        columns=facts.integer("Columns"),
+        photometric=facts.word("PhotometricInterpretation"),
+        bits_stored=facts.integer("BitsStored"),
+        transfer_syntax=syntax,
+        view=canonical_view(position, view_codes, facts.texts("PatientOrientation")),
+        view_raw=position,
+        spacing_mm=spacing_mm,
+        spacing_source=spacing_source,
+        manufacturer=canonical_manufacturer(maker),
+        manufacturer_raw=maker,
+        model=canonical_model(model),
+        model_raw=model,
+        detector_type=facts.word("DetectorType"),
+        kvp=facts.positive("KVP"),
+        exposure_mas=_exposure_mas(facts),
+        distance_source_to_detector_mm=_distance_mm(facts),
+        age_years=age_in_years(facts.text("PatientAge")),
+        sex={"F": "F", "FEMALE": "F", "M": "M", "MALE": "M", "O": "O"}.get(facts.word("PatientSex") or ""),
+        image_type=tuple(value.upper() for value in facts.texts("ImageType")),
+        instance_number=facts.integer("InstanceNumber"),
+        burned_in=facts.yes_or_no("BurnedInAnnotation"),
+        deidentified=facts.yes_or_no("PatientIdentityRemoved"),
+        deid_methods=tuple(facts.items("DeidentificationMethodCodeSequence", "CodeValue")),
+        intent={"FOR PRESENTATION": "PRESENTATION", "FOR PROCESSING": "PROCESSING"}.get(
+            facts.word("PresentationIntentType") or ""
+        ),
+        exposure_key=_exposure_key(facts),
+        source_uids=tuple(facts.items("SourceImageSequence", "ReferencedSOPInstanceUID")),
+        has_pixels=has_pixels,
+    )
+
+
+def age_in_years(text: str | None) -> int | None:
+    """Whole years of an age string such as ``063Y``, ``018M``, ``09W`` or ``012D``; None without a unit or over 130.
+
+    Examples
+    --------
+    >>> age_in_years("063Y"), age_in_years("018M"), age_in_years("63"), age_in_years("900Y")
+    (63, 1, None, None)
+    """
+    match = re.fullmatch(r"(\d{1,3}) ?([DWMY])", (text or "").upper(), re.ASCII)
+    if match is None:
+        return None
+    years = int(int(match[1]) / _UNITS_IN_A_YEAR[match[2]])
+    return years if years <= 130 else None
+
+
+def _spacing(facts: Facts) -> tuple[tuple[float, float] | None, str]:
+    """PixelSpacing if both numbers are positive, else ImagerPixelSpacing, else nothing."""
+    for keyword, source in (("PixelSpacing", "pixel_spacing"), ("ImagerPixelSpacing", "imager_pixel_spacing")):
+        numbers = facts.numbers(keyword)
+        if len(numbers) == 2 and min(numbers) > 0:
+            return (numbers[0], numbers[1]), source
+    return None, "none"
+
+
+def _exposure_mas(facts: Facts) -> float | None:
+    """Exposure is in whole mAs; ExposureInuAs refines it, or stands in for it, and is left aside if it contradicts."""
+    whole, micro = facts.positive("Exposure"), facts.positive("ExposureInuAs")
+    if micro is not None and (whole is None or abs(micro / 1000 - whole) <= 1):
+        return micro / 1000
+    return whole
+
+
+def _distance_mm(facts: Facts) -> float | None:
+    distance = facts.positive("DistanceSourceToDetector")
+    low, high = PLAUSIBLE_DISTANCE_MM
+    return distance if distance is not None and low <= distance <= high else None
+
+
+def _exposure_key(facts: Facts) -> str | None:
+    event = facts.text("IrradiationEventUID")
+    if event:
+        return event
+    date, time = facts.text("AcquisitionDate"), facts.text("AcquisitionTime")
+    return hashlib.sha256(f"{date} {time}".encode()).hexdigest() if date and time else None

@@ -1,0 +1,221 @@
+"""Walk a folder and account for every file in it: headers, set aside, unreadable, or no DICOM.
+
+Files are told by content, never by suffix; zip archives (suffix ``.zip``) are looked into, archives within archives are
+not. Hidden files and unfinished downloads are passed over. Links are followed, each folder is visited once. The order
+is that of sorted paths, whatever the number of workers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import zipfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from pathlib import Path
+
+from reveal_bench.dicom.files import DicomError, DicomFile, archive_at, is_dicom
+from reveal_bench.dicom.header import Header, read_header
+from reveal_bench.dicom.pixels import develop_dicom
+from reveal_bench.dicom.select import find_duplicates, set_aside
+
+__all__ = ["Scan", "scan_tree"]
+
+MAX_MEMBERS = 1_000_000
+"""Largest number of files in one archive that is looked into."""
+
+_UNFINISHED = (".part", ".partial", ".crdownload", ".download", ".aria2", ".tmp", "~")
+_SUFFIXES = (".dcm", ".dicom", ".dic")
+_CHUNK = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """What lies under `root`. Every file that is neither hidden nor unfinished is in exactly one list.
+
+    Attributes
+    ----------
+    root : Path
+    headers : list of (DicomFile, Header)
+        Original projection radiographs, each once.
+    set_aside : list of (DicomFile, str)
+        Readable, but not that, or a double; with the reason.
+    unreadable : list of (DicomFile, str)
+        DICOM by name or content that cannot be read, or that contradicts another file; with the reason.
+    others : list of DicomFile
+        No DICOM, by content and name.
+    """
+
+    root: Path
+    headers: list[tuple[DicomFile, Header]] = field(default_factory=list)
+    set_aside: list[tuple[DicomFile, str]] = field(default_factory=list)
+    unreadable: list[tuple[DicomFile, str]] = field(default_factory=list)
+    others: list[DicomFile] = field(default_factory=list)
+
+
+def scan_tree(
+    root: Path,
+    *,
+    workers: int = 1,
+    progress: Callable[[int, int], None] | None = None,
+    allow_secondary: bool = False,
+) -> Scan:
+    """Read the header of every DICOM file under `root`.
+
+    Parameters
+    ----------
+    root : Path
+        A folder.
+    workers : int
+        Processes that read; with more than one the calling script needs the ``__main__`` guard of `multiprocessing`.
+    progress : callable, optional
+        Called with (files done, files in all) after every few files.
+    allow_secondary : bool
+        See :func:`~reveal_bench.dicom.select.set_aside`.
+
+    Raises
+    ------
+    NotADirectoryError
+        If `root` is no folder.
+    ImportError
+        If pydicom is not installed.
+    """
+    if not root.is_dir():
+        raise NotADirectoryError(f"`root` must be a folder, got {root}")
+    scan = Scan(root)
+    files = sorted(_walk(root, scan.unreadable), key=_place)
+    done, candidates = 0, []
+    for chunk in _examined(files, workers):
+        for file, result in chunk:
+            if isinstance(result, Header):
+                candidates.append((file, result))
+            elif result is None:
+                scan.others.append(file)
+            else:
+                scan.unreadable.append((file, result))
+        done += len(chunk)
+        if progress is not None:
+            progress(done, len(files))
+    _sort_out(scan, candidates, allow_secondary)
+    return scan
+
+
+def _walk(root: Path, unreadable: list[tuple[DicomFile, str]]) -> Iterator[DicomFile]:
+    """Every file, archives as their members. What cannot be listed goes to `unreadable`."""
+
+    def note(error: OSError) -> None:
+        unreadable.append((DicomFile(Path(error.filename)), error.strerror or type(error).__name__))
+
+    seen = set()
+    for folder, subfolders, names in os.walk(root, followlinks=True, onerror=note):
+        status = os.stat(folder)
+        if (status.st_dev, status.st_ino) in seen:
+            subfolders.clear()
+            continue
+        seen.add((status.st_dev, status.st_ino))
+        subfolders[:] = [name for name in subfolders if not _is_passed_over(name)]
+        for name in names:
+            path = Path(folder, name)
+            if _is_passed_over(name):
+                continue
+            if name.lower().endswith(".zip"):
+                yield from _members(path, unreadable)
+            else:
+                yield DicomFile(path)
+
+
+def _members(path: Path, unreadable: list[tuple[DicomFile, str]]) -> Iterator[DicomFile]:
+    try:
+        names = [info.filename for info in archive_at(path).infolist() if not info.is_dir()]
+    except (OSError, zipfile.BadZipFile, ValueError) as error:
+        unreadable.append((DicomFile(path), f"not a readable archive: {type(error).__name__}"))
+        return
+    if len(names) > MAX_MEMBERS:
+        unreadable.append((DicomFile(path), f"holds {len(names):,} files; at most {MAX_MEMBERS:,} are read"))
+        return
+    for name in set(names):
+        if not any(_is_passed_over(part) for part in name.split("/")):
+            yield DicomFile(path, name)
+
+
+def _is_passed_over(name: str) -> bool:
+    return name.startswith((".", "__MACOSX")) or name.lower().endswith(_UNFINISHED)
+
+
+def _examined(files: list[DicomFile], workers: int) -> Iterator[list[tuple[DicomFile, Header | str | None]]]:
+    chunks = [files[start : start + _CHUNK] for start in range(0, len(files), _CHUNK)]
+    if workers <= 1 or len(chunks) < 2:
+        yield from map(_examine_all, chunks)
+        return
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        yield from pool.map(_examine_all, chunks)
+
+
+def _examine_all(files: list[DicomFile]) -> list[tuple[DicomFile, Header | str | None]]:
+    return [(file, _examine(file)) for file in files]
+
+
+def _examine(file: DicomFile) -> Header | str | None:
+    """The header, the reason why there is none, or None for a file that is no DICOM."""
+    is_named_so = (file.member or file.path.name).lower().endswith(_SUFFIXES)
+    try:
+        with file.open() as stream:
+            start = stream.read(140)
+        if not is_named_so and not is_dicom(start):
+            return None
+        return read_header(file)
+    except DicomError as error:
+        return str(error)
+
+
+def _sort_out(scan: Scan, candidates: list[tuple[DicomFile, Header]], allow_secondary: bool) -> None:
+    """Candidates into headers, set aside, or unreadable."""
+    originals = []
+    for file, header in candidates:
+        reason = set_aside(header, allow_secondary=allow_secondary)
+        if reason is None:
+            originals.append((file, header))
+        else:
+            scan.set_aside.append((file, reason))
+    duplicates = {d.file: d for d in find_duplicates(originals, _hashes_of_repeated(originals))}
+    for file, header in originals:
+        duplicate = duplicates.get(file)
+        if duplicate is None:
+            scan.headers.append((file, header))
+        else:
+            target = scan.unreadable if duplicate.is_conflict else scan.set_aside
+            target.append((file, f"double of {duplicate.of.shown(scan.root)}: {duplicate.reason}"))
+    for entries in (scan.set_aside, scan.unreadable):
+        entries.sort(key=lambda entry: _place(entry[0]))
+
+
+def _place(file: DicomFile) -> tuple[Path, str]:
+    return file.path, file.member or ""
+
+
+def _hashes_of_repeated(found: list[tuple[DicomFile, Header]]) -> dict[DicomFile, str]:
+    """Pixel hashes of the files that share their SOPInstanceUID: the only ones whose pixels a scan has to see.
+
+    Copies to the last byte are not developed: the hash of their bytes stands for that of their pixels.
+    """
+    groups: dict[str, list[DicomFile]] = {}
+    for file, header in found:
+        if header.sop_uid is not None:
+            groups.setdefault(header.sop_uid, []).append(file)
+    hashes: dict[DicomFile, str] = {}
+    for group in groups.values():
+        if len(group) > 1:
+            digests = {file: hashlib.sha256(file.read()).hexdigest() for file in group}
+            hashes |= digests if len(set(digests.values())) == 1 else _pixel_hashes(group)
+    return hashes
+
+
+def _pixel_hashes(files: list[DicomFile]) -> dict[DicomFile, str]:
+    hashes = {}
+    for file in files:
+        with suppress(DicomError):  # it is compared by its header
+            hashes[file] = develop_dicom(file).pixel_sha256
+    return hashes

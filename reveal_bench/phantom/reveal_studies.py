@@ -1,0 +1,188 @@
+"""Who is in the synthetic REVEAL world: studies, their images, labels and patients.
+
+A study depends on the seed, the stage and its index alone, so study k does not depend on how many are made.
+
+Two stages of the same world:
+
+* ``benchmark``: what a finished benchmark releases. 1 to 4 labels per study, rare ones made more frequent, one study
+  per patient. Demographics are those of Table 1 of paper 004 (released half). The weights of the labels are the
+  prevalences of its Table S3, with the less common findings raised as its selection raised them; the paper shows the
+  prevalence of the benchmark itself in a figure only, so these are chosen, not measured.
+* ``pool``: what such a benchmark is chosen from. A third of the studies have no label, some have six, every sixth study
+  is a further one of the patient before it. All rates of the pool are chosen.
+
+The labels are those that are drawn into the films: the truth.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from reveal_bench.findings import REVEAL_LABELS
+
+__all__ = ["STAGES", "RevealImage", "RevealStudy", "Stage", "made_uid", "studies"]
+
+Stage = Literal["benchmark", "pool"]
+STAGES: tuple[Stage, ...] = ("benchmark", "pool")
+
+N_LABELS = (0.13, 0.33, 0.37, 0.17)
+"""Chance of one, two, three, four labels in the stage `benchmark`."""
+
+WEIGHTS = {
+    "Airspace opacity": 0.846,
+    "Pleural effusion": 0.455,
+    "Cardiomegaly": 0.460,
+    "Interstitial opacity": 1.5 * 0.230,
+    "COPD": 2 * 0.055,
+    "Pleural thickening": 2 * 0.048,
+    "Lung nodule": 2 * 0.049,
+    "Lung mass": 2 * 0.033,
+    "Aneurysm": 2 * 0.025,
+    "Pneumothorax": 2 * 0.018,
+    "Hiatal hernia": 2 * 0.017,
+    "Lymphadenopathy": 2 * 0.013,
+}
+"""Relative chance of a label in the stage `benchmark`: Table S3; those that the paper calls less common count twice,
+the commonest of them one and a half times."""
+
+POOL = {
+    "Airspace opacity": 0.40,
+    "Pleural effusion": 0.24,
+    "Cardiomegaly": 0.22,
+    "Interstitial opacity": 0.12,
+    "COPD": 0.05,
+    "Pleural thickening": 0.03,
+    "Lung nodule": 0.04,
+    "Lung mass": 0.02,
+    "Aneurysm": 0.015,
+    "Pneumothorax": 0.02,
+    "Hiatal hernia": 0.015,
+    "Lymphadenopathy": 0.012,
+}
+"""Chance of each label in the stage `pool`, independent of the others."""
+
+FURTHER = 6
+"""In the pool, every study of this number is a further one of the patient before it."""
+
+AGES = {(80, 96): 0.23, (70, 79): 0.26, (60, 69): 0.22, (50, 59): 0.15, (40, 49): 0.125, (20, 39): 0.01, None: 0.005}
+SEXES = {"F": 0.5, "M": 0.495, "unknown": 0.005}
+RACES = {"Asian": 0.06, "Black or African American": 0.14, "White": 0.46, "Other": 0.03, "unknown": 0.31}
+PATIENT_CLASSES = {"inpatient": 0.885, "outpatient": 0.11, "unknown": 0.005}
+"""Table 1 of paper 004; the few unknown are those of its holdout half."""
+
+SECOND_IMAGE = 0.09
+"""Table S2: 109 images of 100 studies, of which 10 are lateral."""
+LATERAL = 0.95
+"""Of the second images."""
+LANDSCAPE, PORTRAIT = (0.8325, 1.0), (1.0, 0.8325)
+"""(height, width) relative to the long side, as of the common 35 x 43 cm detector."""
+
+
+@dataclass(frozen=True, slots=True)
+class RevealImage:
+    """One film of a study; `number` counts from 1, `size` is (height, width) relative to the long side."""
+
+    number: int
+    view: str
+    size: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class RevealStudy:
+    """One study; `labels` are what is drawn into its films, in the order of REVEAL_LABELS; `age` in years."""
+
+    seed: int
+    stage: Stage
+    index: int
+    patient: int
+    labels: tuple[str, ...]
+    age: int | None
+    sex: str
+    race: str
+    patient_class: str
+    images: tuple[RevealImage, ...]
+
+    @property
+    def case_id(self) -> str:
+        """The patient's pseudonym, as a collection numbers its cases."""
+        return f"999999-{self.patient:06d}"
+
+    @property
+    def study_uid(self) -> str:
+        """StudyInstanceUID."""
+        return self.uid("study")
+
+    def uid(self, *what: object) -> str:
+        """A UID of something in this study."""
+        return made_uid(self.seed, self.stage, self.index, *what)
+
+    def rng(self, *purpose: int) -> np.random.Generator:
+        """Random numbers of one purpose; 0 made the study itself."""
+        return np.random.default_rng((self.seed, STAGES.index(self.stage), self.index, *purpose))
+
+
+def made_uid(*what: object) -> str:
+    """A UID under 2.25 (UUID as a number), from a hash of `what`: the same every time, nobody else's."""
+    digest = hashlib.sha256("\0".join(("reveal-bench phantom", *map(str, what))).encode()).digest()
+    return f"2.25.{uuid.UUID(bytes=digest[:16], version=4).int}"
+
+
+def studies(stage: Stage = "benchmark", *, seed: int) -> Iterator[RevealStudy]:
+    """The studies of a stage, without end."""
+    index = 0
+    while True:
+        yield _study(stage, seed, index)
+        index += 1
+
+
+def _study(stage: Stage, seed: int, index: int) -> RevealStudy:
+    rng = np.random.default_rng((seed, STAGES.index(stage), index, 0))
+    is_further = stage == "pool" and index % FURTHER == FURTHER - 1
+    patient = index - is_further
+    who = np.random.default_rng((seed, STAGES.index(stage), patient, 0, 1))
+    age_band = _choice(who, AGES)
+    patient_class = str(_choice(rng, PATIENT_CLASSES))
+    return RevealStudy(
+        seed=seed,
+        stage=stage,
+        index=index,
+        patient=patient,
+        labels=_labels(rng, stage),
+        age=None if age_band is None else int(who.integers(age_band[0], age_band[1] + 1)),
+        sex=str(_choice(who, SEXES)),
+        race=str(_choice(who, RACES)),
+        patient_class=patient_class,
+        images=_images(rng, at_bedside=patient_class != "outpatient"),
+    )
+
+
+def _labels(rng: np.random.Generator, stage: Stage) -> tuple[str, ...]:
+    if stage == "pool":
+        chances = rng.random(len(REVEAL_LABELS))
+        return tuple(label for label, chance in zip(REVEAL_LABELS, chances, strict=True) if chance < POOL[label])
+    n_labels = 1 + int(rng.choice(len(N_LABELS), p=N_LABELS))
+    weights = np.array([WEIGHTS[label] for label in REVEAL_LABELS])
+    drawn = rng.choice(len(REVEAL_LABELS), n_labels, replace=False, p=weights / weights.sum())
+    return tuple(REVEAL_LABELS[i] for i in sorted(drawn))
+
+
+def _images(rng: np.random.Generator, *, at_bedside: bool) -> tuple[RevealImage, ...]:
+    frontal = "AP" if rng.random() < (0.97 if at_bedside else 0.25) else "PA"
+    size = LANDSCAPE if rng.random() < (0.8 if frontal == "AP" else 0.15) else PORTRAIT
+    images = [RevealImage(1, frontal, size)]
+    if rng.random() < SECOND_IMAGE:
+        view = "LATERAL" if rng.random() < LATERAL else frontal
+        images.append(RevealImage(2, view, PORTRAIT if view == "LATERAL" else size))
+    return tuple(images)
+
+
+def _choice(rng: np.random.Generator, chances: Mapping[Any, float]) -> Any:
+    """A key of `chances` with its chance."""
+    keys = list(chances)
+    return keys[int(rng.choice(len(keys), p=np.array(list(chances.values()))))]

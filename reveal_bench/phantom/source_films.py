@@ -1,0 +1,132 @@
+"""Films for the synthetic downloads of other sources: pixels, and the boxes of what was drawn into them.
+
+Coordinates are pixels of the written picture. A box is of one contour; its corners are [left, top, right, bottom].
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from reveal_bench.phantom.curves import Points
+from reveal_bench.phantom.patients import Film, draw_film, films
+from reveal_bench.phantom.radiograph import render
+
+__all__ = ["FRAME", "Corners", "Picture", "Progress", "Writer", "draw_pictures", "start_download", "write_csv"]
+
+FRAME = 1024
+"""Side of the square frames of NIH ChestX-ray14 and of what was made of it, in pixels."""
+
+NOTICE = """SYNTHETIC DATA
+
+Every picture, label, box, sentence and reader below this folder was made by the program reveal_bench.phantom. No
+patient, no reader and no hospital is behind any of it. It has the layout of the download named {source!r} so that tools
+can be tried. Scores computed on it say nothing about a model. Not for clinical use.
+"""
+
+Corners = tuple[float, float, float, float]
+Grey = npt.NDArray[np.uint8]
+Progress = Callable[[int, int], None]
+Writer = Callable[..., None]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One frontal film.
+
+    Attributes
+    ----------
+    number : 0-based among the pictures of the download
+    film : patient, view and random numbers
+    grey : uint8 array (height, width)
+    contours : by finding of CheXlocalize, each a float array (n, 2) of (x, y)
+    """
+
+    number: int
+    film: Film
+    grey: Grey
+    contours: dict[str, list[Points]]
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(height, width)."""
+        return int(self.grey.shape[0]), int(self.grey.shape[1])
+
+    def boxes(self, finding: str) -> list[Corners]:
+        """Boxes of the contours of a finding, inside the picture."""
+        height, width = self.size
+        found = []
+        for contour in self.contours.get(finding, ()):
+            left, top = np.clip(contour.min(axis=0), 0, (width - 2, height - 2)).tolist()
+            right, bottom = np.clip(contour.max(axis=0), (left + 2, top + 2), (width, height)).tolist()
+            found.append((left, top, right, bottom))
+        return found
+
+
+def draw_pictures(
+    n_images: int,
+    *,
+    seed: int,
+    long_side: int,
+    frame: int | None = None,
+    ensure: str | None = None,
+    progress: Progress | None = None,
+) -> Iterator[Picture]:
+    """Frontal films of patients with one or more, in order.
+
+    Parameters
+    ----------
+    long_side : long side in pixels at which films are drawn
+    frame : side of the square that every picture is brought to, or None to leave films as they are
+    ensure : a finding that every fourth film has, for sources that are enriched for it
+    """
+    frontal = (film for film in films("test", seed=seed) if film.view != "LATERAL")
+    for number, film in zip(range(n_images), frontal, strict=False):
+        if ensure is not None and number % 4 == 0:
+            film = replace(film, study=replace(film.study, findings=film.study.findings | {ensure}))
+        if frame is not None:
+            film = replace(film, size=(1.0, 1.0))
+            long_side = min(long_side, frame)
+        size = round(film.size[0] * long_side), round(film.size[1] * long_side)
+        anatomy, drawn = draw_film(film)
+        grey = render(anatomy, drawn.shapes, film.rng(1), size)
+        scale = float(long_side)
+        if frame is not None:
+            grey = np.asarray(Image.fromarray(grey).resize((frame, frame), Image.Resampling.BICUBIC))
+            scale = float(frame)
+        contours = {name: [contour * scale for contour in found] for name, found in drawn.contours.items()}
+        yield Picture(number, film, grey, contours)
+        if progress is not None:
+            progress(number + 1, n_images)
+
+
+def start_download(out: Path, source: str, *, n_images: int, long_side: int) -> Path:
+    """Make the folder of a download and put the notice into it.
+
+    Raises
+    ------
+    ValueError
+        If `out` is not empty or a number is out of range.
+    """
+    out = Path(out)
+    if n_images < 1 or not 64 <= long_side <= 8192:
+        raise ValueError(f"`n_images` and `long_side` must be >= 1 and in [64, 8192], got {n_images}, {long_side}")
+    if out.exists() and any(out.iterdir()):
+        raise ValueError(f"`out` must be a new or empty folder, got {out}")
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "SYNTHETIC.txt").write_text(NOTICE.format(source=source), encoding="utf-8")
+    return out
+
+
+def write_csv(path: Path, heads: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """A CSV file with a header."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file, lineterminator="\n").writerows([heads, *rows])

@@ -1,0 +1,146 @@
+"""Suggested labels, and three readers who agree with them or not, with known error rates.
+
+As in paper 004 (section 2.2), a reader sees a study with suggested labels and says "Agree All", "Agree Mostly" or
+"Disagree". The model has five numbers. A suggestion is right with probability :data:`SUGGESTION_RIGHT`; independently
+of the others, a reader says "Agree All" with probability :data:`AGREE_IF_RIGHT` to a right suggestion and
+:data:`AGREE_IF_WRONG` to a wrong one. Who does not agree says "Agree Mostly" with :data:`MOSTLY_IF_RIGHT` or
+:data:`MOSTLY_IF_WRONG`. So every table of agreement has an expected value in closed form; with the numbers below, at
+least two of three agree in 39 % of studies (paper: 381 of 1,000), and the kappa of a reader with the majority, "Agree
+All" against the rest, is 0.63 (paper: 0.622).
+
+In the stage `benchmark` a study is one that was chosen: the suggestion is right and at least two readers agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from reveal_bench.findings import REVEAL_LABELS
+from reveal_bench.phantom.reveal_studies import POOL, RevealStudy
+
+__all__ = [
+    "AGREE_IF_RIGHT",
+    "AGREE_IF_WRONG",
+    "ANSWERS",
+    "MOSTLY_IF_RIGHT",
+    "MOSTLY_IF_WRONG",
+    "SUGGESTION_RIGHT",
+    "Vote",
+    "Votes",
+    "cast_votes",
+    "draw_votes",
+]
+
+ANSWERS = ("Agree All", "Agree Mostly", "Disagree")
+N_READERS = 17
+"""From whom three read each study; paper 004."""
+
+SUGGESTION_RIGHT = 0.38
+AGREE_IF_RIGHT = 0.74
+AGREE_IF_WRONG = 0.22
+MOSTLY_IF_RIGHT = 0.75
+MOSTLY_IF_WRONG = 0.45
+
+OPACITY_MISREAD = 0.15
+OTHER_MISSED = 0.05
+"""Errors of the labels that a reader who does not agree writes down: an airspace opacity is seen where there is none,
+or not seen, with the first probability; any other label is missed with the second."""
+SILENT = 0.3
+"""Of readers who do not agree, those who write no comment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vote:
+    """One reader's answer; `labels` are those the reader would give, None where nothing says."""
+
+    reader: str
+    answer: str
+    comment: str
+    labels: tuple[str, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Votes:
+    """What was suggested for a study, and the three votes."""
+
+    suggested: tuple[str, ...]
+    votes: tuple[Vote, ...]
+
+    @property
+    def n_agree_all(self) -> int:
+        """Readers who agreed to all labels."""
+        return sum(vote.answer == "Agree All" for vote in self.votes)
+
+
+def draw_votes(study: RevealStudy) -> Votes:
+    """Suggestion and votes for a study."""
+    rng = study.rng(40)
+    if study.stage == "pool":
+        suggested = study.labels if rng.random() < SUGGESTION_RIGHT else _wrong(rng, study.labels)
+        return Votes(suggested, cast_votes(rng, suggested, study.labels))
+    while True:  # the others were not chosen
+        votes = Votes(study.labels, cast_votes(rng, study.labels, study.labels))
+        if votes.n_agree_all >= 2:
+            return votes
+
+
+def cast_votes(rng: np.random.Generator, suggested: Sequence[str], truth: Sequence[str]) -> tuple[Vote, ...]:
+    """Votes of three different readers on any suggestion."""
+    is_right = set(suggested) == set(truth)
+    agree, mostly = (AGREE_IF_RIGHT, MOSTLY_IF_RIGHT) if is_right else (AGREE_IF_WRONG, MOSTLY_IF_WRONG)
+    votes = []
+    for reader in rng.choice(N_READERS, 3, replace=False):
+        name = f"reader_{reader + 1:02d}"
+        if rng.random() < agree:
+            votes.append(Vote(name, "Agree All", "", tuple(suggested)))
+            continue
+        answer = "Agree Mostly" if rng.random() < mostly else "Disagree"
+        labels = _read(rng, truth)
+        is_silent = rng.random() < SILENT
+        comment = "" if is_silent else _comment(rng, suggested, labels)
+        votes.append(Vote(name, answer, comment, None if is_silent else labels))
+    return tuple(votes)
+
+
+def _wrong(rng: np.random.Generator, truth: tuple[str, ...]) -> tuple[str, ...]:
+    """A suggestion with one label too many or too few; airspace opacity above all."""
+    weights = np.array([POOL[label] ** 1.5 for label in REVEAL_LABELS])
+    label = REVEAL_LABELS[int(rng.choice(len(REVEAL_LABELS), p=weights / weights.sum()))]
+    return _ordered(set(truth) ^ {label})
+
+
+def _read(rng: np.random.Generator, truth: Sequence[str]) -> tuple[str, ...]:
+    """The labels that a reader gives who looks for himself."""
+    seen = {label for label in truth if label == "Airspace opacity" or rng.random() >= OTHER_MISSED}
+    if rng.random() < OPACITY_MISREAD:
+        seen ^= {"Airspace opacity"}
+    return _ordered(seen)
+
+
+def _ordered(labels: set[str]) -> tuple[str, ...]:
+    return tuple(label for label in REVEAL_LABELS if label in labels)
+
+
+def _comment(rng: np.random.Generator, suggested: Sequence[str], labels: Sequence[str]) -> str:
+    """A short note that says what to change, as a reader types it."""
+    more = [_small(label) for label in labels if label not in suggested]
+    less = [_small(label) for label in suggested if label not in labels]
+    notes = []
+    if less:
+        notes.append(f"{rng.choice(['No', 'I do not see', 'Would remove'])} {_joined(rng, less)}")
+    if more:
+        notes.append(f"{rng.choice(['Also', 'Add', 'There is also'])} {_joined(rng, more)}")
+    if not notes:
+        notes.append(str(rng.choice(["Subtle, but plausible", "Equivocal", "Labels are fine, film is rotated"])))
+    return ". ".join(notes) + str(rng.choice([".", ""]))
+
+
+def _small(label: str) -> str:
+    return label if label.isupper() else label[0].lower() + label[1:]
+
+
+def _joined(rng: np.random.Generator, labels: list[str]) -> str:
+    return str(rng.choice([" and ", ", "])).join(labels)

@@ -1,0 +1,237 @@
+"""Open tasks on studies: the records of tasks-type benchmarks (paper 001), and how they are read from a dataset folder.
+
+Conventions
+-----------
+The unit is the task: a prompt on a study, with its images and, for temporal tasks, those of a prior study. Readers
+score what a model answers on six criteria from 1 to 5; *content* is the smallest of process, execution and synthesis
+and is always computed, never stored. An *answer* is what one model said to one task: a pair (task_id, model). Of a
+dataset folder this module reads
+
+* ``tasks/<split>-*.parquet``: the columns of :class:`TaskRecord`;
+* ``ratings/<split>-*.parquet``: the columns of :class:`Rating`, one row per answer and reader.
+
+:func:`rating_array` brings ratings into the form that :mod:`reveal_bench.metrics.ordinal` takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reveal_bench.records import Box, check_split, read_folder_info
+from reveal_bench.study_records import StudyImage, image_from_facts
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+__all__ = [
+    "CATEGORIES",
+    "CONTENT",
+    "CRITERIA",
+    "QUESTION_SCORES",
+    "TAGS",
+    "Answer",
+    "Rating",
+    "ReferenceBox",
+    "TaskRecord",
+    "rated_answers",
+    "rating_array",
+    "read_ratings",
+    "read_tasks",
+]
+
+Answer = tuple[str, str]
+"""(task_id, model)."""
+
+CATEGORIES = ("broad_abnormality", "diagnosis_support", "measurement_temporal")
+CRITERIA = ("process", "execution", "synthesis", "language", "image_content", "image_style")
+CONTENT = CRITERIA[:3]
+"""The criteria whose smallest score is the content score."""
+QUESTION_SCORES = ("clinical_relevance", "answerability", "complexity", "clarity")
+TAGS = (
+    "anatomical_region", "pathology_type", "imaging_finding", "laterality", "diagnostic_intent", "temporal_context",
+    "question_type", "subtype",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceBox:
+    """A box of the reference answer, [x, y, width, height] in pixels of image `image_id`."""
+
+    label: str
+    bbox_xywh: Box
+    image_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRecord:
+    """One task.
+
+    Attributes
+    ----------
+    images, prior_images : of the study asked about, and of the one before it (may be empty)
+    indication : what the referring physician wrote, or None
+    category : of :data:`CATEGORIES`; `temporal` if the task needs the prior study
+    tags : dict from the names in :data:`TAGS` to tuples of values, empty where there is none
+    question_scores : dict from the names in :data:`QUESTION_SCORES` to 1..5 or None; None if there is no score at all
+    risk_flag : whether the question was judged risky, or None
+    requires_boxes : whether the answer must localize
+    """
+
+    task_id: str
+    study_id: str
+    patient_id: str
+    prompt: str
+    category: str
+    images: tuple[StudyImage, ...] = ()
+    prior_images: tuple[StudyImage, ...] = ()
+    indication: str | None = None
+    temporal: bool = False
+    tags: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    question_scores: Mapping[str, int | None] | None = None
+    risk_flag: bool | None = None
+    requires_boxes: bool = False
+    reference_answer: str | None = None
+    reference_boxes: tuple[ReferenceBox, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Rating:
+    """One reader's scores (1 to 5, None where not scored) of one model's answer to one task."""
+
+    task_id: str
+    model: str
+    reader: str
+    process: int | None = None
+    execution: int | None = None
+    synthesis: int | None = None
+    language: int | None = None
+    image_content: int | None = None
+    image_style: int | None = None
+
+    @property
+    def content(self) -> int | None:
+        """Smallest of process, execution and synthesis; None unless all three are there (paper 001)."""
+        scores: list[int | None] = [getattr(self, name) for name in CONTENT]
+        known = [score for score in scores if score is not None]
+        return min(known) if len(known) == len(CONTENT) else None
+
+
+def read_tasks(folder: Path, split: str) -> list[TaskRecord]:
+    """Read the tasks of `split`, without pixels, in file order.
+
+    Raises
+    ------
+    ValueError
+        If the folder has no such split, or holds only its manifest because its references are private.
+    """
+    return [_task(row) for row in _rows(folder, split, "tasks", leave_out=("images", "prior_images"))]
+
+
+def read_ratings(folder: Path, split: str) -> list[Rating]:
+    """Read the readers' scores of `split`, in file order.
+
+    Raises
+    ------
+    ValueError
+        If the folder has no such split or no ratings of it.
+    """
+    return [Rating(**row) for row in _rows(folder, split, "ratings")]
+
+
+def rated_answers(ratings: Iterable[Rating]) -> list[Answer]:
+    """The answers that were rated, each once, in the order of `ratings`.
+
+    Examples
+    --------
+    >>> rated_answers([Rating("t1", "m", "r1"), Rating("t1", "m", "r2"), Rating("t2", "m", "r1")])
+    [('t1', 'm'), ('t2', 'm')]
+    """
+    return list(dict.fromkeys((rating.task_id, rating.model) for rating in ratings))
+
+
+def rating_array(ratings: Iterable[Rating], *, reader: str, answers: Sequence[Answer]) -> npt.NDArray[np.float64]:
+    """One reader's scores of `answers`, for the functions of :mod:`reveal_bench.metrics.ordinal`.
+
+    Parameters
+    ----------
+    ratings : of any readers; those of other readers are passed over
+    reader : whose
+    answers : rows of the result, such as :func:`rated_answers` gives
+
+    Returns
+    -------
+    float array (n_answers, 6), columns as in :data:`CRITERIA`, NaN where the reader gave no score
+
+    Raises
+    ------
+    ValueError
+        If there is no rating by `reader`, or two of one answer.
+
+    Examples
+    --------
+    >>> given = [Rating("t1", "m", "r1", process=5, execution=2)]
+    >>> rating_array(given, reader="r1", answers=[("t1", "m")])[0, :3].tolist()
+    [5.0, 2.0, nan]
+    """
+    import numpy as np
+
+    of_reader: dict[Answer, Rating] = {}
+    readers = set()
+    for rating in ratings:
+        readers.add(rating.reader)
+        if rating.reader != reader:
+            continue
+        answer = (rating.task_id, rating.model)
+        if answer in of_reader:
+            raise ValueError(f"`ratings` must hold one rating per answer and reader, got two of {answer} by {reader!r}")
+        of_reader[answer] = rating
+    if not of_reader:
+        known = ", ".join(sorted(readers)) or "none"
+        raise ValueError(f"`reader` must be one of the readers of the ratings ({known}), got {reader!r}")
+    array = np.full((len(answers), len(CRITERIA)), np.nan)
+    for i, answer in enumerate(answers):
+        found = of_reader.get(answer)
+        if found is not None:
+            array[i] = [np.nan if score is None else score for score in (getattr(found, name) for name in CRITERIA)]
+    return array
+
+
+def _rows(folder: Path, split: str, config: str, *, leave_out: tuple[str, ...] = ()) -> list[dict[str, Any]]:
+    import pyarrow.parquet as pq
+
+    check_split(read_folder_info(folder), folder, split)
+    shards = sorted((Path(folder) / config).glob(f"{split}-*.parquet"))
+    if not shards:
+        raise ValueError(f"{folder} holds no {config} of split {split!r}: none were built, or they are private")
+    rows: list[dict[str, Any]] = []
+    for shard in shards:
+        names = [name for name in pq.read_schema(shard).names if name not in leave_out]
+        rows += pq.read_table(shard, columns=names).to_pylist()
+    return rows
+
+
+def _task(row: dict[str, Any]) -> TaskRecord:
+    scores = row["question_scores"]
+    return TaskRecord(
+        task_id=row["task_id"],
+        study_id=row["study_id"],
+        patient_id=row["patient_id"],
+        prompt=row["prompt"],
+        category=CATEGORIES[row["category"]],
+        images=tuple(image_from_facts(facts) for facts in row["image_facts"]),
+        prior_images=tuple(image_from_facts(facts) for facts in row["prior_image_facts"]),
+        indication=row["indication"],
+        temporal=row["temporal"],
+        tags={name: tuple(row["tags"][name]) for name in TAGS},
+        question_scores=None if scores is None else {name: scores[name] for name in QUESTION_SCORES},
+        risk_flag=row["risk_flag"],
+        requires_boxes=row["requires_boxes"],
+        reference_answer=row["reference_answer"],
+        reference_boxes=tuple(
+            ReferenceBox(box["label"], tuple(box["bbox_xywh"]), box["image_id"]) for box in row["reference_boxes"]
+        ),
+    )

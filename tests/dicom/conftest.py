@@ -1,0 +1,80 @@
+"""Set-up of the DICOM tests: small synthetic files, and where the real ones are.
+
+Real files are those of ``../shared/data/dicom`` and of the PyPI package pydicom-data (both MIT). Where one is missing
+its tests are skipped, saying so; every rule is also tested on synthetic files.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from reveal_bench.dicom import Developed, DicomFile, develop_dicom, write_dicom
+from tests.conftest import ROOT
+
+SHARED = ROOT.parent / "shared" / "data" / "dicom"
+DX, CR = "1.2.840.10008.5.1.4.1.1.1.1", "1.2.840.10008.5.1.4.1.1.1"
+RAMP = np.arange(16, dtype=np.uint16).reshape(4, 4)
+"""Stored values 0 to 15, row by row."""
+
+Write = Callable[..., Path]
+
+
+def pydicom_data() -> Path | None:
+    spec = importlib.util.find_spec("data_store")
+    return Path(spec.submodule_search_locations[0]) / "data" if spec and spec.submodule_search_locations else None
+
+
+def real(name: str) -> Path:
+    """A real file by name, or skip."""
+    for folder in (SHARED, pydicom_data()):
+        if folder is not None and (folder / name).exists():
+            return folder / name
+    pytest.skip(f"{name} is missing: needs ../shared/data or `pip install pydicom-data` (see README)")
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """``write(attributes, pixels=RAMP, bits=4, name="x.dcm", **options)`` -> path of a new file."""
+
+    def _write(
+        attributes: dict[Any, Any] | None = None,
+        pixels: np.ndarray = RAMP,
+        *,
+        bits: int = 4,
+        name: str = "x.dcm",
+        **options: Any,
+    ) -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_dicom(path, pixels, attributes or {}, bits_stored=bits, **options)
+        return path
+
+    return _write
+
+
+def grey(file: Path | DicomFile) -> tuple[list[int], Developed]:
+    """The grey levels of a developed file, row by row, as another library (Pillow) decodes its PNG."""
+    import io
+
+    from PIL import Image
+
+    developed = develop_dicom(file)
+    with Image.open(io.BytesIO(developed.data)) as image:
+        assert (image.mode, image.height, image.width) == ("L", *developed.size)
+        return list(image.tobytes()), developed
+
+
+@pytest.fixture(autouse=True)
+def _no_warning_leaves() -> Iterator[None]:
+    """pydicom warns of other people's files; none of that may reach our users."""
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield

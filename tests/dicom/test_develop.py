@@ -1,0 +1,289 @@
+"""Developing synthetic 4 x 4 files: every display branch from header to PNG, and everything that must be refused."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from reveal_bench.dicom import PIPELINE, DicomError, develop_dicom, write_dicom
+from tests.dicom.conftest import RAMP, Write, grey
+
+FULL = [17 * value for value in range(16)]
+LUT = {"LUTDescriptor": [4, 2, 8], "LUTData": [0, 64, 128, 255]}
+LUT_GREY = [0, 0, 0, 64, 128, *[255] * 11]
+
+
+@pytest.mark.parametrize(
+    ("attributes", "options", "expected", "steps"),
+    [
+        ({}, {}, FULL, "no modality step -> full range -> 8 bit"),
+        ({}, {"photometric": "MONOCHROME1"}, FULL[::-1], "no modality step -> full range -> invert (MONOCHROME1)"),
+        (
+            {"PresentationLUTShape": "INVERSE"},
+            {"photometric": "MONOCHROME1"},
+            FULL[::-1],
+            "full range -> invert (MONOCHROME1) -> 8 bit",
+        ),
+        ({"PresentationLUTShape": "INVERSE"}, {}, FULL, "full range -> 8 bit"),
+        (
+            {"WindowCenter": "8\\100\\200", "WindowWidth": "1\\50\\50"},
+            {},
+            [0] * 8 + [255] * 8,
+            "voi window 1 of 3 LINEAR ->",
+        ),
+        (
+            {"WindowCenter": [8], "WindowWidth": [8], "VOILUTFunction": "LINEAR_EXACT"},
+            {},
+            [0, 0, 0, 0, 0, 32, 64, 96, 128, 159, 191, 223, 255, 255, 255, 255],
+            "voi window 1 of 1 LINEAR_EXACT ->",
+        ),
+        ({"RescaleSlope": "-1", "RescaleIntercept": "15"}, {}, FULL[::-1], "modality slope/intercept -> full range"),
+        ({"VOILUTSequence": [LUT]}, {}, LUT_GREY, "voi lut 1 of 1 ->"),
+        # a table goes before a window, and the first of two is taken
+        (
+            {
+                "VOILUTSequence": [LUT, {"LUTDescriptor": [1, 0, 8], "LUTData": [9]}],
+                "WindowCenter": 8,
+                "WindowWidth": 1,
+            },
+            {},
+            LUT_GREY,
+            "voi lut 1 of 2 ->",
+        ),
+        (
+            {"ModalityLUTSequence": [{"LUTDescriptor": [3, 0, 8], "LUTData": [200, 100, 0]}]},
+            {},
+            [200, 100, *[0] * 14],
+            "modality lut -> full range ->",
+        ),
+        # padding takes the grey of its value
+        ({"PixelPaddingValue": 3}, {}, FULL, "full range -> 8 bit"),
+    ],
+)
+@pytest.mark.parametrize("transfer_syntax", ["explicit", "implicit", "deflated"])
+def test_display_by_hand(
+    write: Write, attributes: dict[str, Any], options: dict[str, Any], expected: list[int], steps: str,
+    transfer_syntax: str,
+) -> None:  # fmt: skip
+    levels, developed = grey(write(attributes, transfer_syntax=transfer_syntax, **options))
+    assert levels == expected
+    assert steps in developed.pipeline
+    assert developed.pipeline.startswith(f"{PIPELINE}: pydicom ")
+
+
+@pytest.mark.parametrize("transfer_syntax", ["explicit", "deflated", "rle", "jpeg2000-lossless", "jpegls-lossless"])
+@pytest.mark.parametrize(("bits", "kind"), [(8, "u1"), (10, "u2"), (12, "u2"), (15, "u2"), (16, "u2"), (12, "i2")])
+def test_lossless_syntaxes_give_the_same_grey_levels(
+    write: Write, rng: np.random.Generator, transfer_syntax: str, bits: int, kind: str
+) -> None:
+    low, high = (-(1 << bits - 1), 1 << bits - 1) if kind[0] == "i" else (0, 1 << bits)
+    pixels = rng.integers(low, high, (40, 33)).astype(kind)
+    attributes = {"HighBit": None} if bits == 10 else {}  # missing in some collections; no decoder may need it
+    levels, _ = grey(write(attributes, pixels, bits=bits, transfer_syntax=transfer_syntax))
+    expected = np.rint((pixels.astype(float) - low) / (high - 1 - low) * 255)
+    assert levels == expected.ravel().astype(int).tolist()
+
+
+def test_a_table_of_bytes_packed_in_words(write: Write) -> None:
+    item = {"LUTDescriptor": [4, 2, 8], (0x0028, 0x3006, "OW"): bytes([0, 64, 128, 255])}
+    assert grey(write({"VOILUTSequence": [item]}))[0] == LUT_GREY
+
+
+def test_first_value_of_a_table_is_signed_where_its_input_is(write: Write) -> None:
+    item = {"LUTDescriptor": [3, 65534, 8], "LUTData": [0, 100, 255]}  # 65534 is -2
+    signed = write({"VOILUTSequence": [item]}, np.array([[-3, -2, -1, 0, 1]], dtype=np.int8), bits=4)
+    assert grey(signed)[0] == [0, 0, 100, 255, 255]
+    shifted = {"VOILUTSequence": [item], "RescaleSlope": 1, "RescaleIntercept": -8}
+    assert grey(write(shifted))[0] == [0] * 7 + [100] + [255] * 8
+
+
+def test_hashes_are_those_of_file_and_grey_levels(write: Write) -> None:
+    path = write({})
+    levels, developed = grey(path)
+    assert developed.source_sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert developed.pixel_sha256 == hashlib.sha256(bytes(levels)).hexdigest()
+    assert developed.size == (4, 4)
+    assert develop_dicom(path) == developed
+
+
+def test_a_file_without_preamble_and_meta_header(write: Write) -> None:
+    for transfer_syntax in ("implicit", "explicit"):
+        path = write({"Modality": "CR"}, transfer_syntax=transfer_syntax, meta_header=False)
+        assert path.read_bytes()[:2] == b"\x08\x00"
+        assert grey(path)[0] == FULL
+
+
+@pytest.mark.parametrize(
+    ("attributes", "options", "warning"),
+    [
+        ({}, {}, "no VOI LUT and no window"),
+        ({"HighBit": None}, {}, "HighBit is missing: BitsStored - 1 is taken"),
+        ({"PresentationLUTShape": "INVERSE"}, {}, "INVERSE contradicts MONOCHROME2, which is followed: not inverted"),
+        (
+            {"PresentationLUTShape": "IDENTITY"},
+            {"photometric": "MONOCHROME1"},
+            "IDENTITY contradicts MONOCHROME1, which is followed: inverted",
+        ),
+        ({"RescaleSlope": 2}, {}, "RescaleSlope and RescaleIntercept are not both given"),
+        ({"WindowWidth": 2}, {}, "WindowCenter and WindowWidth are not both given"),
+        ({"PresentationIntentType": "FOR PROCESSING"}, {}, "raw detector values"),
+        (
+            {"VOILUTSequence": [{"LUTDescriptor": [2, 0, 16], "LUTData": [0, 4095]}]},
+            {},
+            "VOILUTSequence reaches 4095 of 65535: the picture is dark",
+        ),
+    ],
+)
+def test_what_a_maintainer_should_look_at_is_said(
+    write: Write, attributes: dict[str, Any], options: dict[str, Any], warning: str
+) -> None:
+    assert any(warning in said for said in develop_dicom(write(attributes, **options)).warnings)
+
+
+def test_a_tidy_file_gives_no_warning(write: Write) -> None:
+    tidy = {"WindowCenter": 8, "WindowWidth": 16, "PresentationLUTShape": "IDENTITY", "RescaleSlope": 1}
+    assert develop_dicom(write({**tidy, "RescaleIntercept": 0})).warnings == ()
+
+
+REFUSED: list[tuple[dict[Any, Any], str]] = [
+    # what is missing
+    ({"PixelData": None}, "no pixel data"),
+    ({"PixelData": b""}, "no pixel data"),
+    ({"Rows": None}, "Rows and Columns must be above 0, got None and 4"),
+    ({"BitsStored": None}, r"BitsStored must lie in \[1, 16\], got None"),
+    ({"BitsAllocated": None}, "BitsAllocated must be 8 or 16, got None"),
+    ({"PixelRepresentation": None}, "PixelRepresentation must be 0 or 1, got None"),
+    ({"PhotometricInterpretation": None}, "must be MONOCHROME1 or MONOCHROME2, got None"),
+    # what is no single grey frame
+    ({"SamplesPerPixel": 3}, "SamplesPerPixel must be 1, got 3"),
+    ({"PhotometricInterpretation": "RGB"}, "must be MONOCHROME1 or MONOCHROME2, got RGB"),
+    ({"PhotometricInterpretation": "PALETTE COLOR"}, "got PALETTE COLOR"),
+    ({"NumberOfFrames": "3"}, "holds 3 frames, expected one"),
+    # sizes that lie
+    ({"Rows": 0}, "must be above 0, got 0 and 4"),
+    ({"Rows": 5}, "truncated: pixel data of 16 bytes, 20 are needed"),
+    ({"Rows": 60000, "Columns": 60000}, "60000 x 60000 pixels; at most 100,000,000"),
+    ({"BitsAllocated": 32}, "BitsAllocated must be 8 or 16, got 32"),
+    ({"BitsStored": 17}, r"BitsStored must lie in \[1, 16\], got 17"),
+    ({"BitsStored": 12, "HighBit": 11}, "BitsStored 12 is more than BitsAllocated 8"),
+    ({"HighBit": 7}, r"HighBit must be BitsStored - 1 \(3\), got 7"),
+    # display steps that cannot be followed
+    ({"WindowCenter": "abc", "WindowWidth": "8"}, "WindowCenter must be a number, got 'abc'"),
+    ({"WindowCenter": "nan", "WindowWidth": "8"}, "WindowCenter must be a number, got 'nan'"),
+    ({"WindowCenter": "8", "WindowWidth": "0"}, "WindowWidth must be at least 1 for LINEAR, got 0"),
+    (
+        {"WindowCenter": "8", "WindowWidth": "0", "VOILUTFunction": "SIGMOID"},
+        "WindowWidth must be above 0 for SIGMOID, got 0",
+    ),
+    ({"WindowCenter": "8", "WindowWidth": "8", "VOILUTFunction": "CUBIC"}, "VOILUTFunction must be one of LINEAR"),
+    ({"RescaleSlope": "0", "RescaleIntercept": "1"}, "RescaleSlope must not be 0"),
+    ({"VOILUTSequence": [{}]}, "VOILUTSequence has no usable LUTDescriptor"),
+    ({"VOILUTSequence": [{"LUTDescriptor": [4, 0, 10], "LUTData": [0, 1]}]}, "holds 2 entries, its descriptor says 4"),
+    ({"VOILUTSequence": [{"LUTDescriptor": [2, 0, 10], "LUTData": [0, 1024]}]}, "holds 1024, more than its 10 bits"),
+    ({"VOILUTSequence": [{"LUTDescriptor": [1, 0, 4], "LUTData": [0]}]}, "entries of 8 to 16 bits, got 4"),
+    ({"ModalityLUTSequence": [{"LUTDescriptor": [2, 0], "LUTData": [0, 1]}]}, "a descriptor of 2 values, expected 3"),
+]
+
+
+@pytest.mark.parametrize(("attributes", "reason"), REFUSED)
+def test_refused(write: Write, attributes: dict[Any, Any], reason: str) -> None:
+    with pytest.raises(DicomError, match=reason):
+        develop_dicom(write(attributes))
+
+
+def test_files_that_are_none(tmp_path: Path) -> None:
+    for data, reason in (
+        (b"", "an empty file"),
+        (b"\x89PNG\r\n\x1a\n" + bytes(200), "not DICOM"),
+        (b"a,b\n", "not DICOM"),
+    ):
+        (tmp_path / "x").write_bytes(data)
+        with pytest.raises(DicomError, match=reason):
+            develop_dicom(tmp_path / "x")
+    with pytest.raises(DicomError, match="no such file"):
+        develop_dicom(tmp_path / "y")
+    with pytest.raises(DicomError, match="not a regular file"):
+        develop_dicom(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "transfer_syntax", ["explicit", "implicit", "deflated", "rle", "jpeg2000-lossless", "jpegls-lossless"]
+)
+def test_a_file_cut_off_anywhere_is_refused(tmp_path: Path, rng: np.random.Generator, transfer_syntax: str) -> None:
+    path = tmp_path / "x.dcm"
+    pixels = rng.integers(0, 4096, (32, 32)).astype(np.uint16)
+    write_dicom(path, pixels, {"Modality": "CR"}, bits_stored=12, transfer_syntax=transfer_syntax)
+    data = path.read_bytes()
+    for share in (0.1, 0.3, 0.5, 0.7, 0.9, 0.99):
+        path.write_bytes(data[: int(share * len(data))])
+        with pytest.raises(DicomError):
+            develop_dicom(path)
+
+
+def test_a_compressed_stream_larger_than_its_header_says(tmp_path: Path) -> None:
+    path = tmp_path / "x.dcm"
+    for transfer_syntax in ("jpeg2000-lossless", "jpegls-lossless"):
+        pixels = np.zeros((64, 64), np.uint16)
+        write_dicom(path, pixels, {"Rows": 8, "Columns": 8}, bits_stored=12, transfer_syntax=transfer_syntax)
+        with pytest.raises(DicomError, match=r"the compressed picture is \(64, 64\), the header says \(8, 8\)"):
+            develop_dicom(path)
+
+
+def test_pixel_data_of_another_syntax_than_declared(tmp_path: Path) -> None:
+    path = tmp_path / "x.dcm"
+    write_dicom(path, RAMP, {}, bits_stored=8, transfer_syntax="rle")
+    declared, other = b"1.2.840.10008.1.2.5\x00", b"1.2.840.10008.1.2.4.90"
+    data = path.read_bytes()
+    at = data.index(declared)
+    path.write_bytes(data[: at - 2] + len(other).to_bytes(2, "little") + other + data[at + len(declared) :])
+    with pytest.raises(DicomError, match=r"not what the transfer syntax JPEG 2000 .* says"):
+        develop_dicom(path)
+
+
+def test_an_unknown_transfer_syntax(tmp_path: Path) -> None:
+    path = tmp_path / "x.dcm"
+    write_dicom(path, RAMP, {}, bits_stored=8)
+    path.write_bytes(path.read_bytes().replace(b"1.2.840.10008.1.2.1\x00", b"1.2.840.10008.1.2.7\x00"))
+    with pytest.raises(DicomError, match=r"transfer syntax 1.2.840.10008.1.2.7: nothing decodes it"):
+        develop_dicom(path)
+
+
+def test_without_opencv_pillow_writes_the_same_grey_levels(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    path = write({})
+    levels, with_opencv = grey(path)
+    monkeypatch.setitem(sys.modules, "cv2", None)
+    again, without = grey(path)
+    assert again == levels
+    assert without.pixel_sha256 == with_opencv.pixel_sha256
+    assert "png pillow" in without.pipeline
+    assert "png cv2" in with_opencv.pipeline
+
+
+def test_jpeg_baseline_as_pillow_shows_it(write: Write) -> None:
+    """As RSNA Pneumonia and SIIM-ACR ship their films. Decoders of lossy JPEG may differ by one grey level."""
+    import io
+
+    import pydicom
+    from PIL import Image
+    from pydicom.encaps import encapsulate
+
+    smooth = np.add.outer(np.arange(48) * 2, np.arange(64) * 2).astype(np.uint8)
+    buffer = io.BytesIO()
+    Image.fromarray(smooth).save(buffer, "JPEG", quality=90)
+    path = write({}, smooth, bits=8)
+    dataset = pydicom.dcmread(path)
+    dataset.PixelData = encapsulate([buffer.getvalue()])
+    dataset["PixelData"].VR = "OB"
+    dataset["PixelData"].is_undefined_length = True
+    dataset.file_meta.TransferSyntaxUID = pydicom.uid.JPEGBaseline8Bit
+    dataset.save_as(path)
+    levels, developed = grey(path)
+    shown = np.asarray(Image.open(buffer)).ravel().astype(int)
+    assert np.abs(np.array(levels) - shown).max() <= 1
+    assert developed.pipeline.startswith("dicom-v1: gdcm ")
