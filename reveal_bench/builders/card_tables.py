@@ -91,8 +91,7 @@ def _drawn_table(tally: LocalizationTally, findings: Sequence[str]) -> str:
         return [tally.drawn[i, reader] for i in range(len(findings))]
 
     n = len(findings)
-    with_mask = sum(tally.masks[i, "ground_truth"] for i in range(n))
-    drawn = "masks" if with_mask == sum(by("ground_truth")) else ("masks or boxes" if with_mask else "boxes")
+    drawn = _what_is_drawn(tally)
     columns: dict[str, list[object]] = {
         "finding": list(findings),
         "present": [tally.positives[i] for i in range(n)],
@@ -110,6 +109,13 @@ def _drawn_table(tally: LocalizationTally, findings: Sequence[str]) -> str:
     return _table(list(kept), list(zip(*kept.values(), strict=True)))
 
 
+def _what_is_drawn(tally: LocalizationTally) -> str:
+    """Masks or boxes: of the ground truth, and where there is none, of all readers."""
+    truth = {place for place in tally.drawn if place[1] == "ground_truth"} or set(tally.drawn)
+    n_drawn, n_masks = (sum(counts[place] for place in truth) for counts in (tally.drawn, tally.masks))
+    return "masks" if n_drawn == n_masks else ("masks or boxes" if n_masks else "boxes")
+
+
 def views_table(tallies: Tallies) -> str:
     """Images per view and split."""
     used = sorted({view for tally in tallies.values() for view in tally.views})
@@ -125,9 +131,8 @@ def missing_list(tallies: Tallies, findings: Sequence[str]) -> str:
 def _missing(tally: Tally, findings: Sequence[str]) -> str:
     if isinstance(tally, LocalizationTally):
         total = sum(tally.missing.values())
-        parts = [f"{total:,} present findings have no ground-truth drawing"]
-        parts += [f"{findings[i]} {n:,}" for i, n in sorted(tally.missing.items()) if n]
-        return "; ".join(parts)
+        each = ", ".join(f"{findings[i]} {n:,}" for i, n in sorted(tally.missing.items()) if n)
+        return f"{total:,} times a finding is present without a ground-truth drawing" + (f" ({each})" if each else "")
     if isinstance(tally, FindingsTally):
         never = [name for i, name in enumerate(findings) if tally.positives[i] == 0]
         unknown = {"agreement": tally.agreement[None], **{name: _unknown(tally, name) for name in DEMOGRAPHICS}}

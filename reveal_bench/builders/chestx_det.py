@@ -17,13 +17,13 @@ Conventions
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from reveal_bench.builders.source import SYNTHETIC_MARKER, Inspection, Pixels, Problem, Reading, Records, finish
+from reveal_bench.builders.strict_json import parse_json
 from reveal_bench.findings import CHESTX_DET_FINDINGS, canonical_finding, nearest_names
 from reveal_bench.masks import pack_masks, rasterize_polygons
 from reveal_bench.records import Annotation, LocalizationRecord, PictureFile
@@ -135,7 +135,7 @@ def _is_synthetic(root: Path) -> bool:
 
 def _read_entries(path: Path, problems: list[Problem]) -> list[Entry]:
     try:
-        entries = json.loads(path.read_text(encoding="utf-8"))
+        entries = parse_json(path.read_text(encoding="utf-8"))
     except ValueError as error:
         problems.append(Problem(path.name, None, "file", "must be UTF-8 JSON", str(error)))
         return []

@@ -150,7 +150,7 @@ def diff_folders(a: Path, b: Path, *, holdouts: tuple[Path, Path] | None = None)
     old, new = _digests(sides[0]), _digests(sides[1])
     _compare_ids(diff, old, new)
     changed = {key: {column for column in old[key][1].keys() & new[key][1].keys()
-                     if old[key][1][column] != new[key][1][column]} for key in old.keys() & new.keys()}  # fmt: skip
+                     if old[key][1][column] != new[key][1][column]} for key in old if key in new}  # fmt: skip
     changed = {key: columns for key, columns in changed.items() if columns}
     old_rows, new_rows = _full_rows(sides[0], set(changed)), _full_rows(sides[1], set(changed))
     for key in changed:

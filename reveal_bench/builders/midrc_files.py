@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import json
 import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +20,7 @@ from typing import Any
 
 from reveal_bench.builders.mapping import folded, hint
 from reveal_bench.builders.source import Problem
+from reveal_bench.builders.strict_json import parse_json
 from reveal_bench.builders.study_labels import age_of
 from reveal_bench.builders.study_table import StudyTable, TableRow, read_table
 from reveal_bench.study_records import RACES, UNKNOWN, age_band
@@ -176,7 +176,7 @@ def _bare(table: StudyTable) -> StudyTable:
 
 def _read_manifest(nodes: Nodes, path: Path, name: str, problems: list[Problem]) -> None:
     try:
-        entries = json.loads(path.read_text(encoding="utf-8-sig"))
+        entries = parse_json(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError, RecursionError) as error:
         problems.append(Problem(name, None, "file", "must be UTF-8 JSON", str(error)[:200]))
         return

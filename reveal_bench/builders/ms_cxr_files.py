@@ -10,7 +10,6 @@ Traps handled here:
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -21,6 +20,7 @@ from typing import Any
 from reveal_bench.boxes import Box
 from reveal_bench.builders.box_files import Faults, TableRow, find_file, known_finding, read_box, read_table
 from reveal_bench.builders.source import Problem
+from reveal_bench.builders.strict_json import parse_json
 from reveal_bench.findings import MS_CXR_FINDINGS
 
 __all__ = ["PhraseBox", "alignment_files", "read_rows"]
@@ -76,7 +76,7 @@ def read_rows(files: dict[str, Path], faults: Faults, warnings: list[str]) -> li
 def _coco_table(path: Path, faults: Faults) -> list[TableRow]:
     """The annotations of the JSON file with the columns of the CSV file."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = parse_json(path.read_text(encoding="utf-8"))
         images = {image["id"]: image for image in content["images"]}
         categories = {category["id"]: category["name"] for category in content["categories"]}
         annotations = list(content["annotations"])

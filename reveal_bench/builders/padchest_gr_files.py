@@ -6,7 +6,6 @@ abnormal often lacks the keys of its labels and boxes; the images of earlier stu
 
 from __future__ import annotations
 
-import json
 import math
 import zipfile
 from collections.abc import Mapping
@@ -26,6 +25,7 @@ from reveal_bench.builders.box_files import (
 )
 from reveal_bench.builders.pictures import picture_size
 from reveal_bench.builders.source import Problem
+from reveal_bench.builders.strict_json import parse_json
 from reveal_bench.dicom.files import archive_at
 from reveal_bench.findings import PADCHEST_GR_LABELS, PADCHEST_OTHER_LABELS
 from reveal_bench.records import PictureFile
@@ -201,7 +201,7 @@ def read_studies(files: Mapping[str, Path], faults: Faults, warnings: list[str])
     """Entries of the reports with patient and split; each study and each image once."""
     path = files["reports"]
     try:
-        entries = json.loads(path.read_text(encoding="utf-8"))
+        entries = parse_json(path.read_text(encoding="utf-8"))
         if not isinstance(entries, list):
             raise TypeError(f"a {type(entries).__name__} instead of a list")
     except (OSError, ValueError, TypeError, RecursionError) as error:

@@ -17,7 +17,6 @@ Conventions
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,6 +36,7 @@ from reveal_bench.builders.box_files import (
     relative_names,
 )
 from reveal_bench.builders.source import Extra, Inspection, Pixels, Problem, Reading
+from reveal_bench.builders.strict_json import parse_json
 from reveal_bench.findings import RSNA_FINDINGS
 from reveal_bench.records import LocalizationRecord
 
@@ -207,7 +207,7 @@ def _read_patients(path: Path | None, boxes: Boxes, faults: Faults, warnings: li
         return {}
     patients: dict[str, str] = {}
     try:
-        for entry in json.loads(path.read_text(encoding="utf-8")):
+        for entry in parse_json(path.read_text(encoding="utf-8")):
             patients[str(entry["subset_img_id"])] = str(entry["img_id"]).split("_")[0]
     except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
         rule = "must be a JSON list of entries with subset_img_id and img_id"

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from reveal_bench.builders.source import Problem
+from reveal_bench.builders.strict_json import parse_json
 
 __all__ = ["TABLE_SUFFIXES", "Cell", "StudyTable", "TableRow", "read_table"]
 
@@ -82,7 +83,7 @@ def read_table(path: Path, file: str, problems: list[Problem], *, sheet: str | N
         return reading.entries(_json_lines(text, reading) if suffix == ".jsonl" else _json_list(text, reading))
     except FileNotFoundError:
         reading.fail("file", "must be there", "none")
-    except (OSError, UnicodeDecodeError, csv.Error, json.JSONDecodeError, RecursionError) as error:
+    except (OSError, csv.Error, ValueError, RecursionError) as error:
         reading.fail("file", f"must be readable as {suffix.removeprefix('.')} in UTF-8", str(error)[:200])
     return None
 
@@ -192,16 +193,16 @@ def _sheet_rows(path: Path, sheet: str | None, reading: _Reading) -> Iterator[tu
 
 
 def _json_lines(text: str, reading: _Reading) -> Iterator[tuple[int, Any]]:
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
             try:
-                yield number, json.loads(line)
-            except (json.JSONDecodeError, RecursionError) as error:
+                yield number, parse_json(line)
+            except (ValueError, RecursionError) as error:
                 reading.fail("line", "must be JSON", str(error)[:200], number)
 
 
 def _json_list(text: str, reading: _Reading) -> Iterator[tuple[int, Any]]:
-    entries = json.loads(text)
+    entries = parse_json(text)
     if not isinstance(entries, list):
         reading.fail("file", "must be a JSON list of objects", type(entries).__name__)
         return

@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 from scipy.stats import binomtest
 
+from reveal_bench.builders.folder import build_folder
 from reveal_bench.builders.report import render_report, write_report
 from reveal_bench.builders.report.examples import Chosen
 from reveal_bench.builders.report.figures import bars, co_occurrence, from_markdown
@@ -18,7 +19,17 @@ from reveal_bench.builders.report.films import PALETTE, Drawing, drawings_of, ma
 from reveal_bench.builders.report.numbers import Share, wilson_interval
 from reveal_bench.builders.validate_tables import open_folder
 from reveal_bench.masks import decode_mask, encode_mask
-from tests.builders.card_folders import LABELS, edit, findings_folder, localization_folder, png, rows_of, tasks_folder
+from tests.builders.card_folders import (
+    FINDINGS,
+    LABELS,
+    edit,
+    findings_folder,
+    localization_folder,
+    png,
+    rows_of,
+    study,
+    tasks_folder,
+)
 
 MAKERS = {"localization": localization_folder, "multilabel": findings_folder, "tasks": tasks_folder}
 VOID = {"meta", "img", "input", "line", "rect", "br", "hr", "link"}
@@ -161,7 +172,7 @@ def test_a_mask_is_drawn_where_it_is(tmp_path, benchmark):
     (row,) = rows_of(localization_folder(tmp_path, n=1), "localization/")
     (truth, reader) = drawings_of(row, benchmark.findings)
     assert (truth.finding, truth.number, truth.is_reference, truth.what) == ("Edema", 1, True, "mask")
-    assert (reader.reader, reader.is_reference, reader.what) == ("human benchmark", False, "point")
+    assert (reader.reader, reader.is_reference, reader.what) == ("benchmark readers", False, "point")
     layer = layer_of(make_film(None, 300, 200, [scaled(truth, 10)]))
     assert layer.shape == (200, 300, 4)
     colour = [int(PALETTE[0][i : i + 2], 16) for i in (1, 3, 5)]
@@ -230,3 +241,19 @@ def test_examples_are_read_group_by_group(tmp_path):
     for row in rows_of(folder.path, "localization/"):
         chosen.offer(row)
     assert chosen.keys == {"img0": ["Edema"]}
+
+
+def test_a_finding_that_was_not_labelled_counts_as_not_present(tmp_path):
+    folder = localization_folder(tmp_path, n=4)
+    edit(folder, "localization/test", lambda row: row["label_status"].update(Cardiomegaly=None))
+    text = render_report(folder)
+    assert "Cardiomegaly 0 of 4, 0.0 % (0.0 to 49.0)" in text
+    assert "A finding that was not labelled, or is uncertain, counts as not present here." in text
+
+
+def test_of_a_long_vocabulary_only_what_occurs_is_drawn(tmp_path):
+    wide = replace(FINDINGS, findings=(*LABELS, *(f"Rare {i}" for i in range(30))))
+    build_folder({"test": [study(tmp_path / "p", 0)]}, tmp_path / "folder", wide)
+    text = render_report(tmp_path / "folder")
+    assert text.count('class="bar"') == 1
+    assert "Never present, and not shown: Mass, Nodule, Rare 0," in text

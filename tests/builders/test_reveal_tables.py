@@ -317,3 +317,24 @@ def test_scalars_of_a_mapping_are_text(tmp_path):
         MAPPING.replace("3 of 3: three", "1: two_of_three, Yes: three").replace(", 2 of 3: two_of_three", ", no: null")
     )
     assert read_mapping(path).rules["agreement"].values == {"1": "two_of_three", "yes": "three_of_three", "no": None}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("t.json", '[{"study": "a", "label": "COPD", "label": "None"}]', "the key 'label' is repeated in one object"),
+        ("t.jsonl", '{"study": "a"}\n{"study": "b", "study": "c"}\n', "the key 'study' is repeated in one object"),
+    ],
+)
+def test_a_repeated_key_is_no_silent_loss(tmp_path, name, text, message):
+    (tmp_path / name).write_text(text)
+    problems = []
+    read_table(tmp_path / name, name, problems)
+    assert [problem.value for problem in problems] == [message]
+
+
+def test_a_line_separator_inside_a_text_ends_no_line(tmp_path):
+    (tmp_path / "t.jsonl").write_text('{"study": "a", "comment": "one\u2028two"}\n')
+    problems = []
+    table = read_table(tmp_path / "t.jsonl", "t.jsonl", problems)
+    assert (problems, len(table.rows)) == ([], 1)

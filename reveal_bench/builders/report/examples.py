@@ -81,7 +81,7 @@ def _image(row: Row, folder: DatasetFolder) -> str:
     caption = f"{row['image_id']} · {view} · {row['width']} x {row['height']} pixels"
     drawn = ", ".join(dict.fromkeys(drawing.finding for drawing in drawings))
     missing = ", ".join(folder.benchmark.findings[code] for code in row["missing"])
-    note = f"<p>Present but not drawn: {escape(missing)}</p>" if missing else ""
+    note = f"<p>Present, without a ground-truth drawing: {escape(missing)}</p>" if missing else ""
     return _figure(film, caption, f"{view} radiograph; drawn on it: {drawn or 'nothing'}", drawings) + note
 
 

@@ -23,6 +23,11 @@ if TYPE_CHECKING:
 __all__ = ["PALETTE", "Drawing", "Film", "drawings_of", "make_film"]
 
 PALETTE = ("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7")
+READER_NAMES = {
+    "ground_truth": "ground truth",
+    "human_benchmark": "benchmark readers",
+    "individual": "individual readers",
+}
 SIDE_PX = 640
 FILL_ALPHA = 80
 TAG_PX = 17
@@ -76,8 +81,8 @@ def drawings_of(row: dict[str, Any], findings: Sequence[str]) -> list[Drawing]:
     drawings: dict[tuple[int, int], Drawing] = {}
 
     def drawing(code: int, reader: int) -> Drawing:
-        name = READERS[reader].replace("_", " ")
-        new = Drawing(numbers[code], findings[code], name, READERS[reader] == "ground_truth")
+        is_reference = READERS[reader] == "ground_truth"
+        new = Drawing(numbers[code], findings[code], READER_NAMES[READERS[reader]], is_reference)
         return drawings.setdefault((code, reader), new)
 
     for annotation in row["annotations"]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
@@ -21,6 +22,8 @@ from reveal_bench.task_records import CATEGORIES
 __all__ = ["render_report", "write_report"]
 
 Progress = Callable[[str, int, int | None], None]
+LONG_VOCABULARY = 20
+"""Findings up to which a finding that never occurs has a bar of its own."""
 UNITS = {"localization": "images", "findings": "studies", "tasks": "tasks"}
 
 
@@ -192,24 +195,34 @@ def _tiles(folder: DatasetFolder, tallies: Mapping[str, Tally]) -> str:
 
 def _prevalence(folder: DatasetFolder, tallies: Mapping[str, Tally]) -> str:
     unit = UNITS[folder.kind_name]
+    names, never = _shown_findings(folder, tallies)
     parts = []
     for split, tally in tallies.items():
         if isinstance(tally, TasksTally):
-            shares = [
-                Share(name.replace("_", " "), tally.categories[code], tally.n_rows)
-                for code, name in enumerate(CATEGORIES)
-            ]
+            counts = {name.replace("_", " "): tally.categories[code] for code, name in enumerate(CATEGORIES)}
         elif isinstance(tally, LocalizationTally | FindingsTally):
-            unlabelled = getattr(tally, "unlabelled", {})
-            shares = [
-                Share(name, tally.positives[code], tally.n_rows - unlabelled.get(code, 0))
-                for code, name in enumerate(folder.benchmark.findings)
-            ]
+            counts = {name: tally.positives[code] for code, name in names.items()}
         else:
             continue
+        shares = [Share(name, n, tally.n_rows) for name, n in counts.items()]
         figure = bars(shares, unit=unit, label=f"Share of {unit} of split {split}")
         parts.append(f"<div><h3>{escape(split)}, {tally.n_rows:,} {unit}</h3>{figure}</div>")
-    return f'<div class="figures">{"".join(parts)}</div>' if parts else ""
+    notes = ""
+    if any(sum(getattr(tally, "unlabelled", Counter()).values()) for tally in tallies.values()):
+        notes += "<p>A finding that was not labelled, or is uncertain, counts as not present here.</p>"
+    if never:
+        notes += f"<p>Never present, and not shown: {escape(', '.join(never))}.</p>"
+    return f'<div class="figures">{"".join(parts)}</div>{notes}' if parts else ""
+
+
+def _shown_findings(folder: DatasetFolder, tallies: Mapping[str, Tally]) -> tuple[dict[int, str], list[str]]:
+    """Code -> finding of those that are shown; of a long vocabulary those that never occur are only named."""
+    findings = folder.benchmark.findings
+    present = {code for tally in tallies.values() for code, n in getattr(tally, "positives", Counter()).items() if n}
+    if len(findings) <= LONG_VOCABULARY:
+        present = set(range(len(findings)))
+    shown = {code: name for code, name in enumerate(findings) if code in present}
+    return shown, [name for code, name in enumerate(findings) if code not in present]
 
 
 def _together(folder: DatasetFolder, tallies: Mapping[str, Tally]) -> str:
