@@ -18,7 +18,7 @@ SHOWN = 50
 def validate(
     folder: Folder,
     holdout: Annotated[Path | None, typer.Option(help="Private folder of its holdout, to look for leaks.")] = None,
-    load: Annotated[bool, typer.Option(help="Also load every config and split with `datasets`.")] = True,
+    load: Annotated[bool, typer.Option(help="Also load all of it with `datasets` and mlcroissant.")] = True,
     as_json: AsJson = False,
 ) -> None:
     """Check a dataset folder: tables, masks, pictures, ids, card, leaks, and that `load_dataset` loads it offline."""

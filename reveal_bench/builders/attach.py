@@ -174,7 +174,7 @@ class _Job:
             writer.close_split(split, split_writer)
         for config, split, side in _side_tables(folder):
             if config != kind.side_config:
-                writer.add_table(config, split, side, list(_rows_of(folder, config, split)))
+                writer.add_table(config, split, side, _rows_of(folder, config, split))
                 continue
             shards = writer.shards(config, split, side)  # masks are pictures: row by row
             for row in _rows_of(folder, config, split):

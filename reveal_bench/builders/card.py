@@ -156,12 +156,12 @@ def render_card(
     return _front_matter(_synthetic_terms(block) if synthetic else block, configs) + body
 
 
-def private_card(benchmark: Benchmark, *, features: Features, configs: Sequence[Config], n_images: int) -> str:
-    """Text of the ``README.md`` of a private holdout of `n_images` images, studies or tasks."""
+def private_card(benchmark: Benchmark, *, configs: Sequence[Config], n_rows: int) -> str:
+    """Text of the ``README.md`` of a private holdout of `n_rows` images, studies or tasks."""
     body = f"""
 # PRIVATE: holdout references of {benchmark.title}
 
-The references of {_count(n_images, benchmark.kind)}, without pixels. **Never publish this folder**, never copy it into
+The references of {_count(n_rows, benchmark.kind)}, without pixels. **Never publish this folder**, never copy it into
 a public one, and show of it nothing but what the leaderboard releases. Scores are computed from it by
 `reveal-bench score FILE FOLDER --split holdout` or by the leaderboard's worker.
 """

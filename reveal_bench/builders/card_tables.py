@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from reveal_bench.builders.card_columns import COLUMNS, CONFIGS
 from reveal_bench.builders.tally import ACQUISITION, DEMOGRAPHICS, FindingsTally, LocalizationTally, Tally, TasksTally
-from reveal_bench.records import SPACING_SOURCES, VIEWS
+from reveal_bench.records import READERS, SPACING_SOURCES, VIEWS
 from reveal_bench.study_records import AGE_BANDS, AGREEMENTS, PATIENT_CLASSES, RACES, SEXES
 from reveal_bench.task_records import CATEGORIES, CRITERIA, QUESTION_SCORES
 
@@ -34,6 +34,8 @@ __all__ = [
 
 Tallies = Mapping[str, Tally]
 VOCABULARIES = {"age_band": AGE_BANDS, "sex": SEXES, "race": RACES, "patient_class": PATIENT_CLASSES}
+LONG_VOCABULARY = 20
+"""Findings up to which one that never occurs has a row of its own."""
 MOST_VALUES = 12
 """Values of an acquisition fact that are listed one by one; the rest are counted together."""
 
@@ -106,13 +108,21 @@ def _drawn_table(tally: LocalizationTally, findings: Sequence[str]) -> str:
     }
     always = {"finding", "present", "of images", drawn, "not drawn"}
     kept = {name: cells for name, cells in columns.items() if name in always or any(cells)}
-    return _table(list(kept), list(zip(*kept.values(), strict=True)))
+    rows = list(zip(*kept.values(), strict=True))
+    if n <= LONG_VOCABULARY:
+        return _table(list(kept), rows)
+    used = [bool(tally.positives[i]) or any(tally.drawn[i, reader] for reader in READERS) for i in range(n)]
+    never = ", ".join(name for name, is_used in zip(findings, used, strict=True) if not is_used)
+    table = _table(list(kept), [row for row, is_used in zip(rows, used, strict=True) if is_used])
+    return f"{table}\n\nNever present or drawn in this split: {never or 'none'}."
 
 
 def _what_is_drawn(tally: LocalizationTally) -> str:
     """Masks or boxes: of the ground truth, and where there is none, of all readers."""
     truth = {place for place in tally.drawn if place[1] == "ground_truth"} or set(tally.drawn)
     n_drawn, n_masks = (sum(counts[place] for place in truth) for counts in (tally.drawn, tally.masks))
+    if n_drawn == 0:
+        return "drawn"
     return "masks" if n_drawn == n_masks else ("masks or boxes" if n_masks else "boxes")
 
 

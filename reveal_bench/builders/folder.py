@@ -7,7 +7,8 @@ Layout
     README.md                                  card; YAML `configs`, `dataset_info`
     <config>/<split>-00000-of-000NN.parquet    main config with references and pictures, see :mod:`.kinds`; `masks`,
                                                the masks as pictures; further tables such as `labels`, `ratings`
-    holdout_inputs/holdout-*.parquet           pictures of the holdout without references, when pixels are embedded
+    holdout_inputs/holdout-*.parquet           inputs of the holdout without references: pictures, when they are
+                                               embedded, and the prompts of tasks
     manifest/<split>.parquet                   what is asked: ids, views, sizes, findings
     manifest/benchmark.json                    :class:`reveal_bench.records.FolderInfo`
     croissant.json, eval.yaml                  descriptions for machines
@@ -272,7 +273,8 @@ class _Assembly:
         self._write_rows(released, self.writer, RELEASED)
         self._write_side(spool, RELEASED)
         features = self.writer.features
-        inputs = self.writer.shards("holdout_inputs", HOLDOUT, features) if self.writer.embed else None
+        has_inputs = self.writer.embed or self.kind.has_prompts
+        inputs = self.writer.shards("holdout_inputs", HOLDOUT, features) if has_inputs else None
         split = self.vault.split(HOLDOUT)
         for row, asked in spool.rows():
             if row["patient_id"] in private:

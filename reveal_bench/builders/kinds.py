@@ -49,6 +49,7 @@ class Kind:
     pictures : record -> its picture files, None where there is none
     row : record, benchmark, developed pictures -> row
     blank : row -> the same as an input without references
+    has_prompts : whether a model needs more of a row than its manifest entry and pictures
     side_config, side_features, side_rows : a table that is made from each record, or None
     asked : record, asks -> what a model is asked of it (finding names)
     manifest_schema, manifest_row : the public manifest: its columns, and row, asked -> its entry
@@ -64,6 +65,7 @@ class Kind:
     asked: Callable[[Any, Benchmark, str], list[str]]
     manifest_schema: Callable[[], pa.Schema]
     manifest_row: Callable[[Row, Sequence[str]], Row]
+    has_prompts: bool = False
     side_config: str | None = None
     side_features: Callable[[Benchmark], Features] | None = None
     side_rows: Callable[[Any, Benchmark], list[Row]] | None = None
@@ -212,5 +214,6 @@ KINDS: dict[str, Kind] = {
             requires_boxes="flag",
         ),
         manifest_row=_task_entry,
+        has_prompts=True,
     ),
 }

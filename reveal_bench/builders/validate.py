@@ -20,6 +20,7 @@ from reveal_bench.builders.validate_card import (
     croissant_problems,
     eval_problems,
     load_problems,
+    mlcroissant_problems,
     read_promise,
 )
 from reveal_bench.builders.validate_pictures import DrawnMasks, Pictures
@@ -58,7 +59,8 @@ def validate_folder(
     ----------
     folder : public or private dataset folder
     holdout : private folder of its holdout; then the two are compared, and nothing of the one may be in the other
-    load : also load every config and split with `datasets`, offline
+    load : also read it as others will: every config and split with `datasets`, offline, and ``croissant.json`` with
+        mlcroissant, if it is installed
     progress : called with (what is checked, rows done, rows in all)
     warnings : list that gets what is worth knowing but no fault: pictures that occur twice in one split
 
@@ -92,6 +94,7 @@ def validate_folder(
         check.problems += find_leaks(opened.path, Path(holdout), pixels=check.pictures.places)
     if load:
         check.problems += load_problems(opened.path, promise)
+        check.problems += mlcroissant_problems(opened.path)
     return check.problems
 
 

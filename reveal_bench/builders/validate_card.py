@@ -24,7 +24,15 @@ from reveal_bench.builders.validate_tables import MANIFEST, DatasetFolder, Table
 if TYPE_CHECKING:
     from datasets import Features
 
-__all__ = ["Promise", "card_problems", "croissant_problems", "eval_problems", "load_problems", "read_promise"]
+__all__ = [
+    "Promise",
+    "card_problems",
+    "croissant_problems",
+    "eval_problems",
+    "load_problems",
+    "mlcroissant_problems",
+    "read_promise",
+]
 
 CARD, EVAL, CROISSANT = "README.md", "eval.yaml", "croissant.json"
 LOAD_BYTES = 1 << 30
@@ -142,7 +150,7 @@ def eval_problems(folder: DatasetFolder, promise: Promise) -> Iterator[Problem]:
 
 
 def croissant_problems(folder: DatasetFolder, promise: Promise, sums: Mapping[str, str]) -> Iterator[Problem]:
-    """``croissant.json`` must describe these files; with mlcroissant installed it must also be valid.
+    """``croissant.json`` must describe these files.
 
     Parameters
     ----------
@@ -173,21 +181,29 @@ def croissant_problems(folder: DatasetFolder, promise: Promise, sums: Mapping[st
         yield Problem(
             CROISSANT, None, "conformsTo", f"must be {', '.join(CONFORMS_TO)}", str(document.get("conformsTo"))
         )
-    if find_spec("mlcroissant") is not None:
-        yield from _mlcroissant_problems(folder.path / CROISSANT)
 
 
-def _mlcroissant_problems(path: Path) -> Iterator[Problem]:
+def mlcroissant_problems(folder: Path) -> Iterator[Problem]:
+    """What mlcroissant says of ``croissant.json``; nothing where it is not installed or the file is no JSON."""
+    if find_spec("mlcroissant") is None or not _is_json(folder / CROISSANT):
+        return
     mlcroissant = import_module("mlcroissant")
     logger = logging.getLogger("absl")
     level = logger.level
     logger.setLevel(logging.ERROR)  # its warnings (no date) are not ours to print
     try:
-        mlcroissant.Dataset(str(path))
-    except mlcroissant.ValidationError as error:
+        mlcroissant.Dataset(str(folder / CROISSANT))
+    except Exception as error:  # beside its ValidationError, a document can break it in any way
         yield Problem(CROISSANT, None, "file", "must be valid to mlcroissant", " ".join(str(error).split()))
     finally:
         logger.setLevel(level)
+
+
+def _is_json(path: Path) -> bool:
+    try:
+        return isinstance(json.loads(path.read_text(encoding="utf-8")), dict)
+    except (OSError, ValueError):
+        return False
 
 
 def load_problems(folder: Path, promise: Promise) -> Iterator[Problem]:

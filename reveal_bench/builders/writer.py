@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -90,7 +90,7 @@ class FolderWriter:
         self._tallies[split] = writer.tally
         self.add_manifest(split, writer.manifest, writer.tally.size, references=references)
 
-    def add_table(self, config: str, split: str, features: Features, rows: Sequence[Row]) -> None:
+    def add_table(self, config: str, split: str, features: Features, rows: Iterable[Row]) -> None:
         """Write a small table as a split of a config of its own."""
         shards = self.shards(config, split, features)
         tally = self._tallies.get(split)
@@ -155,7 +155,7 @@ class FolderWriter:
 
     def _private_card(self) -> str:
         n_rows = sum(rows for rows, _ in self._sizes[self.kind.config].values())
-        return private_card(self.benchmark, features=self.features, configs=self._configs(), n_images=n_rows)
+        return private_card(self.benchmark, configs=self._configs(), n_rows=n_rows)
 
     def _public_card(self, synthetic: bool) -> str:
         private = [size[self.kind.counted] for size in self._splits.values() if size["references"] == "private"]

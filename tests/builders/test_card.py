@@ -136,7 +136,7 @@ def test_a_broken_yaml_block_is_told():
 def test_the_private_card_tells_that_it_is_private():
     features = KINDS["findings"].features(FINDINGS)
     config = Config("multilabel", {"holdout": (1, 10)}, features, default=True)
-    text = private_card(FINDINGS, features=features, configs=[config], n_images=1)
+    text = private_card(FINDINGS, configs=[config], n_rows=1)
     assert "The references of 1 study, without pixels. **Never publish" in text
     assert front_matter(text)[0]["license_name"] == "private"
 

@@ -159,3 +159,18 @@ def test_pictures_are_counted_by_their_sizes(tmp_path, benchmark):
     rows = localization_rows(benchmark, localized(tmp_path, 0), localized(tmp_path, 1, width=40))
     text = card_tables.acquisition_table({"test": tally_of(rows)})
     assert text.endswith("Split `test`: 30 to 40 pixels wide, 20 high.")
+
+
+def test_of_a_long_vocabulary_only_what_occurs_has_a_row(benchmark):
+    rows = localization_rows(benchmark, make_record(0))
+    names = (*benchmark.findings, *(f"Rare {i}" for i in range(20)))
+    text = card_tables.findings_table({"test": tally_of(rows)}, names)
+    assert [line.split("|")[1].strip() for line in text.splitlines()[4:] if line.startswith("|")] == ["Edema"]
+    assert text.endswith("Rare 18, Rare 19.")
+    assert "Never present or drawn in this split: Enlarged Cardiomediastinum," in text
+
+
+def test_nothing_drawn_is_neither_masks_nor_boxes(benchmark):
+    rows = localization_rows(benchmark, make_record(0, annotations=(), missing=("Edema",)))
+    text = card_tables.findings_table({"test": tally_of(rows)}, benchmark.findings)
+    assert "| drawn | not drawn |" in text

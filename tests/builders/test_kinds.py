@@ -239,3 +239,17 @@ def test_age_bands(years, band):
 def test_an_impossible_age():
     with pytest.raises(ValueError, match=r"`years` must lie in \[0, 150\], got -1"):
         age_band(-1)
+
+
+def test_prompts_of_the_holdout_are_public_without_pixels_too(tmp_path, pictures):
+    records = [task(pictures, i) for i in range(6)]
+    public = tmp_path / "public"
+    build_folder(
+        {"test": records}, public, TASKS, pixels="withhold", holdout=tmp_path / "private", synthetic=True
+    )  # fmt: skip
+    rows = list(read_rows(sorted((public / "holdout_inputs").glob("*.parquet"))))
+    assert [row["prompt"] for row in rows] == ["Is there an effusion?"] * 3
+    assert {(row["reference_answer"], str(row["images"]), row["question_scores"]) for row in rows} == {
+        (None, "[None]", None)
+    }
+    assert {str(row["tags"]["laterality"]) for row in rows} == {"[]"}

@@ -123,7 +123,6 @@ def drop(document, kind, name):
         (lambda d: d["distribution"][0].update({"@id": "x.md"}), ("x.md", "distribution")),
         (lambda d: drop(d, "recordSet", "holdout_inputs"), ("holdout_inputs", "recordSet")),
         (lambda d: d.pop("recordSet"), ("None", "file")),
-        (lambda d: d["recordSet"][1]["field"][1].pop("dataType"), ("None", "file")),  # only mlcroissant sees this
     ],
 )
 def test_a_croissant_with_a_fault(folder, change, expected):
@@ -131,12 +130,21 @@ def test_a_croissant_with_a_fault(folder, change, expected):
     assert ("croissant.json", *expected) in found(folder)
 
 
-def test_without_mlcroissant_the_rest_is_checked(folder, monkeypatch):
-    monkeypatch.setattr(validate_card, "find_spec", lambda _: None)
+def test_mlcroissant_sees_more(folder, monkeypatch):
     change_croissant(folder, lambda d: d["recordSet"][1]["field"][1].pop("dataType"))
     assert found(folder) == []
-    change_croissant(folder, lambda d: d.update({"rai:dataBiases": ""}))
-    assert found(folder) == [("croissant.json", "None", "rai:dataBiases")]
+    (problem,) = validate_folder(folder)
+    assert (problem.file, problem.field, problem.rule) == ("croissant.json", "file", "must be valid to mlcroissant")
+    assert "dataType" in problem.value
+    monkeypatch.setattr(validate_card, "find_spec", lambda _: None)
+    assert validate_folder(folder) == []
+
+
+@pytest.mark.parametrize("text", ["[", "[]", '{"@type": "sc:Dataset"}'])
+def test_no_croissant_at_all(folder, text):
+    (folder / "croissant.json").write_text(text)
+    reseal(folder)
+    assert ("croissant.json", "None", "file") in found(folder, load=True)
 
 
 def test_a_private_folder_needs_neither_sections_nor_croissant(folder, tmp_path):

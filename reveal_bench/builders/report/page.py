@@ -22,8 +22,6 @@ from reveal_bench.task_records import CATEGORIES
 __all__ = ["render_report", "write_report"]
 
 Progress = Callable[[str, int, int | None], None]
-LONG_VOCABULARY = 20
-"""Findings up to which a finding that never occurs has a bar of its own."""
 UNITS = {"localization": "images", "findings": "studies", "tasks": "tasks"}
 
 
@@ -219,7 +217,7 @@ def _shown_findings(folder: DatasetFolder, tallies: Mapping[str, Tally]) -> tupl
     """Code -> finding of those that are shown; of a long vocabulary those that never occur are only named."""
     findings = folder.benchmark.findings
     present = {code for tally in tallies.values() for code, n in getattr(tally, "positives", Counter()).items() if n}
-    if len(findings) <= LONG_VOCABULARY:
+    if len(findings) <= card_tables.LONG_VOCABULARY:
         present = set(range(len(findings)))
     shown = {code: name for code, name in enumerate(findings) if code in present}
     return shown, [name for code, name in enumerate(findings) if code not in present]
