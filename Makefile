@@ -13,7 +13,7 @@ demo: $(VENV)/.installed
 	$(BIN)/reveal-leaderboard demo
 
 test: $(VENV)/.installed-dev $(VENV)/.browser
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile $(PYTEST_ARGS)
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

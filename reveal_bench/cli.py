@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -56,11 +57,35 @@ def main() -> None:
     except BrokenPipeError:  # whoever read our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (ValueError, OSError, ImportError) as error:  # the last: an extra that is not installed
-        typer.secho(f"error: {error}", fg="red", err=True)
+        typer.secho(f"error: {_as_options(str(error))}", fg="red", err=True)
         report = getattr(error, "report", None)
         if report is not None:
             typer.echo(report.render(), err=True)
         sys.exit(1)
+
+
+REMEDIES = {
+    "pictures": "give --pictures FOLDER, or --images withhold to build without them",
+    "id_key": "give --id-key FILE: ids are made of UIDs with a secret; the file is made if it is missing",
+    "mapping": "give --mapping FILE",
+}
+
+
+def _as_options(message: str) -> str:
+    """A message of the library in the words of the command line: arguments become options, with a remedy."""
+    for name in re.findall(r"`([a-z_]+)`", message):
+        if name in ARGUMENTS:
+            message = message.replace(f"`{name}`", f"--{name.replace('_', '-')}")
+            if name in REMEDIES and REMEDIES[name] not in message:
+                message += f"\n{REMEDIES[name]}"
+    return message
+
+
+ARGUMENTS = {
+    "overwrite", "holdout", "holdout_split", "holdout_fraction", "previous", "previous_holdout", "version", "pictures",
+    "id_key", "mapping", "out", "source",
+}  # fmt: skip
+"""Arguments of library functions that are options of the same name."""
 
 
 @contextmanager

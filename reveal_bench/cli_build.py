@@ -19,10 +19,20 @@ if TYPE_CHECKING:
     from reveal_bench.builders import Builder, Problem, Reading
 
 Root = Annotated[Path, typer.Argument(help="What you downloaded: a folder or a file.", show_default=False)]
-SourceName = Annotated[str | None, typer.Option(help="Builder to use; found from the files by default.")]
-Mapping = Annotated[Path | None, typer.Option(help="YAML file that says which column means what.")]
+STYLES = (
+    "chexlocalize", "reveal-cxr", "midrc", "rexecution", "chestx-det", "nih-boxes", "ms-cxr", "vindr-cxr", "vinbigdata",
+    "rsna-pneumonia", "siim-acr", "padchest-gr",
+)  # fmt: skip
+"""Keys of `phantom.LAYOUTS`; written here because help must not import it."""
+SourceName = Annotated[
+    str | None,
+    typer.Option(help="Builder to use, found from the files by default: a style of `phantom` or its source."),
+]
+Mapping = Annotated[Path | None, typer.Option(help="YAML file that says which column means what.", exists=True)]
+Pictures = Annotated[Path | None, typer.Option(help="Folder of the pictures, if they lie elsewhere.", exists=True)]
 Workers = Annotated[int | None, typer.Option(min=1, help="Processes; all cores by default.")]
 
+KEEP_GOING = "--keep-going leaves out what has a problem of its own; the same command goes on with what is finished"
 SHOWN = 20
 """Files set aside that are shown; all of them go to the log."""
 
@@ -69,17 +79,20 @@ def phantom(
     typer.echo(f"wrote a synthetic {style} download to {out}")
 
 
-def inspect(root: Root, source: SourceName = None, mapping: Mapping = None) -> None:
+def inspect(
+    root: Root, source: SourceName = None, pictures: Pictures = None, mapping: Mapping = None, workers: Workers = None
+) -> None:
     """Say what a download holds, which builder fits, and what does not match."""
     builder = _builder(root, source)
-    found = builder.inspect(root, **_options(builder, mapping=mapping))
+    found = builder.inspect(root, **_options(builder, pictures=pictures, mapping=mapping, workers=_cores(workers)))
     typer.echo(f"{root}: {found.builder}" + (" (synthetic)" if found.synthetic else ""))
+    width = max((len(name) for name in (*found.files, *found.counts)), default=0)
     for role, path in found.files.items():
-        typer.echo(f"  {role:<28} {path}")
+        typer.echo(f"  {role:<{width}}  {path}")
     for name, count in found.counts.items():
-        expected = found.expected.get(name)
-        note = "" if expected in (None, count) else f"   (published: {expected})"
-        typer.echo(f"  {name:<28} {count}{note}")
+        expected = None if found.synthetic else found.expected.get(name)
+        note = "" if expected in (None, count) else f"   (published: {expected:,})"
+        typer.echo(f"  {name:<{width}}  {count:,}{note}")
     terminal.warn(found.warnings)
     if found.problems:
         for problem in found.problems:
@@ -92,7 +105,7 @@ def build(
     out: Annotated[Path, typer.Option(help="Dataset folder to write.", show_default=False)],
     source: SourceName = None,
     images: Annotated[Images, typer.Option(help="Embed the pictures or withhold them.")] = Images.EMBED,
-    pictures: Annotated[Path | None, typer.Option(help="Folder of the pictures, if they lie elsewhere.")] = None,
+    pictures: Pictures = None,
     mapping: Mapping = None,
     id_key: Annotated[
         Path | None, typer.Option(help="File with the secret of the ids (DICOM sources); made if it is missing.")
@@ -101,9 +114,17 @@ def build(
         Path | None, typer.Option(help="Private folder for the references of a holdout; none by default.")
     ] = None,
     holdout_fraction: Annotated[float, typer.Option(help="Share of its patients that become private.")] = 0.5,
-    holdout_split: Annotated[str | None, typer.Option(help="Split to take it from; the source's test split.")] = None,
+    holdout_split: Annotated[
+        str | None, typer.Option(help="Split to take it from; by default the source's test split, or its only one.")
+    ] = None,
     seed: Seed = 0,
-    version: Annotated[str, typer.Option(help="Version of the dataset.")] = "1.0.0",
+    previous: Annotated[
+        Path | None, typer.Option(help="Earlier version of the dataset: who was released stays released.")
+    ] = None,
+    previous_holdout: Annotated[
+        Path | None, typer.Option(help="Its private folder: who was private stays private.")
+    ] = None,
+    version: Annotated[str, typer.Option(help="Version of the dataset, such as 1.2.0.")] = "1.0.0",
     asks: Annotated[str | None, typer.Option(help="Ask for findings `present`, or `all`.")] = None,
     keep_going: Annotated[
         bool, typer.Option("--keep-going", help="Leave out what cannot be read, and say so.")
@@ -121,13 +142,14 @@ def build(
     from reveal_bench.benchmarks import BENCHMARKS
     from reveal_bench.builders import BuildError
     from reveal_bench.builders.folder import BuildLog, build_folder
-    from reveal_bench.builders.source import is_synthetic
 
     builder = _builder(root, source)
-    n_workers = workers or os.cpu_count() or 1
-    options = _options(builder, mapping=mapping, pictures=pictures, workers=n_workers)
+    options = _options(builder, mapping=mapping, pictures=pictures, workers=_cores(workers))
+    _check_log(log, out, holdout)
     if id_key is not None:
-        options |= _options(builder, id_key=_read_key(id_key, out))
+        if "id_key" not in builder.options:
+            raise ValueError(f"--id-key is not for {builder.name}: its ids are public already")
+        options["id_key"] = _read_key(id_key, out)
     build_log = BuildLog()
     reading = None
     try:
@@ -143,18 +165,22 @@ def build(
                 holdout=holdout,
                 holdout_fraction=holdout_fraction,
                 holdout_split=holdout_split or builder.holdout_split or "test",
+                previous=previous,
+                previous_holdout=previous_holdout,
                 seed=seed,
-                synthetic=is_synthetic(root),
+                synthetic=reading.synthetic,
                 overwrite=overwrite,
                 keep_going=keep_going,
-                workers=n_workers,
+                workers=_cores(workers),
                 extras=reading.extras,
                 log=build_log,
                 progress=progress,
             )
     except BuildError as error:
         _write_log(log, error.problems, reading)
-        raise
+        if reading is not None:
+            terminal.warn(reading.warnings)
+        raise BuildError(error.problems, hint=KEEP_GOING) from None
     _write_log(log, build_log.left_out, reading)
     _tell(reading, build_log)
     for split, facts in info.splits.items():
@@ -177,6 +203,21 @@ def _builder(root: Path, source: str | None) -> Builder:
     return BUILDERS[source]
 
 
+def _cores(workers: int | None) -> int:
+    """Processes to use: at least two, so that a decoder that crashes takes no more than one of them along."""
+    return workers or max(os.cpu_count() or 1, 2)
+
+
+def _check_log(log: Path | None, out: Path, holdout: Path | None) -> None:
+    """The log names files of the download, which may say whose they are: it must not become part of a dataset."""
+    if log is None:
+        return
+    for folder in (out, holdout):
+        if folder is not None and folder.resolve() in (log.resolve(), *log.resolve().parents):
+            raise ValueError(f"--log must not lie in {folder}, got {log}")
+    os.close(os.open(log, os.O_WRONLY | os.O_CREAT, 0o600))
+
+
 def _options(builder: Builder, **given: Any) -> dict[str, Any]:
     """Those of the given options that the builder takes.
 
@@ -187,7 +228,7 @@ def _options(builder: Builder, **given: Any) -> dict[str, Any]:
     """
     for name, value in given.items():
         if value is not None and name not in builder.options and name != "workers":
-            raise ValueError(f"`--{name.replace('_', '-')}` is not an option of the source {builder.name}")
+            raise ValueError(f"--{name.replace('_', '-')} is not an option of the source {builder.name}")
     return {name: value for name, value in given.items() if value is not None and name in builder.options}
 
 
@@ -199,7 +240,7 @@ def _read_key(path: Path, out: Path) -> bytes:
     is_new = not path.exists()
     key = read_id_key(path, create=True)
     if is_new:
-        typer.echo(f"made the secret {path}: keep it, and keep it private; a refresh needs the same one", err=True)
+        typer.echo(f"made the secret file {path}: keep it, and keep it private; a refresh needs the same one", err=True)
     return key
 
 

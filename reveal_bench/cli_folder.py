@@ -52,7 +52,7 @@ def diff(
 ) -> None:
     """Say what changed between two versions of a dataset: rows, splits, labels, drawings, pixels, columns.
 
-    Of a private holdout nothing is told but its size, unless both private folders are given.
+    Of a private holdout only what the public manifests name is told, unless both private folders are given.
     """
     from reveal_bench.builders.folder_diff import diff_folders
 
@@ -98,7 +98,10 @@ def attach(
     if log.unverified:
         names = ", ".join(_some(log.unverified))
         terminal.warn([f"matched by name and not verified, for the dataset states no hash of them: {names}"])
-    counts = f"{log.n_verified:,} images verified, {len(log.unverified):,} not verified, {len(log.problems):,} left out"
+    images = "image" if log.n_verified == 1 else "images"
+    counts = (
+        f"{log.n_verified:,} {images} verified, {len(log.unverified):,} not verified, {len(log.problems):,} left out"
+    )
     typer.echo(f"wrote {out}: {counts}")
 
 

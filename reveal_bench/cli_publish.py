@@ -31,7 +31,8 @@ def publish(
     ] = True,
     tag: Annotated[str | None, typer.Option(help="Tag of the version; v and the folder's version by default.")] = None,
     holdout: Annotated[
-        Path | None, typer.Option(help="Private folder of its holdout: nothing of it may be in FOLDER.")
+        Path | None,
+        typer.Option(help="Private folder of its holdout, nothing of which may be in FOLDER; --public needs it."),
     ] = None,
     holdout_repo: Annotated[str | None, typer.Option(help="Publish --holdout too, to this private repository.")] = None,
     message: Annotated[str | None, typer.Option(help="Message of the commit.")] = None,
@@ -59,6 +60,8 @@ def publish(
             hub.check_holdout_token(holdout_token, token)
     with terminal.progress(f"checking {folder.name}") as progress:
         public = hub.prepare(folder, repo_id, private=private, tag=tag, holdout=holdout, progress=progress)
+    if holdout is None and any(entry.get("references") == "private" for entry in public.info.splits.values()):
+        terminal.warn(["the holdout was not compared: give --holdout"])
     vault = None
     if holdout_repo is not None and holdout is not None:
         with terminal.progress(f"checking {holdout.name}") as progress:

@@ -42,6 +42,7 @@ __all__ = [
     "VINDR_GLOBAL_LABELS",
     "LabelTerm",
     "canonical_finding",
+    "hint",
     "nearest_names",
 ]
 
@@ -386,3 +387,12 @@ def nearest_names(name: str, known: Iterable[str], *, most: int = 3) -> list[str
     """
     by_folded = {_folded(entry): entry for entry in known}
     return [by_folded[match] for match in difflib.get_close_matches(_folded(name), list(by_folded), n=most)]
+
+
+def hint(name: str, known: Iterable[str]) -> str:
+    """`name` as an error message shows it, with the nearest member of `known` if one is near.
+
+    Examples: ``'Cardiomegally' (nearest: 'Cardiomegaly')``, ``'Kyphosis'``.
+    """
+    near = nearest_names(name, known, most=1)
+    return f"{name!r}" + (f" (nearest: {near[0]!r})" if near else "")

@@ -27,6 +27,7 @@ from reveal_bench.builders.source import Builder, BuildError, Inspection, Proble
 __all__ = ["BUILDERS", "BuildError", "Builder", "Inspection", "Problem", "Reading", "detect_builder"]
 
 _PICTURES = ("pictures",)
+_DICOM_PICTURES = ("pictures", "workers")
 _STUDIES = ("mapping", "id_key", "workers")
 _MODULES = (
     # name, benchmark, split that a holdout is taken from, module, options
@@ -34,9 +35,9 @@ _MODULES = (
     ("chestx-det", "chestx-det", "test", chestx_det, _PICTURES),
     ("nih-boxes", "nih-boxes", "test", nih_boxes, _PICTURES),
     ("ms-cxr", "ms-cxr", "test", ms_cxr, _PICTURES),
-    ("vindr-cxr", "vindr-cxr", "test", vindr_cxr, _PICTURES),
-    ("rsna-pneumonia", "rsna-pneumonia", "train", rsna_pneumonia, _PICTURES),
-    ("siim-acr", "siim-acr", "train", siim_acr, _PICTURES),
+    ("vindr-cxr", "vindr-cxr", "test", vindr_cxr, _DICOM_PICTURES),
+    ("rsna-pneumonia", "rsna-pneumonia", "train", rsna_pneumonia, _DICOM_PICTURES),
+    ("siim-acr", "siim-acr", "train", siim_acr, _DICOM_PICTURES),
     ("padchest-gr", "padchest-gr", "test", padchest_gr, _PICTURES),
     ("reveal-cxr", "reveal-cxr", UNDIVIDED, reveal_cxr, _STUDIES),
     ("midrc", "reveal-cxr", UNDIVIDED, midrc, _STUDIES),

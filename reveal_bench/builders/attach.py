@@ -24,7 +24,7 @@ from reveal_bench.builders.holdout import check_apart, check_name
 from reveal_bench.builders.rows import Row
 from reveal_bench.builders.shards import SHARD_BYTES
 from reveal_bench.builders.source import BuildError, Problem, Record
-from reveal_bench.builders.targets import in_place, workplace
+from reveal_bench.builders.targets import replace_targets, workplace
 from reveal_bench.builders.validate_rows import asked_of
 from reveal_bench.builders.validate_tables import INPUTS, MANIFEST, DatasetFolder, open_folder, read_table, tables_of
 from reveal_bench.builders.writer import FolderWriter
@@ -111,8 +111,7 @@ def attach_images(
     with workplace(out) as place:
         job.write(folder, place.folder)
         job.finish()
-        with in_place([place]):
-            pass
+        replace_targets([place])
     return None
 
 

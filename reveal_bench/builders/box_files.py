@@ -22,26 +22,27 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TextIO
+from typing import Literal, TextIO
 
 from reveal_bench.boxes import Box, pack_boxes, tight_box
-from reveal_bench.builders.source import SYNTHETIC_MARKER, BuildError, Problem
-from reveal_bench.findings import canonical_finding, nearest_names
-from reveal_bench.records import Annotation, PictureFile, Reader
-
-if TYPE_CHECKING:
-    from reveal_bench.dicom.header import Header
+from reveal_bench.builders import source
+from reveal_bench.builders.source import BuildError, Inspection, Problem
+from reveal_bench.findings import canonical_finding, hint
+from reveal_bench.masks import Rle, pack_masks
+from reveal_bench.records import Annotation, Polygons, Reader
 
 __all__ = [
+    "NO_PATIENTS",
     "SLACK",
     "Faults",
-    "Gallery",
     "TableRow",
     "annotate_boxes",
+    "annotate_mask",
     "box_problem",
     "count_warnings",
-    "dicom_header",
+    "counted",
     "find_file",
+    "inspection",
     "is_synthetic",
     "known_finding",
     "read_box",
@@ -50,8 +51,8 @@ __all__ = [
     "xyxy_to_xywh",
 ]
 
-PictureKind = Literal["picture", "dicom", "png16"]
-
+NO_PATIENTS = "the source names no patients: a holdout is divided by image"
+"""Warning of a source in which two images of one patient cannot be told."""
 SLACK = 1.0
 """Pixels that a box may stick out of its image."""
 DEPTH, MANY = 5, 60
@@ -86,7 +87,8 @@ class Faults:
             raise BuildError(self.problems)
         warnings.extend(f"left out: {problem}" for problem in self.problems)
         if self.bad:
-            warnings.append(f"{len(self.bad):,} images are left out for these problems")
+            verb = "is" if len(self.bad) == 1 else "are"
+            warnings.append(f"{counted(len(self.bad), 'image')} {verb} left out for these problems")
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,10 +136,16 @@ def _folders(root: Path) -> Iterator[tuple[Path, list[str]]]:
         level = below
 
 
-def is_synthetic(path: Path) -> bool:
-    """Whether a notice beside `path`, or in a folder above it as far as downloads are nested, says it is made up."""
-    folders = [path if path.is_dir() else path.parent, *path.parents][: DEPTH + 1]
-    return any((folder / SYNTHETIC_MARKER).exists() for folder in folders)
+def is_synthetic(root: Path, files: Iterable[Path] = ()) -> bool:
+    """Whether a download says that it is made up: in `root`, or where each of its `files` lies inside `root`.
+
+    An archive may have been unpacked into a folder of its own. What lies above `root` is not looked at: a notice
+    beside real data must not make them synthetic.
+    """
+    if source.is_synthetic(root):
+        return True
+    inside = [[folder for folder in path.parents if folder.is_relative_to(root)] for path in files]
+    return bool(inside) and all(any(map(source.is_synthetic, folders)) for folders in inside)
 
 
 def relative_names(root: Path, files: Mapping[str, Path]) -> dict[str, str]:
@@ -196,9 +204,7 @@ def _open_text(path: Path) -> TextIO:
 def known_finding(name: str, vocabulary: Sequence[str]) -> tuple[str | None, str]:
     """Canonical spelling of a label, or None; and what an error message shows of it."""
     finding = canonical_finding(name, vocabulary)
-    near = nearest_names(name, vocabulary, most=1) if finding is None else []
-    hint = f" (nearest: {near[0]!r})" if near else ""
-    return finding, f"{name!r}{hint}"
+    return finding, repr(name) if finding is not None else hint(name, vocabulary)
 
 
 def read_box(
@@ -271,78 +277,56 @@ def annotate_boxes(
     )
 
 
-@dataclass(frozen=True)
-class Gallery:
-    """Pictures below a folder by the stem of their file names; a stem that occurs twice is in `doubles`."""
-
-    root: Path
-    paths: Mapping[str, Path]
-    doubles: Mapping[str, Path]
-    kind: PictureKind = "picture"
-
-    @classmethod
-    def below(
-        cls, root: Path, suffixes: Sequence[str], *, kind: PictureKind = "picture", skip: Sequence[str] = ()
-    ) -> Gallery:
-        """All visible files with one of the `suffixes` (lower case) at any depth, but in folders named in `skip`.
-
-        Raises
-        ------
-        ValueError
-            If there is none.
-        """
-        paths: dict[str, Path] = {}
-        doubles: dict[str, Path] = {}
-        for folder, folders, files in os.walk(root):
-            folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in skip)
-            for name in sorted(files):
-                stem, suffix = os.path.splitext(name)
-                if suffix.lower() in suffixes and not name.startswith("."):
-                    (doubles if stem in paths else paths)[stem] = Path(folder, name)
-        if not paths:
-            raise ValueError(f"`pictures` must hold {' or '.join(suffixes)} files, got none below {root}")
-        return cls(Path(root), paths, doubles, kind)
-
-    def picture(self, image_id: str, faults: Faults, row: TableRow | None = None) -> PictureFile | None:
-        """The picture of an image, published as PNG unless its bytes pass unchanged; None after noting a problem."""
-        path = self.paths.get(image_id)
-        if path is None or image_id in self.doubles:
-            rule, value = f"must be there for {image_id}", "no such file"
-            if path is not None:
-                both = f"{self._shown(path)} and {self._shown(self.doubles[image_id])}"
-                rule, value = "must be the only one of its name", both
-            file, place = (row.file, row.line) if row is not None else ("pictures", image_id)
-            faults.add(Problem(file, place, "picture", rule, value), image_id)
-            return None
-        name = path.name if self.kind == "picture" else f"{image_id}.png"
-        return PictureFile(path, name, self._shown(path), self.kind)
-
-    def unused(self, used: Iterable[str]) -> list[str]:
-        """A warning that counts the pictures that are none of `used`."""
-        n_left = len(self.paths.keys() - set(used))
-        return [f"{n_left:,} pictures have no label here and are no part of the dataset"] if n_left else []
-
-    def _shown(self, path: Path) -> str:
-        return path.relative_to(self.root).as_posix()
+def annotate_mask(
+    finding: str, rle: Rle, n_instances: int, *, polygons: Polygons = (), boxes: Sequence[Box] = ()
+) -> Annotation:
+    """The ground truth of one finding from its mask, with contours and boxes as far as the source has them."""
+    mask = pack_masks([rle])
+    x, y, width, height = mask.boxes_xywh()[0].tolist()
+    return Annotation(
+        finding=finding,
+        reader="ground_truth",
+        rle=rle,
+        polygons=polygons,
+        bbox_xywh=(x, y, width, height),
+        n_instances=n_instances,
+        area_px=int(mask.areas[0]),
+        boxes_xywh=tuple(boxes),
+    )
 
 
-def dicom_header(picture: PictureFile, image_id: str, faults: Faults) -> Header | None:
-    """The header of a DICOM picture; None after noting that it cannot be read or has no pixels."""
-    from reveal_bench.dicom import DicomError, read_header
+def inspection(
+    builder: str,
+    root: Path,
+    files: Mapping[str, Path],
+    counts: Mapping[str, int],
+    published: Mapping[str, int],
+    faults: Faults,
+    warnings: Sequence[str],
+) -> Inspection:
+    """What `inspect` gives; counts that differ from the published ones are warnings, unless the download is made up."""
+    synthetic = is_synthetic(root, files.values())
+    return Inspection(
+        builder=builder,
+        root=root,
+        files=relative_names(root, files),
+        counts=counts,
+        expected=published,
+        problems=faults.problems,
+        warnings=[*warnings, *([] if synthetic else count_warnings(counts, published))],
+        synthetic=synthetic,
+    )
 
-    reason = None
-    try:
-        header = read_header(picture.path)
-        if not header.has_pixels:
-            reason = "no pixel data"
-        elif header.rows is None or header.columns is None:
-            reason = "no Rows and Columns"
-    except DicomError as error:
-        reason = str(error)
-    if reason is not None:
-        faults.add(Problem(picture.shown, image_id, "picture", "must be a readable DICOM file", reason), image_id)
-        return None
-    return header
+
+def counted(n: int, noun: str) -> str:
+    """A number with its noun.
+
+    Examples
+    --------
+    >>> counted(1, "image"), counted(1234, "image")
+    ('1 image', '1,234 images')
+    """
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
 def count_warnings(counts: Mapping[str, int], published: Mapping[str, int]) -> list[str]:

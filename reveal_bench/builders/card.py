@@ -13,7 +13,9 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from reveal_bench.benchmarks import Benchmark, bundled
@@ -78,16 +80,22 @@ def front_matter(card: str) -> tuple[dict[str, Any], str]:
     ValueError
         If the card does not begin with a YAML block of names and values.
     """
-    import yaml
-
     parts = card.split("---\n", 2)
-    try:
-        block = yaml.safe_load(parts[1]) if len(parts) == 3 and not parts[0].strip() else None
-    except yaml.YAMLError as error:
-        raise ValueError(f"the card's YAML block must be YAML: {error}") from None
+    block = deepcopy(_parsed(parts[1])) if len(parts) == 3 and not parts[0].strip() else None
     if not isinstance(block, dict):
         raise ValueError("the card must begin with a YAML block between two lines of three hyphens")
     return block, parts[2]
+
+
+@lru_cache(maxsize=4)
+def _parsed(text: str) -> Any:
+    """YAML read by libyaml where it is there; a check asks for the same card several times, and its block is long."""
+    import yaml
+
+    try:
+        return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except yaml.YAMLError as error:
+        raise ValueError(f"the card's YAML block must be YAML: {error}") from None
 
 
 def sections(body: str) -> dict[str, str]:

@@ -75,6 +75,18 @@ COLUMNS = {
     "radlex": "RadLex code",
     "snomed": "SNOMED CT code",
     "loinc": "LOINC part code",
+    "phrase": "words of the report that the box is of",
+    "bbox_xywh": "box, [x, y, width, height] in pixels of the radiograph",
+    "boxes_xywh": "boxes, each [x, y, width, height] in pixels of the radiograph; none where nothing was drawn",
+    "extra_boxes_xywh": "boxes that a second reader drew for the sentence, in the same form",
+    "reader_id": "pseudonym of the reader; null for the consensus",
+    "class": "class of the whole image, as the source names it",
+    "sentence_en": "sentence of the report in English",
+    "sentence_es": "sentence of the report in Spanish",
+    "abnormal": "whether the sentence tells of a finding",
+    "locations": "anatomical places that the sentence names, as the source writes them",
+    "progression": "change since an earlier study, where the sentence tells of one",
+    "mrale_score": "modified RALE score of the lungs' opacities, 0 to 24",
 }
 """Column -> meaning. `model` of the config `ratings` is the model that answered, which CONFIGS says."""
 

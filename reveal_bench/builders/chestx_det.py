@@ -12,20 +12,34 @@ Conventions
   The source's own boxes are kept in `boxes_xywh`.
 * All thirteen findings were looked for in every image, so a finding without an instance is absent (0).
 * The source publishes neither patients, studies nor views: `patient_id` and `study_id` repeat the image id.
-* Pixels are not part of the download. With ``pictures=`` (a folder of the PNG files) they are read and hashed.
+* An image has one entry, in one of the two files. One with an entry that is wrong, or with two, is left out whole.
+* Pixels are not part of the download: the PNG files are looked for below it or below ``pictures``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from reveal_bench.builders.source import SYNTHETIC_MARKER, Inspection, Pixels, Problem, Reading, Records, finish
+from reveal_bench.builders.box_files import (
+    NO_PATIENTS,
+    Faults,
+    annotate_mask,
+    count_warnings,
+    find_file,
+    inspection,
+    is_synthetic,
+    known_finding,
+    xyxy_to_xywh,
+)
+from reveal_bench.builders.box_pictures import Gallery
+from reveal_bench.builders.source import Inspection, Pixels, Problem, Reading, Records
 from reveal_bench.builders.strict_json import parse_json
-from reveal_bench.findings import CHESTX_DET_FINDINGS, canonical_finding, nearest_names
-from reveal_bench.masks import pack_masks, rasterize_polygons
+from reveal_bench.findings import CHESTX_DET_FINDINGS, canonical_finding
+from reveal_bench.masks import rasterize_polygons
 from reveal_bench.records import Annotation, LocalizationRecord, PictureFile
 
 __all__ = ["PUBLISHED", "SIDE", "detect", "inspect", "read"]
@@ -47,118 +61,116 @@ def detect(root: Path) -> float:
     return 1.0 if _annotation_files(Path(root)) else 0.0
 
 
-def inspect(root: Path) -> Inspection:
-    """Count images, instances and images without a finding, and list what is wrong with the file."""
+def inspect(root: Path, *, pictures: Path | None = None) -> Inspection:
+    """Count images, instances and images without a finding, and list what is wrong with the files.
+
+    `pictures` are not looked at.
+
+    Raises
+    ------
+    ValueError
+        If there is no annotation file.
+    """
     root = Path(root)
-    files = _annotation_files(root)
-    problems: list[Problem] = []
-    counts: dict[str, int] = {}
-    for split, path in files.items():
-        entries = _read_entries(path, problems)
-        good = [entry for i, entry in enumerate(entries, start=1) if not _entry_problems(entry, i, path.name)]
-        problems += _problems_of(entries, path.name)
-        counts[f"{split} images"] = len(entries)
-        counts[f"{split} instances"] = sum(len(entry["syms"]) for entry in good)
-        counts[f"{split} images without a finding"] = sum(not entry["syms"] for entry in good)
-    synthetic = _is_synthetic(root)
-    return Inspection(
-        builder="chestx-det",
-        root=root,
-        files={f"annotations_{split}": path.name for split, path in files.items()},
-        counts=counts,
-        expected=PUBLISHED,
-        problems=problems,
-        warnings=[] if synthetic else _count_warnings(counts),
-        synthetic=synthetic,
-    )
+    parsed = _Parsed.of(root)
+    return inspection("chestx-det", root, parsed.files, parsed.counts, PUBLISHED, parsed.faults, [])
 
 
-def read(root: Path, *, pixels: Pixels = "withhold", keep_going: bool = False, pictures: Path | None = None) -> Reading:
+def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pictures: Path | None = None) -> Reading:
     """Records per split: "train", "test", those whose file is there.
 
     Parameters
     ----------
     root : the annotation file or the folder that holds it
-    pixels : "embed" needs `pictures`
-    keep_going : leave out entries with a problem instead of raising
-    pictures : folder with the PNG files, at any depth
+    pixels : "withhold" needs no pictures, but hashes those that are there
+    keep_going : leave out images with a problem instead of raising
+    pictures : folder with the PNG files at any depth; `root` itself by default
 
     Raises
     ------
     BuildError
         With every problem of the annotation files, and every picture that is not there.
     ValueError
-        If there is no annotation file, or pixels are to be embedded and `pictures` is None.
+        If there is no annotation file, or no picture although pixels are to be embedded.
     """
     root = Path(root)
-    files = _annotation_files(root)
-    if not files:
-        raise ValueError(f"`root` must hold {FILE_NAME.format(split='test')}, got {root}")
-    if pixels == "embed" and pictures is None:
-        raise ValueError("`pictures` must name the folder of the PNG files when pixels are embedded, got None")
-    problems: list[Problem] = []
-    warnings = list(inspect(root).warnings)
-    found = None if pictures is None else {path.name: path for path in sorted(Path(pictures).rglob("*.png"))}
-    entries_of: dict[str, list[Entry]] = {}
-    for split, path in files.items():
-        entries = _read_entries(path, problems)
-        wrong = _problems_of(entries, path.name)
-        bad = {problem.row for problem in wrong}
-        good = [entry for i, entry in enumerate(entries, start=1) if i not in bad]
-        entries_of[split] = [entry for entry in good if found is None or entry["file_name"] in found]
-        problems += wrong
-        problems += [
-            Problem(path.name, entry["file_name"], "picture", "must be there", "no such file")
-            for entry in good
-            if found is not None and entry["file_name"] not in found
-        ]
-    finish(problems, warnings, keep_going=keep_going)
-    return Reading(
-        {
-            split: Records(partial(_records, entries, found, pictures), len(entries))
-            for split, entries in entries_of.items()
-        },
-        warnings,
-    )
+    parsed = _Parsed.of(root)
+    synthetic = is_synthetic(root, parsed.files.values())
+    warnings = [] if synthetic else count_warnings(parsed.counts, PUBLISHED)
+    faults = parsed.faults
+    gallery = Gallery.of_build(root, pictures, [".png"], pixels=pixels)
+    images: dict[str, PictureFile | None] = {}
+    for split, entries in parsed.entries.items():
+        for image_id, number, _ in entries:
+            file = parsed.files[f"annotations_{split}"].name
+            images[image_id] = gallery.picture(image_id, faults, file=file, row=number)
+    warnings += gallery.warnings(images)
+    faults.settle(warnings, keep_going=keep_going)
+    warnings.append(NO_PATIENTS)
+    kept = {
+        split: [(image_id, entry) for image_id, _, entry in entries if image_id not in faults.bad]
+        for split, entries in parsed.entries.items()
+    }
+    splits = {split: Records(partial(_records, entries, images), len(entries)) for split, entries in kept.items()}
+    return Reading(splits, warnings, synthetic=synthetic)
 
 
 def _annotation_files(root: Path) -> dict[str, Path]:
-    if root.is_file():
-        return {split: root for split in SPLITS if root.name == FILE_NAME.format(split=split)}
-    paths = {split: root / FILE_NAME.format(split=split) for split in SPLITS}
-    return {split: path for split, path in paths.items() if path.is_file()}
+    found = {split: find_file(root, FILE_NAME.format(split=split)) for split in SPLITS}
+    return {f"annotations_{split}": path for split, path in found.items() if path is not None}
 
 
-def _is_synthetic(root: Path) -> bool:
-    return ((root if root.is_dir() else root.parent) / SYNTHETIC_MARKER).exists()
+@dataclass
+class _Parsed:
+    """The files, read once; `entries` by split are (image id, 1-based number, entry), those that are well-formed."""
+
+    files: dict[str, Path]
+    entries: dict[str, list[tuple[str, int, Entry]]] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    faults: Faults = field(default_factory=Faults)
+
+    @classmethod
+    def of(cls, root: Path) -> _Parsed:
+        parsed = cls(_annotation_files(root))
+        if not parsed.files:
+            raise ValueError(f"`root` must hold {FILE_NAME.format(split='test')}, got {root}")
+        first_of: dict[str, tuple[str, int]] = {}
+        for role, path in parsed.files.items():
+            parsed._add(role.removeprefix("annotations_"), path, first_of)
+        return parsed
+
+    def _add(self, split: str, path: Path, first_of: dict[str, tuple[str, int]]) -> None:
+        """One file; `first_of` tells where the images of all files so far are."""
+        everything = _read_entries(path, self.faults)
+        good = self.entries[split] = []
+        for number, entry in enumerate(everything, start=1):
+            found = _entry_problems(entry, number, path.name)
+            name = entry.get("file_name") if isinstance(entry, dict) else None
+            image_id = name.removesuffix(".png") if isinstance(name, str) else f"entry {number} of {path.name}"
+            if not found and image_id in first_of:
+                file, row = first_of[image_id]
+                value = f"{name!r}, also entry {row}" + ("" if file == path.name else f" of {file}")
+                found = [Problem(path.name, number, "file_name", "must be unique", value)]
+            first_of.setdefault(image_id, (path.name, number))
+            for problem in found:
+                self.faults.add(problem, image_id)
+            if not found:
+                good.append((image_id, number, entry))
+        self.counts[f"{split} images"] = len(everything)
+        self.counts[f"{split} instances"] = sum(len(entry["syms"]) for _, _, entry in good)
+        self.counts[f"{split} images without a finding"] = sum(not entry["syms"] for _, _, entry in good)
 
 
-def _read_entries(path: Path, problems: list[Problem]) -> list[Entry]:
+def _read_entries(path: Path, faults: Faults) -> list[Any]:
     try:
         entries = parse_json(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        problems.append(Problem(path.name, None, "file", "must be UTF-8 JSON", str(error)))
+    except (OSError, ValueError, RecursionError) as error:
+        faults.add(Problem(path.name, None, "file", "must be UTF-8 JSON", str(error)), None)
         return []
     if not isinstance(entries, list):
-        problems.append(Problem(path.name, None, "file", "must be a JSON list", type(entries).__name__))
+        faults.add(Problem(path.name, None, "file", "must be a JSON list", type(entries).__name__), None)
         return []
     return entries
-
-
-def _problems_of(entries: list[Entry], file: str) -> list[Problem]:
-    problems: list[Problem] = []
-    first_of: dict[str, int] = {}
-    for i, entry in enumerate(entries, start=1):
-        found = _entry_problems(entry, i, file)
-        problems += found
-        if found:
-            continue
-        name = entry["file_name"]
-        if name in first_of:
-            value = f"{name!r}, also entry {first_of[name]}"
-            problems.append(Problem(file, i, "file_name", "must be unique", value))
-        first_of.setdefault(name, i)
-    return problems
 
 
 def _entry_problems(entry: Any, number: int, file: str) -> list[Problem]:
@@ -178,10 +190,9 @@ def _entry_problems(entry: Any, number: int, file: str) -> list[Problem]:
         return [problem("syms, boxes, polygons", "must be lists of one length", lengths)]
     problems = []
     for sym, box, polygon in zip(*lists, strict=True):
-        if not isinstance(sym, str) or canonical_finding(sym, CHESTX_DET_FINDINGS) is None:
-            near = nearest_names(str(sym), CHESTX_DET_FINDINGS, most=1)
-            hint = f" (nearest: {near[0]!r})" if near else ""
-            problems.append(problem("syms", "must be one of the 13 findings", f"{sym!r}{hint}"))
+        finding, shown = known_finding(str(sym), CHESTX_DET_FINDINGS)
+        if finding is None or not isinstance(sym, str):
+            problems.append(problem("syms", "must be one of the 13 findings", shown))
         if not _is_box(box):
             problems.append(problem("boxes", f"must be x0 < x1, y0 < y1 in [0, {SIDE}]", box))
         if not isinstance(polygon, list) or len(polygon) < 2:
@@ -207,27 +218,12 @@ def _is_box(box: object) -> bool:
     return bool(box[0] < box[2] and box[1] < box[3])
 
 
-def _count_warnings(counts: dict[str, int]) -> list[str]:
-    return [
-        f"{what}: the published file has {expected:,}, this one {counts[what]:,}"
-        for what, expected in PUBLISHED.items()
-        if what in counts and counts[what] != expected
-    ]
+def _records(entries: list[tuple[str, Entry]], images: dict[str, PictureFile | None]) -> Iterator[LocalizationRecord]:
+    for image_id, entry in entries:
+        yield _record(image_id, entry, images[image_id])
 
 
-def _records(
-    entries: list[Entry], found: dict[str, Path] | None, pictures: Path | None
-) -> Iterator[LocalizationRecord]:
-    for entry in entries:
-        picture = None
-        if found is not None and pictures is not None:
-            path = found[entry["file_name"]]
-            picture = PictureFile(path, path.name, path.relative_to(pictures).as_posix())
-        yield _record(entry, picture)
-
-
-def _record(entry: Entry, picture: PictureFile | None) -> LocalizationRecord:
-    image_id = entry["file_name"].removesuffix(".png")
+def _record(image_id: str, entry: Entry, picture: PictureFile | None) -> LocalizationRecord:
     drawn: dict[str, list[int]] = {}
     for i, sym in enumerate(entry["syms"]):
         drawn.setdefault(canonical_finding(sym, CHESTX_DET_FINDINGS) or sym, []).append(i)
@@ -247,16 +243,10 @@ def _record(entry: Entry, picture: PictureFile | None) -> LocalizationRecord:
 def _annotation(finding: str, entry: Entry, instances: list[int]) -> Annotation:
     polygons = tuple(tuple((float(x), float(y)) for x, y in entry["polygons"][i]) for i in instances)
     corners = [[float(value) for value in entry["boxes"][i]] for i in instances]
-    rle = rasterize_polygons(polygons, (SIDE, SIDE))
-    mask = pack_masks([rle])
-    x, y, width, height = mask.boxes_xywh()[0].tolist()
-    return Annotation(
-        finding=finding,
-        reader="ground_truth",
-        rle=rle,
+    return annotate_mask(
+        finding,
+        rasterize_polygons(polygons, (SIDE, SIDE)),
+        len(instances),
         polygons=polygons,
-        bbox_xywh=(x, y, width, height),
-        n_instances=len(instances),
-        area_px=int(mask.areas[0]),
-        boxes_xywh=tuple((x0, y0, x1 - x0, y1 - y0) for x0, y0, x1, y1 in corners),
+        boxes=[xyxy_to_xywh((x0, y0, x1, y1)) for x0, y0, x1, y1 in corners],
     )

@@ -26,6 +26,8 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+from reveal_bench.builders.box_files import count_warnings, is_synthetic
+from reveal_bench.builders.box_pictures import no_pictures
 from reveal_bench.builders.chexlocalize_files import LabelRow, Masks
 from reveal_bench.builders.chexlocalize_places import (
     ANNOTATIONS,
@@ -36,7 +38,7 @@ from reveal_bench.builders.chexlocalize_places import (
     study_of,
 )
 from reveal_bench.builders.chexlocalize_splits import SPLITS, SplitFiles, check_sizes, contradictions, parse_splits
-from reveal_bench.builders.source import SYNTHETIC_MARKER, Inspection, Pixels, Problem, Reading, Records, finish
+from reveal_bench.builders.source import Inspection, Pixels, Problem, Reading, Records, finish
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
 from reveal_bench.masks import rasterize_polygons
 from reveal_bench.records import Annotation, LocalizationRecord, PictureFile, Polygons, Reader, SalientPoint
@@ -60,31 +62,29 @@ def detect(root: Path) -> float:
 
 
 def inspect(root: Path, *, pictures: Path | None = None) -> Inspection:
-    """Parse every file, and of the pictures the headers; list counts, problems and warnings."""
+    """Parse every file, and of the pictures the headers; list counts, problems and warnings.
+
+    Raises
+    ------
+    ValueError
+        If `root` does not hold the download.
+    """
     root = Path(root)
-    download = find_download(root, pictures)
-    if download is None:
-        problem = Problem(str(ANNOTATIONS), None, "folder", "must hold gt_segmentations_*.json", "none")
-        return Inspection(builder="chexlocalize", root=root, problems=[problem])
+    download = _download(root, pictures)
     problems: list[Problem] = []
     warnings: list[str] = []
     splits = parse_splits(download, problems, warnings, need_pictures=False)
     counts: dict[str, int] = {}
     for split, parsed in splits.items():
-        check_sizes(parsed, problems, need_all=False)
+        check_sizes(parsed, problems, warnings, need_all=False)
         counts[f"{split} images"] = len(parsed.labels)
         counts[f"{split} patients"] = len({_patient(image_id) for image_id in parsed.labels})
         counts[f"{split} images with masks"] = len({image_id for image_id, _ in parsed.truth.index})
         counts[f"{split} masks"] = sum(area > 0 for area in parsed.truth.areas)
         counts[f"{split} pictures"] = len(parsed.pictures)
         warnings += contradictions(split, parsed)
-    synthetic = _is_synthetic(download)
-    if not synthetic:
-        warnings += [
-            f"{what}: published are {expected:,}, here are {counts[what]:,}"
-            for what, expected in PUBLISHED.items()
-            if what in counts and counts[what] != expected
-        ]
+    synthetic = is_synthetic(root, download.annotations.glob("*.json"))
+    warnings += [] if synthetic else count_warnings(counts, PUBLISHED)
     return Inspection(
         builder="chexlocalize",
         root=root,
@@ -114,14 +114,13 @@ def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pict
     ValueError
         If `root` does not hold the download.
     """
-    download = find_download(Path(root), pictures)
-    if download is None:
-        raise ValueError(f"`root` must hold {ANNOTATIONS}/gt_segmentations_*.json, got {root}")
+    root = Path(root)
+    download = _download(root, pictures)
     problems: list[Problem] = []
     warnings: list[str] = []
     splits = parse_splits(download, problems, warnings, need_pictures=pixels == "embed")
     for parsed in splits.values():
-        check_sizes(parsed, problems, need_all=pixels == "withhold")
+        check_sizes(parsed, problems, warnings, need_all=pixels == "withhold")
     whole = [problem for problem in problems if not isinstance(problem.row, str)]
     if whole:  # a broken file or line belongs to no image that could be left out
         finish(problems, warnings, keep_going=False)
@@ -130,10 +129,14 @@ def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pict
     for split, parsed in splits.items():
         parsed.labels = {image_id: row for image_id, row in parsed.labels.items() if image_id not in bad}
         warnings += contradictions(split, parsed)
+        if pixels == "withhold":
+            n_without = len(parsed.labels.keys() - parsed.pictures.keys())
+            warnings += [f"split {split!r}: {warning}" for warning in no_pictures(n_without)]
     return Reading(
         {split: Records(partial(_records, parsed, warnings), len(parsed.labels)) for split, parsed in splits.items()},
         warnings,
         set_aside=set_aside(download),
+        synthetic=is_synthetic(root, download.annotations.glob("*.json")),
     )
 
 
@@ -147,8 +150,11 @@ def _from(root: Path, path: Path, download: Download) -> str:
     return path.relative_to(root).as_posix() if path.is_relative_to(root) else download.shown(path)
 
 
-def _is_synthetic(download: Download) -> bool:
-    return any((place / SYNTHETIC_MARKER).exists() for place in (download.root, download.folder))
+def _download(root: Path, pictures: Path | None) -> Download:
+    download = find_download(root, pictures)
+    if download is None:
+        raise ValueError(f"`root` must hold {ANNOTATIONS}/gt_segmentations_*.json, got {root}")
+    return download
 
 
 def _passed_over(download: Download) -> list[str]:

@@ -24,9 +24,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from reveal_bench.builders.box_files import counted
 from reveal_bench.builders.chexlocalize_places import image_id_of
 from reveal_bench.builders.source import Problem
-from reveal_bench.findings import CHEXLOCALIZE_FINDINGS, canonical_finding, nearest_names
+from reveal_bench.findings import CHEXLOCALIZE_FINDINGS, canonical_finding, hint
 from reveal_bench.masks import PackedMasks, Rle, parse_masks
 from reveal_bench.records import Polygons
 
@@ -44,7 +45,7 @@ __all__ = [
 OTHER_LABELS = {"No Finding", "Pneumonia", "Pleural Other", "Fracture"}
 """Columns of CheXpert that CheXlocalize did not segment."""
 FACTS = {"Path", "Sex", "Age", "Frontal/Lateral", "AP/PA"}
-STATUS = {"1": 1, "1.0": 1, "0": 0, "0.0": 0, "-1": None, "-1.0": None, "": None}
+STATUS = {"1": 1, "1.0": 1, "0": 0, "0.0": 0, "-1": -1, "-1.0": -1, "": None}
 
 _STUDY = re.compile(r"(?:^|/)(patient\d+)/(study\d+)/?$")
 _ID = re.compile(r"(patient\d+)_(study\d+)_(view\d+_(?:frontal|lateral))")
@@ -112,10 +113,10 @@ def parse_labels(path: Path, problems: list[Problem], warnings: list[str]) -> di
             value = f"{row.image_id}, also line {rows[row.image_id].line}"
             problems.append(Problem(path.name, line, "Path", "must be unique", value))
             continue
-        n_uncertain += sum((raw[column] or "").strip() in ("-1", "-1.0") for column in columns.values())
+        n_uncertain += sum(status == -1 for status in row.status.values())
         rows[row.image_id] = row
     if n_uncertain:
-        warnings.append(f"{path.name}: {n_uncertain:,} uncertain labels (-1) are kept as unlabelled")
+        warnings.append(f"{path.name}: {counted(n_uncertain, 'uncertain label')} (-1), kept as such: not present")
     return rows
 
 
@@ -294,10 +295,8 @@ def _entries(path: Path, problems: list[Problem]) -> Iterator[tuple[str, str | N
                 continue
             finding = canonical_finding(name, CHEXLOCALIZE_FINDINGS)
             if finding is None:
-                near = nearest_names(name, CHEXLOCALIZE_FINDINGS, most=1)
-                hint = f" (nearest: {near[0]!r})" if near else ""
-                rule = "must be one of the 10 findings"
-                problems.append(Problem(path.name, image_id, "finding", rule, f"{name!r}{hint}"))
+                value = hint(name, CHEXLOCALIZE_FINDINGS)
+                problems.append(Problem(path.name, image_id, "finding", "must be one of the 10 findings", value))
                 continue
             yield image_id, finding, value
 

@@ -1,16 +1,18 @@
 """One split of CheXlocalize: its files parsed and held against each other, without decoding a picture.
 
-What the files say of one image must fit: every id has a label row, every file one size per image, every point lies in
-its picture, every picture has the size of its masks. Where labels, masks, readers and study-level labels disagree about
-findings nothing is dropped: :func:`contradictions` and a ``groundtruth.csv`` only count.
+What the files say of one image must fit: every id has a label row, every file one size per image, every picture the
+size of its masks. A reader's point on or past the edge of its picture is left out and told; its image stays. Where
+labels, masks, readers and study-level labels disagree about findings nothing is dropped: :func:`contradictions` and a
+``groundtruth.csv`` only count.
 """
 
 from __future__ import annotations
 
-import difflib
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from reveal_bench.builders.box_files import counted
 from reveal_bench.builders.chexlocalize_files import (
     LabelRow,
     Masks,
@@ -24,6 +26,7 @@ from reveal_bench.builders.chexlocalize_files import (
 from reveal_bench.builders.chexlocalize_places import FOLDERS, LABELS, Download, index_pictures, study_of
 from reveal_bench.builders.pictures import picture_size
 from reveal_bench.builders.source import Problem
+from reveal_bench.findings import hint
 from reveal_bench.records import Polygons
 
 __all__ = ["SPLITS", "SplitFiles", "check_sizes", "contradictions", "parse_splits"]
@@ -152,13 +155,12 @@ def _one_size(sizes: list[tuple[str, dict[str, Size]]], problems: list[Problem])
 def _check_ids(parsed: SplitFiles, keys: dict[str, set[str]], problems: list[Problem]) -> None:
     for file, ids in keys.items():
         for image_id in sorted(ids - set(parsed.labels)):
-            near = difflib.get_close_matches(image_id, parsed.labels, n=1)
-            hint = f" (nearest: {near[0]})" if near else ""
-            problems.append(Problem(file, image_id, "image id", "must be in the label file", f"{image_id}{hint}"))
+            value = hint(image_id, parsed.labels)
+            problems.append(Problem(file, image_id, "image id", "must be in the label file", value))
 
 
-def check_sizes(parsed: SplitFiles, problems: list[Problem], *, need_all: bool) -> None:
-    """Sizes from the pictures' headers must be those of the masks, and points must lie in their pictures.
+def check_sizes(parsed: SplitFiles, problems: list[Problem], warnings: list[str], *, need_all: bool) -> None:
+    """Sizes from the pictures' headers must be those of the masks; points beside their pictures are left out.
 
     Without pictures the masks' sizes are all there is; with `need_all` an image of unknown size is a problem.
     """
@@ -182,18 +184,27 @@ def check_sizes(parsed: SplitFiles, problems: list[Problem], *, need_all: bool) 
         if size != expected:
             rule = f"must be {expected[1]} x {expected[0]} pixels as its masks (CheXpert-small does not fit them)"
             problems.append(Problem(name, image_id, "size", rule, f"{size[1]} x {size[0]}"))
-    _check_points(parsed, problems)
+    warnings += _drop_points_outside(parsed)
 
 
-def _check_points(parsed: SplitFiles, problems: list[Problem]) -> None:
-    file = f"hb_salient_pt_{SPLITS[parsed.name]}.json"
+def _drop_points_outside(parsed: SplitFiles) -> list[str]:
+    """Take out the points that do not lie in their picture, from 0 to below its sides; a warning that lists them."""
+    outside: list[str] = []
     for image_id, by_finding in parsed.points.items():
-        height, width = parsed.sizes.get(image_id, (0, 0))
+        height, width = parsed.sizes.get(image_id, (math.inf, math.inf))
         for finding, points in by_finding.items():
-            for x, y in points:
-                if height and not (0 <= x < width and 0 <= y < height):
-                    rule = f"must lie in the picture of {width} x {height}"
-                    problems.append(Problem(file, image_id, finding, rule, f"({x}, {y})"))
+            inside = [(x, y) for x, y in points if 0 <= x < width and 0 <= y < height]
+            outside += [
+                f"{finding} of {image_id} ({x:g}, {y:g}) in {width} x {height}"
+                for x, y in points
+                if (x, y) not in inside
+            ]
+            by_finding[finding] = inside
+    if not outside:
+        return []
+    file = f"hb_salient_pt_{SPLITS[parsed.name]}.json"
+    left = f"{counted(len(outside), 'point')} on or past the edge of the picture left out, the image stays"
+    return [f"{file}: {left}: {'; '.join(outside)}"]
 
 
 def contradictions(split: str, parsed: SplitFiles) -> list[str]:

@@ -32,12 +32,12 @@ from pathlib import Path
 from typing import Any
 
 from reveal_bench.benchmarks import Asks, Benchmark
-from reveal_bench.builders.holdout import check_apart, check_name, divide_patients
+from reveal_bench.builders.holdout import check_apart, check_name, divide_patients, patients_of, shuffled_place
 from reveal_bench.builders.kinds import KINDS
 from reveal_bench.builders.shards import SHARD_BYTES
 from reveal_bench.builders.source import BuildError, Extra, Pixels, Problem, Record
 from reveal_bench.builders.spool import Spool
-from reveal_bench.builders.targets import Workplace, drop_unused, in_place, workplace
+from reveal_bench.builders.targets import Workplace, drop_unused, replace_targets, workplace
 from reveal_bench.builders.workshop import Workshop
 from reveal_bench.builders.writer import FolderWriter
 from reveal_bench.records import FolderInfo, LocalizationRecord
@@ -45,6 +45,7 @@ from reveal_bench.records import FolderInfo, LocalizationRecord
 __all__ = ["HOLDOUT", "RELEASED", "BuildLog", "build_folder"]
 
 RELEASED, HOLDOUT = "released", "holdout"
+_VERSION = re.compile(r"\d+\.\d+\.\d+")
 _SPLIT_NAME = re.compile(r"\w+(\.\w+)*")  # `datasets` takes no others, and keeps "all" for itself
 Progress = Callable[[str, int, int | None, int], None]
 
@@ -69,6 +70,8 @@ def build_folder(
     holdout_fraction: float = 0.5,
     seed: int = 0,
     holdout_split: str = "test",
+    previous: Path | None = None,
+    previous_holdout: Path | None = None,
     synthetic: bool = False,
     overwrite: bool = False,
     keep_going: bool = False,
@@ -88,7 +91,8 @@ def build_folder(
     pixels : "embed" writes the pictures, "withhold" reads and hashes them and leaves them out
     holdout : folder for the private references, or None for no holdout
     holdout_fraction, seed : share of `holdout_split`'s patients that become private, and the seed of the division;
-        the rest of that split is renamed "released"
+        the rest of that split is renamed "released". The rows of both halves come in an order that the seed decides
+    previous, previous_holdout : folders of an earlier version: who was private stays private, who was released stays so
     synthetic : the card says that all of it is made up
     keep_going : leave out records with problems instead of raising at the end
     workers : processes that read pictures; with more than one the caller's script needs the usual `__main__` guard
@@ -107,24 +111,32 @@ def build_folder(
         call goes on from there.
     ValueError
         If an argument breaks its rule.
-    OSError
-        If a worker process died.
     """
     out, holdout = Path(out), None if holdout is None else Path(holdout)
-    _check_arguments(records, out, pixels, holdout, holdout_fraction, holdout_split, overwrite, workers)
+    if not _VERSION.fullmatch(version):
+        raise ValueError(f"`version` must be of the form 1.2.3, got {version!r}")
+    _check_arguments(records, out, pixels, holdout, holdout_fraction, holdout_split, workers)
+    division = _Division(holdout_fraction, seed, *_patients_before(previous, previous_holdout, holdout))
     log = log if log is not None else BuildLog()
     intake = _Intake(benchmark, embed=pixels == "embed", progress=progress)
     with ExitStack() as stack:
         private = None if holdout is None else stack.enter_context(workplace(holdout, 0o700))
         public = stack.enter_context(workplace(out))
+        for name, place in (("out", public), ("holdout", private)):
+            if place is not None:
+                check_name(place.target, what=name, overwrite=overwrite)
+        is_divided = {split: private is not None and split == holdout_split for split in records}
+        drop_unused(public.parts, {split for split in records if not is_divided[split]})
         asked = asks or benchmark.asks
         with Workshop(benchmark, asked, embed=intake.embed, workers=workers) as workshop:
             spools = {}
             for split, split_records in records.items():
-                place = private if private is not None and split == holdout_split else public
-                spools[split] = intake.spool(split_records, split, place, workshop)
-        for used in filter(None, (public, private)):
-            drop_unused(used.parts, {split for split, spool in spools.items() if spool.folder.parent == used.parts})
+                if private is not None and is_divided[split]:
+                    spools[split] = intake.spool(split_records, split, private, workshop, shuffled_by=seed)
+                else:
+                    spools[split] = intake.spool(split_records, split, public, workshop)
+        if private is not None:
+            drop_unused(private.parts, {holdout_split})
         log.resumed = sum(spool.n_resumed for spool in spools.values())
         log.left_out += intake.settle(keep_going=keep_going)
 
@@ -137,8 +149,8 @@ def build_folder(
             writer(public, embed=intake.embed), None if private is None else writer(private, embed=False)
         )
         for split, spool in spools.items():
-            if private is not None and split == holdout_split:
-                assembly.divide(spool, holdout_fraction, seed)
+            if is_divided[split]:
+                assembly.divide(spool, division)
             else:
                 assembly.write(spool, split)
         assembly.add_extras(extras, left_out={problem.row for problem in log.left_out})
@@ -146,9 +158,38 @@ def build_folder(
         if private is not None:
             for path in private.folder.rglob("*"):
                 path.chmod(0o700 if path.is_dir() else 0o600)
-        with in_place([place for place in (private, public) if place is not None]):
-            pass
+        replace_targets([place for place in (private, public) if place is not None])
         return info
+
+
+@dataclass(frozen=True, slots=True)
+class _Division:
+    """How patients are divided, see :func:`reveal_bench.builders.holdout.divide_patients`."""
+
+    fraction: float
+    seed: int
+    private_before: frozenset[str]
+    released_before: frozenset[str]
+
+    def private(self, patient_ids: Iterable[str]) -> set[str]:
+        return divide_patients(
+            patient_ids,
+            fraction=self.fraction,
+            seed=self.seed,
+            private_before=self.private_before,
+            released_before=self.released_before,
+        )
+
+
+def _patients_before(
+    previous: Path | None, previous_holdout: Path | None, holdout: Path | None
+) -> tuple[frozenset[str], frozenset[str]]:
+    """Patients that were private, and that were released, in an earlier version."""
+    if previous is None and previous_holdout is None:
+        return frozenset(), frozenset()
+    if previous is None or previous_holdout is None or holdout is None:
+        raise ValueError("`previous` and `previous_holdout` must be given together, and with a `holdout`")
+    return patients_of(previous_holdout), patients_of(previous)
 
 
 def _check_arguments(
@@ -158,7 +199,6 @@ def _check_arguments(
     holdout: Path | None,
     fraction: float,
     holdout_split: str,
-    overwrite: bool,
     workers: int,
 ) -> None:
     if pixels not in ("embed", "withhold"):
@@ -172,11 +212,9 @@ def _check_arguments(
             raise ValueError(
                 f"`records` must have split names of letters, digits and _ other than 'all', got {split!r}"
             )
-    check_name(out, what="out", overwrite=overwrite)
     if holdout is None:
         return
     check_apart(out, holdout)
-    check_name(holdout, what="holdout", overwrite=overwrite)
     if not 0 < fraction < 1:
         raise ValueError(f"`holdout_fraction` must lie in (0, 1), got {fraction}")
     if holdout_split not in records:
@@ -196,8 +234,16 @@ class _Intake:
         self.fatal: list[Problem] = []
         self._split_of: dict[str, str] = {}
 
-    def spool(self, records: Iterable[Record], split: str, place: Workplace, workshop: Workshop) -> Spool:
-        """Everything that can be made of a split's records."""
+    def spool(
+        self,
+        records: Iterable[Record],
+        split: str,
+        place: Workplace,
+        workshop: Workshop,
+        *,
+        shuffled_by: int | None = None,
+    ) -> Spool:
+        """Everything that can be made of a split's records, in their order or in that of a seed."""
         side = self.kind.side_features
         spool = Spool(
             place.parts / split,
@@ -207,7 +253,10 @@ class _Intake:
         )
         total = len(records) if isinstance(records, Sized) else None
         before, n_done, n_failed = len(self.problems), 0, 0
-        for n_done, made in enumerate(spool.fill(self._checked(records, split), workshop), start=1):
+        checked: Iterable[Record] = self._checked(records, split)
+        if shuffled_by is not None:
+            checked = sorted(checked, key=lambda record: shuffled_place(shuffled_by, self.kind.key_of(record)))
+        for n_done, made in enumerate(spool.fill(checked, workshop), start=1):
             n_failed += made is not None and made.problem is not None
             if self.progress is not None:
                 self.progress(split, n_done, total, n_failed)
@@ -265,10 +314,10 @@ class _Assembly:
         self._write_rows(spool.rows(), self.writer, split)
         self._write_side(spool, split)
 
-    def divide(self, spool: Spool, fraction: float, seed: int) -> None:
+    def divide(self, spool: Spool, division: _Division) -> None:
         """Divide the patients of a split, and send each row where it belongs."""
         assert self.vault is not None
-        private = divide_patients((row["patient_id"] for row, _ in spool.rows()), fraction=fraction, seed=seed)
+        private = division.private(row["patient_id"] for row, _ in spool.rows())
         released = ((row, asked) for row, asked in spool.rows() if row["patient_id"] not in private)
         self._write_rows(released, self.writer, RELEASED)
         self._write_side(spool, RELEASED)

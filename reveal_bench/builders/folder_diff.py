@@ -4,7 +4,8 @@ Rows are known by the key of the main config (image, study or task). First every
 column; only the rows that differ are read again and compared in full, so that neither folder is ever in memory.
 Pictures are compared by the hash of their pixels.
 
-Of a split whose references are private nothing is told but its number of rows, unless the private folders are given.
+Of a split whose references are private nothing is told but its number of rows and which public rows went into it or
+came out of it, as the public manifests say, unless the private folders are given.
 """
 
 from __future__ import annotations
@@ -69,28 +70,35 @@ class FolderDiff:
     columns : (config, column, type or None, type or None) of every column that came, went or has another type
     rows : (config, split) -> number of rows in both, where it differs or the split is in one of them alone
     added, removed : split -> keys
+    held : split -> keys that are no longer public: they are in a private holdout now
+    released : split -> keys that were in a private holdout and are public now
     other : column -> keys of rows in which it differs, beyond labels, drawings and pixels
     repictured : keys of rows with other pixels
+    unhashed : keys of rows whose pixels cannot be compared: one version has no hash of them
     """
 
-    benchmarks: tuple[str, str]
+    benchmark: str
     versions: tuple[str, str]
     findings: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []))
     columns: list[tuple[str, str, str | None, str | None]] = field(default_factory=list)
     rows: dict[tuple[str, str], tuple[int | None, int | None]] = field(default_factory=dict)
     added: dict[str, list[str]] = field(default_factory=dict)
     removed: dict[str, list[str]] = field(default_factory=dict)
+    held: dict[str, list[str]] = field(default_factory=dict)
+    released: dict[str, list[str]] = field(default_factory=dict)
     moved: list[Moved] = field(default_factory=list)
     relabelled: list[Relabelled] = field(default_factory=list)
     redrawn: list[Redrawn] = field(default_factory=list)
     repictured: list[str] = field(default_factory=list)
+    unhashed: list[str] = field(default_factory=list)
     other: dict[str, list[str]] = field(default_factory=dict)
 
     @property
     def is_empty(self) -> bool:
         """Whether the data are the same; the version may differ."""
         lists = (self.columns, self.rows, self.added, self.removed, self.moved, self.relabelled, self.redrawn)
-        return not any((*lists, *self.findings, self.repictured, self.other))
+        gone = (self.held, self.released)
+        return not any((*lists, *gone, *self.findings, self.repictured, self.unhashed, self.other))
 
     def to_document(self) -> dict[str, Any]:
         """Everything as JSON values."""
@@ -100,25 +108,27 @@ class FolderDiff:
     def to_text(self) -> str:
         """For people, and for a changelog."""
         before, after = self.versions
-        lines = [f"{self.benchmarks[1]} {before} -> {after}"]
-        if self.benchmarks[0] != self.benchmarks[1]:
-            lines[0] = f"{self.benchmarks[0]} {before} -> {self.benchmarks[1]} {after}"
+        lines = [f"{self.benchmark} {before} -> {after}"]
         if self.is_empty:
             return lines[0] + "\n\nNo differences in the data.\n"
-        lines += [
-            f"{config}/{split}: {_number(a)} -> {_number(b)} rows" for (config, split), (a, b) in self.rows.items()
-        ]
+        lines += [f"{config}/{split}: {_rows_text(a, b)}" for (config, split), (a, b) in self.rows.items()]
         for word, findings in zip(("no longer in", "new in"), self.findings, strict=True):
             lines += [f"{word} the vocabulary: {', '.join(findings)}"] if findings else []
         lines += [f"{config}: {_column_text(name, a, b)}" for config, name, a, b in self.columns]
-        for word, keys in (("Added to", self.added), ("Removed from", self.removed)):
+        for heading, keys in (
+            ("Added to {}", self.added),
+            ("Removed from {}", self.removed),
+            ("Of {}, now in the private holdout", self.held),
+            ("In {}, before in the private holdout", self.released),
+        ):
             for split, names in keys.items():
-                lines += ["", f"{word} {split} ({len(names)}):", *_some(names)]
+                lines += _section(heading.format(split), names)
         lines += _section("Moved", [f"{m.key}: {m.before} -> {m.after}" for m in self.moved])
         labels = [f"{r.key}: {r.finding} {r.before} -> {r.after}" for r in self.relabelled]
         lines += _section("Relabelled", labels)
         lines += _section("Redrawn", [_redrawn_text(drawing) for drawing in self.redrawn])
         lines += _section("Other pixels", self.repictured)
+        lines += _section("No hash to compare the pixels by", self.unhashed)
         for name, changed in self.other.items():
             lines += _section(f"Other {name}", changed)
         return "\n".join(lines) + "\n"
@@ -134,21 +144,24 @@ def diff_folders(a: Path, b: Path, *, holdouts: tuple[Path, Path] | None = None)
     Raises
     ------
     ValueError
-        If one is no dataset folder, or they are of two kinds of benchmark.
+        If one is no dataset folder, or they are of two benchmarks.
     """
     before, after = open_folder(Path(a)), open_folder(Path(b))
-    if before.kind_name != after.kind_name:
-        raise ValueError(f"{b} must be of the kind of {a}, {before.kind_name}, got {after.kind_name}")
+    if before.info.benchmark != after.info.benchmark:
+        raise ValueError(f"{b} must be of the benchmark of {a}, {before.info.benchmark}, got {after.info.benchmark}")
     sides = [[before], [after]]
     for side, private in zip(sides, holdouts or (), strict=False):
         side.append(open_folder(Path(private)))
-    diff = FolderDiff((before.info.benchmark, after.info.benchmark), (before.info.version, after.info.version))
+        if side[0].info.benchmark != side[1].info.benchmark:
+            rule = f"must be the holdout of {side[0].info.benchmark}"
+            raise ValueError(f"{private} {rule}, got that of {side[1].info.benchmark}")
+    diff = FolderDiff(before.info.benchmark, (before.info.version, after.info.version))
     was, now = before.benchmark.findings, after.benchmark.findings
     diff.findings = ([name for name in was if name not in now], [name for name in now if name not in was])
     diff.columns = _column_changes(before, after)
     diff.rows = _row_changes(sides[0], sides[1])
     old, new = _digests(sides[0]), _digests(sides[1])
-    _compare_ids(diff, old, new)
+    _compare_ids(diff, old, new, _held(before), _held(after))
     changed = {key: {column for column in old[key][1].keys() & new[key][1].keys()
                      if old[key][1][column] != new[key][1][column]} for key in old if key in new}  # fmt: skip
     changed = {key: columns for key, columns in changed.items() if columns}
@@ -184,11 +197,21 @@ def _full_rows(folders: Sequence[DatasetFolder], keys: set[str]) -> dict[str, Ro
     return {key: row for _, key, row in _main_rows(folders) if key in keys}
 
 
-def _compare_ids(diff: FolderDiff, old: Digests, new: Digests) -> None:
-    for keys, one, other in ((diff.removed, old, new), (diff.added, new, old)):
+def _held(folder: DatasetFolder) -> set[str]:
+    """Keys that the public manifest of a private split names."""
+    tables = [table for table in tables_of(folder) if table.config == MANIFEST and table.split in folder.closed_splits]
+    key = folder.kind.key
+    return {row[key] for table in tables for batch in read_table(table, [key]) for row in batch}
+
+
+def _compare_ids(diff: FolderDiff, old: Digests, new: Digests, was_held: set[str], is_held: set[str]) -> None:
+    for one, other, gone, hidden, elsewhere in (
+        (old, new, diff.removed, diff.held, is_held),
+        (new, old, diff.added, diff.released, was_held),
+    ):
         for key, (split, _) in one.items():
             if key not in other:
-                keys.setdefault(split, []).append(key)
+                (hidden if key in elsewhere else gone).setdefault(split, []).append(key)
     diff.moved = [
         Moved(key, split, new[key][0]) for key, (split, _) in old.items() if key in new and new[key][0] != split
     ]
@@ -206,14 +229,16 @@ def _compare_rows(
     relabelled = [Relabelled(key, finding, was.get(finding, "unlabelled"), now.get(finding, "unlabelled"))
                   for finding in {**was, **now} if was.get(finding) != now.get(finding)]  # fmt: skip
     redrawn = list(_redrawn(key, _drawings(old, old_folder), _drawings(new, new_folder)))
-    repictured = _pixels(old) != _pixels(new)
+    repictured, unhashed = _pixel_changes(_pixels(old), _pixels(new))
     diff.relabelled += relabelled
     diff.redrawn += redrawn
     diff.repictured += [key] if repictured else []
+    diff.unhashed += [key] if unhashed else []
     told = {"labels", "label_status", "label_vector"} if relabelled else set()
     told |= {"annotations"} if redrawn else set()
     told |= CODED if old_folder.benchmark.findings != new_folder.benchmark.findings else set()
     told |= {"pixel_sha256", "source_sha256", "pixel_pipeline", "image_facts"} if repictured else set()
+    told |= {"pixel_sha256"} if unhashed else set()
     for column in sorted(columns - told):
         for name in _places(column, old[column], new[column]):
             diff.other.setdefault(name, []).append(key)
@@ -279,6 +304,14 @@ def _pixels(row: Row) -> list[str | None]:
     return [entry["pixel_sha256"] for entry in facts]
 
 
+def _pixel_changes(old: Sequence[str | None], new: Sequence[str | None]) -> tuple[bool, bool]:
+    """(whether a picture has other pixels, came or went; whether one has a hash in one version alone)."""
+    if len(old) != len(new):
+        return True, False
+    pairs = [(a, b) for a, b in zip(old, new, strict=True) if a != b]
+    return any(None not in pair for pair in pairs), any(None in pair for pair in pairs)
+
+
 def _schemas(folder: DatasetFolder) -> dict[tuple[str, str], str]:
     import pyarrow.parquet as pq
 
@@ -315,8 +348,16 @@ def _row_counts(folders: Sequence[DatasetFolder]) -> dict[tuple[str, str], int]:
     return counts
 
 
-def _number(n: int | None) -> str:
-    return "no" if n is None else f"{n:,}"
+def _rows_text(before: int | None, after: int | None) -> str:
+    if before is None:
+        return f"new, {_rows(after or 0)}"
+    if after is None:
+        return f"gone, it had {_rows(before)}"
+    return f"{before:,} -> {_rows(after)}"
+
+
+def _rows(n: int) -> str:
+    return f"{n:,} row" + ("s" if n != 1 else "")
 
 
 def _column_text(name: str, before: str | None, after: str | None) -> str:

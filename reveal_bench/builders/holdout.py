@@ -1,46 +1,101 @@
 """Dividing a split into a released and a private half, by patient.
 
-The sorted patient ids are permuted with a seed and the first part of the permutation is kept private, so the division
-depends on the set of patients, the fraction and the seed, and on nothing else. No patient is in both halves.
+Patients are ordered by a hash of the seed and their id, and the first part of that order is kept private. The order of
+two patients depends on nothing but themselves, so a set that grows or shrinks by a few patients keeps its division but
+for a few at the boundary; with the halves of an earlier version given, nobody changes sides at all. No patient is in
+both halves. The rows of both halves come in the order of such a hash, too: the order of a source's table may tell what
+is in it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
-import numpy as np
+from reveal_bench.builders.kinds import KINDS
+from reveal_bench.records import read_folder_info
 
-__all__ = ["check_apart", "check_name", "divide_patients"]
+__all__ = ["check_apart", "check_name", "divide_patients", "patients_of", "shuffled_place"]
 
 
-def divide_patients(patient_ids: Iterable[str], *, fraction: float, seed: int) -> set[str]:
+def shuffled_place(seed: int, key: str) -> bytes:
+    """Where `key` stands in the order of a seed: bytes to sort by."""
+    return hashlib.sha256(f"{seed}\0{key}".encode()).digest()
+
+
+def divide_patients(
+    patient_ids: Iterable[str],
+    *,
+    fraction: float,
+    seed: int,
+    private_before: Collection[str] = (),
+    released_before: Collection[str] = (),
+) -> set[str]:
     """The patients of the holdout.
 
     Parameters
     ----------
     patient_ids : ids, repeated or not
     fraction : share of the patients, in (0, 1); the number is rounded half up and both halves get at least one
+    private_before, released_before : patients of an earlier version, who stay on their side; the number is then that of
+        the share or of those who must be private, whichever is more
 
     Raises
     ------
     ValueError
-        If `fraction` is out of range or there are fewer than two patients.
+        If `fraction` is out of range, there are fewer than two patients, one was on both sides before, or the earlier
+        version leaves one half empty.
 
     Examples
     --------
     >>> sorted(divide_patients("abcd", fraction=0.5, seed=0))
-    ['a', 'c']
+    ['c', 'd']
+    >>> sorted(divide_patients("abcde", fraction=0.5, seed=0, private_before="ab", released_before="d"))
+    ['a', 'b', 'c']
     """
     if not 0 < fraction < 1:
         raise ValueError(f"`holdout_fraction` must lie in (0, 1), got {fraction}")
-    patients = sorted(set(patient_ids))
+    patients = set(patient_ids)
     if len(patients) < 2:
         raise ValueError(f"a holdout needs at least 2 patients to divide, got {len(patients)}")
+    both = set(private_before) & set(released_before)
+    if both:
+        raise ValueError(f"`previous` must have each patient on one side, got {min(both)!r} on both")
     n_private = min(max(math.floor(fraction * len(patients) + 0.5), 1), len(patients) - 1)
-    order = np.random.default_rng(seed).permutation(len(patients))
-    return {patients[i] for i in order[:n_private]}
+    private = patients & set(private_before)
+    free = sorted(patients - private - set(released_before), key=lambda patient: shuffled_place(seed, patient))
+    private |= set(free[: max(n_private - len(private), 0)])
+    if not private or private == patients:
+        raise ValueError("`previous` must leave patients for both halves, got all of them on one side")
+    return private
+
+
+def patients_of(folder: Path) -> frozenset[str]:
+    """Patients with references in a dataset folder.
+
+    Raises
+    ------
+    ValueError
+        If it is not a dataset folder, or none of its splits has references.
+    """
+    import pyarrow.parquet as pq
+
+    splits = read_folder_info(folder).splits
+    shards = [
+        shard
+        for kind in KINDS.values()
+        for split in splits
+        for shard in sorted((Path(folder) / kind.config).glob(f"{split}-*.parquet"))
+    ]
+    if not shards:
+        raise ValueError(f"{folder} must hold references, got none")
+    return frozenset(
+        patient
+        for shard in shards
+        for patient in pq.read_table(shard, columns=["patient_id"])["patient_id"].to_pylist()
+    )
 
 
 def check_name(path: Path, *, what: str, overwrite: bool) -> None:

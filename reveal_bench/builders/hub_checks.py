@@ -7,9 +7,9 @@ Rules beyond :func:`reveal_bench.builders.validate.validate_folder`:
 
 * a public repository takes open or synthetic data alone; there is no switch that overrides this;
 * a private holdout does not go where a public folder goes, nor the reverse;
-* of a split whose references are private, a row holds inputs alone. What an input is, is listed: a column that is not
-  in :data:`INPUT_COLUMNS` must be empty;
-* no id and no file hash of the holdout is in the rows of another split;
+* of a split whose references are private, a row holds inputs alone, whatever its table is called
+  (:mod:`reveal_bench.builders.validate_inputs`);
+* a folder with such a split goes to a public repository only after it was compared with its private holdout;
 * every file is a plain one that ``CHECKSUMS.json`` lists: no link, no hidden or half-written file, no code.
 
 That a folder has mode 0700 says nothing of what is in it (a umask gives that to every folder), so it is not a rule.
@@ -23,9 +23,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from reveal_bench.benchmarks import BENCHMARKS
+from reveal_bench.builders.card import front_matter
 from reveal_bench.builders.hub_holdout import holdout_problems
 from reveal_bench.builders.source import Problem
 from reveal_bench.builders.validate import validate_folder
@@ -87,6 +87,7 @@ def prepare(
     private: bool,
     tag: str | None = None,
     holdout: Path | None = None,
+    load: bool = True,
     progress: Progress | None = None,
 ) -> Publication:
     """Check a public dataset folder and list what would be published of it.
@@ -97,7 +98,9 @@ def prepare(
     repo_id : "organization/name"
     private : visibility of the repository
     tag : "vX.Y.Z"; by default "v" and the folder's version
-    holdout : private folder of its holdout; then nothing of that may be in `folder`
+    holdout : private folder of its holdout, nothing of which may be in `folder`; a public repository needs it, if there
+        is one
+    load : also load the folder as others will, see :func:`reveal_bench.builders.validate.validate_folder`
     progress : called with (what, done, total) for the groups of rules and for the rows of each table
 
     Raises
@@ -113,14 +116,14 @@ def prepare(
         "names": lambda: _name_problems(info, repo_id, tag),
         "files": lambda: _stray_problems(folder, repo_id),
         "licence": lambda: _licence_problems(folder, info, private=private),
-        "holdout": lambda: holdout_problems(folder, info, holdout),
-        "folder": lambda: iter(validate_folder(folder, holdout=holdout, progress=progress)),
+        "holdout": lambda: holdout_problems(folder, holdout, is_public=not private),
+        "folder": lambda: iter(validate_folder(folder, holdout=holdout, load=load, progress=progress)),
     }
     return _prepared(folder, repo_id, tag, info, checks, progress, private=private, is_holdout=False)
 
 
 def prepare_holdout(
-    folder: Path, repo_id: str, *, tag: str | None = None, progress: Progress | None = None
+    folder: Path, repo_id: str, *, tag: str | None = None, load: bool = True, progress: Progress | None = None
 ) -> Publication:
     """Check the private folder of a holdout and list what would be published of it; otherwise as :func:`prepare`.
 
@@ -135,7 +138,7 @@ def prepare_holdout(
         "names": lambda: _name_problems(info, repo_id, tag),
         "files": lambda: _stray_problems(folder, repo_id),
         "kind": lambda: _not_holdout_problems(folder, info),
-        "folder": lambda: iter(validate_folder(folder, progress=progress)),
+        "folder": lambda: iter(validate_folder(folder, load=load, progress=progress)),
     }
     return _prepared(folder, repo_id, tag, info, checks, progress, private=True, is_holdout=True)
 
@@ -254,11 +257,8 @@ def _card(folder: Path) -> str:
 
 
 def _is_private_card(folder: Path) -> bool:
-    import yaml
-
-    parts = _card(folder).split("---\n", 2)
     try:
-        block: Any = yaml.safe_load(parts[1]) if len(parts) == 3 else {}
-    except yaml.YAMLError:
-        block = {}
-    return isinstance(block, dict) and block.get("license_name") == "private"
+        block, _ = front_matter(_card(folder))
+    except ValueError:
+        return False
+    return block.get("license_name") == "private"

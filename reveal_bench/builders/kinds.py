@@ -44,6 +44,7 @@ class Kind:
     Attributes
     ----------
     config, key : main config, and the column that names a row
+    counted : what the manifest calls the number of rows
     image_columns : columns that hold pictures
     features : Features of the main config
     pictures : record -> its picture files, None where there is none
@@ -57,6 +58,7 @@ class Kind:
 
     config: str
     key: str
+    counted: str
     image_columns: tuple[str, ...]
     features: Callable[[Benchmark], Features]
     pictures: Callable[[Any], tuple[PictureFile | None, ...]]
@@ -69,11 +71,6 @@ class Kind:
     side_config: str | None = None
     side_features: Callable[[Benchmark], Features] | None = None
     side_rows: Callable[[Any, Benchmark], list[Row]] | None = None
-
-    @property
-    def counted(self) -> str:
-        """What the manifest calls the number of rows: "n_images", "n_studies" or "n_tasks"."""
-        return f"n_{self.key.removesuffix('_id')}s".replace("studys", "studies")
 
     def key_of(self, record: Any) -> str:
         """The key of a record."""
@@ -170,6 +167,7 @@ KINDS: dict[str, Kind] = {
     "localization": Kind(
         config="localization",
         key="image_id",
+        counted="n_images",
         image_columns=("image",),
         features=lambda benchmark: localization_features(benchmark.findings),
         pictures=lambda record: (record.picture,),
@@ -187,6 +185,7 @@ KINDS: dict[str, Kind] = {
     "findings": Kind(
         config="multilabel",
         key="study_id",
+        counted="n_studies",
         image_columns=("images",),
         features=lambda benchmark: study_features(benchmark.findings),
         pictures=lambda record: tuple(image.picture for image in record.images),
@@ -199,6 +198,7 @@ KINDS: dict[str, Kind] = {
     "tasks": Kind(
         config="tasks",
         key="task_id",
+        counted="n_tasks",
         image_columns=("images", "prior_images"),
         features=lambda _: task_features(),
         pictures=lambda record: tuple(image.picture for image in (*record.images, *record.prior_images)),

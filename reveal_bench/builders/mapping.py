@@ -1,6 +1,6 @@
 """The mapping: a small YAML file that says what the columns of a table of studies mean. ::
 
-    table: labels.csv                     # path within the download; sheet: NAME for an xlsx of several
+    table: labels.csv                     # path within the download, without ..; sheet: NAME for an xlsx of several
     study_key: {column: StudyUID, matches: StudyInstanceUID}
     labels:
       list: {column: Findings, separator: ";"}
@@ -25,13 +25,14 @@ All scalars are read as text, so `Yes`, `1` and `1.0` need no quotes.
 from __future__ import annotations
 
 import re
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from reveal_bench.builders.source import BuildError, Problem
-from reveal_bench.findings import REVEAL_LABELS, canonical_finding, nearest_names
+from reveal_bench.findings import REVEAL_LABELS, canonical_finding, hint
 from reveal_bench.study_records import AGE_BANDS, AGREEMENTS, PATIENT_CLASSES, RACES, SEXES
 
 __all__ = [
@@ -131,12 +132,6 @@ def read_mapping(path: Path) -> StudyMapping:
     return mapping
 
 
-def hint(text: str, known: Sequence[str]) -> str:
-    """`text` for a message, with the nearest of `known` if one is near."""
-    near = nearest_names(text, known, most=1)
-    return f"{text!r}" + (f" (nearest: {near[0]!r})" if near else "")
-
-
 def is_split_name(text: str) -> bool:
     """Whether `datasets` takes it as the name of a split; "all" has another meaning there."""
     return text != "all" and re.fullmatch(r"\w+(\.\w+)*", text, re.ASCII) is not None
@@ -162,6 +157,9 @@ def _load(path: Path, problems: list[Problem]) -> Any:
 
     Loader.add_constructor("tag:yaml.org,2002:map", construct)
     try:
+        if not stat.S_ISREG(path.stat().st_mode):  # reading from a pipe would wait for ever
+            problems.append(Problem(path.name, None, "file", "must be a regular file", "something else"))
+            return None
         return yaml.load(path.read_text(encoding="utf-8-sig"), Loader)
     except FileNotFoundError:
         problems.append(Problem(path.name, None, "file", "must be there", "none"))
@@ -195,7 +193,7 @@ class _Parser:
         ids = self._mapping(content.get("ids", {}), "ids", ("study", "patient"))
         return StudyMapping(
             file=self.file,
-            table=self._text(content.get("table"), "table"),
+            table=self._path_within(content.get("table"), "table"),
             sheet=content.get("sheet") or None,
             key_column=self._text(key.get("column"), "study_key.column"),
             key_matches=matches,
@@ -278,6 +276,12 @@ class _Parser:
             self._fail(name, "must be a text", _shown(value))
             return ""
         return value
+
+    def _path_within(self, value: Any, name: str) -> str:
+        text = self._text(value, name)
+        if Path(text).is_absolute() or ".." in Path(text).parts or "\0" in text:
+            self._fail(name, "must be a path within the download, without ..", _shown(value))
+        return text
 
     def _flag(self, value: Any, name: str) -> bool:
         if str(value).casefold() not in ("true", "false"):

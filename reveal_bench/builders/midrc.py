@@ -20,24 +20,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reveal_bench.builders.midrc_files import Nodes, check_files, find_nodes, read_nodes
-from reveal_bench.builders.reveal_cxr import Joining, join, mapping_path, needs_key, suggestion
-from reveal_bench.builders.reveal_records import Joined, Namer, label_terms, make_records
-from reveal_bench.builders.source import (
-    BuildError,
-    Extra,
-    Inspection,
-    Pixels,
-    Problem,
-    Reading,
-    finish,
-    is_synthetic,
-)
+from reveal_bench.builders.reveal_cxr import Joining, finish_reading, join, mapping_path, needs_key, suggestion
+from reveal_bench.builders.reveal_records import Joined, Namer
+from reveal_bench.builders.source import Extra, Inspection, Pixels, Problem, Reading, is_synthetic
 from reveal_bench.study_records import StudyRecord
 
 if TYPE_CHECKING:
     from datasets import Features
 
 __all__ = ["detect", "inspect", "read"]
+
+WANTED = "tables of MIDRC (imaging_study, cr_series_file, dx_series_file) and DICOM radiographs"
 
 
 def detect(root: Path) -> float:
@@ -47,12 +40,20 @@ def detect(root: Path) -> float:
 
 
 def inspect(root: Path, *, mapping: Path | None = None, workers: int = 1) -> Inspection:
-    """Read headers, tables and manifest, and the labels if there is a mapping; list what does not fit."""
-    root = Path(root)
+    """Read headers, tables and manifest, and the labels if there is a mapping; list what does not fit.
+
+    Raises
+    ------
+    ValueError
+        If `root` holds neither a table or manifest of MIDRC nor a DICOM file.
+    """
+    root = _folder(Path(root))
     problems: list[Problem] = []
     nodes = read_nodes(root, problems)
     path = mapping_path(root, mapping)
     joining = join(root, path, workers=workers)
+    if joining.is_empty and not nodes.files:
+        raise ValueError(f"`root` must hold {WANTED}, got {root}")
     warnings = [*joining.warnings, *check_files(root, nodes, problems, verify=False, workers=workers)]
     warnings += _mismatches(joining, nodes)
     if path is None:
@@ -90,7 +91,7 @@ def read(
     ValueError
         If there is no mapping of a table of labels, or `id_key` is missing.
     """
-    root = Path(root)
+    root = _folder(Path(root))
     path = mapping_path(root, mapping)
     if path is None:
         raise ValueError(
@@ -104,26 +105,27 @@ def read(
     warnings = [*joining.warnings, *_mismatches(joining, nodes)]
     warnings += check_files(root, nodes, problems, verify=True, workers=workers)
     problems = [*joining.tree.problems, *problems, *joining.problems]
-    if joining.mapping is None or joining.table is None:
-        raise BuildError(problems)
     namer = Namer(id_key)
-    splits = make_records(
-        joining.mapping,
-        joining.table.file,
-        joining.joined,
-        namer,
+    reading = finish_reading(
+        joining,
         problems,
         warnings,
+        namer,
+        keep_going=keep_going,
         more_facts=lambda pair: nodes.studies.get(pair.study.uid, {}),
     )
-    finish(problems, warnings, keep_going=keep_going)
-    if not splits:
-        raise BuildError([Problem(joining.table.file, None, "rows", "must leave a study without a problem", "none")])
-    extras = [label_terms()]
-    scores = _scores(joining.joined, splits, nodes, namer)
+    records = [record for split in reading.splits.values() for record in split]
+    kept = {record.study_id for record in records if isinstance(record, StudyRecord)}
+    scores = _scores(joining.joined, kept, nodes, namer)
     if scores:
-        extras.append(Extra("mrale", _score_features, scores, key="study_id"))
-    return Reading(splits, warnings, extras=extras, set_aside=joining.tree.set_aside)
+        reading.extras = [*reading.extras, Extra("mrale", _score_features, scores, key="study_id")]
+    return reading
+
+
+def _folder(root: Path) -> Path:
+    if not root.is_dir():
+        raise ValueError(f"`root` must be a folder with {WANTED}, got {root}")
+    return root
 
 
 def _mismatches(joining: Joining, nodes: Nodes) -> list[str]:
@@ -146,11 +148,8 @@ def _mismatches(joining: Joining, nodes: Nodes) -> list[str]:
     return warnings
 
 
-def _scores(
-    joined: list[Joined], splits: dict[str, list[StudyRecord]], nodes: Nodes, namer: Namer
-) -> list[dict[str, object]]:
-    """Rows of the config `mrale`, of studies that became a record."""
-    kept = {record.study_id for records in splits.values() for record in records}
+def _scores(joined: list[Joined], kept: set[str], nodes: Nodes, namer: Namer) -> list[dict[str, object]]:
+    """Rows of the config `mrale`, of the studies `kept`, those that became a record."""
     rows: list[dict[str, object]] = []
     for pair in joined:
         if pair.study.uid in nodes.mrale:

@@ -18,11 +18,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from reveal_bench.builders.mapping import folded, hint
+from reveal_bench.builders.mapping import folded
 from reveal_bench.builders.source import Problem
 from reveal_bench.builders.strict_json import parse_json
 from reveal_bench.builders.study_labels import age_of
 from reveal_bench.builders.study_table import StudyTable, TableRow, read_table
+from reveal_bench.findings import hint
 from reveal_bench.study_records import RACES, UNKNOWN, age_band
 
 __all__ = ["FileEntry", "Nodes", "check_files", "find_nodes", "read_nodes", "text_list"]

@@ -37,7 +37,17 @@ from reveal_bench.builders.source import Problem
 from reveal_bench.records import PictureFile
 from reveal_bench.study_records import StudyImage
 
-__all__ = ["Fault", "MimicImage", "MimicStudy", "find_trees", "look_up_studies", "study_images", "tree_files"]
+__all__ = [
+    "PROJECTIONS",
+    "Fault",
+    "MimicImage",
+    "MimicStudy",
+    "find_trees",
+    "look_up_studies",
+    "study_images",
+    "table_rows",
+    "tree_files",
+]
 
 Size = tuple[int, int]
 
@@ -195,7 +205,7 @@ def _image(tree: Path, subject: str, study: str, dicom_id: str) -> MimicImage:
 
 def _from_metadata(tree: Path, path: Path, wanted: set[str], problems: list[Problem]) -> dict[str, MimicStudy]:
     studies: dict[str, MimicStudy] = {}
-    for line, row in _rows(path, REQUIRED, problems):
+    for line, row in table_rows(path, REQUIRED, problems):
         study_id, subject, dicom_id = row["study_id"], row["subject_id"], row["dicom_id"]
         if study_id not in wanted:
             continue
@@ -257,11 +267,11 @@ def _from_names(tree: Path, path: Path, wanted: set[str], problems: list[Problem
 
 
 def _splits(path: Path, studies: Collection[str], problems: list[Problem]) -> dict[str, str]:
-    rows = _rows(path, ("study_id", "split"), problems)
+    rows = table_rows(path, ("study_id", "split"), problems)
     return {row["study_id"]: row["split"] for _, row in rows if row["study_id"] in studies}
 
 
-def _rows(path: Path, required: tuple[str, ...], problems: list[Problem]) -> Iterator[tuple[int, dict[str, str]]]:
+def table_rows(path: Path, required: tuple[str, ...], problems: list[Problem]) -> Iterator[tuple[int, dict[str, str]]]:
     """(line, cells by column) of a table; a table without the `required` columns has none."""
     with _text(path, problems) as file:
         reader = csv.reader(file)

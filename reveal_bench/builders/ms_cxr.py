@@ -12,11 +12,14 @@ Conventions
   each with its box, are the config ``phrases``.
 * Phrases of reports were marked, not every finding: a category without a box is unlabelled, not absent.
 * Patient and study are read from ``path``, ``files/p10/p<subject>/s<study>/<dicom>.jpg``. The view comes from the
-  metadata of MIMIC-CXR-JPG if it is there; all pictures are frontal.
+  metadata of MIMIC-CXR-JPG if it is there: ``view_raw`` is its text, ``view`` what it means. All pictures are said to
+  be frontal, so a picture whose view is not told is FRONTAL, and one that the metadata call lateral or oblique is kept
+  with that view (LATERAL, UNKNOWN) and counted in the warnings.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,11 +28,13 @@ from reveal_bench.builders.box_files import (
     Faults,
     annotate_boxes,
     count_warnings,
+    counted,
     find_file,
+    inspection,
     is_synthetic,
-    read_table,
-    relative_names,
 )
+from reveal_bench.builders.box_pictures import no_pictures
+from reveal_bench.builders.mimic_cxr_jpg import PROJECTIONS, table_rows
 from reveal_bench.builders.ms_cxr_files import PhraseBox, alignment_files, read_rows
 from reveal_bench.builders.source import Extra, Inspection, Pixels, Problem, Reading
 from reveal_bench.findings import MS_CXR_FINDINGS
@@ -43,7 +48,8 @@ __all__ = ["PUBLISHED", "detect", "inspect", "phrase_features", "read"]
 PUBLISHED = {"boxes": 1448, "images": 1047}
 """Counts of version 1.1.0."""
 
-METADATA = ("mimic-cxr-2.0.0-metadata.csv.gz", "mimic-cxr-2.0.0-metadata.csv")
+FRONTAL = ("AP", "PA", "FRONTAL")
+METADATA = ("mimic-cxr-2.*-metadata.csv.gz", "mimic-cxr-2.*-metadata.csv")
 
 
 def detect(root: Path) -> float:
@@ -51,29 +57,19 @@ def detect(root: Path) -> float:
     return 1.0 if alignment_files(Path(root)) else 0.0
 
 
-def inspect(root: Path) -> Inspection:
-    """Count boxes, images, patients and phrases, and list what is wrong with the files."""
+def inspect(root: Path, *, pictures: Path | None = None) -> Inspection:
+    """Count boxes, images and phrases, and list what is wrong with the files; `pictures` are not looked at."""
     root = Path(root)
     files = _files(root)
     faults = Faults()
     warnings: list[str] = []
     rows = read_rows(files, faults, warnings)
-    counts = _counts(rows)
-    synthetic = _is_synthetic(files)
-    return Inspection(
-        builder="ms-cxr",
-        root=root,
-        files=relative_names(root, files),
-        counts={
-            **counts,
-            "patients": len({row.patient_id for row in rows}),
-            "phrases": len({(row.image_id, row.finding, row.phrase) for row in rows}),
-        },
-        expected=PUBLISHED,
-        problems=faults.problems,
-        warnings=[*warnings, *([] if synthetic else count_warnings(counts, PUBLISHED))],
-        synthetic=synthetic,
-    )
+    counts = {
+        **_counts(rows),
+        "patients": len({row.patient_id for row in rows}),
+        "phrases": len({(row.image_id, row.finding, row.phrase) for row in rows}),
+    }
+    return inspection("ms-cxr", root, files, counts, PUBLISHED, faults, warnings)
 
 
 def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pictures: Path | None = None) -> Reading:
@@ -82,9 +78,9 @@ def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pict
     Parameters
     ----------
     root : the CSV or JSON file, or a folder that holds them
-    pixels : "withhold" needs no pictures; "embed" needs `pictures`
+    pixels : "withhold" needs no pictures, but hashes those that are there; "embed" needs `pictures`
     keep_going : leave out images with a problem instead of raising
-    pictures : root of MIMIC-CXR-JPG, the folder that holds ``files``
+    pictures : root of MIMIC-CXR-JPG, the folder that holds ``files``; looked for in `root` if pixels are withheld
 
     Raises
     ------
@@ -100,13 +96,12 @@ def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pict
     faults = Faults()
     warnings: list[str] = []
     rows = read_rows(files, faults, warnings)
-    if not _is_synthetic(files):
+    synthetic = is_synthetic(root, files.values())
+    if not synthetic:
         warnings += count_warnings(_counts(rows), PUBLISHED)
-    images: dict[str, PictureFile] = {}
-    views: dict[str, str] = {}
-    if pictures is not None:
-        images = _pictures(rows, Path(pictures), faults)
-        views = _read_views(Path(pictures), faults)
+    place = Path(pictures) if pictures is not None else root if root.is_dir() else root.parent
+    images = _pictures(rows, place, faults, need_all=pixels == "embed")
+    views = _read_views(place, {row.image_id for row in rows}, faults, warnings)
     faults.settle(warnings, keep_going=keep_going)
     by_image: dict[str, list[PhraseBox]] = {}
     for row in rows:
@@ -115,11 +110,14 @@ def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pict
     splits: dict[str, list[LocalizationRecord]] = {split: [] for split in ("train", "validation", "test")}
     for image_id, own in by_image.items():
         splits[own[0].split].append(_record(own, views.get(image_id), images.get(image_id)))
+    if pixels == "withhold":
+        warnings += no_pictures(len(by_image.keys() - images.keys()))
     phrases = [_phrase(row) for own in by_image.values() for row in own]
     return Reading(
         {split: records for split, records in splits.items() if records},
         warnings,
         [Extra("phrases", phrase_features, phrases, key="image_id")],
+        synthetic=synthetic,
     )
 
 
@@ -149,37 +147,53 @@ def _files(root: Path) -> dict[str, Path]:
     return files
 
 
-def _is_synthetic(files: dict[str, Path]) -> bool:
-    return any(is_synthetic(path) for path in files.values())
-
-
 def _counts(rows: list[PhraseBox]) -> dict[str, int]:
     return {"boxes": len(rows), "images": len({row.image_id for row in rows})}
 
 
-def _pictures(rows: list[PhraseBox], root: Path, faults: Faults) -> dict[str, PictureFile]:
+def _pictures(rows: list[PhraseBox], root: Path, faults: Faults, *, need_all: bool) -> dict[str, PictureFile]:
     """The JPEG of each image at its path below `root`, which is the folder above ``files`` or ``files`` itself."""
     found: dict[str, PictureFile] = {}
     for row in {row.image_id: row for row in rows}.values():
         tail = Path(row.path).with_suffix(".jpg")
         places = (root / tail, root / Path(*tail.parts[-4:]), root / "files" / Path(*tail.parts[-4:]))
         path = next((place for place in places if place.is_file()), None)
-        if path is None:
+        if path is None and need_all:
             rule = f"must be there for {row.image_id}"
             faults.add(Problem(row.file, row.line, "picture", rule, f"no file {tail}"), row.image_id)
-        else:
+        elif path is not None:
             found[row.image_id] = PictureFile(path, path.name, path.relative_to(root).as_posix())
     return found
 
 
-def _read_views(pictures: Path, faults: Faults) -> dict[str, str]:
-    """View by image, from MIMIC-CXR-JPG's own table, if it is there."""
-    path = find_file(pictures, *METADATA)
+def _read_views(place: Path, image_ids: set[str], faults: Faults, warnings: list[str]) -> dict[str, str]:
+    """ViewPosition by image, those of `image_ids`, from MIMIC-CXR-JPG's own table of 377,110, if it is there."""
+    path = find_file(place, *METADATA)
     if path is None:
         return {}
-    ignored: list[str] = []  # its other columns are known, only not of use here
-    rows = read_table(path, ("dicom_id", "ViewPosition"), faults, ignored)
-    return {row["dicom_id"]: row["ViewPosition"] for row in rows}
+    problems: list[Problem] = []
+    views = {
+        row["dicom_id"]: row["ViewPosition"].strip()
+        for _, row in table_rows(path, ("dicom_id", "ViewPosition"), problems)
+        if row["dicom_id"] in image_ids
+    }
+    for problem in problems:
+        faults.add(problem, None)
+    if problems:
+        return {}
+    odd = Counter(view for view in views.values() if view and _view(view) not in FRONTAL)
+    if odd:
+        names = ", ".join(f"{view!r} {n:,}" for view, n in odd.most_common())
+        warnings.append(f"{path.name}: {counted(odd.total(), 'image')} with a view that is not frontal, kept: {names}")
+    n_lacking = len(image_ids - views.keys())
+    if n_lacking:
+        warnings.append(f"{path.name}: {counted(n_lacking, 'image')} without a row, whose view is FRONTAL")
+    return views
+
+
+def _view(raw: str | None) -> str:
+    """View of a ViewPosition, "FRONTAL" if it is blank."""
+    return PROJECTIONS.get(raw.upper(), "UNKNOWN") if raw else "FRONTAL"
 
 
 def _record(rows: list[PhraseBox], view: str | None, picture: PictureFile | None) -> LocalizationRecord:
@@ -192,7 +206,7 @@ def _record(rows: list[PhraseBox], view: str | None, picture: PictureFile | None
         image_id=first.image_id,
         patient_id=first.patient_id,
         study_id=first.study_id,
-        view=view if view in ("AP", "PA") else "FRONTAL",
+        view=_view(view),
         view_raw=view or None,
         width=width,
         height=height,

@@ -21,17 +21,17 @@ from pathlib import Path
 from reveal_bench.boxes import Box
 from reveal_bench.builders.box_files import (
     Faults,
-    Gallery,
     TableRow,
     annotate_boxes,
     count_warnings,
     find_file,
+    inspection,
     is_synthetic,
     known_finding,
     read_box,
     read_table,
-    relative_names,
 )
+from reveal_bench.builders.box_pictures import Gallery
 from reveal_bench.builders.source import Inspection, Pixels, Reading
 from reveal_bench.findings import NIH_BOX_FINDINGS
 from reveal_bench.records import LocalizationRecord, PictureFile
@@ -55,25 +55,15 @@ def detect(root: Path) -> float:
     return 1.0 if find_file(Path(root), *LIST) is not None else 0.0
 
 
-def inspect(root: Path) -> Inspection:
-    """Count boxes, images and patients, and list what is wrong with the list."""
+def inspect(root: Path, *, pictures: Path | None = None) -> Inspection:
+    """Count boxes, images and patients, and list what is wrong with the list; `pictures` are not looked at."""
     root = Path(root)
     path = _list_of(root)
     faults = Faults()
     warnings: list[str] = []
     boxes, first_of = _read_boxes(path, faults, warnings)
-    counts = _counts(boxes)
-    synthetic = is_synthetic(path)
-    return Inspection(
-        builder="nih-boxes",
-        root=root,
-        files=relative_names(root, {"boxes": path}),
-        counts={**counts, "patients": len({_patient(image_id) for image_id in first_of})},
-        expected=PUBLISHED,
-        problems=faults.problems,
-        warnings=[*warnings, *([] if synthetic else count_warnings(counts, PUBLISHED))],
-        synthetic=synthetic,
-    )
+    counts = {**_counts(boxes), "patients": len({_patient(image_id) for image_id in first_of})}
+    return inspection("nih-boxes", root, {"boxes": path}, counts, PUBLISHED, faults, warnings)
 
 
 def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pictures: Path | None = None) -> Reading:
@@ -82,39 +72,37 @@ def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pict
     Parameters
     ----------
     root : the list, or a folder that holds it
-    pixels : "withhold" needs no pictures
+    pixels : "withhold" needs no pictures, but hashes those that are there
     keep_going : leave out images with a problem instead of raising
-    pictures : folder with the PNG files at any depth; `root` itself by default, if pixels are embedded
+    pictures : folder with the PNG files at any depth; `root` itself by default
 
     Raises
     ------
     BuildError
         With every problem of the list, and every picture that is not there.
     ValueError
-        If there is no list.
+        If there is no list, or no picture although pixels are to be embedded.
     """
     root = Path(root)
     path = _list_of(root)
     faults = Faults()
     warnings: list[str] = []
     boxes, first_of = _read_boxes(path, faults, warnings)
-    if not is_synthetic(path):
+    synthetic = is_synthetic(root, [path])
+    if not synthetic:
         warnings += count_warnings(_counts(boxes), PUBLISHED)
     entries = find_file(root if root.is_dir() else root.parent, *ENTRIES)
     views = {} if entries is None else _read_views(entries, faults, warnings)
-    place = pictures if pictures is not None else path.parent if root.is_file() else root
-    gallery = Gallery.below(place, [".png"]) if pictures is not None or pixels == "embed" else None
-    files: dict[str, PictureFile | None] = {}
-    if gallery is not None:
-        files = {image_id: gallery.picture(image_id, faults, row) for image_id, row in first_of.items()}
-        warnings += gallery.unused(first_of)
+    gallery = Gallery.of_build(root, pictures, [".png"], pixels=pixels)
+    files = gallery.pictures_of(first_of, faults)
+    warnings += gallery.warnings(first_of)
     faults.settle(warnings, keep_going=keep_going)
     records = [
         _record(image_id, found, views.get(image_id), files.get(image_id))
         for image_id, found in boxes.items()
         if image_id not in faults.bad
     ]
-    return Reading({"test": records}, warnings)
+    return Reading({"test": records}, warnings, synthetic=synthetic)
 
 
 def _list_of(root: Path) -> Path:

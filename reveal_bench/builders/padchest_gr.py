@@ -29,8 +29,8 @@ from reveal_bench.builders.box_files import (
     Faults,
     annotate_boxes,
     count_warnings,
+    inspection,
     is_synthetic,
-    relative_names,
 )
 from reveal_bench.builders.padchest_gr_files import Pictures, Sentence, Study, find_files, read_studies
 from reveal_bench.builders.source import Extra, Inspection, Pixels, Reading
@@ -53,25 +53,19 @@ def detect(root: Path) -> float:
     return 1.0 if "reports" in find_files(Path(root)) else 0.0
 
 
-def inspect(root: Path) -> Inspection:
-    """Count images, sentences and boxes, and list what is wrong with the files; boxes need the pictures' sizes."""
+def inspect(root: Path, *, pictures: Path | None = None) -> Inspection:
+    """Count images, sentences and boxes, and list what is wrong with the files.
+
+    `pictures` are not looked at, so that no box is held against the size of its picture.
+    """
     root = Path(root)
     files = _files(root)
     faults = Faults()
     warnings: list[str] = []
     studies = read_studies(files, faults, warnings)
-    counts = _counts(studies)
-    synthetic = is_synthetic(files["reports"])
-    return Inspection(
-        builder="padchest-gr",
-        root=root,
-        files=relative_names(root, files),
-        counts={**counts, "boxes": sum(len(s.boxes) for study in studies for s in study.sentences)},
-        expected=PUBLISHED,
-        problems=faults.problems,
-        warnings=[*warnings, *([] if synthetic else count_warnings(counts, PUBLISHED))],
-        synthetic=synthetic,
-    )
+    n_boxes = sum(len(sentence.boxes) for study in studies for sentence in study.sentences)
+    counts = {**_counts(studies), "boxes": n_boxes}
+    return inspection("padchest-gr", root, files, counts, PUBLISHED, faults, warnings)
 
 
 def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pictures: Path | None = None) -> Reading:
@@ -96,7 +90,8 @@ def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pict
     faults = Faults()
     warnings: list[str] = []
     studies = read_studies(files, faults, warnings)
-    if not is_synthetic(files["reports"]):
+    synthetic = is_synthetic(root, files.values())
+    if not synthetic:
         warnings += count_warnings(_counts(studies), PUBLISHED)
     shown = Pictures.below(pictures if pictures is not None else files["reports"].parent)
     splits: dict[str, list[LocalizationRecord]] = {split: [] for split in ("train", "validation", "test")}
@@ -116,6 +111,7 @@ def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pict
         {split: records for split, records in splits.items() if records},
         warnings,
         [Extra("sentences", sentence_features, rows, key="image_id")],
+        synthetic=synthetic,
     )
 
 

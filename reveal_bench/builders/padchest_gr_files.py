@@ -15,14 +15,15 @@ from typing import Any
 
 from reveal_bench.boxes import Box
 from reveal_bench.builders.box_files import (
+    NO_PATIENTS,
     Faults,
-    Gallery,
     box_problem,
     find_file,
     known_finding,
     read_table,
     xyxy_to_xywh,
 )
+from reveal_bench.builders.box_pictures import Gallery
 from reveal_bench.builders.pictures import picture_size
 from reveal_bench.builders.source import Problem
 from reveal_bench.builders.strict_json import parse_json
@@ -209,7 +210,7 @@ def read_studies(files: Mapping[str, Path], faults: Faults, warnings: list[str])
         return []
     table = _read_master(files["table"], faults, warnings) if "table" in files else None
     if table is None:
-        warnings.append("master_table.csv is not here: every study is a patient of its own, of the split 'test'")
+        warnings.append(f"master_table.csv is not here: all studies are of the split 'test', and {NO_PATIENTS}")
     studies: list[Study] = []
     first_of: dict[str, int] = {}
     for number, entry in enumerate(entries, start=1):

@@ -1,8 +1,9 @@
 """Picture files: size from the header, hashes, decoded pixels; and what is published of them.
 
 :func:`develop` is the one way from a :class:`reveal_bench.records.PictureFile` to published bytes: JPEG and 8-bit PNG
-pass unchanged, DICOM goes through the pipeline of :mod:`reveal_bench.dicom`, PNG of 16 bits becomes one of 8. The hash
-of the pixels is sha256 over the published 8-bit grey values, row by row, as Pillow decodes them.
+pass unchanged but for metadata (:mod:`.picture_metadata`), DICOM goes through the pipeline of
+:mod:`reveal_bench.dicom`, PNG of 16 bits becomes one of 8. The hash of the pixels is sha256 over the published 8-bit
+grey values, row by row, as Pillow decodes them.
 """
 
 from __future__ import annotations
@@ -10,29 +11,25 @@ from __future__ import annotations
 import hashlib
 import io
 import zipfile
+import zlib
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from reveal_bench.builders.picture_metadata import without_metadata
 from reveal_bench.records import PictureFile
 
-__all__ = ["ORIGINAL", "PNG16", "Developed", "Picture", "develop", "picture_size", "read_picture"]
+__all__ = ["CLEANED", "ORIGINAL", "PNG16", "Developed", "develop", "picture_size"]
 
 ORIGINAL = "original bytes"
 """`pixel_pipeline` of a picture whose file bytes are published as they are."""
+CLEANED = "original pixels: metadata cut out of the file, coded data unchanged"
+"""`pixel_pipeline` of a picture whose file held something besides the picture."""
 PNG16 = "png16-v1: 16-bit PNG, [lowest, highest] value of the picture -> [0, 255] linearly, rounded half to even"
 """`pixel_pipeline` of a picture of 16 bits."""
+FORMATS = ("JPEG", "PNG")
+"""No other is opened, whatever a file's name says: some of Pillow's readers start other programs."""
 MEMBER_BYTES = 256 << 20
 """Largest picture that is read from an archive."""
-
-
-@dataclass(frozen=True, slots=True)
-class Picture:
-    """A picture file: its bytes, size (height, width), and the sha256 of file and pixels."""
-
-    data: bytes = field(repr=False)
-    size: tuple[int, int]
-    source_sha256: str
-    pixel_sha256: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +73,11 @@ def develop(picture: PictureFile) -> Developed:
     data = _file_bytes(picture)
     if picture.kind == "png16":
         return _from_png16(picture, data)
-    plain = _decode(data, picture.path)
-    return Developed(data, picture.name, plain.size, plain.source_sha256, plain.pixel_sha256, ORIGINAL)
+    published = without_metadata(data)
+    size, pixel_sha256 = _decode(published, picture.path)
+    pipeline = ORIGINAL if published == data else CLEANED
+    source_sha256 = hashlib.sha256(data).hexdigest()
+    return Developed(published, picture.name, size, source_sha256, pixel_sha256, pipeline)
 
 
 def picture_size(path: Path) -> tuple[int, int]:
@@ -91,23 +91,9 @@ def picture_size(path: Path) -> tuple[int, int]:
     from PIL import Image
 
     try:
-        with Image.open(path) as image:
+        with Image.open(path, formats=FORMATS) as image:
             return image.height, image.width
     except (OSError, SyntaxError, Image.DecompressionBombError) as error:
-        raise ValueError(_reason(error, path)) from None
-
-
-def read_picture(path: Path) -> Picture:
-    """Read and fully decode a picture file.
-
-    Raises
-    ------
-    ValueError
-        If the file cannot be decoded to the end; the message is the reason alone.
-    """
-    try:
-        return _decode(path.read_bytes(), path)
-    except OSError as error:
         raise ValueError(_reason(error, path)) from None
 
 
@@ -122,20 +108,20 @@ def _file_bytes(picture: PictureFile) -> bytes:
             return archive.read(picture.member)
     except KeyError:
         raise ValueError(f"no member {picture.member!r} in the archive") from None
-    except (OSError, zipfile.BadZipFile) as error:
+    except (OSError, zipfile.BadZipFile, zlib.error, RuntimeError, NotImplementedError) as error:
         raise ValueError(_reason(error, picture.path)) from None
 
 
-def _decode(data: bytes, path: Path) -> Picture:
+def _decode(data: bytes, path: Path) -> tuple[tuple[int, int], str]:
+    """(height, width) and the hash of the pixels of a picture, decoded to its end."""
     from PIL import Image
 
     try:
-        with Image.open(io.BytesIO(data)) as image:
+        with Image.open(io.BytesIO(data), formats=FORMATS) as image:
             pixels = image.convert("L").tobytes()
-            size = (image.height, image.width)
+            return (image.height, image.width), hashlib.sha256(pixels).hexdigest()
     except (OSError, SyntaxError, Image.DecompressionBombError) as error:
         raise ValueError(_reason(error, path)) from None
-    return Picture(data, size, hashlib.sha256(data).hexdigest(), hashlib.sha256(pixels).hexdigest())
 
 
 def _from_png16(picture: PictureFile, data: bytes) -> Developed:
@@ -143,7 +129,7 @@ def _from_png16(picture: PictureFile, data: bytes) -> Developed:
     from PIL import Image
 
     try:
-        with Image.open(io.BytesIO(data)) as image:
+        with Image.open(io.BytesIO(data), formats=FORMATS) as image:
             if not image.mode.startswith("I"):
                 raise ValueError(f"a picture of mode {image.mode} instead of 16 bits")
             values = np.asarray(image).astype(np.float64)

@@ -22,6 +22,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -29,7 +30,7 @@ from pathlib import Path
 from reveal_bench.builders.dicom_tree import StudyTree, read_tree
 from reveal_bench.builders.mapping import StudyMapping, read_mapping
 from reveal_bench.builders.mapping_guess import guess_mapping, tables_below
-from reveal_bench.builders.reveal_records import Joined, Namer, join_rows, label_terms, make_records
+from reveal_bench.builders.reveal_records import Facts, Joined, Namer, join_rows, label_terms, make_records
 from reveal_bench.builders.source import (
     BuildError,
     Inspection,
@@ -47,6 +48,7 @@ __all__ = [
     "PUBLISHED",
     "Joining",
     "detect",
+    "finish_reading",
     "inspect",
     "join",
     "mapping_path",
@@ -82,9 +84,16 @@ def inspect(root: Path, *, mapping: Path | None = None, workers: int = 1) -> Ins
     """Read headers and table, join them, and list what does not fit; without a mapping, suggest one.
 
     The suggestion is one of the warnings; it starts with "no mapping".
+
+    Raises
+    ------
+    ValueError
+        If `root` is no folder or holds no DICOM file.
     """
     root = Path(root)
-    joining = join(root, mapping_path(root, mapping), workers=workers)
+    joining = join(_folder(root), mapping_path(root, mapping), workers=workers)
+    if joining.is_empty:
+        raise ValueError(f"`root` must hold DICOM radiographs and a table of labels, got {root}")
     warnings = list(joining.warnings)
     if joining.mapping is None and not joining.problems:
         warnings.append(f"no mapping says what the columns mean. {suggestion(root, joining.tree)}")
@@ -128,7 +137,7 @@ def read(
     ValueError
         If there is no mapping (with one to start from), or `id_key` is missing.
     """
-    root = Path(root)
+    root = _folder(Path(root))
     path = mapping_path(root, mapping)
     if path is None:
         found = suggestion(root, read_tree(root, workers=workers))
@@ -136,14 +145,39 @@ def read(
     joining = join(root, path, workers=workers)
     needs_key(joining.mapping, id_key)
     problems = [*joining.tree.problems, *joining.problems]
+    return finish_reading(joining, problems, list(joining.warnings), Namer(id_key), keep_going=keep_going)
+
+
+def finish_reading(
+    joining: Joining,
+    problems: list[Problem],
+    warnings: list[str],
+    namer: Namer,
+    *,
+    keep_going: bool,
+    more_facts: Callable[[Joined], Facts] | None = None,
+) -> Reading:
+    """The reading of a download whose `problems` so far are known; parameters as of `make_records`.
+
+    Raises
+    ------
+    BuildError
+        With all problems; with `keep_going` only if mapping or table could not be read, or no study is left.
+    """
     if joining.mapping is None or joining.table is None:
         raise BuildError(problems)
-    warnings = list(joining.warnings)
-    splits = make_records(joining.mapping, joining.table.file, joining.joined, Namer(id_key), problems, warnings)
+    file = joining.table.file
+    splits = make_records(joining.mapping, file, joining.joined, namer, problems, warnings, more_facts=more_facts)
     finish(problems, warnings, keep_going=keep_going)
     if not splits:
-        raise BuildError([Problem(joining.table.file, None, "rows", "must leave a study without a problem", "none")])
-    return Reading(splits, warnings, extras=[label_terms()], set_aside=joining.tree.set_aside)
+        raise BuildError([Problem(file, None, "rows", "must leave a study without a problem", "none")])
+    return Reading(
+        splits,
+        warnings,
+        extras=[label_terms()],
+        set_aside=joining.tree.set_aside,
+        synthetic=is_synthetic(joining.root),
+    )
 
 
 @dataclass
@@ -158,6 +192,11 @@ class Joining:
     joined: list[Joined] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no file is DICOM, not even one that cannot be used."""
+        return not (self.tree.studies or self.tree.problems or self.tree.set_aside)
 
     @property
     def claims(self) -> bool:
@@ -241,6 +280,12 @@ def mapping_path(root: Path, mapping: Path | None) -> Path | None:
         return Path(mapping)
     own = root / MAPPING_NAME
     return own if own.is_file() else None
+
+
+def _folder(root: Path) -> Path:
+    if not root.is_dir():
+        raise ValueError(f"`root` must be a folder with DICOM radiographs and a table of labels, got {root}")
+    return root
 
 
 def _passed_over(tree: StudyTree) -> list[str]:

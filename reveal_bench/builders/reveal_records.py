@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING
 
 from reveal_bench.builders.dicom_tree import StudyTree, TreeImage, TreeStudy
 from reveal_bench.builders.ids import IdKind, check_collisions, keyed_id
-from reveal_bench.builders.mapping import StudyMapping, hint
+from reveal_bench.builders.mapping import StudyMapping
 from reveal_bench.builders.source import Extra, Problem
 from reveal_bench.builders.study_labels import LabelledStudy
-from reveal_bench.findings import REVEAL_TERMS
+from reveal_bench.findings import REVEAL_TERMS, hint
 from reveal_bench.records import PictureFile
 from reveal_bench.study_records import UNKNOWN, StudyImage, StudyRecord, age_band
 
 if TYPE_CHECKING:
     from datasets import Features
 
-__all__ = ["UNDIVIDED", "Joined", "Namer", "join_rows", "label_terms", "make_records"]
+__all__ = ["UNDIVIDED", "Facts", "Joined", "Namer", "join_rows", "label_terms", "make_records"]
 
 UNDIVIDED = "test"
 """Name of the only split of a source that names none ("all" is taken by `datasets`)."""
@@ -37,6 +37,7 @@ DETECTORS = ("DIRECT", "SCINTILLATOR", "STORAGE", "FILM")
 SEX_OF_HEADER = {"F": "F", "M": "M", "O": "other"}
 
 Facts = dict[str, str]
+"""What is known of a study beside its row, by field of a StudyRecord; and `patient_key`, which is not published."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +218,7 @@ def _image(image: TreeImage, study_id: str, number: int, namer: Namer) -> StudyI
         view=header.view,
         width=header.columns or 0,
         height=header.rows or 0,
-        view_raw=header.view_raw if header.view != "UNKNOWN" else None,  # what is no view may be anything
+        view_raw=header.view_raw,
         manufacturer=header.manufacturer,
         manufacturer_raw=header.manufacturer_raw,
         model=header.model,

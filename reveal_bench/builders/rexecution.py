@@ -26,6 +26,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reveal_bench.builders.box_files import is_synthetic
+from reveal_bench.builders.box_pictures import no_pictures
 from reveal_bench.builders.mimic_cxr_jpg import Fault, MimicStudy, find_trees, look_up_studies, study_images, tree_files
 from reveal_bench.builders.rexecution_files import RatingLine, TaskLine, nearest, parse_ratings, parse_tasks
 from reveal_bench.builders.rexecution_tables import SUFFIXES, find_tables
@@ -68,7 +70,7 @@ def inspect(root: Path, *, pictures: Path | None = None) -> Inspection:
         counts=_counts(found),
         problems=found.problems,
         warnings=[*found.warnings, *_notes(found)],
-        synthetic=_is_synthetic(root, found.tree),
+        synthetic=is_synthetic(root, found.own_files),
     )
 
 
@@ -104,7 +106,16 @@ def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pict
         rows = [rating_row(line.rating) for line in found.ratings]
         extras.insert(0, Extra(RATINGS, ratings_features, rows, key="task_id"))
     records = [_record(task, found) for task in found.tasks]
-    return Reading({SPLIT: records}, [*found.warnings, *_notes(found)], extras, _set_aside(_folder(Path(root)), found))
+    if pixels == "withhold":
+        n_without = len({image.image_id for images in found.images.values() for image in images if not image.picture})
+        found.warnings += no_pictures(n_without)
+    return Reading(
+        {SPLIT: records},
+        [*found.warnings, *_notes(found)],
+        extras,
+        _set_aside(_folder(Path(root)), found),
+        synthetic=is_synthetic(Path(root), found.own_files),
+    )
 
 
 def rubric_features() -> Features:
@@ -128,10 +139,19 @@ class _Found:
     problems: list[Problem] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
+    @property
+    def own_files(self) -> list[Path]:
+        """The files of tasks and ratings, those that are there."""
+        return [path for path in (self.task_file, self.rating_file) if path is not None]
+
 
 def _parse(root: Path, pictures: Path | None, *, need_pictures: bool) -> _Found:
     found = _Found()
     folder = _folder(root)
+    if root.is_dir() and not find_tables(root, TASKS):
+        raise ValueError(
+            f"`root` must hold a task file, {' or '.join(TASKS + suffix for suffix in SUFFIXES)}, got {root}"
+        )
     found.task_file = root if root.is_file() else _one_table(folder, TASKS, found)
     found.rating_file = _one_table(folder, RATINGS, found)
     found.tree = _one_tree(folder if pictures is None else Path(pictures), pictures, found.problems)
@@ -315,10 +335,6 @@ def _set_aside(folder: Path, found: _Found) -> list[tuple[str, str]]:
         for path in sorted(place.iterdir())
         if path.is_file() and path not in used and path.name != SYNTHETIC_MARKER
     ]
-
-
-def _is_synthetic(root: Path, tree: Path | None) -> bool:
-    return any((place / SYNTHETIC_MARKER).exists() for place in (_folder(root), tree) if place is not None)
 
 
 def _folder(root: Path) -> Path:

@@ -17,31 +17,33 @@ Conventions
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reveal_bench.boxes import Box
 from reveal_bench.builders.box_files import (
+    NO_PATIENTS,
     Faults,
-    Gallery,
     TableRow,
     annotate_boxes,
     count_warnings,
-    dicom_header,
+    counted,
     find_file,
+    inspection,
     is_synthetic,
     read_box,
     read_table,
-    relative_names,
 )
+from reveal_bench.builders.box_pictures import Gallery, dicom_headers
 from reveal_bench.builders.source import Extra, Inspection, Pixels, Problem, Reading
 from reveal_bench.builders.strict_json import parse_json
 from reveal_bench.findings import RSNA_FINDINGS
-from reveal_bench.records import LocalizationRecord
+from reveal_bench.records import LocalizationRecord, PictureFile
 
 if TYPE_CHECKING:
     from datasets import Features
+
+    from reveal_bench.dicom.header import Header
 
 __all__ = ["CLASSES", "PUBLISHED", "SIDE", "class_features", "detect", "inspect", "read"]
 
@@ -67,8 +69,8 @@ def detect(root: Path) -> float:
     return 1.0 if find_file(Path(root), PATTERNS["boxes"]) is not None else 0.0
 
 
-def inspect(root: Path) -> Inspection:
-    """Count images and boxes, and list what is wrong with the tables."""
+def inspect(root: Path, *, pictures: Path | None = None, workers: int = 1) -> Inspection:
+    """Count images and boxes, and list what is wrong with the tables; `pictures` are not looked at."""
     root = Path(root)
     files = _files(root)
     faults = Faults()
@@ -76,29 +78,26 @@ def inspect(root: Path) -> Inspection:
     boxes, _ = _read_boxes(files["boxes"], faults, warnings)
     _read_classes(files.get("classes"), boxes, faults, warnings)
     _read_patients(files.get("patients"), boxes, faults, warnings)
-    counts = _counts(boxes)
-    synthetic = is_synthetic(files["boxes"])
-    return Inspection(
-        builder="rsna-pneumonia",
-        root=root,
-        files=relative_names(root, files),
-        counts=counts,
-        expected=PUBLISHED,
-        problems=faults.problems,
-        warnings=[*warnings, *([] if synthetic else count_warnings(counts, PUBLISHED))],
-        synthetic=synthetic,
-    )
+    return inspection("rsna-pneumonia", root, files, _counts(boxes), PUBLISHED, faults, warnings)
 
 
-def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pictures: Path | None = None) -> Reading:
+def read(
+    root: Path,
+    *,
+    pixels: Pixels = "embed",
+    keep_going: bool = False,
+    pictures: Path | None = None,
+    workers: int = 1,
+) -> Reading:
     """Records of the one split, "train", and the config ``classes``.
 
     Parameters
     ----------
     root : folder of the download
-    pixels : "withhold" needs no pictures
+    pixels : "withhold" needs no pictures, but reads those that are there
     keep_going : leave out images with a problem instead of raising
-    pictures : folder with the DICOM files at any depth; `root` itself by default, if pixels are embedded
+    pictures : folder with the DICOM files at any depth; `root` itself by default
+    workers : processes that read headers
 
     Raises
     ------
@@ -112,24 +111,28 @@ def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pict
     faults = Faults()
     warnings: list[str] = []
     boxes, first_of = _read_boxes(files["boxes"], faults, warnings)
-    if not is_synthetic(files["boxes"]):
+    synthetic = is_synthetic(root, files.values())
+    if not synthetic:
         warnings += count_warnings(_counts(boxes), PUBLISHED)
     classes = _read_classes(files.get("classes"), boxes, faults, warnings)
     patients = _read_patients(files.get("patients"), boxes, faults, warnings)
-    records = [_record(image_id, found, patients.get(image_id, image_id)) for image_id, found in boxes.items()]
-    if pictures is not None or pixels == "embed":
-        gallery = Gallery.below(pictures if pictures is not None else root, [".dcm"], kind="dicom")
-        records = [_with_picture(record, gallery, first_of[record.image_id], faults) for record in records]
-        warnings += gallery.unused(boxes)
+    gallery = Gallery.of_build(root, pictures, [".dcm"], pixels=pixels, kind="dicom")
+    found = gallery.pictures_of(first_of, faults)
+    headers = dicom_headers(found, faults, workers=workers)
+    warnings += gallery.warnings(boxes)
     faults.settle(warnings, keep_going=keep_going)
-    kept = [record for record in records if record.image_id not in faults.bad]
+    records = [
+        _record(image_id, own, patients.get(image_id, image_id), found.get(image_id), headers.get(image_id))
+        for image_id, own in boxes.items()
+        if image_id not in faults.bad
+    ]
     rows = [
         {"image_id": record.image_id, "class": CLASSES.index(classes[record.image_id])}
-        for record in kept
+        for record in records
         if record.image_id in classes
     ]
     extras = [Extra("classes", class_features, rows, key="image_id")] if rows else []
-    return Reading({"train": kept}, warnings, extras)
+    return Reading({"train": records}, warnings, extras, synthetic=synthetic)
 
 
 def class_features() -> Features:
@@ -203,7 +206,7 @@ def _read_classes(path: Path | None, boxes: Boxes, faults: Faults, warnings: lis
 def _read_patients(path: Path | None, boxes: Boxes, faults: Faults, warnings: list[str]) -> dict[str, str]:
     """Patient of ChestX-ray14 by image."""
     if path is None:
-        warnings.append("no mapping to ChestX-ray14 is here: patients with several images count as several")
+        warnings.append(f"no mapping to ChestX-ray14 is here: {NO_PATIENTS}")
         return {}
     patients: dict[str, str] = {}
     try:
@@ -215,27 +218,23 @@ def _read_patients(path: Path | None, boxes: Boxes, faults: Faults, warnings: li
         return {}
     n_lacking = len(boxes.keys() - patients.keys())
     if n_lacking:
-        warnings.append(f"{path.name}: {n_lacking:,} images are not in it, each counts as a patient of its own")
+        alone = f"{path.name}: {counted(n_lacking, 'image')} without an entry"
+        warnings.append(f"{alone}, each counts as a patient of its own")
     return patients
 
 
-def _record(image_id: str, boxes: list[Box], patient_id: str) -> LocalizationRecord:
-    size = (SIDE, SIDE)
+def _record(
+    image_id: str, boxes: list[Box], patient_id: str, picture: PictureFile | None, header: Header | None
+) -> LocalizationRecord:
     return LocalizationRecord(
         image_id=image_id,
         patient_id=patient_id,
         study_id=image_id,
-        view="UNKNOWN",
+        view="UNKNOWN" if header is None else header.view,
+        view_raw=None if header is None else header.view_raw,
         width=SIDE,
         height=SIDE,
         label_status={FINDING: int(bool(boxes))},
-        annotations=(annotate_boxes(FINDING, boxes, size),) if boxes else (),
+        annotations=(annotate_boxes(FINDING, boxes, (SIDE, SIDE)),) if boxes else (),
+        picture=picture,
     )
-
-
-def _with_picture(record: LocalizationRecord, gallery: Gallery, row: TableRow, faults: Faults) -> LocalizationRecord:
-    picture = gallery.picture(record.image_id, faults, row)
-    header = None if picture is None else dicom_header(picture, record.image_id, faults)
-    if header is None:
-        return record
-    return replace(record, picture=picture, view=header.view, view_raw=header.view_raw)

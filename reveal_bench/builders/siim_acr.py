@@ -10,34 +10,40 @@ Conventions
   end of the last run, so many are foreground, column by column from the top left. ``-1`` means no pneumothorax.
 * An image may have several rows, one per region drawn; its mask is their union, and `n_instances` counts them.
 * One finding, "Pneumothorax": present with a mask, else absent.
-* Images are named by UIDs that the challenge published. Where the headers are read, images with one PatientID share a
-  `patient_id`, that of the first of them; else `patient_id` repeats the image id.
+* Images are named by UIDs that the challenge published. Where their pictures are there, embedded or not, images with
+  one PatientID share a `patient_id`, that of the first of them; else `patient_id` repeats the image id.
 * The view is read from the header. The spacing in it belongs to the original before it was made smaller: none is given.
 """
 
 from __future__ import annotations
 
 import csv
-from dataclasses import replace
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from reveal_bench.builders.box_files import (
+    NO_PATIENTS,
     Faults,
-    Gallery,
     TableRow,
+    annotate_mask,
     count_warnings,
-    dicom_header,
+    counted,
     find_file,
+    inspection,
     is_synthetic,
     read_table,
-    relative_names,
 )
+from reveal_bench.builders.box_pictures import Gallery, dicom_headers
 from reveal_bench.builders.source import Inspection, Pixels, Reading
 from reveal_bench.findings import SIIM_FINDINGS
-from reveal_bench.masks import PackedMasks, pack_masks, union_masks
-from reveal_bench.records import Annotation, LocalizationRecord
+from reveal_bench.masks import PackedMasks, Rle, union_masks
+from reveal_bench.records import LocalizationRecord, PictureFile
+
+if TYPE_CHECKING:
+    from reveal_bench.dicom.header import Header
 
 __all__ = ["PUBLISHED", "SIDE", "decode_relative", "detect", "inspect", "read"]
 
@@ -58,59 +64,62 @@ def detect(root: Path) -> float:
     return 1.0 if _table(Path(root)) is not None else 0.0
 
 
-def inspect(root: Path) -> Inspection:
-    """Count rows, images and masks, and list what is wrong with the table."""
+def inspect(root: Path, *, pictures: Path | None = None, workers: int = 1) -> Inspection:
+    """Count rows, images and masks, and list what is wrong with the table; `pictures` are not looked at."""
     root = Path(root)
     path = _required(root)
     faults = Faults()
     warnings: list[str] = []
-    masks, first_of = _read_masks(path, faults, warnings)
-    counts = _counts(masks, first_of)
-    synthetic = is_synthetic(path)
-    return Inspection(
-        builder="siim-acr",
-        root=root,
-        files=relative_names(root, {"masks": path}),
-        counts={**counts, "images with a mask": sum(bool(own) for own in masks.values())},
-        expected=PUBLISHED,
-        problems=faults.problems,
-        warnings=[*warnings, *([] if synthetic else count_warnings(counts, PUBLISHED))],
-        synthetic=synthetic,
-    )
+    masks, rows_of = _read_masks(path, faults, warnings)
+    counts = {**_counts(masks, rows_of), "images with a mask": sum(bool(own) for own in masks.values())}
+    return inspection("siim-acr", root, {"masks": path}, counts, PUBLISHED, faults, warnings)
 
 
-def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pictures: Path | None = None) -> Reading:
+def read(
+    root: Path,
+    *,
+    pixels: Pixels = "embed",
+    keep_going: bool = False,
+    pictures: Path | None = None,
+    workers: int = 1,
+) -> Reading:
     """Records of the one split, "train".
 
     Parameters
     ----------
     root : folder of the download, or its table
-    pixels : "withhold" needs no pictures
+    pixels : "withhold" needs no pictures, but reads those that are there
     keep_going : leave out images with a problem instead of raising
-    pictures : folder with the DICOM files at any depth; `root` itself by default, if pixels are embedded
+    pictures : folder with the DICOM files at any depth; `root` itself by default
+    workers : processes that read headers
 
     Raises
     ------
     BuildError
         With every problem of the table, and every picture that is not there or has no readable header.
     ValueError
-        If there is no table.
+        If there is no table, or no picture although pixels are to be embedded.
     """
     root = Path(root)
     path = _required(root)
     faults = Faults()
     warnings: list[str] = []
-    masks, first_of = _read_masks(path, faults, warnings)
-    if not is_synthetic(path):
-        warnings += count_warnings(_counts(masks, first_of), PUBLISHED)
-    records = [_record(image_id, own) for image_id, own in masks.items()]
-    if pictures is not None or pixels == "embed":
-        place = pictures if pictures is not None else path.parent if root.is_file() else root
-        gallery = Gallery.below(place, [".dcm"], kind="dicom")
-        records = _with_pictures(records, gallery, first_of, faults)
-        warnings += gallery.unused(masks)
+    masks, rows_of = _read_masks(path, faults, warnings)
+    synthetic = is_synthetic(root, [path])
+    if not synthetic:
+        warnings += count_warnings(_counts(masks, rows_of), PUBLISHED)
+    gallery = Gallery.of_build(root, pictures, [".dcm"], pixels=pixels, kind="dicom")
+    found = gallery.pictures_of({image_id: rows[0] for image_id, rows in rows_of.items()}, faults)
+    headers = dicom_headers(found, faults, workers=workers)
+    warnings += gallery.warnings(masks)
     faults.settle(warnings, keep_going=keep_going)
-    return Reading({"train": [record for record in records if record.image_id not in faults.bad]}, warnings)
+    kept = [image_id for image_id in masks if image_id not in faults.bad]
+    patients = _patients(kept, headers, warnings)
+    records = [
+        _record(image_id, masks[image_id], patients[image_id], found.get(image_id), headers.get(image_id))
+        for image_id in kept
+    ]
+    return Reading({"train": records}, warnings, synthetic=synthetic)
 
 
 def decode_relative(text: str, *, side: int = SIDE) -> PackedMasks:
@@ -187,48 +196,41 @@ def _counts(masks: Masks, rows_of: dict[str, list[TableRow]]) -> dict[str, int]:
     return {"rows": sum(map(len, rows_of.values())), "images": len(masks)}
 
 
-def _record(image_id: str, masks: list[PackedMasks]) -> LocalizationRecord:
+def _patients(image_ids: list[str], headers: Mapping[str, Header], warnings: list[str]) -> dict[str, str]:
+    """Patient by image: the first image with its PatientID, which itself is not published."""
+    first_of: dict[str, str] = {}
+    patients = dict(zip(image_ids, image_ids, strict=True))
+    n_alone = 0
+    for image_id in image_ids:
+        key = headers[image_id].patient_key if image_id in headers else None
+        n_alone += key is None
+        if key is not None:
+            patients[image_id] = first_of.setdefault(key, image_id)
+    if n_alone == len(image_ids):
+        warnings.append(NO_PATIENTS)
+    elif n_alone:
+        warnings.append(f"{counted(n_alone, 'image')} without a patient: each counts as a patient of its own")
+    return patients
+
+
+def _record(
+    image_id: str, masks: list[PackedMasks], patient_id: str, picture: PictureFile | None, header: Header | None
+) -> LocalizationRecord:
     return LocalizationRecord(
         image_id=image_id,
-        patient_id=image_id,
+        patient_id=patient_id,
         study_id=image_id,
-        view="UNKNOWN",
+        view="UNKNOWN" if header is None else header.view,
+        view_raw=None if header is None else header.view_raw,
         width=SIDE,
         height=SIDE,
         label_status={FINDING: int(bool(masks))},
-        annotations=(_annotation(masks),) if masks else (),
+        annotations=(annotate_mask(FINDING, _union(masks), len(masks)),) if masks else (),
+        picture=picture,
     )
 
 
-def _annotation(masks: list[PackedMasks]) -> Annotation:
+def _union(masks: list[PackedMasks]) -> Rle:
     ends = np.concatenate([mask.ends for mask in masks])
     offsets = np.cumsum([0, *(len(mask.ends) for mask in masks)]).astype(np.int64)
-    rle = union_masks(PackedMasks(np.concatenate([mask.sizes for mask in masks]), ends, offsets))
-    union = pack_masks([rle])
-    x, y, width, height = union.boxes_xywh()[0].tolist()
-    return Annotation(
-        finding=FINDING,
-        reader="ground_truth",
-        rle=rle,
-        bbox_xywh=(x, y, width, height),
-        n_instances=len(masks),
-        area_px=int(union.areas[0]),
-    )
-
-
-def _with_pictures(
-    records: list[LocalizationRecord], gallery: Gallery, rows_of: dict[str, list[TableRow]], faults: Faults
-) -> list[LocalizationRecord]:
-    """The records with picture, view and patient; those without a usable picture as they are."""
-    complete = []
-    first_of_patient: dict[str, str] = {}
-    for record in records:
-        picture = gallery.picture(record.image_id, faults, rows_of[record.image_id][0])
-        header = None if picture is None else dicom_header(picture, record.image_id, faults)
-        if header is not None:
-            patient_id = record.image_id
-            if header.patient_key:
-                patient_id = first_of_patient.setdefault(header.patient_key, record.image_id)
-            record = replace(record, picture=picture, patient_id=patient_id, view=header.view, view_raw=header.view_raw)
-        complete.append(record)
-    return complete
+    return union_masks(PackedMasks(np.concatenate([mask.sizes for mask in masks]), ends, offsets))

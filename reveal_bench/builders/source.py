@@ -72,19 +72,20 @@ class Problem:
 
     def __str__(self) -> str:
         place = self.file if self.row is None else f"{self.file}:{self.row}"
-        return f"{place}: `{self.field}` {self.rule}, got {self.value}"
+        text = f"{place}: `{self.field}` {self.rule}, got {self.value}"
+        return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
 class BuildError(ValueError):
     """All problems of a build; `problems` holds every one, the message the first of them."""
 
-    def __init__(self, problems: Iterable[Problem]) -> None:
+    def __init__(self, problems: Iterable[Problem], *, hint: str | None = None) -> None:
         self.problems = list(problems)
         shown = [str(problem) for problem in self.problems[:SHOWN]]
         if len(self.problems) > SHOWN:
             shown.append(f"... and {len(self.problems) - SHOWN} more")
         count = f"{len(self.problems)} problem" + ("s" if len(self.problems) != 1 else "")
-        super().__init__("\n".join([f"{count}:", *shown]))
+        super().__init__("\n".join([f"{count}:", *shown, *([hint] if hint else [])]))
 
 
 @dataclass(frozen=True)
@@ -159,19 +160,21 @@ class Reading:
     warnings : grows while the records are iterated
     extras : further configs
     set_aside : (path relative to the download, reason) of every file that is no part of the dataset
+    synthetic : whether the download says of itself that it is made up
     """
 
     splits: Mapping[str, Iterable[Record]]
     warnings: list[str] = field(default_factory=list)
     extras: Sequence[Extra] = ()
     set_aside: Sequence[tuple[str, str]] = ()
+    synthetic: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Builder:
     """One row of BUILDERS; `benchmark` is the key of :data:`reveal_bench.benchmarks.BENCHMARKS` it feeds.
 
-    `options` names the further keyword arguments that its `read` takes, and `inspect` where it needs them:
+    `options` names the further keyword arguments that its `read` takes, and its `inspect` but for `id_key`:
 
     * ``pictures``: Path of a folder with the pictures, for downloads of annotations alone;
     * ``mapping``: Path of a YAML file that says which column means what;

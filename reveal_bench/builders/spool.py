@@ -1,12 +1,14 @@
 """Finished rows of a split, kept on disk in small parts until the whole build is done.
 
-A part is complete once its ``.json`` is there, which is written last. It lists a hash of every record that went in, so
+A part is complete once its ``.json`` is there, which is written last and removed first. It lists a hash of every record
+that went in, and those of the part's files, so
 a build that was killed goes on after the last part whose records are still the same, whatever changed meanwhile. How
 rows are divided into parts has no influence on the dataset that is made of them.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -97,12 +99,15 @@ class Spool:
         """(key, hash) of the records of a complete part, no hash where there is no row; None if there is no part."""
         try:
             index = json.loads(self._path(number, ".json").read_text(encoding="utf-8"))
+            for ending, sha256 in index["sha256"].items():
+                if hashlib.sha256(self._path(number, ending).read_bytes()).hexdigest() != sha256:
+                    return None
         except (OSError, ValueError):
             return None
         return [(key, digest) for key, digest in index["records"]]
 
     def _drop_from(self, number: int) -> None:
-        for path in self.folder.iterdir():
+        for path in sorted(self.folder.iterdir(), key=lambda path: path.suffix != ".json"):  # the index first
             if not path.name[:6].isdigit() or int(path.name[:6]) >= number:
                 path.unlink()
 
@@ -110,23 +115,28 @@ class Spool:
         good = [made for made in batch if made.row is not None]
         self.problems += [made.problem for made in batch if made.problem is not None]
         self.keys += [made.key for made in good]
-        self._write_table(self._path(number, ".parquet"), [made.row or {} for made in good], self.schema)
+        self._path(number, ".json").unlink(missing_ok=True)  # or it would stand for other rows after a kill
+        rows = {".parquet": self._write_table(number, ".parquet", [made.row or {} for made in good], self.schema)}
         if self.side_schema is not None:
             side_rows = [row for made in good for row in made.side_rows]
-            self._write_table(self._path(number, "-side.parquet"), side_rows, self.side_schema)
+            rows["-side.parquet"] = self._write_table(number, "-side.parquet", side_rows, self.side_schema)
         index = {
+            "sha256": rows,
             "records": [(made.key, "" if made.row is None else made.digest) for made in batch],
             "asked": [made.asked for made in good],
         }
         _write_whole(self._path(number, ".json"), json.dumps(index).encode())
 
-    def _write_table(self, path: Path, rows: Sequence[Row], schema: pa.Schema) -> None:
+    def _write_table(self, number: int, ending: str, rows: Sequence[Row], schema: pa.Schema) -> str:
+        """Write one table of a part; returns its sha256."""
         import pyarrow as pa
         import pyarrow.parquet as pq
 
         sink = pa.BufferOutputStream()
         pq.write_table(pa.Table.from_pylist(list(rows), schema=schema), sink, compression="none")
-        _write_whole(path, sink.getvalue())
+        data = sink.getvalue()
+        _write_whole(self._path(number, ending), data)
+        return hashlib.sha256(data).hexdigest()
 
 
 def _write_whole(path: Path, data: bytes | pa.Buffer) -> None:

@@ -35,6 +35,9 @@ PRESENT = frozenset(("1", "1.0", "yes", "y", "true", "t", "present", "positive")
 ABSENT = frozenset(("0", "0.0", "no", "n", "false", "f", "absent", "negative"))
 """Texts of a column of one label, folded."""
 
+PUBLIC_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+"""It becomes a part of file names."""
+
 N_OF_AGREEMENT = {"two_of_three": 2, "three_of_three": 3}
 
 
@@ -217,8 +220,9 @@ class _Row:
         text = self._needed(f"{name} id", column)
         if re.fullmatch(r"\d+(\.\d+){3,}", text):
             self.fail(column, "must be a public id, not a UID of the hospital's", repr(text))
-        elif text and not re.fullmatch(r"[\w.-]{1,100}", text):
-            self.fail(column, "must be an id of letters, digits, _, - and dots", repr(text))
+        elif text and not PUBLIC_ID.fullmatch(text):
+            rule = "must be an id of at most 64 letters, digits, _, - and dots, the first a letter or digit"
+            self.fail(column, rule, repr(text[:80]))
         return text
 
     def _labels(self) -> tuple[str, ...]:

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import csv
 import json
+import stat
+import zipfile
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +29,10 @@ MOST_EXACT = 10**15
 """From here on a number in a sheet may have lost digits."""
 MAX_BYTES = 1 << 30
 """A table larger than this (1 GiB) is none of studies."""
+MOST_SHEET_ROWS = 1 << 20
+"""As many as a sheet has."""
+MAX_SHEET_BYTES = 1 << 28
+"""What the parts of an xlsx may hold together, unpacked: 256 MiB; openpyxl itself has no bound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +57,9 @@ class StudyTable:
     rows: tuple[TableRow, ...]
 
 
-def read_table(path: Path, file: str, problems: list[Problem], *, sheet: str | None = None) -> StudyTable | None:
+def read_table(
+    path: Path, file: str, problems: list[Problem], *, sheet: str | None = None, within: Path | None = None
+) -> StudyTable | None:
     """Read a table; None if it cannot be read at all.
 
     Parameters
@@ -60,6 +69,7 @@ def read_table(path: Path, file: str, problems: list[Problem], *, sheet: str | N
     file : name for messages
     problems : what is wrong is added here; a row with a problem is left out
     sheet : name of an xlsx file's sheet; needed if it has several
+    within : a folder that the file must lie below, also where links lead there
 
     Raises
     ------
@@ -72,8 +82,15 @@ def read_table(path: Path, file: str, problems: list[Problem], *, sheet: str | N
         if suffix not in TABLE_SUFFIXES:
             reading.fail("suffix", f"must be one of {', '.join(TABLE_SUFFIXES)}", suffix or "none")
             return None
-        if path.stat().st_size > MAX_BYTES:
-            reading.fail("size", f"must be at most {MAX_BYTES:,} bytes", f"{path.stat().st_size:,}")
+        status = path.stat()
+        if within is not None and not path.resolve().is_relative_to(within.resolve()):
+            reading.fail("file", "must lie within the download", "a place outside of it")
+            return None
+        if not stat.S_ISREG(status.st_mode):  # reading from a pipe would wait for ever
+            reading.fail("file", "must be a regular file", "something else")
+            return None
+        if status.st_size > MAX_BYTES:
+            reading.fail("size", f"must be at most {MAX_BYTES:,} bytes", f"{status.st_size:,}")
             return None
         if suffix == ".xlsx":
             return reading.grid(_sheet_rows(path, sheet, reading))
@@ -164,15 +181,11 @@ def _separated_rows(path: Path, separator: str | None) -> Iterator[tuple[int, li
 def _sheet_rows(path: Path, sheet: str | None, reading: _Reading) -> Iterator[tuple[int, list[str]]]:
     try:
         import openpyxl
-        from openpyxl.utils.exceptions import InvalidFileException
     except ImportError:
         raise ImportError("xlsx tables need openpyxl: pip install 'reveal-bench[tables]'") from None
-    import zipfile
-
-    try:
+    with _damage_refused():
+        _check_unpacked_size(path)
         book = openpyxl.load_workbook(path, read_only=True, data_only=True)
-    except (InvalidFileException, zipfile.BadZipFile, KeyError, ValueError) as error:
-        raise OSError(f"not an xlsx file: {error}") from None
     try:
         names = book.sheetnames
         if sheet is None and len(names) > 1:
@@ -181,15 +194,38 @@ def _sheet_rows(path: Path, sheet: str | None, reading: _Reading) -> Iterator[tu
         if sheet is not None and sheet not in names:
             reading.fail("sheet", f"must be one of {', '.join(names)}", sheet)
             return
-        rows = book[sheet or names[0]].iter_rows(values_only=True)
-        for number, cells in enumerate(rows, start=1):
-            for cell in cells:
-                if isinstance(cell, int | float) and abs(cell) >= MOST_EXACT:
-                    rule = "must be text where it has more than 15 digits: a sheet's number loses some"
-                    reading.fail("cell", rule, _plain(cell), number)
-            yield number, [_plain(cell) for cell in cells]
+        with _damage_refused():
+            table, width = book[sheet or names[0]], 0
+            table.reset_dimensions()  # its head may claim 16,384 columns, and every row would be filled up to them
+            for number, cells in enumerate(table.iter_rows(values_only=True), start=1):
+                if number > MOST_SHEET_ROWS:
+                    raise OSError(f"more than {MOST_SHEET_ROWS:,} rows")
+                for cell in cells:
+                    if isinstance(cell, int | float) and abs(cell) >= MOST_EXACT:
+                        rule = "must be text where it has more than 15 digits: a sheet's number loses some"
+                        reading.fail("cell", rule, _plain(cell), number)
+                width = max(width, len(cells))
+                yield number, [*map(_plain, cells), *[""] * (width - len(cells))]
     finally:
         book.close()
+
+
+@contextmanager
+def _damage_refused() -> Iterator[None]:
+    """Whatever openpyxl, zipfile and the XML parser meet in a damaged workbook becomes an OSError."""
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as error:  # KeyError, ParseError, BadZipFile, zlib.error, MemoryError, ...
+        raise OSError(f"not an xlsx file: {type(error).__name__} {error}".rstrip()) from None
+
+
+def _check_unpacked_size(path: Path) -> None:
+    with zipfile.ZipFile(path) as archive:
+        size = sum(info.file_size for info in archive.infolist())  # zipfile never unpacks more than it says here
+    if size > MAX_SHEET_BYTES:
+        raise OSError(f"{size:,} bytes unpacked; at most {MAX_SHEET_BYTES:,} are read")
 
 
 def _json_lines(text: str, reading: _Reading) -> Iterator[tuple[int, Any]]:

@@ -4,19 +4,24 @@ A build works in ``.<name>.building`` beside its target: ``parts/`` holds finish
 that is made of them at the end and takes the target's name once it is complete. After a kill, an interruption or
 problems with the data the parts stay, so that the same command goes on from there; nothing is ever under the target's
 name but a complete folder. Two builds of one target exclude each other by a lock.
+
+A build with a holdout has two targets, which change together: what stood under their names waits in ``replaced`` until
+both are in place. A build that was killed in between is undone by the next one, which makes the folders again from the
+parts that are still there.
 """
 
 from __future__ import annotations
 
 import fcntl
+import json
+import os
 import shutil
-import uuid
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Workplace", "drop_unused", "in_place", "workplace"]
+__all__ = ["Workplace", "drop_unused", "replace_targets", "workplace"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +40,30 @@ class Workplace:
     def folder(self) -> Path:
         """The dataset folder while it is written."""
         return self.root / "folder"
+
+    @property
+    def replaced(self) -> Path:
+        """What stood under the target's name."""
+        return self.root / "replaced"
+
+    @property
+    def marker(self) -> Path:
+        """There while the target is being replaced; says whether something stood there before."""
+        return self.root / "replacing.json"
+
+    def undo(self) -> None:
+        """Put back what an interrupted replacement left."""
+        try:
+            had_target = json.loads(self.marker.read_text(encoding="utf-8"))["had_target"]
+        except FileNotFoundError:
+            return
+        if self.replaced.exists():
+            if self.target.exists():
+                shutil.rmtree(self.target)
+            self.replaced.rename(self.target)
+        elif not had_target and self.target.exists() and not self.folder.exists():
+            shutil.rmtree(self.target)
+        self.marker.unlink()
 
     def clear_folder(self) -> None:
         """Start the dataset folder from nothing."""
@@ -56,6 +85,8 @@ def workplace(target: Path, mode: int = 0o777) -> Iterator[Workplace]:
     target.parent.mkdir(parents=True, exist_ok=True)
     root = target.with_name(f".{target.name}.building")
     root.mkdir(mode=mode, exist_ok=True)
+    if root.is_symlink() or not root.is_dir() or root.stat().st_uid != os.getuid():
+        raise ValueError(f"{root}, where the build would work, must be a folder of your own: remove it")
     root.chmod(mode & root.stat().st_mode)
     with (root / "lock").open("w") as lock:
         try:
@@ -63,6 +94,7 @@ def workplace(target: Path, mode: int = 0o777) -> Iterator[Workplace]:
         except OSError:
             raise ValueError(f"{target} is being built by another process") from None
         place = Workplace(root, target)
+        place.undo()
         place.clear_folder()
         is_done = False
         try:
@@ -73,32 +105,19 @@ def workplace(target: Path, mode: int = 0o777) -> Iterator[Workplace]:
                 shutil.rmtree(root, ignore_errors=True)
 
 
-@contextmanager
-def in_place(places: list[Workplace]) -> Iterator[None]:
-    """Rename every finished folder to its target, or none; what stood there is put back if anything fails."""
-    with ExitStack() as stack:
-        for place in places:
-            stack.enter_context(_renamed(place.folder, place.target))
-        yield
-
-
-@contextmanager
-def _renamed(new: Path, target: Path) -> Iterator[None]:
-    old = None
-    if target.exists():
-        old = target.with_name(f".{target.name}.replaced-{uuid.uuid4().hex[:8]}")
-        target.rename(old)
+def replace_targets(places: Sequence[Workplace]) -> None:
+    """Give every finished folder its target's name, or none of them if anything fails."""
     try:
-        new.rename(target)
-        yield
+        for place in places:
+            had_target = place.target.exists()
+            place.marker.write_text(json.dumps({"had_target": had_target}), encoding="utf-8")
+            if had_target:
+                place.target.rename(place.replaced)
+            place.folder.rename(place.target)
     except BaseException:
-        if not new.exists() and target.exists():
-            target.rename(new)
-        if old is not None:
-            old.rename(target)
+        for place in places:
+            place.undo()
         raise
-    if old is not None:
-        shutil.rmtree(old)
 
 
 def drop_unused(parts: Path, used: set[str]) -> None:

@@ -23,6 +23,7 @@ from reveal_bench.builders.validate_card import (
     mlcroissant_problems,
     read_promise,
 )
+from reveal_bench.builders.validate_inputs import input_rule
 from reveal_bench.builders.validate_pictures import DrawnMasks, Pictures
 from reveal_bench.builders.validate_rows import asked_of, rating_problems, row_problems
 from reveal_bench.builders.validate_tables import (
@@ -62,7 +63,8 @@ def validate_folder(
     load : also read it as others will: every config and split with `datasets`, offline, and ``croissant.json`` with
         mlcroissant, if it is installed
     progress : called with (what is checked, rows done, rows in all)
-    warnings : list that gets what is worth knowing but no fault: pictures that occur twice in one split
+    warnings : list that gets what is worth knowing but no fault: pictures that occur twice in one split, or that
+        are withheld without any hash
 
     Returns
     -------
@@ -86,12 +88,15 @@ def validate_folder(
         if found:
             unsound.add((table.config, table.split))
     check.tables(n_rows, unsound)
+    if not opened.is_private:
+        check.warnings += check.pictures.unverifiable(opened.kind.config)
     check.problems += card_problems(opened, promise, n_rows)
     if not opened.is_private:
         check.problems += eval_problems(opened, promise)
         check.problems += croissant_problems(opened, promise, sums)
-    if holdout is not None:
-        check.problems += find_leaks(opened.path, Path(holdout), pixels=check.pictures.places)
+    if holdout is not None or not opened.is_private:
+        private = None if holdout is None else Path(holdout)
+        check.problems += find_leaks(opened.path, private, pictures=check.pictures)
     if load:
         check.problems += load_problems(opened.path, promise)
         check.problems += mlcroissant_problems(opened.path)
@@ -153,6 +158,10 @@ class _Check:
     home: dict[tuple[str, str], str] = field(default_factory=dict)
     told: set[tuple[str, str, str]] = field(default_factory=set)
     keys: dict[str, set[str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """What an input may hold depends on the kind of benchmark alone."""
+        self.inputs = input_rule(self.folder)
 
     def tables(self, n_rows: dict[Table, int], unsound: set[tuple[str, str]]) -> None:
         """Check every table: `n_rows` maps it to its rows; in `unsound` places (config, split) columns are wrong."""
@@ -280,7 +289,8 @@ class _Check:
         kind, findings = self.folder.kind, self.folder.benchmark.findings
         if config == INPUTS:
             self._belongs(row, table.split, table, patients=True)
-            yield from _blank_problems(row, kind.blank(row), kind.key, table)
+            for name in sorted(set(self.inputs.faults(row))):
+                yield Problem(table.name, row[kind.key], name, "must be empty in a holdout's inputs", "a value")
             yield from self.pictures.check(row, kind.key, table, self.warnings)
             return
         if config == kind.side_config:
@@ -294,17 +304,3 @@ class _Check:
             seen.add(who)
         if kind.key in row and table.split in self.keys and row[kind.key] not in self.keys[table.split]:
             yield Problem(table.name, row[kind.key], kind.key, "must be in the main config's split", "not there")
-
-
-def _blank_problems(row: Row, blank: Row, key: str, table: Table) -> Iterator[Problem]:
-    for name, empty in blank.items():
-        if row[name] != empty and not (_is_empty(row[name]) and _is_empty(empty)):
-            yield Problem(table.name, row[key], name, "must be empty in a holdout's inputs", "a value")
-
-
-def _is_empty(value: object) -> bool:
-    if isinstance(value, dict):
-        return all(_is_empty(inner) for inner in value.values())
-    if isinstance(value, list):
-        return all(_is_empty(inner) for inner in value)
-    return value is None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import tempfile
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -192,7 +193,9 @@ def mlcroissant_problems(folder: Path) -> Iterator[Problem]:
     level = logger.level
     logger.setLevel(logging.ERROR)  # its warnings (no date) are not ours to print
     try:
-        mlcroissant.Dataset(str(folder / CROISSANT))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # those of its own libraries: deprecations that only it can mend
+            mlcroissant.Dataset(str(folder / CROISSANT))
     except Exception as error:  # beside its ValidationError, a document can break it in any way
         yield Problem(CROISSANT, None, "file", "must be valid to mlcroissant", " ".join(str(error).split()))
     finally:

@@ -16,7 +16,7 @@ from reveal_bench.builders.pictures import ORIGINAL
 from reveal_bench.builders.rows import Row
 from reveal_bench.builders.source import Problem
 from reveal_bench.builders.validate_rows import GROUND_TRUTH
-from reveal_bench.builders.validate_tables import Table
+from reveal_bench.builders.validate_tables import INPUTS, Table
 from reveal_bench.masks import PackedMasks, Rle, parse_masks
 from reveal_bench.records import READERS
 
@@ -32,28 +32,46 @@ class Pictures:
     Attributes
     ----------
     places : sha256 of pixels -> (split, image id, file) where they were first seen
+    files : sha256 of a picture's file bytes -> the same
+    seen : names of the tables whose pictures were checked
+    n_withheld, n_verifiable : pictures with references that are withheld, and those of them with their file's hash
     """
 
     places: dict[str, tuple[str, str, str]] = field(default_factory=dict)
+    files: dict[str, tuple[str, str, str]] = field(default_factory=dict)
+    seen: set[str] = field(default_factory=set)
+    n_withheld: int = 0
+    n_verifiable: int = 0
 
     def check(self, row: Row, key: str, table: Table, warnings: list[Problem]) -> Iterator[Problem]:
         """Problems of the pictures of one row of a main config."""
+        self.seen.add(table.name)
         for is_one_of_many, picture, facts in _pictures_of(row):
             which = f"[{facts['image_id']}]" if is_one_of_many else ""
             pixels = facts["pixel_sha256"]
             if picture is None:
+                if table.config != INPUTS:  # which have no hash by design
+                    self.n_withheld += 1
+                    self.n_verifiable += facts["source_sha256"] is not None
                 if facts["pixel_pipeline"] != WITHHELD:
                     rule = f"must be '{WITHHELD}' where there is no image"
                     yield Problem(table.name, row[key], f"pixel_pipeline{which}", rule, repr(facts["pixel_pipeline"]))
             else:
-                pixels = None
-                for fault in _picture_faults(picture, facts):
+                pixels, digest = None, hashlib.sha256(picture["bytes"] or b"").hexdigest()
+                self.files.setdefault(digest, (table.split, facts["image_id"], table.name))
+                for fault in _picture_faults(picture, facts, digest):
                     if isinstance(fault, str):
                         pixels = fault
                     else:
                         yield Problem(table.name, row[key], f"{fault[0]}{which}", *fault[1:])
             if pixels is not None:
                 yield from self._seen(pixels, facts["image_id"], row[key], table, warnings)
+
+    def unverifiable(self, place: str) -> Iterator[Problem]:
+        """Pictures are withheld from `place`, and there is no hash of any by which to know one's own."""
+        if self.n_withheld and not self.n_verifiable:
+            rule = "should be told where pictures are withheld"
+            yield Problem(place, None, "source_sha256", rule, "no hash: nobody can verify own pictures")
 
     def _seen(
         self, pixels: str, image_id: str, row_key: str, table: Table, warnings: list[Problem]
@@ -78,8 +96,8 @@ def _pictures_of(row: Row) -> Iterator[tuple[bool, Row | None, Row]]:
             yield True, picture, entry
 
 
-def _picture_faults(picture: Row, facts: Row) -> Iterator[tuple[str, str, str] | str]:
-    """(field, rule, value) of what is wrong; and the hash of the pixels, if they decode."""
+def _picture_faults(picture: Row, facts: Row, digest: str) -> Iterator[tuple[str, str, str] | str]:
+    """(field, rule, value) of what is wrong; and the hash of the pixels, if they decode; `digest` is of the bytes."""
     data, path = picture["bytes"] or b"", picture["path"] or ""
     if "/" in path or "\\" in path:
         yield "image.path", "must be a bare file name", repr(path)
@@ -96,7 +114,7 @@ def _picture_faults(picture: Row, facts: Row) -> Iterator[tuple[str, str, str] |
     if facts["pixel_pipeline"] == WITHHELD:
         yield "pixel_pipeline", "must say how the pixels were made", repr(WITHHELD)
     source = facts["source_sha256"] if facts["pixel_pipeline"] == ORIGINAL else None
-    if source is not None and hashlib.sha256(data).hexdigest() != source:
+    if source is not None and digest != source:
         yield "source_sha256", "must be that of the image bytes", source
 
 

@@ -21,12 +21,27 @@ from reveal_bench.records import FOLDER_INFO, FolderInfo, read_folder_info
 if TYPE_CHECKING:
     from datasets import Features
 
-__all__ = ["INPUTS", "SHARD", "DatasetFolder", "Table", "open_folder", "read_table", "schema_problems", "tables_of"]
+__all__ = [
+    "IDS",
+    "INPUTS",
+    "SHARD",
+    "DatasetFolder",
+    "Table",
+    "open_folder",
+    "read_table",
+    "schema_problems",
+    "tables_of",
+]
 
 SHARD = re.compile(r"(?P<split>.+)-\d{5}-of-\d{5}\.parquet")
 INPUTS = "holdout_inputs"
 MANIFEST = "manifest"
 BATCH_ROWS = 8
+IDS = {
+    "image_id": "image", "image_ids": "image", "prior_image_ids": "image", "study_id": "study", "task_id": "task",
+    "patient_id": "patient",
+}  # fmt: skip
+"""Column -> what its ids are of."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +69,11 @@ class DatasetFolder:
     def is_private(self) -> bool:
         """Whether it is the private folder of a holdout."""
         return not any(entry.get("references") == "public" for entry in self.info.splits.values())
+
+    @property
+    def closed_splits(self) -> set[str]:
+        """Splits whose references are private."""
+        return {split for split, entry in self.info.splits.items() if entry.get("references") == "private"}
 
 
 @dataclass(frozen=True, slots=True)

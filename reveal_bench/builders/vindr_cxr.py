@@ -27,21 +27,24 @@ from typing import TYPE_CHECKING, Any
 
 from reveal_bench.boxes import Box
 from reveal_bench.builders.box_files import (
+    NO_PATIENTS,
     Faults,
-    Gallery,
     annotate_boxes,
     count_warnings,
-    dicom_header,
+    counted,
+    inspection,
     is_synthetic,
-    relative_names,
 )
+from reveal_bench.builders.box_pictures import Gallery, dicom_headers
 from reveal_bench.builders.source import Extra, Inspection, Pixels, Reading
 from reveal_bench.builders.vindr_cxr_files import CONSENSUS, LABELS, Download, ImageRows, find_download, read_images
 from reveal_bench.findings import VINDR_CXR_FINDINGS
-from reveal_bench.records import LocalizationRecord
+from reveal_bench.records import LocalizationRecord, PictureFile
 
 if TYPE_CHECKING:
     from datasets import Features
+
+    from reveal_bench.dicom.header import Header
 
 __all__ = ["PUBLISHED", "detect", "image_label_features", "inspect", "read"]
 
@@ -56,8 +59,11 @@ def detect(root: Path) -> float:
     return 1.0 if find_download(Path(root)) is not None else 0.0
 
 
-def inspect(root: Path) -> Inspection:
-    """Count images, boxes and readers, and list what is wrong with the tables; boxes need the pictures' sizes."""
+def inspect(root: Path, *, pictures: Path | None = None, workers: int = 1) -> Inspection:
+    """Count images, boxes and readers, and list what is wrong with the tables.
+
+    `pictures` are not looked at, so that no box is held against the size of its picture.
+    """
     root = Path(root)
     download = _download(root)
     faults = Faults()
@@ -68,20 +74,17 @@ def inspect(root: Path) -> Inspection:
         counts[f"{split} images"] = len(images)
         counts[f"{split} boxes"] = sum(len(rows) for image in images.values() for rows in image.rows.values())
         counts[f"{split} readers"] = len({reader for image in images.values() for reader in image.readers})
-    synthetic = _is_synthetic(download)
-    return Inspection(
-        builder="vindr-cxr",
-        root=root,
-        files=relative_names(root, download.files),
-        counts=counts,
-        expected=PUBLISHED,
-        problems=faults.problems,
-        warnings=[*warnings, *([] if synthetic else count_warnings(counts, PUBLISHED))],
-        synthetic=synthetic,
-    )
+    return inspection("vindr-cxr", root, download.files, counts, PUBLISHED, faults, warnings)
 
 
-def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pictures: Path | None = None) -> Reading:
+def read(
+    root: Path,
+    *,
+    pixels: Pixels = "embed",
+    keep_going: bool = False,
+    pictures: Path | None = None,
+    workers: int = 1,
+) -> Reading:
     """Records per split ("train", "test": those whose boxes are there) and the config ``image_labels``.
 
     Parameters
@@ -90,6 +93,7 @@ def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pict
     pixels : the DICOM files are needed either way, for their sizes
     keep_going : leave out images with a problem instead of raising
     pictures : folder with the DICOM files at any depth; `root` by default
+    workers : processes that read headers
 
     Raises
     ------
@@ -104,17 +108,26 @@ def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pict
     faults = Faults()
     warnings: list[str] = []
     tables = {split: read_images(download, split, faults, warnings) for split in download.splits}
-    if not _is_synthetic(download):
+    synthetic = is_synthetic(root, download.files.values())
+    if not synthetic:
         warnings += count_warnings({f"{split} images": len(images) for split, images in tables.items()}, PUBLISHED)
     _check_splits(tables, faults)
     gallery = Gallery.below(pictures if pictures is not None else root, SUFFIXES, kind="dicom")
+    first_rows = {image_id: image.first for images in tables.values() for image_id, image in images.items()}
+    found = gallery.pictures_of(first_rows, faults)
+    headers = dicom_headers(found, faults, workers=workers)
     splits: dict[str, list[LocalizationRecord]] = {}
     for split, images in tables.items():
-        maker = _Maker(download, split, gallery, faults)
-        splits[split] = [record for image_id, rows in images.items() if (record := maker.record(image_id, rows))]
+        maker = _Maker(download, split, faults)
+        splits[split] = [
+            maker.record(image_id, rows, found[image_id], headers[image_id])
+            for image_id, rows in images.items()
+            if image_id in headers
+        ]
         warnings += maker.warnings()
-    warnings += gallery.unused(image_id for images in tables.values() for image_id in images)
+    warnings += gallery.warnings(first_rows)
     faults.settle(warnings, keep_going=keep_going)
+    warnings.append(NO_PATIENTS)
     kept = {
         split: [record for record in records if record.image_id not in faults.bad] for split, records in splits.items()
     }
@@ -125,7 +138,7 @@ def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pict
         for row in _label_rows(record.image_id, tables[split][record.image_id])
     ]
     extras = [Extra("image_labels", image_label_features, labels, key="image_id")] if labels else []
-    return Reading(kept, warnings, extras)
+    return Reading(kept, warnings, extras, synthetic=synthetic)
 
 
 def image_label_features() -> Features:
@@ -152,10 +165,6 @@ def _download(root: Path) -> Download:
     return download
 
 
-def _is_synthetic(download: Download) -> bool:
-    return any(is_synthetic(path) for path in download.files.values())
-
-
 def _check_splits(tables: dict[str, dict[str, ImageRows]], faults: Faults) -> None:
     seen: dict[str, str] = {}
     for split, images in tables.items():
@@ -168,16 +177,14 @@ def _check_splits(tables: dict[str, dict[str, ImageRows]], faults: Faults) -> No
 class _Maker:
     """Makes the records of one split and counts what is odd about them."""
 
-    def __init__(self, download: Download, split: str, gallery: Gallery, faults: Faults) -> None:
-        self.download, self.split, self.gallery, self.faults = download, split, gallery, faults
-        self._odd: Counter[str] = Counter()
+    def __init__(self, download: Download, split: str, faults: Faults) -> None:
+        self.download, self.split, self.faults = download, split, faults
+        self._odd: Counter[tuple[str, str]] = Counter()
 
-    def record(self, image_id: str, image: ImageRows) -> LocalizationRecord | None:
-        """The record, or None after noting that its picture cannot be used."""
-        picture = self.gallery.picture(image_id, self.faults, image.first)
-        header = None if picture is None else dicom_header(picture, image_id, self.faults)
-        if picture is None or header is None or header.rows is None or header.columns is None:
-            return None
+    def record(self, image_id: str, image: ImageRows, picture: PictureFile, header: Header) -> LocalizationRecord:
+        """The record of an image whose header has a size."""
+        assert header.rows is not None
+        assert header.columns is not None
         size = header.rows, header.columns
         boxes = image.boxes(size, image_id, self.faults)
         found = {reader: self._found(reader, image, boxes) for reader in image.readers}
@@ -212,7 +219,7 @@ class _Maker:
 
     def warnings(self) -> list[str]:
         """What was odd, counted over the records made so far."""
-        return [f"split {self.split!r}: {n:,} {what}" for what, n in self._odd.items()]
+        return [f"split {self.split!r}: {counted(n, noun)} {what}" for (noun, what), n in self._odd.items()]
 
     def _found(self, reader: str, image: ImageRows, boxes: dict[str, dict[str, list[Box]]]) -> set[str]:
         """Findings that a reader says are there."""
@@ -220,21 +227,21 @@ class _Maker:
         if reader not in image.positive:
             return drawn
         found = image.positive[reader] & set(VINDR_CXR_FINDINGS)
-        self._note("findings have a box although their label is 0", len(drawn - found))
-        self._note("findings have no box although their label is 1", len(found - drawn))
+        self._note("finding", "with a box although the label is 0", len(drawn - found))
+        self._note("finding", "without a box although the label is 1", len(found - drawn))
         return found
 
     def _status(self, found: dict[str, set[str]]) -> dict[str, int | None]:
         if self.split == "test":
             return {finding: int(finding in found.get(CONSENSUS, ())) for finding in VINDR_CXR_FINDINGS}
         if len(found) != READERS_EACH:
-            self._note(f"images do not have {READERS_EACH} readers", 1)
+            self._note("image", f"with more or fewer than {READERS_EACH} readers", 1)
         votes = Counter(finding for findings in found.values() for finding in findings)
         status: dict[str, int | None] = dict.fromkeys(VINDR_CXR_FINDINGS)
         for finding in self.download.findings:
             status[finding] = {0: 0, 1: None}.get(votes[finding], 1)
         return status
 
-    def _note(self, what: str, n: int) -> None:
+    def _note(self, noun: str, what: str, n: int) -> None:
         if n:
-            self._odd[what] += n
+            self._odd[noun, what] += n

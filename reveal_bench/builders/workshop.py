@@ -16,18 +16,22 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field, replace
+from importlib.metadata import PackageNotFoundError, version
 from multiprocessing.connection import wait
 from types import TracebackType
 
+from reveal_bench import __version__
 from reveal_bench.benchmarks import Benchmark
 from reveal_bench.builders.kinds import KINDS, Kind
-from reveal_bench.builders.pictures import Developed, develop
+from reveal_bench.builders.pictures import CLEANED, PNG16, Developed, develop
 from reveal_bench.builders.rows import Row
 from reveal_bench.builders.source import Problem, Record
+from reveal_bench.dicom import PIPELINE
 from reveal_bench.records import LocalizationRecord
 
 __all__ = ["Made", "Workshop", "record_digest"]
 
+DECODERS = ("pillow", "pydicom", "python-gdcm", "pyjpegls", "pylibjpeg-openjpeg", "opencv-python-headless")
 IN_FLIGHT = 3
 """Records per process that are being made or wait to be written."""
 
@@ -51,10 +55,22 @@ class _Bench:
     benchmark: Benchmark
     asks: str
     embed: bool
+    software: tuple[str, ...] = field(default_factory=lambda: _software())
 
     @property
     def kind(self) -> Kind:
         return KINDS[self.benchmark.kind]
+
+
+def _software() -> tuple[str, ...]:
+    """Versions of everything that has a part in a row: another version may make another one."""
+    versions = [f"reveal-bench {__version__}", CLEANED, PNG16, PIPELINE]
+    for name in DECODERS:
+        try:
+            versions.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            versions.append(f"no {name}")
+    return tuple(versions)
 
 
 class Workshop:
@@ -74,9 +90,7 @@ class Workshop:
 
     def __enter__(self) -> Workshop:
         if self.workers > 1:
-            self._pool = ProcessPoolExecutor(
-                self.workers, multiprocessing.get_context("spawn"), initializer=_start_worker, initargs=(self._bench,)
-            )
+            self._pool = self._start()
         return self
 
     def __exit__(
@@ -90,30 +104,51 @@ class Workshop:
         return record_digest(record, self._bench)
 
     def make(self, records: Iterable[Record]) -> Iterator[Made]:
-        """What becomes of each record, in order.
-
-        Raises
-        ------
-        OSError
-            If a worker process died.
-        """
+        """What becomes of each record, in order. A record whose file kills a worker gives a problem as any other."""
         if self._pool is None:
             for record in records:
                 yield _make(record, self._bench)
             return
-        pending: deque[Future[Made]] = deque()
+        pending: deque[tuple[Record, Future[Made]]] = deque()
+        for record in records:
+            pending.append((record, self._submit(record)))
+            if len(pending) >= IN_FLIGHT * self.workers:
+                yield self._result(*pending.popleft())
+        while pending:
+            yield self._result(*pending.popleft())
+
+    def _start(self) -> ProcessPoolExecutor:
+        context = multiprocessing.get_context("spawn")
+        return ProcessPoolExecutor(self.workers, context, initializer=_start_worker, initargs=(self._bench,))
+
+    def _submit(self, record: Record) -> Future[Made]:
+        assert self._pool is not None
         try:
-            for record in records:
-                pending.append(self._pool.submit(_make_in_worker, record))
-                if len(pending) >= IN_FLIGHT * self.workers:
-                    yield pending.popleft().result()
-            while pending:
-                yield pending.popleft().result()
+            return self._pool.submit(_make_in_worker, record)
         except BrokenProcessPool:
-            raise OSError(
-                "a worker process died, perhaps for want of memory; run the same command again with fewer workers, "
-                "it goes on where this one stopped"
-            ) from None
+            self._pool.shutdown(wait=False)
+            self._pool = self._start()
+            return self._pool.submit(_make_in_worker, record)
+
+    def _result(self, record: Record, future: Future[Made]) -> Made:
+        """What was made of a record. If a worker died meanwhile, it may have been of another record's file."""
+        try:
+            return future.result()
+        except BrokenProcessPool:
+            return self._make_apart(record)
+
+    def _make_apart(self, record: Record) -> Made:
+        """Make one record in a process of its own: if that dies too, the record's file is what kills it."""
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(1, context, initializer=_start_worker, initargs=(self._bench,)) as pool:
+            try:
+                return pool.submit(_make_in_worker, record).result()
+            except BrokenProcessPool:
+                kind = self._bench.kind
+                shown = next((picture.shown for picture in kind.pictures(record) if picture is not None), kind.config)
+                rule, got = "must be readable", "a file that ends the process that decodes it (or memory ran out)"
+                problem = Problem(shown, kind.key_of(record), "picture", rule, got)
+                return Made(self.digest(record), kind.key_of(record), problem=problem)
 
 
 def record_digest(record: Record, bench: _Bench) -> str:
@@ -123,9 +158,9 @@ def record_digest(record: Record, bench: _Bench) -> str:
         if picture is not None:
             try:
                 status = picture.path.stat()
-                states.append((status.st_size, status.st_mtime_ns))
+                states.append((status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino))
             except OSError:
-                states.append((-1, -1))
+                states.append((-1,) * 4)
     image = getattr(record, "image", None)
     pixels = None if image is None else hashlib.sha256(image).hexdigest()
     return hashlib.sha256(repr((record, states, pixels, bench)).encode()).hexdigest()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pydicom import Dataset
     from pydicom.tag import BaseTag
 
-__all__ = ["quiet_pydicom", "read_dataset", "transfer_syntax"]
+__all__ = ["damage_refused", "quiet_pydicom", "read_dataset", "transfer_syntax"]
 
 DEFLATED = "1.2.840.10008.1.2.1.99"
 PIXEL_TAGS = (0x7FE00008, 0x7FE00009, 0x7FE00010)
@@ -57,6 +57,25 @@ def _import_pydicom() -> ModuleType:
             del sys.modules["dl"]
 
 
+@contextmanager
+def damage_refused() -> Iterator[None]:
+    """Whatever pydicom meets in a damaged file, in one of its many kinds of error, becomes a :class:`DicomError`.
+
+    pydicom converts an element when its value is taken, so this is needed there too, not only for the reading. Errors
+    of the disk stay what they are.
+    """
+    try:
+        yield
+    except DicomError:
+        raise
+    except MemoryError:
+        raise DicomError("an element claims more bytes than memory holds") from None
+    except Exception as error:  # its text may quote header values
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise DicomError(f"damaged: pydicom stops with {type(error).__name__}") from None
+
+
 def read_dataset(stream: BinaryIO, keywords: Iterable[str], *, pixels: bool) -> tuple[Dataset, bool]:
     """Read the elements named `keywords` (and the meta header), nothing else; with `pixels`, Pixel Data too.
 
@@ -90,17 +109,9 @@ def read_dataset(stream: BinaryIO, keywords: Iterable[str], *, pixels: bool) -> 
     from pydicom.filereader import read_partial
 
     tags: list[BaseTag | int] = [tag for keyword in keywords if (tag := tag_for_keyword(keyword)) is not None]
-    try:
+    with damage_refused():
         _check_inflated_size(stream)
         dataset = read_partial(stream, is_at_pixels, force=True, specific_tags=[*tags, *PIXEL_TAGS])
-    except DicomError:
-        raise
-    except MemoryError:
-        raise DicomError("an element claims more bytes than memory holds") from None
-    except Exception as error:  # pydicom meets damaged files with many kinds; its text may quote header values
-        if isinstance(error, OSError) and error.errno is not None:
-            raise  # of the disk, not of the file
-        raise DicomError(f"damaged: pydicom stops with {type(error).__name__}") from None
     if not len(dataset) and not found:
         raise DicomError("holds no element that a radiograph has")
     return dataset, bool(found and found[0])
@@ -122,10 +133,17 @@ def _check_inflated_size(stream: BinaryIO) -> None:
 
 
 def transfer_syntax(dataset: Dataset) -> str:
-    """Transfer syntax UID: of the meta header, or where it is missing the one the data set was found to be in."""
-    declared = dataset.file_meta.get("TransferSyntaxUID")
-    if declared:
-        return str(declared)
+    """Transfer syntax UID: of the meta header, or where it is missing the one the data set was found to be in.
+
+    Raises
+    ------
+    DicomError
+        If the element is damaged.
+    """
+    with damage_refused():
+        declared = dataset.file_meta.get("TransferSyntaxUID")
+        if declared:
+            return str(declared)
     is_implicit, is_little_endian = dataset.original_encoding
     if is_implicit:
         return "1.2.840.10008.1.2"

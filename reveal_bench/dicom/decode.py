@@ -3,6 +3,9 @@
 For every transfer syntax there is one order of preference; the first decoder that is installed and manages the file is
 taken, and its name and version go into the picture's pipeline. Decoders of lossless syntaxes agree to the last bit;
 those of JPEG Baseline may differ by one grey level. pylibjpeg-libjpeg is never used (GPL-3.0).
+
+A decoder must survive damaged data. gdcm ends the process at some: it is used for JPEG alone, where the lossless form
+has no other permitted decoder, and only after :mod:`reveal_bench.dicom.jpeg` found the stream sound.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import numpy.typing as npt
 from reveal_bench.dicom.codestream import read_frame
 from reveal_bench.dicom.facts import Facts
 from reveal_bench.dicom.files import DicomError
+from reveal_bench.dicom.jpeg import BASELINE, LOSSLESS, check_jpeg
 
 if TYPE_CHECKING:
     from pydicom import Dataset
@@ -33,7 +37,6 @@ MAX_PIXELS = 100_000_000
 """Rows x Columns of the largest picture; detectors have up to about 20 million."""
 
 _NATIVE = ("1.2.840.10008.1.2", "1.2.840.10008.1.2.1", "1.2.840.10008.1.2.1.99", "1.2.840.10008.1.2.2")
-_J2K = ("pylibjpeg", "gdcm", "pillow")
 DECODERS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(_NATIVE, ("pydicom",)),
     "1.2.840.10008.1.2.5": ("pydicom",),  # pylibjpeg-rle aborts on damaged data
@@ -41,10 +44,10 @@ DECODERS: dict[str, tuple[str, ...]] = {
     "1.2.840.10008.1.2.4.51": ("gdcm", "pillow"),
     "1.2.840.10008.1.2.4.57": ("gdcm",),
     "1.2.840.10008.1.2.4.70": ("gdcm",),
-    "1.2.840.10008.1.2.4.80": ("pyjpegls", "gdcm"),
-    "1.2.840.10008.1.2.4.81": ("pyjpegls", "gdcm"),
-    "1.2.840.10008.1.2.4.90": _J2K,
-    "1.2.840.10008.1.2.4.91": _J2K,
+    "1.2.840.10008.1.2.4.80": ("pyjpegls",),
+    "1.2.840.10008.1.2.4.81": ("pyjpegls",),
+    "1.2.840.10008.1.2.4.90": ("pylibjpeg",),
+    "1.2.840.10008.1.2.4.91": ("pylibjpeg",),
     "1.2.840.10008.1.2.4.201": ("pylibjpeg",),
     "1.2.840.10008.1.2.4.202": ("pylibjpeg",),
     "1.2.840.10008.1.2.4.203": ("pylibjpeg",),
@@ -52,6 +55,10 @@ DECODERS: dict[str, tuple[str, ...]] = {
 """Transfer syntax UID -> decoders, by pydicom's names, in the order in which they are tried."""
 
 _RLE = "1.2.840.10008.1.2.5"
+_JPEG_FRAMES = {
+    **dict.fromkeys(("1.2.840.10008.1.2.4.50", "1.2.840.10008.1.2.4.51"), BASELINE),
+    **dict.fromkeys(("1.2.840.10008.1.2.4.57", "1.2.840.10008.1.2.4.70"), LOSSLESS),
+}
 
 
 def decode(dataset: Dataset, syntax: str, size: tuple[int, int]) -> tuple[npt.NDArray[Any], str]:
@@ -82,7 +89,7 @@ def decode(dataset: Dataset, syntax: str, size: tuple[int, int]) -> tuple[npt.ND
         raise DicomError(f"transfer syntax {_named(syntax)}: nothing decodes it")
     data = dataset.PixelData
     if syntax in _NATIVE:
-        needed = size[0] * size[1] * dataset.BitsAllocated // 8
+        needed = size[0] * size[1] * _allocated(dataset) // 8
         if len(data) < needed:
             raise DicomError(f"truncated: pixel data of {len(data):,} bytes, {needed:,} are needed")
     else:
@@ -120,6 +127,10 @@ def frame_size(dataset: Dataset) -> tuple[int, int]:
     return rows, columns
 
 
+def _allocated(dataset: Dataset) -> int:
+    return Facts(dataset).integer("BitsAllocated") or 0  # frame_size has refused all but 8 and 16
+
+
 def _check_frame(dataset: Dataset, syntax: str, size: tuple[int, int]) -> None:
     """Refuse what the compressed stream itself shows to be wrong, before a decoder sees it."""
     from pydicom.encaps import get_frame
@@ -130,7 +141,7 @@ def _check_frame(dataset: Dataset, syntax: str, size: tuple[int, int]) -> None:
         raise DicomError(f"compressed pixel data cannot be taken apart: {type(error).__name__}") from None
     if syntax == _RLE:
         return
-    frame = read_frame(data)
+    frame, allocated = read_frame(data), _allocated(dataset)
     if frame is None:
         raise DicomError(f"pixel data are not what the transfer syntax {_named(syntax)} says")
     if frame.size != size:
@@ -141,6 +152,10 @@ def _check_frame(dataset: Dataset, syntax: str, size: tuple[int, int]) -> None:
         raise DicomError(f"transfer syntax {_named(syntax)} with {frame.bits} bits: nothing permitted decodes it")
     if not frame.is_complete:
         raise DicomError("truncated: the compressed picture has no end marker")
+    if syntax in _JPEG_FRAMES:
+        check_jpeg(data, _JPEG_FRAMES[syntax])
+    if frame.bits > allocated:
+        raise DicomError(f"the compressed picture has {frame.bits} bits per sample, BitsAllocated is {allocated}")
 
 
 def _decode_by_preference(dataset: Dataset, syntax: str) -> tuple[npt.NDArray[Any], str]:

@@ -7,6 +7,7 @@ series, whose members are read in place. No member is ever extracted to disk.
 from __future__ import annotations
 
 import functools
+import lzma
 import os
 import stat
 import struct
@@ -18,10 +19,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["MAX_BYTES", "DicomError", "DicomFile", "is_dicom"]
+__all__ = ["MAX_BYTES", "NO_REGULAR_FILE", "DicomError", "DicomFile", "is_dicom"]
 
 MAX_BYTES = 1 << 29
 """Largest file or archive member that is read, 512 MiB: twice what 100 megapixels of 16 bits need."""
+
+NO_REGULAR_FILE = "no regular file"
+"""Reason to leave pipes, sockets and devices closed."""
 
 _PREAMBLE = 128
 _EXPLICIT_VRS = frozenset(b"AE AS AT CS DA DS DT FD FL IS LO LT OB OW PN SH SL SQ SS ST TM UI UL UN US UT".split())
@@ -62,7 +66,7 @@ class DicomFile:
                 yield stream
         except FileNotFoundError:
             raise DicomError("no such file") from None
-        except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+        except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError) as error:
             raise DicomError(f"damaged archive: {error}") from None
         except OSError as error:
             raise DicomError(error.strerror or type(error).__name__) from None
@@ -74,11 +78,8 @@ class DicomFile:
 
     @contextmanager
     def _stream(self) -> Iterator[BinaryIO]:
-        status = self.path.stat()
-        if not stat.S_ISREG(status.st_mode):  # reading from a pipe would wait for ever
-            raise DicomError("not a regular file")
         if self.member is None:
-            _check_size(status.st_size)
+            _check_size(_status(self.path).st_size)
             with self.path.open("rb") as stream:
                 yield stream
         else:
@@ -98,6 +99,8 @@ def _open_member(path: Path, member: str) -> BinaryIO:
         return archive.open(info)  # type: ignore[return-value]
     except NotImplementedError:
         raise DicomError("compressed in its archive by a method that cannot be read") from None
+    except (UnicodeDecodeError, IndexError, struct.error) as error:  # zipfile lets these out of a damaged header
+        raise DicomError(f"damaged archive: {type(error).__name__}") from None
 
 
 def _check_size(size: int) -> None:
@@ -105,10 +108,29 @@ def _check_size(size: int) -> None:
         raise DicomError(f"{size:,} bytes; at most {MAX_BYTES:,} are read")
 
 
-def archive_at(path: Path) -> zipfile.ZipFile:
-    """The open archive at `path`; the last few stay open, as their directories can be long."""
+def _status(path: Path) -> os.stat_result:
+    """Size and date of a regular file; nothing else is opened, as reading from a pipe would wait for ever."""
     status = path.stat()
-    return _opened(path, status.st_mtime_ns, status.st_size, os.getpid())
+    if not stat.S_ISREG(status.st_mode):
+        raise DicomError(NO_REGULAR_FILE)
+    return status
+
+
+def archive_at(path: Path) -> zipfile.ZipFile:
+    """The open archive at `path`; the last few stay open, as their directories can be long.
+
+    Raises
+    ------
+    DicomError
+        If it is no regular file, or no archive.
+    """
+    status = _status(path)
+    try:
+        return _opened(path, status.st_mtime_ns, status.st_size, os.getpid())
+    except OSError:
+        raise
+    except Exception as error:  # zipfile lets many kinds out of a damaged directory, its own among them
+        raise DicomError(f"not a readable archive: {type(error).__name__}") from None
 
 
 @functools.lru_cache(maxsize=4)

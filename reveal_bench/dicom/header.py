@@ -8,6 +8,9 @@ hashing, must never be published, and do not appear in the `repr` of a header.
 Headers of real collections are wrong in many ways. A value that cannot be what its field needs is None; nothing is
 guessed, and a bad value never stops the reading. Met in real collections: spacings of zero, five spellings of one
 vendor, distances of 12.4 and 18.4 beside 1800.
+
+Texts that may be published are held to what they are for: ViewPosition goes on only as one of the spellings that
+:mod:`~reveal_bench.dicom.wording` knows, maker and model only where they hold nothing that looks like an identifier.
 """
 
 from __future__ import annotations
@@ -37,6 +40,19 @@ WHITELIST = (
 PLAUSIBLE_DISTANCE_MM = (500.0, 5000.0)
 """Source to detector: bedside films are taken from about 1 m, wall stands from 1.5 to 2 m."""
 
+_LONGEST_DEVICE_TEXT = 64
+_IDENTIFIER = re.compile(
+    r"""\^
+    | (?:\d+\.){4,}\d                                                        # a UID
+    | \d{9}                                                                  # a number of a person or a device
+    | (?<!\d) (?:19|20)\d\d (?P<a>[-./]?) (?:0[1-9]|1[0-2]) (?P=a) (?:0[1-9]|[12]\d|3[01]) (?!\d)   # year first
+    | (?<!\d) \d{1,2} (?P<b>[-./]) \d{1,2} (?P=b) (?:19|20)\d\d (?!\d)       # year last
+    | (?<!\d) (?:0[1-9]|[12]\d|3[01]){2} (?:19|20)\d\d (?!\d)               # year last, without separators
+    """,
+    re.VERBOSE | re.ASCII,
+)
+"""What a maker or model does not hold."""
+
 _UNITS_IN_A_YEAR = {"D": 365.25, "W": 365.25 / 7, "M": 12.0, "Y": 1.0}
 
 
@@ -54,13 +70,14 @@ class Header:
     view : str
         ``AP``, ``PA``, ``LATERAL`` or ``UNKNOWN``; see :func:`~reveal_bench.dicom.wording.canonical_view`.
     view_raw : str or None
-        ViewPosition as it stands.
+        ViewPosition as it stands if it is a known spelling of a view; another text may say anything.
     spacing_mm : (float, float) or None
         Distance of rows, distance of columns, in mm.
     spacing_source : str
         ``pixel_spacing``, ``imager_pixel_spacing`` (at the detector: not corrected for magnification) or ``none``.
     manufacturer, model : str or None
-        Canonical; `_raw` as they stand.
+        Canonical; `_raw` as they stand, at most 64 characters. None where the text holds what may point at a person: a
+        UID, a date, a "^" as in names of persons, or nine digits in a row.
     detector_type : str or None
         DIRECT, SCINTILLATOR, STORAGE, FILM.
     kvp, exposure_mas : float or None
@@ -138,7 +155,8 @@ def read_header(file: Path | DicomFile) -> Header:
 
 def _header(facts: Facts, syntax: str, has_pixels: bool) -> Header:
     spacing_mm, spacing_source = _spacing(facts)
-    position, maker, model = (facts.text(k) for k in ("ViewPosition", "Manufacturer", "ManufacturerModelName"))
+    position = facts.text("ViewPosition")
+    maker, model = (_device_text(facts.text(keyword)) for keyword in ("Manufacturer", "ManufacturerModelName"))
     view_codes = facts.items("ViewCodeSequence", "CodeValue")
     return Header(
         study_uid=facts.text("StudyInstanceUID"),
@@ -153,7 +171,7 @@ def _header(facts: Facts, syntax: str, has_pixels: bool) -> Header:
         bits_stored=facts.integer("BitsStored"),
         transfer_syntax=syntax,
         view=canonical_view(position, view_codes, facts.texts("PatientOrientation")),
-        view_raw=position,
+        view_raw=position if canonical_view(position) != "UNKNOWN" else None,
         spacing_mm=spacing_mm,
         spacing_source=spacing_source,
         manufacturer=canonical_manufacturer(maker),
@@ -193,6 +211,12 @@ def age_in_years(text: str | None) -> int | None:
         return None
     years = int(int(match[1]) / _UNITS_IN_A_YEAR[match[2]])
     return years if years <= 130 else None
+
+
+def _device_text(text: str | None) -> str | None:
+    """A maker or model as it stands; None if it holds what may point at a person."""
+    is_fit = text is not None and len(text) <= _LONGEST_DEVICE_TEXT and not _IDENTIFIER.search(text)
+    return text if is_fit else None
 
 
 def _spacing(facts: Facts) -> tuple[tuple[float, float] | None, str]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from reveal_bench.dicom import decode as decoding
 from reveal_bench.dicom import display
-from reveal_bench.dicom.dataset import quiet_pydicom, read_dataset, transfer_syntax
+from reveal_bench.dicom.dataset import damage_refused, quiet_pydicom, read_dataset, transfer_syntax
 from reveal_bench.dicom.files import DicomError, DicomFile
 from reveal_bench.dicom.grey import grey_table
 
@@ -76,8 +76,12 @@ def develop_dicom(file: Path | DicomFile) -> Developed:
         dataset, has_pixels = read_dataset(io.BytesIO(source), (*decoding.KEYWORDS, *display.KEYWORDS), pixels=True)
         if not has_pixels:
             raise DicomError("no pixel data")
-        if not dataset.get("PixelData"):
+        with damage_refused():
+            stored = dataset.get("PixelData")
+        if not stored:
             raise DicomError("no integer pixel data, or cut off within them")
+        if not isinstance(stored, bytes):
+            raise DicomError("pixel data of another representation than OB or OW")
         size = decoding.frame_size(dataset)
         plan = display.plan_display(dataset)
         patterns, decoder = decoding.decode(dataset, transfer_syntax(dataset), size)

@@ -1,33 +1,31 @@
 """Walk a folder and account for every file in it: headers, set aside, unreadable, or no DICOM.
 
-Files are told by content, never by suffix; zip archives (suffix ``.zip``) are looked into, archives within archives are
-not. Hidden files and unfinished downloads are passed over. Links are followed, each folder is visited once. The order
-is that of sorted paths, whatever the number of workers.
+Files are told by content, never by suffix; :mod:`~reveal_bench.dicom.walk` finds them. The order is that of sorted
+paths, whatever the number of workers.
 """
 
 from __future__ import annotations
 
 import hashlib
+import multiprocessing
 import os
-import zipfile
+import signal
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from multiprocessing import get_context
+from multiprocessing.connection import wait
 from pathlib import Path
 
-from reveal_bench.dicom.files import DicomError, DicomFile, archive_at, is_dicom
+from reveal_bench.dicom.files import DicomError, DicomFile, is_dicom
 from reveal_bench.dicom.header import Header, read_header
 from reveal_bench.dicom.pixels import develop_dicom
 from reveal_bench.dicom.select import find_duplicates, set_aside
+from reveal_bench.dicom.walk import walk
 
 __all__ = ["Scan", "scan_tree"]
 
-MAX_MEMBERS = 1_000_000
-"""Largest number of files in one archive that is looked into."""
-
-_UNFINISHED = (".part", ".partial", ".crdownload", ".download", ".aria2", ".tmp", "~")
 _SUFFIXES = (".dcm", ".dicom", ".dic")
 _CHUNK = 32
 
@@ -42,7 +40,7 @@ class Scan:
     headers : list of (DicomFile, Header)
         Original projection radiographs, each once.
     set_aside : list of (DicomFile, str)
-        Readable, but not that, or a double; with the reason.
+        Readable, but not that, or a double; no regular file, or a link out of the folder. With the reason.
     unreadable : list of (DicomFile, str)
         DICOM by name or content that cannot be read, or that contradicts another file; with the reason.
     others : list of DicomFile
@@ -86,7 +84,7 @@ def scan_tree(
     if not root.is_dir():
         raise NotADirectoryError(f"`root` must be a folder, got {root}")
     scan = Scan(root)
-    files = sorted(_walk(root, scan.unreadable), key=_place)
+    files = sorted(walk(root, scan.set_aside, scan.unreadable), key=_place)
     done, candidates = 0, []
     for chunk in _examined(files, workers):
         for file, result in chunk:
@@ -103,55 +101,27 @@ def scan_tree(
     return scan
 
 
-def _walk(root: Path, unreadable: list[tuple[DicomFile, str]]) -> Iterator[DicomFile]:
-    """Every file, archives as their members. What cannot be listed goes to `unreadable`."""
-
-    def note(error: OSError) -> None:
-        unreadable.append((DicomFile(Path(error.filename)), error.strerror or type(error).__name__))
-
-    seen = set()
-    for folder, subfolders, names in os.walk(root, followlinks=True, onerror=note):
-        status = os.stat(folder)
-        if (status.st_dev, status.st_ino) in seen:
-            subfolders.clear()
-            continue
-        seen.add((status.st_dev, status.st_ino))
-        subfolders[:] = [name for name in subfolders if not _is_passed_over(name)]
-        for name in names:
-            path = Path(folder, name)
-            if _is_passed_over(name):
-                continue
-            if name.lower().endswith(".zip"):
-                yield from _members(path, unreadable)
-            else:
-                yield DicomFile(path)
-
-
-def _members(path: Path, unreadable: list[tuple[DicomFile, str]]) -> Iterator[DicomFile]:
-    try:
-        names = [info.filename for info in archive_at(path).infolist() if not info.is_dir()]
-    except (OSError, zipfile.BadZipFile, ValueError) as error:
-        unreadable.append((DicomFile(path), f"not a readable archive: {type(error).__name__}"))
-        return
-    if len(names) > MAX_MEMBERS:
-        unreadable.append((DicomFile(path), f"holds {len(names):,} files; at most {MAX_MEMBERS:,} are read"))
-        return
-    for name in set(names):
-        if not any(_is_passed_over(part) for part in name.split("/")):
-            yield DicomFile(path, name)
-
-
-def _is_passed_over(name: str) -> bool:
-    return name.startswith((".", "__MACOSX")) or name.lower().endswith(_UNFINISHED)
-
-
 def _examined(files: list[DicomFile], workers: int) -> Iterator[list[tuple[DicomFile, Header | str | None]]]:
     chunks = [files[start : start + _CHUNK] for start in range(0, len(files), _CHUNK)]
     if workers <= 1 or len(chunks) < 2:
         yield from map(_examine_all, chunks)
         return
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, context, initializer=_start_worker) as pool:
         yield from pool.map(_examine_all, chunks)
+
+
+def _start_worker() -> None:
+    """Leave Ctrl-C to the parent, and end with it even if it is killed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
+
+
+def _end_with(sentinel: int) -> None:
+    wait([sentinel])
+    os._exit(1)
 
 
 def _examine_all(files: list[DicomFile]) -> list[tuple[DicomFile, Header | str | None]]:

@@ -6,10 +6,24 @@ import gzip
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from reveal_bench.builders.box_files import Faults, Gallery, annotate_boxes, box_problem, find_file, read_table
-from reveal_bench.builders.source import BuildError, Problem
+from reveal_bench.builders.box_files import (
+    Faults,
+    annotate_boxes,
+    annotate_mask,
+    box_problem,
+    counted,
+    find_file,
+    is_synthetic,
+    read_table,
+)
+from reveal_bench.builders.box_pictures import Gallery, dicom_headers
+from reveal_bench.builders.source import BuildError, Pixels, Problem
+from reveal_bench.dicom import write_dicom
+from reveal_bench.masks import rasterize_polygons
+from reveal_bench.records import PictureFile
 
 
 def test_the_shallowest_file_of_the_first_pattern_is_found(tmp_path: Path) -> None:
@@ -121,5 +135,96 @@ def test_a_gallery_knows_visible_pictures_by_their_stem(tmp_path: Path) -> None:
         path.touch()
     gallery = Gallery.below(tmp_path, [".png"], skip=["old"])
     assert sorted(gallery.paths) == ["x", "y"]
-    assert gallery.unused(["x"]) == ["1 pictures have no label here and are no part of the dataset"]
-    assert gallery.unused(["x", "y", "z"]) == []
+    assert gallery.warnings(["x"]) == ["1 picture has no label here and is no part of the dataset"]
+    assert gallery.warnings(["x", "y", "z"]) == []
+
+
+@pytest.mark.parametrize(
+    ("pixels", "given", "problems", "warnings"),
+    [
+        ("embed", True, ["pictures:z: `picture` must be there for z, got no such file"], []),
+        ("embed", False, ["pictures:z: `picture` must be there for z, got no such file"], []),
+        ("withhold", True, [], ["1 image has no picture here: no hash to verify an own copy with"]),
+        ("withhold", False, [], ["1 image has no picture here: no hash to verify an own copy with"]),
+    ],
+)
+def test_a_missing_picture_is_a_problem_only_if_embedded(
+    tmp_path: Path, pixels: Pixels, given: bool, problems: list[str], warnings: list[str]
+) -> None:
+    (tmp_path / "x.png").touch()
+    gallery = Gallery.of_build(tmp_path, tmp_path if given else None, [".png"], pixels=pixels)
+    faults = Faults()
+    found = [gallery.picture(image_id, faults) for image_id in ("x", "z")]
+    assert found == [PictureFile(tmp_path / "x.png", "x.png", "x.png"), None]
+    assert [str(problem) for problem in faults.problems] == problems
+    assert gallery.warnings(["x", "z"]) == warnings
+
+
+def test_no_picture_at_all(tmp_path: Path) -> None:
+    (tmp_path / "list.csv").touch()
+    for root in (tmp_path, tmp_path / "list.csv"):
+        with pytest.raises(ValueError, match=f"`pictures` must hold .png files, got none below {tmp_path}$"):
+            Gallery.of_build(root, None, [".png"], pixels="embed")
+        with pytest.raises(ValueError, match=r"`pictures` must hold .png files"):
+            Gallery.of_build(root, tmp_path, [".png"], pixels="withhold")
+        gallery = Gallery.of_build(root, None, [".png"], pixels="withhold", kind="dicom")
+        lost = "no hash to verify an own copy with, no view from a header"
+        assert gallery.warnings(["x", "y"]) == [f"2 images have no picture here: {lost}"]
+
+
+def test_headers_are_the_same_whatever_the_number_of_processes(tmp_path: Path) -> None:
+    facts = {"PatientID": "P", "ViewPosition": "PA"}
+    write_dicom(tmp_path / "good", np.zeros((3, 5), np.uint8), facts, bits_stored=8)
+    write_dicom(tmp_path / "bare", np.zeros((3, 5), np.uint8), {"PixelData": None}, bits_stored=8)
+    (tmp_path / "none").write_bytes(b"text")
+    names = ["good", "bare", "none", *["good"] * 90]
+    pictures = {f"{name}{i}": PictureFile(tmp_path / name, "x.png", name, "dicom") for i, name in enumerate(names)}
+    results = []
+    for workers in (1, 2):
+        faults = Faults()
+        results.append((dicom_headers(pictures, faults, workers=workers), [str(p) for p in faults.problems]))
+    assert results[0] == results[1]
+    headers, problems = results[0]
+    assert list(headers) == [image_id for image_id in pictures if image_id.startswith("good")]
+    assert {(header.rows, header.columns, header.view) for header in headers.values()} == {(3, 5, "PA")}
+    assert problems == [
+        "bare:bare1: `picture` must be a readable DICOM file, got no pixel data",
+        "none:none2: `picture` must be a readable DICOM file, got not DICOM",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("notice", "expected"),
+    [
+        ("up/root/SYNTHETIC.txt", True),
+        ("up/root/inner/SYNTHETIC.txt", True),  # an archive that was unpacked into a folder of its own
+        ("up/root/inner/tables/SYNTHETIC.txt", True),
+        ("up/root/inner/other/SYNTHETIC.txt", False),
+        ("up/SYNTHETIC.txt", False),  # beside somebody's real data
+        ("SYNTHETIC.txt", False),
+    ],
+)
+def test_a_notice_counts_in_the_root_and_on_the_way_to_the_files(tmp_path: Path, notice: str, expected: bool) -> None:
+    root = tmp_path / "up" / "root"
+    (root / "inner" / "tables").mkdir(parents=True)
+    (root / "inner" / "other").mkdir()
+    (tmp_path / notice).touch()
+    files = [root / "inner" / "tables" / "a.csv", root / "inner" / "tables" / "b.csv"]
+    assert is_synthetic(root, files) is expected
+    assert is_synthetic(root, [*files, root / "real.csv"]) is (notice == "up/root/SYNTHETIC.txt")
+    assert is_synthetic(root) is (notice == "up/root/SYNTHETIC.txt")
+    table = root / "table.csv"
+    table.touch()
+    assert is_synthetic(table, [table]) is (notice == "up/root/SYNTHETIC.txt")  # its own folder counts
+
+
+def test_numbers_and_nouns() -> None:
+    assert [counted(n, "image") for n in (0, 1, 2, 1000)] == ["0 images", "1 image", "2 images", "1,000 images"]
+
+
+def test_an_annotation_of_a_mask() -> None:
+    square = ((1.0, 2.0), (4.0, 2.0), (4.0, 4.0), (1.0, 4.0))  # with its border 4 x 3 pixels
+    rle = rasterize_polygons((square,), (10, 10))
+    annotation = annotate_mask("Mass", rle, 1, polygons=(square,), boxes=[(1, 2, 3, 2)])
+    assert (annotation.bbox_xywh, annotation.area_px, annotation.n_instances) == ((1, 2, 4, 3), 12, 1)
+    assert (annotation.rle, annotation.polygons, annotation.boxes_xywh) == (rle, (square,), ((1, 2, 3, 2),))

@@ -18,13 +18,16 @@ import pytest
 
 from reveal_bench.baselines import chance_baseline, fit_location_prior, location_prior_baseline
 from reveal_bench.benchmarks import BENCHMARKS
+from reveal_bench.builders import chexlocalize, midrc
 from reveal_bench.builders.folder import BuildLog, build_folder
 from reveal_bench.builders.source import Reading
 from reveal_bench.builders.validate import validate_folder
+from reveal_bench.phantom import write_reveal
 from reveal_bench.phantom.sources import SOURCES
 from reveal_bench.predictions import predictions_to_jsonl
 from reveal_bench.records import FolderInfo, read_folder_info, read_localization, read_manifest
 from reveal_bench.score_file import score_file
+from tests.builders.reveal_trees import KEY
 
 N = 15
 TEST_SPLIT = {"vinbigdata": "train", "rsna-pneumonia": "train", "siim-acr": "train"}
@@ -34,7 +37,7 @@ EXTRAS = {
     "rsna-pneumonia": {"classes"},
     "padchest-gr": {"sentences"},
 }
-WITH_MASKS = {"chestx-det", "siim-acr"}
+WITH_MASKS = {"chestx-det", "siim-acr", "chexlocalize"}
 
 
 def module_of(source: str) -> ModuleType:
@@ -71,7 +74,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Built]:
         benchmark = BENCHMARKS["vindr-cxr" if source == "vinbigdata" else source]
         info = build_folder(
             reading.splits, public, benchmark, holdout=private, holdout_split=TEST_SPLIT.get(source, "test"),
-            extras=reading.extras, keep_going=True, synthetic=True, log=log,
+            extras=reading.extras, keep_going=True, synthetic=reading.synthetic, log=log,
         )  # fmt: skip
         everything[source] = Built(twin, reading, public, private, info, log)
     return everything
@@ -81,7 +84,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Built]:
 def test_a_twin_is_recognised_and_becomes_two_valid_folders(built: Mapping[str, Built], source: str) -> None:
     own = built[source]
     assert module_of(source).detect(own.twin) == 1
-    assert module_of(source).inspect(own.twin).synthetic
+    assert module_of(source).inspect(own.twin, pictures=None).synthetic
+    assert own.reading.synthetic
     recognised = {name for name in SOURCES if module_of(name).detect(own.twin)}
     assert recognised <= {source, "vindr-cxr", "vinbigdata"}
     assert own.log.left_out == []
@@ -94,8 +98,29 @@ def test_a_twin_is_recognised_and_becomes_two_valid_folders(built: Mapping[str, 
     assert sum(entry["n_images"] for entry in own.info.splits.values()) == n_read
 
 
+@pytest.fixture(scope="module")
+def more_built(download: Path, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Built]:
+    """Folders of the two sources whose twins have makers of their own, CheXlocalize and MIDRC."""
+    root = tmp_path_factory.mktemp("more")
+    twin = root / "midrc"
+    write_reveal(twin, n_studies=8, seed=3, long_side=64, layout="midrc")
+    everything = {}
+    for name, place, reading in (
+        ("chexlocalize", download, chexlocalize.read(download)),
+        ("reveal-cxr", twin, midrc.read(twin, id_key=KEY)),
+    ):
+        assert reading.synthetic
+        public, private, log = root / name / "public", root / name / "private", BuildLog()
+        info = build_folder(
+            reading.splits, public, BENCHMARKS[name], holdout=private, holdout_split="test",
+            extras=reading.extras, synthetic=reading.synthetic, log=log,
+        )  # fmt: skip
+        everything[name] = Built(place, reading, public, private, info, log)
+    return everything
+
+
 def test_plain_datasets_loads_every_config_and_split_of_every_source(
-    built: Mapping[str, Built], tmp_path: Path
+    built: Mapping[str, Built], more_built: Mapping[str, Built], tmp_path: Path
 ) -> None:
     """In one process that has neither this package nor a network."""
     script = """
@@ -111,10 +136,14 @@ for folder in sys.argv[1:]:
             first, fits = rows[0], None
             if first.get("image") is not None:
                 fits = first["image"].size == (first["width"], first["height"])
+            if first.get("images") and first["images"][0] is not None:  # a private folder has no pixels
+                sizes = [(facts["width"], facts["height"]) for facts in first["image_facts"]]
+                fits = [image.size for image in first["images"]] == sizes
             found[folder][f"{config}/{split}"] = [len(rows), fits]
 print(json.dumps(found))
 """
-    folders = [str(folder) for own in built.values() for folder in (own.public, own.private)]
+    everything = {**built, **more_built}
+    folders = [str(folder) for own in everything.values() for folder in (own.public, own.private)]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     environment |= {"HF_HOME": str(tmp_path / "hf"), "HF_HUB_OFFLINE": "1"}
     done = subprocess.run(
@@ -123,17 +152,19 @@ print(json.dumps(found))
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     loaded: dict[str, dict[str, list[Any]]] = json.loads(done.stdout.splitlines()[-1])
-    for source, own in built.items():
+    for source, own in everything.items():
         public, private = loaded[str(own.public)], loaded[str(own.private)]
         rows = {name: n for name, (n, _) in {**public, **private}.items()}
+        main, unit = ("multilabel", "n_studies") if source == "reveal-cxr" else ("localization", "n_images")
         for split, entry in own.info.splits.items():
-            assert rows[f"localization/{split}"] == entry["n_images"]
-        assert rows["holdout_inputs/holdout"] == own.info.splits["holdout"]["n_images"]
+            assert rows[f"{main}/{split}"] == entry[unit]
+        assert rows["holdout_inputs/holdout"] == own.info.splits["holdout"][unit]
+        assert any(fits for _, fits in public.values())
         assert all(fits for _, fits in public.values() if fits is not None)  # pictures have the size of their row
         for extra in own.reading.extras:
             assert sum(n for name, n in rows.items() if name.startswith(f"{extra.config}/")) == len(extra.rows)
         configs = {name.split("/")[0] for name in public}
-        assert configs >= {"localization", "holdout_inputs"}
+        assert configs >= {main, "holdout_inputs"}
         assert ("masks" in configs) == (source in WITH_MASKS)
         assert not any(name.startswith("holdout_inputs") for name in private)
 

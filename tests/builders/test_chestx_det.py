@@ -59,7 +59,7 @@ def test_the_published_file_has_the_published_counts():
 def test_masks_are_the_union_of_a_findings_polygons(tmp_path, source):
     root = REAL if source == "real" else write(tmp_path, TWIN)
     entries = {entry["file_name"]: entry for entry in json.loads((root / "ChestX_Det_test.json").read_text())}
-    records = list(chestx_det.read(root).splits["test"])
+    records = list(chestx_det.read(root, pixels="withhold").splits["test"])
     assert [f"{record.image_id}.png" for record in records] == list(entries)
     for record in records[:60]:
         entry = entries[f"{record.image_id}.png"]
@@ -77,10 +77,14 @@ def test_masks_are_the_union_of_a_findings_polygons(tmp_path, source):
 
 @needs_real
 def test_the_real_file_becomes_a_valid_folder(tmp_path):
-    reading = chestx_det.read(REAL)
+    reading = chestx_det.read(REAL, pixels="withhold")
     public, private = tmp_path / "public", tmp_path / "private"
     info = build_folder(reading.splits, public, BENCHMARKS["chestx-det"], pixels="withhold", holdout=private)
-    assert reading.warnings == []
+    assert reading.warnings == [
+        "553 images have no picture here: no hash to verify an own copy with",
+        "the source names no patients: a holdout is divided by image",
+    ]
+    assert not reading.synthetic
     # 553 images, each its own patient: half of them, rounded up, are private
     assert (info.splits["released"]["n_images"], info.splits["holdout"]["n_images"]) == (276, 277)
     everyone = read_localization(public, "released") + read_localization(private, "holdout")
@@ -95,7 +99,7 @@ def test_the_real_file_becomes_a_valid_folder(tmp_path):
 
 
 def test_counts_by_hand(tmp_path):
-    record = list(chestx_det.read(write(tmp_path, TWIN)).splits["test"])[1]
+    record = list(chestx_det.read(write(tmp_path, TWIN), pixels="withhold").splits["test"])[1]
     nodule = record.reference("Nodule")
     # squares of 11 x 11 and 16 x 26 pixels (borders drawn) that share 15..20 x 15..20, 36 pixels: 121 + 416 - 36
     assert nodule.area_px == 501
@@ -105,9 +109,18 @@ def test_counts_by_hand(tmp_path):
 
 
 def test_other_counts_are_warnings(tmp_path):
-    warnings = chestx_det.read(write(tmp_path, TWIN)).warnings
-    assert warnings[0] == "test images: the published file has 553, this one 2"
-    assert len(warnings) == 3
+    warnings = chestx_det.read(write(tmp_path, TWIN), pixels="withhold").warnings
+    assert warnings == [
+        "test images: published are 553, here are 2",
+        "test instances: published are 1,734, here are 3",
+        "test images without a finding: published are 64, here are 1",
+        "2 images have no picture here: no hash to verify an own copy with",
+        "the source names no patients: a holdout is divided by image",
+    ]
+    assert "SYNTHETIC" not in " ".join(path.name for path in tmp_path.iterdir())
+    (tmp_path / "SYNTHETIC.txt").touch()
+    reading = chestx_det.read(tmp_path, pixels="withhold")
+    assert (reading.synthetic, len(reading.warnings)) == (True, 2)
 
 
 BROKEN = [
@@ -124,7 +137,7 @@ BROKEN = [
 
 def test_all_problems_are_named_together(tmp_path):
     with pytest.raises(BuildError, match="9 problems") as caught:
-        chestx_det.read(write(tmp_path, BROKEN))
+        chestx_det.read(write(tmp_path, BROKEN), pixels="withhold")
     assert [str(problem).removeprefix("ChestX_Det_test.json:") for problem in caught.value.problems] == [
         "1: `syms` must be one of the 13 findings, got 'Effusoin' (nearest: 'Effusion')",
         "2: `syms, boxes, polygons` must be lists of one length, got 1, 0, 1",
@@ -139,8 +152,9 @@ def test_all_problems_are_named_together(tmp_path):
 
 
 def test_keep_going_leaves_entries_out_and_says_so(tmp_path):
-    reading = chestx_det.read(write(tmp_path, BROKEN), keep_going=True)
-    assert [record.image_id for record in reading.splits["test"]] == ["4"]
+    good = {"file_name": "9.png", "syms": [], "boxes": [], "polygons": []}
+    reading = chestx_det.read(write(tmp_path, [*BROKEN, good]), pixels="withhold", keep_going=True)
+    assert [record.image_id for record in reading.splits["test"]] == ["9"]  # which entry of 4.png is right?
     assert sum(warning.startswith("left out: ChestX_Det_test.json:") for warning in reading.warnings) == 9
 
 
@@ -148,7 +162,27 @@ def test_keep_going_leaves_entries_out_and_says_so(tmp_path):
 def test_unreadable_files(tmp_path, text):
     (tmp_path / "ChestX_Det_test.json").write_bytes(text.encode("latin-1"))
     with pytest.raises(BuildError, match=r"`file` must be (UTF-8 JSON|a JSON list)"):
-        chestx_det.read(tmp_path)
+        chestx_det.read(tmp_path, pixels="withhold")
+    with pytest.raises(BuildError):  # a broken file is no image that could be left out
+        chestx_det.read(tmp_path, pixels="withhold", keep_going=True)
+    assert len(chestx_det.inspect(tmp_path).problems) == 1
+
+
+def test_an_image_is_in_one_file_only(tmp_path):
+    write(tmp_path, TWIN)
+    (tmp_path / "ChestX_Det_train.json").write_text(json.dumps(TWIN[:1]))
+    with pytest.raises(BuildError, match=r"1 problem.*\n.*`file_name` must be unique, got '1.png', also entry 1 of "):
+        chestx_det.read(tmp_path, pixels="withhold")
+
+
+def test_two_pictures_of_one_name_are_a_problem(tmp_path):
+    root = write(tmp_path, TWIN)
+    for place in ("a/1.png", "b/1.png", "b/2.png"):
+        (tmp_path / place).parent.mkdir(exist_ok=True)
+        (tmp_path / place).touch()
+    for pixels in ("embed", "withhold"):
+        with pytest.raises(BuildError, match=r"must be the only one of its name, got a/1.png and b/1.png"):
+            chestx_det.read(root, pixels=pixels)
 
 
 def test_pictures_pass_unchanged_and_must_fit(tmp_path):
@@ -166,17 +200,20 @@ def test_pictures_pass_unchanged_and_must_fit(tmp_path):
     (row,) = read_rows([shard])
     assert row["image"]["bytes"] == (pictures / "1.png").read_bytes()
     (pictures / "1.png").unlink()
-    with pytest.raises(BuildError, match=r"1 problem(.|\n)*1.png: `picture` must be there, got no such file"):
+    with pytest.raises(BuildError, match=r"1 problem(.|\n)*json:1: `picture` must be there for 1, got no such file"):
         chestx_det.read(root, pixels="embed", pictures=pictures)
     (left,) = chestx_det.read(root, pixels="embed", pictures=pictures, keep_going=True).splits["test"]
     assert left.image_id == "2"
 
 
 def test_arguments(tmp_path):
-    with pytest.raises(ValueError, match=r"`root` must hold ChestX_Det_test.json"):
-        chestx_det.read(tmp_path)
-    with pytest.raises(ValueError, match="`pictures` must name the folder"):
-        chestx_det.read(write(tmp_path, TWIN), pixels="embed")
+    for function in (chestx_det.read, chestx_det.inspect):
+        with pytest.raises(ValueError, match=r"`root` must hold ChestX_Det_test.json"):
+            function(tmp_path)
+    with pytest.raises(ValueError, match=r"`pictures` must hold .png files, got none below "):
+        chestx_det.read(write(tmp_path, TWIN))
+    with pytest.raises(ValueError, match=r"`pictures` must hold .png files, got none below "):
+        chestx_det.read(tmp_path, pixels="withhold", pictures=tmp_path)  # the user says that they are there
     with pytest.raises(ValueError, match="`root` must exist"):
         detect_builder(tmp_path / "nothing")
     (tmp_path / "ChestX_Det_test.json").unlink()

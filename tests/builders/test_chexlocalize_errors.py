@@ -127,7 +127,6 @@ def renamed(content):
         (TRUTH, lambda c: first(c).pop("img_size"), r"`img_size` must be \[h, w\], got none"),
         (TRUTH, lambda c: first(c).update(Edema=[[[1, 2]]]), "must be contours of at least 2 finite vertices"),
         (TRUTH, lambda c: first(c).update(Edema=[[[1, "2"], [3, 4]]]), "must be contours of at least 2 finite"),
-        (POINTS, lambda c: first(c).update(Edema=[[9999, 1]]), r"must lie in the picture of \d+ x \d+, got \(9999"),
         (POINTS, lambda c: first(c).update(Edema=[5]), r"must be points \[x, y\]"),
         (POINTS, lambda c: c.update(a=1), "must look like patient1"),
     ],
@@ -138,12 +137,33 @@ def test_broken_annotation_files(copy, file, edit, message):
     assert {problem.file for problem in problems} <= {f"{file}.json", "gt_annotations_test.json"}
 
 
+def test_points_beside_the_picture_are_left_out_and_told(copy):
+    """A click on the edge is nobody's fault: the image stays, and so do its points inside."""
+    before = {record.image_id: record for record in chexlocalize.read(copy).splits["test"]}
+    image_id = next(iter(load(copy, POINTS)))
+    width, height = before[image_id].width, before[image_id].height
+    edge = [[width, 3], [3, 2], [width - 0.5, height - 0.5], [-0.25, 3], [5, 9999]]
+    change(copy, POINTS, lambda c: c[image_id].update(Edema=edge))
+    reading = chexlocalize.read(copy)
+    records = {record.image_id: record for record in reading.splits["test"]}
+    points = [(p.x, p.y) for p in records[image_id].points if p.finding == "Edema"]
+    assert points == [(3, 2), (width - 0.5, height - 0.5)]
+    size = f"in {width} x {height}"
+    assert (
+        f"{POINTS}.json: 3 points on or past the edge of the picture left out, the image stays: "
+        f"Edema of {image_id} ({width}, 3) {size}; Edema of {image_id} (-0.25, 3) {size}; "
+        f"Edema of {image_id} (5, 9999) {size}"
+    ) in reading.warnings
+    del before[image_id], records[image_id]
+    assert records == before
+
+
 def test_an_unknown_image_id_gets_a_hint(copy):
     known = next(iter(load(copy, "gt_segmentations_test")))
     patient, rest = known.split("_", 1)
     change(copy, "gt_segmentations_test", lambda c: c.update({f"{patient}9_{rest}": c.pop(known)}))
     (problem,) = refused(copy, "must be in the label file")
-    assert problem.value.startswith(f"{patient}9_{rest} (nearest: {patient[:-1]}")
+    assert problem.value.startswith(f"'{patient}9_{rest}' (nearest: '{patient[:-1]}")
 
 
 def test_repeated_json_keys_are_errors(copy):

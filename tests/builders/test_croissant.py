@@ -18,6 +18,11 @@ from reveal_bench.builders.eval_yaml import render_eval_yaml
 from reveal_bench.builders.kinds import KINDS
 from tests.builders.card_folders import digest, findings_folder, localization_folder, pixels, rows_of, tasks_folder
 
+pytestmark = [  # of rdflib and pandas, which mlcroissant calls
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::FutureWarning"),
+]
+
 MAKERS = {"localization": localization_folder, "multilabel": findings_folder, "tasks": tasks_folder}
 
 

@@ -50,10 +50,17 @@ def test_a_folder_does_not_differ_from_itself(tmp_path, make):
     assert diff.to_text().endswith("1.0.0 -> 1.0.0\n\nNo differences in the data.\n")
 
 
-def test_two_kinds_cannot_be_compared(tmp_path):
-    a, b = findings_folder(tmp_path / "a"), tasks_folder(tmp_path / "b")
-    with pytest.raises(ValueError, match=r"must be of the kind of .*, findings, got tasks"):
-        diff_folders(a, b)
+def test_two_benchmarks_cannot_be_compared(tmp_path, benchmark):
+    a = findings_folder(tmp_path / "a", holdout=True)
+    with pytest.raises(ValueError, match=r"must be of the benchmark of .*, reveal-cxr, got rexecution"):
+        diff_folders(a, tasks_folder(tmp_path / "b"))
+    records = [localized(tmp_path / "pictures", i) for i in range(2)]
+    build_folder({"test": records}, tmp_path / "c", benchmark)
+    build_folder({"test": records}, tmp_path / "d", replace(benchmark, name="chestx-det"))
+    with pytest.raises(ValueError, match=r"must be of the benchmark of .*, chexlocalize, got chestx-det"):
+        diff_folders(tmp_path / "c", tmp_path / "d")
+    with pytest.raises(ValueError, match=r"a/private must be the holdout of chexlocalize, got that of reveal-cxr"):
+        diff_folders(tmp_path / "c", tmp_path / "c", holdouts=(tmp_path / "a" / "private", tmp_path / "a" / "private"))
 
 
 def test_added_removed_and_moved(tmp_path, benchmark):
@@ -67,7 +74,7 @@ def test_added_removed_and_moved(tmp_path, benchmark):
     assert diff.rows == {("localization", "a"): (3, 1), ("localization", "b"): (1, 3), ("masks", "a"): (3, 1),
                          ("masks", "b"): (1, 3)}  # fmt: skip
     text = diff.to_text()
-    assert text.startswith("chexlocalize 1.0.0 -> 1.1.0\nlocalization/a: 3 -> 1 rows\n")
+    assert text.startswith("chexlocalize 1.0.0 -> 1.1.0\nlocalization/a: 3 -> 1 row\n")
     assert "\nAdded to b (1):\n  img4\n" in text
     assert "\nMoved (1):\n  img2: a -> b\n" in text
 
@@ -177,14 +184,54 @@ def test_nothing_of_a_private_holdout_unless_it_is_given(tmp_path):
     assert key not in diff_folders(folder, tmp_path / "after").to_text()
 
 
-def test_a_row_that_went_into_the_holdout_is_only_gone(tmp_path, benchmark):
+def test_a_row_that_went_into_the_holdout_is_not_removed(tmp_path, benchmark):
     records = [localized(tmp_path / "pictures", i) for i in range(6)]
     build_folder({"released": records}, tmp_path / "old", benchmark)
     build_folder({"test": records}, tmp_path / "new", benchmark, holdout=tmp_path / "p")
+    held = {row["image_id"] for row in rows_of(tmp_path / "p", "localization/")}
     diff = diff_folders(tmp_path / "old", tmp_path / "new")
-    assert len(diff.removed["released"]) == 3
-    assert diff.moved == []
+    assert {split: set(keys) for split, keys in diff.held.items()} == {"released": held}
+    assert (diff.removed, diff.released, diff.moved) == ({}, {}, [])
     assert diff.rows["manifest", "holdout"] == (None, 3)
+    text = diff.to_text()
+    assert "\nmanifest/holdout: new, 3 rows\n" in text
+    assert "\nOf released, now in the private holdout (3):\n" in text
+    assert "Removed" not in text
+    back = diff_folders(tmp_path / "new", tmp_path / "old")
+    assert {split: set(keys) for split, keys in back.released.items()} == {"released": held}
+    assert back.added == {}
+    assert "\nmanifest/holdout: gone, it had 3 rows\n" in back.to_text()
+
+
+def test_a_hash_that_came_is_not_other_pixels(before, after):
+    edit(before, "localization/test", only("img0", lambda row: row.update(pixel_sha256=None)))
+    diff = diff_folders(before, after)
+    assert (diff.repictured, diff.unhashed, diff.other) == ([], ["img0"], {})
+    assert diff_folders(after, before).unhashed == ["img0"]
+    assert "\nNo hash to compare the pixels by (1):\n  img0\n" in diff.to_text()
+
+
+def test_hashes_of_a_study_with_several_pictures(tmp_path):
+    folder = findings_folder(tmp_path, n=2)
+    shutil.copytree(folder, tmp_path / "after")
+
+    def change(row):
+        if row["study_id"] == "study-1":
+            row["image_facts"][0]["pixel_sha256"] = None
+            row["image_facts"][1]["pixel_sha256"] = "0" * 64
+
+    edit(tmp_path / "after", "multilabel/test", change)
+    diff = diff_folders(folder, tmp_path / "after")
+    assert (diff.repictured, diff.unhashed) == (["study-1"], ["study-1"])
+
+
+def test_one_row_is_no_plural(tmp_path, benchmark):
+    records = [localized(tmp_path / "pictures", i) for i in range(3)]
+    build_folder({"a": records[:2]}, tmp_path / "old", benchmark, pixels="withhold")
+    build_folder({"a": records[:1], "b": records[2:]}, tmp_path / "new", benchmark, pixels="withhold")
+    text = diff_folders(tmp_path / "old", tmp_path / "new").to_text()
+    assert "\nlocalization/a: 2 -> 1 row\n" in text
+    assert "\nlocalization/b: new, 1 row\n" in text
 
 
 def test_the_document_is_json(before, after):

@@ -1,11 +1,11 @@
 """The private half stays private."""
 
+import hashlib
 import json
 import shutil
 import stat
 from dataclasses import replace
 
-import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
@@ -25,15 +25,73 @@ def folders(tmp_path, benchmark, record):
     return public, private
 
 
+def by_hash(names, seed):
+    return sorted(names, key=lambda name: hashlib.sha256(f"{seed}\0{name}".encode()).hexdigest())
+
+
 def test_division_is_by_patient_seed_and_fraction():
     names = [f"p{i}" for i in range(9)]
     private = divide_patients(names * 3, fraction=0.5, seed=7)
-    # numpy's own permutation of the sorted ids, the first 5 of 9 (4.5 rounded half up)
-    assert private == {sorted(names)[i] for i in np.random.default_rng(7).permutation(9)[:5]}
+    assert private == set(by_hash(names, 7)[:5])  # 5 of 9: 4.5 rounded half up
     assert private == divide_patients(reversed(names), fraction=0.5, seed=7)
     assert private != divide_patients(names, fraction=0.5, seed=8)
     assert len(divide_patients(names, fraction=0.01, seed=0)) == 1
     assert len(divide_patients(names, fraction=0.99, seed=0)) == 8
+
+
+def test_a_patient_more_or_less_moves_one_at_most():
+    names = [f"p{i}" for i in range(200)]
+    before = divide_patients(names, fraction=0.5, seed=1)
+    for others in (names[1:], names[:-1], [*names, "new"]):
+        after = divide_patients(others, fraction=0.5, seed=1)
+        assert len((before ^ after) & set(others)) <= 1
+
+
+def test_nobody_changes_sides_when_the_earlier_halves_are_given():
+    names = [f"p{i}" for i in range(100)]
+    before = divide_patients(names, fraction=0.5, seed=1)
+    more = [*names[5:], *(f"new{i}" for i in range(41))]
+    after = divide_patients(
+        more, fraction=0.5, seed=2, private_before=before, released_before=set(names) - before
+    )  # fmt: skip
+    assert after & set(names) == before & set(more)
+    assert len(after) == 68  # half of 136, though five of the earlier patients are gone
+    with pytest.raises(ValueError, match="must have each patient on one side, got 'a' on both"):
+        divide_patients("abc", fraction=0.5, seed=0, private_before="a", released_before="ab")
+    with pytest.raises(ValueError, match="must leave patients for both halves"):
+        divide_patients("ab", fraction=0.5, seed=0, released_before="ab")
+
+
+def test_a_new_version_keeps_who_is_private(tmp_path, benchmark, record):
+    records = [record(i) for i in range(12)]
+    first = {"out": tmp_path / "1", "holdout": tmp_path / "1p"}
+    build_folder({"test": records[:8]}, benchmark=benchmark, pixels="withhold", seed=1, **first)
+    old = {"previous": first["out"], "previous_holdout": first["holdout"]}
+    build_folder(
+        {"test": records}, tmp_path / "2", benchmark, pixels="withhold", holdout=tmp_path / "2p", seed=9, **old
+    )  # fmt: skip
+    private = [{r.image_id for r in read_localization(tmp_path / name, "holdout")} for name in ("1p", "2p")]
+    released = [{r.image_id for r in read_localization(tmp_path / name, "released")} for name in ("1", "2")]
+    assert private[0] < private[1]
+    assert released[0] < released[1]
+    assert len(private[1]) == len(released[1]) == 6
+    with pytest.raises(ValueError, match="`previous` and `previous_holdout` must be given together"):
+        build_folder({"test": records}, tmp_path / "3", benchmark, pixels="withhold", previous=first["out"])
+
+
+def test_the_order_of_the_source_tells_nothing(tmp_path, benchmark, record):
+    """Sources are often sorted by finding; public files are the same whatever the order was."""
+    records = [record(i, finding="Edema" if i < 5 else "Pneumothorax") for i in range(10)]
+    for name, rows in (("a", records), ("b", records[::-1])):
+        build_folder({"test": rows}, tmp_path / name, benchmark, pixels="withhold", holdout=tmp_path / f"{name}p")
+    for name in ("a", "ap"):
+        other = tmp_path / name.replace("a", "b")
+        files = [path for path in sorted((tmp_path / name).rglob("*")) if path.is_file()]
+        assert len(files) >= 5
+        for path in files:
+            assert path.read_bytes() == (other / path.relative_to(tmp_path / name)).read_bytes(), path
+    ids = list(read_manifest(tmp_path / "a", "holdout").rows)
+    assert ids == by_hash(ids, 0)
 
 
 def test_both_halves_are_whole_folders(folders):

@@ -2,11 +2,18 @@
 
 import io
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from datasets import Features, List, Value
 from PIL import Image
 
+from reveal_bench.benchmarks import BENCHMARKS
+from reveal_bench.builders.folder import build_folder
 from reveal_bench.builders.leaks import find_leaks
+from reveal_bench.builders.source import Extra
 from reveal_bench.builders.validate import validate_folder
+from reveal_bench.records import Annotation, LocalizationRecord
 from tests.builders.card_folders import (
     edit,
     findings_folder,
@@ -19,6 +26,7 @@ from tests.builders.card_folders import (
 )
 
 MAKERS = {"localization": localization_folder, "multilabel": findings_folder, "tasks": tasks_folder}
+NIH = BENCHMARKS["nih-boxes"]
 KEYS = {"localization": "image_id", "multilabel": "study_id", "tasks": "task_id"}
 
 
@@ -154,9 +162,17 @@ def test_answers_and_ratings_of_the_holdout(tmp_path):
     folder = tasks_folder(tmp_path, holdout=True)
     private = tmp_path / "private"
     held = rows_of(private, "tasks/")[0]
-    assert len(held["reference_answer"]) >= 40
-    edit(folder, "tasks/released", first_only(lambda row: row.update(indication=f" {held['reference_answer']}")))
-    assert leaks(folder, private) == {("tasks", "indication")}
+    answer = held["reference_answer"]
+    assert 40 <= len(answer) < 120
+
+    def tell(row):
+        if row["task_id"] == held["task_id"]:
+            row["indication"] = f" {answer}"
+
+    edit(folder, "holdout_inputs/", tell)
+    assert leaks(folder, private) == {("holdout_inputs", "indication")}
+    (folder / "notes.csv").write_text(f"3;{answer}")
+    assert ("notes.csv", "text") in leaks(folder, private)
     edit(folder, "ratings/released", first_only(lambda row: row.update(task_id=held["task_id"])))
     assert ("ratings", "task_id") in leaks(folder, private)
 
@@ -166,6 +182,141 @@ def test_a_short_answer_is_no_leak(tmp_path):
     for place in (folder, tmp_path / "private"):
         edit(place, "tasks/", lambda row: row.update(reference_answer="No."))
     assert leaks(folder, tmp_path / "private") == set()
+
+
+@pytest.mark.parametrize(("length", "expected"), [(119, set()), (120, {("tasks", "reference_answer")})])
+def test_two_tasks_may_have_the_same_templated_answer(tmp_path, length, expected):
+    folder = tasks_folder(tmp_path, holdout=True)
+    answer = ("No change since the earlier study. " * 5)[:length].rstrip().ljust(length, ".")
+    edit(tmp_path / "private", "tasks/", first_only(lambda row: row.update(reference_answer=answer)))
+    edit(folder, "tasks/released", first_only(lambda row: row.update(reference_answer=answer)))
+    assert leaks(folder, tmp_path / "private") == expected
+
+
+BOX = (225.084745, 547.019217, 86.779661, 79.186441)
+
+
+@pytest.fixture
+def boxed(tmp_path):
+    """A benchmark of boxes alone: six images of 1024 x 1024, half of them held out; a phrase for each."""
+    records = []
+    for i in range(6):
+        box = (10.5 + i, 20.25, 31.125 + i, 40.0625)
+        drawn = Annotation("Mass", "ground_truth", None, (), box, 1, round(box[2] * box[3]), (box,))
+        status = {name: int(name == "Mass") for name in NIH.findings}
+        fields = {"view": "AP", "width": 1024, "height": 1024, "label_status": status, "annotations": (drawn,)}
+        records.append(LocalizationRecord(image_id=f"i{i}", patient_id=f"p{i}", study_id=f"s{i}", **fields))
+    rows = [
+        {"image_id": f"i{i}", "phrase": f"small round mass number {i}", "bbox_xywh": [1.0, 2, 3, 4 + i]}
+        for i in range(6)
+    ]
+    features = Features({"image_id": Value("string"), "phrase": Value("string"), "bbox_xywh": List(Value("float64"))})
+    options = {"holdout": tmp_path / "private", "pixels": "withhold"}
+    build_folder(
+        {"test": records},
+        tmp_path / "folder",
+        NIH,
+        extras=[Extra("phrases", lambda: features, rows, key="image_id")],
+        **options,
+    )
+    return tmp_path / "folder", tmp_path / "private"
+
+
+def draw(*box, label=None):
+    """Give the first drawing of a row this box."""
+
+    def change(row):
+        drawing = row["annotations"][0]
+        drawing.update(bbox_xywh=list(box), boxes_xywh=[list(box)])
+        drawing["label"] = drawing["label"] if label is None else label
+
+    return change
+
+
+def test_boxes_of_a_sound_pair_are_no_leak(boxed):
+    assert find_leaks(*boxed) == []
+
+
+def test_a_box_of_the_holdout_on_another_image(boxed):
+    folder, private = boxed
+    edit(private, "localization/", first_only(draw(*BOX)))
+    edit(folder, "localization/released", first_only(draw(*BOX)))
+    expected = {("localization", "annotations.bbox_xywh"), ("localization", "annotations.boxes_xywh")}
+    assert leaks(folder, private) == expected
+    edit(folder, "localization/released", draw(*BOX, label=0))  # of another finding: chance
+    assert leaks(folder, private) == set()
+    edit(folder, "phrases/released", first_only(lambda row: row.update(bbox_xywh=list(BOX))))  # of no finding
+    assert leaks(folder, private) == set()
+
+
+@pytest.mark.parametrize(
+    "box",
+    [
+        (0.0, 0.0, 1023.987, 1023.987),  # the whole image
+        (100.0, 200.0, 300.0, 400.0),  # round numbers
+        (12.0, 34.0, 56.0, 78.0),  # eight digits
+    ],
+)
+def test_a_box_without_detail_may_occur_twice(boxed, box):
+    folder, private = boxed
+    edit(private, "localization/", first_only(draw(*box)))
+    edit(folder, "localization/released", first_only(draw(*box)))
+    assert leaks(folder, private) == set()
+
+
+def test_boxes_and_phrases_of_the_very_image(boxed):
+    folder, private = boxed
+    held = rows_of(private, "phrases/")[0]
+    told = {"image_id": [held["image_id"]], "note": [held["phrase"]], "boxes_xywh": [[held["bbox_xywh"]]]}
+    (folder / "notes").mkdir()
+    pq.write_table(pa.table(told), folder / "notes" / "released.parquet")
+    expected = {("notes", "image_id"), ("notes", "note"), ("notes", "boxes_xywh")}
+    assert leaks(folder, private) == expected
+    # of another image: round numbers and a short phrase are chance
+    pq.write_table(pa.table({**told, "image_id": ["another"]}), folder / "notes" / "released.parquet")
+    assert leaks(folder, private) == set()
+
+
+def test_a_long_phrase_of_another_image(boxed):
+    folder, private = boxed
+    phrase = "a round mass of two centimetres in the left upper lobe, " * 3
+    edit(private, "phrases/", first_only(lambda row: row.update(phrase=phrase)))
+    edit(folder, "phrases/released", first_only(lambda row: row.update(phrase=phrase)))
+    assert leaks(folder, private) == {("phrases", "phrase")}
+
+
+def test_reference_boxes_of_a_task(tmp_path):
+    folder = tasks_folder(tmp_path, holdout=True)
+    box = {"label": "opacity", "bbox_xywh": list(BOX), "image_id": "image-0"}
+    edit(tmp_path / "private", "tasks/", first_only(lambda row: row.update(reference_boxes=[box])))
+    edit(folder, "tasks/released", first_only(lambda row: row.update(reference_boxes=[{**box, "label": "Opacity"}])))
+    assert leaks(folder, tmp_path / "private") == {("tasks", "reference_boxes.bbox_xywh")}
+
+
+@pytest.mark.parametrize("make", MAKERS.values())
+def test_without_the_private_folder_ids_are_looked_for(tmp_path, make):
+    folder = make(tmp_path, holdout=True)
+    assert find_leaks(folder, None) == []
+    study_id = rows_of(tmp_path / "private", "manifest/")[0]["study_id"]
+    (folder / "notes").mkdir()
+    pq.write_table(pa.table({"study_id": [study_id]}), folder / "notes" / "released.parquet")
+    assert [(p.file, p.field, p.value) for p in find_leaks(folder, None)] == [
+        ("notes/released.parquet", "study_id", study_id)
+    ]
+
+
+def test_pictures_that_were_decoded_are_not_hashed_again(tmp_path, monkeypatch):
+    folder = findings_folder(tmp_path, holdout=True)
+    held = rows_of(folder, "holdout_inputs/")[0]["images"][0]
+    edit(folder, "multilabel/released", first_only(lambda row: row["images"].__setitem__(0, held)))
+
+    def none_left(row):
+        assert "images" not in row
+        return ()
+
+    monkeypatch.setattr("reveal_bench.builders.leaks._file_bytes", none_left)
+    problems = validate_folder(folder, holdout=tmp_path / "private", load=False)
+    assert f"the file of {held_study(tmp_path)}" in {p.value for p in problems}
 
 
 def test_a_mask_shown_as_a_picture(tmp_path):

@@ -247,3 +247,12 @@ def test_detection(twin, tmp_path):
     assert detect(twin) > reveal_cxr.detect(twin)
     (tmp_path / "manifest.json").write_text("[]")
     assert detect(tmp_path) == 0.0
+
+
+def test_a_folder_of_something_else(tmp_path):
+    (tmp_path / "table.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(ValueError, match=r"`root` must hold tables of MIDRC \(imaging_study, "):
+        inspect(tmp_path)
+    for function in (inspect, read):
+        with pytest.raises(ValueError, match="`root` must be a folder with tables of MIDRC"):
+            function(tmp_path / "nothing")

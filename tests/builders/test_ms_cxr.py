@@ -71,7 +71,11 @@ def test_rows_by_hand(tmp_path: Path) -> None:
     assert pneumonia.bbox_xywh == (100, 200, 550, 450)
     # two boxes of 120,000 pixels that share 50 x 350
     assert (pneumonia.area_px, pneumonia.n_instances) == (240_000 - 17_500, 2)
-    assert reading.warnings == ["boxes: published are 1,448, here are 3", "images: published are 1,047, here are 1"]
+    assert reading.warnings == [
+        "boxes: published are 1,448, here are 3",
+        "images: published are 1,047, here are 1",
+        "1 image has no picture here: no hash to verify an own copy with",
+    ]
 
 
 def test_phrases_are_a_config_of_their_own(tmp_path: Path) -> None:
@@ -184,6 +188,47 @@ def test_the_twin_has_pictures_views_and_phrases(twin: Path) -> None:
     assert [record.picture.path for split in inner.splits.values() for record in split] == [
         record.picture.path for record in records
     ]
+
+
+@pytest.mark.parametrize(
+    ("raw", "view"),
+    [("AP", "AP"), ("PA", "PA"), ("AP AXIAL", "AP"), ("", "FRONTAL"), ("LL", "LATERAL"), ("LATERAL", "LATERAL"),
+     ("LAO", "UNKNOWN"), (None, "FRONTAL")],
+)  # fmt: skip
+def test_views_of_the_metadata(tmp_path: Path, raw: str | None, view: str) -> None:
+    """Views that are not frontal are kept as what they are, and told."""
+    write(tmp_path, HEADS + line())
+    other = "other,1,2,LATERAL\n"
+    own = f"{ID},10000032,50414267,{raw}\n" if raw is not None else ""
+    table = "dicom_id,subject_id,study_id,ViewPosition\n" + other + own
+    (tmp_path / "mimic-cxr-2.0.0-metadata.csv").write_text(table, encoding="utf-8")
+    reading = ms_cxr.read(tmp_path, pixels="withhold")
+    (record,) = reading.splits["test"]
+    assert (record.view, record.view_raw) == (view, raw or None)
+    told = [warning for warning in reading.warnings if "metadata.csv" in warning]
+    if raw is None:
+        expected = ["mimic-cxr-2.0.0-metadata.csv: 1 image without a row, whose view is FRONTAL"]
+    elif view in ("LATERAL", "UNKNOWN"):
+        expected = [f"mimic-cxr-2.0.0-metadata.csv: 1 image with a view that is not frontal, kept: {raw!r} 1"]
+    else:
+        expected = []
+    assert told == expected
+
+
+def test_pictures_are_hashed_although_withheld(twin: Path) -> None:
+    embedded = ms_cxr.read(twin, pictures=twin / "pictures")
+    withheld = ms_cxr.read(twin, pixels="withhold", pictures=twin / "pictures")
+    assert withheld == embedded
+    assert withheld.synthetic
+    (bare,) = [w for w in ms_cxr.read(twin, pixels="withhold").warnings if "no hash" in w]
+    assert bare.endswith("images have no picture here: no hash to verify an own copy with")
+
+
+def test_a_broken_metadata_table_is_no_table_without_views(tmp_path: Path) -> None:
+    write(tmp_path, HEADS + line())
+    (tmp_path / "mimic-cxr-2.0.0-metadata.csv").write_text("dicom_id,view\n", encoding="utf-8")
+    with pytest.raises(BuildError, match="`ViewPosition` must be columns, got dicom_id, view"):
+        ms_cxr.read(tmp_path, pixels="withhold", keep_going=True)
 
 
 def test_a_picture_that_is_not_there(twin: Path, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from PIL import Image
 from scipy.stats import binomtest
 
 from reveal_bench.builders.folder import build_folder
-from reveal_bench.builders.report import render_report, write_report
+from reveal_bench.builders.report import page, render_report, write_report
 from reveal_bench.builders.report.examples import Chosen
 from reveal_bench.builders.report.figures import bars, co_occurrence, from_markdown
 from reveal_bench.builders.report.films import PALETTE, Drawing, drawings_of, make_film
@@ -257,3 +257,9 @@ def test_of_a_long_vocabulary_only_what_occurs_is_drawn(tmp_path):
     text = render_report(tmp_path / "folder")
     assert text.count('class="bar"') == 1
     assert "Never present, and not shown: Mass, Nodule, Rare 0," in text
+
+
+def test_one_is_no_plural():
+    words = [page._counted_as(name, 1) for name in ("images", "studies", "tasks", "patients", "questions")]
+    assert words == ["image", "study", "task", "patient", "question"]
+    assert page._counted_as("studies", 2) == "studies"

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +17,7 @@ import pytest
 from PIL import Image
 
 from reveal_bench.benchmarks import BENCHMARKS
+from reveal_bench.builders import spool
 from reveal_bench.builders.folder import BuildLog, build_folder
 from reveal_bench.builders.source import BuildError
 from reveal_bench.builders.validate import validate_folder
@@ -70,6 +73,7 @@ def stop(split, done, total, failed):
         os.kill(os.getpid(), getattr(signal, sys.argv[4]))
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have had it ignored
     build(Path(sys.argv[1]), Path(sys.argv[2]), workers=2, progress=stop)
 """
 
@@ -174,3 +178,149 @@ def test_parts_of_the_holdout_are_in_the_private_workplace_alone(tmp_path):
     private = tmp_path / ".out-private.building"
     assert sorted(path.name for path in (private / "parts" / "test").glob("*.json")) == ["000000.json", "000001.json"]
     assert private.stat().st_mode & 0o777 == 0o700
+
+
+def stopped_build(pictures: Path, out: Path, *, record: int = 70, **options: object) -> None:
+    """A build that ends after a record, in this process; parts of 32 records stay."""
+
+    def stop(split: str, done: int, total: int, failed: int) -> None:
+        if done == record:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        build(pictures, out, progress=stop, **options)
+
+
+@pytest.mark.parametrize("damage", ["cut", "altered", "gone"])
+def test_damaged_parts_are_made_again(tmp_path, damage):
+    pictures = write_pictures(tmp_path / "pictures", 80)
+    build(pictures, tmp_path / "whole")
+    stopped_build(pictures, tmp_path / "out")
+    part = tmp_path / ".out-private.building" / "parts" / "test" / "000001.parquet"
+    data = part.read_bytes()
+    if damage == "gone":
+        part.unlink()
+    else:
+        part.write_bytes(data[:100] if damage == "cut" else data.replace(b"study-", b"STUDY-"))
+    log = BuildLog()
+    build(pictures, tmp_path / "out", log=log)
+    assert log.resumed == 32
+    assert tree(tmp_path / "out") == tree(tmp_path / "whole")
+
+
+def test_a_part_that_is_being_replaced_stands_for_nothing(tmp_path, monkeypatch):
+    """Killed between the rows of other labels and their index, then the labels are changed back."""
+    pictures = write_pictures(tmp_path / "pictures", 40)
+    build(pictures, tmp_path / "whole")
+    stopped_build(pictures, tmp_path / "out", record=40)
+    changed = [replace(record, labels=("Pneumothorax",)) for record in studies(pictures)]
+    monkeypatch.setattr(spool, "_write_whole", killed_at_the_index(spool._write_whole))
+    with pytest.raises(KeyboardInterrupt):
+        build_folder(
+            {"test": changed},
+            tmp_path / "out",
+            BENCHMARKS["reveal-cxr"],
+            holdout=tmp_path / "out-private",
+            synthetic=True,
+        )
+    monkeypatch.undo()
+    build(pictures, tmp_path / "out")
+    assert tree(tmp_path / "out") == tree(tmp_path / "whole")
+    assert tree(tmp_path / "out-private") == tree(tmp_path / "whole-private")
+
+
+def killed_at_the_index(write):
+    def write_rows(path: Path, data: object) -> None:
+        if path.suffix == ".json":
+            raise KeyboardInterrupt
+        write(path, data)
+
+    return write_rows
+
+
+def test_swapped_files_of_one_size_and_time_are_seen(tmp_path):
+    pictures = write_pictures(tmp_path / "pictures", 40)
+    for i in (3, 4):  # bmp-like: of one size whatever is in them
+        Image.fromarray(np.full((24, 20), i, np.uint8)).save(pictures / f"{i:03d}.png", compress_level=0)
+        os.utime(pictures / f"{i:03d}.png", (1, 1))
+    stopped_build(pictures, tmp_path / "out", record=40)
+    (pictures / "003.png").rename(tmp_path / "x")
+    (pictures / "004.png").rename(pictures / "003.png")
+    (tmp_path / "x").rename(pictures / "004.png")
+    build(pictures, tmp_path / "out")
+    build(pictures, tmp_path / "whole")
+    assert tree(tmp_path / "out") == tree(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("n_renames", [0, 1, 2, 3])
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_killed_at_the_renames(tmp_path, monkeypatch, n_renames, overwrite):
+    """Whatever was renamed when the process died, the same command gives both folders, and leaves nothing else."""
+    pictures = write_pictures(tmp_path / "pictures", 6)
+    build(pictures, tmp_path / "whole")
+    if overwrite:
+        build(pictures, tmp_path / "out", seed=5)
+    renamed = []
+
+    def rename(path: Path, target: Path) -> Path:
+        if path.name in ("folder", "out", "out-private"):
+            if len(renamed) == n_renames:
+                os._exit(9)
+            renamed.append(path)
+        os.rename(path, target)
+        return Path(target)
+
+    child = os.fork()
+    if child == 0:
+        monkeypatch.setattr(Path, "rename", rename)
+        build(pictures, tmp_path / "out", overwrite=overwrite)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == (9 if n_renames < (4 if overwrite else 2) else 0)
+    if os.waitstatus_to_exitcode(status) == 9:
+        build(pictures, tmp_path / "out", overwrite=overwrite)
+    assert tree(tmp_path / "out") == tree(tmp_path / "whole")
+    assert tree(tmp_path / "out-private") == tree(tmp_path / "whole-private")
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"pictures", "whole", "whole-private", "out", "out-private"}
+
+
+def test_a_failed_rename_puts_everything_back(tmp_path, monkeypatch):
+    pictures = write_pictures(tmp_path / "pictures", 6)
+    build(pictures, tmp_path / "out", seed=5)
+    before = {name: tree(tmp_path / name) for name in ("out", "out-private")}
+    original = Path.rename
+
+    def rename(path: Path, target: Path) -> Path:
+        if Path(target).name == "out" and path.name == "folder":
+            raise OSError("disk trouble")
+        return original(path, target)
+
+    monkeypatch.setattr(Path, "rename", rename)
+    with pytest.raises(OSError, match="disk trouble"):
+        build(pictures, tmp_path / "out", overwrite=True)
+    assert {name: tree(tmp_path / name) for name in before} == before
+
+
+def test_a_link_is_no_working_folder(tmp_path):
+    pictures = write_pictures(tmp_path / "pictures", 4)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / ".out-private.building").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ValueError, match="must be a folder of your own"):
+        build(pictures, tmp_path / "out")
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+@pytest.mark.processes
+def test_a_worker_that_dies_costs_no_other_record(tmp_path):
+    pictures = write_pictures(tmp_path / "pictures", 40)
+    build(pictures, tmp_path / "whole")
+
+    def kill_a_worker(split: str, done: int, total: int, failed: int) -> None:
+        if done == 5:
+            os.kill(multiprocessing.active_children()[0].pid, signal.SIGKILL)
+
+    log = BuildLog()
+    build(pictures, tmp_path / "out", workers=2, progress=kill_a_worker, log=log)
+    assert log.left_out == []
+    assert tree(tmp_path / "out") == tree(tmp_path / "whole")

@@ -214,3 +214,12 @@ def test_without_mapping_or_key(tmp_path):
     (tmp_path / "mapping.yaml").write_text(MAPPING, encoding="utf-8")
     with pytest.raises(ValueError, match="`id_key` must be given, a secret to make ids with, or the mapping must name"):
         read(tmp_path)
+
+
+def test_a_folder_without_radiographs_is_no_download(tmp_path):
+    (tmp_path / "table.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(ValueError, match="`root` must hold DICOM radiographs and a table of labels, got "):
+        inspect(tmp_path)
+    for function in (inspect, read):
+        with pytest.raises(ValueError, match="`root` must be a folder with DICOM radiographs"):
+            function(tmp_path / "nothing")

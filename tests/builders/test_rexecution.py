@@ -288,9 +288,9 @@ def test_two_task_files_are_one_too_many(copy: Path) -> None:
 
 
 def test_a_folder_without_tasks(tmp_path: Path) -> None:
-    found = rexecution.inspect(tmp_path)
-    assert [problem.field for problem in found.problems] == ["tasks", "MIMIC-CXR-JPG tree"]
-    assert found.counts["tasks"] == 0
+    for function in (rexecution.inspect, rexecution.read):
+        with pytest.raises(ValueError, match=r"`root` must hold a task file, tasks.csv or tasks.tsv or "):
+            function(tmp_path)
 
 
 def test_the_least_that_a_task_needs(twin: Path, tmp_path: Path) -> None:

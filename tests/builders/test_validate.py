@@ -202,7 +202,7 @@ def test_inputs_of_a_holdout_must_be_blank(tmp_path, config):
 def test_a_source_hash_inside_the_facts_of_an_input(tmp_path):
     folder = findings_folder(tmp_path, holdout=True)
     edit(folder, "holdout_inputs/holdout", lambda row: row["image_facts"][0].update(source_sha256="0" * 64))
-    assert "image_facts" in {fault[2] for fault in found(folder)}
+    assert "image_facts.source_sha256" in {fault[2] for fault in found(folder)}
 
 
 def test_rows_of_side_tables_need_their_main_row(tmp_path):
@@ -261,3 +261,22 @@ def test_vocabularies_of_the_folder_itself_count(tmp_path):
     info = json.loads((folder / "manifest" / "benchmark.json").read_text())
     assert tuple(info["findings"]) == LABELS  # not those of BENCHMARKS
     assert found(folder) == []
+
+
+@pytest.mark.parametrize("make", [localization_folder, findings_folder])
+@pytest.mark.parametrize("pixels", ["withhold", "embed"])
+def test_withheld_pictures_without_any_hash_are_a_warning(tmp_path, make, pixels):
+    folder = make(tmp_path, n=2, pixels=pixels)
+    config = "localization" if make is localization_folder else "multilabel"
+    warnings = []
+    assert validate_folder(folder, load=False, warnings=warnings) == []
+    assert warnings == []  # hashes are told where pictures are withheld
+
+    def forget(row):
+        for place in row.get("image_facts", [row]):
+            place["source_sha256"] = None
+
+    edit(folder, f"{config}/test", forget)
+    validate_folder(folder, load=False, warnings=warnings)
+    expected = [(config, "source_sha256", "no hash: nobody can verify own pictures")] if pixels == "withhold" else []
+    assert [(w.file, w.field, w.value) for w in warnings] == expected

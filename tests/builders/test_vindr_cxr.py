@@ -88,7 +88,7 @@ def test_the_consensus_of_test_is_the_ground_truth(tmp_path: Path) -> None:
     assert set(record.label_status.values()) == {0, 1}
     assert record.missing == ("ILD",)
     assert record.asked("present") == ["Lung Opacity"]
-    assert "split 'test': 1 findings have no box although their label is 1" in reading.warnings
+    assert "split 'test': 1 finding without a box although the label is 1" in reading.warnings
     (extra,) = reading.extras
     names = extra.features()["labels"].feature.names
     (row,) = extra.rows
@@ -109,8 +109,8 @@ def test_labels_of_the_image_are_kept_per_reader_and_contradictions_counted(tmp_
     (record,) = reading.splits["train"]
     assert (record.label_status["Edema"], record.label_status["ILD"]) == (1, 0)  # by the labels, not the boxes
     assert [w for w in reading.warnings if w.startswith("split")] == [
-        "split 'train': 1 findings have a box although their label is 0",
-        "split 'train': 1 findings have no box although their label is 1",
+        "split 'train': 1 finding with a box although the label is 0",
+        "split 'train': 1 finding without a box although the label is 1",
     ]
     assert [(row["reader_id"], len(row["labels"])) for row in reading.extras[0].rows] == [
         ("R1", 2),
@@ -133,7 +133,10 @@ def test_the_kaggle_edition(tmp_path: Path) -> None:
     unlabelled = {finding for finding, status in record.label_status.items() if status is None}
     assert unlabelled == set(VINDR_CXR_FINDINGS) - set(VINBIGDATA_FINDINGS)
     assert reading.extras == []
-    assert reading.warnings[-1] == "1 pictures have no label here and are no part of the dataset"
+    assert reading.warnings[-2:] == [
+        "1 picture has no label here and is no part of the dataset",
+        "the source names no patients: a holdout is divided by image",
+    ]
     wrong = KAGGLE_HEADS + rows.replace("ILD,5,R2", "ILD,6,R2").replace("ILD,5,R3", "Edema,5,R3")
     (tmp_path / "train.csv").write_text(wrong, encoding="utf-8")
     with pytest.raises(BuildError) as caught:

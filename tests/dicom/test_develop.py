@@ -206,7 +206,7 @@ def test_files_that_are_none(tmp_path: Path) -> None:
             develop_dicom(tmp_path / "x")
     with pytest.raises(DicomError, match="no such file"):
         develop_dicom(tmp_path / "y")
-    with pytest.raises(DicomError, match="not a regular file"):
+    with pytest.raises(DicomError, match="no regular file"):
         develop_dicom(tmp_path)
 
 

@@ -90,6 +90,33 @@ MALFORMED: list[tuple[dict[Any, Any], str, object]] = [
     ({"PresentationIntentType": "FOR PROCESSING"}, "intent", "PROCESSING"),
     ({"Manufacturer": "A" * 65}, "manufacturer_raw", None),
     ({"Manufacturer": "A\x07B"}, "manufacturer_raw", None),
+    *(
+        ({keyword: text}, field, None)
+        for keyword, name in (("Manufacturer", "manufacturer"), ("ManufacturerModelName", "model"))
+        for field in (name, f"{name}_raw")
+        for text in (
+            "DOE^JANE",
+            "1.2.840.113619.2.5.1",
+            "DR of 1.2.3.4.5",
+            "20240131",
+            "DR 2024-01-31",
+            "31.01.2024",
+            "1/31/2024",
+            "31012024",
+            "123456789",
+            "unit 0123456789",
+            "A" * 65,
+        )
+    ),
+    *(
+        ({"ManufacturerModelName": text}, "model_raw", text)
+        for text in ("DRX-1", "Definium 8000", "5000", "12345678", "XR 220amx 2.1.0", "v1.2.3.4", "Model 2011")
+    ),
+    *(
+        ({"ViewPosition": text, "ViewCodeSequence": [{"CodeValue": "R-10206"}]}, "view_raw", None)
+        for text in ("Mrs Doe, AP", "DOE^JANE", "LLD", "20240131", "AP sitting")
+    ),
+    *(({"ViewPosition": text}, "view_raw", text) for text in ("AP", "Postero_Anterior", "LL", "pa")),
     ({"SOPInstanceUID": ""}, "sop_uid", None),
     ({"ViewCodeSequence": [{"CodeValue": "R-10214"}]}, "view", "PA"),
     ({"ViewCodeSequence": []}, "view", "UNKNOWN"),

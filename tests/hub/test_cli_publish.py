@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pty
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
+import typer
 
+from reveal_bench import cli_publish
 from tests.conftest import ROOT
 from tests.hub.clients import Client
 from tests.hub.conftest import MAINTAINER, VAULT, Folders, build, files_of
 from tests.hub.fake_hub import FakeHub
+from tests.hub.snippets import RUN_COMMAND
 
-MAIN = "from reveal_bench import cli, cli_publish; cli.app.command()(cli_publish.publish); cli.main()"
-NO_NETWORK = """
-import socket
-def refuse(*_):
-    raise SystemExit("network!")
-socket.socket.connect = socket.getaddrinfo = refuse
-"""
+MAIN = "from reveal_bench import cli; cli.main()"
 
 
 def run(
-    client: Client, *words: object, expect: int = 0, before: str = "", answer: str | None = None, **env: str
+    client: Client, *words: object, expect: int = 0, answer: str | None = None, **env: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run the command; `answer` is typed on a terminal, without it there is none."""
-    command = [sys.executable, "-c", before + MAIN, "publish", *map(str, words)]
+    """Run the command in a process of its own; `answer` is typed on a terminal, without it there is none."""
+    command = [sys.executable, "-c", MAIN, "publish", *map(str, words)]
     options = {"capture_output": True, "text": True, "cwd": ROOT, "env": {**client.environment(), **env}}
     if answer is None:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, **options)  # type: ignore[call-overload]
@@ -39,17 +38,30 @@ def run(
         os.close(keyboard)
         os.close(terminal)
     assert done.returncode == expect, f"{done.returncode}\n{done.stdout}\n{done.stderr}"
-    assert "Traceback" not in done.stderr
-    for token in (MAINTAINER, VAULT):
-        assert token not in done.stdout + done.stderr
+    _check_printed(done.stdout + done.stderr)
     return done
 
 
-def test_a_dry_run_shows_all_and_touches_no_network(publisher: Client, folders: Folders) -> None:
+def printed(client: Client, *words: object, expect: int = 0, **tokens: str) -> str:
+    """All that the command prints, without a terminal, in a process that has its imports already."""
+    outcome = client.run(RUN_COMMAND, words=["publish", *map(str, words)], tokens=tokens)
+    assert (outcome.error, outcome.result) == (None, expect), outcome.printed
+    _check_printed(outcome.printed)
+    return outcome.printed
+
+
+def _check_printed(text: str) -> None:
+    assert "Traceback" not in text
+    assert not [token for token in (MAINTAINER, VAULT) if token in text]
+
+
+def test_a_dry_run_shows_all_and_touches_no_network(hub: FakeHub, publisher: Client, folders: Folders) -> None:
+    before = len(hub.log)
     words = (folders.public, "org/dry", "--public", "--holdout", folders.vault, "--holdout-repo", "vault/dry")
-    out = run(publisher, *words, "--dry-run", before=NO_NETWORK).stdout.splitlines()
+    out = printed(publisher, *words, "--dry-run").splitlines()
+    assert len(hub.log) == before
     assert out[-1] == "dry run: nothing was sent"
-    heads = [line for line in out if not line.startswith(" ")][:2]
+    heads = [line for line in out if "no problems ->" in line]
     what = "chexlocalize 1.0.0 (synthetic), no problems ->"
     assert heads == [
         f"{folders.vault}: {what} vault/dry (holdout, private), tag v1.0.0",
@@ -79,26 +91,38 @@ def test_publish_both_then_again(hub: FakeHub, publisher: Client, folders: Folde
     assert repo.commits[repo.head].message == "First release"
     assert hub.repo("vault/cli").private
     assert not repo.private
-    again = run(publisher, *words, "--yes", **tokens).stdout.splitlines()
+    again = printed(publisher, *words, "--yes", **tokens).splitlines()
     assert again[-2] == f"{where}: 0 files uploaded, {n_files} unchanged"
 
 
-def test_private_is_what_it_is_unless_asked_otherwise(hub: FakeHub, publisher: Client, folders: Folders) -> None:
-    run(publisher, folders.public, "org/default", "--yes", HF_TOKEN=MAINTAINER)
-    assert hub.repo("org/default").private
-
-
-def test_it_asks(hub: FakeHub, publisher: Client, folders: Folders, tmp_path: Path) -> None:
+def test_it_asks_and_is_private_unless_told_otherwise(
+    hub: FakeHub, publisher: Client, folders: Folders, tmp_path: Path
+) -> None:
     token = tmp_path / "token"
     token.write_text(f"{MAINTAINER}\n")
     words = (folders.public, "org/asked", "--token-file", token)
     before = len(hub.log)
-    nobody = run(publisher, *words, expect=1)
-    assert "there is no terminal to ask on: say --yes to publish, or --dry-run to look" in nobody.stderr
-    assert "Aborted" in run(publisher, *words, answer="n", expect=1).stderr
+    nobody = printed(publisher, *words, expect=1)
+    assert "there is no terminal to ask on: say --yes to publish, or --dry-run to look" in nobody
+    assert "the holdout was not compared: give --holdout" in nobody
     assert len(hub.log) == before
     assert "uploaded" in run(publisher, *words, answer="y").stdout
     assert list(hub.repo("org/asked").tags) == ["v1.0.0"]
+    assert hub.repo("org/asked").private
+
+
+class Keyboard(io.StringIO):
+    """A terminal on which this was typed."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("answer", "ends"), [("n", True), ("y", False), ("", True)])
+def test_what_is_answered(monkeypatch: pytest.MonkeyPatch, answer: str, ends: bool) -> None:
+    monkeypatch.setattr("sys.stdin", Keyboard(f"{answer}\n"))
+    with pytest.raises(typer.Abort) if ends else nullcontext():
+        cli_publish._ask(yes=False)
 
 
 def test_every_reason_is_told_and_nothing_is_sent(hub: FakeHub, publisher: Client, tmp_path: Path) -> None:
@@ -106,8 +130,9 @@ def test_every_reason_is_told_and_nothing_is_sent(hub: FakeHub, publisher: Clien
     (real.public / "notes.txt").write_text("x")
     before = len(hub.log)
     words = (real.public, "org/refused", "--public", "--tag", "latest", "--yes")
-    text = run(publisher, *words, expect=1, HF_TOKEN=MAINTAINER).stderr
-    assert f"error: {real.public} is not published, for 3 reasons:" in text
+    text = printed(publisher, *words, expect=1, HF_TOKEN=MAINTAINER)
+    assert f"error: {real.public} is not published, for 4 reasons:" in text
+    assert "the holdout was not compared: give --holdout" in text
     assert "`tag` must be 'v' and a version X.Y.Z, got 'latest'" in text
     assert "CHECKSUMS.json:notes.txt: `files` must be plain data files" in text
     assert "`benchmark` must be openly licensed for a public repository" in text
@@ -147,5 +172,5 @@ def test_tokens(
     named = {"VAULT": str(folders.vault), "EMPTY": str(tmp_path / "empty")}
     before = len(hub.log)
     given = [named.get(word, word) for word in words]
-    assert error in run(publisher, folders.public, "org/tokens", *given, "--yes", expect=1, **tokens).stderr
+    assert error in printed(publisher, folders.public, "org/tokens", *given, "--yes", expect=1, **tokens)
     assert len(hub.log) == before

@@ -74,17 +74,19 @@ def test_an_answer_in_the_inputs_does_not(built: Folders, kind: str) -> None:
     table = pq.read_table(path)
     rows = table.to_pylist()
     if kind == "findings":
-        rows[1]["labels"], rows[0]["image_facts"][0]["source_sha256"] = [3], "0" * 64
-        columns = ("labels", "source_sha256")
+        rows[1]["labels"], rows[0]["image_facts"][0]["source_sha256"], rows[2]["age_band"] = [3], "0" * 64, 0
+        columns = ("labels", "image_facts.source_sha256", "age_band")
     else:
         rows[1]["reference_answer"], rows[2]["question_scores"] = "A mass.", {"clarity": 1}
-        columns = ("reference_answer", "question_scores")
+        rows[0]["tags"] = {"laterality": ["left"]}
+        rows[3]["prior_image_facts"][0]["pixel_sha256"] = "0" * 64
+        columns = ("reference_answer", "question_scores", "tags", "prior_image_facts.pixel_sha256")
     pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), path)
     sums = {name: hashlib.sha256(data).hexdigest() for name, data in files_of(built.public).items()}
     sums.pop("CHECKSUMS.json")
     (built.public / "CHECKSUMS.json").write_text(json.dumps({"algorithm": "sha256", "files": sums}))
     with pytest.raises(PublishRefusedError, match="is not published") as caught:
-        prepare(built.public, "org/name", private=False)
+        prepare(built.public, "org/name", private=True, load=False)
     text = "\n".join(map(str, caught.value.problems))
     for column in columns:
         assert f"`{column}` must be empty in a split whose references are private, got a value in 1 row" in text
@@ -98,7 +100,7 @@ def test_ratings_of_a_held_out_task(built: Folders, kind: str) -> None:
     (built.public / "notes").mkdir()
     pq.write_table(pa.table({**{k: [v] for k, v in names.items()}, "process": [5]}), built.public / "notes/x.parquet")
     with pytest.raises(PublishRefusedError, match="is not published") as caught:
-        prepare(built.public, "org/name", private=False)
+        prepare(built.public, "org/name", private=True, load=False)
     text = "\n".join(map(str, caught.value.problems))
     (name, value), *_ = names.items()
-    assert f"notes/x.parquet: `{name}` must not be in the holdout, got {value}" in text
+    assert f"notes/x.parquet:{value}: `{name}` must not be in the holdout, got {value}" in text

@@ -11,6 +11,7 @@ holds code                                             files
 holds references of a private split                    the column
 holds an id or file hash of the holdout elsewhere      the column
 is checked against the holdout of something else       benchmark, ids
+is to be public and was not compared with its holdout  holdout
 fails validation                                       what `validate_folder` says
 has no usable version, or goes to no usable name       tag, repo_id
 ====================================================  =====================================
@@ -40,7 +41,7 @@ REPO = "org/chexlocalize"
 
 def reasons(folder: Path, repo_id: str = REPO, **options: object) -> str:
     with pytest.raises(PublishRefusedError, match="is not published, for ") as caught:
-        prepare(folder, repo_id, **{"private": False, **options})  # type: ignore[arg-type]
+        prepare(folder, repo_id, **{"private": False, "load": False, **options})  # type: ignore[arg-type]
     assert len(caught.value.problems) >= 1
     return "\n".join(map(str, caught.value.problems))
 
@@ -74,7 +75,7 @@ def test_a_good_folder_lists_what_was_checked(folders: Folders) -> None:
     assert found.n_bytes == sum(map(len, files.values()))
     assert (found.tag, found.private, found.is_holdout) == ("v1.0.0", False, False)
     assert [step for step in steps if step[0] == "rules"] == [("rules", n, 5) for n in range(1, 6)]
-    vault = prepare_holdout(folders.vault, "vault/refs")
+    vault = prepare_holdout(folders.vault, "vault/refs", load=False)
     assert (vault.private, vault.is_holdout) == (True, True)
 
 
@@ -83,7 +84,7 @@ def test_restricted_data_in_public(tmp_path: Path) -> None:
     text = reasons(real.public)
     assert "`benchmark` must be openly licensed for a public repository" in text
     assert "CheXlocalize forbid passing it on, got chexlocalize, restricted" in text
-    assert prepare(real.public, REPO, private=True).private
+    assert prepare(real.public, REPO, private=True, load=False).private
 
 
 def test_a_benchmark_of_unknown_licence(copied: Folders) -> None:
@@ -106,9 +107,9 @@ def test_a_holdout_folder(folders: Folders, copied: Folders) -> None:
 
 def test_a_public_folder_as_a_holdout(folders: Folders) -> None:
     with pytest.raises(PublishRefusedError, match=r"`references` must be 'private' in the folder of a holdout"):
-        prepare_holdout(folders.public, "vault/refs")
+        prepare_holdout(folders.public, "vault/refs", load=False)
     with pytest.raises(PublishRefusedError, match=r"`license_name` must be 'private' in the card of a holdout"):
-        prepare_holdout(folders.public, "vault/refs")
+        prepare_holdout(folders.public, "vault/refs", load=False)
 
 
 def test_synthetic_data_that_do_not_say_so(copied: Folders) -> None:
@@ -164,7 +165,8 @@ def test_an_id_of_the_holdout_in_a_public_table(copied: Folders, with_holdout: b
     change_rows(copied.public / "localization/released-00000-of-00001.parquet", image_id=record.image_id)
     seal(copied.public)
     text = reasons(copied.public, holdout=copied.vault if with_holdout else None)
-    assert f"released-00000-of-00001.parquet: `image_id` must not be in the holdout, got {record.image_id}" in text
+    place = f"localization/released-00000-of-00001.parquet:{record.image_id}"
+    assert f"{place}: `image_id` must not be in the holdout, got {record.image_id}" in text
 
 
 def test_ids_are_found_in_tables_of_any_name(copied: Folders) -> None:
@@ -174,8 +176,9 @@ def test_ids_are_found_in_tables_of_any_name(copied: Folders) -> None:
     pq.write_table(table, copied.public / "ratings/notes.parquet")
     seal(copied.public)
     text = reasons(copied.public)
-    assert f"ratings/notes.parquet: `prior_image_ids` must not be in the holdout, got {record.image_id}" in text
-    assert f"ratings/notes.parquet: `study_id` must not be in the holdout, got {record.study_id}" in text
+    place = f"ratings/notes.parquet:{record.study_id}"
+    assert f"{place}: `prior_image_ids` must not be in the holdout, got {record.image_id}" in text
+    assert f"{place}: `study_id` must not be in the holdout, got {record.study_id}" in text
 
 
 def test_a_patient_and_a_file_hash_of_the_holdout(copied: Folders) -> None:
@@ -185,7 +188,7 @@ def test_a_patient_and_a_file_hash_of_the_holdout(copied: Folders) -> None:
     seal(copied.public)
     text = reasons(copied.public, holdout=copied.vault)
     assert f"`patient_id` must not be in the holdout, got {record.patient_id}" in text
-    assert f"`sha256` must not be in the holdout, got {record.source_sha256}" in text
+    assert f"`source_sha256` must not hold the holdout's references, got {(record.source_sha256 or '?')[:40]}" in text
 
 
 def test_the_picture_of_a_holdout_under_another_id(copied: Folders) -> None:
@@ -195,7 +198,8 @@ def test_the_picture_of_a_holdout_under_another_id(copied: Folders) -> None:
     change_rows(
         copied.public / "localization/validation-00000-of-00001.parquet", image={"bytes": picture, "path": "x.jpg"}
     )
-    assert f"`image` must not be in the holdout, got {sha256}" in reasons(copied.public, holdout=copied.vault)
+    text = reasons(copied.public, holdout=copied.vault)
+    assert "`image` must not show a picture of the holdout, got the file of " in text
 
 
 def test_inputs_of_a_holdout_with_a_label(copied: Folders) -> None:
@@ -219,7 +223,7 @@ def test_pictures_of_a_holdout_are_inputs(tmp_path: Path) -> None:
         return replace(record, **pixels, source_sha256=hashlib.sha256(picture.getvalue()).hexdigest())
 
     folders = build(tmp_path, pixels="embed", change=with_picture)
-    found = prepare(folders.public, REPO, private=False, holdout=folders.vault)
+    found = prepare(folders.public, REPO, private=False, holdout=folders.vault, load=False)
     assert "holdout_inputs/holdout-00000-of-00001.parquet" in found.files
 
 
@@ -231,6 +235,15 @@ def test_a_column_nobody_has_heard_of_counts_as_a_reference(copied: Folders) -> 
     text = reasons(copied.public)
     assert "`radiologist_says` must be empty in a split whose references are private, got a value in 1 row" in text
     assert "`agreement` must be empty in a split whose references are private, got a value in 1 row" in text
+
+
+def test_a_public_repository_needs_the_holdout_to_compare_with(folders: Folders) -> None:
+    text = reasons(folders.public)
+    assert text == (
+        "manifest/benchmark.json:holdout: `holdout` must be at hand before the folder is public, got "
+        "the holdout was not compared: give --holdout"
+    )
+    assert prepare(folders.public, REPO, private=True, load=False).private
 
 
 def test_the_holdout_of_something_else(folders: Folders, copied: Folders) -> None:

@@ -66,15 +66,18 @@ def test_a_killed_process_then_the_same_command(hub: FakeHub, publisher: Client,
 @pytest.mark.usefixtures("empty_store")
 def test_groups_are_as_small_as_asked(hub: FakeHub, publisher: Client, folders: Folders) -> None:
     code = """
+        from pathlib import Path
         from reveal_bench.builders.hub import prepare, send
         steps = []
         note = lambda *step: steps.append(step)
-        send(prepare(folder, repo_id, private=False, progress=note), token=token, group_bytes=size, progress=note)
+        checked = prepare(folder, repo_id, private=False, holdout=Path(holdout), progress=note)
+        send(checked, token=token, group_bytes=size, progress=note)
         result = steps
     """
     n_files = len(files_of(folders.public))
     for size, repo_id in ((1, "org/single"), (1 << 30, "org/together")):
-        steps = publisher.value(code, folder=folders.public, repo_id=repo_id, token=MAINTAINER, size=size)
+        where = {"folder": folders.public, "holdout": folders.vault, "repo_id": repo_id}
+        steps = publisher.value(code, **where, token=MAINTAINER, size=size)
         assert [step for step in steps if step[0] == "rules"] == [["rules", n, 5] for n in range(1, 6)]
         groups = list(range(1, n_files + 1)) if size == 1 else [n_files]
         assert [step for step in steps if step[0] == "files"] == [["files", n, n_files] for n in groups]

@@ -187,8 +187,13 @@ def _tiles(folder: DatasetFolder, tallies: Mapping[str, Tally]) -> str:
         ("questions", sum(tally.n_asked for tally in every)),
     ]
     unique = dict(counts)
-    tiles = "".join(f"<li><strong>{n:,}</strong> {name}</li>" for name, n in unique.items())
+    tiles = "".join(f"<li><strong>{n:,}</strong> {_counted_as(name, n)}</li>" for name, n in unique.items())
     return f'<ul class="tiles">{tiles}</ul>'
+
+
+def _counted_as(plural: str, n: int) -> str:
+    """The word that goes with the number."""
+    return plural if n != 1 else {"studies": "study"}.get(plural, plural.removesuffix("s"))
 
 
 def _prevalence(folder: DatasetFolder, tallies: Mapping[str, Tally]) -> str:
