@@ -54,6 +54,8 @@ def check_repository(
         if here != elsewhere:
             rule = f"must be {here}, as in the folder: a holdout and a public folder have a repository each"
             problems.append(Problem(repository.url, None, "references", rule, elsewhere))
+        elif here == "public":
+            problems += _released_problems(repository, publication, state)
     elif set(there) - _PLACEHOLDERS:
         rule = "must be those of a dataset folder: these would be removed"
         some = ", ".join(sorted(set(there) - _PLACEHOLDERS)[:5])
@@ -67,6 +69,25 @@ def check_repository(
             problems.append(Problem(repository.url, None, "tag", rule, got))
     if problems:
         raise _refused(publication, problems)
+
+
+def _released_problems(repository: Repository, publication: Publication, state: State) -> list[Problem]:
+    """Rows that were private in an earlier version and would be public in this one."""
+    import pyarrow.parquet as pq
+
+    public: dict[str, str] = {}
+    for split, entry in publication.info.splits.items():
+        if entry.get("references") == "public":
+            keys = pq.read_table(publication.folder / "manifest" / f"{split}.parquet").column(0).to_pylist()
+            public |= dict.fromkeys(keys, split)
+    problems = []
+    for tag, commit in {"main": state.head, **state.tags}.items():
+        released = sorted(repository.private_keys(commit) & public.keys()) if commit is not None else []
+        if released:
+            rule = f"must not hold what was private in {tag}: build with `previous` and `previous_holdout`"
+            count = f"{len(released)} such row" + ("s" if len(released) > 1 else "")
+            problems.append(Problem(public[released[0]], released[0], "split", rule, count))
+    return problems
 
 
 def _references(splits: object) -> str:

@@ -121,6 +121,25 @@ class Repository:
                 return {}
         return document if isinstance(document, dict) else {}
 
+    def private_keys(self, revision: str) -> set[str]:
+        """Ids that the manifests at a commit name in splits whose references are private."""
+        import pyarrow.parquet as pq
+
+        splits = self.read_info(revision).get("splits")
+        private = [
+            split
+            for split, entry in (splits.items() if isinstance(splits, dict) else ())
+            if isinstance(entry, dict) and entry.get("references") == "private"
+        ]
+        keys: set[str] = set()
+        with self._errors(), tempfile.TemporaryDirectory() as place, _no_progress_bars():
+            for split in private:
+                path = self._api.hf_hub_download(
+                    self.repo_id, f"manifest/{split}.parquet", repo_type="dataset", revision=revision, local_dir=place
+                )
+                keys.update(pq.read_table(path).column(0).to_pylist())
+        return keys
+
     def upload(
         self, paths: Mapping[str, Path], *, group_bytes: int, progress: Progress | None
     ) -> list[CommitOperationAdd]:

@@ -81,6 +81,8 @@ def build(
     version: str = "1.0.0",
     synthetic: bool = True,
     pixels: Pixels = "withhold",
+    seed: int = 3,
+    previous: Folders | None = None,
     change: Callable[[LocalizationRecord], LocalizationRecord] = lambda record: record,
 ) -> Folders:
     """Sixteen images of eight patients, four of them held out, and four images of validation."""
@@ -92,7 +94,9 @@ def build(
         version=version,
         pixels=pixels,
         holdout=root / "vault",
-        seed=3,
+        previous=previous and previous.public,
+        previous_holdout=previous and previous.vault,
+        seed=seed,
         synthetic=synthetic,
     )
     return Folders(root / "public", root / "vault")

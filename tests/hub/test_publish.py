@@ -196,3 +196,18 @@ def test_a_token_that_may_not_write(hub: FakeHub, publisher: Client, folders: Fo
     none = publisher.run(PUBLISH, **call, options={**OPTIONS, "token": None})
     assert "there is no token to publish with: set HF_TOKEN" in (none.error or "")
     assert repo.tags == {}
+
+
+def test_what_was_private_is_not_released_by_a_later_version(
+    hub: FakeHub, publisher: Client, folders: Folders, tmp_path: Path
+) -> None:
+    call = {"repo_id": "org/reshuffled", "options": OPTIONS}
+    publisher.value(PUBLISH, folder=folders.public, **call)
+    other = build(tmp_path / "other", version="1.1.0", seed=4)
+    outcome = publisher.run(PUBLISH, folder=other.public, **call)
+    assert outcome.names[0] == "PublishRefusedError"
+    assert "must not hold what was private in v1.0.0: build with `previous`" in (outcome.error or "")
+    assert list(hub.repo("org/reshuffled").tags) == ["v1.0.0"]
+    kept = build(tmp_path / "kept", version="1.1.0", seed=4, previous=folders)
+    publisher.value(PUBLISH, folder=kept.public, **call)
+    assert list(hub.repo("org/reshuffled").tags) == ["v1.0.0", "v1.1.0"]
