@@ -234,7 +234,7 @@ def join(root: Path, mapping: Path | None, *, workers: int) -> Joining:
     joining = Joining(root, tree, mapping=read, problems=early, warnings=[*tree.warnings, *_passed_over(tree)])
     if read is not None:
         path = root / read.table
-        joining.table = read_table(path, read.table, joining.problems, sheet=read.sheet)
+        joining.table = read_table(path, read.table, joining.problems, sheet=read.sheet, within=root)
         if joining.table is not None and check_columns(read, joining.table, joining.problems):
             joining.rows, spoiled = labelled_studies(read, joining.table, joining.problems)
             joining.joined = join_rows(read, joining.table.file, joining.rows, tree, joining.problems, spoiled=spoiled)

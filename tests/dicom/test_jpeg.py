@@ -158,7 +158,7 @@ print(refused)
 
 @pytest.mark.parametrize("syntax", [BASELINE_50, LOSSLESS_70, "jpegls-lossless", "jpeg2000-lossless"])
 def test_no_damage_ends_the_process(tmp_path: Path, syntax: str) -> None:
-    """Of 400 damaged files gdcm alone survives about 390; one death is enough for the build to stop."""
+    """gdcm alone ends at about one of a hundred such files (measured on 15,000); one is enough to stop a build."""
     from reveal_bench.dicom import write_dicom
 
     path, eight = tmp_path / "x.dcm", (RANDOM >> 4).astype(np.uint8)
