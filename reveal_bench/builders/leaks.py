@@ -3,7 +3,8 @@
 Compared are the private folder's rows with what the public folder lets a reader see: all strings, boxes and pictures
 of all its Parquet files, decompressed, and its text files. What must not occur:
 
-* an id of an image, study, task or patient of the holdout in any table but the holdout's own manifest and inputs;
+* an id of an image, study, task or patient of the holdout in any table but the holdout's own manifest and inputs, in
+  a text file, or in a Parquet file's metadata (ids there that a number or a word may be by chance are passed over);
 * the hash of a source file anywhere, the hash of pixels or the pixels themselves anywhere but in the inputs;
 * a mask (its run lengths), a contour (its first vertices), a point, a box, a reference answer, or a text of a further
   table (a phrase, a sentence), anywhere.
@@ -26,6 +27,7 @@ from typing import Any
 from reveal_bench.builders.holdout import check_apart
 from reveal_bench.builders.rows import Row
 from reveal_bench.builders.source import Problem
+from reveal_bench.builders.validate_files import metadata_texts
 from reveal_bench.builders.validate_pictures import Pictures
 from reveal_bench.builders.validate_tables import (
     IDS,
@@ -37,11 +39,13 @@ from reveal_bench.builders.validate_tables import (
     read_table,
     tables_of,
 )
+from reveal_bench.builders.validate_text import folded, telling_ids, told_ids
 from reveal_bench.masks import empty_rle
 
 __all__ = ["find_leaks"]
 
-TEXT = {".md", ".json", ".jsonl", ".txt", ".csv", ".tsv", ".yaml", ".yml"}
+TEXT_BYTES = 64 << 20
+"""A file that is no table is read as text up to this size; `validate_folder` refuses any that is not of the form."""
 VERTICES = 4
 """Vertices of a contour that count as the contour."""
 DETAIL_VERTICES, DETAIL_RUNS, DETAIL_DIGITS, DETAIL_TEXT = 8, 16, 9, 120
@@ -92,7 +96,7 @@ class _Secrets:
             rle = annotation["rle"]
             if rle is not None and rle["counts"] != empty_rle(tuple(rle["size"])).counts:
                 self.masks[rle["counts"]] = key
-            for contour in annotation["polygons"]:
+            for contour in annotation["polygons"] or ():
                 if len(contour) >= VERTICES:
                     self.contours[_start(contour)] = key
         for point in row.get("points") or ():
@@ -108,8 +112,8 @@ class _Secrets:
         self._add_boxes(row, key)
 
     def _add_text(self, text: str, key: str) -> None:
-        text = text.strip()
-        if len(text.split()) >= WORDS and text.casefold() not in {name.casefold() for name in self.findings}:
+        text = folded(text)
+        if len(text.split()) >= WORDS and text not in {name.casefold() for name in self.findings}:
             self.texts.setdefault(text, set()).add(key)
 
     def _add_boxes(self, row: Row, key: str) -> None:
@@ -120,7 +124,7 @@ class _Secrets:
 
     def tells_text(self, text: str, key: str | None) -> bool:
         """Whether a cell's text, in a row of `key`, is one of the holdout's."""
-        text = text.strip()
+        text = folded(text)
         keys = self.texts.get(text, ())
         return bool(keys) and len(text) >= (SAME_ROW_TEXT if key in keys else DETAIL_TEXT)
 
@@ -196,13 +200,21 @@ def _id_leaks(table: Table, secrets: _Secrets, closed: set[str]) -> Iterator[Pro
 
 
 def _text_leaks(folder: Path, secrets: _Secrets) -> Iterator[Problem]:
-    for path in sorted(folder.rglob("*")):
-        if path.suffix in TEXT and path.is_file():
-            text = path.read_text(encoding="utf-8", errors="replace")
-            name = path.relative_to(folder).as_posix()
-            for secret, key in secrets.in_no_file.items():
-                if secret in text:
-                    yield Problem(name, key, "text", RULE, secret[:40])
+    known, ids = secrets.in_no_file, telling_ids(set().union(*secrets.ids.values()))
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        name = path.relative_to(folder).as_posix()
+        if path.suffix == ".parquet":
+            field, text = "metadata", "\n".join(metadata_texts(path))
+        elif path.stat().st_size <= TEXT_BYTES:
+            field, text = "text", path.read_text(encoding="utf-8", errors="replace")
+        else:
+            continue
+        same = folded(text)
+        for secret, key in known.items():
+            if secret in text or secret in same:
+                yield Problem(name, key, field, RULE, secret[:40])
+        for told in told_ids(text, ids):
+            yield Problem(name, None, field, "must not name what is in the holdout", told)
 
 
 def _table_leaks(
@@ -266,7 +278,7 @@ def _references_told(row: Row, key: str | None, secrets: _Secrets) -> Iterator[T
         if is_mask or secrets.tells_text(text, key):
             yield column, RULE, text[:40]
     for annotation in row.get("annotations") or ():
-        for contour in annotation["polygons"]:
+        for contour in annotation["polygons"] or ():
             if len(contour) >= DETAIL_VERTICES and _start(contour) in secrets.contours:
                 yield "annotations.polygons", RULE, str(_start(contour)[0])
     for point in row.get("points") or ():
@@ -308,7 +320,7 @@ def _boxes(
 
 
 def _label(code: int | str, findings: Sequence[str]) -> str:
-    is_known = isinstance(code, int) and code < len(findings)
+    is_known = isinstance(code, int) and 0 <= code < len(findings)
     return (findings[code] if is_known else str(code)).casefold()  # type: ignore[index]
 
 

@@ -7,9 +7,10 @@ that lets it go on; an empty list means that the folder is fit to publish. Table
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from reveal_bench.builders.leaks import find_leaks
 from reveal_bench.builders.rows import Row
@@ -23,6 +24,8 @@ from reveal_bench.builders.validate_card import (
     mlcroissant_problems,
     read_promise,
 )
+from reveal_bench.builders.validate_files import file_problems, metadata_problems
+from reveal_bench.builders.validate_holdout import holdout_problems
 from reveal_bench.builders.validate_inputs import input_rule
 from reveal_bench.builders.validate_pictures import DrawnMasks, Pictures
 from reveal_bench.builders.validate_rows import asked_of, rating_problems, row_problems
@@ -31,11 +34,13 @@ from reveal_bench.builders.validate_tables import (
     MANIFEST,
     DatasetFolder,
     Table,
+    expected_features,
     open_folder,
     read_table,
     schema_problems,
     tables_of,
 )
+from reveal_bench.builders.validate_values import Fault, id_faults, quantity_faults, value_faults
 from reveal_bench.builders.writer import CHECKSUMS, file_sha256
 from reveal_bench.records import FOLDER_INFO
 
@@ -78,12 +83,15 @@ def validate_folder(
     opened = open_folder(Path(folder))
     problems, sums = _checksums(opened.path)
     promise, faults = read_promise(opened.path)
-    check = _Check(opened, problems + faults, [] if warnings is None else warnings, progress)
+    problems += file_problems(opened, sums, promise.patterns)
+    features = expected_features(opened, promise.features)
+    check = _Check(opened, features, problems + faults, [] if warnings is None else warnings, progress)
     n_rows: dict[Table, int] = {}
     unsound: set[tuple[str, str]] = set()
     for table in tables_of(opened):
         found = list(schema_problems(opened, table, promise.features))
         check.problems += found
+        check.problems += metadata_problems(table)
         n_rows[table] = _n_rows(table)
         if found:
             unsound.add((table.config, table.split))
@@ -97,6 +105,8 @@ def validate_folder(
     if holdout is not None or not opened.is_private:
         private = None if holdout is None else Path(holdout)
         check.problems += find_leaks(opened.path, private, pictures=check.pictures)
+        if private is not None:
+            check.problems += holdout_problems(opened, private, check.pictures.inputs)
     if load:
         check.problems += load_problems(opened.path, promise)
         check.problems += mlcroissant_problems(opened.path)
@@ -144,12 +154,14 @@ class _Check:
 
     Attributes
     ----------
+    features : config -> what its columns are
     home : (column, id) -> split it belongs to
     told : (column, id, split) of those that were found in a second split
     keys : split -> keys of its rows with references
     """
 
     folder: DatasetFolder
+    features: Mapping[str, Mapping[str, Any]]
     problems: list[Problem]
     warnings: list[Problem]
     progress: Progress | None
@@ -213,6 +225,7 @@ class _Check:
                     self.problems.append(Problem(table.name, row[key], key, "must be unique", "it again"))
                 rows[row[key]] = row
                 self._belongs(row, split, table, patients=False)
+                self._tell(id_faults(row), row, table)
         return rows
 
     def _belongs(self, row: Row, split: str, table: Table, *, patients: bool) -> None:
@@ -230,8 +243,12 @@ class _Check:
         """Rows with references against the rules, the manifest and the sizes that `benchmark.json` states."""
         kind_name, kind, findings = self.folder.kind_name, self.folder.kind, self.folder.benchmark.findings
         tally, keys = new_tally(kind_name), self.keys.setdefault(split, set())
+        n_unread = 0
         for table in tables:
-            for batch in read_table(table):
+            for rows in read_table(table):
+                batch = [row for row in rows if self._is_sound(row, table)]
+                n_unread += len(rows) - len(batch)
+                keys.update(row[kind.key] for row in rows if row not in batch)
                 if kind_name == "localization":
                     self.problems += self.masks.check(batch, table, findings)
                 for row in batch:
@@ -242,7 +259,25 @@ class _Check:
             if key not in keys:
                 rule = "must have a row for every entry of the manifest"
                 self.problems.append(Problem(f"{kind.config}/{split}", key, kind.key, rule, "none"))
-        self._size(split, self.folder.info.splits[split], tally.size)
+        if not n_unread:
+            self._size(split, self.folder.info.splits[split], tally.size)
+
+    def _tell(self, faults: Iterable[Fault], row: Row, table: Table) -> bool:
+        """Take down the faults of a row; whether there were none."""
+        key = self.folder.kind.key
+        found = [Problem(table.name, row.get(key) or row.get("image_id"), *fault) for fault in faults]
+        self.problems += found
+        return not found
+
+    def _is_sound(self, row: Row, table: Table) -> bool:
+        """Whether other rules can read the row: codes have names, and what must be there is there."""
+        is_own = table.config in (self.folder.kind.config, self.folder.kind.side_config)
+        is_sound = self._tell(value_faults(row, self.features[table.config], is_input=not is_own), row, table)
+        if is_own or table.config in (INPUTS, "ratings"):
+            self._tell(id_faults(row, is_input=table.config == INPUTS), row, table)
+        if is_sound:
+            self._tell(quantity_faults(row), row, table)
+        return is_sound
 
     def _row(self, row: Row, table: Table, manifest: dict[str, Row], tally: Tally, keys: set[str]) -> None:
         kind, findings = self.folder.kind, self.folder.benchmark.findings
@@ -280,7 +315,8 @@ class _Check:
         for table in tables:
             for batch in read_table(table):
                 for row in batch:
-                    self.problems += self._side_row(config, row, table, seen)
+                    if self._is_sound(row, table):
+                        self.problems += self._side_row(config, row, table, seen)
                 n_done += len(batch)
                 if self.progress is not None:
                     self.progress(f"{config}/{split}", n_done, n_rows)

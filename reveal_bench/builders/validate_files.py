@@ -51,7 +51,9 @@ def metadata_problems(table: Table) -> Iterator[Problem]:
         if key not in (FIELD_METADATA if place else METADATA):
             yield Problem(table.name, None, "metadata", "must tell the types of the columns alone", _short(place, key))
         elif key == "huggingface" and not _tells_features_alone(value):
-            yield Problem(table.name, None, "metadata", "must tell the types of the columns alone", "more in huggingface")
+            yield Problem(
+                table.name, None, "metadata", "must tell the types of the columns alone", "more in huggingface"
+            )
 
 
 def metadata_texts(path: Path) -> Iterator[str]:

@@ -60,10 +60,13 @@ def _manifest_problems(told: list[Row], kept: list[Row], file: str, key: str) ->
 
 
 def _input_problems(inputs: Counter[str], kept: list[Row], file: str, key: str) -> Iterator[Problem]:
-    for name in sorted(inputs.keys() | {row[key] for row in kept}, key=str):
-        n_expected = int(any(row[key] == name for row in kept)) if inputs[name] != 1 else 1
+    known = {row[key] for row in kept}
+    for name in sorted(inputs.keys() | known, key=str):
+        n_expected = int(name in known)
         if inputs[name] != n_expected:
-            yield Problem(file, name, key, f"must have {n_expected} rows, as the private manifest says", str(inputs[name]))
+            yield Problem(
+                file, name, key, f"must have {n_expected} rows, as the private manifest says", str(inputs[name])
+            )
 
 
 def _picture_problems(private: DatasetFolder, shown: Mapping[str, Sequence[tuple[str, str]]]) -> Iterator[Problem]:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import io
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from reveal_bench.builders.picture_metadata import without_metadata
 from reveal_bench.builders.pictures import ORIGINAL
 from reveal_bench.builders.rows import Row
 from reveal_bench.builders.source import Problem
@@ -23,6 +25,7 @@ from reveal_bench.records import READERS
 __all__ = ["DrawnMasks", "Pictures", "picture_hash"]
 
 WITHHELD = "withheld"
+FILE_NAME = re.compile(r"(?P<stem>.+)\.(png|jpe?g)", re.IGNORECASE)
 
 
 @dataclass
@@ -33,12 +36,14 @@ class Pictures:
     ----------
     places : sha256 of pixels -> (split, image id, file) where they were first seen
     files : sha256 of a picture's file bytes -> the same
+    inputs : image id -> (file, sha256 of pixels) of every picture of a holdout's inputs
     seen : names of the tables whose pictures were checked
     n_withheld, n_verifiable : pictures with references that are withheld, and those of them with their file's hash
     """
 
     places: dict[str, tuple[str, str, str]] = field(default_factory=dict)
     files: dict[str, tuple[str, str, str]] = field(default_factory=dict)
+    inputs: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
     seen: set[str] = field(default_factory=set)
     n_withheld: int = 0
     n_verifiable: int = 0
@@ -62,6 +67,8 @@ class Pictures:
                 for fault in _picture_faults(picture, facts, digest):
                     if isinstance(fault, str):
                         pixels = fault
+                        if table.config == INPUTS:
+                            self.inputs.setdefault(facts["image_id"], []).append((table.name, pixels))
                     else:
                         yield Problem(table.name, row[key], f"{fault[0]}{which}", *fault[1:])
             if pixels is not None:
@@ -101,12 +108,17 @@ def _picture_faults(picture: Row, facts: Row, digest: str) -> Iterator[tuple[str
     data, path = picture["bytes"] or b"", picture["path"] or ""
     if "/" in path or "\\" in path:
         yield "image.path", "must be a bare file name", repr(path)
+    elif path and not _names(path, facts["image_id"] or ""):
+        yield "image.path", f"must be {facts['image_id']} with .png or .jpg, or the end of it", repr(path)
     try:
         size, pixels = picture_hash(data)
+        n_besides = len(data) - len(without_metadata(data))
     except ValueError as error:
         yield "image", "must be a picture", f"{len(data)} bytes: {error}"
         return
     yield pixels
+    if n_besides:
+        yield "image", "must hold a picture and nothing besides", f"{n_besides:,} bytes of metadata"
     if size != (facts["width"], facts["height"]):
         yield "image size", f"must be {facts['width']} x {facts['height']}", f"{size[0]} x {size[1]}"
     if facts["pixel_sha256"] not in (None, pixels):
@@ -116,6 +128,12 @@ def _picture_faults(picture: Row, facts: Row, digest: str) -> Iterator[tuple[str
     source = facts["source_sha256"] if facts["pixel_pipeline"] == ORIGINAL else None
     if source is not None and digest != source:
         yield "source_sha256", "must be that of the image bytes", source
+
+
+def _names(path: str, image_id: str) -> bool:
+    """Whether a file name is an image's id, or the end of it, and nothing else."""
+    match = FILE_NAME.fullmatch(path)
+    return match is not None and image_id.endswith(match["stem"])
 
 
 def picture_hash(data: bytes) -> tuple[tuple[int, int], str]:

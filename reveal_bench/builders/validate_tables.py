@@ -27,6 +27,7 @@ __all__ = [
     "SHARD",
     "DatasetFolder",
     "Table",
+    "expected_features",
     "open_folder",
     "read_table",
     "schema_problems",

@@ -15,7 +15,7 @@ from typing import Any
 from reveal_bench.builders.rows import Row
 from reveal_bench.builders.validate_tables import IDS
 
-__all__ = ["id_faults", "quantity_faults", "value_faults"]
+__all__ = ["Fault", "id_faults", "quantity_faults", "value_faults"]
 
 Fault = tuple[str, str, str]
 ID = re.compile(r"[\w.+-]+")
@@ -41,32 +41,31 @@ def value_faults(row: Row, features: Mapping[str, Any], *, is_input: bool = Fals
 def _faults(value: Any, feature: Any, place: str, may_lack: bool) -> Iterator[Fault]:
     from datasets import ClassLabel, List
 
-    name = place.rpartition(".")[2]
-    if isinstance(feature, ClassLabel):
-        if value is None:
-            if not may_lack and name not in OPTIONAL_CODES:
-                yield place, "must be a code", "null"
-        elif not 0 <= value < len(feature.names):
-            yield place, f"must be a code from 0 to {len(feature.names) - 1}", str(value)
-    elif isinstance(feature, List):
-        if value is None:
-            if feature.length == -1 and not may_lack:
-                yield place, "must be a list, empty where there is nothing", "null"
-            return
-        for entry in value:
-            if entry is None and _is_entry(feature.feature):
-                yield place, "must have no null among its entries", "null"
-            else:
-                yield from _faults(entry, feature.feature, place, may_lack)
+    if isinstance(feature, List):
+        yield from _list_faults(value, feature, place, may_lack)
     elif isinstance(feature, Mapping):
-        for inner, kind in feature.items():
-            if value is not None:
-                yield from _faults(value.get(inner), kind, f"{place}.{inner}", may_lack)
+        for inner, kind in feature.items() if value is not None else ():
+            yield from _faults(value.get(inner), kind, f"{place}.{inner}", may_lack)
     elif value is None:
-        if name in NEEDED and not may_lack:
+        name = place.rpartition(".")[2]
+        is_needed = name not in OPTIONAL_CODES if isinstance(feature, ClassLabel) else name in NEEDED
+        if is_needed and not may_lack:
             yield place, "must be there", "null"
+    elif isinstance(feature, ClassLabel):
+        if not 0 <= value < len(feature.names):
+            yield place, f"must be a code from 0 to {len(feature.names) - 1}", str(value)
     elif isinstance(value, float) and not math.isfinite(value):
         yield place, "must be finite", str(value)
+
+
+def _list_faults(value: Any, feature: Any, place: str, may_lack: bool) -> Iterator[Fault]:
+    if value is None and feature.length == -1 and not may_lack:
+        yield place, "must be a list, empty where there is nothing", "null"
+    for entry in value or ():
+        if entry is None and _is_entry(feature.feature):
+            yield place, "must have no null among its entries", "null"
+        else:
+            yield from _faults(entry, feature.feature, place, may_lack)
 
 
 def _is_entry(feature: Any) -> bool:

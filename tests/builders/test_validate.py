@@ -222,7 +222,8 @@ def test_rows_of_side_tables_need_their_main_row(tmp_path):
 
 def test_a_picture_twice_in_one_split_is_a_warning_and_in_two_a_problem(tmp_path, benchmark):
     first = localized(tmp_path / "pictures", 0)
-    twin = replace(localized(tmp_path / "pictures", 1), picture=first.picture)
+    assert first.picture is not None
+    twin = replace(localized(tmp_path / "pictures", 1), picture=replace(first.picture, name="img1.png"))
     build_folder({"a": [first, twin]}, tmp_path / "one", benchmark)
     warnings = []
     assert validate_folder(tmp_path / "one", load=False, warnings=warnings) == []

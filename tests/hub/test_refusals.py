@@ -219,7 +219,7 @@ def test_pictures_of_a_holdout_are_inputs(tmp_path: Path) -> None:
         picture = io.BytesIO()
         shade = int(hashlib.sha256(record.image_id.encode()).hexdigest()[:2], 16)
         Image.new("L", (record.width, record.height), shade).save(picture, "png")
-        pixels = {"image": picture.getvalue(), "image_name": "x.png", "pixel_pipeline": ORIGINAL}
+        pixels = {"image": picture.getvalue(), "image_name": f"{record.image_id}.png", "pixel_pipeline": ORIGINAL}
         return replace(record, **pixels, source_sha256=hashlib.sha256(picture.getvalue()).hexdigest())
 
     folders = build(tmp_path, pixels="embed", change=with_picture)
