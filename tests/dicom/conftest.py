@@ -77,4 +77,7 @@ def _no_warning_leaves() -> Iterator[None]:
 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
+        # what the garbage collector finds meanwhile is of other tests
+        warnings.simplefilter("ignore", pytest.PytestUnraisableExceptionWarning)
+        warnings.simplefilter("ignore", ResourceWarning)
         yield

@@ -131,7 +131,7 @@ def test_every_reason_is_told_and_nothing_is_sent(hub: FakeHub, publisher: Clien
     before = len(hub.log)
     words = (real.public, "org/refused", "--public", "--tag", "latest", "--yes")
     text = printed(publisher, *words, expect=1, HF_TOKEN=MAINTAINER)
-    assert f"error: {real.public} is not published, for 4 reasons:" in text
+    assert f"error: {real.public} is not published, for 5 reasons:" in text
     assert "the holdout was not compared: give --holdout" in text
     assert "`tag` must be 'v' and a version X.Y.Z, got 'latest'" in text
     assert "CHECKSUMS.json:notes.txt: `files` must be plain data files" in text
