@@ -95,6 +95,7 @@ def workplace(target: Path, mode: int = 0o777) -> Iterator[Workplace]:
             raise ValueError(f"{target} is being built by another process") from None
         place = Workplace(root, target)
         place.undo()
+        shutil.rmtree(place.replaced, ignore_errors=True)  # of a build that was killed while it cleared up
         place.clear_folder()
         is_done = False
         try:
@@ -118,6 +119,8 @@ def replace_targets(places: Sequence[Workplace]) -> None:
         for place in places:
             place.undo()
         raise
+    for place in places:  # from here on the folders stand, whatever happens while the parts are removed
+        place.marker.unlink()
 
 
 def drop_unused(parts: Path, used: set[str]) -> None:

@@ -6,6 +6,7 @@ import fcntl
 import hashlib
 import multiprocessing
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -300,6 +301,29 @@ def test_a_failed_rename_puts_everything_back(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="disk trouble"):
         build(pictures, tmp_path / "out", overwrite=True)
     assert {name: tree(tmp_path / name) for name in before} == before
+
+
+def test_killed_while_clearing_up_the_finished_folders_stand(tmp_path, monkeypatch):
+    """What a later build may not delete: complete folders whose parts were still being removed."""
+    pictures = write_pictures(tmp_path / "pictures", 6)
+    build(pictures, tmp_path / "out", seed=5)
+    original = shutil.rmtree
+
+    def killed(path: Path, **options: object) -> None:
+        if Path(path).name.endswith(".building"):
+            raise KeyboardInterrupt
+        original(path, **options)
+
+    monkeypatch.setattr(shutil, "rmtree", killed)
+    with pytest.raises(KeyboardInterrupt):
+        build(pictures, tmp_path / "out", overwrite=True)
+    monkeypatch.undo()
+    done = {name: tree(tmp_path / name) for name in ("out", "out-private")}
+    with pytest.raises(ValueError, match="`out` must be a new or empty folder unless `overwrite` is set"):
+        build(pictures, tmp_path / "out", seed=6)
+    assert {name: tree(tmp_path / name) for name in done} == done
+    build(pictures, tmp_path / "out", overwrite=True)
+    assert {name: tree(tmp_path / name) for name in done} == done
 
 
 def test_a_link_is_no_working_folder(tmp_path):
