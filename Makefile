@@ -27,11 +27,11 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed: $(BIN)/python $(SOURCES)
-	$(INSTALL) --editable '.[dicom]' --editable ./leaderboard
+	$(INSTALL) --editable '.[dicom,receipts]' --editable ./leaderboard
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	$(INSTALL) --editable '.[dev]' --editable ./leaderboard
+	$(INSTALL) --editable '.[dev]' --editable './leaderboard[postgresql,s3]'
 	touch $@
 
 # Chromium for the page tests: the system's, else Debian's package, else the one that Playwright brings.

@@ -15,11 +15,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from reveal_bench import cli_build, cli_compare, cli_folder, cli_metrics, cli_publish, terminal
+from reveal_bench import (
+    cli_build,
+    cli_compare,
+    cli_folder,
+    cli_metrics,
+    cli_publish,
+    cli_receipt,
+    cli_submit,
+    terminal,
+)
 from reveal_bench.options import (
     AllowMissing,
     AsJson,
@@ -182,7 +191,7 @@ def score(
         folder,
         split,
         grid=grid,
-        thresholds=0.5 if metadata is None else _read_json(metadata).get("thresholds", 0.5),
+        thresholds=0.5 if metadata is None else cli_submit.read_json(metadata).get("thresholds", 0.5),
         allow_missing=allow_missing,
         n_resamples=resamples,
         seed=seed,
@@ -213,54 +222,8 @@ app.command()(cli_compare.compare)
 app.command()(cli_compare.rank)
 app.command()(cli_metrics.metrics)
 app.command()(cli_publish.publish)
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path}: must be JSON in UTF-8: {error}") from None
-    if not isinstance(document, dict):
-        raise ValueError(f"{path}: must hold one JSON object, got {type(document).__name__}")
-    return document
-
-
-@app.command()
-def submit(
-    file: PredictionFile,
-    benchmark: Annotated[str, typer.Option(help="Benchmark on the leaderboard.", show_default=False)],
-    url: Annotated[str, typer.Option(help="Address of the leaderboard.", envvar="REVEAL_LEADERBOARD_URL")],
-    metadata: Annotated[
-        Path | None, typer.Option(help="submission.json; beside the file by default, if it is there.")
-    ] = None,
-    allow_missing: AllowMissing = False,
-    wait: Annotated[bool, typer.Option(help="Wait for the score.")] = True,
-    patience: Annotated[float, typer.Option(min=0, help="Seconds to wait for a leaderboard that is starting.")] = 0,
-    as_json: AsJson = False,
-) -> None:
-    """Upload a prediction file to a leaderboard, wait, and print its score."""
-    from reveal_bench import client
-
-    path = metadata or file.parent / "submission.json"
-    if not path.is_file():
-        raise ValueError(f"metadata is needed: give --metadata, or put it in {path} (format: submissions/README.md)")
-    about = _read_json(path)
-    try:
-        client.wait_until_ready(url, seconds=patience)
-        document = client.submit(file, url=url, benchmark=benchmark, metadata=about, allow_missing=allow_missing)
-    except client.SubmissionRefusedError as refusal:
-        terminal.print_refusal(refusal.problem)
-        raise
-    if wait:
-        for state in client.follow(document["id"], url=url):
-            document = state
-            if not as_json:
-                typer.echo(f"{document['id']}: {document['status']}{terminal.queue_note(document)}", err=True)
-    if as_json:
-        typer.echo(json.dumps(document, indent=2))
-    elif document["status"] == "scored":
-        terminal.print_released(document)
-    elif document["status"] in client.FINAL_STATES:
-        raise ValueError(f"submission {document['id']} ended as {document['status']}: {document['events'][-1]['why']}")
-    else:
-        typer.echo(f"submission {document['id']} is {document['status']}")
+app.command()(cli_submit.submit)
+app.command()(cli_submit.status)
+app.command()(cli_submit.withdraw)
+app.command()(cli_submit.receipt)
+app.command(name="verify-receipt")(cli_receipt.verify_receipt)

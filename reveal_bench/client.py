@@ -1,123 +1,364 @@
-"""Talking to a leaderboard: upload a prediction file, follow it to its score.
+"""Talking to a leaderboard: send a prediction file, follow it to its score, take it back, fetch its receipt.
 
-The server's REST API is version 1; errors are RFC 9457 problem documents, whose ``detail`` and lint report are passed
-on in :class:`SubmissionRefusedError`.
+Conventions
+-----------
+The server's REST API is version 1; errors are RFC 9457 problem documents, passed on in :class:`LeaderboardError`.
+Every request may be repeated, and is: after a connection that broke, 429 and 503, with growing pauses or those that the
+server asks for. An upload bears a key made of its content, so that however often it is sent, it is queued once.
+
+A token is read from a file or from ``REVEAL_TOKEN`` and goes nowhere but to the server it was meant for: never over
+plain http to another machine, and never along a redirect.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
+import random
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, BinaryIO
+from urllib.parse import urlsplit
 
-__all__ = ["FINAL_STATES", "SubmissionRefusedError", "follow", "leaderboard", "submit", "wait_until_ready"]
+if TYPE_CHECKING:
+    import httpx
 
-FINAL_STATES = ("scored", "refused", "failed")
-"""States of a submission that change no more."""
+__all__ = [
+    "FINAL_STATES", "TOKEN_VARIABLE", "LeaderboardError", "Server", "Upload", "follow", "leaderboard",
+    "read_token", "submit", "wait_until_ready",
+]  # fmt: skip
+
+FINAL_STATES = ("scored", "refused", "failed", "withdrawn")
+"""States of a submission that change no more by themselves."""
+
+TOKEN_VARIABLE = "REVEAL_TOKEN"
+ATTEMPTS = 6
+LONGEST_PAUSE = 120.0  # seconds: whoever is asked to wait longer is told so instead
+LONGEST_POLL = 5.0
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+ENDED_UNSCORED = ("refused", "failed", "withdrawn")
 
 Document = dict[str, Any]
+Progress = Callable[[int, int], None]
+Sleep = Callable[[float], None]
 
 
-class SubmissionRefusedError(ValueError):
-    """The server answered with an error; `problem` is its problem document."""
+class LeaderboardError(ValueError):
+    """The server answered with an error; `status` is HTTP's, `problem` its problem document."""
 
     def __init__(self, status: int, problem: Mapping[str, Any]) -> None:
-        self.problem = dict(problem)
+        self.status, self.problem = status, dict(problem)
         super().__init__(f"the leaderboard answered {status}: {problem.get('detail') or problem.get('title')}")
 
+    @property
+    def kind(self) -> str:
+        """The problem's name, such as "quota" for ``/problems/quota``; empty if the answer was no problem document."""
+        kind = str(self.problem.get("type", ""))
+        return kind.removeprefix("/problems/") if kind.startswith("/problems/") else ""
 
-def submit(
-    path: Path, *, url: str, benchmark: str, metadata: Mapping[str, Any], allow_missing: bool = False
-) -> Document:
-    """Upload a prediction file; sending the same file again returns the submission there already is.
+
+def read_token(file: Path | None = None) -> str | None:
+    """The token in `file`, else in the environment's ``REVEAL_TOKEN``, else None.
+
+    Raises
+    ------
+    ValueError
+        If what is there is no token; the message does not repeat it.
+    """
+    source, text = (TOKEN_VARIABLE, os.environ.get(TOKEN_VARIABLE)) if file is None else (str(file), _read_text(file))
+    if text is None or (file is None and not text.strip()):
+        return None
+    token = text.strip()
+    if not re.fullmatch(r"[!-~]{1,200}", token):
+        raise ValueError(f"{source} must hold a token and nothing else: one line of printable ASCII")
+    return token
+
+
+def _read_text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise ValueError(f"{file} must hold a token, got no text") from None
+
+
+@dataclass(frozen=True)
+class Upload:
+    """What is sent: a file, and what is said of it."""
+
+    path: Path
+    benchmark: str
+    metadata: Mapping[str, Any]
+    allow_missing: bool = False
+
+    def key(self, after: str = "") -> str:
+        """The Idempotency-Key: the same for the same content, and for what is sent `after` the same state."""
+        with self.path.open("rb") as file:
+            content = hashlib.file_digest(file, "sha256").hexdigest()
+        said = [self.benchmark, self.metadata, self.allow_missing, content, after]
+        return hashlib.sha256(json.dumps(said, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """The fields of the form."""
+        texts = {"benchmark": self.benchmark, "metadata": json.dumps(self.metadata)}
+        return {**texts, "allow_missing": str(self.allow_missing).lower()}
+
+
+@dataclass(frozen=True)
+class Server:
+    """A leaderboard at `url`, asked with `token`.
 
     Parameters
     ----------
-    url : address of the leaderboard, such as ``http://127.0.0.1:7860``
-    metadata : as ``submissions/schema/submission.schema.json`` describes
-
-    Returns
-    -------
-    dict with at least ``id`` and ``status``
-
-    Raises
-    ------
-    SubmissionRefusedError
-        If the server refuses it; the lint report is in `problem`.
-    ConnectionError
-        If there is no server at `url`.
+    url : address, such as ``https://board.example.org``
+    token : from :func:`read_token`; a board of one person on one machine needs none
+    sleep : waits so many seconds
     """
-    fields = {"benchmark": benchmark, "metadata": json.dumps(metadata), "allow_missing": str(allow_missing).lower()}
-    with Path(path).open("rb") as file:
-        return _request("POST", url, "/api/v1/submissions", data=fields, files={"file": (Path(path).name, file)})
 
+    url: str
+    token: str | None = None
+    sleep: Sleep = time.sleep
 
-def follow(
-    submission_id: str, *, url: str, timeout: float = 600, sleep: Callable[[float], None] = time.sleep
-) -> Iterator[Document]:
-    """Yield the submission each time its status or queue position changes, until it is final.
-
-    Raises
-    ------
-    TimeoutError
-        If it is not final after `timeout` seconds; it goes on, and can be followed again.
-    """
-    deadline = time.monotonic() + timeout
-    last: tuple[Any, Any] | None = None
-    while True:
-        document = _request("GET", url, f"/api/v1/submissions/{submission_id}")
-        state = (document["status"], document.get("queue_position"))
-        if state != last:
-            yield document
-        last = state
-        if document["status"] in FINAL_STATES:
-            return
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"submission {submission_id} is still {document['status']} after {timeout:.0f} s")
-        sleep(0.5)
-
-
-def wait_until_ready(url: str, *, seconds: float, sleep: Callable[[float], None] = time.sleep) -> None:
-    """Wait until a leaderboard answers at `url`, for at most `seconds`; without patience, return at once.
-
-    Raises
-    ------
-    ConnectionError
-        If there is none in time.
-    """
-    deadline = time.monotonic() + seconds
-    while seconds > 0:
+    def __post_init__(self) -> None:
         try:
-            _request("GET", url, "/readyz")
-        except ConnectionError:
+            parts = urlsplit(self.url)
+        except ValueError:
+            parts = urlsplit("")
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"`url` must be an http:// or https:// address, got {self.url!r}")
+        if self.token is not None and parts.scheme == "http" and parts.hostname not in LOOPBACK:
+            raise ValueError(f"a token is sent over https only, and {self.url} is another machine over http")
+
+    def submit(
+        self,
+        path: Path,
+        *,
+        benchmark: str,
+        metadata: Mapping[str, Any],
+        allow_missing: bool = False,
+        progress: Progress | None = None,
+    ) -> Document:
+        """Upload a prediction file; sending the same again returns the submission there already is.
+
+        One that was withdrawn, refused or failed before is queued again.
+
+        Parameters
+        ----------
+        metadata : as ``submissions/schema/submission.schema.json`` describes
+        progress : called with the bytes sent and the bytes in all
+
+        Raises
+        ------
+        LeaderboardError
+            If the server refuses it; the lint report is in `problem`.
+        ConnectionError
+            If no server answers.
+        """
+        upload = Upload(Path(path), benchmark, metadata, allow_missing)
+        document = self._send(upload, upload.key(), progress)
+        is_over = document["status"] in ENDED_UNSCORED or document.get("withdrawn_at")
+        if is_over and not document.get("is_new", True):
+            document = self._send(upload, upload.key(f"{document['id']} {document['updated_at']}"), progress)
+        return document
+
+    def _send(self, upload: Upload, key: str, progress: Progress | None) -> Document:
+        with upload.path.open("rb") as file:
+            stream = _Counted(file, upload.path.stat().st_size, progress)
+            files = {"file": (upload.path.name, stream)}
+            headers = {"Idempotency-Key": key}
+            return self._ask("POST", "/api/v1/submissions", data=upload.fields, files=files, headers=headers)
+
+    def submission(self, submission_id: str) -> Document:
+        """State, place in the queue, history and score of a submission."""
+        return self._ask("GET", _address(submission_id))
+
+    def withdraw(self, submission_id: str) -> Document:
+        """Take a submission back: out of the queue, or off the board."""
+        return self._ask("DELETE", _address(submission_id))
+
+    def receipt(self, submission_id: str, *, version: str | None = None) -> Document:
+        """The signed receipt of a score, for the board's version unless another is asked for."""
+        return self._ask("GET", f"{_address(submission_id)}/receipt", params=_given(version=version))
+
+    def receipt_keys(self) -> list[Document]:
+        """The public keys of the board's receipts: ``key_id`` and ``public_key`` (base64) each."""
+        keys: list[Document] = self._ask("GET", "/api/v1/keys")["keys"]
+        return keys
+
+    def leaderboard(self, benchmark: str, *, version: str | None = None) -> Document:
+        """The board of a benchmark."""
+        return self._ask("GET", "/api/v1/leaderboard", params={"benchmark": benchmark, **_given(version=version)})
+
+    def follow(self, submission_id: str, *, timeout: float = 600) -> Iterator[Document]:
+        """Yield the submission each time its status or queue position changes, until it is final.
+
+        Raises
+        ------
+        TimeoutError
+            If it is not final after `timeout` seconds; it goes on, and can be followed again.
+        """
+        deadline = time.monotonic() + timeout
+        last: tuple[Any, Any] | None = None
+        pause = 0.5
+        while True:
+            document = self.submission(submission_id)
+            state = (document["status"], document.get("queue_position"))
+            if state != last:
+                yield document
+            last = state
+            if document["status"] in FINAL_STATES:
+                return
             if time.monotonic() > deadline:
-                raise
-            sleep(0.3)
-        else:
-            return
+                raise TimeoutError(f"submission {submission_id} is still {document['status']} after {timeout:.0f} s")
+            self.sleep(pause)
+            pause = min(LONGEST_POLL, 1.3 * pause)
+
+    def wait_until_ready(self, *, seconds: float) -> None:
+        """Wait until the leaderboard answers, for at most `seconds`; without patience, return at once.
+
+        Raises
+        ------
+        ConnectionError
+            If there is none in time.
+        """
+        deadline = time.monotonic() + seconds
+        while seconds > 0:
+            try:
+                self._ask("GET", "/readyz", attempts=1)
+            except (ConnectionError, LeaderboardError):
+                if time.monotonic() > deadline:
+                    raise
+                self.sleep(0.3)
+            else:
+                return
+
+    def _ask(self, method: str, path: str, *, attempts: int = ATTEMPTS, **options: Any) -> Document:
+        import httpx
+
+        headers = {"Accept": "application/json", **options.pop("headers", {})}
+        if self.token is not None:
+            headers["Authorization"] = f"Bearer {self.token}"
+        timeout = httpx.Timeout(10, read=300, write=60)
+        with ExitStack() as stack:
+            client = stack.enter_context(httpx.Client(timeout=timeout, headers=headers, follow_redirects=False))
+            for attempt in range(1, attempts + 1):
+                try:
+                    response = client.request(method, self.url.rstrip("/") + path, **options)
+                except httpx.TransportError as error:
+                    # Where nobody listens, nobody will in some seconds; see `wait_until_ready`.
+                    is_absent = attempt == 1 and isinstance(error, httpx.ConnectError)
+                    if is_absent or attempt == attempts:
+                        raise ConnectionError(f"no leaderboard answers at {self.url}: {error}") from None
+                    self.sleep(_backoff(attempt))
+                    continue
+                pause = _pause_asked_for(response, attempt)
+                if pause is None or attempt == attempts:
+                    return _document(response, self.url)
+                self.sleep(pause)
+        raise AssertionError("the last attempt ends the loop")
 
 
-def leaderboard(*, url: str, benchmark: str) -> Document:
-    """The board of `benchmark` as the API gives it."""
-    return _request("GET", url, "/api/v1/leaderboard", params={"benchmark": benchmark})
+def _backoff(attempt: int) -> float:
+    """Seconds to wait after a failed attempt: 1, 2, 4 ..., up to half of it at random, so that clients spread."""
+    return float(2 ** (attempt - 1)) * random.uniform(0.5, 1)  # no figure depends on it
 
 
-def _request(method: str, url: str, path: str, **options: Any) -> Document:
-    import httpx
+def _pause_asked_for(response: httpx.Response, attempt: int) -> float | None:
+    """Seconds to wait before asking again; None if asking again would change nothing, or take too long."""
+    if response.status_code not in (429, 503):
+        return None
+    if response.status_code == 429 and "/problems/quota" in response.text[:1000]:
+        return None
+    asked = _seconds(response.headers.get("retry-after"))
+    if asked is None:
+        return _backoff(attempt)
+    return asked if asked <= LONGEST_PAUSE else None
 
+
+def _seconds(retry_after: str | None) -> float | None:
+    """Seconds of a ``Retry-After`` header: a number, or a date."""
+    if retry_after is None:
+        return None
+    if retry_after.isdecimal():
+        return float(retry_after)
     try:
-        response = httpx.request(method, url.rstrip("/") + path, timeout=120, **options)
-    except httpx.TransportError as error:
-        raise ConnectionError(f"no leaderboard answers at {url}: {error}") from None
+        return max(0.0, (parsedate_to_datetime(retry_after) - datetime.now(UTC)).total_seconds())
+    except (TypeError, ValueError):
+        return None
+
+
+def _document(response: httpx.Response, url: str) -> Document:
     try:
         document = response.json()
     except ValueError:
         document = {"title": response.reason_phrase}
     if response.is_error:
-        raise SubmissionRefusedError(response.status_code, document if isinstance(document, dict) else {})
-    if not isinstance(document, dict) or not {"id", "entries", "status"} & document.keys():
+        raise LeaderboardError(response.status_code, document if isinstance(document, dict) else {})
+    expected = {"id", "entries", "status", "keys", "receipt"}
+    if response.status_code >= 300 or not isinstance(document, dict) or not expected & document.keys():
         raise ValueError(f"{url} answers, but not as a leaderboard of this kind does")
     answer: Document = document
     return answer
+
+
+def _address(submission_id: str) -> str:
+    if not re.fullmatch(r"[0-9a-f]{1,32}", submission_id):
+        raise ValueError(f"`submission_id` must be up to 32 of the characters 0-9 a-f, got {submission_id!r}")
+    return f"/api/v1/submissions/{submission_id}"
+
+
+def _given(**parameters: str | None) -> dict[str, str]:
+    return {name: value for name, value in parameters.items() if value is not None}
+
+
+class _Counted:
+    """A file that tells how much of it was read."""
+
+    def __init__(self, file: BinaryIO, size: int, progress: Progress | None) -> None:
+        self._file, self._size, self._progress = file, size, progress
+
+    def read(self, n: int = -1) -> bytes:
+        """The next `n` bytes."""
+        chunk = self._file.read(n)
+        if self._progress is not None:
+            self._progress(self._file.tell(), self._size)
+        return chunk
+
+    def seek(self, place: int, whence: int = 0) -> int:
+        """Go to a place; a repeated request starts again at 0."""
+        return self._file.seek(place, whence)
+
+    def tell(self) -> int:
+        """The place."""
+        return self._file.tell()
+
+    def fileno(self) -> int:
+        """The descriptor, by which the length is known before anything is read."""
+        return self._file.fileno()
+
+
+def submit(path: Path, *, url: str, token: str | None = None, **options: Any) -> Document:
+    """:meth:`Server.submit` at `url`."""
+    return Server(url, token).submit(Path(path), **options)
+
+
+def follow(submission_id: str, *, url: str, token: str | None = None, timeout: float = 600) -> Iterator[Document]:
+    """:meth:`Server.follow` at `url`."""
+    return Server(url, token).follow(submission_id, timeout=timeout)
+
+
+def wait_until_ready(url: str, *, seconds: float) -> None:
+    """:meth:`Server.wait_until_ready` at `url`."""
+    Server(url).wait_until_ready(seconds=seconds)
+
+
+def leaderboard(*, url: str, benchmark: str) -> Document:
+    """:meth:`Server.leaderboard` at `url`."""
+    return Server(url).leaderboard(benchmark)

@@ -23,17 +23,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from reveal_bench.metrics import METRICS
-from reveal_bench.metrics.bootstrap import MACRO, BootstrapMeans, macro_first, signature
+from reveal_bench.metrics.bootstrap import MACRO, macro_first, signature
 from reveal_bench.metrics.intervals import find_intervals
 from reveal_bench.scoring import CaseRows, Unit, resample_systems
 
-__all__ = ["Comparison", "Ranked", "as_records", "compare", "decrease", "holm", "rank", "relative_decrease"]
+__all__ = [
+    "Comparison", "Ranked", "Resampled", "as_records", "compare", "compare_resampled", "decrease", "holm", "rank",
+    "relative_decrease", "side_by_side",
+]  # fmt: skip
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -41,6 +44,17 @@ ALPHA = 0.05
 """Two systems are told apart when the corrected p of their difference is no larger."""
 
 _SAME = 1e-12  # a difference of macros that is smaller is rounding
+
+
+class Resampled(Protocol):
+    """Figures of one system and metric: `values` and rows `n` (n_findings,), `replicates` (n_resamples, n_findings)."""
+
+    @property
+    def values(self) -> FloatArray: ...  # noqa: D102
+    @property
+    def replicates(self) -> FloatArray: ...  # noqa: D102
+    @property
+    def n(self) -> npt.NDArray[np.int64]: ...  # noqa: D102
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +156,7 @@ def compare(
     ValueError
         If the splits differ, no metric applies to both, or a metric or finding is unknown.
     """
-    return _compare(a, b, lambda a, b: a - b, metrics, findings, n_resamples, seed, unit)
+    return _compare(a, b, np.subtract, metrics, findings, n_resamples, seed, unit)
 
 
 def relative_decrease(
@@ -206,28 +220,30 @@ def _compare(
     comparisons = []
     for name in names:
         recipe = signature(name, METRICS[name].version, n_resamples=n_resamples, seed=seed, unit=unit)
-        values, replicates = _side_by_side([of_a[name], of_b[name]])
-        found = find_intervals(combine(*values), combine(*replicates))
-        for i, finding in enumerate((MACRO, *chosen)):
-            n_shared = int((~np.isnan(values[0, 1:])).sum())
-            n = [n_shared] * 2 if i == 0 else [int(of_a[name].n[i - 1]), int(of_b[name].n[i - 1])]
-            own = values[:, 0] if i == 0 else (of_a[name].values[i - 1], of_b[name].values[i - 1])
-            comparisons.append(
-                Comparison(
-                    name,
-                    finding,
-                    float(own[0]),
-                    float(own[1]),
-                    float(found.values[i]),
-                    float(found.low[i]),
-                    float(found.high[i]),
-                    _two_sided(combine(*replicates[:, :, i])),
-                    n[0],
-                    n[1],
-                    int(found.n_empty[i]),
-                    recipe,
-                )
-            )
+        comparisons += compare_resampled(of_a[name], of_b[name], chosen, recipe=recipe, combine=combine)
+    return comparisons
+
+
+def compare_resampled(
+    a: Resampled,
+    b: Resampled,
+    findings: Sequence[str],
+    *,
+    recipe: str,
+    combine: Callable[[FloatArray, FloatArray], FloatArray] = np.subtract,
+) -> list[Comparison]:
+    """:func:`compare` of one metric, from figures in the same replicates: the macro, then each of `findings`."""
+    values, replicates = side_by_side([a, b])
+    found = find_intervals(combine(*values), combine(*replicates))
+    n_shared = int((~np.isnan(values[0, 1:])).sum())
+    comparisons = []
+    for i, finding in enumerate((MACRO, *findings)):
+        n = (n_shared, n_shared) if i == 0 else (int(a.n[i - 1]), int(b.n[i - 1]))
+        own = values[:, 0] if i == 0 else (a.values[i - 1], b.values[i - 1])
+        p, metric = _two_sided(combine(*replicates[:, :, i])), recipe.split("|", 1)[0]
+        value, low, high = (float(column[i]) for column in (found.values, found.low, found.high))
+        figures = float(own[0]), float(own[1]), value, low, high, p
+        comparisons.append(Comparison(metric, finding, *figures, *n, int(found.n_empty[i]), recipe))
     return comparisons
 
 
@@ -239,7 +255,7 @@ def _shared_metrics(systems: Sequence[CaseRows]) -> list[str]:
     ]
 
 
-def _side_by_side(systems: Sequence[BootstrapMeans]) -> tuple[FloatArray, FloatArray]:
+def side_by_side(systems: Sequence[Resampled]) -> tuple[FloatArray, FloatArray]:
     """Values (n_systems, 1 + n_findings) and replicates (n_systems, n_resamples, 1 + n_findings), macros first.
 
     NaN for all systems where one of them is undefined, so that every macro is over the same findings.
@@ -324,7 +340,7 @@ def rank(
     resampled = resample_systems(
         list(systems.values()), metrics=[metric], findings=chosen, n_resamples=n_resamples, seed=seed, unit=unit
     )
-    values, replicates = _side_by_side([means[metric] for means in resampled])
+    values, replicates = side_by_side([means[metric] for means in resampled])
     n_shared = int((~np.isnan(values[0, 1:])).sum())
     if n_shared == 0:
         raise ValueError("`systems` must share a finding that is defined for all of them, got none")
@@ -340,22 +356,12 @@ def rank(
     order = sorted(range(len(names)), key=lambda i: (on_data[i], names[i]))
     tiers = _tiers(order, _told_apart(macros))
     recipe = signature(metric, METRICS[metric].version, n_resamples=n_resamples, seed=seed, unit=unit)
-    return [
-        Ranked(
-            names[i],
-            metric,
-            int(on_data[i]),
-            int(rank_low[i]),
-            int(rank_high[i]),
-            tiers[i],
-            float(values[i, 0]),
-            float(found.low[i]),
-            float(found.high[i]),
-            n_shared,
-            recipe,
-        )
-        for i in order
-    ]
+    ranked = []
+    for i in order:
+        places = int(on_data[i]), int(rank_low[i]), int(rank_high[i]), tiers[i]
+        figures = float(values[i, 0]), float(found.low[i]), float(found.high[i])
+        ranked.append(Ranked(names[i], metric, *places, *figures, n_shared, recipe))
+    return ranked
 
 
 def _ranks(scores: FloatArray) -> npt.NDArray[np.int64]:

@@ -24,7 +24,6 @@ __all__ = [
     "print_released",
     "print_scores",
     "progress",
-    "queue_note",
     "warn",
 ]
 
@@ -80,8 +79,9 @@ def print_released(document: dict[str, Any]) -> None:
     cells = {}
     counts: dict[str, str] = {}
     for figure in figures:
-        value, low, high = (100 * figure[key] for key in ("value", "low", "high"))
-        cells[figure["finding"], figure["metric"]] = (f"{value:.0f}", f"({low:.0f} to {high:.0f})")
+        ends = [figure["low"], figure["high"]]
+        interval = "" if None in ends else "({:.0f} to {:.0f})".format(*(100 * end for end in ends))
+        cells[figure["finding"], figure["metric"]] = (f"{100 * figure['value']:.0f}", interval)
         counts.setdefault(figure["finding"], figure["n"])
     caption = f"submission {document['id']}: released figures, percent with 95 % intervals"
     _print_grid(cells, counts, caption)
@@ -168,12 +168,6 @@ def _console() -> Console:
 
     # A table that is piped keeps its columns: no wrapping at a made-up width of 80
     return Console(highlight=False, width=None if sys.stdout.isatty() else 200)
-
-
-def queue_note(document: dict[str, Any]) -> str:
-    """Where a submission stands in the queue, if it does."""
-    position = document.get("queue_position")
-    return f" (position {position})" if position else ""
 
 
 def print_refusal(problem: dict[str, Any]) -> None:

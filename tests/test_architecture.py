@@ -41,6 +41,8 @@ ALLOWED: dict[str, set[str]] = {
     "analysis": {"analysis", "scoring", "records", "metrics", "masks", "geometry"},
     "client": set(),
     "comparison": {"scoring", "metrics"},
+    "study_comparison": {"comparison", "metrics", "study_records", "study_scoring"},
+    "receipts": set(),
     "compat": {"scoring", "metrics"},
     "options": set(),
     "terminal": {"metrics", "comparison"},
@@ -48,6 +50,8 @@ ALLOWED: dict[str, set[str]] = {
     "cli_build": {"options", "terminal", "phantom", "builders", "benchmarks"},
     "cli_publish": {"options", "terminal", "builders"},
     "cli_folder": {"options", "terminal", "builders"},
+    "cli_receipt": {"receipts"},
+    "cli_submit": {"options", "terminal", "client", "receipts"},
     "cli_compare": {"options", "terminal", "score_file", "scoring", "comparison"},
 }
 """Package module -> package modules it may import. `cli` and the package itself may import anything."""

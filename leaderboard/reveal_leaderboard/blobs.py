@@ -1,23 +1,50 @@
-"""Uploaded files, stored under the SHA-256 of their content.
+"""Uploaded files, stored under the SHA-256 of their content: in a folder, or in a bucket that speaks S3.
 
-A file is written under a temporary name, hashed on the way, flushed to disk and renamed; the folder is flushed too. So
-a name that exists always holds the whole content, whatever was killed when. Names given by clients never become paths.
+Conventions
+-----------
+A name that exists always holds the whole content, whatever was killed when. In a folder, a file is written under a
+temporary name, hashed on the way, flushed to disk and renamed; the folder is flushed too. In a bucket, an object shows
+once its upload is complete. Whoever opens a blob gets it only if its content still has its hash. Names given by clients
+never become paths.
+
+A place is named by its URL: ``file:///FOLDER`` (or a plain path) or ``s3://BUCKET/PREFIX``. Credentials and the address
+of a bucket come from where AWS's own tools take them (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``, ...), never from
+the URL. The bucket must be private to the board and be there already.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
+import re
 import tempfile
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
-__all__ = ["Blobs", "Incoming", "write_durably"]
+import sqlalchemy as sa
+
+from reveal_leaderboard.buckets import Bucket
+from reveal_leaderboard.tables import submissions
+
+if TYPE_CHECKING:
+    from reveal_leaderboard.store import Store
+
+__all__ = ["BlobDamagedError", "Blobs", "Incoming", "flush_folder", "write_durably"]
 
 CHUNK = 1 << 20
+ORPHANED_AFTER = 24 * 3600.0
+"""Seconds after which a file without a submission is an orphan: an upload is stored before its submission is."""
+
+_NAME = re.compile(r"[0-9a-f]{64}")
+
+
+class BlobDamagedError(OSError):
+    """The stored content is not what was stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,21 +57,46 @@ class Incoming:
 
 
 class Blobs:
-    """The folder of uploaded files."""
+    """The uploaded files at `url`; a folder is made if missing.
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = Path(folder)
+    Raises
+    ------
+    ValueError
+        If `url` is of another kind than ``file://`` and ``s3://``.
+    """
+
+    def __init__(self, url: str | Path) -> None:
+        text = str(url)
+        self._bucket = Bucket(text) if text.startswith("s3://") else None
+        if self._bucket is not None:
+            self.url = self._bucket.url
+            # Files on their way to a bucket; what a killed server leaves goes with its temporary folder.
+            self._temporary = tempfile.TemporaryDirectory(prefix="reveal-incoming-", ignore_cleanup_errors=True)
+            self._incoming = Path(self._temporary.name)
+            return
+        if "://" in text and not text.startswith("file:///"):
+            raise ValueError(f"`blobs` must be a folder, file:///FOLDER or s3://BUCKET/PREFIX, got {text!r}")
+        self.folder = Path(text.removeprefix("file://")).absolute()
+        self.url = f"file://{self.folder}"
         self._incoming = self.folder / "incoming"
         self._incoming.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def path(self, sha256: str) -> Path:
-        """Where the content with this hash lies."""
-        return self.folder / sha256[:2] / sha256
+        """Where the content with this hash lies in a folder.
+
+        Raises
+        ------
+        ValueError
+            If the files lie in a bucket, or this is no hash.
+        """
+        if self._bucket is not None:
+            raise ValueError(f"files at {self.url} have no path: use open_local")
+        return self.folder / _place(sha256)
 
     @contextmanager
     def receive(self, stream: BinaryIO) -> Iterator[Incoming]:
         """Copy `stream` to a temporary file, which is gone afterwards unless it was kept."""
-        with tempfile.NamedTemporaryFile(dir=self._incoming, delete=False) as file:
+        with _locked_file(self._incoming) as file:
             path = Path(file.name)
             try:
                 digest = hashlib.sha256()
@@ -57,21 +109,112 @@ class Blobs:
             finally:
                 path.unlink(missing_ok=True)
 
-    def keep(self, incoming: Incoming) -> Path:
-        """Store a received file for good."""
+    def keep(self, incoming: Incoming) -> None:
+        """Store a received file for good; when this returns it survives a crash."""
+        if self._bucket is not None:
+            self._bucket.put(incoming.path, _place(incoming.sha256), incoming.size)
+            return
         target = self.path(incoming.sha256)
         target.parent.mkdir(exist_ok=True, mode=0o700)
-        _flush_folder(target.parent.parent)
+        flush_folder(target.parent.parent)
         os.replace(incoming.path, target)
-        _flush_folder(target.parent)
-        return target
+        os.utime(target)  # its age counts from now, see `orphans`
+        flush_folder(target.parent)
+
+    def exists(self, sha256: str) -> bool:
+        """Whether content with this hash is stored."""
+        if self._bucket is not None:
+            return self._bucket.exists(_place(sha256))
+        return self.path(sha256).is_file()
+
+    @contextmanager
+    def open_local(self, sha256: str) -> Iterator[Path]:
+        """A local file with this content, to be read within the block only; downloaded if it lies in a bucket.
+
+        Raises
+        ------
+        FileNotFoundError
+            If it is not stored.
+        BlobDamagedError
+            If what is stored has another hash.
+        """
+        if self._bucket is None:
+            path = self.path(sha256)
+            _check(path, sha256)
+            yield path
+            return
+        with _locked_file(self._incoming) as file:
+            path = Path(file.name)
+            try:
+                self._bucket.get(_place(sha256), path)
+                _check(path, sha256)
+                yield path
+            finally:
+                path.unlink(missing_ok=True)
+
+    def names(self) -> Iterator[tuple[str, float]]:
+        """(hash, seconds since 1970 UTC when it was stored) of every file."""
+        if self._bucket is not None:
+            found = self._bucket.names()
+        else:
+            found = ((path.name, path.stat().st_mtime) for path in self.folder.glob("??/*"))
+        return ((name, at) for name, at in found if _NAME.fullmatch(name))
+
+    def orphans(self, store: Store, *, older_than: float = ORPHANED_AFTER) -> list[str]:
+        """Hashes of files that no submission names, `older_than` seconds or more after they were stored.
+
+        A file is stored before its submission is, and stays when a quota then refuses that.
+        """
+        latest = time.time() - older_than
+        old = {name for name, at in self.names() if at <= latest}
+        with store.read() as connection:  # after the listing: what was submitted meanwhile is known
+            known = set(connection.execute(sa.select(submissions.c.sha256).distinct()).scalars())
+        return sorted(old - known)
+
+    def remove(self, sha256: str) -> None:
+        """Remove a stored file; meant for orphans."""
+        if self._bucket is not None:
+            self._bucket.remove(_place(sha256))
+        else:
+            self.path(sha256).unlink(missing_ok=True)
 
     def sweep(self) -> int:
-        """Remove what a killed server left half received; returns how many. Only before serving starts."""
-        left = list(self._incoming.iterdir())
-        for path in left:
-            path.unlink()
-        return len(left)
+        """Remove what killed servers left half received; returns how many. Uploads under way are left alone."""
+        if self._bucket is not None:
+            return self._bucket.abort_uploads(older_than=ORPHANED_AFTER)
+        return sum(_remove_if_left(path) for path in self._incoming.iterdir())
+
+
+def _place(sha256: str) -> str:
+    if not _NAME.fullmatch(sha256):
+        raise ValueError(f"`sha256` must be 64 hexadecimal digits, got {sha256!r:.80}")
+    return f"{sha256[:2]}/{sha256}"
+
+
+def _check(path: Path, sha256: str) -> None:
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != sha256:
+        raise BlobDamagedError(f"the stored file {sha256} is damaged: its content has the hash {found}")
+
+
+@contextmanager
+def _locked_file(folder: Path) -> Iterator[BinaryIO]:
+    """A new file, locked while it is open: the lock of a process ends with it, whatever ended it."""
+    while True:
+        with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if os.fstat(file.fileno()).st_nlink:  # else it was swept away before it was locked
+                yield file  # type: ignore[misc]
+                return
+
+
+def _remove_if_left(path: Path) -> bool:
+    with suppress(FileNotFoundError, BlockingIOError), path.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        path.unlink()
+        return True
+    return False
 
 
 def write_durably(path: Path, data: bytes) -> None:
@@ -84,10 +227,11 @@ def write_durably(path: Path, data: bytes) -> None:
             os.replace(file.name, path)
         finally:
             Path(file.name).unlink(missing_ok=True)
-    _flush_folder(path.parent)
+    flush_folder(path.parent)
 
 
-def _flush_folder(folder: Path) -> None:
+def flush_folder(folder: Path) -> None:
+    """Flush a folder's entries to disk, so that a new name outlives a crash of the machine."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)

@@ -6,28 +6,48 @@ Nothing heavy is imported at the top: `serve` confines its process before librar
 from __future__ import annotations
 
 import fcntl
-import ipaddress
 import logging
 import os
 import shutil
 import signal
+import sys
 import tempfile
 import threading
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, BinaryIO
+from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
+from reveal_leaderboard.cli_admin import admin
+from reveal_leaderboard.cli_records import audit, backup, restore
 from reveal_leaderboard.confinement import confine, readable_places
+from reveal_leaderboard.places import BlobsAt, Data, Database, Places, SettingsFile, places
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
 
 __all__ = ["app"]
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="The REVEAL leaderboard."
 )
+app.add_typer(admin, name="admin")
+app.command()(backup)
+app.command()(restore)
+app.command()(audit)
 log = logging.getLogger("reveal_leaderboard")
 
-Data = Annotated[Path, typer.Option(help="Folder of the database and the uploads, shared by server and workers.")]
+
+@dataclass(frozen=True)
+class _Listening:
+    """Where the server listens, and whom it lets in."""
+
+    host: str
+    auth: str
+    proxies: int
+    max_upload_mb: int
 
 
 @app.command()
@@ -37,67 +57,141 @@ def serve(
         list[str],
         typer.Option(metavar="FOLDER[:SPLIT]", help="Public dataset folder; the split is `holdout` unless said."),
     ],
-    host: Annotated[str, typer.Option(help="Loopback address to listen on.")] = "127.0.0.1",
+    database: Database = None,
+    blobs: BlobsAt = None,
+    settings: SettingsFile = None,
+    auth: Annotated[str, typer.Option(help="local, oidc or huggingface: how people sign in.")] = "local",
+    host: Annotated[str, typer.Option(help="Address to listen on; in local mode a loopback one.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535)] = 7860,
+    proxies: Annotated[int, typer.Option(min=0, help="Trusted proxies in front of the server.")] = 0,
     max_upload_mb: Annotated[int, typer.Option(min=1, help="Largest request, in megabytes.")] = 200,
 ) -> None:
-    """Serve the pages and the API on this machine. The process gives up opening files it has no business with."""
+    """Serve the pages and the API. The process gives up opening files it has no business with."""
+    from reveal_leaderboard.auth import ModeError, check_mode
+
     _log_to_stderr()
-    _check_loopback(host)
+    listening = _Listening(host, auth, proxies, max_upload_mb)
+    try:
+        check_mode(auth, host, os.environ, trusts_proxy=proxies > 0)
+    except ModeError as error:
+        raise typer.BadParameter(str(error), param_hint="--auth") from None
+    at = places(data, database, blobs, settings)
     folders = [_folder_and_split(text) for text in benchmark]
-    data = data.resolve()
-    lock = _lock(data)
-    _live_in(data)
-    confinement = _confine(data, [folder for folder, _ in folders])
+    lock = _lock(at.data)
+    _live_in(at.data)
+    confinement = _confine(at, [folder for folder, _ in folders])
 
     import uvicorn  # after confinement: threads started by libraries are bound by it too
 
-    from reveal_leaderboard.app import build_app
-    from reveal_leaderboard.intake import read_published, warm_up
-
     try:
-        published = {p.name: p for p in (read_published(folder, split) for folder, split in folders)}
+        application, close = _build(at, folders, listening, confinement)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
-    application = build_app(data, published, confinement=confinement, max_upload_bytes=max_upload_mb * 1_000_000)
-    threading.Thread(target=warm_up, name="warm-up", daemon=True).start()
-    uvicorn.run(application, host=host, port=port, log_level="warning", server_header=False, proxy_headers=False)
-    lock.close()
+    try:
+        uvicorn.run(
+            application,
+            host=host,
+            port=port,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+        )
+    finally:
+        close()
+        lock.close()
+
+
+def _build(
+    at: Places, folders: list[tuple[Path, str]], listening: _Listening, confinement: str
+) -> tuple[FastAPI, Callable[[], None]]:
+    from reveal_leaderboard.accounts import Accounts
+    from reveal_leaderboard.app import Front, build_app
+    from reveal_leaderboard.auth import open_auth
+    from reveal_leaderboard.catalogue import Catalogue
+    from reveal_leaderboard.custody import Custody
+    from reveal_leaderboard.published import read_published
+
+    store, blobs = at.open_store(), at.open_blobs()
+    blobs.sweep()
+    auth = open_auth(Accounts(store.engine), listening.auth, os.environ)
+    catalogue = Catalogue(store, [read_published(folder, split) for folder, split in folders])
+    custody = Custody(at.data / "server" / "custody")
+    threading.Thread(target=custody.warm_up, name="warm-up", daemon=True).start()
+    front = Front(
+        n_proxies=listening.proxies,
+        confinement=f"{confinement}; children: {custody.confinement}",
+        blocked=at.private,
+        max_upload_bytes=listening.max_upload_mb * 1_000_000,
+        metrics_token=os.environ.get("REVEAL_METRICS_TOKEN") or None,
+    )
+    return build_app(store, blobs, catalogue, custody, auth, front), custody.close
 
 
 @app.command()
 def worker(
     data: Data,
-    holdout: Annotated[list[str], typer.Option(metavar="NAME=FOLDER", help="Private references of a benchmark.")],
+    holdout: Annotated[
+        list[str],
+        typer.Option(metavar="NAME=FOLDER", help="Private references of a benchmark; once per version that is scored."),
+    ],
+    database: Database = None,
+    blobs: BlobsAt = None,
+    settings: SettingsFile = None,
     vault: Annotated[
-        Path | None, typer.Option(help="For exact scores and incidents; `vault` beside the holdout unless said.")
+        Path | None, typer.Option(help="For exact scores, incidents and keys; `vault` beside the holdout unless said.")
     ] = None,
+    processes: Annotated[int, typer.Option(min=1, help="Workers side by side; each that dies is started again.")] = 1,
     once: Annotated[bool, typer.Option("--once", help="Stop when the queue is empty.")] = False,
-    lease_seconds: Annotated[float, typer.Option(min=0.3, help="How long a silent worker keeps a submission.")] = 60.0,
+    lease_seconds: Annotated[float, typer.Option(min=0.3, help="How long a silent worker keeps a job.")] = 60.0,
     pause_before_finish: Annotated[
         float, typer.Option(min=0, help="For drills: wait so many seconds with a result in hand.")
     ] = 0.0,
 ) -> None:
-    """Score queued submissions. This process alone is told where the holdout is."""
-    from reveal_leaderboard.worker import Worker, open_holdouts
-
+    """Score queued submissions. This process alone is told where the holdouts are."""
     _log_to_stderr()
+    at = places(data, database, blobs, settings)
+    if processes > 1:
+        _supervise(processes)
+        return
+    from reveal_leaderboard.custody import Custody
+    from reveal_leaderboard.holdouts import open_holdouts
+    from reveal_leaderboard.worker import Worker
+
     try:
-        holdouts = open_holdouts(dict(_name_and_folder(text) for text in holdout), data=data.resolve(), vault=vault)
+        holdouts = open_holdouts((_name_and_folder(text) for text in holdout), shared=at.shared, vault=vault)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
-    process = Worker(data.resolve(), holdouts, lease_seconds=lease_seconds, pause_before_finish=pause_before_finish)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: process.stopping.set())
-    process.run(once=once)
+    with tempfile.TemporaryDirectory(prefix="reveal-worker-") as scratch, Custody(Path(scratch)) as custody:
+        store = at.open_store()
+        process = Worker(
+            store,
+            at.open_blobs(),
+            holdouts,
+            custody,
+            store.settings,
+            lease_seconds=lease_seconds,
+            pause_before_finish=pause_before_finish,
+        )
+        custody.warm_up([one.folder for one in holdouts.values()])
+        _on_end_signals(process.stopping)
+        process.run(once=once)
+
+
+def _supervise(processes: int) -> None:
+    """Run this very command as `processes` single workers, and restart those that die."""
+    from reveal_leaderboard.supervisor import Supervisor
+
+    words = [sys.executable, "-m", "reveal_leaderboard", *sys.argv[1:], "--processes", "1"]
+    supervisor = Supervisor({f"worker {number}": words for number in range(1, processes + 1)})
+    _on_end_signals(supervisor.stopping)
+    supervisor.run()
 
 
 @app.command()
-def migrate(data: Data) -> None:
+def migrate(data: Data, database: Database = None) -> None:
     """Bring the database to this version (server and workers do so at start, too)."""
-    from reveal_leaderboard.intake import open_data
-
-    open_data(data.resolve())
+    places(data, database, None, None).open_store()
 
 
 @app.command()
@@ -109,8 +203,9 @@ def demo(
     fresh: Annotated[bool, typer.Option("--fresh", help="Throw away the demo that is there.")] = False,
     stay: Annotated[bool, typer.Option(help="Keep the board running until Ctrl-C.")] = True,
 ) -> None:
-    """Show everything on synthetic data: build, predict, score at home, upload, and a board with a private holdout."""
-    from reveal_leaderboard.demo import Demo, heed_signals
+    """Show everything on synthetic data: build, predict, score at home, upload, and boards with private holdouts."""
+    from reveal_leaderboard.demo import BENCHMARK, STUDIES, Demo
+    from reveal_leaderboard.demo_board import heed_signals, show_board, upload
 
     heed_signals()
     show = Demo(folder, n_images=images, seed=seed, say=typer.echo)
@@ -120,11 +215,12 @@ def demo(
         show.prepare()
         show.score_at_home()
         with show.running(port) as url:
-            show.upload(url)
-            show.show_board(url)
+            upload(show.uploads(), url, typer.echo)
+            for name in (BENCHMARK, STUDIES):
+                show_board(url, name, typer.echo)
             show.say_what_next(url)
             if stay:
-                show.watch()
+                threading.Event().wait()  # until Ctrl-C; the supervisor restarts whatever dies
     except KeyboardInterrupt:
         typer.echo("stopped")
     except (ValueError, RuntimeError) as error:
@@ -133,21 +229,14 @@ def demo(
 
 
 def _log_to_stderr() -> None:
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    log.setLevel(logging.INFO)
+    from reveal_leaderboard.journal import set_up_journal
+
+    set_up_journal(sys.stderr)
 
 
-def _check_loopback(host: str) -> None:
-    try:
-        is_loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        is_loopback = False
-    if not is_loopback:
-        raise typer.BadParameter(
-            f"there are no accounts yet, so the server listens on this machine only: "
-            f"use 127.0.0.1, ::1 or localhost, got {host!r}",
-            param_hint="--host",
-        )
+def _on_end_signals(stopping: threading.Event) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
 
 
 def _folder_and_split(text: str) -> tuple[Path, str]:
@@ -189,10 +278,13 @@ def _live_in(data: Path) -> None:
     os.chdir(home)
 
 
-def _confine(data: Path, public: list[Path]) -> str:
+def _confine(at: Places, public: list[Path]) -> str:
     from reveal_bench.benchmarks import bundled
 
-    confinement = confine(read=[*readable_places(), *public, bundled("submissions")], write=[data])
+    settings = [at.settings] if at.settings else []
+    secrets = [Path(value) for name, value in os.environ.items() if name.startswith("REVEAL_") and "_FILE" in name]
+    reading = [*readable_places(), *public, *settings, *secrets, bundled("submissions")]
+    confinement = confine(read=reading, write=at.shared)
     if confinement == "none":
         log.warning("this kernel has no Landlock: only file permissions keep the server from the holdout")
     return confinement

@@ -9,6 +9,9 @@ cannot even read another process's command line. Landlock governs opening and li
 may still be seen. It binds the calling thread and what it starts from then on, so it must be set while there is one
 thread.
 
+The children of :mod:`reveal_leaderboard.custody` are held to a shorter list, :func:`program_places`, and where the
+kernel can (Landlock 4 and 6) to no TCP, no signals to others and no abstract sockets either.
+
 Source: Linux ``Documentation/userspace-api/landlock.rst``; system call numbers are the same on every architecture.
 """
 
@@ -23,7 +26,7 @@ import sysconfig
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-__all__ = ["confine", "is_inside", "landlock_abi", "readable_places"]
+__all__ = ["confine", "count_threads", "is_inside", "landlock_abi", "program_places", "readable_places"]
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _VERSION_FLAG = 1
@@ -35,11 +38,18 @@ _TRUNCATE, _IOCTL = 1 << 14, 1 << 15
 _RIGHTS_BY_ABI = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 << 15) - 1, 5: (1 << 16) - 1}
 _READ = _EXECUTE | _READ_FILE | _READ_DIR
 _ON_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL
+_TCP, _ABI_OF_TCP = (1 << 0) | (1 << 1), 4  # bind, connect
+_SCOPES, _ABI_OF_SCOPES = (1 << 0) | (1 << 1), 6  # abstract sockets and signals, of and to processes outside
 
 SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/etc", "/sys/devices/system", "/sys/fs/cgroup")
 PROC = ("self", "cpuinfo", "meminfo", "stat", "loadavg", "uptime", "filesystems", "sys")
+LIBRARIES = ("/usr/lib", "/usr/lib64", "/usr/local/lib", "/lib", "/lib64", "/etc/ld.so.cache")
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 PACKAGES = ("reveal_bench", "reveal_leaderboard")
+
+
+class _Ruleset(ctypes.Structure):
+    _fields_ = (("files", ctypes.c_uint64), ("network", ctypes.c_uint64), ("scoped", ctypes.c_uint64))
 
 
 class _PathBeneath(ctypes.Structure):
@@ -61,12 +71,31 @@ def readable_places() -> list[Path]:
     holdout lies. Of it only the installed packages are, and the two packages of this project.
     """
     places = [Path(name) for name in (*SYSTEM, sys.prefix, sys.base_prefix)]
-    places += [Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")]
     places += [Path("/proc") / name for name in PROC] + [Path("/dev") / name for name in DEVICES]
+    return _distinct([*places, *_program()])
+
+
+def program_places() -> list[Path]:
+    """The interpreter, the installed packages and the shared libraries: what a program that only computes must read."""
+    places = [Path(name) for name in LIBRARIES] + [Path("/dev") / name for name in DEVICES]
+    return _distinct([*places, *_program()])
+
+
+def _program() -> list[Path]:
+    places = [Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")]
     for name in PACKAGES:
         spec = importlib.util.find_spec(name)
         places += [Path(place) for place in (spec.submodule_search_locations or ())] if spec else []
+    return places
+
+
+def _distinct(places: Iterable[Path]) -> list[Path]:
     return list(dict.fromkeys(place.resolve() if "proc" not in place.parts else place for place in places))
+
+
+def count_threads() -> int:
+    """Threads of this process; told by `stat`, which Landlock allows where it allows no listing."""
+    return os.stat("/proc/self/task").st_nlink - 2
 
 
 def is_inside(path: Path, places: Iterable[Path]) -> bool:
@@ -75,8 +104,13 @@ def is_inside(path: Path, places: Iterable[Path]) -> bool:
     return any(resolved.is_relative_to(place.resolve()) for place in places)
 
 
-def confine(*, read: Sequence[Path], write: Sequence[Path]) -> str:
+def confine(*, read: Sequence[Path], write: Sequence[Path], files: Sequence[int] = (), network: bool = True) -> str:
     """Give up opening files but those below `read` (to read) and `write` (to read and write), for good.
+
+    Parameters
+    ----------
+    files : file descriptors whose files may be opened again, to read
+    network : False gives up TCP too, and signals to and abstract sockets of other processes, as far as the kernel can
 
     Returns
     -------
@@ -91,13 +125,19 @@ def confine(*, read: Sequence[Path], write: Sequence[Path]) -> str:
     abi = landlock_abi()
     if abi == 0:
         return "none"
-    n_threads = len(os.listdir("/proc/self/task"))
+    n_threads = count_threads()
     if n_threads != 1:
         raise RuntimeError(f"`confine` must be called while the process has one thread, got {n_threads}")
     rights = _RIGHTS_BY_ABI[min(abi, max(_RIGHTS_BY_ABI))]
-    attributes = ctypes.c_uint64(rights)
-    ruleset = _call(_CREATE_RULESET, ctypes.byref(attributes), ctypes.sizeof(attributes), 0)
+    attributes = _Ruleset(rights, 0, 0)
+    if not network:
+        attributes.network = _TCP if abi >= _ABI_OF_TCP else 0
+        attributes.scoped = _SCOPES if abi >= _ABI_OF_SCOPES else 0
+    size = ctypes.sizeof(ctypes.c_uint64) * (3 if attributes.scoped else 2 if attributes.network else 1)
+    ruleset = _call(_CREATE_RULESET, ctypes.byref(attributes), size, 0)
     try:
+        for handle in files:
+            _allow_handle(ruleset, handle, _READ_FILE)
         for place in read:
             _allow(ruleset, place, _READ & rights)
         for place in (*write, Path("/dev/null")):
@@ -116,12 +156,16 @@ def _allow(ruleset: int, place: Path, rights: int) -> None:
     except FileNotFoundError:
         return  # nothing there to allow
     try:
-        if not stat.S_ISDIR(os.fstat(handle).st_mode):
-            rights &= _ON_FILES
-        rule = _PathBeneath(rights, handle)
-        _call(_ADD_RULE, ruleset, _RULE_PATH_BENEATH, ctypes.byref(rule), 0)
+        _allow_handle(ruleset, handle, rights)
     finally:
         os.close(handle)
+
+
+def _allow_handle(ruleset: int, handle: int, rights: int) -> None:
+    if not stat.S_ISDIR(os.fstat(handle).st_mode):
+        rights &= _ON_FILES
+    rule = _PathBeneath(rights, handle)
+    _call(_ADD_RULE, ruleset, _RULE_PATH_BENEATH, ctypes.byref(rule), 0)
 
 
 def _libc() -> ctypes.CDLL:

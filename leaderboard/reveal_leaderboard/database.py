@@ -1,101 +1,46 @@
-"""Tables, the connection to the database, its clock and its migrations.
+"""The connection to the database, its clock and its migrations; the tables are in :mod:`reveal_leaderboard.tables`.
 
 Conventions
 -----------
-Every moment is a float: seconds since 1970 UTC by the *database's* clock (:func:`now`), so that servers and workers on
-machines with wrong clocks agree about leases. Names of databases live here and in no query: SQLite is set up for
-durability (write-ahead log, ``synchronous=FULL``) and takes its write lock at the start of a writing transaction;
-the queries in :mod:`reveal_leaderboard.store` are the same on PostgreSQL.
+A database is named by its URL: ``sqlite:///FILE`` or ``postgresql+psycopg://...``. Nothing but this module and the
+migrations knows which of the two it is. Every change is one transaction, ``with engine.begin() as connection``;
+functions that take a `connection` run inside their caller's. Every moment is a float: seconds since 1970 UTC by the
+*database's* clock (:func:`now`), so that servers and workers on machines with wrong clocks agree about leases.
+
+SQLite is set up for durability (write-ahead log, ``synchronous=FULL``) and takes its write lock at the start of a
+writing transaction. PostgreSQL runs writers at READ COMMITTED, and they lock the rows that they decide on, always in
+this order: board, team, job, submission, chain of receipts, chain of events. So no two of them wait for each other.
+Readers see one moment of the database for the whole of their transaction, on both.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
-__all__ = ["STATUSES", "connect", "events", "migrate", "now", "scores", "submissions", "tables"]
+__all__ = ["connect", "insert_if_absent", "locked", "migrate", "moment", "now", "reading"]
 
-STATUSES = ("received", "linted", "queued", "scoring", "scored", "refused", "failed")
 BUSY_TIMEOUT_MS = 30_000
-
-tables = sa.MetaData(
-    naming_convention={
-        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
-        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-        "ck": "ck_%(table_name)s_%(constraint_name)s",
-        "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
-        "pk": "pk_%(table_name)s",
-    }
-)
-
-submissions = sa.Table(
-    "submissions",
-    tables,
-    sa.Column("id", sa.String(32), primary_key=True),
-    sa.Column("benchmark", sa.String(100), nullable=False),
-    sa.Column("version", sa.String(100), nullable=False),
-    sa.Column("split", sa.String(100), nullable=False),
-    sa.Column("team", sa.String(100), nullable=False),
-    sa.Column("model_name", sa.String(100), nullable=False),
-    sa.Column("kind", sa.String(40), nullable=False),
-    sa.Column("prompt_style", sa.String(40)),
-    sa.Column("metadata", sa.JSON, nullable=False),
-    sa.Column("filename", sa.String(200), nullable=False),
-    sa.Column("sha256", sa.String(64), nullable=False),
-    sa.Column("size", sa.BigInteger, nullable=False),
-    sa.Column("allow_missing", sa.Boolean, nullable=False),
-    sa.Column("idempotency_key", sa.String(200)),
-    sa.Column("status", sa.String(20), nullable=False),
-    sa.Column("attempts", sa.Integer, nullable=False),
-    sa.Column("fence", sa.Integer, nullable=False),
-    sa.Column("lease_until", sa.Float),
-    sa.Column("worker", sa.String(100)),
-    sa.Column("created_at", sa.Float, nullable=False),
-    sa.Column("updated_at", sa.Float, nullable=False),
-    sa.Column("incident", sa.String(40)),
-    sa.UniqueConstraint("team", "benchmark", "version", "model_name", "sha256"),
-    sa.UniqueConstraint("team", "idempotency_key"),
-    sa.CheckConstraint(f"status IN {STATUSES}", name="status"),
-    sa.Index(None, "status", "created_at"),
-)
-
-events = sa.Table(
-    "events",
-    tables,
-    sa.Column("id", sa.Integer, primary_key=True),
-    sa.Column("submission_id", sa.ForeignKey("submissions.id"), nullable=False, index=True),
-    sa.Column("at", sa.Float, nullable=False),
-    sa.Column("who", sa.String(120), nullable=False),
-    sa.Column("from_status", sa.String(20)),
-    sa.Column("to_status", sa.String(20), nullable=False),
-    sa.Column("why", sa.Text, nullable=False),
-)
-
-scores = sa.Table(
-    "scores",
-    tables,
-    sa.Column("submission_id", sa.ForeignKey("submissions.id"), primary_key=True),
-    sa.Column("released", sa.JSON, nullable=False),
-    sa.Column("signature", sa.Text, nullable=False),
-    sa.Column("reference_hash", sa.String(64), nullable=False),
-    sa.Column("scored_at", sa.Float, nullable=False),
-)
+POOL = {"pool_size": 5, "max_overflow": 15, "pool_timeout": 30, "pool_recycle": 1800, "pool_pre_ping": True}
+MIGRATION_LOCK = 5_262_626_262  # any number that nothing else in the same PostgreSQL uses
 
 
 class now(FunctionElement[float]):  # noqa: N801 - reads as a function, like those of sqlalchemy.func
     """The database's clock, in seconds since 1970 UTC."""
 
-    type = sa.Float()
+    type = sa.Float(53)
     inherit_cache = True
 
 
 @compiles(now)
 def _now(element: now, compiler: Any, **options: Any) -> str:
-    return "EXTRACT(EPOCH FROM clock_timestamp())"
+    return "CAST(EXTRACT(EPOCH FROM clock_timestamp()) AS double precision)"
 
 
 @compiles(now, "sqlite")
@@ -103,16 +48,35 @@ def _now_sqlite(element: now, compiler: Any, **options: Any) -> str:
     return "((julianday('now') - 2440587.5) * 86400.0)"
 
 
-def connect(url: str) -> sa.Engine:
-    """An engine for `url`; a SQLite one is durable, checks foreign keys and serialises writers.
+def moment(connection: sa.Connection) -> float:
+    """What the database's clock shows, in seconds since 1970 UTC."""
+    return float(connection.execute(sa.select(now())).scalar_one())
 
-    Transactions begun with the execution option ``reading=True`` take no write lock.
+
+def connect(url: str | sa.URL) -> sa.Engine:
+    """An engine for `url`, with a pool of connections that are tried before they are used.
+
+    Raises
+    ------
+    ValueError
+        If `url` names another database than SQLite or PostgreSQL through psycopg.
     """
-    engine = sa.create_engine(url)
-    if engine.dialect.name == "sqlite":
+    parsed = sa.make_url(url)
+    if parsed.drivername in ("sqlite", "sqlite+pysqlite"):
+        engine = sa.create_engine(parsed, **(POOL if parsed.database else {}))
         sa.event.listen(engine, "connect", _set_up_sqlite)
         sa.event.listen(engine, "begin", _begin_sqlite)
-    return engine
+        return engine
+    if parsed.drivername == "postgresql+psycopg":
+        return sa.create_engine(parsed, isolation_level="READ COMMITTED", **POOL)
+    raise ValueError(f"`url` must start with sqlite:/// or postgresql+psycopg://, got {parsed.drivername}://")
+
+
+def reading(engine: sa.Engine) -> sa.Engine:
+    """The same engine for transactions that only read: they take no write lock and see one moment."""
+    if engine.dialect.name == "sqlite":
+        return engine.execution_options(reading=True)
+    return engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
 
 
 def _set_up_sqlite(connection: Any, record: Any) -> None:
@@ -129,23 +93,51 @@ def _set_up_sqlite(connection: Any, record: Any) -> None:
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:
-    reading = connection.get_execution_options().get("reading", False)
-    connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")
+    is_reading = connection.get_execution_options().get("reading", False)
+    connection.exec_driver_sql("BEGIN" if is_reading else "BEGIN IMMEDIATE")
+
+
+def locked(query: sa.Select[Any], *, skip: bool = False) -> sa.Select[Any]:
+    """`query` with its rows locked until the transaction ends; with `skip`, without those that another holds.
+
+    The lock is PostgreSQL's FOR NO KEY UPDATE, so that rows which only refer to a locked one may be put in meanwhile.
+    """
+    return query.with_for_update(key_share=True, skip_locked=skip)
+
+
+def insert_if_absent(connection: sa.Connection, table: sa.Table, values: Mapping[str, Any]) -> bool:
+    """Put a row in unless one with the same key is there; whether it was put in."""
+    dialect: Any = sqlite if connection.dialect.name == "sqlite" else postgresql
+    insert = dialect.insert(table).values(**values).on_conflict_do_nothing()
+    key = next(iter(table.primary_key))
+    return connection.execute(insert.returning(key)).one_or_none() is not None
 
 
 def migrate(engine: sa.Engine) -> None:
-    """Bring the tables to this version; two processes may do so at once. Takes no lock when there is nothing to do."""
+    """Bring the tables to this version; several processes may do so at once. Takes no lock when there is nothing to do.
+
+    Raises
+    ------
+    ValueError
+        If the database was made by a later version of this program.
+    """
     from alembic import command
     from alembic.config import Config
     from alembic.migration import MigrationContext
     from alembic.script import ScriptDirectory
 
     config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
-    with engine.execution_options(reading=True).begin() as connection:
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
+    versions = ScriptDirectory.from_config(config)
+    with reading(engine).begin() as connection:
         present = MigrationContext.configure(connection).get_current_revision()
-    if present == ScriptDirectory.from_config(config).get_current_head():
+    if present == versions.get_current_head():
         return
+    known = {script.revision for script in versions.walk_revisions()}
+    if present is not None and present not in known:
+        raise ValueError(f"the database must be of version {versions.get_current_head()} or before, got {present}")
     with engine.begin() as connection:
+        if engine.dialect.name == "postgresql":
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(MIGRATION_LOCK)))
         config.attributes["connection"] = connection
         command.upgrade(config, "head")

@@ -10,19 +10,12 @@ from __future__ import annotations
 
 import json
 import shutil
-import signal
-import socket
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Literal
 
-from reveal_bench import client
 from reveal_bench.baselines import chance_baseline, fit_location_prior, location_prior_baseline
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.builders import BUILDERS
@@ -32,21 +25,22 @@ from reveal_bench.phantom import model_predictions, write_chexlocalize
 from reveal_bench.predictions import predictions_to_jsonl
 from reveal_bench.records import LocalizationPrediction, read_localization, read_manifest
 from reveal_bench.score_file import score_file
-from reveal_leaderboard.demo_studies import STUDIES, prepare_studies, score_studies_at_home
+from reveal_leaderboard.demo_board import Upload, running
+from reveal_leaderboard.demo_studies import STUDIES, prepare_studies, score_studies_at_home, study_uploads
 
-__all__ = ["Demo", "Entrant", "heed_signals"]
+__all__ = ["BENCHMARK", "STUDIES", "Demo", "Entrant"]
 
 BENCHMARK = "chexlocalize"
 MARKER = "reveal-demo.json"
-START_SECONDS = 120
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Entrant:
-    """Somebody who submits: `quality` from 0 (blind) to 1 (as good as a reader), None for a baseline."""
+    """A model and its team: `quality` from 0 (blind) to 1 (as good as a reader), None for a baseline."""
 
     name: str
+    organization: str
     kind: str
     quality: float | None
     gives: Literal["cell", "mask", "all"] = "all"
@@ -58,11 +52,11 @@ class Entrant:
 
 
 ENTRANTS = (
-    Entrant("Phantom Net L", "cnn", 0.9),
-    Entrant("Phantom Net S", "saliency", 0.55),
-    Entrant("Phantom Chat", "multimodal_llm", 0.3, "cell"),
-    Entrant("Location prior", "other", None),
-    Entrant("Chance", "other", None),
+    Entrant("Phantom Net L", "Example University", "cnn", 0.9),
+    Entrant("Phantom Net S", "Example Hospital", "saliency", 0.55),
+    Entrant("Phantom Chat", "Example Company", "multimodal_llm", 0.3, "cell"),
+    Entrant("Location prior", "Prior Laboratory", "other", None),
+    Entrant("Chance", "Chance Laboratory", "other", None),
 )
 
 
@@ -83,7 +77,6 @@ class Demo:
         self.holdout, self.studies = self.private / "holdout", self.root / "studies"
         self.n_studies = max(n_images // 2, 20)
         self.predictions = self.root / "predictions"
-        self.children: list[subprocess.Popen[bytes]] = []
 
     def prepare(self) -> None:
         """Make the world, the dataset and the prediction files, unless they are there already.
@@ -171,26 +164,13 @@ class Demo:
         self.say("   and the studies: macro AUROC")
         score_studies_at_home(self.studies, self.say)
 
-    def upload(self, url: str) -> None:
-        """Send every file for the holdout by the API, and wait for its score."""
-        self.say("6  uploading the files for the holdout")
-        for entrant in ENTRANTS:
-            folder = self.predictions / entrant.stem
-            metadata = json.loads((folder / "submission.json").read_text(encoding="utf-8"))
-            sent = client.submit(folder / "holdout.jsonl", url=url, benchmark=BENCHMARK, metadata=metadata)
-            *_, final = client.follow(sent["id"], url=url)
-            self.say(f"     {entrant.name:<16} {final['status']}")
-
-    def show_board(self, url: str) -> None:
-        """Print the board as the API gives it."""
-        board = client.leaderboard(url=url, benchmark=BENCHMARK)
-        self.say(f"7  the board ({board['benchmark']} {board['version']}), macro over the findings shown")
-        for row in board["entries"]:
-            figure = next((f for f in row["figures"] if (f["metric"], f["finding"]) == ("point_hit", MACRO)), None)
-            shown = "not shown" if figure is None else (
-                f"{100 * figure['value']:3.0f} %  ({100 * figure['low']:.0f} to {100 * figure['high']:.0f})"
-            )  # fmt: skip
-            self.say(f"     {row['rank'] or '-':>2}  {row['model']:<16} {shown}")
+    def uploads(self) -> list[Upload]:
+        """Every file for a holdout, in the order in which they are sent."""
+        of_images = [
+            Upload(BENCHMARK, folder / "holdout.jsonl", _metadata_of(folder))
+            for folder in (self.predictions / entrant.stem for entrant in ENTRANTS)
+        ]
+        return of_images + study_uploads(self.studies)
 
     def say_what_next(self, url: str) -> None:
         """Tell where to look, and what to try."""
@@ -205,100 +185,33 @@ Try next:
   - python -c "from datasets import load_dataset; print(load_dataset('{self.public}', split='released'))"
 Ctrl-C ends the server and the worker; running this again takes a few seconds.""")
 
-    def watch(self) -> None:
-        """Wait until the server or the worker ends, which they should not.
-
-        Raises
-        ------
-        RuntimeError
-            When one of them has.
-        """
-        while all(child.poll() is None for child in self.children):
-            time.sleep(1)
-        raise RuntimeError(f"the server or the worker ended by itself; see {self.root / 'log.txt'}")
-
     @contextmanager
     def running(self, port: int) -> Iterator[str]:
         """Server and worker as processes of their own; yields the address, ends both."""
-        port = port if _is_free(port) else _free_port()
-        url = f"http://127.0.0.1:{port}"
         self.server.mkdir(parents=True, exist_ok=True)
-        commands = (
-            ["serve", "--data", self.server, "--benchmark", self.public, "--port", port],
-            ["worker", "--data", self.server, "--holdout", f"{BENCHMARK}={self.holdout}"],
-        )
-        self.say("5  starting the server, which cannot open the holdout, and the worker, which can")
-        log = (self.root / "log.txt").open("ab")  # not in the server's folder: it may name the holdout's path
-        children = [_start(command, log) for command in commands]
-        self.children = children
-        try:
-            _wait_until_ready(url, children, Path(log.name))
+        holdouts = {BENCHMARK: self.holdout, STUDIES: self.private / STUDIES}
+        serve = ["serve", "--data", self.server]
+        for folder in (self.public, self.studies / "public"):
+            serve += ["--benchmark", folder]
+        work = ["worker", "--data", self.server]
+        for name, folder in holdouts.items():
+            work += ["--holdout", f"{name}={folder}"]
+        self.say("5  starting the server, which cannot open the holdouts, and the worker, which can")
+        # The log is not in the server's folder: it may name the holdouts' paths.
+        with running(serve, work, port=port, log=self.root / "log.txt") as url:
             yield url
-        finally:
-            for child in children:
-                child.terminate()
-            for child in children:
-                try:
-                    child.wait(timeout=10)
-                except subprocess.TimeoutExpired:
-                    child.kill()
-            log.close()
 
 
 def _metadata(entrant: Entrant) -> dict[str, object]:
     style = "zero-shot" if entrant.kind == "multimodal_llm" else None
     return {
         "model": {"name": entrant.name, "version": "1"},
-        "organization": "reveal-bench demo",
+        "organization": entrant.organization,
         "kind": entrant.kind,
         **({"prompt_style": style} if style else {}),
     }
 
 
-def _start(command: Sequence[object], log: object) -> subprocess.Popen[bytes]:
-    words = [sys.executable, "-m", "reveal_leaderboard", *map(str, command)]
-    # Sessions of their own: Ctrl-C reaches the demo alone, which then ends them in order
-    return subprocess.Popen(words, stdout=log, stderr=log, start_new_session=True)  # type: ignore[call-overload,no-any-return]
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
-
-
-def _wait_until_ready(url: str, children: Sequence[subprocess.Popen[bytes]], log: Path) -> None:
-    import httpx
-
-    deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline:
-        if any(child.poll() is not None for child in children):
-            tail = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-15:])
-            raise RuntimeError(f"the leaderboard did not start; the end of {log}:\n{tail}")
-        try:
-            if httpx.get(f"{url}/readyz", timeout=5).is_success:
-                return
-        except httpx.TransportError:
-            time.sleep(0.3)
-    raise RuntimeError(f"the leaderboard was not ready after {START_SECONDS} s; see {log}")
-
-
-def heed_signals() -> None:
-    """Make Ctrl-C and SIGTERM raise KeyboardInterrupt, even where the shell that started us had them ignored."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stop)
+def _metadata_of(folder: Path) -> dict[str, object]:
+    document: dict[str, object] = json.loads((folder / "submission.json").read_text(encoding="utf-8"))
+    return document

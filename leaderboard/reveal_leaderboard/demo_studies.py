@@ -1,8 +1,8 @@
 """The demo's second dataset: studies with labels, from DICOM files, in the style of REVEAL-CXR.
 
 A synthetic tree of DICOM files with a table of labels becomes a public folder and a private holdout, as a maintainer
-would build them; three models of graded quality predict the released half and are scored at home. The board shows
-localization benchmarks only, so nothing of this is uploaded.
+would build them; models of graded quality predict both halves: they are scored at home on the one, and uploaded for the
+other.
 """
 
 from __future__ import annotations
@@ -20,17 +20,22 @@ from reveal_bench.predictions import findings_to_jsonl
 from reveal_bench.records import read_folder_info
 from reveal_bench.score_file import score_file
 from reveal_bench.study_records import read_studies
+from reveal_leaderboard.demo_board import Upload
 
-__all__ = ["STUDIES", "prepare_studies", "score_studies_at_home"]
+__all__ = ["STUDIES", "prepare_studies", "score_studies_at_home", "study_uploads"]
 
 STUDIES = "reveal-cxr"
-MODELS = {"Phantom Reader L": 0.6, "Phantom Reader S": 0.35, "Chance": 0.0}
-"""Model -> quality."""
+MODELS = {
+    "Phantom Reader L": ("Example University", 0.6),
+    "Phantom Reader S": ("Example Hospital", 0.35),
+    "Chance": ("Chance Laboratory", 0.0),
+}
+"""Model -> the team that sends it, and its quality."""
 Say = Callable[[str], None]
 
 
 def prepare_studies(root: Path, *, n_studies: int, seed: int, private: Path) -> None:
-    """Write the download, build both folders, and write a prediction file per model."""
+    """Write the download, build both folders, and write two prediction files per model."""
     download, public = root / "download", root / "public"
     write_reveal(download, n_studies=n_studies, seed=seed, long_side=512)
     builder, key = BUILDERS[STUDIES], read_id_key(root / "id-key", create=True)
@@ -45,20 +50,34 @@ def prepare_studies(root: Path, *, n_studies: int, seed: int, private: Path) -> 
         seed=seed,
         synthetic=True,
     )
-    studies, labels = read_studies(public, "released"), read_folder_info(public).findings
-    for number, (model, quality) in enumerate(MODELS.items()):
-        made = study_predictions(studies, labels, quality=quality, seed=seed + number)
-        _file_of(root, model).write_text(findings_to_jsonl(made), encoding="utf-8")
+    labels = read_folder_info(public).findings
+    for split, folder in (("released", public), ("holdout", private)):
+        studies = read_studies(folder, split)
+        for number, (model, (_, quality)) in enumerate(MODELS.items()):
+            made = study_predictions(studies, labels, quality=quality, seed=seed + number)
+            _file_of(root, model, split).write_text(findings_to_jsonl(made), encoding="utf-8")
 
 
 def score_studies_at_home(root: Path, say: Say) -> None:
     """Score every model's file on the released half, as its author would."""
     for model in MODELS:
-        scored = score_file(_file_of(root, model), root / "public", "released")
+        scored = score_file(_file_of(root, model, "released"), root / "public", "released")
         (macro,) = [e for e in scored.estimates if (e.metric, e.finding) == ("auroc", MACRO)]
         interval = f"{100 * macro.low:.1f} to {100 * macro.high:.1f}"
         say(f"     {model:<16} {100 * macro.value:5.1f} %  ({interval})")
 
 
-def _file_of(root: Path, model: str) -> Path:
-    return root / f"{model.lower().replace(' ', '-')}.jsonl"
+def study_uploads(root: Path) -> list[Upload]:
+    """Every model's file for the holdout."""
+    return [
+        Upload(
+            STUDIES,
+            _file_of(root, model, "holdout"),
+            {"model": {"name": model, "version": "1"}, "organization": team, "kind": "other"},
+        )
+        for model, (team, _) in MODELS.items()
+    ]
+
+
+def _file_of(root: Path, model: str, split: str) -> Path:
+    return root / f"{model.lower().replace(' ', '-')}-{split}.jsonl"

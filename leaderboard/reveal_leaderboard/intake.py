@@ -2,67 +2,35 @@
 
 Conventions
 -----------
-A file is linted against the public manifest before anything is kept: a file with errors leaves nothing behind but its
-report. The linter knows no reference, so the report may say everything about the file.
+A file is linted against the public manifest, in a confined child, before anything is kept: a file with errors leaves
+nothing behind but its report. The linter knows no reference, so the report may say everything about the file. Who may
+submit for which organization is settled here and nowhere else.
 """
 
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from reveal_bench.masks import empty_rle, parse_masks
-from reveal_bench.predictions import Limits, LintReport, lint_predictions
-from reveal_bench.records import FolderInfo, Manifest, read_folder_info, read_manifest
+from reveal_bench.predictions import LintReport
+from reveal_bench.records import Manifest
+from reveal_leaderboard.accounts import Accounts, Actor, Team
 from reveal_leaderboard.blobs import Blobs
+from reveal_leaderboard.catalogue import Catalogue
+from reveal_leaderboard.custody import Custody
 from reveal_leaderboard.metadata import Metadata
+from reveal_leaderboard.published import Published
 from reveal_leaderboard.store import NewSubmission, Store, Submission
 
-__all__ = ["Intake", "Outcome", "Published", "display_name", "open_data", "read_published", "warm_up"]
-
-DATABASE = "leaderboard.sqlite"
-LINTS_AT_ONCE = 2
-MIB = 1 << 20
-BOARD_LIMITS = Limits(
-    file_bytes=96 * MIB,
-    expanded_bytes=96 * MIB,
-    expansion=30,
-    entries=100_000,
-    containers=2_000_000,
-    values=10_000_000,
-    points=1,
-    contours=200,
-    vertices=20_000,
-    polygon_work=1_000_000_000,
-    problems=1_000,
-)
-"""What a board takes: files three times as large as CheXlocalize's whole test set needs, and one point per question:
-with several, a lattice of points hits everything (several are scored at home, as for the human benchmark)."""
+__all__ = ["Intake", "NotAMemberError", "Outcome", "display_name"]
 
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Published:
-    """The public side of a benchmark: its folder, and what the scored split asks."""
-
-    folder: Path
-    info: FolderInfo
-    manifest: Manifest
-
-    @property
-    def name(self) -> str:
-        """Name of the benchmark."""
-        return self.manifest.benchmark
-
-    @property
-    def manifest_file(self) -> Path:
-        """The split's manifest as Parquet."""
-        return self.folder / "manifest" / f"{self.manifest.split}.parquet"
+class NotAMemberError(ValueError):
+    """The organization named is none that the sender may submit for."""
 
 
 @dataclass(frozen=True)
@@ -74,38 +42,27 @@ class Outcome:
     is_new: bool = False
 
 
-def read_published(folder: Path, split: str) -> Published:
-    """Read the public side of a benchmark.
-
-    Raises
-    ------
-    ValueError
-        If the folder is no dataset folder, lacks the split, or holds the split's references: a server must not.
-    """
-    if any(Path(folder).rglob(f"localization/{split}-*.parquet")):
-        raise ValueError(f"{folder} holds the references of split {split!r}, which a leaderboard's server must not see")
-    return Published(Path(folder), read_folder_info(folder), read_manifest(folder, split))
-
-
-def open_data(data: Path) -> tuple[Store, Blobs]:
-    """The store and the uploaded files of a data folder; made on first use."""
-    data.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return Store(f"sqlite:///{data / DATABASE}"), Blobs(data / "blobs")
-
-
 class Intake:
-    """Lints, keeps and queues uploads to the `published` benchmarks."""
+    """Lints, keeps and queues uploads to the benchmarks of `catalogue`."""
 
-    def __init__(self, store: Store, blobs: Blobs, published: Mapping[str, Published]) -> None:
-        self.store, self.blobs, self.published = store, blobs, published
-        self._lanes = threading.BoundedSemaphore(LINTS_AT_ONCE)
+    def __init__(self, store: Store, blobs: Blobs, catalogue: Catalogue, custody: Custody, accounts: Accounts) -> None:
+        self.store, self.blobs, self.catalogue, self.custody, self.accounts = store, blobs, catalogue, custody, accounts
 
     def lint(self, path: Path, benchmark: str, *, name: str, allow_missing: bool) -> LintReport:
-        """Report on a file without keeping it."""
-        with self._lanes:
-            manifest = self.published[benchmark].manifest
-            shown = display_name(name)
-            return lint_predictions(path, manifest, allow_missing=allow_missing, limits=BOARD_LIMITS, name=shown)
+        """Report on a file without keeping it.
+
+        Raises
+        ------
+        UnknownBenchmarkError
+            If there is no such board.
+        ParseFailed
+            If reading it took too much memory or time.
+        """
+        return self._lint(path, self.catalogue.current(benchmark), name=name, allow_missing=allow_missing)
+
+    def _lint(self, path: Path, published: Published, *, name: str, allow_missing: bool) -> LintReport:
+        shown = display_name(name)
+        return self.custody.parse(path, published.manifest, name=shown, allow_missing=allow_missing).report
 
     def submit(
         self,
@@ -113,33 +70,42 @@ class Intake:
         benchmark: str,
         metadata: Metadata,
         *,
+        actor: Actor,
         filename: str,
         allow_missing: bool,
-        who: str,
         idempotency_key: str | None = None,
     ) -> Outcome:
         """Receive, lint and queue a file.
 
         Raises
         ------
+        UnknownBenchmarkError
+            If there is no such board.
+        NotAMemberError
+            If the actor may not submit for the organization that the metadata name.
         MetadataError
             If the metadata name another grid than the board's.
-        KeyReusedError
-            If the team used this key for another submission.
+        ParseFailed
+            If reading the file took too much memory or time.
+        KeyReusedError, QuotaExceededError, BoardClosedError
+            As :meth:`reveal_leaderboard.store.Store.add_submission`.
         """
-        metadata.check_grid(self.published[benchmark].manifest.grid)
+        published = self.catalogue.current(benchmark)
+        team = self.team_of(actor, metadata.organization)
+        if isinstance(published.manifest, Manifest):
+            metadata.check_grid(published.manifest.grid)
         with self.blobs.receive(stream) as incoming:
-            report = self.lint(incoming.path, benchmark, name=filename, allow_missing=allow_missing)
+            report = self._lint(incoming.path, published, name=filename, allow_missing=allow_missing)
             if not report.ok:
                 log.info("refused at the door: %d errors, sha256 %s", report.n_errors, incoming.sha256)
                 return Outcome(report)
             self.blobs.keep(incoming)
-        manifest = self.published[benchmark].manifest
         new = NewSubmission(
-            benchmark=manifest.benchmark,
-            version=manifest.version,
-            split=manifest.split,
-            team=metadata.organization,
+            benchmark=published.name,
+            version=published.version,
+            split=published.split,
+            team_id=team.id,
+            user_id=actor.user.id,
             model_name=metadata.model.name,
             kind=metadata.kind,
             prompt_style=metadata.prompt_style,
@@ -150,15 +116,22 @@ class Intake:
             allow_missing=allow_missing,
             idempotency_key=idempotency_key,
         )
-        submission, is_new = self.store.add_submission(new, who=who)
+        submission, is_new = self.store.add_submission(new, who=actor.name)
         log.info("submission %s %s", submission.id, "queued" if is_new else "was there already")
         return Outcome(report, submission, is_new)
 
+    def team_of(self, actor: Actor, organization: str) -> Team:
+        """The team of that name, if the actor may submit for it.
 
-def warm_up() -> None:
-    """Load the compiled mask reader (the first time: compile it), so that the first upload need not wait for it."""
-    masks, _ = parse_masks([empty_rle((8, 8))])
-    log.info("the linter is ready, tried on %d mask", len(masks.areas))
+        Raises
+        ------
+        NotAMemberError
+            If not.
+        """
+        team = self.accounts.team_to_submit_for(actor, organization)
+        if team is None:
+            raise NotAMemberError(f"You may not submit for {organization!r}: no team of yours has that name.")
+        return team
 
 
 def display_name(filename: str) -> str:

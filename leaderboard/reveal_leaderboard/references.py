@@ -2,6 +2,9 @@
 
 They are read from ``submissions/reference/<benchmark>/*.json`` (schema: ``submissions/schema/reference.schema.json``).
 A row that prints another row's figures again is left out.
+
+A row is comparable with a board when it was measured on the split that the board's holdout is a part of. Rows of other
+studies, such as readers' agreement before a benchmark was selected, are shown apart.
 """
 
 from __future__ import annotations
@@ -15,6 +18,8 @@ from reveal_bench.benchmarks import bundled
 __all__ = ["REFERENCE_BENCHMARK", "ReferenceRow", "read_reference_rows"]
 
 REFERENCE_BENCHMARK = "chexlocalize"
+_DIVIDED = "test"  # the split that a holdout is taken from
+_ORDER = ("human", "cnn", "saliency", "multimodal_llm", "chance")
 _SHOWN_AS = {"grid_chance": "grid_hit", "mask_iou": "mask_iou_all"}
 
 
@@ -24,6 +29,8 @@ class ReferenceRow:
 
     Attributes
     ----------
+    measured_on : "test" or "validation" split of the benchmark, or "sampled" (other studies)
+    citation, url, place : the paper, and where in it the figures stand
     figures : metric -> finding -> fraction; a chance expectation stands under the metric it is the chance of, and the
         papers' mIoU (true-positive slice) beside the board's, as `protocol` says
     macro : metric -> (fraction, how it came about)
@@ -32,6 +39,7 @@ class ReferenceRow:
     name: str
     kind: str
     prompt_style: str | None
+    measured_on: str
     citation: str
     url: str
     place: str
@@ -39,6 +47,16 @@ class ReferenceRow:
     notes: str
     figures: Mapping[str, Mapping[str, float]]
     macro: Mapping[str, tuple[float, str]]
+
+    @property
+    def source(self) -> str:
+        """The paper and the place in it."""
+        return f"{self.citation} {self.place}"
+
+    @property
+    def is_of_test_split(self) -> bool:
+        """Whether it was measured on the split that holdouts are taken from."""
+        return self.measured_on == _DIVIDED
 
 
 def read_reference_rows(benchmark: str = REFERENCE_BENCHMARK) -> list[ReferenceRow]:
@@ -49,8 +67,7 @@ def read_reference_rows(benchmark: str = REFERENCE_BENCHMARK) -> list[ReferenceR
         raw = json.loads(path.read_text(encoding="utf-8"))
         if raw["repeats"] is None:
             rows.append(_row(raw))
-    order = ("human", "cnn", "saliency", "multimodal_llm", "chance")
-    return sorted(rows, key=lambda row: (order.index(row.kind), row.name, row.prompt_style or ""))
+    return sorted(rows, key=lambda row: (_ORDER.index(row.kind), row.name, row.prompt_style or ""))
 
 
 def _row(raw: Mapping[str, object]) -> ReferenceRow:
@@ -61,6 +78,7 @@ def _row(raw: Mapping[str, object]) -> ReferenceRow:
         name=str(raw["name"]),
         kind=str(raw["kind"]),
         prompt_style=None if raw["prompt_style"] is None else str(raw["prompt_style"]),
+        measured_on=str(raw["split"]),
         citation=source["citation"],
         url=source["url"],
         place=source["place"],

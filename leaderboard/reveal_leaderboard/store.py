@@ -2,327 +2,393 @@
 
 Conventions
 -----------
-``received -> linted -> queued -> scoring -> scored | refused | failed``. The row of a submission is only the summary of
-its events. A worker *leases* a queued submission: the lease carries a number (the fence) that grows with every lease,
-and whatever the worker reports later counts only while the row still bears that number. So a worker that was presumed
-dead cannot write after its successor, and a result is written once. Clock: the database's, see
-:mod:`reveal_leaderboard.database`.
+``received -> linted -> queued -> scoring -> scored | refused | failed``, or `withdrawn` while it is queued. The row of
+a submission is only the summary of its events. A submission that failed, was refused or was withdrawn before it was
+scored may be sent again: it is queued under the same id. What was scored stays charged when it is withdrawn; it only
+leaves the board. Scores of a version that is not on the board yet are shown to nobody, and final figures only once
+their version is frozen or its board is closed. Clock and order of locks: :mod:`reveal_leaderboard.database`.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.exc import IntegrityError
 
-from reveal_leaderboard.database import connect, events, migrate, now, scores, submissions
+from reveal_leaderboard import events, quota
+from reveal_leaderboard.boards import BoardClosedError, board, lock_open_board
+from reveal_leaderboard.database import connect, locked, migrate, moment, reading
+from reveal_leaderboard.events import Event
+from reveal_leaderboard.outcomes import Score, on_board, raise_flag
+from reveal_leaderboard.queue import Queue
+from reveal_leaderboard.quota import QuotaExceededError
+from reveal_leaderboard.settings import Settings, load_settings
+from reveal_leaderboard.submissions import (
+    KeyReusedError,
+    NewSubmission,
+    NotAllowedError,
+    Submission,
+    UnknownSubmissionError,
+    find_all,
+    find_one,
+    find_repeated,
+    get_known,
+    note,
+)
+from reveal_leaderboard.tables import boards, flags, jobs, scores, submissions, teams, versions
 
-__all__ = ["Event", "KeyReusedError", "NewSubmission", "Score", "Store", "Submission"]
+__all__ = [
+    "BoardClosedError", "Event", "Flag", "KeyReusedError", "NewSubmission", "NotAllowedError", "QuotaExceededError",
+    "Score", "Store", "Submission", "UnknownSubmissionError",
+]  # fmt: skip
 
-LEASE_SECONDS = 60.0
-MAX_ATTEMPTS = 3
-
-
-class KeyReusedError(ValueError):
-    """An Idempotency-Key came back with another submission."""
-
-
-@dataclass(frozen=True, slots=True)
-class NewSubmission:
-    """What is known of a submission when it is queued; `filename` is for display only, the file lies under `sha256`."""
-
-    benchmark: str
-    version: str
-    split: str
-    team: str
-    model_name: str
-    kind: str
-    prompt_style: str | None
-    metadata: Mapping[str, Any]
-    filename: str
-    sha256: str
-    size: int
-    allow_missing: bool = False
-    idempotency_key: str | None = None
+RESENDABLE = ("refused", "failed", "withdrawn")
 
 
 @dataclass(frozen=True, slots=True)
-class Submission(NewSubmission):
-    """A row of the table of submissions."""
+class Flag:
+    """Something the moderators should look at."""
 
-    id: str = ""
-    status: str = "queued"
-    attempts: int = 0
-    fence: int = 0
-    lease_until: float | None = None
-    worker: str | None = None
-    created_at: float = 0.0
-    updated_at: float = 0.0
-    incident: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """One change of a submission: when, by whom, from where to where, and why (shown to the public)."""
-
-    at: float
-    who: str
-    from_status: str | None
-    to_status: str
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Score:
-    """A released score: `released` is the JSON form of :class:`reveal_leaderboard.release.ReleasedScore`."""
-
+    id: str
     submission_id: str
-    released: Mapping[str, Any]
-    signature: str
-    reference_hash: str
-    scored_at: float
+    kind: str
+    other_id: str | None
+    detail: str
+    raised_at: float
+    cleared_at: float | None
+    cleared_by: str | None
 
 
 class Store:
-    """Queries on the database at `url`, whose tables are brought up to date first."""
+    """Queries on the database at `url`, whose tables are brought up to date first.
 
-    def __init__(self, url: str) -> None:
+    Parameters
+    ----------
+    url : ``sqlite:///FILE`` or ``postgresql+psycopg://...``
+    settings : the figures of the policy; the packaged ones if not given
+    """
+
+    def __init__(self, url: str | sa.URL, settings: Settings | None = None) -> None:
+        self.settings = load_settings() if settings is None else settings
         self.engine = connect(url)
-        self._reading = self.engine.execution_options(reading=True)
+        self._reading = reading(self.engine)
         migrate(self.engine)
+
+    @contextmanager
+    def read(self) -> Iterator[sa.Connection]:
+        """A connection that sees one moment of the database and writes nothing."""
+        with self._reading.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def write(self) -> Iterator[sa.Connection]:
+        """A connection whose changes are kept together at the end of the block, or not at all."""
+        with self.engine.begin() as connection:
+            yield connection
+
+    # Sending --------------------------------------------------------------------------------------------------------
 
     def add_submission(self, new: NewSubmission, *, who: str) -> tuple[Submission, bool]:
         """Queue a linted submission; the same file by the same team under the same name is queued once.
 
         Returns
         -------
-        (submission, whether it is new)
+        (submission, whether it was queued by this call)
 
         Raises
         ------
         KeyReusedError
-            If the team used this Idempotency-Key for another submission.
+            If the team used this Idempotency-Key for another submission. With the same one, nothing is done again.
+        BoardClosedError
+            If the board takes no submissions to this version now.
+        NotAllowedError
+            If the team is disabled.
+        QuotaExceededError
+            If the team, its day or the board has no scored submission left.
         """
+        with self.write() as connection:
+            is_open = self._lock_board(connection, new)
+            team = connection.execute(locked(sa.select(teams).where(teams.c.id == new.team_id))).one()
+            if team.disabled_at is not None:
+                raise NotAllowedError(f"the team {team.name} is disabled")
+            known = find_repeated(connection, new)
+            if known is None:
+                return self._send(connection, new, who), True
+            is_replay = new.idempotency_key is not None and known.idempotency_key == new.idempotency_key
+            if not is_open or is_replay or not _may_be_resent(known):
+                return known, False
+            return self._send_again(connection, known, new, who), known.status != "scored"
+
+    @staticmethod
+    def _lock_board(connection: sa.Connection, new: NewSubmission) -> bool:
+        """Whether the board takes `new`; if it does not, what was sent before is found all the same."""
         try:
-            return self._insert(new, who), True
-        except IntegrityError:
-            existing = self._existing(new)
-            if existing is None:
+            lock_open_board(connection, new.benchmark, new.version)
+        except BoardClosedError:
+            if find_repeated(connection, new) is None:
                 raise
-            return existing, False
-
-    def _insert(self, new: NewSubmission, who: str) -> Submission:
-        with self.engine.begin() as connection:
-            moment = _now(connection)
-            row = Submission(**asdict(new), id=secrets.token_hex(12), created_at=moment, updated_at=moment)
-            connection.execute(submissions.insert().values(**asdict(row)))
-            steps: list[tuple[str | None, str, str]] = [
-                (None, "received", f"{new.size} bytes, sha256 {new.sha256}"),
-                ("received", "linted", "no errors"),
-                ("linted", "queued", ""),
-            ]
-            for before, after, why in steps:
-                _append(connection, row.id, moment, who, before, after, why)
-        return row
-
-    def _existing(self, new: NewSubmission) -> Submission | None:
-        table = submissions.c
-        content = [
-            table.team == new.team,
-            table.benchmark == new.benchmark,
-            table.version == new.version,
-            table.model_name == new.model_name,
-            table.sha256 == new.sha256,
-        ]
-        with self._reading.begin() as connection:
-            row = connection.execute(sa.select(submissions).where(*content)).one_or_none()
-            if row is not None:
-                return Submission(**row._mapping)
-            if new.idempotency_key is None:
-                return None
-            key = [table.team == new.team, table.idempotency_key == new.idempotency_key]
-            reused = connection.execute(sa.select(table.id).where(*key)).scalar_one_or_none()
-        if reused is not None:
-            raise KeyReusedError(f"this Idempotency-Key belongs to submission {reused}, which is another file or model")
-        return None
-
-    def claim(
-        self,
-        worker: str,
-        *,
-        served: Sequence[tuple[str, str]],
-        lease_seconds: float = LEASE_SECONDS,
-        max_attempts: int = MAX_ATTEMPTS,
-    ) -> Submission | None:
-        """Lease the oldest submission to one of the `served` (benchmark, version) pairs; None if there is none.
-
-        A submission whose lease ran out `max_attempts` times stopped its worker each time: it fails.
-        """
-        table = submissions.c
-        with self.engine.begin() as connection:
-            moment = _now(connection)
-            abandoned = sa.and_(table.status == "scoring", table.lease_until < moment)
-            self._fail_exhausted(connection, moment, abandoned, max_attempts)
-            ours = sa.or_(sa.false(), *(sa.and_(table.benchmark == b, table.version == v) for b, v in served))
-            candidate = (
-                sa.select(submissions)
-                .where(ours, sa.or_(table.status == "queued", abandoned))
-                .order_by(table.created_at, table.id)
-                .limit(1)
-                .with_for_update(skip_locked=True)
-            )
-            row = connection.execute(candidate).one_or_none()
-            if row is None:
-                return None
-            changes = {
-                "status": "scoring",
-                "attempts": row.attempts + 1,
-                "fence": row.fence + 1,
-                "lease_until": moment + lease_seconds,
-                "worker": worker,
-                "updated_at": moment,
-            }
-            connection.execute(submissions.update().where(table.id == row.id).values(**changes))
-            why = "" if row.status == "queued" else "the worker before went silent"
-            _append(connection, row.id, moment, f"worker:{worker}", row.status, "scoring", why)
-        return Submission(**{**row._mapping, **changes})
-
-    def _fail_exhausted(
-        self, connection: sa.Connection, moment: float, abandoned: sa.ColumnElement[bool], max_attempts: int
-    ) -> None:
-        query = sa.select(submissions).where(abandoned, submissions.c.attempts >= max_attempts)
-        for row in connection.execute(query.with_for_update(skip_locked=True)).all():
-            why = f"scoring stopped without an answer {row.attempts} times; the submission is set aside"
-            _move(connection, moment, row.id, "failed", who="store", why=why)
-
-    def heartbeat(self, submission_id: str, fence: int, *, lease_seconds: float = LEASE_SECONDS) -> bool:
-        """Prolong a lease; False if it is no longer the caller's."""
-        with self.engine.begin() as connection:
-            update = submissions.update().where(*_leased(submission_id, fence))
-            return connection.execute(update.values(lease_until=_now(connection) + lease_seconds)).rowcount == 1
-
-    def finish(
-        self,
-        submission_id: str,
-        fence: int,
-        *,
-        who: str,
-        released: Mapping[str, Any],
-        signature: str,
-        reference_hash: str,
-    ) -> bool:
-        """Write the result and mark the submission scored, in one transaction; False if the lease is another's."""
-        with self.engine.begin() as connection:
-            moment = _now(connection)
-            if not _move(connection, moment, submission_id, "scored", who=who, why="", fence=fence):
-                return False
-            score = Score(submission_id, released, signature, reference_hash, moment)
-            connection.execute(scores.insert().values(**asdict(score)))
+            return False
         return True
 
-    def refuse(self, submission_id: str, fence: int, *, who: str, why: str) -> bool:
-        """End a submission because of its file; False if the lease is another's."""
-        with self.engine.begin() as connection:
-            return _move(connection, _now(connection), submission_id, "refused", who=who, why=why, fence=fence)
+    def _send(self, connection: sa.Connection, new: NewSubmission, who: str) -> Submission:
+        submission_id = secrets.token_hex(16)
+        at = moment(connection)
+        row = asdict(new) | {"metadata": dict(new.metadata), "id": submission_id, "status": "queued"}
+        row |= {"created_at": at, "updated_at": at, "is_chosen": False}
+        connection.execute(submissions.insert().values(**row))
+        self._queue(connection, submission_id, new, who)
+        for before, after in ((None, "received"), ("received", "linted"), ("linted", "queued")):
+            note(connection, submission_id, before, after, who)
+        return get_known(connection, submission_id)
 
-    def fail(self, submission_id: str, fence: int, *, who: str, why: str, incident: str) -> bool:
-        """End a submission because of us; False if the lease is another's."""
-        with self.engine.begin() as connection:
-            moment = _now(connection)
-            return _move(connection, moment, submission_id, "failed", who=who, why=why, fence=fence, incident=incident)
+    def _send_again(self, connection: sa.Connection, known: Submission, new: NewSubmission, who: str) -> Submission:
+        values: dict[str, Any] = {"withdrawn_at": None, "updated_at": moment(connection)}
+        mine = submissions.c.id == known.id
+        if known.status == "scored":  # withdrawn after it was scored: back on the board, which costs nothing
+            _rank_again(connection, known)
+            connection.execute(submissions.update().where(mine).values(**values))
+            note(connection, known.id, "withdrawn", "scored", who, "sent again; it is shown again")
+            return get_known(connection, known.id)
+        said = ("user_id", "kind", "prompt_style", "filename", "allow_missing", "idempotency_key")
+        values |= {name: getattr(new, name) for name in said}
+        values |= {"metadata": dict(new.metadata), "status": "queued", "incident": None}
+        self._queue(connection, known.id, new, who)
+        connection.execute(submissions.update().where(mine).values(**values))
+        note(connection, known.id, known.status, "queued", who, "sent again")
+        return get_known(connection, known.id)
+
+    def _queue(self, connection: sa.Connection, submission_id: str, new: NewSubmission, who: str) -> None:
+        policy = self.settings.of(new.benchmark).quota
+        quota.reserve(connection, submission_id, new.team_id, new.benchmark, new.version, policy, who=who)
+        Queue.put(connection, "score", new.benchmark, new.version, submission_id)
+
+    # Looking --------------------------------------------------------------------------------------------------------
 
     def get(self, submission_id: str) -> Submission | None:
         """The submission, if there is one."""
-        with self._reading.begin() as connection:
-            row = connection.execute(sa.select(submissions).where(submissions.c.id == submission_id)).one_or_none()
-        return None if row is None else Submission(**row._mapping)
+        with self.read() as connection:
+            return find_one(connection, submissions.c.id == submission_id)
 
     def events_of(self, submission_id: str) -> list[Event]:
         """What happened to a submission, oldest first."""
-        columns = [events.c[name] for name in Event.__slots__]
-        query = sa.select(*columns).where(events.c.submission_id == submission_id).order_by(events.c.id)
-        with self._reading.begin() as connection:
-            return [Event(**row._mapping) for row in connection.execute(query)]
+        with self.read() as connection:
+            return events.history(connection, f"submission:{submission_id}")
 
-    def score_of(self, submission_id: str) -> Score | None:
-        """The released score, once there is one."""
-        with self._reading.begin() as connection:
-            row = connection.execute(sa.select(scores).where(scores.c.submission_id == submission_id)).one_or_none()
-        return None if row is None else Score(**row._mapping)
+    def score_of(self, submission_id: str, version: str | None = None, part: str = "public") -> Score | None:
+        """The score against a version, once it is shown; without `version`, against the board's if there is one.
 
-    def scored(self, benchmark: str, version: str, split: str) -> list[tuple[Submission, Score]]:
-        """Scored submissions to one split with their scores, oldest first."""
-        table = submissions.c
+        A submission without a score against the board's version shows its latest.
+        """
+        found = [score for score in self._scores(submission_id) if score.part == part]
+        if version is not None:
+            return next((score for score in found if score.version == version), None)
+        return found[-1] if found else None
+
+    def scores_of(self, submission_id: str) -> list[Score]:
+        """All scores of a submission that are shown, by version in the order in which the versions were."""
+        return self._scores(submission_id)
+
+    def _scores(self, submission_id: str) -> list[Score]:
+        is_final_shown = sa.or_(versions.c.frozen_at.is_not(None), boards.c.state == "closed")
         query = (
-            sa.select(submissions, scores)
-            .join(scores, scores.c.submission_id == table.id)
-            .where(table.benchmark == benchmark, table.version == version, table.split == split)
-            .order_by(table.created_at, table.id)
+            sa.select(scores)
+            .join(submissions, submissions.c.id == scores.c.submission_id)
+            .join(
+                versions,
+                sa.and_(versions.c.benchmark == submissions.c.benchmark, versions.c.version == scores.c.version),
+            )
+            .join(boards, boards.c.benchmark == submissions.c.benchmark)
+            .where(scores.c.submission_id == submission_id, versions.c.shown_at.is_not(None))
+            .where(sa.or_(scores.c.part == "public", is_final_shown))
+            .order_by(versions.c.shown_at, scores.c.part)
         )
-        with self._reading.begin() as connection:
-            rows = connection.execute(query).all()
-        width = len(submissions.columns)
-        names = [column.name for column in submissions.columns]
-        return [(Submission(**dict(zip(names, row[:width], strict=True))), Score(*row[width:])) for row in rows]
+        with self.read() as connection:
+            return [Score(**row._mapping) for row in connection.execute(query)]
 
-    def list_submissions(self, *, status: str | None = None) -> list[Submission]:
-        """Submissions, oldest first; of one status if asked."""
-        query = sa.select(submissions).order_by(submissions.c.created_at, submissions.c.id)
-        if status is not None:
-            query = query.where(submissions.c.status == status)
-        with self._reading.begin() as connection:
-            return [Submission(**row._mapping) for row in connection.execute(query)]
+    def board_rows(self, benchmark: str, version: str) -> list[tuple[Submission, Score]]:
+        """What the board shows of a version, oldest submission first; nothing of a version that is not shown yet.
 
-    def queue_position(self, submission: Submission) -> int | None:
-        """1 for the next to be scored; None unless queued."""
-        if submission.status != "queued":
-            return None
-        table = submissions.c
-        before = sa.or_(
-            table.created_at < submission.created_at,
-            sa.and_(table.created_at == submission.created_at, table.id < submission.id),
-        )
-        query = sa.select(sa.func.count()).select_from(submissions).where(table.status == "queued", before)
-        with self._reading.begin() as connection:
-            return int(connection.execute(query).scalar_one()) + 1
+        See :func:`reveal_leaderboard.outcomes.on_board`.
+        """
+        with self.read() as connection:
+            shown = sa.select(versions.c.shown_at).where(
+                versions.c.benchmark == benchmark, versions.c.version == version
+            )
+            if connection.execute(shown).scalar_one_or_none() is None:
+                return []
+            names = {row.id: row.name for row in connection.execute(sa.select(teams.c.id, teams.c.name))}
+            rows = on_board(connection, benchmark, version)
+        pairs = []
+        for row in rows:
+            fields = {column.name: getattr(row, column.name) for column in submissions.columns}
+            score = Score(**{column.name: getattr(row, f"score_{column.name}") for column in scores.columns})
+            pairs.append((Submission(**fields, team=names[row.team_id]), score))
+        return pairs
+
+    def of_team(self, team_id: str) -> list[Submission]:
+        """All submissions of a team, oldest first."""
+        with self.read() as connection:
+            return find_all(connection, submissions.c.team_id == team_id)
+
+    def list_submissions(self, status: str | None = None, benchmark: str | None = None) -> list[Submission]:
+        """Submissions, oldest first; of one status or benchmark if asked."""
+        asked = {"status": status, "benchmark": benchmark}
+        where = [submissions.c[name] == value for name, value in asked.items() if value is not None]
+        with self.read() as connection:
+            return find_all(connection, *where)
+
+    def count_waiting(self) -> int:
+        """How many submissions are queued or being scored."""
+        waiting = submissions.c.status.in_(("queued", "scoring"))
+        with self.read() as connection:
+            return int(connection.execute(sa.select(sa.func.count()).where(waiting)).scalar_one())
+
+    # Changing -------------------------------------------------------------------------------------------------------
+
+    def withdraw(self, submission_id: str, *, who: str) -> Submission:
+        """Take a submission back: refunded while it is queued; off the board, still charged, once it is scored.
+
+        Withdrawing twice does nothing.
+
+        Raises
+        ------
+        UnknownSubmissionError
+            If there is none.
+        NotAllowedError
+            While it is being scored, and if it was refused or failed.
+        """
+        with self.write() as connection:
+            found = self._lock(connection, submission_id)
+            if found.status == "withdrawn" or found.withdrawn_at is not None:
+                return found
+            values: dict[str, Any] = {"withdrawn_at": moment(connection), "updated_at": moment(connection)}
+            if found.status == "queued":
+                ended = {"status": "cancelled", "ended_at": moment(connection), "why": "withdrawn"}
+                job = sa.and_(jobs.c.kind == "score", jobs.c.subject == submission_id, jobs.c.status == "queued")
+                connection.execute(jobs.update().where(job).values(**ended))
+                quota.refund(connection, submission_id, who=who, why="withdrawn before it was scored")
+                values["status"] = "withdrawn"
+            elif found.status == "scored":
+                _rank_again(connection, found)
+            else:
+                raise NotAllowedError(f"a submission that is {found.status} cannot be withdrawn")
+            why = "before it was scored" if found.status == "queued" else "off the board; it stays charged"
+            return self._change(connection, found, values, "withdrawn", who, why)
+
+    def choose(self, submission_id: str, *, who: str) -> Submission:
+        """Show this one of its team's submissions under the same model name.
+
+        Raises
+        ------
+        UnknownSubmissionError
+            If there is none.
+        NotAllowedError
+            If it cannot be on the board: not scored, withdrawn, or showing another one's figures.
+        """
+        with self.write() as connection:
+            found = self._lock(connection, submission_id)
+            own = sa.select(scores.c.submission_id).where(
+                scores.c.submission_id == submission_id, scores.c.shown_of == submission_id
+            )
+            if found.status != "scored" or found.withdrawn_at is not None:
+                raise NotAllowedError("only a scored submission that is not withdrawn can be chosen")
+            if connection.execute(own.limit(1)).one_or_none() is None:
+                raise NotAllowedError("a submission that shows the figures of another one cannot be chosen")
+            names = ("team_id", "benchmark", "model_name")
+            same = (submissions.c[name] == getattr(found, name) for name in names)
+            _rank_again(connection, found)
+            connection.execute(submissions.update().where(*same, submissions.c.is_chosen).values(is_chosen=False))
+            why = "the one shown of its model"
+            return self._change(connection, found, {"is_chosen": True}, "chosen", who, why)
+
+    def hide(self, submission_id: str, *, who: str, why: str) -> Submission:
+        """Take a submission off the board and say why; for admins.
+
+        Raises
+        ------
+        UnknownSubmissionError
+            If there is none.
+        ValueError
+            If no reason is given.
+        """
+        if not why.strip():
+            raise ValueError("`why` must say why the submission is hidden, got nothing")
+        with self.write() as connection:
+            found = self._lock(connection, submission_id)
+            _rank_again(connection, found)
+            values = {"hidden_at": moment(connection), "hidden_why": why[:500]}
+            return self._change(connection, found, values, "hidden", who, why)
+
+    def restore(self, submission_id: str, *, who: str, why: str) -> Submission:
+        """Put a hidden submission back; for admins. One that is not hidden stays as it is.
+
+        Raises
+        ------
+        UnknownSubmissionError
+            If there is none.
+        """
+        with self.write() as connection:
+            found = self._lock(connection, submission_id)
+            if found.hidden_at is None:
+                return found
+            _rank_again(connection, found)
+            return self._change(connection, found, {"hidden_at": None, "hidden_why": None}, "restored", who, why)
+
+    def _lock(self, connection: sa.Connection, submission_id: str) -> Submission:
+        """The submission, with its team, its waiting job and itself locked, in this order."""
+        found = get_known(connection, submission_id)
+        connection.execute(locked(sa.select(teams.c.id).where(teams.c.id == found.team_id))).one()
+        job = sa.and_(jobs.c.kind == "score", jobs.c.subject == submission_id)
+        connection.execute(locked(sa.select(jobs.c.id).where(job))).all()
+        connection.execute(locked(sa.select(submissions.c.id).where(submissions.c.id == submission_id))).one()
+        return get_known(connection, submission_id)
+
+    @staticmethod
+    def _change(
+        connection: sa.Connection, found: Submission, values: Mapping[str, Any], to_status: str, who: str, why: str
+    ) -> Submission:
+        mine = submissions.c.id == found.id
+        connection.execute(submissions.update().where(mine).values(**{"updated_at": moment(connection), **values}))
+        note(connection, found.id, found.status, to_status, who, why)
+        return get_known(connection, found.id)
+
+    # Flags ----------------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def raise_flag(connection: sa.Connection, submission_id: str, kind: str, other_id: str | None, detail: str) -> str:
+        """Tell the moderators something about a submission; returns the flag's id."""
+        return raise_flag(connection, submission_id, kind, other_id, detail)
+
+    def flags(self, open_only: bool = True) -> list[Flag]:
+        """What moderators should look at, the newest first."""
+        query = sa.select(flags).order_by(flags.c.raised_at.desc(), flags.c.id)
+        if open_only:
+            query = query.where(flags.c.cleared_at.is_(None))
+        with self.read() as connection:
+            return [Flag(**row._mapping) for row in connection.execute(query)]
+
+    def clear_flag(self, flag_id: str, who: str) -> bool:
+        """Say that a flag was looked at; False if it was cleared before or never raised."""
+        with self.write() as connection:
+            mine = sa.and_(flags.c.id == flag_id, flags.c.cleared_at.is_(None))
+            values = {"cleared_at": moment(connection), "cleared_by": who}
+            if connection.execute(flags.update().where(mine).values(**values)).rowcount != 1:
+                return False
+            subject = f"flag:{flag_id}"
+            events.append(connection, subject=subject, who=who, from_status="raised", to_status="cleared")
+            return True
 
 
-def _now(connection: sa.Connection) -> float:
-    return float(connection.execute(sa.select(now())).scalar_one())
+def _may_be_resent(known: Submission) -> bool:
+    return known.status in RESENDABLE or known.withdrawn_at is not None
 
 
-def _leased(submission_id: str, fence: int) -> list[sa.ColumnElement[bool]]:
-    table = submissions.c
-    return [table.id == submission_id, table.status == "scoring", table.fence == fence]
-
-
-def _move(
-    connection: sa.Connection,
-    moment: float,
-    submission_id: str,
-    status: str,
-    *,
-    who: str,
-    why: str,
-    fence: int | None = None,
-    incident: str | None = None,
-) -> bool:
-    """Take a submission out of scoring, and append the event; False if its fence is not `fence`."""
-    table = submissions.c
-    where = [table.id == submission_id, table.status == "scoring"] if fence is None else _leased(submission_id, fence)
-    changes = {"status": status, "lease_until": None, "updated_at": moment, "incident": incident}
-    if connection.execute(submissions.update().where(*where).values(**changes)).rowcount != 1:
-        return False
-    _append(connection, submission_id, moment, who, "scoring", status, why)
-    return True
-
-
-def _append(
-    connection: sa.Connection, submission_id: str, at: float, who: str, before: str | None, after: str, why: str
-) -> None:
-    event = Event(at, who, before, after, why)
-    connection.execute(events.insert().values(submission_id=submission_id, **asdict(event)))
+def _rank_again(connection: sa.Connection, changed: Submission) -> None:
+    """What the board shows has changed, if the submission was scored; its ranks are to be computed anew."""
+    shown = board(connection, changed.benchmark)
+    if shown is not None and changed.status == "scored":
+        Queue.put(connection, "rank", changed.benchmark, shown.version, "board")

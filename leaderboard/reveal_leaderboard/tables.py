@@ -10,12 +10,14 @@ No table holds anything of a holdout: no reference, no exact figure, no text of 
 
 from __future__ import annotations
 
+from typing import Any
+
 import sqlalchemy as sa
 
 __all__ = [
-    "BOARD_STATES", "JOB_STATES", "LEDGER_KINDS", "STATUSES", "boards", "chains", "events", "fingerprints", "flags",
-    "jobs", "ledger", "members", "receipts", "results", "scores", "sessions", "submissions", "tables", "teams",
-    "tokens", "users", "versions", "workers",
+    "BOARD_STATES", "JOB_KINDS", "JOB_STATES", "LEDGER_KINDS", "STATUSES", "boards", "chains", "events",
+    "fingerprints", "flags", "jobs", "ledger", "members", "receipts", "results", "scores", "sessions", "submissions",
+    "tables", "teams", "tokens", "users", "versions", "workers",
 ]  # fmt: skip
 
 STATUSES = ("received", "linted", "queued", "scoring", "scored", "refused", "failed", "withdrawn")
@@ -43,7 +45,7 @@ def _moment(name: str, *, nullable: bool = False) -> sa.Column[float]:
     return sa.Column(name, sa.Float(53), nullable=nullable)
 
 
-def _word(name: str, length: int = 100, *, nullable: bool = False, **options: bool) -> sa.Column[str]:
+def _word(name: str, length: int = 100, *, nullable: bool = False, **options: Any) -> sa.Column[str]:
     return sa.Column(name, sa.String(length), nullable=nullable, **options)
 
 
@@ -184,6 +186,7 @@ jobs = sa.Table(
     _moment("ended_at", nullable=True),
     _word("why", 500),
     _word("incident", 40, nullable=True),
+    sa.Column("is_stale", sa.Boolean, nullable=False),  # asked for again while it was leased: to be done once more
     sa.UniqueConstraint("kind", "benchmark", "version", "subject"),
     sa.CheckConstraint(f"kind IN {JOB_KINDS}", name="kind"),
     sa.CheckConstraint(f"status IN {JOB_STATES}", name="status"),
@@ -219,8 +222,8 @@ fingerprints = sa.Table(
     "fingerprints",
     tables,
     sa.Column("submission_id", sa.ForeignKey("submissions.id"), primary_key=True),
+    _word("version", primary_key=True),
     _word("benchmark"),
-    _word("version"),
     _word("content", 64),  # keyed hash of the canonical predictions
     sa.Column("sketch", sa.JSON, nullable=False),  # list of ints: MinHash of the canonical predictions
     sa.Index(None, "benchmark", "version", "content"),
@@ -249,13 +252,14 @@ ledger = sa.Table(
     _word("benchmark"),
     _word("version"),
     sa.Column("submission_id", sa.ForeignKey("submissions.id"), nullable=True, index=True),
+    sa.Column("sending", sa.Integer, nullable=False),  # 1 when it was first sent, 2 when it was sent again; granted 0
     _word("kind", 20),
     sa.Column("amount", sa.Integer, nullable=False),  # reserved +1, charged 0, refunded -1, granted -n
     _word("why", 500),
     _word("who", 120),
     _moment("at"),
     sa.CheckConstraint(f"kind IN {LEDGER_KINDS}", name="kind"),
-    sa.UniqueConstraint("submission_id", "kind"),
+    sa.UniqueConstraint("submission_id", "kind", "sending"),
     sa.Index(None, "team_id", "benchmark", "version"),
 )
 

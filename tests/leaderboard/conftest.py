@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from reveal_leaderboard.intake import Published, read_published
+from reveal_leaderboard.published import Published, read_published
 
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.builders.folder import build_folder

@@ -1,145 +1,241 @@
-"""The board as data and as HTML, from scores put into the store directly."""
+"""The board's page as a pure function of standings: what is shown, in which order, and what an address keeps."""
 
 from __future__ import annotations
 
-import csv
-import io
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from reveal_leaderboard.pages import board as board_page
-from reveal_leaderboard.pages.drawing import lint_view
-from reveal_leaderboard.release import POLICY, Figure, ReleasedScore
-from reveal_leaderboard.standings import Standings, standings, to_csv, to_json
-from reveal_leaderboard.store import NewSubmission, Store
+from hypothesis import given
+from hypothesis import strategies as st
+from reveal_leaderboard.pages import board_notes
+from reveal_leaderboard.pages.board_view import OVERVIEW, View, column_groups, render
+from reveal_leaderboard.standings import Entry, Standings, board_metrics
 
-from reveal_bench.predictions import LintReport, Problem
-from tests.leaderboard.conftest import BENCHMARK, METADATA, RARE, Board
+from reveal_bench.benchmarks import BENCHMARKS
+from tests.leaderboard.browser.world import IMAGES, RARE, STUDIES, released
 
-XSS = '<img src=x onerror="alert(1)">'
-
-
-def score(value: float | None, *, metrics: tuple[str, ...] = ("point_hit", "grid_hit")) -> ReleasedScore:
-    figures = [
-        Figure(metric, finding, value, value - 0.05, value + 0.05, "30-59", f"{metric}|b:1000")
-        for metric in metrics
-        for finding in ("macro", "Edema")
-        if value is not None
-    ]
-    return ReleasedScore(tuple(figures), ("Edema",), (RARE,), "note", {"min_cell": POLICY.min_cell})
+XSS = '<img src=x onerror="window.broken=1"><script>window.broken=1</script>${window.broken=1}{{window.broken=1}}'
 
 
-class Scores:
-    """A store into which scores can be put."""
-
-    def __init__(self, root: Path, board: Board) -> None:
-        self.store, self.board = Store(f"sqlite:///{root / 'board.sqlite'}"), board
-
-    def add(self, name: str, value: float | None, *, team: str = "Team", **options: tuple[str, ...]) -> None:
-        manifest = self.board.manifest
-        new = NewSubmission(
-            benchmark=BENCHMARK,
-            version=manifest.version,
-            split=manifest.split,
-            team=team,
-            model_name=name,
-            kind="cnn",
-            prompt_style=None,
-            metadata=METADATA,
-            filename="p",
-            sha256=name,
-            size=1,
-        )
-        self.store.add_submission(new, who="test")
-        claimed = self.store.claim("w", served=[(BENCHMARK, manifest.version)])
-        assert claimed is not None
-        released = score(value, **options).to_json()
-        assert self.store.finish(
-            claimed.id, claimed.fence, who="w", released=released, signature="s", reference_hash="h"
-        )
-
-    def standings(self) -> Standings:
-        return standings(self.store, self.board.published)
+def entry(name: str, value: float, *, benchmark: str = IMAGES, **fields: object) -> Entry:
+    metrics = fields.pop("metrics", ())
+    score = released(benchmark, value, metrics=metrics)  # type: ignore[arg-type]
+    given = {"team": "Team", "kind": "cnn", "prompt_style": None, "date": "2026-11-22", **fields}
+    return Entry(submission_id=name, model=name, model_version="1", version="1.0.0", score=score, **given)  # type: ignore[arg-type]
 
 
-@pytest.fixture
-def scores(tmp_path: Path, board: Board) -> Scores:
-    return Scores(tmp_path, board)
+def standings(*entries: Entry, benchmark: str = IMAGES, **fields: object) -> Standings:
+    asked = BENCHMARKS[benchmark]
+    board = Standings(
+        benchmark=benchmark,
+        title=asked.title,
+        kind=asked.kind,
+        version="1.0.0",
+        split="holdout",
+        metrics=board_metrics(benchmark),
+        findings=asked.findings,
+        hidden=asked.findings[-RARE:],
+        min_cell=30,
+        entries=entries,
+        references=(),
+        synthetic=True,
+        comparable=False,
+    )
+    return replace(board, **fields)  # type: ignore[arg-type]
 
 
-def test_equal_figures_share_a_rank_and_an_unscored_row_comes_last(scores: Scores) -> None:
-    for name, value in (("low", 0.3), ("none", None), ("high", 0.6), ("also high", 0.6)):
-        scores.add(name, value)
-    ranks = [(entry.model, entry.rank) for entry in scores.standings().entries]
-    assert ranks == [("high", 1), ("also high", 1), ("low", 3), ("none", None)]
+def placed(name: str, value: float, low: int, high: int, tier: str, **fields: object) -> Entry:
+    return entry(name, value, rank=low, rank_low=low, rank_high=high, tier=tier, **fields)
 
 
-def test_a_board_shows_percents_intervals_and_what_is_hidden(scores: Scores) -> None:
-    scores.add("Model A", 0.6)
-    html = board_page.render(scores.standings(), "Hit rate")
-    assert '<span class="rv-value">60</span><span class="rv-ci">55–65</span>' in html
-    assert 'title="fewer than 30 cases: not shown">–' in html
-    assert "higher is better" in html
-    assert f"Here: {RARE}." in html
+BOARD = standings(
+    placed("Best", 0.8, 1, 1, "A"),
+    placed("Twin", 0.6, 2, 3, "B", kind="saliency", team="Other"),
+    placed("Twain", 0.58, 2, 3, "B"),
+    entry("Fresh", 0.9, is_new=True),
+)
 
 
-def test_a_metric_that_the_file_had_nothing_for_is_not_available(scores: Scores) -> None:
-    scores.add("Points only", 0.6)
-    html = board_page.render(scores.standings())
-    assert 'title="the file has nothing that this metric needs">n/a' in html
+def order(markup: str) -> list[str]:
+    """Models in the order in which the table shows them."""
+    table = markup.split("</table>")[0]
+    return re.findall(r'<a class="rv-name" href="/entry\?id=(\w+)"', table)
 
 
-def test_an_empty_board_says_so(scores: Scores) -> None:
-    assert "No submission is scored yet" in board_page.render(scores.standings())
+def test_a_row_says_its_rank_range_and_tier_and_a_new_one_is_told_as_new() -> None:
+    markup = render(BOARD)
+    assert '<span class="rv-spread" aria-hidden="true">2–3</span>' in markup
+    assert '<span class="rv-spoken">rank between 2 and 3, tier B</span>' in markup
+    assert '<span class="rv-spoken">rank 1, tier A</span>' in markup
+    assert '<span title="new, being placed">new</span>' in markup
+    assert markup.count("rv-new-tier") == 2  # where B begins, and before what is not placed
+    assert order(markup) == ["Best", "Twin", "Twain", "Fresh"]
+    assert board_notes.RANK_SENTENCE in markup
 
 
-def test_reference_rows_stand_apart_unranked_with_their_source(scores: Scores) -> None:
-    scores.add("Model A", 0.1)
-    html = board_page.render(replace(scores.standings(), synthetic=False, comparable=True))
-    assert "for reference, not ranked" in html
-    assert "Saporta et al. 2022" in html
-    assert html.count("Human benchmark") == 1  # the row that repeats it is left out
+def test_figures_come_as_percents_with_their_interval() -> None:
+    # released() puts 5 points to both sides of a macro
+    markup = render(standings(placed("Best", 0.6, 1, 1, "A")))
+    assert '<span class="rv-value">60</span><span class="rv-ci">55–65</span>' in markup
+    assert "↑ higher is better" in markup
 
 
-@pytest.mark.parametrize(("synthetic", "name"), [(True, "this synthetic benchmark"), (False, "other-bench")])
-def test_on_other_data_the_published_rows_are_called_not_comparable(scores: Scores, synthetic: bool, name: str) -> None:
-    scores.add("Model A", 0.1)
-    other = scores.standings()
-    assert (other.synthetic, other.comparable) == (True, False)
-    if not synthetic:
-        other = replace(other, benchmark="other-bench", synthetic=False)
-    html = board_page.render(other)
-    before, after = html.split("<details", 1)
-    assert ("synthetic" in before) is synthetic
+@pytest.mark.parametrize(
+    ("view", "expected", "state"),
+    [
+        (View(), ["Best", "Twin", "Twain", "Fresh"], "ascending"),
+        (View(sort="rank", descending=True), ["Twain", "Twin", "Best", "Fresh"], "descending"),
+        (View(sort="point_hit:macro", descending=True), ["Fresh", "Best", "Twin", "Twain"], "descending"),
+        (View(sort="point_hit:macro"), ["Twain", "Twin", "Best", "Fresh"], "ascending"),
+        (View(sort="model"), ["Best", "Fresh", "Twain", "Twin"], "ascending"),
+        (View(sort="no such column"), ["Best", "Twin", "Twain", "Fresh"], None),
+    ],
+    ids=["rank", "rank-down", "figure-down", "figure-up", "model", "unknown"],
+)
+def test_rows_are_sorted_as_asked_and_the_column_says_so(view: View, expected: list[str], state: str | None) -> None:
+    markup = render(BOARD, view)
+    assert order(markup) == expected
+    heads = re.findall(r'aria-sort="(ascending|descending)"', markup)
+    assert heads == ([] if state is None else [state])
+
+
+def test_a_row_without_the_figure_is_last_in_both_directions() -> None:
+    points = entry("Points", 0.9, metrics=("point_hit",))
+    board = standings(points, entry("Masks", 0.5), entry("More", 0.7))
+    for descending in (True, False):
+        assert order(render(board, View(sort="mask_iou_all:macro", descending=descending)))[-1] == "Points"
+    assert 'title="the file has nothing that this metric needs">n/a' in render(board)
+
+
+@pytest.mark.parametrize(
+    ("view", "expected"),
+    [
+        (View(search="TWI"), ["Twin"]),
+        (View(search="tw other"), ["Twin"]),
+        (View(kind="saliency"), ["Twin"]),
+        (View(organization="Team"), ["Best", "Twain", "Fresh"]),
+        (View(search="nobody"), []),
+    ],
+    ids=["search", "words", "kind", "organization", "nothing"],
+)
+def test_rows_are_filtered_and_counted(view: View, expected: list[str]) -> None:
+    markup = render(BOARD, view)
+    assert order(markup) == expected
+    assert f"{len(expected)} of 4 scored submissions" in markup
+    assert ("No entry matches." in markup) is (not expected)
+
+
+def test_the_columns_of_a_metric_are_its_shown_findings_and_the_others_are_named_once() -> None:
+    markup = render(BOARD, View(columns="point_hit"))
+    assert 'data-id="point_hit:Edema"' in markup
+    for hidden in BOARD.hidden:
+        assert f'data-id="point_hit:{hidden}"' not in markup
+    assert f"): {', '.join(BOARD.hidden)}.</p>" in markup
+    assert 'data-id="date"' not in markup
+
+
+def test_a_metric_without_any_figure_is_no_choice_and_no_column() -> None:
+    board = standings(entry("Points", 0.9, metrics=("point_hit",)))
+    assert column_groups(board) == {OVERVIEW: "Overview", "point_hit": "Hit rate"}
+    markup = render(board)
+    assert 'data-id="mask_iou_all:macro"' not in markup
+    assert "Macro mIoU, all" in markup.split("Columns left out")[1]
+
+
+def test_a_board_of_studies_shows_the_metrics_of_labels() -> None:
+    board = standings(entry("Reader", 0.6, benchmark=STUDIES), benchmark=STUDIES)
+    markup = render(board)
+    assert "Macro F1" in markup
+    assert "mIoU" not in markup
+    assert "Airspace opacity" in render(board, View(columns="f1"))
+
+
+def test_an_empty_board_invites() -> None:
+    markup = render(standings())
+    assert "No submission is scored yet." in markup
+    assert 'href="/submit"' in markup
+    assert "rv-plots" not in markup
+
+
+def test_reference_rows_stand_apart_unranked_with_their_source() -> None:
+    from reveal_leaderboard.references import read_reference_rows
+
+    rows = tuple(read_reference_rows(IMAGES))
+    markup = render(standings(placed("Best", 0.8, 1, 1, "A"), references=rows, synthetic=False, comparable=True))
+    group = markup.split('<tbody class="rv-reference">')[1].split("</tbody>")[0]
+    assert "for reference, not ranked" in group
+    assert "Saporta et al. 2022" in group
+    assert "rv-spread" not in group
+    assert group.count('rv-spoken">not ranked') == group.count("<tr>")
+    assert "Hollow square: human readers" in markup
+
+
+@pytest.mark.parametrize("synthetic", [True, False])
+def test_on_other_data_the_published_rows_are_called_not_comparable(synthetic: bool) -> None:
+    from reveal_leaderboard.references import read_reference_rows
+
+    markup = render(replace(BOARD, references=tuple(read_reference_rows(IMAGES)), synthetic=synthetic))
+    before, after = markup.split("<details", 1)[0], markup.rsplit("<details", 1)[1]
     assert "Human benchmark" not in before
-    assert f"not comparable with {name}" in after
-    assert to_json(other)["references"] == []
-    assert "Human benchmark" not in to_csv(other)
+    assert f"not comparable with {'this synthetic benchmark' if synthetic else IMAGES}" in after
 
 
-def test_exports_hold_the_reference_rows_of_the_real_benchmark(scores: Scores) -> None:
-    real = replace(scores.standings(), synthetic=False, comparable=True)
-    rows = list(csv.DictReader(io.StringIO(to_csv(real))))
-    human = next(row for row in rows if row["model"] == "Human benchmark" and row["finding"] == "Pneumothorax")
-    assert (human["rank"], human["kind"]) == ("", "human")
-    assert "Human benchmark" in [row["name"] for row in to_json(real)["references"]]
+def test_texts_of_submitters_are_escaped_in_every_view() -> None:
+    board = standings(entry(XSS, 0.6, team=XSS, prompt_style=XSS, is_new=True), notes=(XSS,))
+    for columns in column_groups(board):
+        markup = render(board, View(columns=columns, search="img"))
+        assert "<img" not in markup
+        assert "<script" not in markup
+        assert "&lt;img" in markup
 
 
-def test_texts_of_submitters_are_escaped_everywhere(scores: Scores) -> None:
-    scores.add(XSS, 0.6, team=XSS)
-    for view in board_page.VIEWS:
-        html = board_page.render(scores.standings(), view)
-        assert XSS not in html
-        assert "&lt;img" in html
-    problem = Problem("error", XSS, 3, XSS, XSS, XSS, XSS, XSS)
-    report = LintReport(XSS, XSS, 1, (problem,), (), (), {XSS: {XSS: 1}})
-    assert XSS not in lint_view(report)
+texts = st.text(max_size=20)
 
 
-@pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@x", "\tx"])
-def test_csv_cells_are_no_formulas(scores: Scores, name: str) -> None:
-    scores.add(name, 0.6)
-    rows = list(csv.DictReader(io.StringIO(to_csv(scores.standings()))))
-    assert rows[0]["model"] == f"'{name}"
-    assert rows[0]["value"] == "0.6"
+@given(st.builds(View, texts, texts, texts, texts, texts, st.booleans()))
+def test_an_address_keeps_the_view_and_an_unknown_one_draws_the_board(view: View) -> None:
+    assert View.from_query(view.to_query()) == view
+    assert "rv-summary" in render(BOARD, view)
+
+
+def test_a_default_view_leaves_the_address_bare() -> None:
+    assert View().to_query() == {}
+    assert View.from_query({"sort": "date", "descending": "1", "benchmark": "x"}) == View(sort="date", descending=True)
+
+
+@pytest.mark.parametrize(
+    ("column", "first"), [("point_hit:macro", True), ("date", True), ("model", False), ("rank", False)]
+)
+def test_a_click_sorts_from_the_best_end_and_a_second_one_turns_it(column: str, first: bool) -> None:
+    once = View(sort="elsewhere").sorted_by(column)
+    assert (once.sort, once.descending) == (column, first)
+    assert once.sorted_by(column).descending is not first
+
+
+def test_rank_changes_are_told_in_words_with_names_only_for_what_is_on_the_board() -> None:
+    changes = {
+        "old": "1.0.0",
+        "new": "2.0.0",
+        "changes": [
+            {"submission_id": "a", "before": 3, "after": 1},
+            {"submission_id": "b", "before": 1, "after": 2},
+            {"submission_id": "c", "before": 2, "after": None},
+        ],
+    }
+    markup = board_notes.moves(changes, {"a": "Net, Team", "b": "<b>, Team"})
+    assert "▲ up 2" in markup
+    assert "▼ down 1" in markup
+    assert "no longer listed" in markup
+    assert "&lt;b&gt;, Team" in markup
+    assert "an entry that left the board" in markup
+    assert board_notes.moves({**changes, "changes": []}, {}) == ""
+
+
+def test_the_style_sheet_and_the_script_ask_nobody_else() -> None:
+    folder = Path(board_notes.__file__).parent
+    for name in ("style.css", "site.js"):
+        assert not re.search(
+            r"https?:|//[a-z]|@import|url\(", (folder / name).read_text(encoding="utf-8").replace("// ", "")
+        )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from reveal_leaderboard import confinement
-from reveal_leaderboard.confinement import confine, is_inside, landlock_abi, readable_places
+from reveal_leaderboard.confinement import confine, is_inside, landlock_abi, program_places, readable_places
 
 from tests.leaderboard.conftest import BENCHMARK, Board, serve
 
@@ -139,6 +139,47 @@ def test_a_process_with_threads_is_not_confined_halfway() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "must be called while the process has one thread, got 2" in done.stderr
+
+
+SHORT_LIST = """
+import os, socket, sys
+from reveal_leaderboard.confinement import confine, program_places
+
+handed, other = (os.open(path, os.O_RDONLY) for path in sys.argv[1:3])
+confine(read=program_places(), write=[], files=[handed], network=False)
+
+
+def outcome(attempt):
+    try:
+        attempt()
+    except OSError as error:
+        return type(error).__name__
+    return "done"
+
+
+print(outcome(lambda: open(f"/proc/self/fd/{handed}")))
+print(outcome(lambda: open(f"/proc/self/fd/{other}")))
+print(outcome(lambda: open("/etc/passwd")))
+print(outcome(lambda: open(os.devnull)))
+print(outcome(lambda: socket.create_server(("127.0.0.1", 0))))
+print(outcome(lambda: os.kill(os.getppid(), 0)))
+"""
+
+
+@needs_landlock
+def test_the_short_list_opens_what_is_handed_over_and_no_network(tmp_path: Path) -> None:
+    for name in ("handed", "other"):
+        (tmp_path / name).write_text(name)
+    arguments = [str(tmp_path / "handed"), str(tmp_path / "other")]
+    done = subprocess.run([sys.executable, "-c", SHORT_LIST, *arguments], capture_output=True, text=True, check=False)
+    refused = "PermissionError"
+    network = refused if landlock_abi() >= 4 else "done"
+    signals = refused if landlock_abi() >= 6 else "done"
+    assert done.stdout.split() == ["done", refused, refused, "done", network, signals], done.stderr
+
+
+def test_the_short_list_is_on_the_long_one() -> None:
+    assert [place for place in program_places() if not is_inside(place, readable_places())] == []
 
 
 def test_without_landlock_the_answer_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import httpx
 import pytest
-from reveal_leaderboard.gate import BodyLimit, NoTraces, SameOrigin, SecureHeaders
+from reveal_leaderboard.auth import FORWARDED
+from reveal_leaderboard.gate import (
+    SPACE_FRAMES,
+    BodyLimit,
+    Forwarded,
+    KnownHost,
+    NoTraces,
+    Problems,
+    SameOrigin,
+    SecureHeaders,
+)
 from starlette.applications import Starlette
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Message
 
 HERE = "http://127.0.0.1:7860"
 
@@ -35,8 +48,6 @@ async def ask(app: ASGIApp, method: str, path: str = "/", **options: object) -> 
 
 
 def run(app: ASGIApp, method: str, path: str = "/", **options: object) -> httpx.Response:
-    import asyncio
-
     return asyncio.run(ask(app, method, path, **options))
 
 
@@ -68,8 +79,18 @@ def test_a_streamed_body_is_counted_while_it_arrives(n_pieces: int, status: int)
         ({"origin": "https://evil.example"}, 403),
         ({"origin": "null"}, 403),
         ({"sec-fetch-site": "cross-site"}, 403),
+        ({"sec-fetch-site": "same-site"}, 403),
         ({"sec-fetch-site": "same-origin"}, 200),
+        ({"sec-fetch-site": "none"}, 200),
+        ({"origin": HERE, "sec-fetch-site": "cross-site"}, 403),
+        ({"origin": "http://[broken"}, 403),
+        ({"cookie": "reveal=x"}, 403),  # a browser would say where it comes from
+        ({"cookie": "reveal=x", "origin": HERE}, 200),
+        ({"cookie": "reveal=x", "sec-fetch-site": "same-origin"}, 200),
+        ({"cookie": "other=x", "authorization": "Bearer rvl_x"}, 200),
+        ({"authorization": "Bearer rvl_x", "origin": "https://evil.example"}, 403),
     ],
+    ids=range(15),
 )
 def test_a_foreign_pages_write_is_refused(headers: dict[str, str], status: int) -> None:
     assert run(SameOrigin(APP), "POST", headers=headers).status_code == status
@@ -93,3 +114,187 @@ def test_every_answer_carries_the_security_headers() -> None:
     assert answer.status_code == 404
     assert answer.headers["x-content-type-options"] == "nosniff"
     assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
+    assert answer.headers["x-frame-options"] == "DENY"
+    # With "no-referrer", a browser sends "Origin: null" with our own forms too: nobody could sign out.
+    assert answer.headers["referrer-policy"] == "same-origin"
+    assert "strict-transport-security" not in answer.headers
+
+
+def test_a_space_may_show_the_board_in_its_frame_and_https_is_kept_to() -> None:
+    answer = run(SecureHeaders(APP, SPACE_FRAMES, is_secure=True), "GET")
+    assert (
+        "frame-ancestors https://huggingface.co https://*.huggingface.co" in answer.headers["content-security-policy"]
+    )
+    assert "x-frame-options" not in answer.headers
+    assert answer.headers["strict-transport-security"] == "max-age=31536000"
+
+
+# Hosts and proxies
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("127.0.0.1:7860", 200),
+        ("127.0.0.1", 200),
+        ("[::1]:7860", 200),
+        ("[::1]", 200),
+        ("BOARD.example.org", 200),
+        ("evil.example", 400),
+        ("127.0.0.1.evil.example", 400),
+        ("board.example.org.", 400),
+        ("board.example.org:x", 400),
+        ("", 400),
+    ],
+    ids=range(10),
+)
+def test_only_known_hosts_are_answered(host: str, status: int) -> None:
+    app = KnownHost(APP, ["127.0.0.1", "[::1]", "board.example.org"])
+    answer = run(app, "GET", headers={"host": host})
+    assert answer.status_code == status
+    if status == 400:
+        assert answer.headers["content-type"] == "application/problem+json"
+
+
+def test_websockets_are_refused() -> None:
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        return {"type": "websocket.connect"}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    scope = {"type": "websocket", "path": "/", "headers": [(b"host", b"127.0.0.1")]}
+    asyncio.run(KnownHost(APP, ["127.0.0.1"])(scope, receive, send))
+    assert sent == [{"type": "websocket.close", "code": 1008}]
+
+
+async def _seen(request: Request) -> Response:
+    names = ("x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "forwarded", "x-real-ip", "x-original-url")
+    client = None if request.client is None else request.client.host
+    seen = {"client": client, "url": str(request.url), "told": request.scope[FORWARDED]}
+    return JSONResponse({**seen, "left": [name for name in names if name in request.headers]})
+
+
+@pytest.mark.parametrize(
+    ("n_proxies", "client", "url"),
+    [
+        (0, "127.0.0.1", "http://127.0.0.1:7860/"),
+        (1, "10.0.0.2", "https://board.example.org/"),
+        (2, "10.0.0.1", "https://board.example.org/"),
+        (9, "6.6.6.6", "https://board.example.org/"),
+    ],
+)
+def test_a_proxy_is_believed_only_if_told_to(n_proxies: int, client: str, url: str) -> None:
+    app = Forwarded(Starlette(routes=[Route("/", _seen)]), n_proxies)
+    headers = {
+        "x-forwarded-for": "6.6.6.6, 10.0.0.1, 10.0.0.2",
+        "x-forwarded-host": "board.example.org",
+        "x-forwarded-proto": "https",
+        "forwarded": "for=6.6.6.6",
+        "x-real-ip": "6.6.6.6",
+        "x-original-url": "/admin",
+    }
+    assert run(app, "GET", headers=headers).json() == {"client": client, "url": url, "told": True, "left": []}
+    assert run(app, "GET").json()["told"] is False
+
+
+def test_a_scheme_that_is_none_is_not_believed() -> None:
+    app = Forwarded(Starlette(routes=[Route("/", _seen)]), 1)
+    assert run(app, "GET", headers={"x-forwarded-proto": "javascript"}).json()["url"] == "http://127.0.0.1:7860/"
+
+
+# Problem documents
+
+
+def _pieces_of_text() -> Response:
+    return StreamingResponse(iter(["half ", "of it"]), 404, media_type="text/plain")
+
+
+OURS = "Something went wrong on our side."
+NOT_FOUND = "Nothing matches the given URI"  # Python's own words for 404, HTTPStatus.description
+ANSWERS: dict[str, tuple[Callable[[], Response], str, object]] = {
+    "plain": (lambda: PlainTextResponse("Upload not found", 404), "Upload not found", None),
+    "json": (lambda: JSONResponse({"detail": "Queue is full."}, 503), "Queue is full.", None),
+    "structure": (lambda: JSONResponse({"detail": [{"loc": ["body"]}]}, 404), NOT_FOUND, [{"loc": ["body"]}]),
+    "ours": (lambda: PlainTextResponse("the-holdout-says-so", 500), OURS, None),
+    "ours in json": (lambda: JSONResponse({"detail": "the-holdout-says-so"}, 502), OURS, None),
+    "control": (lambda: PlainTextResponse("a\x1b[31mb", 404), NOT_FOUND, None),
+    "long": (lambda: PlainTextResponse("x" * 100_000, 404), NOT_FOUND, None),
+    "packed": (lambda: PlainTextResponse("packed", 404, {"content-encoding": "x-other"}), NOT_FOUND, None),
+    "pieces": (_pieces_of_text, "half of it", None),
+}
+
+
+@pytest.mark.parametrize("kind", list(ANSWERS))
+def test_every_error_becomes_a_problem_document(kind: str) -> None:
+    make, detail, errors = ANSWERS[kind]
+    answer = run(Problems(make()), "GET")
+    assert answer.headers["content-type"] == "application/problem+json"
+    document = answer.json()
+    assert (document["type"], document["status"]) == ("about:blank", answer.status_code)
+    assert (document["detail"], document.get("errors")) == (detail, errors)
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        PlainTextResponse("fine", 200),
+        HTMLResponse("<h1>no</h1>", 404),
+        JSONResponse({"detail": "d", "errors": [1]}, 422, media_type="application/problem+json"),
+    ],
+    ids=["good", "page", "problem"],
+)
+def test_pages_and_problem_documents_pass(response: Response) -> None:
+    answer = run(Problems(response), "GET")
+    assert (answer.status_code, answer.content) == (response.status_code, response.body)
+
+
+def test_headers_that_say_what_to_do_are_kept() -> None:
+    headers = {"retry-after": "7", "www-authenticate": "Bearer", "x-secret": "of the framework"}
+    answer = run(Problems(PlainTextResponse("wait", 429, headers)), "GET")
+    assert (answer.headers["retry-after"], answer.headers["www-authenticate"]) == ("7", "Bearer")
+    assert "x-secret" not in answer.headers
+
+
+def test_a_refused_preflight_is_a_problem_document() -> None:
+    app = Problems(CORSMiddleware(APP, allow_origins=[]))
+    headers = {"origin": "https://evil.example", "access-control-request-method": "POST"}
+    answer = run(app, "OPTIONS", headers=headers)
+    assert (answer.status_code, answer.headers["content-type"]) == (400, "application/problem+json")
+    assert "access-control-allow-origin" not in answer.headers
+
+
+# Slow senders
+
+
+def _connection(pieces: list[tuple[float, bytes]]) -> list[Message]:
+    """What an application answers that is sent `pieces`, each after so many seconds, the last being ``end``."""
+    sent: list[Message] = []
+    waiting = iter(pieces)
+
+    async def receive() -> Message:
+        seconds, body = next(waiting, (3600.0, b""))
+        await asyncio.sleep(seconds)
+        return {"type": "http.request", "body": body, "more_body": body != b"end"}
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    limit = BodyLimit(APP, limit=10_000, grace_seconds=0.3, bytes_per_second=1_000)
+    scope = {"type": "http", "method": "POST", "path": "/", "query_string": b"", "headers": []}
+    asyncio.run(limit(scope, receive, send))
+    return sent
+
+
+def test_who_stops_sending_is_hung_up_on() -> None:
+    answer = _connection([(0.0, b"start")])
+    assert [message.get("status") for message in answer] == [408, None]
+    assert json.loads(answer[1]["body"])["detail"].startswith("The request arrived too slowly.")
+
+
+def test_who_sends_fast_enough_may_take_longer() -> None:
+    answer = _connection([(0.0, b"x" * 9000), (0.5, b"x"), (0.0, b"end")])  # due 0.3 + 9 s after the start
+    assert answer[0]["status"] == 200
+    assert answer[1]["body"] == b"9004"

@@ -8,7 +8,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from reveal_leaderboard.release import ReleasedScore, ReleasePolicy, release
+from reveal_leaderboard.release import (
+    ReleasedScore,
+    ReleasePolicy,
+    climb,
+    part_of,
+    primary_figure,
+    release,
+    split_final,
+)
 
 from reveal_bench.scoring import CaseRows, score_localization
 from tests.leaderboard.conftest import RARE, Board, guesses
@@ -49,7 +57,8 @@ def test_a_small_finding_is_hidden_and_not_in_the_macro() -> None:
     assert score.figure("point_hit", "B") is None
     macro = score.figure("point_hit")
     assert macro is not None
-    assert macro.value == 0.36  # (13/40 + 77/200) / 2 = (0.325 + 0.385) / 2 = 0.355; all three would give 0.57
+    # (13/40 + 77/200) / 2 = (0.325 + 0.385) / 2 = 0.355; all three would give 0.57. Half of A's step of 0.1 is 0.05.
+    assert macro.value == 0.35
     assert macro.n == "2"
     assert "B" in score.note
 
@@ -65,6 +74,23 @@ def test_figures_are_rounded_and_counts_are_bands() -> None:
     assert figure.low is not None
     assert figure.high is not None
     assert figure.low < figure.value < figure.high
+
+
+def test_a_finding_of_few_cases_is_shown_as_coarsely_as_its_interval() -> None:
+    figure = release(ROWS).figure("point_hit", "A")
+    assert figure is not None
+    assert (figure.value, figure.n) == (0.3, "30-59")  # 13/40 = 0.325
+    # A binomial interval of 13 of 40 is some 0.325 +- 1.96 * 0.074: 0.18 to 0.47, and its ends are rounded outwards.
+    assert (figure.low, figure.high) == (0.1, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("n_cases", "step"),
+    [([30], 0.1), ([30, 40], 0.05), ([59, 60, 200, 200, 200], 0.02), ([30] * 10, 0.01), ([60, 120], 0.01), ([], 0.01)],
+)
+def test_no_macro_is_finer_than_its_findings(n_cases: list[int], step: float) -> None:
+    """A tenth of a finding moves a macro over L findings by 0.1 / L: the next of 0.01, 0.02, 0.05, 0.1 from there."""
+    assert ReleasePolicy().macro_step(n_cases) == step
 
 
 @pytest.mark.parametrize("n_hits", [0, 1, 5, 9])
@@ -93,6 +119,95 @@ def test_an_undefined_metric_has_no_figure() -> None:
     nan = float("nan")
     rows = make_rows({"point_hit": {"A": hits(13, 40)}, "mask_iou_all": {"A": [nan] * 40}})
     assert {figure.metric for figure in release(rows).figures} == {"point_hit"}
+
+
+def test_boxes_are_compared_where_masks_are_not() -> None:
+    boxes = {"point_hit": {"A": hits(13, 40)}, "box_iou": {"A": [0.25] * 40}}
+    box = release(make_rows(boxes)).figure("box_iou")
+    assert box is not None
+    assert box.value == 0.2  # one finding in the lowest band: 0.25 at steps of 0.1, ties to even
+    masks = boxes | {"mask_iou_all": {"A": [0.5] * 40}}
+    assert {figure.metric for figure in release(make_rows(masks)).figures} == {"point_hit", "mask_iou_all"}
+
+
+def test_a_mask_without_a_reference_costs_nothing() -> None:
+    """Where all findings are asked, what such masks cost would tell which findings are absent."""
+    nan = float("nan")
+    alone = make_rows({"point_hit": {"A": hits(60, 120)}, "mask_iou_all": {"A": [0.5] * 120}})
+    added = make_rows({"point_hit": {"A": hits(60, 120) + [nan] * 9}, "mask_iou_all": {"A": [0.5] * 120 + [0.0] * 9}})
+    added = replace(added, all_images=alone.all_images)
+    added = replace(added, patient_ids=[*alone.patient_ids, *alone.patient_ids[:9]])
+    assert release(added) == release(alone)
+
+
+def test_nothing_is_added_to_a_small_finding() -> None:
+    nan = float("nan")
+    rows = make_rows({"point_hit": {"A": hits(9, 20) + [nan] * 40}, "mask_iou_all": {"A": [0.5] * 20 + [0.0] * 40}})
+    assert release(rows).figures == ()
+    assert release(rows).hidden == ("A",)
+
+
+def test_what_is_hidden_follows_from_the_references_alone() -> None:
+    """A submission without any prediction hides what every other one does."""
+    chance = {"grid_chance": {"A": [0.1] * 40, "B": [0.1] * 10, "C": [0.1] * 200}}
+    pointed = chance | {"point_hit": {"A": hits(13, 40), "B": hits(10, 10), "C": hits(77, 200)}}
+    assert release(make_rows(chance)).hidden == release(make_rows(pointed)).hidden == ("B",)
+
+
+def scored(n_hits: int, *, metric: str = "point_hit", n: int = 200) -> ReleasedScore:
+    return release(make_rows({metric: {"C": hits(n_hits, n)}, "grid_chance": {"C": [0.1] * n}}))
+
+
+@pytest.mark.parametrize(
+    ("new", "is_shown"),
+    [(100, False), (102, False), (103, True), (90, False), (200, True)],  # 0.50, 0.51, 0.515 -> 0.52, 0.45, 1.00
+)
+def test_the_ladder_compares_rounded_figures(new: int, is_shown: bool) -> None:
+    assert climb(scored(new), scored(100)) is is_shown
+
+
+def test_the_ladder_without_a_figure_on_one_side() -> None:
+    nothing = release(make_rows({"point_hit": {"A": hits(3, 20)}}))
+    assert primary_figure(nothing) is None
+    assert climb(scored(1), None)
+    assert climb(nothing, None)
+    assert climb(scored(0), nothing)
+    assert not climb(nothing, scored(0))
+    cells = primary_figure(scored(100, metric="grid_hit"))
+    assert cells is not None
+    assert cells.metric == "grid_hit"
+
+
+def test_the_ladder_without_a_step_shows_what_is_better() -> None:
+    policy = ReleasePolicy(ladder_step=0.0)
+    assert climb(scored(102), scored(100), policy)
+    assert not climb(scored(100), scored(100), policy)
+
+
+PATIENTS = [f"patient{i:05d}" for i in range(4000)]
+
+
+def test_the_final_part_is_a_share_of_the_patients_and_stays() -> None:
+    final = split_final(PATIENTS, b"k" * 32, 0.3)
+    assert abs(len(final) - 1200) < 4 * (4000 * 0.3 * 0.7) ** 0.5  # four standard errors
+    assert split_final(PATIENTS[::-1][:2000], b"k" * 32, 0.3) == final & set(PATIENTS[2000:])
+    assert split_final(PATIENTS, b"k" * 32, 0.5) > final
+    other = split_final(PATIENTS, b"K" * 32, 0.3)
+    assert len(final & other) < 500  # by chance 0.09 of 4000
+    assert split_final(PATIENTS, b"k" * 32, 0.0) == frozenset()
+
+
+def test_the_split_refuses_what_makes_no_parts() -> None:
+    with pytest.raises(ValueError, match=r"`share` must lie in \[0, 1\), got 1"):
+        split_final(PATIENTS, b"k" * 32, 1)
+    with pytest.raises(ValueError, match="`key` must have at least 16 bytes, got 3"):
+        split_final(PATIENTS, b"abc", 0.3)
+
+
+def test_a_part_is_scored_as_if_there_were_nobody_else() -> None:
+    rows = make_rows({"point_hit": {"C": hits(90, 120) + hits(0, 80)}})
+    part = part_of(rows, {f"p{i}" for i in range(120)})
+    assert release(part) == release(make_rows({"point_hit": {"C": hits(90, 120)}}))
 
 
 def test_a_released_score_survives_json() -> None:

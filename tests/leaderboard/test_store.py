@@ -1,202 +1,270 @@
-"""The life of a submission in the database: queued once, leased with a number, finished once."""
+"""The life of a submission: every change with its event and its line in the ledger, on both databases."""
 
 from __future__ import annotations
 
-import sqlite3
 import threading
+from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-import sqlalchemy as sa
-from alembic.autogenerate import compare_metadata
-from alembic.migration import MigrationContext
-from reveal_leaderboard.database import tables
-from reveal_leaderboard.store import KeyReusedError, NewSubmission, Store, Submission
-
-SERVED = [("bench", "1.0")]
-NEW = NewSubmission(
-    benchmark="bench",
-    version="1.0",
-    split="holdout",
-    team="Example Lab",
-    model_name="Model",
-    kind="cnn",
-    prompt_style=None,
-    metadata={"model": {"name": "Model"}},
-    filename="p.jsonl",
-    sha256="a" * 64,
-    size=10,
+from reveal_leaderboard import boards
+from reveal_leaderboard.events import verify_events
+from reveal_leaderboard.settings import QuotaPolicy
+from reveal_leaderboard.store import (
+    BoardClosedError,
+    KeyReusedError,
+    NotAllowedError,
+    QuotaExceededError,
+    Submission,
+    UnknownSubmissionError,
 )
-RESULT = {"released": {"figures": []}, "signature": "s", "reference_hash": "h"}
+from reveal_leaderboard.tables import teams
+
+from tests.leaderboard.databases import database_url
+from tests.leaderboard.worlds import BENCHMARK, NEW, World
+
+__all__ = ["database_url"]
+
+WHO = "user:user1"
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(f"sqlite:///{tmp_path / 'board.sqlite'}")
+def world(database_url: str) -> World:
+    return World(database_url)
 
 
-def add(store: Store, **changes: object) -> Submission:
-    submission, is_new = store.add_submission(replace(NEW, **changes), who="test")  # type: ignore[arg-type]
-    assert is_new
+# Every change: from which status, by what, to which, with which lines in the ledger ---------------------------------
+
+
+def send(world: World) -> Submission:
+    return world.add()
+
+
+def lease(world: World) -> Submission:
+    submission = world.add()
+    world.take()
     return submission
 
 
-def claim(store: Store, worker: str = "w", **options: float) -> Submission | None:
-    return store.claim(worker, served=SERVED, **options)  # type: ignore[arg-type]
+def finish(world: World) -> Submission:
+    submission = world.add()
+    world.finish(world.take())
+    return submission
 
 
-def path_of(store: Store, submission_id: str) -> list[str]:
-    return [event.to_status for event in store.events_of(submission_id)]
+def refuse(world: World) -> Submission:
+    submission = world.add()
+    world.queue.refuse(world.take(), who="worker:w", why="no")
+    return submission
 
 
-def test_migrations_make_the_tables_that_the_code_uses(store: Store) -> None:
-    with store.engine.connect() as connection:
-        context = MigrationContext.configure(connection)
-        assert compare_metadata(context, tables) == []
+def fail(world: World) -> Submission:
+    submission = world.add()
+    world.queue.fail(world.take(), who="worker:w", why="no", incident="INC-1")
+    return submission
 
 
-def test_sqlite_is_set_up_for_durability(store: Store, tmp_path: Path) -> None:
-    with store.engine.connect() as connection:
-        modes = {
-            name: connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in ("journal_mode", "synchronous")
-        }
-        assert modes == {"journal_mode": "wal", "synchronous": 2}  # 2 = FULL
-        assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1
+def withdraw(world: World) -> Submission:
+    return world.store.withdraw(world.add().id, who=WHO)
 
 
-def test_the_same_file_under_the_same_name_is_queued_once(store: Store) -> None:
-    first = add(store)
-    again, is_new = store.add_submission(replace(NEW, filename="other-name.jsonl"), who="test")
-    assert (again.id, is_new) == (first.id, False)
-    assert len(store.list_submissions()) == 1
+def withdraw_scored(world: World) -> Submission:
+    return world.store.withdraw(finish(world).id, who=WHO)
+
+
+SENT = ["received", "linted", "queued"]
+STATES: dict[Callable[[World], Submission], tuple[str, list[str], list[str]]] = {
+    send: ("queued", SENT, ["reserved"]),
+    lease: ("scoring", [*SENT, "scoring"], ["reserved"]),
+    finish: ("scored", [*SENT, "scoring", "scored"], ["reserved", "charged"]),
+    refuse: ("refused", [*SENT, "scoring", "refused"], ["reserved", "refunded"]),
+    fail: ("failed", [*SENT, "scoring", "failed"], ["reserved", "refunded"]),
+    withdraw: ("withdrawn", [*SENT, "withdrawn"], ["reserved", "refunded"]),
+    withdraw_scored: ("scored", [*SENT, "scoring", "scored", "withdrawn"], ["reserved", "charged"]),
+}
+
+
+@pytest.mark.parametrize("make", STATES, ids=lambda make: make.__name__)
+def test_every_state_is_reached_with_its_events_and_its_ledger(world: World, make: Callable[..., Submission]) -> None:
+    submission = make(world)
+    status, path, kinds = STATES[make]
+    found = world.get(submission)
+    assert (found.status, world.path(submission), world.kinds(submission)) == (status, path, kinds)
+    events = world.store.events_of(submission.id)
+    assert [event.from_status for event in events] == [None, *path[:-1]]
+    assert (found.team, found.created_at <= found.updated_at) == ("Team 1", True)
+    with world.store.read() as connection:
+        assert verify_events(connection) == []
+
+
+# state -> what becomes of it when the same file is sent again (status, ledger since, is it new)
+AGAIN = {
+    send: ("queued", [], False),
+    lease: ("scoring", [], False),
+    finish: ("scored", [], False),
+    refuse: ("queued", ["reserved"], True),
+    fail: ("queued", ["reserved"], True),
+    withdraw: ("queued", ["reserved"], True),
+    withdraw_scored: ("scored", [], False),
+}
+
+
+@pytest.mark.parametrize("make", AGAIN, ids=lambda make: make.__name__)
+def test_the_same_file_sent_again(world: World, make: Callable[..., Submission]) -> None:
+    submission = make(world)
+    before, path = world.kinds(submission), world.path(submission)
+    status, kinds, is_new = AGAIN[make]
+    again, answer = world.store.add_submission(replace(NEW, filename="other.jsonl"), who=WHO)
+    assert (again.id, again.status, answer) == (submission.id, status, is_new)
+    assert (again.incident, again.withdrawn_at) == (None, None)
+    assert world.kinds(submission) == before + kinds
+    assert len(world.store.list_submissions()) == 1
+    if is_new:
+        event = world.store.events_of(submission.id)[-1]
+        assert (event.from_status, event.to_status, event.why) == (path[-1], "queued", "sent again")
+        assert again.filename == "other.jsonl"
+        assert world.finish(world.take())
+        assert world.kinds(submission)[-2:] == ["reserved", "charged"]
+        assert world.spent() == 1
+
+
+# state -> status after `withdraw`, or why it is not allowed
+WITHDRAWN = {
+    send: "withdrawn",
+    lease: "a submission that is scoring cannot be withdrawn",
+    finish: "scored",
+    refuse: "a submission that is refused cannot be withdrawn",
+    fail: "a submission that is failed cannot be withdrawn",
+    withdraw: "withdrawn",
+    withdraw_scored: "scored",
+}
+
+
+@pytest.mark.parametrize("make", WITHDRAWN, ids=lambda make: make.__name__)
+def test_withdrawing(world: World, make: Callable[..., Submission]) -> None:
+    submission = make(world)
+    path, expected = world.path(submission), WITHDRAWN[make]
+    if " " in expected:
+        with pytest.raises(NotAllowedError, match=expected):
+            world.store.withdraw(submission.id, who=WHO)
+        assert world.path(submission) == path
+        return
+    found = world.store.withdraw(submission.id, who=WHO)
+    assert found.status == expected
+    assert found.withdrawn_at is not None
+    assert world.path(submission) == (path if path[-1] == "withdrawn" else [*path, "withdrawn"])
+    assert world.store.board_rows(BENCHMARK, "1.0") == []
+
+
+def test_a_withdrawn_submissions_job_is_gone(world: World) -> None:
+    withdraw(world)
+    assert world.jobs() == [("score", "cancelled")]
+    assert world.claim() is None
+
+
+def test_a_fault_starts_the_attempts_anew_but_never_the_fence(world: World) -> None:
+    submission = fail(world)
+    world.store.add_submission(NEW, who=WHO)
+    job = world.take()
+    assert (job.subject, job.attempts, job.fence, job.incident) == (submission.id, 1, 2, None)
+
+
+# Sending ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "change",
-    [{"team": "Other"}, {"model_name": "Other"}, {"sha256": "b" * 64}, {"version": "2.0"}, {"benchmark": "b2"}],
+    [{"team_id": "team2"}, {"model_name": "Other"}, {"sha256": "b" * 64}],
+    ids=["team", "model", "file"],
 )
-def test_another_team_model_file_or_version_is_another_submission(store: Store, change: dict[str, str]) -> None:
-    assert add(store).id != add(store, **change).id
+def test_another_team_model_or_file_is_another_submission(world: World, change: dict[str, str]) -> None:
+    assert world.add().id != world.add(**change).id
 
 
-def test_a_key_returns_its_submission_and_refuses_another(store: Store) -> None:
-    first = add(store, idempotency_key="k1")
-    again, is_new = store.add_submission(replace(NEW, idempotency_key="k1"), who="test")
+def test_a_key_returns_its_submission_and_refuses_another(world: World) -> None:
+    first = world.add(idempotency_key="k1")
+    again, is_new = world.store.add_submission(replace(NEW, idempotency_key="k1"), who=WHO)
     assert (again.id, is_new) == (first.id, False)
-    with pytest.raises(KeyReusedError, match=first.id):
-        store.add_submission(replace(NEW, sha256="c" * 64, idempotency_key="k1"), who="test")
+    for change in ({"sha256": "c" * 64}, {"model_name": "Other"}):
+        with pytest.raises(KeyReusedError, match=first.id):
+            world.store.add_submission(replace(NEW, idempotency_key="k1", **change), who=WHO)  # type: ignore[arg-type]
+    world.add(idempotency_key="k1", team_id="team2")  # a key belongs to a team
 
 
-def test_ten_threads_that_send_the_same_file_get_one_submission(store: Store) -> None:
-    ids: list[str] = []
-    threads = [
-        threading.Thread(target=lambda: ids.append(store.add_submission(NEW, who="test")[0].id)) for _ in range(10)
-    ]
+def test_a_repeated_request_does_not_bring_back_what_was_withdrawn(world: World) -> None:
+    submission = world.add(idempotency_key="k1")
+    world.store.withdraw(submission.id, who=WHO)
+    replay, is_new = world.store.add_submission(replace(NEW, idempotency_key="k1"), who=WHO)
+    assert (replay.status, is_new) == ("withdrawn", False)
+    again, is_new = world.store.add_submission(replace(NEW, idempotency_key="k2"), who=WHO)
+    assert (again.id, again.status, is_new) == (submission.id, "queued", True)
+
+
+def test_ten_threads_that_send_the_same_file_get_one_submission(world: World) -> None:
+    answers: list[tuple[str, bool]] = []
+
+    def run() -> None:
+        submission, is_new = world.store.add_submission(NEW, who=WHO)
+        answers.append((submission.id, is_new))
+
+    threads = [threading.Thread(target=run) for _ in range(10)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(ids) == 10
-    assert len(set(ids)) == 1
+    assert len({submission_id for submission_id, _ in answers}) == 1
+    assert sorted(is_new for _, is_new in answers) == [False] * 9 + [True]
+    assert world.spent() == 1
 
 
-def test_a_submission_goes_from_received_to_scored(store: Store) -> None:
-    submission = add(store)
-    claimed = claim(store)
-    assert claimed is not None
-    assert (claimed.id, claimed.status, claimed.attempts, claimed.fence) == (submission.id, "scoring", 1, 1)
-    assert store.finish(claimed.id, claimed.fence, who="worker:w", **RESULT)
-    assert path_of(store, submission.id) == ["received", "linted", "queued", "scoring", "scored"]
-    score = store.score_of(submission.id)
-    assert score is not None
-    assert score.released == {"figures": []}
-    [(scored, _)] = store.scored("bench", "1.0", "holdout")
-    assert scored.id == submission.id
-    assert scored.lease_until is None
+@pytest.mark.parametrize("state", ["paused", "closed"])
+def test_a_board_that_is_not_open_takes_nothing_new_but_knows_what_it_has(world: World, state: str) -> None:
+    first = fail(world)
+    with world.store.write() as connection:
+        boards.set_state(connection, BENCHMARK, state, who="user:admin", why="being refreshed")
+    with pytest.raises(BoardClosedError, match=f"the board of bench is {state}: being refreshed"):
+        world.add(sha256="b" * 64)
+    again, is_new = world.store.add_submission(NEW, who=WHO)
+    assert (again.id, again.status, is_new) == (first.id, "failed", False)
 
 
-def test_the_oldest_is_served_first_and_positions_count_from_one(store: Store) -> None:
-    first, second = add(store), add(store, sha256="b" * 64)
-    assert [store.queue_position(s) for s in (first, second)] == [1, 2]
-    claimed = claim(store)
-    assert claimed is not None
-    assert claimed.id == first.id
-    assert store.queue_position(claimed) is None
-    assert store.queue_position(second) == 1
+def test_another_version_and_an_unknown_board_take_nothing(world: World) -> None:
+    with pytest.raises(BoardClosedError, match=r"takes submissions to version 1\.0, not 2\.0"):
+        world.add(version="2.0")
+    with pytest.raises(BoardClosedError, match="there is no board of other"):
+        world.add(benchmark="other")
 
 
-def test_a_worker_takes_only_the_benchmarks_it_serves(store: Store) -> None:
-    add(store, version="2.0")
-    assert claim(store) is None
-    assert store.claim("w", served=[]) is None
+def test_sending_again_needs_quota_too(database_url: str) -> None:
+    world = World(database_url, quota=QuotaPolicy(total=1, per_day=5, board_total=5))
+    first = fail(world)
+    world.add(sha256="b" * 64)
+    with pytest.raises(QuotaExceededError):
+        world.store.add_submission(NEW, who=WHO)
+    assert world.get(first).status == "failed"
 
 
-def test_a_leased_submission_is_not_leased_again(store: Store) -> None:
-    add(store)
-    assert claim(store) is not None
-    assert claim(store) is None
+def test_an_unknown_submission_is_said_to_be_unknown(world: World) -> None:
+    assert world.store.get("nobody") is None
+    assert (world.store.events_of("nobody"), world.store.scores_of("nobody")) == ([], [])
+    for act in (world.store.withdraw, world.store.choose):
+        with pytest.raises(UnknownSubmissionError, match="there is no submission 'nobody'"):
+            act("nobody", who=WHO)
 
 
-def test_a_dead_workers_submission_goes_to_another_and_the_zombie_is_refused(store: Store) -> None:
-    add(store)
-    zombie = claim(store, "zombie", lease_seconds=-1)  # a lease that has run out already
-    heir = claim(store, "heir")
-    assert zombie is not None
-    assert heir is not None
-    assert (heir.id, heir.fence, heir.attempts) == (zombie.id, 2, 2)
-    assert not store.heartbeat(zombie.id, zombie.fence)
-    assert not store.finish(zombie.id, zombie.fence, who="worker:zombie", **RESULT)
-    assert not store.refuse(zombie.id, zombie.fence, who="worker:zombie", why="late")
-    assert not store.fail(zombie.id, zombie.fence, who="worker:zombie", why="late", incident="INC-1")
-    assert store.score_of(heir.id) is None
-    assert store.heartbeat(heir.id, heir.fence)
-    assert store.finish(heir.id, heir.fence, who="worker:heir", **RESULT)
-    assert not store.finish(heir.id, heir.fence, who="worker:heir", **RESULT)
-    assert path_of(store, heir.id)[-3:] == ["scoring", "scoring", "scored"]
+def test_lists(world: World) -> None:
+    first, second = world.add(), world.add(sha256="b" * 64, team_id="team2")
+    assert world.store.count_waiting() == 2
+    world.finish(world.take())
+    assert world.store.count_waiting() == 1
+    assert [s.id for s in world.store.list_submissions()] == [first.id, second.id]
+    assert [s.id for s in world.store.list_submissions(status="queued")] == [second.id]
+    assert world.store.list_submissions(benchmark="other") == []
+    assert [s.id for s in world.store.of_team("team2")] == [second.id]
 
 
-def test_a_heartbeat_keeps_the_lease(store: Store) -> None:
-    add(store)
-    mine = claim(store, lease_seconds=-1)
-    assert mine is not None
-    assert store.heartbeat(mine.id, mine.fence, lease_seconds=60)
-    assert claim(store, "other") is None
-
-
-def test_a_submission_that_stops_three_workers_fails_and_stays_failed(store: Store) -> None:
-    submission = add(store)
-    for attempt in (1, 2, 3):
-        claimed = claim(store, lease_seconds=-1)
-        assert claimed is not None
-        assert claimed.attempts == attempt
-    assert claim(store) is None
-    failed = store.get(submission.id)
-    assert failed is not None
-    assert failed.status == "failed"
-    assert "3 times" in store.events_of(submission.id)[-1].why
-
-
-def test_a_refused_submission_says_why(store: Store) -> None:
-    add(store)
-    mine = claim(store)
-    assert mine is not None
-    assert store.refuse(mine.id, mine.fence, who="worker:w", why="2 errors")
-    assert store.events_of(mine.id)[-1].why == "2 errors"
-
-
-def test_what_is_committed_survives_another_connection(store: Store, tmp_path: Path) -> None:
-    submission = add(store)
-    with sqlite3.connect(tmp_path / "board.sqlite") as connection:
-        rows = connection.execute("SELECT id FROM submissions").fetchall()
-    assert rows == [(submission.id,)]
-
-
-def test_an_unknown_status_and_an_orphan_event_are_refused_by_the_database(store: Store) -> None:
-    row = {**{name: getattr(NEW, name) for name in NEW.__slots__}, "id": "x", "status": "odd"}
-    row |= {"attempts": 0, "fence": 0, "created_at": 0.0, "updated_at": 0.0}
-    event = {"submission_id": "nobody", "at": 0.0, "who": "x", "to_status": "queued", "why": ""}
-    for table, values, rule in (("submissions", row, "ck_submissions_status"), ("events", event, "FOREIGN KEY")):
-        insert = tables.tables[table].insert().values(**values)
-        with store.engine.begin() as connection, pytest.raises(sa.exc.IntegrityError, match=rule):
-            connection.execute(insert)
+def test_a_disabled_team_sends_nothing(world: World) -> None:
+    with world.store.write() as connection:
+        connection.execute(teams.update().where(teams.c.id == "team1").values(disabled_at=1.0))
+    with pytest.raises(NotAllowedError, match="Team 1 is disabled"):
+        world.add()

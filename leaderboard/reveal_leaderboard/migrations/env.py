@@ -1,13 +1,14 @@
 """Alembic's entry: runs the versions on the connection that :func:`reveal_leaderboard.database.migrate` hands over."""
 
 from alembic import context
-from reveal_leaderboard.database import tables
+from reveal_leaderboard.tables import tables
 
 
 def run() -> None:
     """Run what is asked for."""
     connection = context.config.attributes["connection"]
-    context.configure(connection=connection, target_metadata=tables, render_as_batch=True)
+    is_sqlite = connection.dialect.name == "sqlite"
+    context.configure(connection=connection, target_metadata=tables, render_as_batch=is_sqlite)
     context.run_migrations()
 
 

@@ -2,195 +2,255 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from pathlib import Path
 from typing import Any
 
 import gradio as gr
 
-from reveal_bench.metrics import METRICS
-from reveal_leaderboard.intake import Intake
-from reveal_leaderboard.metadata import KINDS, PROMPT_STYLES, Metadata, MetadataError, read_metadata
-from reveal_leaderboard.pages import drawing
-from reveal_leaderboard.pages.drawing import message, text
-from reveal_leaderboard.release import ReleasedScore
-from reveal_leaderboard.standings import METRIC_NAMES, iso_time
-from reveal_leaderboard.store import Store, Submission
+from reveal_leaderboard import quota
+from reveal_leaderboard.accounts import TeamNameError
+from reveal_leaderboard.boards import BoardClosedError
+from reveal_leaderboard.catalogue import UnknownBenchmarkError
+from reveal_leaderboard.custody import ParseFailed
+from reveal_leaderboard.intake import NotAMemberError
+from reveal_leaderboard.metadata import MetadataError
+from reveal_leaderboard.pages.account_strip import build_strip
+from reveal_leaderboard.pages.balance_view import balance_view
+from reveal_leaderboard.pages.desk import Desk
+from reveal_leaderboard.pages.drawing import link, message, page_head, part
+from reveal_leaderboard.pages.lint_view import lint_view
+from reveal_leaderboard.pages.progress_view import FINAL, progress_view
+from reveal_leaderboard.pages.submit_form import build_form, metadata_view, read_file, read_form, values_of
+from reveal_leaderboard.people import Actor, NotPermittedError, Team, team_key
+from reveal_leaderboard.store import KeyReusedError, Submission
 
-__all__ = ["build", "progress_view"]
+__all__ = ["build"]
 
 POLL_SECONDS = 1.0
-FINAL = ("scored", "refused", "failed")
-FIELDS = {
-    "model.name": "Model name",
-    "model.version": "Version",
-    "organization": "Organization",
-    "links.code": "Code",
-    "links.paper": "Paper",
-    "links.model": "Model page",
-    "training_data": "Training data",
-}
-NO_PROMPT = "none (not prompted)"
+LEAD = (
+    "JSON lines, CSV, Parquet, CheXlocalize or COCO JSON. The file is checked before anything is sent, as often as you "
+    "like; only a released score is charged. "
+)
 EMPTY = message("info", "No file yet.", "Its report appears here as soon as it is dropped. Checking costs nothing.")
-STEPS = ("queued", "scoring", "scored")
+NOTHING_SENT = message("info", "Nothing sent yet.")
+SIGN_IN = message(
+    "info",
+    "You are not signed in.",
+    "Signing in says for which organization you submit, and whose budget is charged.",
+    markup=f"<p>{link('/login', 'Sign in', next='/submit')}</p>",
+)
+NO_TEAM = message(
+    "info",
+    "You belong to no organization that may submit.",
+    markup=f"<p>{link('/mine', 'Make one, or ask an owner to add you')}.</p>",
+)
+# Keeps the number of what was sent in the address: a reload goes on watching it.
+REMEMBER = "(id) => { if (id) history.replaceState(null, '', '?sent=' + encodeURIComponent(id)); return [id]; }"
+
+REFUSALS = (
+    ParseFailed, NotAMemberError, NotPermittedError, TeamNameError, BoardClosedError, KeyReusedError,
+    UnknownBenchmarkError,
+)  # fmt: skip
+"""What may be said of a submission that was not taken: each is a sentence for its sender."""
 
 log = logging.getLogger(__name__)
 
 
-def build(intake: Intake) -> None:
+def build(desk: Desk, page: gr.Blocks) -> None:
     """Lay out the page inside the present Blocks."""
-    names = list(intake.published)
-    gr.HTML(
-        "<header class='rv-head'><h1>Submit predictions</h1><p>JSON lines, CSV, Parquet, CheXlocalize or COCO JSON; "
-        "the file is checked before it is sent. The images and findings asked are in the benchmark’s "
-        "<a href='/api/v1/benchmarks'>manifest</a>.</p></header>"
-    )
+    names = desk.names
+    manifest = link("/api/v1/benchmarks", "The manifest") + " lists what is asked."
+    build_strip(desk, page)
+    gr.HTML(page_head("Submit predictions", LEAD, markup=manifest))
+    account = gr.HTML("", elem_id="account")
     with gr.Row():
         with gr.Column(min_width=300):
-            gr.HTML("<h2 class='rv-part'>1. The file</h2>")
+            gr.HTML(part("1. The file"))
             benchmark = gr.Dropdown(names, value=names[0], label="Benchmark")
             allow_missing = gr.Checkbox(label="Score missing predictions as misses (otherwise they are errors)")
             file = gr.File(label="Prediction file", file_count="single", type="filepath", height=150)
         with gr.Column(min_width=300):
-            gr.HTML("<h2 class='rv-part'>2. The model</h2>")
-            fields = _model_form()
-    gr.HTML("<h2 class='rv-part'>3. The linter’s report</h2>")
+            gr.HTML(part("2. The model"))
+            described = gr.File(
+                label="Fill the form from a submission.json (optional)",
+                file_count="single",
+                type="filepath",
+                height=130,
+            )
+            filled = gr.HTML("", elem_id="filled")
+            fields = build_form(any_organization=desk.auth.mode == "local")
+    gr.HTML(part("3. The linter’s report"))
     report = gr.HTML(EMPTY, elem_id="report")
+    balance = gr.HTML("", elem_id="balance")
     send = gr.Button("Send for scoring", variant="primary", interactive=False, elem_id="send")
-    gr.HTML("<h2 class='rv-part'>4. Progress</h2>")
-    progress = gr.HTML(message("info", "Nothing sent yet."), elem_id="progress")
-    sent = gr.State("")
+    gr.HTML(part("4. Progress"))
+    progress = gr.HTML(NOTHING_SENT, elem_id="progress")
+    sent, more = gr.State(""), gr.State({})
     timer = gr.Timer(POLL_SECONDS, active=False)
-    wire = _Handlers(intake)
+    wire = _Handlers(desk)
     private: dict[str, Any] = {"api_visibility": "private"}
+    quiet: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
+    organization: Any = fields[2]
     chosen = [file, benchmark, allow_missing]
+    page.load(wire.open, None, [account, organization, balance, progress, sent, timer], **quiet)
     gr.on([file.change, benchmark.change, allow_missing.change], wire.check, chosen, [report, send], **private)
-    send.click(wire.send, [*chosen, *fields], [progress, send, sent, timer], **private)
-    timer.tick(wire.watch, sent, [progress, timer], show_progress="hidden", **private)
+    gr.on([benchmark.change, organization.change], wire.balance, [benchmark, organization], balance, **quiet)
+    described.change(wire.fill, [described, *fields], [filled, more, *fields], **quiet)
+    outputs = [progress, send, sent, timer, balance]
+    step = send.click(wire.send, [*chosen, more, *fields], outputs, **private)
+    step.then(None, sent, sent, js=REMEMBER, api_visibility="private")
+    timer.tick(wire.watch, [sent, benchmark, organization], [progress, timer, balance], **quiet)
 
 
-def _model_form() -> list[gr.components.Component]:
-    with gr.Row():
-        name = gr.Textbox(label="Model name", placeholder="as shown on the board", max_length=64, min_width=180)
-        version = gr.Textbox(label="Version (optional)", placeholder="2026-11-21", max_length=64, min_width=180)
-    organization = gr.Textbox(label="Organization", placeholder="laboratory, company or person", max_length=64)
-    with gr.Row():
-        kinds = [(label, key) for key, label in KINDS.items()]
-        kind = gr.Dropdown(kinds, value="multimodal_llm", label="Kind", min_width=180)
-        style = gr.Dropdown([NO_PROMPT, *PROMPT_STYLES], value="zero-shot", label="Prompt style", min_width=180)
-    with gr.Accordion("Links and training data (optional)", open=False):
-        code = gr.Textbox(label="Code", placeholder="https://…", max_length=500)
-        paper = gr.Textbox(label="Paper", placeholder="https://…", max_length=500)
-        model = gr.Textbox(label="Model page", placeholder="https://…", max_length=500)
-        training = gr.Textbox(label="Training data", lines=2, max_length=4000)
-    return [name, version, organization, kind, style, code, paper, model, training]
+def teams_of(actor: Actor | None) -> list[Team]:
+    """The teams for which `actor` may submit."""
+    if actor is None:
+        return []
+    return [m.team for m in actor.memberships if actor.team(m.team.id) is not None]
 
 
 class _Handlers:
-    """What happens on the page's events."""
+    """What happens on the page's events; each asks anew who is there."""
 
-    def __init__(self, intake: Intake) -> None:
-        self.intake = intake
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
 
-    def check(self, path: str | None, benchmark: str, allow_missing: bool) -> tuple[str, Any]:
+    def open(self, request: gr.Request) -> tuple[Any, ...]:
+        """Who is signed in, for which organizations; and what was sent before, if the address names it."""
+        actor = self.desk.actor(request)
+        teams = [team.name for team in teams_of(actor)]
+        account = SIGN_IN if actor is None else "" if teams else NO_TEAM
+        first = teams[0] if teams else None
+        sent = str(request.query_params.get("sent", ""))[:64]
+        submission = self._own(sent, actor)
+        progress, is_on = (NOTHING_SENT, False) if submission is None else self._progress(submission)
+        balance = self._balance(actor, self.desk.names[0], first)
+        organization = gr.update(choices=teams, value=first)
+        return account, organization, balance, progress, "" if submission is None else sent, gr.Timer(active=is_on)
+
+    def check(self, request: gr.Request, path: str | None, benchmark: str, allow_missing: bool) -> tuple[str, Any]:
         """Lint the dropped file; the button opens only for a clean one."""
+        off = gr.update(interactive=False)
         if path is None:
-            return EMPTY, gr.update(interactive=False)
+            return EMPTY, off
+        if self.desk.actor(request) is None:
+            return SIGN_IN, off
         try:
-            report = self.intake.lint(Path(path), benchmark, name=path, allow_missing=allow_missing)
+            report = self.desk.intake.lint(Path(path), benchmark, name=path, allow_missing=allow_missing)
+        except (ParseFailed, UnknownBenchmarkError) as error:
+            return message("bad", "The file could not be checked.", str(error)), off
         except Exception:
             log.exception("linting failed")
-            return _our_fault("The file could not be checked."), gr.update(interactive=False)
-        return drawing.lint_view(report), gr.update(interactive=report.ok)
+            return _our_fault("The file could not be checked."), off
+        return lint_view(report), gr.update(interactive=report.ok)
+
+    def fill(self, request: gr.Request, path: str | None, *form: str | None) -> tuple[Any, ...]:
+        """Fill the form from a ``submission.json``; an organization that is none of the actor's is left unchosen."""
+        keep = [gr.skip()] * len(form)
+        if path is None:
+            return "", {}, *keep
+        try:
+            values, more = values_of(read_file(Path(path)))
+        except MetadataError as error:
+            return metadata_view(error, "This submission.json was not read."), {}, *keep
+        except OSError:
+            log.exception("a submission.json could not be read")
+            return _our_fault("The file could not be read."), {}, *keep
+        return self._filled(values, more, self.desk.actor(request))
+
+    def _filled(self, values: list[str | None], more: dict[str, Any], actor: Actor | None) -> tuple[Any, ...]:
+        teams = {team_key(team.name): team.name for team in teams_of(actor)}
+        wanted = values[2] or ""
+        told = "The form is filled from the file."
+        if more:
+            told += f" Also sent along: {', '.join(more)}."
+        if team_key(wanted) in teams:
+            values[2] = teams[team_key(wanted)]
+        elif self.desk.auth.mode != "local":
+            values[2] = None
+            told += f" Its organization, {wanted}, is none of yours: choose one."
+        return message("good", told), more, *values
+
+    def balance(self, request: gr.Request, benchmark: str, organization: str | None) -> str:
+        """What is left of the organization's budget."""
+        return self._balance(self.desk.actor(request), benchmark, organization)
+
+    def _balance(self, actor: Actor | None, benchmark: str, organization: str | None) -> str:
+        team = next((t for t in teams_of(actor) if team_key(t.name) == team_key(organization or "")), None)
+        if team is None:
+            return ""
+        try:
+            version = self.desk.catalogue.current(benchmark).version
+            policy = self.desk.settings.of(benchmark).quota
+            with self.desk.store.read() as connection:
+                return balance_view(quota.balance(connection, team.id, benchmark, version, policy), team.name)
+        except UnknownBenchmarkError:
+            return ""
 
     def send(
-        self, path: str | None, benchmark: str, allow_missing: bool, *form: str | None
-    ) -> tuple[str, Any, str, Any]:
-        """Queue the file and start watching it."""
-        stay = gr.update(interactive=True), "", gr.Timer(active=False)
+        self,
+        request: gr.Request,
+        path: str | None,
+        benchmark: str,
+        allow_missing: bool,
+        more: dict[str, Any] | None,
+        *form: str | None,
+    ) -> tuple[Any, ...]:
+        """Queue the file and start watching it; on success the button stays off until the file changes."""
+        stay = gr.update(interactive=True), gr.skip(), gr.skip(), gr.skip()
+        actor = self.desk.actor(request)
+        if actor is None:
+            return SIGN_IN, *stay
         if path is None:
             return message("bad", "There is no file to send."), gr.update(interactive=False), *stay[1:]
         try:
-            metadata = _read_form(form)
+            metadata = read_form(form, more or {})
             with Path(path).open("rb") as stream:
-                outcome = self.intake.submit(
-                    stream, benchmark, metadata, filename=path, allow_missing=allow_missing, who="local:page"
+                outcome = self.desk.intake.submit(
+                    stream, benchmark, metadata, actor=actor, filename=path, allow_missing=allow_missing
                 )
         except MetadataError as error:
-            return _metadata_view(error), *stay
+            return metadata_view(error), *stay
+        except quota.QuotaExceededError as error:
+            return message("bad", "Not sent.", error.balance.why), *stay
+        except REFUSALS as error:
+            return message("bad", "Not sent.", str(error)), *stay
         except Exception:
             log.exception("sending failed")
             return _our_fault("The file could not be sent."), *stay
         if outcome.submission is None:
             return message("bad", "The file was not queued.", "See the linter’s report."), *stay
-        shown = progress_view(self.intake.store, outcome.submission)
-        return shown, gr.update(interactive=False), outcome.submission.id, gr.Timer(active=True)
+        shown, is_on = self._progress(outcome.submission)
+        if not outcome.is_new:
+            shown = message("info", "You have sent this file under this name before: here it is.") + shown
+        balance = self._balance(actor, benchmark, metadata.organization)
+        return shown, gr.update(interactive=False), outcome.submission.id, gr.Timer(active=is_on), balance
 
-    def watch(self, submission_id: str) -> tuple[Any, Any]:
+    def watch(self, request: gr.Request, sent: str, benchmark: str, organization: str | None) -> tuple[Any, Any, Any]:
         """The state of what was sent, until it is final."""
-        submission = self.intake.store.get(submission_id)
+        actor = self.desk.actor(request)
+        submission = self._own(sent, actor)
         if submission is None:
-            return gr.skip(), gr.Timer(active=False)
-        return progress_view(self.intake.store, submission), gr.Timer(active=submission.status not in FINAL)
+            return gr.skip(), gr.Timer(active=False), gr.skip()
+        shown, is_on = self._progress(submission)
+        balance = gr.skip() if is_on else self._balance(actor, benchmark, organization)
+        return shown, gr.Timer(active=is_on), balance
 
+    def _own(self, submission_id: str, actor: Actor | None) -> Submission | None:
+        submission = self.desk.store.get(submission_id) if submission_id else None
+        if submission is None or actor is None or not (actor.is_admin or actor.belongs_to(submission.team_id)):
+            return None
+        return submission
 
-def _read_form(form: tuple[str | None, ...]) -> Metadata:
-    name, version, organization, kind, style, code, paper, model, training = (value or None for value in form)
-    document = {
-        "model": {"name": name or "", "version": version},
-        "organization": organization or "",
-        "kind": kind,
-        "prompt_style": None if style == NO_PROMPT else style,
-        "links": {"code": code, "paper": paper, "model": model},
-        "training_data": training,
-    }
-    return read_metadata(json.dumps(document))
-
-
-def _metadata_view(problem: MetadataError) -> str:
-    items = "".join(
-        f"<li><b>{text(FIELDS.get(error['field'], error['field']))}</b>: {text(error['rule'])}</li>"
-        for error in problem.errors
-    )
-    return message("bad", "Not sent: something about the model is missing or malformed.") + f"<ul>{items}</ul>"
+    def _progress(self, submission: Submission) -> tuple[str, bool]:
+        """The state as HTML, and whether it may still change."""
+        is_on = submission.status not in FINAL
+        waiting = self.desk.queue.position(submission.id) if is_on else None
+        score = self.desk.store.score_of(submission.id)
+        events = self.desk.store.events_of(submission.id)
+        return progress_view(submission, waiting, score, events[-1].why if events else ""), is_on
 
 
 def _our_fault(what: str) -> str:
     return message("bad", what, "The fault is on our side and is in the server’s log. Please try again.")
-
-
-def progress_view(store: Store, submission: Submission) -> str:
-    """Where a submission is, and its score once there is one."""
-    parts = [_steps(submission), _state(store, submission)]
-    score = store.score_of(submission.id)
-    if score is not None:
-        titles = {name: METRICS[name].title for name in METRIC_NAMES}
-        parts.append(drawing.score_view(ReleasedScore.from_json(score.released), titles))
-    return "".join(parts)
-
-
-def _steps(submission: Submission) -> str:
-    ended = submission.status in ("refused", "failed")
-    steps = (*STEPS[:2], submission.status) if ended else STEPS
-    at = steps.index(submission.status)
-    items = []
-    for i, step in enumerate(steps):
-        state = "done" if i < at or (i == at and step in FINAL) else "now" if i == at else "to come"
-        mark = {"done": "✓", "now": "●", "to come": "○"}[state]
-        css_class = f"rv-step-{state.replace(' ', '-')}"
-        items.append(f'<li class="{css_class}"><span aria-hidden="true">{mark}</span> {step}</li>')
-    return f'<ol class="rv-steps">{"".join(items)}</ol>'
-
-
-def _state(store: Store, submission: Submission) -> str:
-    sent = f"Submission {submission.id}, sent {iso_time(submission.created_at)}."
-    if submission.status == "queued":
-        position = store.queue_position(submission)
-        return message("busy", f"In the queue, position {position}.", sent)
-    if submission.status == "scoring":
-        return message("busy", f"Being scored, attempt {submission.attempts}.", sent)
-    if submission.status == "scored":
-        shown = message("good", f"{submission.model_name} is scored.", sent)
-        return f'{shown}<p class="rv-summary"><a href="/">See it on the board</a></p>'
-    return message("bad", f"The submission was {submission.status}.", store.events_of(submission.id)[-1].why)

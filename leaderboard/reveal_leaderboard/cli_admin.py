@@ -1,0 +1,269 @@
+"""``reveal-leaderboard admin``: what an operator does to a board from the machine that it runs on.
+
+Whoever may open the database is trusted here; every action is noted in the event log under the operator's login.
+"""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from reveal_leaderboard.places import Data, Database, SettingsFile, places
+
+if TYPE_CHECKING:
+    from reveal_leaderboard.accounts import Accounts
+    from reveal_leaderboard.people import Team, User
+    from reveal_leaderboard.store import Store
+
+__all__ = ["admin"]
+
+admin = typer.Typer(no_args_is_help=True, help="Boards, teams, people, flags and budgets.")
+Why = Annotated[str, typer.Option(help="The reason, shown to those concerned and kept in the event log.")]
+
+
+@contextmanager
+def _store(data: Path, database: str | None, settings: Path | None = None) -> Iterator[Store]:
+    """The open store; what cannot be done is one line, not a traceback."""
+    try:
+        yield places(data, database, None, settings).open_store()
+    except (ValueError, LookupError, PermissionError) as error:
+        typer.secho(f"error: {error.args[0] if error.args else error}", fg="red", err=True)
+        raise typer.Exit(1) from None
+
+
+def _who() -> str:
+    return f"cli:{getpass.getuser()}"
+
+
+def _show(rows: Iterable[Iterable[object]], head: tuple[str, ...]) -> None:
+    table = [list(head), *(["-" if cell is None else str(cell) for cell in row] for row in rows)]
+    widths = [max(len(row[i]) for row in table) for i in range(len(head))]
+    for row in table:
+        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _time(moment: float | None) -> str | None:
+    return None if moment is None else datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+# Boards -------------------------------------------------------------------------------------------------------------
+
+
+@admin.command()
+def boards(data: Data, database: Database = None) -> None:
+    """List boards, their versions and states."""
+    from reveal_leaderboard import boards as board_queries
+
+    with _store(data, database) as store, store.read() as connection:
+        rows = board_queries.list_boards(connection)
+        _show(((r.benchmark, r.version, r.state, r.why, _time(r.changed_at)) for r in rows),
+              ("board", "version", "state", "why", "since"))  # fmt: skip
+
+
+@admin.command(name="set-board")
+def set_board(benchmark: str, state: str, data: Data, why: Why, database: Database = None) -> None:
+    """Open, pause or close a board (STATE: open, paused or closed)."""
+    from reveal_leaderboard import boards as board_queries
+
+    with _store(data, database) as store, store.write() as connection:
+        row = board_queries.set_state(connection, benchmark, state, who=_who(), why=why)
+    typer.echo(f"{row.benchmark} {row.version} is {row.state}")
+
+
+@admin.command()
+def refresh(
+    benchmark: str,
+    data: Data,
+    to: Annotated[str, typer.Option(metavar="VERSION", help="A version that the server knows.")],
+    switch: Annotated[bool, typer.Option("--switch", help="Show it now; only when nothing is left to score.")] = False,
+    database: Database = None,
+) -> None:
+    """Score the stored submissions against a new version; with --switch, show it in place of the present one."""
+    from reveal_leaderboard import boards as board_queries
+
+    with _store(data, database) as store, store.write() as connection:
+        if not switch:
+            n = board_queries.start_refresh(connection, benchmark, to, who=_who())
+            done = board_queries.progress(connection, benchmark, to)
+            typer.echo(f"{n} submissions queued; of {done.total}, {done.done} are done and {done.left} left")
+            return
+        changes = board_queries.switch_version(connection, benchmark, to, who=_who())
+    _show(((c.submission_id, c.before, c.after) for c in changes.changes), ("submission", "rank before", "rank now"))
+    if changes.dropped:
+        typer.echo(f"not on the new board: {', '.join(changes.dropped)}")
+
+
+@admin.command()
+def exposure(benchmark: str, data: Data, database: Database = None, settings: SettingsFile = None) -> None:
+    """Estimate what has been let out of a board's holdout."""
+    from reveal_leaderboard import boards as board_queries
+    from reveal_leaderboard.exposure import exposure as read_meter
+
+    with _store(data, database, settings) as store, store.read() as connection:
+        board = board_queries.board(connection, benchmark)
+        if board is None:
+            raise LookupError(f"there is no board of {benchmark}")
+        meter = read_meter(connection, benchmark, board.version, store.settings)
+    typer.echo(f"{benchmark} {board.version}: {meter.level}. {meter.sentence}")
+
+
+# People and teams ---------------------------------------------------------------------------------------------------
+
+
+@admin.command()
+def people(data: Data, database: Database = None) -> None:
+    """List people and teams."""
+    with _store(data, database) as store:
+        accounts = _accounts(store)
+        _show(
+            ((u.id, u.name, u.issuer, "admin" if u.is_admin else "", _time(u.disabled_at)) for u in accounts.users()),
+            ("person", "name", "signs in by", "rights", "closed"),
+        )
+        typer.echo("")
+        _show(
+            (
+                (t.id, t.name, ", ".join(f"{u.name} ({role})" for u, role in accounts.members(t)), _time(t.disabled_at))
+                for t in accounts.teams()
+            ),
+            ("team", "name", "members", "closed"),
+        )
+
+
+@admin.command(name="add-team")
+def add_team(name: str, owner: str, data: Data, database: Database = None) -> None:
+    """Make a team of which OWNER, a person's id, is the owner."""
+    with _store(data, database) as store:
+        accounts = _accounts(store)
+        team = accounts.create_team(name, owner=_person(accounts, owner), who=_who())
+    typer.echo(f"team {team.id}: {team.name}")
+
+
+@admin.command(name="add-member")
+def add_member(
+    team: str, person: str, data: Data, role: Annotated[str, typer.Option()] = "member", database: Database = None
+) -> None:
+    """Let a person into a team (TEAM: its name; PERSON: an id)."""
+    with _store(data, database) as store:
+        accounts = _accounts(store)
+        accounts.add_member(_team(accounts, team), _person(accounts, person), role, _who())
+
+
+@admin.command(name="remove-member")
+def remove_member(team: str, person: str, data: Data, database: Database = None) -> None:
+    """Take a person out of a team."""
+    with _store(data, database) as store:
+        accounts = _accounts(store)
+        accounts.remove_member(_team(accounts, team), _person(accounts, person), _who())
+
+
+@admin.command(name="set-admin")
+def set_admin(
+    person: str, data: Data, is_admin: Annotated[bool, typer.Option("--yes/--no")] = True, database: Database = None
+) -> None:
+    """Make a person an administrator, or no longer one."""
+    with _store(data, database) as store:
+        accounts = _accounts(store)
+        accounts.set_admin(_person(accounts, person), is_admin, _who())
+
+
+@admin.command(name="set-person")
+def set_person(
+    person: str, data: Data, why: Why, is_open: Annotated[bool, typer.Option("--open/--closed")] = False,
+    database: Database = None,
+) -> None:  # fmt: skip
+    """Close a person's account (their sessions and tokens end at once), or open it again."""
+    with _store(data, database) as store:
+        accounts = _accounts(store)
+        change = accounts.enable_user if is_open else accounts.disable_user
+        change(_person(accounts, person), _who(), why)
+
+
+# Submissions, flags and budgets ---------------------------------------------------------------------------------------
+
+
+@admin.command()
+def hide(submission: str, data: Data, why: Why, database: Database = None) -> None:
+    """Take a submission off its board."""
+    with _store(data, database) as store:
+        store.hide(submission, who=_who(), why=why)
+
+
+@admin.command(name="restore")
+def restore_entry(submission: str, data: Data, why: Why, database: Database = None) -> None:
+    """Put a hidden submission back."""
+    with _store(data, database) as store:
+        store.restore(submission, who=_who(), why=why)
+
+
+@admin.command()
+def flags(
+    data: Data, clear: Annotated[str | None, typer.Option(metavar="ID", help="Settle this one.")] = None,
+    database: Database = None,
+) -> None:  # fmt: skip
+    """List open flags, or settle one."""
+    with _store(data, database) as store:
+        if clear is not None and not store.clear_flag(clear, _who()):
+            raise LookupError(f"there is no open flag {clear}")
+        rows = store.flags()
+        _show(((f.id, f.kind, f.submission_id, f.other_id, f.detail, _time(f.raised_at)) for f in rows),
+              ("flag", "kind", "submission", "other", "detail", "since"))  # fmt: skip
+
+
+@admin.command()
+def grant(
+    team: str,
+    benchmark: str,
+    n: Annotated[int, typer.Argument(min=1)],
+    data: Data,
+    why: Why,
+    database: Database = None,
+) -> None:
+    """Let a team have N more submissions scored on the board's present version."""
+    from reveal_leaderboard import boards as board_queries
+    from reveal_leaderboard import quota
+
+    with _store(data, database) as store:
+        found = _team(_accounts(store), team)
+        with store.write() as connection:
+            board = board_queries.board(connection, benchmark)
+            if board is None:
+                raise LookupError(f"there is no board of {benchmark}")
+            quota.grant(connection, found.id, benchmark, board.version, n, who=_who(), why=why)
+    typer.echo(f"{found.name} may have {n} more submissions scored on {benchmark} {board.version}")
+
+
+@admin.command()
+def workers(data: Data, database: Database = None) -> None:
+    """List the workers that have been seen."""
+    from reveal_leaderboard.queue import Queue
+
+    with _store(data, database) as store, store.read() as connection:
+        for w in Queue.workers(connection):
+            serves = ", ".join(f"{name} {version}" for name, version in w.serves)
+            typer.echo(f"{w.name}: {serves}; since {_time(w.started_at)}, seen {_time(w.seen_at)}; {w.confinement}")
+
+
+def _accounts(store: Store) -> Accounts:
+    from reveal_leaderboard.accounts import Accounts
+
+    return Accounts(store.engine)
+
+
+def _person(accounts: Accounts, person_id: str) -> User:
+    found = accounts.user(person_id)
+    if found is None:
+        raise LookupError(f"there is no person {person_id}; `admin people` lists them")
+    return found
+
+
+def _team(accounts: Accounts, name: str) -> Team:
+    found = next((team for team in accounts.teams() if team.name.casefold() == name.casefold()), None)
+    if found is None:
+        raise LookupError(f"there is no team {name!r}; `admin people` lists them")
+    return found

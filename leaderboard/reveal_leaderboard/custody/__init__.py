@@ -1,0 +1,52 @@
+"""Custody: strangers' files and secret references are never in one process, and each is in a confined one.
+
+Conventions
+-----------
+* The *parse child* sees one uploaded file and the public manifest. It answers a lint report and, if that is clean,
+  writes the predictions as canonical arrays (:mod:`.canonical`).
+* The *score child* sees canonical arrays and a holdout, never an upload. It writes exact rows into the vault
+  (:mod:`.cases`) and answers what may be shown. *Rank* and *compare* children see rows of the vault alone.
+
+A child is forked from a warm *template* (:mod:`.template`), confines itself (:mod:`.jail`) and answers once. Files are
+handed to it open, so it need open none. What it answers is checked before use, and every way it can end is one of a few
+fixed outcomes that depend on nothing but what was uploaded.
+
+>>> with Custody(scratch) as custody:                                              # doctest: +SKIP
+...     parsed = custody.parse(upload, manifest, name="model.jsonl", canonical=folder / "canonical.npz")
+...     outcome = custody.score(folder / "canonical.npz", holdout, "holdout", policy=policy, vault=vault,
+...                             submission_id="abc", version="1.0", salt=salt)
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from reveal_leaderboard.custody.custody import Custody, Parsed, cases_file
+    from reveal_leaderboard.custody.failures import ParseFailed, ScoreFailed
+    from reveal_leaderboard.custody.limits import BOARD_LIMITS, MOST_MASK_RUNS, PARSE_LIMITS, SCORE_LIMITS, JailLimits
+
+__all__ = [
+    "BOARD_LIMITS",
+    "MOST_MASK_RUNS",
+    "PARSE_LIMITS",
+    "SCORE_LIMITS",
+    "Custody",
+    "JailLimits",
+    "ParseFailed",
+    "Parsed",
+    "ScoreFailed",
+    "cases_file",
+]
+
+_WHERE = dict.fromkeys(__all__, "limits")
+_WHERE |= {"Custody": "custody", "Parsed": "custody", "cases_file": "custody"}
+_WHERE |= {"ParseFailed": "failures", "ScoreFailed": "failures"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for: a template imports modules of this package, and must not get the server's with them."""
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_WHERE[name]}"), name)

@@ -1,0 +1,362 @@
+"""The one object that runs children: uploads in, reports, arrays and released figures out.
+
+Conventions
+-----------
+What a child wrote is copied to its place, durably, only after what it said was checked; until then it lies in nameless
+files, which vanish with this process. Exact rows are nameless files *of the vault*.
+
+A process that must not see holdouts never calls :meth:`Custody.score`; its score template is then never started.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shutil
+import signal
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, BinaryIO, Literal, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from reveal_bench.predictions import LintReport
+from reveal_bench.records import Manifest, read_folder_info
+from reveal_bench.study_records import StudyManifest
+from reveal_leaderboard.custody.answers import CompareAnswer, ParseAnswer, RankAnswer, ScoreAnswer, check_released
+from reveal_leaderboard.custody.failures import FailureKind, ParseFailed, ScoreFailed
+from reveal_leaderboard.custody.jail import confinement_here
+from reveal_leaderboard.custody.keeper import Keeper, TemplateError
+from reveal_leaderboard.custody.limits import PARSE_LIMITS, SCORE_LIMITS, JailLimits
+from reveal_leaderboard.custody.manifests import dump_manifest
+from reveal_leaderboard.custody.messages import TOO_LARGE, Ended, Request
+from reveal_leaderboard.fingerprints import Fingerprint
+from reveal_leaderboard.outcomes import ScoredOutcome
+from reveal_leaderboard.release import ReleasePolicy
+
+__all__ = ["Custody", "Parsed", "cases_file"]
+
+Part = Literal["public", "final"]
+Model = TypeVar("Model", bound=BaseModel)
+log = logging.getLogger(__name__)
+
+_MODULE = "reveal_leaderboard.custody"
+_MANIFESTS_KEPT = 8
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """What a parse child found.
+
+    Attributes
+    ----------
+    report : the lint report, its predictions left out
+    has_canonical : whether the canonical arrays were written
+    signs : for moderators, of a clean file that asks rather than answers; they depend on no reference
+    """
+
+    report: LintReport
+    has_canonical: bool
+    signs: tuple[str, ...] = ()
+
+
+def cases_file(vault: Path, submission_id: str, version: str, part: Part = "public") -> Path:
+    """Where the exact rows of a submission lie."""
+    return vault / f"{submission_id}.{version}{'' if part == 'public' else '.final'}.npz"
+
+
+class Custody:
+    """Keeps the templates and runs children; safe to use from many threads.
+
+    Parameters
+    ----------
+    scratch : folder for compiled kernels and nameless files; worth keeping between starts
+    parses_at_once, scores_at_once : more requests than this wait
+    parse_limits, score_limits : of each child
+    bubblewrap : whether to use it; None to use it where it works
+    """
+
+    def __init__(
+        self,
+        scratch: Path,
+        *,
+        parses_at_once: int = 2,
+        scores_at_once: int = 1,
+        parse_limits: JailLimits = PARSE_LIMITS,
+        score_limits: JailLimits = SCORE_LIMITS,
+        bubblewrap: bool | None = None,
+    ) -> None:
+        scratch.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._scratch, self._bubblewrap = scratch, bubblewrap
+        self._score_limits, self._scores_at_once = score_limits, scores_at_once
+        parser = f"{_MODULE}.parsing"
+        self._parser = Keeper(parser, scratch, lanes=parses_at_once, limits=parse_limits, wrapped=bubblewrap)
+        self._scorers: dict[Path | None, Keeper] = {}
+        self._lock = threading.Lock()
+        self._manifests: list[tuple[Manifest | StudyManifest, bytes]] = []
+
+    def __enter__(self) -> Custody:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    @property
+    def confinement(self) -> str:
+        """What holds the children, such as "rlimits, landlock-7, seccomp, no bubblewrap"."""
+        keepers = [self._parser, *self._scorers.values()]
+        return next((keeper.confinement for keeper in keepers if keeper.confinement), confinement_here())
+
+    def template_ids(self) -> list[int]:
+        """Process ids of the templates that run."""
+        return [keeper.pid for keeper in (self._parser, *self._scorers.values()) if keeper.pid is not None]
+
+    def warm_up(self, holdouts: Sequence[Path] = ()) -> None:
+        """Start the parse template now, and that of each holdout, so that the first request need not wait.
+
+        Raises
+        ------
+        TemplateError
+            If one does not start.
+        """
+        self._parser.start()
+        for holdout in holdouts:
+            self._scorer(holdout).start()
+
+    def close(self) -> None:
+        """End all templates and children."""
+        with self._lock:
+            for keeper in (self._parser, *self._scorers.values()):
+                keeper.close()
+
+    def parse(
+        self,
+        path: Path,
+        manifest: Manifest | StudyManifest,
+        *,
+        name: str,
+        allow_missing: bool = False,
+        canonical: Path | None = None,
+    ) -> Parsed:
+        """Lint an uploaded file in a child that sees nothing else.
+
+        Parameters
+        ----------
+        name : to show for the file
+        canonical : where to write the predictions of a clean file, replacing what is there
+
+        Raises
+        ------
+        ParseFailed
+            If the child did not end with a report.
+        OSError
+            If `path` cannot be opened, or `canonical` not written.
+        """
+        shared = self._dumped(manifest)
+        limits = self._parser.limits
+        request = Request("parse", {"name": name, "allow_missing": allow_missing}, limits, reopened=1)
+        with _opened(path) as upload, self._outputs(self._scratch, 0 if canonical is None else 1) as outputs:
+            handles = [upload, *(output.fileno() for output in outputs)]
+            try:
+                ended, answer = self._parser.run(request, handles, shared=shared)
+            except TemplateError:
+                log.exception("an upload could not be checked")
+                raise ParseFailed("crashed") from None
+            if ended.code != 0 or answer is None:
+                raise ParseFailed(_failure(ended))
+            try:
+                said = ParseAnswer.model_validate_json(answer)
+                report = LintReport.from_json(said.report)
+            except ValueError:  # pydantic's, too
+                raise ParseFailed("crashed") from None
+            if report.ok and canonical is not None:
+                _keep(outputs[0], canonical)
+        return Parsed(report, report.ok and canonical is not None, tuple(said.signs))
+
+    def score(
+        self,
+        canonical: Path,
+        holdout: Path,
+        split: str,
+        *,
+        policy: ReleasePolicy,
+        vault: Path,
+        submission_id: str,
+    ) -> ScoredOutcome:
+        """Score canonical predictions in a child that sees the holdout and no upload.
+
+        Parameters
+        ----------
+        canonical : written by :meth:`parse`
+        vault : holds ``salt``, the key of the reference hash, the fingerprint and the final part; exact rows are kept
+            in :func:`cases_file` of it, under the holdout's version
+
+        Raises
+        ------
+        ScoreFailed
+            If the child did not end with a result; its `detail` is for the vault alone.
+        """
+        try:
+            version, salt = read_folder_info(holdout).version, (vault / "salt").read_bytes()
+        except (OSError, ValueError) as error:
+            raise ScoreFailed("crashed", str(error)) from None
+        arguments = {"holdout": str(holdout), "split": split, "policy": asdict(policy), "key": salt.hex()}
+        keeper = self._scorer(holdout)
+        request = Request("score", arguments, keeper.limits, places=(str(holdout),))
+        with _opened(canonical) as arrays, self._outputs(vault, 2) as outputs:
+            handles = [arrays, *(output.fileno() for output in outputs)]
+            said = _answered(keeper, request, handles, ScoreAnswer)
+            try:
+                released = check_released(said.released, policy)
+                final = None if said.final is None else check_released(said.final, policy)
+            except ValueError as error:
+                raise ScoreFailed("crashed", f"the child's answer: {error}") from None
+            _keep(outputs[0], cases_file(vault, submission_id, version))
+            if final is not None:
+                _keep(outputs[1], cases_file(vault, submission_id, version, "final"))
+        print_of = Fingerprint(said.fingerprint.content, tuple(said.fingerprint.sketch))
+        return ScoredOutcome(released, final, said.reference_hash, print_of)
+
+    def rank(
+        self,
+        vault: Path,
+        version: str,
+        submissions: Sequence[str],
+        *,
+        policy: ReleasePolicy,
+        part: Part = "public",
+    ) -> dict[str, Any]:
+        """:func:`reveal_leaderboard.ranking.rank_document` of submissions whose rows are in the vault.
+
+        Raises
+        ------
+        ScoreFailed
+            If a submission has no rows of that version, or the child did not end with a result.
+        """
+        document = self._of_rows("rank", vault, version, submissions, policy, part, RankAnswer)
+        if not set(document["entries"]) <= set(submissions):
+            raise ScoreFailed("crashed", "the child placed submissions that it was not asked for")
+        return document
+
+    def compare(
+        self, vault: Path, version: str, a: str, b: str, *, policy: ReleasePolicy, part: Part = "public"
+    ) -> dict[str, Any]:
+        """:func:`reveal_leaderboard.ranking.compare_document` of two submissions whose rows are in the vault.
+
+        Raises
+        ------
+        ScoreFailed
+            As :meth:`rank`.
+        """
+        return self._of_rows("compare", vault, version, (a, b), policy, part, CompareAnswer)
+
+    def _of_rows(
+        self,
+        job: str,
+        vault: Path,
+        version: str,
+        ids: Sequence[str],
+        policy: ReleasePolicy,
+        part: Part,
+        model: type[BaseModel],
+    ) -> dict[str, Any]:
+        keeper = self._scorer(None)
+        limits = replace(keeper.limits, open_files=keeper.limits.open_files + len(ids))
+        request = Request(job, {"ids": list(ids), "policy": asdict(policy)}, limits)
+        with contextlib.ExitStack() as stack:
+            try:
+                handles = [stack.enter_context(_opened(cases_file(vault, one, version, part))) for one in ids]
+            except OSError as error:
+                raise ScoreFailed("crashed", f"rows of a submission cannot be opened: {error}") from None
+            said = _answered(keeper, request, handles, model)
+        return said.model_dump(by_alias=True)
+
+    def _scorer(self, holdout: Path | None) -> Keeper:
+        """The template of a holdout; bubblewrap must be told its folder at the start. None: that of rows alone."""
+        with self._lock:
+            if holdout not in self._scorers:
+                self._scorers[holdout] = Keeper(
+                    f"{_MODULE}.scoring",
+                    self._scratch,
+                    lanes=self._scores_at_once,
+                    limits=self._score_limits,
+                    read=[] if holdout is None else [holdout],
+                    wrapped=self._bubblewrap,
+                )
+            return self._scorers[holdout]
+
+    def _dumped(self, manifest: Manifest | StudyManifest) -> bytes:
+        with self._lock:
+            for known, data in self._manifests:
+                if known is manifest:
+                    return data
+        data = dump_manifest(manifest)
+        with self._lock:
+            self._manifests = [*self._manifests[-_MANIFESTS_KEPT + 1 :], (manifest, data)]
+        return data
+
+    @contextlib.contextmanager
+    def _outputs(self, folder: Path, n: int) -> Iterator[list[BinaryIO]]:
+        """Nameless files in `folder`."""
+        with contextlib.ExitStack() as stack:
+            yield [stack.enter_context(tempfile.TemporaryFile(dir=folder)) for _ in range(n)]
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    """A descriptor of a file to read; a link is not followed."""
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _keep(file: BinaryIO, path: Path) -> None:
+    """Copy a nameless file to `path`, readable by its owner only; after a crash there is the old file or the new."""
+    file.seek(0)
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".writing-", delete=False) as copy:
+        try:
+            shutil.copyfileobj(file, copy)
+            copy.flush()
+            os.fsync(copy.fileno())
+            os.replace(copy.name, path)
+        finally:
+            Path(copy.name).unlink(missing_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _answered(keeper: Keeper, request: Request, files: Sequence[int], model: type[Model]) -> Model:
+    try:
+        ended, answer = keeper.run(request, files)
+    except TemplateError as error:
+        raise ScoreFailed("crashed", str(error)) from None
+    if ended.code != 0 or answer is None:
+        said = b"" if answer is None else answer
+        raise ScoreFailed(_failure(ended), f"{_how(ended)}\n{said.decode('utf-8', 'replace')}")
+    try:
+        return model.model_validate_json(answer)
+    except ValidationError as error:
+        raise ScoreFailed("crashed", f"the child's answer: {error}") from None
+
+
+def _failure(ended: Ended) -> FailureKind:
+    if ended.timed_out or ended.code == -signal.SIGXCPU:
+        return "timeout"
+    if ended.code in (TOO_LARGE, -signal.SIGKILL):  # the kernel kills with it when memory is short
+        return "too_large"
+    return "crashed"
+
+
+def _how(ended: Ended) -> str:
+    how = f"signal {signal.Signals(-ended.code).name}" if ended.code < 0 else f"exit code {ended.code}"
+    peak = ended.peak_bytes >> 20
+    return f"{how}{', out of time' if ended.timed_out else ''}, {ended.seconds:.1f} s, {peak} MiB at most"

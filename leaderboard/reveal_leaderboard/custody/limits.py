@@ -1,0 +1,63 @@
+"""How much an upload may hold, and how much a child may spend on it.
+
+Conventions
+-----------
+Bytes are bytes, times are seconds. A limit of :data:`BOARD_LIMITS` is told to the sender, with the line; a limit of
+:class:`JailLimits` ends the child, and its sender learns one fixed sentence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from reveal_bench.predictions import Limits
+
+__all__ = ["BOARD_LIMITS", "MOST_MASK_RUNS", "PARSE_LIMITS", "SCORE_LIMITS", "JailLimits"]
+
+MIB = 1 << 20
+
+MOST_MASK_RUNS = 50_000
+"""Most runs of one mask on a board. A detailed lung outline has about 10,000; a mask of noise has millions, and merging
+those takes seconds where there is a reference and nothing where there is none: the time would give labels away."""
+
+BOARD_LIMITS = Limits(
+    file_bytes=96 * MIB,
+    expanded_bytes=96 * MIB,
+    expansion=30,
+    entries=100_000,
+    containers=2_000_000,
+    values=10_000_000,
+    counts_characters=3 * MOST_MASK_RUNS,
+    points=1,
+    contours=200,
+    vertices=20_000,
+    polygon_work=1_000_000_000,
+    problems=1_000,
+)
+"""What a board takes: files three times as large as CheXlocalize's whole test set needs, and one point per question:
+with several, a lattice of points hits everything (several are scored at home, as for the human benchmark)."""
+
+
+@dataclass(frozen=True, slots=True)
+class JailLimits:
+    """What a child may spend.
+
+    Attributes
+    ----------
+    memory : address space beyond that of its template (an idle template holds about 200 MB of it in memory)
+    cpu_seconds, wall_seconds : after either it is killed
+    file_bytes : of each file handed to it to write
+    open_files : file descriptors
+    answer_bytes : of what it says
+    """
+
+    memory: int
+    cpu_seconds: int
+    wall_seconds: float
+    file_bytes: int
+    open_files: int = 64
+    answer_bytes: int = 16 * MIB
+
+
+PARSE_LIMITS = JailLimits(memory=768 * MIB, cpu_seconds=60, wall_seconds=120.0, file_bytes=256 * MIB)
+SCORE_LIMITS = JailLimits(memory=3072 * MIB, cpu_seconds=600, wall_seconds=900.0, file_bytes=256 * MIB, open_files=1024)

@@ -1,0 +1,110 @@
+"""What passes between the two ends of a template's socket: packets that carry open files.
+
+Conventions
+-----------
+A request is one or more packets of some files each; the first byte of a packet says whether it is the last. The files
+are, in order: the pipe of the answer, the pipe of the end, the request as JSON, the shared document (an empty file if
+there is none), then what the job works on. The JSON is written by this package alone: nothing of it comes from a
+stranger but the name shown for a file.
+"""
+
+from __future__ import annotations
+
+import array
+import os
+import socket
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from reveal_leaderboard.custody.limits import JailLimits
+
+__all__ = ["TOO_LARGE", "Ended", "Request", "memory_file", "receive_files", "send_files"]
+
+TOO_LARGE = 70
+"""Exit code of a child that ran out of memory or room."""
+
+_FILES_AT_ONCE = 200  # the kernel passes at most 253
+_MORE, _LAST = b"m", b"l"
+_ONE = array.array("i").itemsize
+
+
+@dataclass(frozen=True)
+class Request:
+    """One run of a job.
+
+    Attributes
+    ----------
+    job : key of the job in the template's module
+    arguments : plain JSON values
+    places : folders and files that the child may open, to read
+    reopened : of the files handed over, how many (from the first) it may open again by ``/proc/self/fd``
+    shared : digest of the shared document, "" if there is none
+    """
+
+    job: str
+    arguments: dict[str, Any]
+    limits: JailLimits
+    places: tuple[str, ...] = ()
+    reopened: int = 0
+    shared: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, raw: dict[str, Any]) -> Request:
+        """Back from :meth:`to_json`."""
+        return cls(**{**raw, "limits": JailLimits(**raw["limits"]), "places": tuple(raw["places"])})
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a child ended.
+
+    Attributes
+    ----------
+    code : exit code, or minus the number of the signal
+    timed_out : whether the template killed it for the clock on the wall
+    peak_bytes : most memory it held at once, the template's part included
+    seconds : from fork to end
+    """
+
+    code: int
+    timed_out: bool
+    peak_bytes: int
+    seconds: float
+
+
+def send_files(control: socket.socket, files: Sequence[int]) -> None:
+    """Send one request's files."""
+    for start in range(0, len(files), _FILES_AT_ONCE):
+        part = files[start : start + _FILES_AT_ONCE]
+        word = _LAST if start + len(part) == len(files) else _MORE
+        control.sendmsg([word], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", part))])
+
+
+def receive_files(control: socket.socket) -> list[int]:
+    """Receive one request's files, in order; empty when the other end is gone."""
+    files: list[int] = []
+    word = _MORE
+    while word == _MORE:
+        word, ancillary, _, _ = control.recvmsg(1, socket.CMSG_SPACE(_FILES_AT_ONCE * _ONE), socket.MSG_CMSG_CLOEXEC)
+        if not word:
+            return []
+        for _, kind, data in ancillary:
+            if kind == socket.SCM_RIGHTS:
+                part = array.array("i")
+                part.frombytes(data[: len(data) // _ONE * _ONE])
+                files += part
+    return files
+
+
+def memory_file(data: bytes) -> int:
+    """A nameless file in memory that holds `data`; returns its descriptor."""
+    handle = os.memfd_create("reveal", os.MFD_CLOEXEC)
+    view = memoryview(data)
+    while view:
+        view = view[os.write(handle, view) :]
+    return handle

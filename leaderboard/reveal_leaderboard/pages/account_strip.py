@@ -1,0 +1,40 @@
+"""The line at the top of every page: who is signed in, and the way in or out.
+
+It also brings the small script that all pages share (`site.js`: a skip link, and titles that follow the headings).
+"""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+import gradio as gr
+
+from reveal_leaderboard.pages.desk import Desk
+from reveal_leaderboard.pages.drawing import link, text
+from reveal_leaderboard.people import Actor
+
+__all__ = ["SCRIPT", "build_strip", "strip_view"]
+
+SCRIPT = (files("reveal_leaderboard") / "pages" / "site.js").read_text(encoding="utf-8")
+
+
+def build_strip(desk: Desk, page: gr.Blocks) -> None:
+    """Lay out the line inside the present Blocks."""
+    shown = gr.HTML('<p class="rv-strip">&nbsp;</p>', elem_id="strip", js_on_load=SCRIPT)
+
+    def show(request: gr.Request) -> str:
+        return strip_view(desk.actor(request))
+
+    page.load(show, None, shown, api_visibility="private", show_progress="hidden")
+
+
+def strip_view(actor: Actor | None) -> str:
+    """The line for this actor, or for a visitor."""
+    if actor is None:
+        return f'<p class="rv-strip">{link("/login", "Sign in")}</p>'
+    admin = f" · {link('/admin', 'Admin')}" if actor.is_admin else ""
+    mine = link("/mine", "my submissions")
+    if actor.via == "local":
+        return f'<p class="rv-strip">Local mode, one user · {mine}{admin}</p>'
+    out = '<form method="post" action="/logout"><button type="submit" class="rv-action">Sign out</button></form>'
+    return f'<div class="rv-strip">Signed in as <b>{text(actor.user.name)}</b> · {mine}{admin} {out}</div>'

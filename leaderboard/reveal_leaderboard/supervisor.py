@@ -1,0 +1,97 @@
+"""Keeps processes running: starts them, restarts those that die, and ends them in order.
+
+A process that dies is started again after a pause that doubles from one second to a minute, and starts at one second
+again once it has lived for a minute. The supervisor holds nothing of its own: what a worker was doing when it died is
+leased again from the database.
+"""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import IO
+
+__all__ = ["Supervisor"]
+
+SHORTEST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
+SECONDS_TO_END = 20.0
+LOOK_EVERY = 0.2
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class _Kept:
+    """A command, its process and when it may be started again."""
+
+    name: str
+    command: Sequence[str]
+    process: subprocess.Popen[bytes] | None = None
+    started: float = 0.0
+    pause: float = SHORTEST_PAUSE
+    next_start: float = field(default=0.0)
+
+
+class Supervisor:
+    """Runs `commands` (name -> words) until :attr:`stopping` is set.
+
+    Parameters
+    ----------
+    commands : dict from a name for the log to the words of a command
+    output : where the processes write; None: where this one does
+    """
+
+    def __init__(self, commands: Mapping[str, Sequence[str]], *, output: IO[bytes] | None = None) -> None:
+        self._kept = [_Kept(name, command) for name, command in commands.items()]
+        self._output = output
+        self.n_restarts = 0
+        self.stopping = threading.Event()
+
+    @property
+    def pids(self) -> dict[str, int]:
+        """Process numbers of those that run."""
+        return {one.name: one.process.pid for one in self._kept if one.process and one.process.poll() is None}
+
+    def run(self) -> None:
+        """Start everything, look after it, and end it when told to stop."""
+        try:
+            while not self.stopping.is_set():
+                for one in self._kept:
+                    self._look_after(one)
+                self.stopping.wait(LOOK_EVERY)
+        finally:
+            self._end_all()
+
+    def _look_after(self, one: _Kept) -> None:
+        moment = time.monotonic()
+        if one.process is not None:
+            if one.process.poll() is None:
+                if moment - one.started > LONGEST_PAUSE:
+                    one.pause = SHORTEST_PAUSE
+                return
+            log.warning("%s ended with code %s; again in %.0f s", one.name, one.process.returncode, one.pause)
+            one.process, one.next_start = None, moment + one.pause
+            one.pause = min(2 * one.pause, LONGEST_PAUSE)
+            self.n_restarts += 1
+        if moment >= one.next_start:
+            # A session of its own: Ctrl-C reaches the supervisor alone, which then ends the others in order.
+            one.process = subprocess.Popen(
+                list(one.command), stdout=self._output, stderr=self._output, start_new_session=True
+            )
+            one.started = moment
+
+    def _end_all(self) -> None:
+        running = [one.process for one in self._kept if one.process is not None]
+        for process in running:
+            process.terminate()
+        deadline = time.monotonic() + SECONDS_TO_END
+        for process in running:
+            try:
+                process.wait(timeout=max(0.1, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()

@@ -1,0 +1,320 @@
+"""Receipts of released scores: their exact form, and how to check one without the leaderboard that gave it.
+
+Conventions
+-----------
+A receipt file is a JSON object with the `receipt` (what is said), its `hash` and its `signature`. What is signed are
+the receipt's *canonical bytes*: JSON in ASCII, keys sorted, no spaces, and no number but whole ones, so that the same
+facts are the same bytes in every language. Figures are therefore texts, with the decimals that were released:
+"0.47". The hash is SHA-256 of the canonical bytes in hexadecimal, the signature Ed25519 (RFC 8032) in base64.
+
+Receipts of one leaderboard form a chain: each is numbered, and holds the hash of the one before (64 zeros before the
+first). A key that took the place of another carries the *succession*: for each change a statement signed with the old
+key and with the new one. So whoever trusts the first key can check the receipts of its successors.
+
+What a receipt proves depends on where the key came from. Checked with the key inside itself it proves that nothing was
+changed since it was signed, but not by whom; compare the key with one that the leaderboard published.
+
+The package `cryptography` is needed to check signatures.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+__all__ = [
+    "GENESIS", "ReceiptError", "SCHEMA", "SUCCESSION_SCHEMA", "Verified", "canonical_bytes", "exact", "key_id",
+    "read_receipt", "receipt_hash", "verify_receipt", "verify_signature",
+]  # fmt: skip
+
+SCHEMA = "reveal-receipt/1"
+SUCCESSION_SCHEMA = "reveal-key-succession/1"
+GENESIS = "0" * 64
+LARGEST_FILE = 1 << 20
+
+_HASH = re.compile(r"[0-9a-f]{64}")
+_TEXTS = (
+    "submission", "file_sha256", "team", "model", "benchmark", "version", "split", "part", "reference_hash",
+    "metric_signature", "time", "previous", "key_id", "public_key",
+)  # fmt: skip
+_FIELDS: dict[str, type | tuple[type, ...]] = {
+    "schema": str,
+    "number": int,
+    **dict.fromkeys(_TEXTS, str),
+    "released": dict,
+    "shown_of": (str, type(None)),
+    "allow_missing": bool,
+    "software": dict,
+    "succession": list,
+}
+
+
+class ReceiptError(ValueError):
+    """The receipt is not what it claims to be, or not in the form of one."""
+
+
+@dataclass(frozen=True)
+class Verified:
+    """A receipt that holds, and how far that goes.
+
+    Attributes
+    ----------
+    receipt : dict
+        What it says.
+    is_from_trusted_key : bool
+        Whether it was signed with the key that the caller trusts, or with a successor of it.
+    checked, unchecked : tuple of str
+        What was checked and what was not, one sentence each.
+    """
+
+    receipt: Mapping[str, Any]
+    is_from_trusted_key: bool
+    checked: tuple[str, ...]
+    unchecked: tuple[str, ...]
+
+
+def exact(value: Any) -> Any:
+    """`value` (plain JSON) with every fraction as the text of its decimals: 0.47 becomes "0.47".
+
+    Raises
+    ------
+    ValueError
+        If a number is not finite.
+    """
+    if isinstance(value, float):
+        decimal = Decimal(repr(value))
+        if not decimal.is_finite():
+            raise ValueError(f"a figure of a receipt must be a finite number, got {value}")
+        return format(decimal, "f")
+    if isinstance(value, Mapping):
+        return {key: exact(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [exact(inner) for inner in value]
+    return value
+
+
+def canonical_bytes(document: Mapping[str, Any]) -> bytes:
+    """The bytes that are hashed and signed; see the module for their form.
+
+    Raises
+    ------
+    ReceiptError
+        If something in it is neither text, whole number, true, false, null, list nor object.
+    """
+    _check_values(document, "receipt")
+    return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
+
+
+def _check_values(value: Any, place: str) -> None:
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            if not isinstance(key, str):
+                raise ReceiptError(f"`{place}` must have texts for keys, got {key!r}")
+            _check_values(inner, f"{place}.{key}")
+    elif isinstance(value, list):
+        for i, inner in enumerate(value):
+            _check_values(inner, f"{place}[{i}]")
+    elif not (value is None or isinstance(value, (str, int))):
+        raise ReceiptError(f"`{place}` must be text, a whole number, true, false or null, got {value!r:.80}")
+
+
+def receipt_hash(receipt: Mapping[str, Any]) -> str:
+    """SHA-256 of the canonical bytes, 64 hexadecimal digits."""
+    return hashlib.sha256(canonical_bytes(receipt)).hexdigest()
+
+
+def key_id(public_key: str) -> str:
+    """Short name of a public key (base64): the first 16 hexadecimal digits of its SHA-256."""
+    return hashlib.sha256(_key_bytes(public_key)).hexdigest()[:16]
+
+
+def verify_signature(document: Mapping[str, Any], signature: str, public_key: str) -> bool:
+    """Whether `signature` (base64) over the canonical bytes was made with the key whose public half this is."""
+    try:
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    except ImportError:
+        raise ImportError("checking a receipt needs the package `cryptography`: pip install cryptography") from None
+
+    try:
+        raw = base64.b64decode(signature, validate=True)
+        Ed25519PublicKey.from_public_bytes(_key_bytes(public_key)).verify(raw, canonical_bytes(document))
+    except (InvalidSignature, binascii.Error, ValueError):
+        return False
+    return True
+
+
+def read_receipt(path: Path) -> dict[str, Any]:
+    """Read a receipt file.
+
+    Raises
+    ------
+    ReceiptError
+        If it is no JSON object, names a key twice, or is larger than 1 MiB.
+    """
+    with path.open("rb") as file:
+        data = file.read(LARGEST_FILE + 1)
+    if len(data) > LARGEST_FILE:
+        raise ReceiptError(f"{path} must be a receipt of at most 1 MiB, it is larger")
+    try:
+        document = json.loads(data.decode("utf-8"), object_pairs_hook=_without_doubles)
+    except ReceiptError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise ReceiptError(f"{path} must be a receipt, JSON in UTF-8: {error}") from None
+    if not isinstance(document, dict):
+        raise ReceiptError(f"{path} must hold one JSON object, got {type(document).__name__}")
+    return document
+
+
+def verify_receipt(
+    document: Mapping[str, Any],
+    trusted_key: str | None = None,
+    *,
+    previous: Mapping[str, Any] | None = None,
+    file_sha256: str | None = None,
+) -> Verified:
+    """Check a receipt file, without network.
+
+    Parameters
+    ----------
+    document : dict
+        The receipt file as read by :func:`read_receipt`.
+    trusted_key : str, optional
+        Public key (32 bytes in base64) that the leaderboard published. Without it the key inside the receipt is used.
+    previous : dict, optional
+        The receipt file with the number before, to check the link between the two.
+    file_sha256 : str, optional
+        SHA-256 of the prediction file, 64 hexadecimal digits.
+
+    Raises
+    ------
+    ReceiptError
+        If anything that is checked does not hold; the message says what.
+    """
+    receipt = _check_form(document)
+    number = receipt["number"]
+    checked = [f"the text of receipt {number} has the hash that it states"]
+    unchecked = []
+    _check_signature(receipt, document["signature"])
+    checked.append(f"it was signed with key {receipt['key_id']}, and nothing was changed since")
+    if trusted_key is None:
+        unchecked.append(
+            "whose key that is: it was taken from the receipt itself, so anybody could have made it; "
+            "give a key that the leaderboard published"
+        )
+    else:
+        checked.append(_check_origin(receipt, trusted_key))
+    if previous is None:
+        if number > 1:
+            unchecked.append(f"its place after receipt {number - 1}, which was not given")
+    else:
+        _check_link(receipt, previous)
+        checked.append(f"it follows receipt {number - 1}")
+    if file_sha256 is None:
+        unchecked.append("the prediction file, which was not given")
+    elif file_sha256 != receipt["file_sha256"]:
+        raise ReceiptError(
+            f"the receipt is of a file with SHA-256 {receipt['file_sha256']}, got one with {file_sha256}"
+        )
+    else:
+        checked.append("the prediction file has the SHA-256 that it names")
+    unchecked.append("that the score follows from the file: only the leaderboard has the references")
+    return Verified(receipt, trusted_key is not None, tuple(checked), tuple(unchecked))
+
+
+def _check_form(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The receipt inside a receipt file, of the right form and hash."""
+    for name, kind in (("receipt", Mapping), ("hash", str), ("signature", str)):
+        if not isinstance(document.get(name), kind):
+            raise ReceiptError(f"a receipt file must have the field `{name}`, got {document.get(name)!r:.80}")
+    receipt: Mapping[str, Any] = document["receipt"]
+    if receipt.get("schema") != SCHEMA:
+        raise ReceiptError(f"`schema` must be {SCHEMA!r}, got {receipt.get('schema')!r:.80}")
+    if strange := set(receipt) ^ set(_FIELDS):
+        raise ReceiptError(f"a receipt must have exactly the fields of {SCHEMA}; wrong: {', '.join(sorted(strange))}")
+    for name, wanted in _FIELDS.items():
+        if not isinstance(receipt[name], wanted):
+            raise ReceiptError(f"`{name}` is of the wrong kind: {receipt[name]!r:.80}")
+    number = receipt["number"]
+    if isinstance(number, bool) or number < 1:
+        raise ReceiptError(f"`number` must be 1 or more, got {number!r:.80}")
+    for name in ("file_sha256", "previous"):
+        if not _HASH.fullmatch(receipt[name]):
+            raise ReceiptError(f"`{name}` must be 64 hexadecimal digits, got {receipt[name]!r:.80}")
+    if receipt_hash(receipt) != document["hash"]:
+        raise ReceiptError(f"the text of receipt {number} was changed: it has not the hash that it states")
+    if number == 1 and receipt["previous"] != GENESIS:
+        raise ReceiptError("`previous` of receipt 1 must be 64 zeros")
+    return receipt
+
+
+def _check_signature(receipt: Mapping[str, Any], signature: str) -> None:
+    if key_id(receipt["public_key"]) != receipt["key_id"]:
+        raise ReceiptError(f"`key_id` must be that of `public_key`, got {receipt['key_id']!r:.80}")
+    if not verify_signature(receipt, signature, receipt["public_key"]):
+        raise ReceiptError(f"the signature of receipt {receipt['number']} is not by the key that it names")
+
+
+def _check_origin(receipt: Mapping[str, Any], trusted_key: str) -> str:
+    trusted = trusted_key.strip()
+    _key_bytes(trusted)
+    if trusted == receipt["public_key"]:
+        return "that is the key that you trust"
+    if trusted in _predecessors(receipt):
+        return f"that key succeeded {key_id(trusted)}, which you trust; the change was signed with both"
+    raise ReceiptError(
+        f"the receipt was signed with key {receipt['key_id']}, which neither is nor succeeded {key_id(trusted)}"
+    )
+
+
+def _predecessors(receipt: Mapping[str, Any]) -> set[str]:
+    """Keys from which the receipt's key descends by statements signed with the old key and the new one."""
+    heirs = {receipt["public_key"]}
+    for change in reversed(receipt["succession"]):
+        statement = change.get("statement") if isinstance(change, Mapping) else None
+        if not isinstance(statement, Mapping) or statement.get("schema") != SUCCESSION_SCHEMA:
+            raise ReceiptError(f"`succession` must hold statements of {SUCCESSION_SCHEMA}, got {change!r:.80}")
+        old, new = str(statement.get("old_key")), str(statement.get("new_key"))
+        signed = all(
+            verify_signature(statement, str(change.get(name)), key)
+            for name, key in (("signature_old", old), ("signature_new", new))
+        )
+        if not signed or new not in heirs:
+            raise ReceiptError("`succession` must lead to the key of the receipt, each step signed with both keys")
+        heirs.add(old)
+    return heirs - {receipt["public_key"]}
+
+
+def _check_link(receipt: Mapping[str, Any], previous: Mapping[str, Any]) -> None:
+    before = _check_form(previous)
+    _check_signature(before, previous["signature"])
+    if before["number"] != receipt["number"] - 1:
+        raise ReceiptError(f"`previous` must be receipt {receipt['number'] - 1}, got {before['number']}")
+    if previous["hash"] != receipt["previous"]:
+        raise ReceiptError(f"receipt {receipt['number']} follows another receipt {before['number']} than the one given")
+
+
+def _key_bytes(public_key: str) -> bytes:
+    try:
+        raw = base64.b64decode(public_key, validate=True)
+    except (binascii.Error, ValueError):
+        raw = b""
+    if len(raw) != 32:
+        raise ReceiptError(f"a public key must be 32 bytes in base64, got {public_key!r:.80}")
+    return raw
+
+
+def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ReceiptError("a receipt must not name a key twice")
+    return found

@@ -1,0 +1,215 @@
+"""The API on an application of its own: real store, queue, accounts and intake, with people, tokens and scores.
+
+The linter runs in this process instead of in a child, and scores are written by hand instead of by a worker: what is
+tested on it are the routes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import httpx
+from fastapi import FastAPI
+from reveal_leaderboard.accounts import Accounts
+from reveal_leaderboard.api import Services, add_api
+from reveal_leaderboard.auth import Auth, Provider
+from reveal_leaderboard.blobs import Blobs
+from reveal_leaderboard.catalogue import Catalogue
+from reveal_leaderboard.custody import BOARD_LIMITS
+from reveal_leaderboard.fingerprints import Fingerprint
+from reveal_leaderboard.intake import Intake
+from reveal_leaderboard.people import Team, User
+from reveal_leaderboard.queue import Queue, ScoredOutcome
+from reveal_leaderboard.release import Figure, ReleasedScore
+from reveal_leaderboard.settings import load_settings
+from reveal_leaderboard.store import Store
+from starlette.testclient import TestClient
+
+from reveal_bench.predictions import lint_predictions
+from reveal_bench.records import Manifest
+from reveal_bench.study_records import StudyManifest
+from tests.leaderboard.conftest import BENCHMARK, METADATA, Board
+
+SUBMISSIONS = "/api/v1/submissions"
+NOBODY = "0" * 32
+
+
+class LintHere:
+    """Stands for custody: the same linter and limits, in this process."""
+
+    ends_with: Exception | None = None
+
+    def parse(self, path: Path, manifest: Manifest | StudyManifest, *, name: str, allow_missing: bool) -> Any:
+        if self.ends_with is not None:
+            raise self.ends_with
+        report = lint_predictions(path, manifest, allow_missing=allow_missing, limits=BOARD_LIMITS, name=name)
+        return SimpleNamespace(report=replace(report, predictions=()))
+
+
+@dataclass
+class Person:
+    """Somebody with a team, a token for it, and a session in a browser."""
+
+    user: User
+    team: Team
+    token: str
+    session: str
+
+    @property
+    def bearer(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.token}"}
+
+
+@dataclass
+class World:
+    """The application and the people of a test."""
+
+    app: FastAPI
+    services: Services
+    custody: LintHere
+    owner: Person
+    other: Person
+    admin: Person
+    n_scored: int = field(default=0)
+
+    def client(self, who: Person | None = None, *, host: str = "203.0.113.9", browser: bool = False) -> TestClient:
+        headers = {} if who is None or browser else who.bearer
+        cookies = {"reveal": who.session} if who is not None and browser else {}
+        return TestClient(
+            self.app, base_url="http://board.test", headers=headers, cookies=cookies, client=(host, 50000)
+        )
+
+    def send(self, file: Path, model: str = "Pointer", *, who: Person | None = None, **options: Any) -> httpx.Response:
+        """POST a file as `who`, the owner by default."""
+        who = who or self.owner
+        metadata = options.pop("metadata", None) or {
+            **METADATA,
+            "organization": who.team.name,
+            "model": {"name": model},
+            "contact": "secret.contact@example.org",
+        }
+        fields = {"benchmark": BENCHMARK, "metadata": json.dumps(metadata), **options.pop("fields", {})}
+        with file.open("rb") as stream:
+            files = {"file": (file.name, stream)}
+            return self.client(who).post(SUBMISSIONS, data=fields, files=files, **options)
+
+    def score(self, submission_id: str, value: float = 0.47) -> None:
+        """End the next job, which must be that of `submission_id`, with one figure."""
+        queue, served = self.services.queue, [self.services.intake.catalogue.current(BENCHMARK).key]
+        job = queue.claim("hand", served=served)
+        while job is not None and job.kind != "score":
+            queue.finish_result(job, document={"schema": 1, "entries": {}, "computed_for": []})
+            job = queue.claim("hand", served=served)
+        assert job is not None
+        assert job.subject == submission_id
+        self.n_scored += 1
+        outcome = ScoredOutcome(released(value), None, "e" * 64, Fingerprint(f"{self.n_scored:064d}", ()))
+        assert queue.finish_score(job, who="worker:hand", outcome=outcome)
+
+
+def released(value: float) -> ReleasedScore:
+    """A released score of one macro figure."""
+    figure = Figure("point_hit", "macro", value, round(value - 0.1, 2), round(value + 0.1, 2), "9", "point_hit|v:1")
+    return ReleasedScore(
+        (figure,), ("Edema",), ("Pneumothorax",), "Fewer than 30 cases: Pneumothorax.", {"min_cell": 30}
+    )
+
+
+def person(accounts: Accounts, name: str, *, is_admin: bool = False) -> Person:
+    """Somebody new who owns the team of the same name."""
+    user = accounts.sign_in("https://issuer.test", name, name, as_admin=is_admin)
+    team = accounts.create_team(name, owner=user, who=f"user:{user.id}")
+    scopes = ("read", "submit", "admin") if is_admin else ("read", "submit")
+    _, token = accounts.issue_token(user, team, name="test", scopes=scopes)
+    return Person(user, team, token, accounts.new_session(user))
+
+
+SETTINGS = """
+[quota]
+total = 12
+per_day = 12
+board_total = 500
+"""
+
+
+@contextmanager
+def api_world(board: Board, root: Path, *, settings: str = SETTINGS, **options: Any) -> Iterator[World]:
+    """The API over `board`, with its data below `root`."""
+    own = root / "settings.toml"
+    own.write_text(settings, encoding="utf-8")
+    figures = load_settings(own)
+    store = Store(f"sqlite:///{root / 'board.sqlite'}", figures)
+    accounts = Accounts(store.engine)
+    provider = Provider("https://issuer.test", "id", "secret", "http://board.test/login/callback", "Test", "test")
+    published = board.published
+    custody = LintHere()
+    catalogue = Catalogue(store, [published])
+    intake = Intake(store, blobs(root / "blobs"), catalogue, custody, accounts)  # type: ignore[arg-type]
+    queue = Queue(store.engine, figures)
+    services = Services(store, queue, intake, accounts, Auth(accounts, "oidc", provider), figures, **options)
+    app = FastAPI(title="Test", version="1", docs_url=None, redoc_url=None, openapi_url="/api/v1/openapi.json")
+    add_api(app, services)
+    people = [person(accounts, name, is_admin=name == "Operators") for name in ("Owners", "Others", "Operators")]
+    try:
+        yield World(app, services, custody, *people)
+    finally:
+        store.engine.dispose()
+
+
+def blobs(folder: Path) -> Blobs:
+    """An empty store of uploads in `folder`."""
+    folder.mkdir()
+    try:
+        return Blobs(folder.as_uri())  # type: ignore[arg-type]
+    except TypeError:
+        return Blobs(folder)
+
+
+def private_parts(world: World) -> Mapping[str, str]:
+    """What must stand in no answer to others: user ids, and the contact."""
+    people = (world.owner, world.other, world.admin)
+    return {**{person.user.name: person.user.id for person in people}, "contact": "secret.contact@example.org"}
+
+
+def problem(answer: httpx.Response, status: int, name: str) -> dict[str, Any]:
+    """The problem document of an answer, which must be of this type."""
+    document: dict[str, Any] = answer.json()
+    found = (answer.status_code, answer.headers["content-type"], document["type"], document["status"])
+    assert found == (status, "application/problem+json", f"/problems/{name}", status), document
+    return document
+
+
+def sent(world: World, file: Path, model: str = "Pointer", **options: Any) -> str:
+    answer = world.send(file, model, **options)
+    assert answer.status_code == 202, answer.text
+    identifier: str = answer.json()["id"]
+    return identifier
+
+
+def in_state(world: World, state: str, write_file: Callable[..., Path]) -> str:
+    """A submission of the owner that is `state`."""
+    store, owner = world.services.store, f"user:{world.owner.user.id}"
+    if state == "held":
+        sent(world, write_file(seed=7), "Earlier")
+        world.score(store.of_team(world.owner.team.id)[0].id, 0.60)
+    found = sent(world, write_file(seed=8))
+    if state in ("scored", "held", "withdrawn after", "hidden"):
+        world.score(found, 0.47)
+    if state.startswith("withdrawn"):
+        store.withdraw(found, who=owner)
+    if state == "hidden":
+        store.hide(found, who=f"user:{world.admin.user.id}", why="doubtful")
+    if state in ("refused", "failed"):
+        job = world.services.queue.claim("hand", served=[world.services.intake.catalogue.current(BENCHMARK).key])
+        assert job is not None
+        if state == "refused":
+            assert world.services.queue.refuse(job, who="worker:hand", why="no")
+        else:
+            assert world.services.queue.fail(job, who="worker:hand", why="ours", incident="INC-1")
+    return found

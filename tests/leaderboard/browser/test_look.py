@@ -1,0 +1,111 @@
+"""Every page in a real browser, on a desktop and a phone: nobody else is asked, nothing fails, nothing overflows."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import uvicorn
+from reveal_leaderboard.app import build_app
+
+from tests.leaderboard.browser.world import IMAGES, World
+from tests.leaderboard.conftest import free_port
+
+sync_api = pytest.importorskip("playwright.sync_api")
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "google-chrome", "chromium-browser"))), None)
+pytestmark = pytest.mark.browser
+ARGUMENTS = ["--no-sandbox", "--disable-background-networking", "--disable-component-update"]
+PAGES = {
+    "/": ("#board .rv-summary", "REVEAL leaderboard"),
+    "/submit": ("#balance .rv-balance", "Submit predictions · REVEAL leaderboard"),
+    "/compare": ("#compare .rv-message", "Compare two entries · REVEAL leaderboard"),
+    "/mine": ("#submissions table", "My submissions · REVEAL leaderboard"),
+    "/about": ("#about .rv-how", "About this leaderboard · REVEAL leaderboard"),
+    "/admin": ("text=Exposure", "Admin · REVEAL leaderboard"),
+    "/entry?id=nothing": ("text=There is no entry to show here.", "Entry · REVEAL leaderboard"),
+}
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The real application over a world in local mode, with one scored submission."""
+    world = World(tmp_path_factory.mktemp("look"))
+    actor = world.accounts.local_actor()
+    submission = world.send(actor.user, actor.memberships[0].team, "Net")
+    world.score(0.7)
+    world.rank({submission.id: (1, 1, 1, "A")})
+    app = build_app(world.store, world.intake.blobs, world.catalogue, world.intake.custody, world.auth)
+    port = free_port()
+    server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="warning"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    deadline = time.monotonic() + 60
+    while not server.started:
+        assert time.monotonic() < deadline, "the server did not start in a minute"
+        time.sleep(0.05)
+    yield f"http://127.0.0.1:{port}"
+    server.should_exit = True
+    thread.join(20)
+    world.store.engine.dispose()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(params=[(1280, "light"), (390, "dark")], ids=["desktop", "phone"])
+def page(browser: Any, request: pytest.FixtureRequest, address: str) -> Iterator[Any]:
+    width, scheme = request.param
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    page = context.new_page()
+    page.set_default_timeout(60_000)
+    foreign: list[str] = []
+    errors: list[str] = []
+    page.on("request", lambda r: foreign.append(r.url) if not r.url.startswith((address, "data:", "blob:")) else None)
+    page.on("console", lambda m: errors.append(m.text) if m.type == "error" else None)
+    page.on("pageerror", lambda e: errors.append(str(e)))
+    yield page
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    assert page.evaluate("document.documentElement.lang") == "en"
+    assert foreign == []
+    assert errors == []
+    context.close()
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_every_page_opens_with_its_title(page: Any, address: str, path: str) -> None:
+    wanted, title = PAGES[path]
+    page.goto(address + path)
+    page.wait_for_selector(wanted)
+    page.wait_for_function("title => document.title === title", arg=title)
+    assert page.locator("h1").count() == 1
+
+
+def test_the_skip_link_is_first_and_leads_to_the_heading(page: Any, address: str) -> None:
+    page.goto(address)
+    page.wait_for_selector("#board .rv-summary")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "rv-skip"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.tagName") == "H1"
+
+
+def test_a_column_is_sorted_by_keyboard_and_the_address_keeps_it(page: Any, address: str) -> None:
+    page.goto(address)
+    page.wait_for_selector("#board .rv-summary")
+    page.focus("button[data-id='point_hit:macro']")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("th[aria-sort=descending] button[data-id='point_hit:macro']")
+    page.wait_for_function("location.search.includes('sort=point_hit')")
+    address = page.url
+    page.goto(address)
+    page.wait_for_selector("th[aria-sort=descending] button[data-id='point_hit:macro']")
+    assert f"benchmark={IMAGES}" in address

@@ -1,0 +1,115 @@
+"""Children that were taken over: whatever they answer, nothing of it is believed that is not as it must be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from reveal_leaderboard.custody import Custody, ParseFailed, ScoreFailed
+from reveal_leaderboard.custody import custody as custody_module
+from reveal_leaderboard.custody.keeper import Keeper
+from reveal_leaderboard.release import ReleasePolicy
+
+from reveal_bench.records import Manifest
+from tests.leaderboard.conftest import Board
+from tests.leaderboard.custody.conftest import ROOT, SMALL
+
+pytestmark = pytest.mark.processes
+
+MANIFEST = Manifest("b", "1", "t", 8, (), {})
+POLICY = ReleasePolicy()
+
+
+@pytest.fixture(scope="module")
+def liar(scratch: Path) -> Iterator[Custody]:
+    """A custody all of whose children lie."""
+
+    def keeper(module: str, scratch: Path, **options: object) -> Keeper:
+        limits = replace(SMALL, wall_seconds=1.0)
+        return Keeper("tests.leaderboard.custody.liar", scratch, lanes=1, limits=limits, paths=[ROOT], wrapped=False)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(custody_module, "Keeper", keeper)
+        with Custody(scratch) as made:
+            yield made
+
+
+@pytest.fixture
+def vault(tmp_path: Path) -> Path:
+    for name in ("salt", "a.1.0.0.npz", "c.npz", *(f"{name}.1.0.0.npz" for name in RANKS)):
+        (tmp_path / name).write_bytes(bytes(32))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("nothing", "crashed"),
+        ("no JSON", "crashed"),
+        ("deep", "crashed"),
+        ("list", "crashed"),
+        ("not a report", "crashed"),
+        ("more", "crashed"),
+        ("raise", "crashed"),
+        ("memory", "too_large"),
+        ("sleep", "timeout"),
+    ],
+)
+def test_no_report(liar: Custody, tmp_path: Path, name: str, kind: str) -> None:
+    (tmp_path / "upload").write_bytes(b"x")
+    with pytest.raises(ParseFailed) as caught:
+        liar.parse(tmp_path / "upload", MANIFEST, name=name, canonical=tmp_path / "c.npz")
+    assert caught.value.kind == kind
+    assert "canary" not in str(caught.value)
+    assert not (tmp_path / "c.npz").exists()
+
+
+SCORES = [
+    "nothing", "no JSON", "deep", "list", "another field", "another policy", "no hash", "raw value", "raw interval",
+    "text value", "infinite", "hidden finding", "raise", "memory", "sleep",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_no_score(liar: Custody, board: Board, vault: Path, name: str) -> None:
+    before = sorted(vault.iterdir())
+    with pytest.raises(ScoreFailed, match=r"^Scoring stopped on our side\.$") as caught:
+        liar.score(vault / "c.npz", board.holdout, name, policy=POLICY, vault=vault, submission_id="s")
+    assert caught.value.kind == {"memory": "too_large", "sleep": "timeout"}.get(name, "crashed")
+    assert sorted(vault.iterdir()) == before  # no rows are kept
+
+
+def test_the_details_are_for_the_vault(liar: Custody, board: Board, vault: Path) -> None:
+    with pytest.raises(ScoreFailed) as caught:
+        liar.score(vault / "c.npz", board.holdout, "raise", policy=POLICY, vault=vault, submission_id="s")
+    assert "exit code 1" in caught.value.detail
+    assert "KeyError: 'canary of a reference'" in caught.value.detail
+
+
+def test_a_score_in_good_order(liar: Custody, board: Board, vault: Path) -> None:
+    outcome = liar.score(vault / "c.npz", board.holdout, "good", policy=POLICY, vault=vault, submission_id="s")
+    assert [figure.value for figure in outcome.released.figures] == [0.5, 0.5]
+    assert outcome.fingerprint.sketch == (1, 2)
+    assert (vault / "s.1.0.0.npz").stat().st_mode & 0o777 == 0o600
+
+
+RANKS = ["good rank", "stranger", "schema 2", "rank 0", "good"]
+
+
+@pytest.mark.parametrize("name", RANKS[1:])
+def test_no_ranks(liar: Custody, vault: Path, name: str) -> None:
+    with pytest.raises(ScoreFailed):
+        liar.rank(vault, "1.0.0", ["a", name], policy=POLICY)
+
+
+def test_ranks_in_good_order(liar: Custody, vault: Path) -> None:
+    assert list(liar.rank(vault, "1.0.0", ["a", "good rank"], policy=POLICY)["entries"]) == ["a"]
+
+
+def test_without_a_salt_nothing_is_scored(liar: Custody, board: Board, tmp_path: Path) -> None:
+    (tmp_path / "c.npz").write_bytes(b"x")
+    with pytest.raises(ScoreFailed) as caught:
+        liar.score(tmp_path / "c.npz", board.holdout, "good", policy=POLICY, vault=tmp_path, submission_id="s")
+    assert "salt" in caught.value.detail

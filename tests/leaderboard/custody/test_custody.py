@@ -1,0 +1,257 @@
+"""Uploads through to released figures, both kinds of benchmark, and every way in which it can go wrong."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from reveal_leaderboard.custody import MOST_MASK_RUNS, Custody, ParseFailed, ScoreFailed, cases_file
+from reveal_leaderboard.custody.canonical import read_canonical, write_canonical
+from reveal_leaderboard.custody.cases import read_cases
+from reveal_leaderboard.custody.limits import PARSE_LIMITS
+from reveal_leaderboard.fingerprints import fingerprint
+from reveal_leaderboard.ranking import compare_document, rank_document
+from reveal_leaderboard.release import ReleasePolicy, part_of, release, release_studies, split_final
+
+from reveal_bench.benchmarks import BENCHMARKS
+from reveal_bench.builders.folder import build_folder
+from reveal_bench.findings import REVEAL_LABELS
+from reveal_bench.masks import encode_mask
+from reveal_bench.predictions import findings_to_jsonl, lint_findings, lint_predictions, predictions_to_jsonl
+from reveal_bench.records import LocalizationPrediction, Manifest, ManifestRow
+from reveal_bench.scoring import CaseRows, score_localization
+from reveal_bench.study_records import FindingsPrediction, StudyManifest, StudyRecord, read_studies, read_study_manifest
+from reveal_bench.study_scoring import score_studies
+from tests.leaderboard.conftest import Board, guesses
+
+pytestmark = pytest.mark.processes
+
+POLICY = ReleasePolicy(min_cell=10, bands=(10, 20), n_resamples=100)
+SALT = bytes(range(32))
+
+
+@pytest.fixture
+def vault(tmp_path: Path) -> Path:
+    folder = tmp_path / "vault"
+    folder.mkdir(mode=0o700)
+    (folder / "salt").write_bytes(SALT)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def studies(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of 60 studies, half of them held out in the folder beside it."""
+    folder = tmp_path_factory.mktemp("studies") / "public"
+    rng = np.random.default_rng(1)
+    records = [
+        StudyRecord(f"study{i}", f"patient{i}", tuple(label for label in REVEAL_LABELS[:6] if rng.random() < 0.5))
+        for i in range(60)
+    ]
+    build_folder(
+        {"test": iter(records)}, folder, BENCHMARKS["reveal-cxr"], pixels="withhold",
+        holdout=folder.with_name("private"), holdout_split="test", synthetic=True,
+    )  # fmt: skip
+    return folder
+
+
+def study_guesses(manifest: StudyManifest, *, probabilities: bool) -> list[FindingsPrediction]:
+    rng = np.random.default_rng(2)
+    made = []
+    for study in manifest.studies:
+        values = dict(zip(manifest.labels, rng.random(len(manifest.labels)).tolist(), strict=True))
+        labels = tuple(label for label, value in values.items() if value > 0.5)
+        made.append(FindingsPrediction(study, None, values) if probabilities else FindingsPrediction(study, labels))
+    return made
+
+
+@pytest.mark.parametrize("masks", [True, False], ids=["masks", "points"])
+def test_a_localization_file_is_scored_as_at_home_bit_for_bit(
+    custody: Custody, board: Board, write_file: Callable[..., Path], tmp_path: Path, vault: Path, masks: bool
+) -> None:
+    upload, canonical = write_file(masks=masks), tmp_path / "canonical.npz"
+    parsed = custody.parse(upload, board.manifest, name="mine.jsonl", canonical=canonical)
+    at_home = lint_predictions(upload, board.manifest, name="mine.jsonl")
+    assert parsed.has_canonical
+    assert parsed.report == replace(at_home, predictions=(), n_left_out=len(at_home.predictions))
+    assert read_canonical(canonical, board.manifest) == at_home.predictions
+
+    outcome = custody.score(canonical, board.holdout, "holdout", policy=POLICY, vault=vault, submission_id="s1")
+    info = board.published.info
+    rows = score_localization(
+        at_home.predictions, board.records, findings=info.findings, grid=info.grid, asks=info.asks
+    )
+    with cases_file(vault, "s1", "1.0.0").open("rb") as file:
+        kept = read_cases(file)
+    assert isinstance(kept, CaseRows)
+    assert list(kept.values) == list(rows.values)
+    assert {name: v.tobytes() for name, v in kept.values.items()} == {n: v.tobytes() for n, v in rows.values.items()}
+    assert replace(kept, values={}) == replace(rows, values={})
+    assert outcome.released == release(rows, POLICY)
+    assert len(outcome.released.figures) > 20
+    assert outcome.final is None
+    assert outcome.fingerprint == fingerprint(at_home.predictions, board.manifest, SALT)
+
+
+@pytest.mark.parametrize("probabilities", [True, False], ids=["probabilities", "labels"])
+def test_a_findings_file_is_scored_as_at_home_bit_for_bit(
+    custody: Custody, studies: Path, tmp_path: Path, vault: Path, probabilities: bool
+) -> None:
+    manifest, holdout = read_study_manifest(studies, "holdout"), studies.with_name("private")
+    upload, canonical = tmp_path / "mine.jsonl", tmp_path / "canonical.npz"
+    upload.write_text(findings_to_jsonl(study_guesses(manifest, probabilities=probabilities)))
+    parsed = custody.parse(upload, manifest, name="mine.jsonl", canonical=canonical)
+    at_home = lint_findings(upload, manifest)
+    assert parsed.report == replace(at_home, predictions=(), n_left_out=len(manifest.studies))
+    assert read_canonical(canonical, manifest) == at_home.predictions
+
+    outcome = custody.score(canonical, holdout, "holdout", policy=POLICY, vault=vault, submission_id="s2")
+    rows = score_studies(at_home.predictions, read_studies(holdout, "holdout"), labels=manifest.labels)
+    with cases_file(vault, "s2", "1.0.0").open("rb") as file:
+        kept: Any = read_cases(file)
+    for name in ("predicted", "present", "probabilities", "has_prediction"):
+        mine, theirs = getattr(kept, name), getattr(rows, name)
+        assert (mine is None and theirs is None) or mine.tobytes() == theirs.tobytes()
+    assert (kept.labels, kept.studies) == (rows.labels, rows.studies)
+    assert outcome.released == release_studies(rows, POLICY)
+    assert outcome.released.figures
+    assert outcome.fingerprint == fingerprint(at_home.predictions, manifest, SALT)
+
+
+def test_the_reference_hash_is_keyed(custody: Custody, board: Board, tmp_path: Path, vault: Path) -> None:
+    write_canonical(tmp_path / "c.npz", guesses(board.manifest), board.manifest)
+    outcome = custody.score(tmp_path / "c.npz", board.holdout, "holdout", policy=POLICY, vault=vault, submission_id="s")
+    (shard,) = (board.holdout / "localization").glob("holdout-*.parquet")
+    digest = hmac.new(SALT, hashlib.sha256(shard.read_bytes()).digest(), hashlib.sha256)
+    assert outcome.reference_hash == digest.hexdigest()
+
+
+def test_the_final_part_is_of_other_patients(custody: Custody, board: Board, tmp_path: Path, vault: Path) -> None:
+    predictions = guesses(board.manifest)
+    write_canonical(tmp_path / "c.npz", predictions, board.manifest)
+    policy = replace(POLICY, final_share=0.4)
+    outcome = custody.score(tmp_path / "c.npz", board.holdout, "holdout", policy=policy, vault=vault, submission_id="s")
+    rows = score_localization(predictions, board.records, findings=board.published.info.findings)
+    patients = {patient for _, patient in rows.all_images}
+    kept_back = split_final(patients, SALT, 0.4)
+    assert 0 < len(kept_back) < len(patients)
+    assert outcome.released == release(part_of(rows, patients - kept_back), policy)
+    assert outcome.final == release(part_of(rows, kept_back), policy)
+    for part, wanted in (("public", patients - kept_back), ("final", kept_back)):
+        with cases_file(vault, "s", "1.0.0", part).open("rb") as file:  # type: ignore[arg-type]
+            rows_of_part = read_cases(file)
+        assert isinstance(rows_of_part, CaseRows)
+        assert {patient for _, patient in rows_of_part.all_images} == wanted
+
+
+def test_rank_and_compare_are_computed_from_the_vault(
+    custody: Custody, board: Board, tmp_path: Path, vault: Path
+) -> None:
+    rows = {}
+    for seed in (0, 1, 2):
+        predictions = guesses(board.manifest, seed=seed)
+        write_canonical(tmp_path / "c.npz", predictions, board.manifest)
+        options: dict[str, Any] = {"policy": POLICY, "vault": vault, "submission_id": f"s{seed}"}
+        custody.score(tmp_path / "c.npz", board.holdout, "holdout", **options)
+        rows[f"s{seed}"] = score_localization(predictions, board.records, findings=board.published.info.findings)
+    assert custody.rank(vault, "1.0.0", list(rows), policy=POLICY) == _plain(rank_document(rows, POLICY))
+    compared = custody.compare(vault, "1.0.0", "s2", "s0", policy=POLICY)
+    assert compared == _plain(compare_document(rows["s2"], rows["s0"], POLICY, ids=("s2", "s0")))
+    assert len(compared["rows"]) > 5
+    with pytest.raises(ScoreFailed) as caught:
+        custody.rank(vault, "1.0.0", ["s0", "unknown"], policy=POLICY)
+    assert "unknown.1.0.0.npz" in caught.value.detail
+
+
+def _plain(document: dict[str, Any]) -> Any:
+    return json.loads(json.dumps(document))
+
+
+def test_a_file_with_errors_leaves_its_report_alone(
+    custody: Custody, board: Board, write_file: Callable[..., Path], tmp_path: Path
+) -> None:
+    upload = write_file(broken={3: '{"image_id": "nobody", "finding": "Edema", "point": [1, 2]}'})
+    parsed = custody.parse(upload, board.manifest, name="\u202egnp.jsonl", canonical=tmp_path / "c.npz")
+    assert not parsed.has_canonical
+    assert not (tmp_path / "c.npz").exists()
+    assert {problem.rule for problem in parsed.report.problems} == {"unknown-image", "missing-pairs"}
+    assert [p.line for p in parsed.report.problems if p.rule == "unknown-image"] == [3]
+    assert parsed.report.file == "\\u202egnp.jsonl"
+
+
+def test_missing_answers_may_be_allowed(custody: Custody, board: Board, tmp_path: Path) -> None:
+    upload = tmp_path / "few.jsonl"
+    upload.write_text(predictions_to_jsonl(guesses(board.manifest)[:5]))
+    assert not custody.parse(upload, board.manifest, name="few").report.ok
+    parsed = custody.parse(upload, board.manifest, name="few", allow_missing=True)
+    assert parsed.report.ok
+    assert parsed.report.n_predictions == 5
+    assert not parsed.has_canonical  # nobody asked for them
+
+
+def test_a_mask_of_too_many_runs_is_refused_with_its_line(custody: Custody, tmp_path: Path) -> None:
+    height, width = 400, MOST_MASK_RUNS // 400 + 2
+    manifest = Manifest("b", "1", "t", 8, ("Edema",), {"a": ManifestRow("a", "a", "AP", width, height, ("Edema",))})
+    stripes = np.zeros((height, width), bool)
+    stripes[::2] = True
+    upload = tmp_path / "noise.jsonl"
+    upload.write_text(predictions_to_jsonl([LocalizationPrediction("a", "Edema", mask=encode_mask(stripes))]))
+    (problem,) = custody.parse(upload, manifest, name="noise").report.problems
+    assert (problem.line, problem.rule, problem.severity) == (1, "rle-runs", "error")
+    assert f"at most {MOST_MASK_RUNS} runs here, got {height * width + 1}" in problem.message
+
+
+def test_signs_for_moderators_come_with_a_clean_file(custody: Custody, board: Board, tmp_path: Path) -> None:
+    upload = tmp_path / "same.jsonl"
+    same = [replace(p, points=((1.0, 1.0),), mask=None) for p in guesses(board.manifest)]
+    upload.write_text(predictions_to_jsonl(same))
+    assert custody.parse(upload, board.manifest, name="same").signs
+
+
+def test_an_upload_that_is_a_link_or_is_not_there(custody: Custody, board: Board, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("/etc/passwd")
+    for name in ("link", "nothing"):
+        with pytest.raises(OSError, match=name):
+            custody.parse(tmp_path / name, board.manifest, name=name)
+
+
+def test_canonical_arrays_of_another_manifest_are_not_scored(
+    custody: Custody, board: Board, tmp_path: Path, vault: Path
+) -> None:
+    manifest = replace(board.manifest, version="0.9")
+    write_canonical(tmp_path / "c.npz", guesses(board.manifest), manifest)
+    with pytest.raises(ScoreFailed, match=r"^Scoring stopped on our side\.$") as caught:
+        custody.score(tmp_path / "c.npz", board.holdout, "holdout", policy=POLICY, vault=vault, submission_id="s")
+    assert "must be of this manifest" in caught.value.detail
+    assert [path.name for path in vault.iterdir()] == ["salt"]
+
+
+@pytest.fixture
+def small(scratch: Path) -> Iterator[Custody]:
+    """Children with hardly any memory and time."""
+    limits = replace(PARSE_LIMITS, memory=40 << 20, cpu_seconds=1, wall_seconds=30.0, file_bytes=10_000)
+    with Custody(scratch, parse_limits=limits, bubblewrap=False) as kept:
+        yield kept
+
+
+def test_what_needs_too_much_gets_a_fixed_sentence(small: Custody, board: Board, tmp_path: Path) -> None:
+    large = tmp_path / "large.jsonl"
+    large.write_bytes(b" " * (60 << 20))
+    with pytest.raises(ParseFailed, match=r"^The file needs more memory to read than a check may take\.") as caught:
+        small.parse(large, board.manifest, name="large")
+    assert caught.value.kind == "too_large"
+
+
+def test_arrays_that_outgrow_their_limit(
+    small: Custody, board: Board, write_file: Callable[..., Path], tmp_path: Path
+) -> None:
+    with pytest.raises(ParseFailed) as caught:
+        small.parse(write_file(), board.manifest, name="good", canonical=tmp_path / "c.npz")
+    assert caught.value.kind == "too_large"
+    assert not (tmp_path / "c.npz").exists()

@@ -1,0 +1,125 @@
+"""A board with all that an audit or a backup must hold: scored, held, queued, failed, withdrawn, sent again.
+
+Nothing is scored here: the outcomes are written down, and go through the real store, queue and signer.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from reveal_leaderboard import receipts
+from reveal_leaderboard.accounts import Accounts
+from reveal_leaderboard.blobs import Blobs
+from reveal_leaderboard.boards import register_version
+from reveal_leaderboard.fingerprints import Fingerprint
+from reveal_leaderboard.outcomes import Score, ScoredOutcome
+from reveal_leaderboard.queue import Queue
+from reveal_leaderboard.release import Figure, ReleasedScore
+from reveal_leaderboard.settings import load_settings
+from reveal_leaderboard.store import NewSubmission, Store, Submission
+
+BENCHMARK, VERSION = "chexlocalize", "1.0.0"
+SERVED = [(BENCHMARK, VERSION)]
+WHO = "worker:test"
+
+
+def released(value: float) -> ReleasedScore:
+    figures = (
+        Figure(
+            "point_hit", "macro", value, round(value - 0.05, 2), round(value + 0.05, 2), "4 findings", "point_hit|v:1"
+        ),
+        Figure("point_hit", "Edema", value, None, None, "60-119", "point_hit|v:1"),
+    )
+    return ReleasedScore(figures, ("Edema",), ("Pneumothorax",), "hidden: Pneumothorax", {"resolution": 0.01})
+
+
+@dataclass
+class FilledBoard:
+    """A store with its uploads and the signer of its worker."""
+
+    store: Store
+    blobs: Blobs
+    signer: receipts.Signer
+
+    def __post_init__(self) -> None:
+        self.queue = Queue(self.store.engine, self.store.settings)
+        self.accounts = Accounts(self.store.engine)
+        self.user = self.accounts.sign_in("https://id.example.org", "1", "Example Person")
+        self.team = self.accounts.create_team("Example Laboratory", owner=self.user, who=f"user:{self.user.id}")
+        with self.store.write() as connection:
+            register_version(connection, BENCHMARK, VERSION, "holdout", {})
+
+    def send(self, content: bytes, model: str) -> Submission:
+        with self.blobs.receive(io.BytesIO(content)) as incoming:
+            self.blobs.keep(incoming)
+        new = NewSubmission(
+            benchmark=BENCHMARK, version=VERSION, split="holdout", team_id=self.team.id, user_id=self.user.id,
+            model_name=model, kind="cnn", prompt_style=None, metadata={"model": {"name": model}},
+            filename="predictions.jsonl", sha256=incoming.sha256, size=incoming.size, allow_missing=False,
+            idempotency_key=None,
+        )  # fmt: skip
+        return self.store.add_submission(new, who=f"user:{self.user.id}")[0]
+
+    def sign(self, connection: sa.Connection, submission: Submission, score: Score) -> None:
+        receipts.append(connection, self.signer, submission, score)
+
+    def score(self, content: bytes, model: str, value: float) -> Submission:
+        sent = self.send(content, model)
+        assert self.score_next(value) == sent.id
+        return sent
+
+    def score_next(self, value: float) -> str:
+        """Score the submission that is next in the queue; returns its id."""
+        job = self.queue.claim("test", served=SERVED)
+        while job is not None and job.kind != "score":
+            self.queue.finish_result(job, document={"schema": 1})
+            job = self.queue.claim("test", served=SERVED)
+        assert job is not None
+        mark = Fingerprint(job.subject.ljust(64, "0"), tuple(int(digit, 16) for digit in job.subject) * 4)
+        outcome = ScoredOutcome(released(value), None, "ab" * 32, mark)
+        assert self.queue.finish_score(job, who=WHO, outcome=outcome, sign=self.sign)
+        return job.subject
+
+    def fill(self) -> None:
+        self.score(b"first", "Model A", 0.47)
+        self.score(b"not better", "Model A", 0.47)  # held by the ladder
+        withdrawn = self.score(b"better", "Model B", 0.58)
+        self.store.withdraw(withdrawn.id, who=f"user:{self.user.id}")
+        failed = self.send(b"fails", "Model C")
+        job = self.queue.claim("test", served=SERVED)
+        assert job is not None
+        self.queue.fail(job, who=WHO, why="stopped", incident="INC-00000000")
+        assert self.send(b"fails", "Model C").id == failed.id  # sent again
+        self.store.withdraw(failed.id, who=f"user:{self.user.id}")
+        hidden = self.score(b"best", "Model D", 0.71)
+        self.store.hide(hidden.id, who="user:admin", why="asked for by its team")
+        self.send(b"waits", "Model E")
+
+    def all_rows(self) -> dict[str, list[Any]]:
+        """Every row of every table."""
+        from reveal_leaderboard.tables import tables
+
+        with self.store.read() as connection:
+            return {
+                table.name: sorted((tuple(row) for row in connection.execute(sa.select(table))), key=repr)
+                for table in tables.sorted_tables
+            }
+
+
+@pytest.fixture
+def filled(database_url: str, tmp_path: Path) -> Iterator[FilledBoard]:
+    """A filled board on each kind of database."""
+    vault = tmp_path / "vault"
+    vault.mkdir(mode=0o700)
+    a_day = tmp_path / "settings.toml"
+    a_day.write_text("[quota]\nper_day = 10\n")
+    board = FilledBoard(Store(database_url, load_settings(a_day)), Blobs(tmp_path / "blobs"), receipts.Signer(vault))
+    board.fill()
+    yield board
+    board.store.engine.dispose()

@@ -1,0 +1,181 @@
+"""Somebody who uses the leaderboard as an oracle: a patient prober with a good model of his own.
+
+What a board tells about a label, how many of the studies called have it, is a *counting query*. The prober sends calls
+that are no model's, keeps for every label the counts that fit the rounded figures, and puts them together:
+
+* "focused": a random half of the studies he is least sure of, chosen anew after every answer; decoded by the linear
+  estimate of least mean square error;
+* "random": a random half of those that his model leaves open, decoded by linear programming (Dinur and Nissim 2003);
+* "splitting": half of the group of studies that is least known, and so on until every group is one study.
+
+All labels are probed at once. Each submission also calls some more of the studies that he is sure of, so that the
+scores rise from one to the next and pass the ladder. Any board will do: `ask` is all he knows of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+from scipy.optimize import linprog
+from scipy.special import logit
+
+BoolArray = npt.NDArray[np.bool_]
+FloatArray = npt.NDArray[np.float64]
+Strategy = Literal["focused", "random", "splitting"]
+STRATEGIES: tuple[Strategy, ...] = ("focused", "random", "splitting")
+
+Answer = Mapping[str, Mapping[str, float]]
+"""Metric ("f1", "recall"; others are ignored) -> label -> the figure shown; a label that is not shown is absent."""
+Ask = Callable[[BoolArray], Answer | None]
+"""Calls (n_studies, n_labels) -> the answer; None if another score is shown instead. Raises BudgetSpentError."""
+
+
+class BudgetSpentError(Exception):
+    """The board scores nothing more of this prober."""
+
+
+@dataclass
+class Prober:
+    """The attacker.
+
+    Attributes
+    ----------
+    labels : names of the columns
+    beliefs : float array (n_studies, n_labels), probabilities by his own model, in (0, 1)
+    step : resolution of the board's figures, by label or of all; 1e-6 for exact ones
+    focus : studies per label that "focused" asks about at a time
+    seed : of his random choices
+    """
+
+    labels: Sequence[str]
+    beliefs: FloatArray
+    step: float | Mapping[str, float] = 0.01
+    focus: int = 14
+    seed: int = 0
+
+    def own_calls(self) -> BoolArray:
+        """What he would send for his model alone, (n_studies, n_labels)."""
+        return np.column_stack([best_calls(belief, belief.sum()) for belief in self.beliefs.T])
+
+    def attack(self, ask: Ask, strategy: Strategy, *, most: int) -> BoolArray:
+        """Ask `most` times, or until the budget is spent; the calls he would send after that, (n_studies, n_labels)."""
+        probes = [
+            Probe(self.beliefs[:, i], self._step(label), strategy, self.focus, np.random.default_rng([self.seed, i]))
+            for i, label in enumerate(self.labels)
+        ]
+        for k in range(most):
+            calls = np.column_stack([probe.next((k + 1) / most) for probe in probes])
+            try:
+                answer = ask(calls) or {}
+            except BudgetSpentError:
+                break
+            for i, (label, probe) in enumerate(zip(self.labels, probes, strict=True)):
+                probe.note(calls[:, i], {metric: shown[label] for metric, shown in answer.items() if label in shown})
+        return np.column_stack([best_calls(probe.learnt(), probe.n_positives()) for probe in probes])
+
+    def _step(self, label: str) -> float:
+        return self.step[label] if isinstance(self.step, Mapping) else self.step
+
+
+@dataclass
+class Probe:
+    """What he does about one label, and what he knows of it."""
+
+    belief: FloatArray
+    step: float
+    strategy: Strategy
+    focus: int
+    rng: np.random.Generator
+    asked: list[BoolArray] = field(default_factory=list)
+    figures: list[dict[str, float]] = field(default_factory=list)
+    groups: list[npt.NDArray[np.int64]] = field(default_factory=list)
+
+    def next(self, progress: float) -> BoolArray:
+        """What to call next, (n_studies,); `progress` in (0, 1] is the share of the sure studies to call, too."""
+        now = self.belief if self.strategy == "random" else self.learnt()
+        calls = np.zeros(len(now), bool)
+        if self.strategy == "splitting":
+            unsure = self._split(now)
+            calls[unsure[::2]] = True
+        else:
+            n_unsure = self.focus if self.strategy == "focused" else round(4 * now.sum())
+            unsure = np.argsort(-now * (1 - now), kind="stable")[:n_unsure]
+            calls[unsure[self.rng.random(len(unsure)) < 0.5]] = True
+        sure = np.setdiff1d(np.flatnonzero(now > 0.5), unsure)
+        sure = sure[np.argsort(-now[sure], kind="stable")]
+        calls[sure[: int(len(sure) * progress)]] = True
+        return calls
+
+    def _split(self, now: FloatArray) -> npt.NDArray[np.int64]:
+        """The least known group, most likely studies first; every other one of it is asked about."""
+        if not self.groups:
+            self.groups = [np.argsort(-now, kind="stable")[: max(2, round(2 * now.sum()))]]
+        unknown = [float((now[group] * (1 - now[group])).sum()) if len(group) > 1 else -1.0 for group in self.groups]
+        group = self.groups.pop(int(np.argmax(unknown)))
+        self.groups += [group[::2], group[1::2]] if len(group) > 1 else [group]
+        return group
+
+    def note(self, calls: BoolArray, figures: dict[str, float]) -> None:
+        """Keep an answer; an empty one told nothing."""
+        if figures:
+            self.asked.append(calls)
+            self.figures.append(figures)
+
+    def learnt(self) -> FloatArray:
+        """Probabilities after all answers, (n_studies,)."""
+        if not self.asked:
+            return self.belief
+        n, low, high = self._counts()
+        sets = np.array([*self.asked, np.ones(len(self.belief), bool)], float)
+        decode = decode_program if self.strategy == "random" else decode_linear
+        return decode(self.belief, sets, np.append(low, n), np.append(high, n))
+
+    def n_positives(self) -> float:
+        """His best estimate of how many studies have the label."""
+        return float(self._counts()[0] if self.asked else self.belief.sum())
+
+    def _counts(self) -> tuple[int, FloatArray, FloatArray]:
+        """The number of positives nearest to his belief that fits all figures; least and most of every set asked."""
+        n = np.arange(1.0, len(self.belief))[:, None]
+        sizes = np.array([calls.sum() for calls in self.asked], float)
+        low, high = np.zeros((len(n), len(sizes))), np.minimum(sizes, n)
+        half = self.step / 2 + 1e-9
+        for per_unit, metric in (((sizes + n) / 2, "f1"), (n, "recall")):
+            shown = np.array([figures.get(metric, np.nan) for figures in self.figures])
+            low = np.fmax(low, np.ceil((shown - half) * per_unit - 1e-6))
+            high = np.fmin(high, np.floor((shown + half) * per_unit + 1e-6))
+        distance = np.where((low <= high).all(axis=1), np.abs(n[:, 0] - self.belief.sum()), np.inf)
+        best = int(np.argmin(distance))
+        return int(n[best, 0]), low[best], high[best]
+
+
+def best_calls(belief: FloatArray, n_positives: float) -> BoolArray:
+    """The studies to call for the best F1 that these probabilities promise, if `n_positives` have the label."""
+    order = np.argsort(-belief, kind="stable")
+    promised = 2 * np.cumsum(belief[order]) / (np.arange(1, len(belief) + 1) + n_positives)
+    calls = np.zeros(len(belief), bool)
+    calls[order[: int(np.argmax(promised)) + 1]] = True
+    return calls
+
+
+def decode_linear(belief: FloatArray, sets: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
+    """Posterior means if the answers were sums of independent normal variables: the best linear estimate."""
+    spread = belief * (1 - belief)
+    noise = ((high - low) / 2) ** 2 / 3 + 1e-4
+    gain = np.linalg.solve((sets * spread) @ sets.T + np.diag(noise), (low + high) / 2 - sets @ belief)
+    learnt: FloatArray = np.clip(belief + spread * (sets.T @ gain), 1e-4, 1 - 1e-4)
+    return learnt
+
+
+def decode_program(belief: FloatArray, sets: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
+    """The likeliest labels, as numbers in [0, 1], within the bounds of all answers; `belief` if there are none."""
+    rows, bounds = np.vstack([sets, -sets]), np.concatenate([high, -low])
+    found = linprog(-logit(np.clip(belief, 1e-4, 1 - 1e-4)), A_ub=rows, b_ub=bounds, bounds=(0, 1))
+    if not found.success:
+        return belief
+    learnt: FloatArray = np.clip(found.x, 1e-4, 1 - 1e-4)
+    return learnt

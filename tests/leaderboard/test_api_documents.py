@@ -1,0 +1,322 @@
+"""What the API answers, to whom: the routes on a real store, with scores written by hand."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from fastapi import FastAPI
+from reveal_leaderboard import boards
+from reveal_leaderboard.api import add_api
+from reveal_leaderboard.api.documents import PublicMetadata
+from reveal_leaderboard.api.problems import PROBLEMS
+from reveal_leaderboard.metadata import Metadata
+from reveal_leaderboard.receipts import Signer, append
+from starlette.testclient import TestClient
+
+from reveal_bench.receipts import verify_receipt
+from tests.leaderboard.api_app import (
+    NOBODY,
+    SUBMISSIONS,
+    Person,
+    World,
+    api_world,
+    in_state,
+    private_parts,
+    problem,
+    sent,
+)
+from tests.leaderboard.conftest import BENCHMARK, METADATA, Board
+
+WriteFile = Callable[..., Path]
+BOARD = f"/api/v1/leaderboard?benchmark={BENCHMARK}"
+
+
+@pytest.fixture
+def world(board: Board, tmp_path: Path) -> Iterator[World]:
+    with api_world(board, tmp_path) as made:
+        yield made
+
+
+# Who sees what -------------------------------------------------------------------------------------------------------
+
+
+STATES = ("queued", "refused", "failed", "withdrawn before", "withdrawn after", "hidden", "held", "scored")
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_only_a_scored_visible_submission_is_public(world: World, write_file: WriteFile, state: str) -> None:
+    found = in_state(world, state, write_file)
+    for path in ("", "/events", "/receipt"):
+        unknown = world.client().get(f"{SUBMISSIONS}/{NOBODY}{path}")
+        for who in (None, world.other):
+            answer = world.client(who).get(f"{SUBMISSIONS}/{found}{path}")
+            if state == "scored" and path != "/receipt":
+                assert answer.status_code == 200
+            elif state != "scored":
+                assert (answer.status_code, answer.content) == (404, unknown.content)
+    for person in (world.owner, world.admin):
+        document = world.client(person).get(f"{SUBMISSIONS}/{found}").json()
+        assert document["status"] == state.split()[0].replace("hidden", "scored").replace("held", "scored").replace(
+            "withdrawn", document["status"]
+        )
+        assert document["is_public"] is (state == "scored")
+
+
+def test_what_is_public_names_no_person_and_no_contact(world: World, write_file: WriteFile) -> None:
+    found = sent(world, write_file("my-secret-file-name.jsonl"))
+    world.score(found)
+    texts = [
+        world.client().get(path).text for path in (f"{SUBMISSIONS}/{found}", f"{SUBMISSIONS}/{found}/events", BOARD)
+    ]
+    for text in texts:
+        assert world.owner.user.id not in text
+        assert private_parts(world)["contact"] not in text
+        assert "my-secret-file-name" not in text
+    assert '"model":{"name":"Pointer"' in texts[0]
+
+
+def test_every_field_of_the_metadata_is_either_shown_or_known_to_be_hidden() -> None:
+    assert set(Metadata.model_fields) - set(PublicMetadata.model_fields) == {"contact"}
+
+
+def test_a_held_submission_says_whose_figures_it_shows(world: World, write_file: WriteFile) -> None:
+    held = in_state(world, "held", write_file)
+    score = world.client(world.owner).get(f"{SUBMISSIONS}/{held}").json()["score"]
+    assert (score["is_held"], score["figures"][0]["value"]) == (True, 0.60)
+    assert score["shown_of"] != held
+
+
+def test_events_tell_roles_and_no_names(world: World, write_file: WriteFile) -> None:
+    found = in_state(world, "hidden", write_file)
+    events = world.client(world.owner).get(f"{SUBMISSIONS}/{found}/events").json()["events"]
+    steps = [(event["to_status"], event["who"]) for event in events]
+    assert steps == [
+        *[(status, "submitter") for status in ("received", "linted", "queued")],
+        *[(status, "worker") for status in ("scoring", "scored")],
+        ("hidden", "operator"),
+    ]
+    assert events[-1]["at"].endswith("Z")
+    assert set(events[0]) == {"at", "who", "from_status", "to_status", "why"}
+
+
+def test_a_bad_token_is_told_so_and_not_taken_for_a_visitor(world: World) -> None:
+    answer = world.client().get(f"{SUBMISSIONS}/{NOBODY}", headers={"Authorization": "Bearer rvl_nothing"})
+    problem(answer, 401, "sign-in")
+    assert answer.headers["www-authenticate"] == "Bearer"
+
+
+# Boards --------------------------------------------------------------------------------------------------------------
+
+
+def test_an_unchanged_board_is_not_sent_again(world: World, write_file: WriteFile) -> None:
+    found = sent(world, write_file())
+    world.score(found)
+    first = world.client().get(BOARD)
+    again = world.client().get(BOARD, headers={"If-None-Match": first.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    assert first.headers["cache-control"] == "public, max-age=10"
+    world.services.store.hide(found, who=f"user:{world.admin.user.id}", why="doubtful")
+    after = world.client().get(BOARD, headers={"If-None-Match": first.headers["etag"]})
+    assert (after.status_code, after.json()["entries"]) == (200, [])
+
+
+def test_the_board_has_three_forms_of_the_same(world: World, write_file: WriteFile) -> None:
+    world.score(sent(world, write_file()), 0.47)
+    document = world.client().get(BOARD).json()
+    figure = document["entries"][0]["figures"][0]
+    assert (figure["value"], figure["low"], figure["high"]) == (0.47, 0.37, 0.57)
+    table = pq.read_table(io.BytesIO(world.client().get(f"{BOARD}&format=parquet").content))
+    assert table.column("value").to_pylist()[0] == 0.47
+    csv = world.client().get(f"{BOARD}&format=csv")
+    assert csv.headers["content-type"] == "text/csv; charset=utf-8"
+    assert csv.headers["content-disposition"].endswith('.csv"')
+    assert ",0.47,0.37,0.57," in csv.text
+
+
+def test_a_version_that_was_never_shown_is_unknown(world: World) -> None:
+    with world.services.store.write() as connection:
+        boards.register_version(connection, BENCHMARK, "9.9.9", "holdout", {})
+    for version in ("9.9.9", "none"):
+        problem(world.client().get(f"{BOARD}&version={version}"), 404, "unknown-benchmark")
+
+
+def test_two_submissions_are_compared_by_a_worker(world: World, write_file: WriteFile) -> None:
+    ids = [sent(world, write_file(seed=seed), f"Pointer {seed}") for seed in (1, 2)]
+    for found, value in zip(ids, (0.40, 0.60), strict=True):
+        world.score(found, value)
+    path = f"/api/v1/compare?a={ids[0]}&b={ids[1]}"
+    for _ in range(2):
+        waiting = world.client().get(path)
+        assert (waiting.status_code, waiting.headers["retry-after"]) == (202, "2")
+    served = [world.services.intake.catalogue.current(BENCHMARK).key]
+    while (job := world.services.queue.claim("hand", served=served)) is not None:
+        assert world.services.queue.finish_result(job, document={"kind": job.kind})
+    ready = world.client().get(path)
+    assert (ready.status_code, ready.json()["status"], ready.json()["document"]) == (200, "ready", {"kind": "compare"})
+    problem(world.client().get(f"/api/v1/compare?a={ids[0]}&b={ids[0]}"), 409, "not-comparable")
+
+
+def test_what_the_ladder_holds_is_not_told_by_comparing(world: World, write_file: WriteFile) -> None:
+    held = in_state(world, "held", write_file)
+    earlier = next(one.id for one in world.services.store.list_submissions() if one.id != held)
+    path = f"/api/v1/compare?a={held}&b={earlier}"
+    problem(world.client().get(path), 404, "not-found")
+    problem(world.client(world.owner).get(path), 409, "not-comparable")
+
+
+def test_a_benchmark_tells_its_rules_and_its_manifest(world: World, board: Board) -> None:
+    [benchmark] = world.client().get("/api/v1/benchmarks").json()["benchmarks"]
+    assert (benchmark["name"], benchmark["state"], benchmark["n_items"]) == (
+        BENCHMARK,
+        "open",
+        len(board.manifest.rows),
+    )
+    assert benchmark["settings"]["quota"]["total"] == 12
+    path = f"/api/v1/benchmarks/{BENCHMARK}/manifest"
+    table = pq.read_table(io.BytesIO(world.client().get(path).content))
+    rows = world.client().get(f"{path}?format=json").json()["rows"]
+    assert table.column("image_id").to_pylist() == [row["image_id"] for row in rows] == list(board.manifest.rows)
+
+
+# The person who asks --------------------------------------------------------------------------------------------------
+
+
+def test_tokens_are_made_in_the_browser_alone(world: World) -> None:
+    wanted = {"name": "laptop", "team_id": world.owner.team.id, "scopes": ["read"], "days": 7}
+    problem(world.client(world.owner).post("/api/v1/me/tokens", json=wanted), 403, "session-only")
+    browser = world.client(world.owner, browser=True)
+    made = browser.post("/api/v1/me/tokens", json=wanted)
+    assert made.status_code == 201
+    secret, token = made.json()["secret"], made.json()["token"]
+    bearer = {"Authorization": f"Bearer {secret}"}
+    account = world.client().get("/api/v1/me", headers=bearer).json()
+    assert (account["via"], account["scopes"], account["name"]) == ("token", ["read"], "Owners")
+    listed = browser.get("/api/v1/me/tokens").text
+    assert token["id"] in listed
+    assert secret not in listed
+    problem(world.client(world.other, browser=True).delete(f"/api/v1/me/tokens/{token['id']}"), 404, "not-found")
+    assert browser.delete(f"/api/v1/me/tokens/{token['id']}").status_code == 204
+    problem(world.client().get("/api/v1/me", headers=bearer), 401, "sign-in")
+
+
+def test_a_token_without_the_scope_does_not_submit(world: World, write_file: WriteFile) -> None:
+    _, secret = world.services.accounts.issue_token(
+        world.owner.user, world.owner.team, name="r", scopes=("read",), days=1
+    )
+    reader = Person(world.owner.user, world.owner.team, secret, "")
+    problem(world.send(write_file(), who=reader, metadata={**METADATA, "organization": "Owners"}), 403, "scope")
+
+
+BAD_TOKENS = [
+    ({"days": 0}, "body.days"),
+    ({"days": "7"}, "body.days"),
+    ({"name": "<b>"}, "body.name"),
+    ({"scopes": ["admin"]}, "body.scopes.0"),
+    ({"team_id": NOBODY}, "body.team_id"),
+    ({"\ud800": 1}, "body"),
+]
+
+
+def test_a_token_that_may_not_be_is_refused_by_its_field(world: World) -> None:
+    browser = world.client(world.owner, browser=True)
+    headers = {"Content-Type": "application/json"}
+    for change, field in BAD_TOKENS:
+        wanted = {"name": "laptop", "team_id": world.owner.team.id, **change}
+        answer = browser.post("/api/v1/me/tokens", content=json.dumps(wanted), headers=headers)
+        assert [error["field"] for error in problem(answer, 422, "invalid")["errors"]] == [field]
+
+
+def test_my_submissions_are_those_of_my_teams(world: World, write_file: WriteFile) -> None:
+    first, second = (sent(world, write_file(seed=seed)) for seed in (1, 2))
+    sent(world, write_file(seed=3), who=world.other)
+    listed = world.client(world.owner).get("/api/v1/me/submissions").json()
+    assert [one["id"] for one in listed["submissions"]] == [second, first]
+    assert listed["n"] == 2
+    page = world.client(world.owner).get("/api/v1/me/submissions?limit=1&skip=1").json()
+    assert [one["id"] for one in page["submissions"]] == [first]
+
+
+# Receipts, health, errors --------------------------------------------------------------------------------------------
+
+
+def test_a_receipt_verifies_with_the_published_key(world: World, write_file: WriteFile, tmp_path: Path) -> None:
+    found = sent(world, write_file())
+    world.score(found)
+    (tmp_path / "vault").mkdir(mode=0o700)
+    signer, store = Signer(tmp_path / "vault"), world.services.store
+    submission, score = store.get(found), store.score_of(found)
+    assert submission is not None
+    assert score is not None
+    with store.write() as connection:
+        append(connection, signer, submission, score)
+    document = world.client().get(f"{SUBMISSIONS}/{found}/receipt").json()
+    [key] = world.client().get("/api/v1/keys").json()["keys"]
+    assert (key["public_key"], key["first"]) == (signer.public_key_text, 1)
+    assert verify_receipt(document, key["public_key"]).receipt["submission"] == found
+    problem(world.client().get(f"{SUBMISSIONS}/{found}/receipt?part=final"), 404, "not-found")
+
+
+def test_readiness_counts_who_waits_and_who_works(world: World, write_file: WriteFile) -> None:
+    sent(world, write_file())
+    key = world.services.intake.catalogue.current(BENCHMARK).key
+    world.services.queue.beat_worker("alive", [key], "rlimits")
+    ready = world.client().get("/readyz").json()
+    assert (ready["status"], ready["queued"], ready["live_workers"]) == ("ready", 1, 1)
+    assert ready["worker_confinement"] == ["rlimits"]
+    assert world.client().get("/healthz").json() == {"status": "ok"}
+
+
+def test_without_its_database_it_is_not_ready(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    from sqlalchemy.exc import OperationalError
+
+    def broken() -> None:
+        raise OperationalError("SELECT 1", {}, Exception("secret host name"))
+
+    monkeypatch.setattr(type(world.services.store), "read", lambda self: broken())
+    answer = world.client().get("/readyz")
+    problem(answer, 503, "not-ready")
+    assert "secret" not in answer.text
+
+
+METRICS = [
+    (None, "127.0.0.1", {}, 200),
+    (None, "203.0.113.9", {}, 403),
+    ("t0ken", "127.0.0.1", {}, 403),
+    ("t0ken", "203.0.113.9", {"Authorization": "Bearer t0ken"}, 200),
+    ("t0ken", "203.0.113.9", {"Authorization": "Bearer other"}, 403),
+    ("t0ken", "203.0.113.9", {"Authorization": "Basic t0ken"}, 403),
+]
+
+
+def test_metrics_are_for_operators(world: World) -> None:
+    problem(world.client(host="127.0.0.1").get("/metrics"), 404, "not-found")
+    for token, host, headers, status in METRICS:
+        services = replace(world.services, metrics=lambda: "up 1\n", metrics_token=token)
+        app = FastAPI()
+        add_api(app, services)
+        answer = TestClient(app, client=(host, 50000)).get("/metrics", headers=headers)
+        assert (answer.status_code, answer.text == "up 1\n") == (status, status == 200), (token, host, headers)
+
+
+def test_every_problem_type_has_its_page(world: World) -> None:
+    client = world.client()
+    for name, kind in PROBLEMS.items():
+        document = client.get(f"/problems/{name}").json()
+        assert (document["type"], document["status"]) == (f"/problems/{name}", kind.status)
+        page = client.get(f"/problems/{name}", headers={"Accept": "text/html"})
+        assert page.headers["content-type"].startswith("text/html")
+        assert f"<h1>{kind.title}</h1>" in page.text.replace("&#x27;", "'")
+
+
+def test_other_methods_and_other_paths_are_problems_too(world: World) -> None:
+    answer = world.client().put(f"{SUBMISSIONS}/{NOBODY}")
+    problem(answer, 405, "method")
+    assert answer.headers["allow"] == "DELETE, GET"
+    for path in ("/api/v1/nothing", "/problems/nothing", f"{SUBMISSIONS}/not-hex"):
+        problem(world.client().get(path), 404, "not-found")

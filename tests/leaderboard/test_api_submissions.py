@@ -1,0 +1,167 @@
+"""What becomes of an upload, and of a submission that its team changes: the routes on a real store."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from reveal_leaderboard import boards
+from reveal_leaderboard.custody import ParseFailed
+
+from tests.leaderboard.api_app import SUBMISSIONS, World, api_world, problem, sent
+from tests.leaderboard.conftest import BENCHMARK, METADATA, Board
+
+WriteFile = Callable[..., Path]
+
+
+@pytest.fixture
+def world(board: Board, tmp_path: Path) -> Iterator[World]:
+    with api_world(board, tmp_path) as made:
+        yield made
+
+
+def close_board(world: World) -> None:
+    with world.services.store.write() as connection:
+        boards.set_state(connection, BENCHMARK, "closed", who="cli", why="for refresh")
+
+
+# Sending -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_stranger_is_refused_before_the_body_is_read(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def not_read(*args: object, **options: object) -> None:
+        raise AssertionError("the body was read")
+
+    monkeypatch.setattr("starlette.requests.Request._get_form", not_read)
+    answer = world.client().post(SUBMISSIONS, headers={"Content-Type": "multipart/form-data; boundary=x"}, content=b"x")
+    problem(answer, 401, "sign-in")
+
+
+def test_an_upload_is_answered_by_its_address_and_its_report(world: World, write_file: WriteFile) -> None:
+    answer = world.send(write_file())
+    document = answer.json()
+    assert (answer.status_code, answer.headers["location"]) == (202, document["url"])
+    assert document["url"] == f"{SUBMISSIONS}/{document['id']}"
+    assert (document["status"], document["queue_position"], document["is_new"]) == ("queued", 1, True)
+    assert (document["report"]["ok"], document["report"]["problems"]) == (True, [])
+    assert world.send(write_file()).json()["is_new"] is False
+
+
+def test_a_file_with_errors_is_answered_by_its_lines(world: World, write_file: WriteFile) -> None:
+    answer = world.send(write_file(broken={3: "no json"}))
+    report = problem(answer, 422, "lint")["report"]
+    assert next(entry["line"] for entry in report["problems"] if entry["severity"] == "error") == 3
+    assert world.services.store.list_submissions() == []
+
+
+def test_a_file_that_costs_too_much_gets_a_fixed_sentence(world: World, write_file: WriteFile) -> None:
+    kinds: tuple[Any, ...] = ("too_large", "timeout", "crashed")
+    for kind in kinds:
+        world.custody.ends_with = ParseFailed(kind)
+        assert problem(world.send(write_file()), 422, "unreadable")["detail"] == str(ParseFailed(kind))
+
+
+def test_only_members_submit_for_an_organization(world: World, write_file: WriteFile) -> None:
+    for organization in (world.other.team.name, "Another Laboratory"):
+        answer = world.send(write_file(), metadata={**METADATA, "organization": organization})
+        assert organization in problem(answer, 403, "not-a-member")["detail"]
+
+
+BAD_METADATA = [
+    ("{}", "model"),
+    ("[]", "metadata"),
+    ("", "metadata"),
+    ('{"\\ud800": 1}', "metadata"),
+    (json.dumps({**METADATA, "links": {"code": "http://x.org"}}), "links.code"),
+    (json.dumps({**METADATA, "grid": 4, "organization": "Owners"}), "grid"),
+]
+
+
+def test_metadata_are_refused_by_their_fields(world: World, write_file: WriteFile) -> None:
+    for text, field in BAD_METADATA:
+        answer = world.send(write_file(), fields={"metadata": text})
+        assert field in {error["field"] for error in problem(answer, 422, "metadata")["errors"]}, text
+
+
+def test_each_part_of_the_form_is_given_once_and_of_its_kind(world: World, write_file: WriteFile) -> None:
+    client = world.client(world.owner)
+    file = ("file", ("a.jsonl", b"{}"))
+    fields = {"benchmark": BENCHMARK, "metadata": "{}"}
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"data": fields, "files": [("file", (None, b"text"))]}, "file"),
+        ({"data": {**fields, "other": "1"}, "files": [file]}, "other"),
+        ({"data": {**fields, "allow_missing": "perhaps"}, "files": [file]}, "allow_missing"),
+        ({"data": {"metadata": "{}"}, "files": [file]}, "benchmark"),
+        ({"data": {**fields, "benchmark": [BENCHMARK, BENCHMARK]}, "files": [file]}, "benchmark"),
+    ]
+    for form, field in cases:
+        errors = problem(client.post(SUBMISSIONS, **form), 422, "invalid")["errors"]
+        assert field in {error["field"] for error in errors}
+    problem(client.post(SUBMISSIONS, data=fields, files=[file, file]), 400, "malformed")
+    problem(client.post(SUBMISSIONS, json={}), 400, "malformed")
+    problem(client.post(SUBMISSIONS, data={**fields, "benchmark": "none"}, files=[file]), 404, "unknown-benchmark")
+
+
+def test_a_key_is_for_one_submission(world: World, write_file: WriteFile) -> None:
+    key = {"Idempotency-Key": "one"}
+    first, again = (world.send(write_file(seed=1), headers=key) for _ in range(2))
+    assert first.json()["id"] == again.json()["id"]
+    problem(world.send(write_file(seed=2), headers=key), 409, "key-reused")
+    problem(world.send(write_file(seed=2), headers={"Idempotency-Key": "two words"}), 422, "invalid")
+
+
+def test_a_closed_board_says_why(world: World, write_file: WriteFile) -> None:
+    close_board(world)
+    assert "for refresh" in problem(world.send(write_file()), 409, "board-closed")["detail"]
+
+
+def test_a_spent_budget_is_told_with_its_account(board: Board, tmp_path: Path, write_file: WriteFile) -> None:
+    with api_world(board, tmp_path, settings="[quota]\ntotal = 2\nper_day = 1\n") as world:
+        world.score(sent(world, write_file(seed=1)))
+        balance = problem(world.send(write_file(seed=2)), 429, "quota")["balance"]
+        expected = {"total": 2, "charged": 1, "pending": 0, "left": 1, "per_day": 1, "left_today": 0}
+        assert {name: balance[name] for name in expected} == expected
+        assert balance["next_at"].endswith("T00:00:00Z")
+        found = world.client(world.owner).get(f"/api/v1/me/ledger?benchmark={BENCHMARK}").json()["ledgers"][0]
+        assert [(row["kind"], row["amount"]) for row in found["rows"]] == [("reserved", 1), ("charged", 0)]
+        assert found["balance"] == balance
+
+
+# Changing ------------------------------------------------------------------------------------------------------------
+
+
+def test_withdrawing_from_the_queue_costs_nothing(world: World, write_file: WriteFile) -> None:
+    found = sent(world, write_file())
+    problem(world.client(world.other).delete(f"{SUBMISSIONS}/{found}"), 404, "not-found")
+    document = world.client(world.owner).delete(f"{SUBMISSIONS}/{found}").json()
+    assert document["status"] == "withdrawn"
+    ledger = world.client(world.owner).get(f"/api/v1/me/ledger?benchmark={BENCHMARK}").json()["ledgers"][0]
+    assert [(row["kind"], row["amount"]) for row in ledger["rows"]] == [("reserved", 1), ("refunded", -1)]
+
+
+def test_nothing_is_withdrawn_while_it_is_scored(world: World, write_file: WriteFile) -> None:
+    found = sent(world, write_file())
+    world.services.queue.claim("hand", served=[world.services.intake.catalogue.current(BENCHMARK).key])
+    assert "scoring" in problem(world.client(world.owner).delete(f"{SUBMISSIONS}/{found}"), 409, "not-now")["detail"]
+
+
+def test_only_its_team_changes_a_submission(world: World, write_file: WriteFile) -> None:
+    found = sent(world, write_file())
+    world.score(found)
+    for person in (world.other, world.admin):
+        problem(world.client(person).delete(f"{SUBMISSIONS}/{found}"), 403, "not-yours")
+        problem(world.client(person).post(f"{SUBMISSIONS}/{found}/choose"), 403, "not-yours")
+    problem(world.client().delete(f"{SUBMISSIONS}/{found}"), 401, "sign-in")
+
+
+def test_the_chosen_one_is_on_the_board(world: World, write_file: WriteFile) -> None:
+    first, second = (sent(world, write_file(seed=seed), "Same Name") for seed in (1, 2))
+    world.score(first, 0.40)
+    world.score(second, 0.50)
+    for one in (first, second):
+        assert world.client(world.owner).post(f"{SUBMISSIONS}/{one}/choose").json()["is_chosen"] is True
+        board_now = world.client().get(f"/api/v1/leaderboard?benchmark={BENCHMARK}").json()
+        assert [entry["submission_id"] for entry in board_now["entries"]] == [one]

@@ -1,0 +1,196 @@
+"""An audit of a good board finds nothing; of one that somebody changed behind our back, what was changed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+import sqlalchemy as sa
+from reveal_leaderboard import receipts as signing
+from reveal_leaderboard.audit import Report, audit
+from reveal_leaderboard.boards import register_version, start_refresh, switch_version
+from reveal_leaderboard.fingerprints import Fingerprint
+from reveal_leaderboard.outcomes import ScoredOutcome
+from reveal_leaderboard.tables import chains, events, ledger, receipts, scores, submissions
+
+from tests.leaderboard.databases import database_url
+from tests.leaderboard.filled_board import BENCHMARK, FilledBoard, filled, released
+
+__all__ = ["database_url", "filled"]
+
+
+def report(board: FilledBoard) -> Report:
+    with board.store.read() as connection:
+        return audit(connection, blobs=board.blobs)
+
+
+def test_a_good_board_passes(filled: FilledBoard) -> None:
+    found = report(filled)
+    assert found.problems == ()
+    assert found.counts["receipts"] == 4
+    assert found.counts["submissions"] == 6
+    assert found.counts["uploads"] == 6
+    assert found.heads["receipts"][0] == 4
+    assert found.keys == (filled.signer.key_id,)
+    assert json.loads(json.dumps(found.to_json()))["ok"] is True
+
+
+def test_uploads_are_looked_at_only_if_asked(filled: FilledBoard) -> None:
+    for submission in filled.store.list_submissions():
+        filled.blobs.remove(submission.sha256)
+    with filled.store.read() as connection:
+        assert audit(connection).ok
+    assert len(report(filled).problems) == 6
+
+
+def change_receipt(connection: sa.Connection) -> None:
+    text = connection.execute(sa.select(receipts.c.document).where(receipts.c.id == 2)).scalar_one()
+    changed = text.replace("Example Laboratory", "Another Laboratory")
+    connection.execute(receipts.update().where(receipts.c.id == 2).values(document=changed))
+
+
+def resign_receipt(connection: sa.Connection) -> None:
+    connection.execute(receipts.update().where(receipts.c.id == 2).values(signature="AAAA" * 21 + "AA=="))
+
+
+def swap_scores(connection: sa.Connection) -> None:
+    raised = connection.execute(sa.select(scores.c.released).limit(1)).scalar_one()
+    raised = {**raised, "figures": [{**figure, "value": 0.99} for figure in raised["figures"]]}
+    connection.execute(scores.update().values(released=raised))
+
+
+CHANGES: dict[str, tuple[Callable[[sa.Connection], object], str, str]] = {
+    "event-edited": (
+        lambda c: c.execute(events.update().where(events.c.id == 3).values(why="nothing happened")),
+        "events",
+        "event 3 was changed",
+    ),
+    "event-cut": (
+        lambda c: c.execute(
+            events.delete().where(events.c.id == sa.select(sa.func.max(events.c.id)).scalar_subquery())
+        ),
+        "events",
+        "the chain must end with",
+    ),
+    "receipt-edited": (change_receipt, "receipts", "receipt 2: the text of receipt 2 was changed"),
+    "receipt-resigned": (resign_receipt, "receipts", "receipt 2: the signature of receipt 2 is not by the key"),
+    "receipt-removed": (
+        lambda c: c.execute(receipts.delete().where(receipts.c.id == 2)),
+        "receipts",
+        "receipt 2 is missing: the next one is 3",
+    ),
+    "receipts-cut": (
+        lambda c: c.execute(receipts.delete().where(receipts.c.id == 4)),
+        "receipts",
+        "the chain must end with receipt 4",
+    ),
+    "receipts-without-end": (
+        lambda c: c.execute(chains.delete().where(chains.c.name == "receipts")),
+        "receipts",
+        "has no end written down",
+    ),
+    "score-raised": (swap_scores, "scores", "`released` is not what its receipt says"),
+    "score-removed": (lambda c: c.execute(scores.delete()), "scores", "there is a receipt without a score"),
+    "status": (
+        lambda c: c.execute(submissions.update().where(submissions.c.status == "queued").values(status="scored")),
+        "submissions",
+        "is scored, its events leave it queued",
+    ),
+    "unhidden": (
+        lambda c: c.execute(submissions.update().values(hidden_at=None)),
+        "submissions",
+        "is hidden by its events, its row says otherwise",
+    ),
+    "back-on-the-board": (
+        lambda c: c.execute(submissions.update().values(withdrawn_at=None)),
+        "submissions",
+        "is withdrawn by its events, its row says otherwise",
+    ),
+    "refund-forged": (
+        lambda c: c.execute(ledger.update().where(ledger.c.kind == "charged").values(kind="refunded", amount=-2)),
+        "ledger",
+        "is refunded with the amount -2, which cannot be",
+    ),
+    "never-charged": (
+        lambda c: c.execute(ledger.delete().where(ledger.c.kind == "charged")),
+        "ledger",
+        "is scored, but the ledger says reserved",
+    ),
+    "never-sent": (lambda c: c.execute(ledger.delete()), "ledger", "must hold its sendings from 1 on, it holds"),
+}
+
+
+ON_SQLITE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+
+
+@ON_SQLITE
+@pytest.mark.parametrize("name", CHANGES)
+def test_what_was_changed_is_found(filled: FilledBoard, name: str) -> None:
+    change, area, text = CHANGES[name]
+    with filled.store.write() as connection:
+        change(connection)
+    found = report(filled)
+    assert not found.ok
+    assert any(problem.area == area and text in problem.text for problem in found.problems), found.problems
+
+
+@ON_SQLITE
+def test_a_damaged_upload_is_found(filled: FilledBoard) -> None:
+    sha256 = filled.store.list_submissions()[0].sha256
+    filled.blobs.path(sha256).write_bytes(b"firsT")
+    (problem,) = report(filled).problems
+    assert (problem.area, f"{sha256} is damaged" in problem.text) == ("uploads", True)
+
+
+def test_a_key_that_nobody_signed_for_is_found(filled: FilledBoard) -> None:
+    """Somebody with the database but not the vault goes on with a key of their own."""
+    file = filled.signer._file
+    file.unlink()
+    filled.signer = signing.Signer(file.parent)
+    filled.score_next(0.93)
+    (problem,) = report(filled).problems
+    assert problem.area == "receipts"
+    assert "for which the key before it on chexlocalize 1.0.0 did not sign" in problem.text
+
+
+def test_a_rotation_is_no_problem(filled: FilledBoard) -> None:
+    filled.signer.rotate()
+    filled.score_next(0.93)
+    found = report(filled)
+    assert found.ok
+    assert len(found.keys) == 2
+
+
+def test_a_refresh_leaves_an_audit_clean(filled: FilledBoard) -> None:
+    """What was held back has no receipt of its own on the new version: it shows the figures of the other one's."""
+    with filled.store.write() as connection:
+        register_version(connection, BENCHMARK, "1.1.0", "holdout", {})
+        n = start_refresh(connection, BENCHMARK, "1.1.0", who="user:admin")
+    assert n == 3
+    for number in range(n):
+        job = filled.queue.claim("test", served=[(BENCHMARK, "1.1.0")])
+        assert job is not None
+        assert job.kind in ("rescore", "rank")
+        while job.kind == "rank":
+            filled.queue.finish_result(job, document={"schema": 1})
+            job = filled.queue.claim("test", served=[(BENCHMARK, "1.1.0")])
+            assert job is not None
+        mark = Fingerprint(f"{number:064x}", (number,) * 128)
+        outcome = ScoredOutcome(released(0.5), None, "cd" * 32, mark)
+        assert filled.queue.finish_score(job, who="worker:test", outcome=outcome, sign=filled.sign)
+    filled.score_next(0.93)  # what waited was sent to the old version
+    with filled.store.write() as connection:
+        start_refresh(connection, BENCHMARK, "1.1.0", who="user:admin")
+    job = filled.queue.claim("test", served=[(BENCHMARK, "1.1.0")])
+    while job is not None and job.kind != "rescore":
+        filled.queue.finish_result(job, document={"schema": 1})
+        job = filled.queue.claim("test", served=[(BENCHMARK, "1.1.0")])
+    assert job is not None
+    outcome = ScoredOutcome(released(0.6), None, "cd" * 32, Fingerprint("f" * 64, (9,) * 128))
+    assert filled.queue.finish_score(job, who="worker:test", outcome=outcome, sign=filled.sign)
+    with filled.store.write() as connection:
+        switch_version(connection, BENCHMARK, "1.1.0", who="user:admin")
+    found = report(filled)
+    assert found.problems == ()
+    assert (found.counts["receipts"], found.counts["scores"]) == (9, 10)

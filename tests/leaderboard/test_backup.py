@@ -1,0 +1,147 @@
+"""Backups that were taken are put back, and the board is the same."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+from reveal_leaderboard import backup as backups
+from reveal_leaderboard.backup import BackupError, backup, restore
+from reveal_leaderboard.blobs import Blobs
+from reveal_leaderboard.queue import Queue
+from reveal_leaderboard.store import Store
+
+from tests.leaderboard.databases import DATABASE_SOURCE, database_url
+from tests.leaderboard.filled_board import FilledBoard, filled
+
+__all__ = ["database_url", "filled"]
+ON_SQLITE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+
+
+def url_of(board: FilledBoard) -> str:
+    return board.store.engine.url.render_as_string(hide_password=False)
+
+
+def empty_place(board: FilledBoard, tmp_path: Path) -> tuple[str, Path]:
+    folder = tmp_path / "restored"
+    folder.mkdir()
+    return DATABASE_SOURCE.empty(board.store.engine.dialect.name, folder), folder / "blobs"
+
+
+def test_restore_drill(filled: FilledBoard, tmp_path: Path) -> None:
+    before = filled.all_rows()
+    made = backup(url_of(filled), filled.blobs.url, tmp_path / "copies" / "monday")
+    assert made.report.ok
+    filled.send(b"after the backup", "Model G")
+    url, blobs = empty_place(filled, tmp_path)
+    restored = restore(made.folder, url, blobs)
+    assert restored.report.problems == ()
+    assert restored.report.counts["uploads"] == 6
+    again = FilledBoardView(url, blobs)
+    assert FilledBoard.all_rows(again) == before  # type: ignore[arg-type]
+    for submission in again.store.list_submissions():
+        if submission.status == "scored":
+            assert again.store.score_of(submission.id) == filled.store.score_of(submission.id)
+        with again.blobs.open_local(submission.sha256) as path, filled.blobs.open_local(submission.sha256) as original:
+            assert path.read_bytes() == original.read_bytes()
+    again.store.engine.dispose()
+
+
+class FilledBoardView:
+    """A restored board, to be compared."""
+
+    def __init__(self, url: str, blobs: Path) -> None:
+        self.store, self.blobs = Store(url), Blobs(blobs)
+
+
+def test_a_restored_board_goes_on(filled: FilledBoard, tmp_path: Path) -> None:
+    made = backup(url_of(filled), filled.blobs.url, tmp_path / "copy")
+    url, blobs = empty_place(filled, tmp_path)
+    restore(made.folder, url, blobs)
+    filled.store.engine.dispose()
+    filled.store, filled.blobs = Store(url, filled.store.settings), Blobs(blobs)
+    filled.queue = Queue(filled.store.engine, filled.store.settings)
+    assert filled.score_next(0.93) == filled.store.list_submissions()[-1].id
+    with filled.store.read() as connection:
+        assert backups.audit(connection, blobs=filled.blobs).ok
+
+
+@ON_SQLITE
+def test_a_backup_is_private_and_holds_no_secret(filled: FilledBoard, tmp_path: Path) -> None:
+    folder = backup(url_of(filled), filled.blobs.url, tmp_path / "copy").folder
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
+    private = json.loads(filled.signer._file.read_text())["private"].encode()
+    assert all(private not in path.read_bytes() for path in files)
+
+
+@ON_SQLITE
+def test_nothing_is_written_over(filled: FilledBoard, tmp_path: Path) -> None:
+    made = backup(url_of(filled), filled.blobs.url, tmp_path / "copy")
+    with pytest.raises(BackupError, match="`target` must not exist yet"):
+        backup(url_of(filled), filled.blobs.url, made.folder)
+    url, blobs = empty_place(filled, tmp_path)
+    with pytest.raises(BackupError, match="the place for uploads must be empty"):
+        restore(made.folder, url, filled.blobs.url)
+    with pytest.raises(BackupError, match="the database must not exist yet"):
+        restore(made.folder, url_of(filled), blobs)
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_a_postgresql_database_with_tables_is_not_written_over(filled: FilledBoard, tmp_path: Path) -> None:
+    made = backup(url_of(filled), filled.blobs.url, tmp_path / "copy")
+    with pytest.raises(BackupError, match="the database must be empty"):
+        restore(made.folder, url_of(filled), tmp_path / "other")
+    with pytest.raises(BackupError, match="a backup of postgresql cannot be put into sqlite"):
+        restore(made.folder, f"sqlite:///{tmp_path / 'x.sqlite'}", tmp_path / "other")
+
+
+@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+def test_without_pg_dump_there_is_a_clear_error(
+    filled: FilledBoard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backups.shutil, "which", lambda name: None)
+    with pytest.raises(BackupError, match="pg_dump is needed for PostgreSQL: install"):
+        backup(url_of(filled), filled.blobs.url, tmp_path / "copy")
+    assert not any("copy" in path.name for path in tmp_path.iterdir())
+
+
+@ON_SQLITE
+def test_a_damaged_backup_is_not_restored(filled: FilledBoard, tmp_path: Path) -> None:
+    folder = backup(url_of(filled), filled.blobs.url, tmp_path / "copy").folder
+    url, blobs = empty_place(filled, tmp_path)
+    manifest = (folder / "manifest.json").read_text()
+    upload = next((folder / "blobs").iterdir())
+    whole = upload.read_bytes()
+    upload.write_bytes(b"changed")
+    with pytest.raises(BackupError, match=f"damaged: blobs/{upload.name} is not what its manifest says"):
+        restore(folder, url, blobs)
+    upload.unlink()
+    with pytest.raises(BackupError, match=f"not whole: blobs/{upload.name} is missing"):
+        restore(folder, url, blobs)
+    upload.write_bytes(whole)
+    (folder / "manifest.json").write_text(manifest.replace("blobs/", "../blobs/"))
+    with pytest.raises(BackupError, match="must name the database and uploads"):
+        restore(folder, url, blobs)
+    (folder / "manifest.json").unlink()
+    with pytest.raises(BackupError, match=r"must be the folder of a backup with its manifest\.json"):
+        restore(folder, url, blobs)
+    assert not any(path.is_file() for path in (tmp_path / "restored").rglob("*"))
+
+
+@ON_SQLITE
+def test_a_board_that_lost_an_upload_is_not_backed_up_quietly(filled: FilledBoard, tmp_path: Path) -> None:
+    sha256 = filled.store.list_submissions()[0].sha256
+    filled.blobs.remove(sha256)
+    with pytest.raises(BackupError, match=f"upload {sha256} is not stored"):
+        backup(url_of(filled), filled.blobs.url, tmp_path / "copy")
+    assert not (tmp_path / "copy").exists()
+
+
+def test_an_absent_database_is_not_made(tmp_path: Path) -> None:
+    with pytest.raises(BackupError, match="there is no database"):
+        backup(f"sqlite:///{tmp_path / 'none.sqlite'}", tmp_path / "blobs", tmp_path / "copy")
+    assert not (tmp_path / "none.sqlite").exists()

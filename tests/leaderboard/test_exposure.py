@@ -1,0 +1,214 @@
+"""The exposure meter, on rows as the store writes them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+import sqlalchemy as sa
+from reveal_leaderboard.exposure import Exposure, Group, answer_bits, exposure, label_bits
+from reveal_leaderboard.fingerprints import fingerprint
+from reveal_leaderboard.release import RELEASED_OF_STUDIES, Figure, ReleasedScore, ReleasePolicy
+from reveal_leaderboard.settings import load_settings
+from reveal_leaderboard.tables import fingerprints, scores, submissions, tables, teams, versions
+
+from reveal_bench.study_records import FindingsPrediction, StudyManifest
+
+BENCHMARK, VERSION = "reveal-cxr", "1.0.0"
+KEY = b"0123456789abcdef"
+MANIFEST = StudyManifest(BENCHMARK, VERSION, "holdout", ("Edema", "Mass"), tuple(f"s{i}" for i in range(300)))
+
+
+def shown(*figures: tuple[str, str, str]) -> ReleasedScore:
+    """A score of figures (metric, finding, band), with a macro that is not counted."""
+    made = [Figure(metric, finding, 0.5, 0.4, 0.6, n, "") for metric, finding, n in (*figures, ("f1", "macro", "2"))]
+    return ReleasedScore(tuple(made), ("Edema", "Mass"), (), "", asdict(ReleasePolicy()))
+
+
+SCORE = shown(("f1", "Edema", "30-59"), ("recall", "Edema", "30-59"), ("f1", "Mass", "120+"))
+
+
+class Rows:
+    """Writes teams, submissions and scores."""
+
+    def __init__(self, connection: sa.Connection) -> None:
+        self.connection = connection
+        self.n = 0
+
+    def version(self, facts: dict[str, int]) -> None:
+        self.connection.execute(
+            versions.insert().values(benchmark=BENCHMARK, version=VERSION, split="holdout", facts=facts, added_at=0.0)
+        )
+
+    def score(
+        self, team: str, *, score: ReleasedScore = SCORE, seed: int | None = None, held: bool = False,
+        version: str = VERSION, part: str = "public", hidden: bool = False,
+    ) -> None:  # fmt: skip
+        if not self.connection.execute(sa.select(teams.c.id).where(teams.c.id == team)).all():
+            row = {"id": team, "name": f"Team {team}", "name_key": team, "created_at": 0.0}
+            self.connection.execute(teams.insert().values(row))
+        self.n += 1
+        own = f"sub{self.n}"
+        plain = dict.fromkeys(("model_name", "kind", "filename", "sha256"), own)
+        facts = {"benchmark": BENCHMARK, "version": VERSION, "split": "holdout", "metadata": {}, "size": 1}
+        times = {"created_at": 0.0, "updated_at": 0.0, "hidden_at": 1.0 if hidden else None}
+        flags = {"allow_missing": False, "is_chosen": True, "status": "scored"}
+        ids = {"id": own, "team_id": team, "user_id": "user"}
+        self.connection.execute(submissions.insert().values(**plain, **facts, **times, **flags, **ids))
+        released = {"released": score.to_json(), "shown_of": "sub0" if held else own, "signature": ""}
+        place = {"submission_id": own, "version": version, "part": part, "reference_hash": "", "scored_at": 0.0}
+        self.connection.execute(scores.insert().values(**released, **place))
+        rng = np.random.default_rng(self.n if seed is None else seed)
+        made = fingerprint(
+            [FindingsPrediction(s, ("Edema",)) for s in MANIFEST.studies if rng.random() < 0.5], MANIFEST, KEY
+        )
+        self.connection.execute(
+            fingerprints.insert().values(
+                submission_id=own, benchmark=BENCHMARK, version=version, content=made.content, sketch=list(made.sketch)
+            )
+        )
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Iterator[Rows]:
+    engine = sa.create_engine(f"sqlite:///{tmp_path / 'board.db'}")
+    tables.create_all(engine)
+    with engine.begin() as connection:
+        yield Rows(connection)
+    engine.dispose()
+
+
+def read(rows: Rows, settings: str = "") -> Exposure:
+    path = None
+    if settings:
+        path = Path(str(rows.connection.engine.url.database)).with_name("own.toml")
+        path.write_text(settings, encoding="utf-8")
+    return exposure(rows.connection, BENCHMARK, VERSION, load_settings(path))
+
+
+def test_bits_of_answers_by_hand() -> None:
+    few = Figure("f1", "Edema", 0.5, None, None, "30-59", "")
+    many = Figure("point_hit", "Edema", 0.5, None, None, "120+", "")
+    area = Figure("mask_iou_all", "Edema", 0.5, None, None, "120+", "")
+    again = Figure("recall", "Edema", 0.5, None, None, "30-59", "")
+    assert answer_bits([few], 668) == pytest.approx(math.log2(11))  # 0.0, 0.1 ... 1.0
+    assert answer_bits([few, again], 668) == pytest.approx(math.log2(60))  # 0 to 59 of them: the same count again
+    assert answer_bits([few], None, ReleasePolicy(small_resolution=0.01)) == pytest.approx(math.log2(60))
+    assert answer_bits([many], 668) == pytest.approx(math.log2(101))  # not log2(669)
+    assert answer_bits([many, area], 668) == pytest.approx(2 * math.log2(101))
+    assert answer_bits([], 668) == 0
+
+
+def test_bits_in_labels_by_hand() -> None:
+    few = Figure("f1", "Edema", 0.5, None, None, "30-59", "")
+    assert label_bits([few], 100) == pytest.approx(math.log2(math.comb(100, 30)))  # fewer than of 50, or of 59
+    assert label_bits([few], 668) == pytest.approx(math.log2(math.comb(668, 30)))
+    assert label_bits([few], None) == pytest.approx(math.log2(math.comb(60, 30)))
+    point = Figure("point_hit", "Edema", 0.5, None, None, "60-119", "")
+    assert label_bits([point], 668) == pytest.approx(60 * 6)  # one of 64 cells each
+    box = Figure("box_iou", "Edema", 0.5, None, None, "60-119", "")
+    assert label_bits([point, box], 668) == pytest.approx(60 * math.log2(36 * 36))  # 8 * 9 / 2 spans each way
+
+
+def test_nothing_scored() -> None:
+    engine = sa.create_engine("sqlite://")
+    tables.create_all(engine)
+    with engine.begin() as connection:
+        found = exposure(connection, BENCHMARK, VERSION, load_settings())
+    assert (found.n_scored, found.level, found.finding, found.share) == (0, "low", None, 0)
+    assert found.sentence == "0 of 500 submissions are used, by 0 teams. Nothing was let out. Nothing needs to be done."
+
+
+def test_the_most_exposed_finding_and_group(rows: Rows) -> None:
+    rows.version({"n_studies": 668})
+    for _ in range(3):
+        rows.score("A")
+    rows.score("B")
+    found = read(rows)
+    # F1 and recall of Edema together tell which of 0 to 59 it is; F1 of Mass is one of 101 figures.
+    edema = 3 * math.log2(60) / math.log2(math.comb(668, 30))
+    mass = 3 * math.log2(101) / math.log2(math.comb(668, 120))
+    assert edema > mass
+    assert (found.finding, found.group) == ("Edema", Group(("Team A",), 3, 0))
+    assert found.share == round(edema, 3)
+    assert found.by_team == (("Team A", 3), ("Team B", 1))
+    assert found.level == "low"
+    assert "Team A could know 10 % of what the labels of Edema hold" in found.sentence
+    assert json.loads(json.dumps(found.to_json()))["groups"][0]["n_shown"] == 3
+
+
+def test_a_score_that_was_held_tells_one_bit(rows: Rows) -> None:
+    rows.version({"n_studies": 668})
+    rows.score("A")
+    for _ in range(4):
+        rows.score("A", held=True)
+    found = read(rows)
+    assert found.group == Group(("Team A",), 1, 4)
+    assert found.bits_out == round(math.log2(60) + 4, 1)
+
+
+def test_teams_with_near_identical_predictions_count_as_one(rows: Rows) -> None:
+    rows.version({"n_studies": 668})
+    for team, seed in (("A", 1), ("A", 2), ("B", 2), ("B", 3), ("C", 3), ("D", 4)):
+        rows.score(team, seed=seed)
+    found = read(rows)
+    assert found.groups == (Group(("Team A", "Team B", "Team C"), 5, 0), Group(("Team D",), 1, 0))
+    assert "Team A with Team B with Team C could know" in found.sentence
+
+
+def test_empty_predictions_do_not_make_two_teams_one(rows: Rows) -> None:
+    for team in "AB":
+        rows.score(team)
+    rows.connection.execute(fingerprints.update().values(sketch=[], content="0" * 64))
+    assert len(read(rows).groups) == 2
+
+
+def test_hidden_ones_count_and_other_versions_and_parts_do_not(rows: Rows) -> None:
+    rows.score("A", hidden=True)
+    rows.score("A", version="0.9.0")
+    rows.score("A", part="final")
+    assert read(rows).n_scored == 1
+
+
+def test_fingerprints_of_another_version_link_nobody(rows: Rows) -> None:
+    for team in "AB":
+        rows.score(team, seed=1)
+    rows.connection.execute(fingerprints.update().values(version="0.9.0"))
+    assert len(read(rows).groups) == 2
+    assert read(rows).n_scored == 2
+
+
+SMALL = "[exposure]\nwatch_bits = 0.05\nclose_bits = {close}\n"
+
+
+@pytest.mark.parametrize(("close", "level"), [(0.5, "watch"), (0.09, "close")])
+def test_levels_by_bits(rows: Rows, close: float, level: str) -> None:
+    rows.version({"n_studies": 668})
+    for _ in range(3):
+        rows.score("A")
+    assert read(rows, SMALL.format(close=close)).level == level  # the share is 0.10
+
+
+@pytest.mark.parametrize(("total", "level"), [(9, "low"), (8, "watch"), (4, "close")])
+def test_levels_by_what_is_used_up(rows: Rows, total: int, level: str) -> None:
+    for team in "ABCD":
+        rows.score(team)
+    found = read(rows, f"[quota]\ntotal = 3\nboard_total = {total}\n")
+    assert (found.n_scored, found.board_total, found.level) == (4, total, level)
+
+
+def test_a_team_that_spends_its_whole_quota_stays_below_watch(rows: Rows) -> None:
+    """On 100 studies, the smallest holdout there is: or the meter would always cry."""
+    rows.version({"n_studies": 100})
+    everything = shown(*((metric, "Edema", "30-59") for metric in RELEASED_OF_STUDIES))
+    for _ in range(load_settings().of(BENCHMARK).quota.total):
+        rows.score("A", score=everything)
+    assert read(rows).level == "low"
+    for _ in range(10):
+        rows.score("B", score=everything, seed=1)
+    assert read(rows).level == "watch"  # near-identical: twenty answers of one group

@@ -1,0 +1,139 @@
+"""The log: JSON lines that tell what happened, and repeat nothing that a user wrote."""
+
+from __future__ import annotations
+
+import ast
+import io
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from reveal_leaderboard.journal import JournalFormatter, set_up_journal
+
+from tests.conftest import ROOT
+
+CANARY = "canary-7f3a"
+SHA256 = "ab" * 32
+
+
+@pytest.fixture
+def journal() -> Iterator[io.StringIO]:
+    """The journal of this process; what logging was set to comes back afterwards."""
+    names = ("", "reveal_leaderboard", "uvicorn", "uvicorn.error", "uvicorn.access")
+    loggers = [logging.getLogger(name) for name in names]
+    before = [(logger, list(logger.handlers), logger.level, logger.propagate) for logger in loggers]
+    stream = io.StringIO()
+    set_up_journal(stream, known=["chexlocalize"])
+    yield stream
+    logging.captureWarnings(False)
+    for logger, handlers, level, propagate in before:
+        logger.handlers[:], logger.propagate = handlers, propagate
+        logger.setLevel(level)
+
+
+def lines(journal: io.StringIO) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in journal.getvalue().splitlines()]
+
+
+log = logging.getLogger("reveal_leaderboard.intake")
+
+
+def test_a_line_is_json_with_ids_numbers_and_our_words(journal: io.StringIO) -> None:
+    log.info("submission %s of %s is %s after %.1f s", "0f" * 16, "chexlocalize", "queued", 1.25)
+    (line,) = lines(journal)
+    assert line.pop("time").endswith("+00:00")
+    assert line == {
+        "level": "info",
+        "logger": "reveal_leaderboard.intake",
+        "event": f"submission {'0f' * 16} of chexlocalize is queued after 1.2 s",
+    }
+
+
+def test_named_facts_are_kept_if_they_are_ours(journal: io.StringIO) -> None:
+    log.info("scored", extra={"submission": SHA256, "seconds": 2.5, "status": "scored", "filename_given": CANARY})
+    log.info("scored", extra={"submission": CANARY})
+    first, second = lines(journal)
+    assert (first["submission"], first["seconds"], first["status"]) == (SHA256, 2.5, "scored")
+    assert second["submission"] == "[11 characters]"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [f"{CANARY}.jsonl", f"{{'model': '{CANARY}'}}", f'{CANARY}\n{{"level": "error"}}', f"INC-12345678 {CANARY}"],
+    ids=["file-name", "metadata", "forged-line", "incident"],
+)
+def test_what_a_user_wrote_is_not_repeated(journal: io.StringIO, text: str) -> None:
+    log.warning("refused %s", text)
+    log.warning("refused %(name)s", {"name": text})
+    log.warning("refused", extra={"status": text})
+    assert CANARY not in journal.getvalue()
+    assert len(lines(journal)) == 3
+    assert (f"[{len(text)} characters" in lines(journal)[0]["event"]) is True
+    assert ("INC-12345678" in lines(journal)[0]["event"]) is text.startswith("INC")
+
+
+def test_of_an_exception_only_type_and_places_are_kept(journal: io.StringIO) -> None:
+    def parse(line: str) -> None:
+        try:
+            json.loads(line)
+        except ValueError as error:
+            raise RuntimeError(f"cannot read {line}") from error
+
+    try:
+        parse(f"{CANARY} is no JSON")
+    except RuntimeError as error:
+        log.exception("reading failed: %s", error)
+    (line,) = lines(journal)
+    assert CANARY not in journal.getvalue()
+    assert line["event"] == "reading failed: RuntimeError"
+    assert line["error"]["type"] == "builtins.RuntimeError"
+    assert line["error"]["frames"][-1].startswith("test_journal.py:")
+    assert line["error"]["cause"]["type"] == "json.decoder.JSONDecodeError"
+
+
+def test_other_libraries_say_only_where_and_how_grave(journal: io.StringIO) -> None:
+    logging.getLogger("sqlalchemy.engine").error(f"INSERT ... {CANARY}")
+    logging.getLogger("uvicorn.access").info("GET /entry?q=%s", CANARY)
+    logging.getLogger("uvicorn.error").info("started %s", CANARY)
+    (line,) = lines(journal)
+    assert CANARY not in journal.getvalue()
+    assert (line["level"], line["logger"]) == ("error", "sqlalchemy.engine")
+    assert line["where"].startswith("test_journal.py:")
+
+
+def test_a_message_that_does_not_fit_its_arguments_is_shown_without_them() -> None:
+    record = logging.LogRecord(log.name, logging.INFO, __file__, 1, "%d submissions", (CANARY,), None)
+    assert json.loads(JournalFormatter().format(record))["event"] == "%d submissions"
+
+
+def test_setting_up_twice_writes_once(journal: io.StringIO) -> None:
+    second = io.StringIO()
+    set_up_journal(second)
+    log.info("once")
+    assert journal.getvalue() == ""
+    assert [line["event"] for line in lines(second)] == ["once"]
+
+
+def log_calls() -> Iterator[tuple[Path, ast.Call]]:
+    for path in sorted((ROOT / "leaderboard" / "reveal_leaderboard").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+                continue
+            owner = node.func.value
+            if isinstance(owner, ast.Name) and owner.id in ("log", "logger"):
+                yield path, node
+
+
+def test_our_messages_are_fixed_texts() -> None:
+    """The journal prints them as they are, so nothing may be built into them."""
+    calls = [
+        (path, node)
+        for path, node in log_calls()
+        if node.func.attr in ("debug", "info", "warning", "error", "exception")
+    ]
+    assert calls
+    for path, node in calls:
+        assert isinstance(node.args[0], ast.Constant), f"{path}:{node.lineno}"

@@ -1,0 +1,179 @@
+"""The pieces of the pages: escaping, numbers, plots. Expected figures are worked out by hand in the tests."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from reveal_leaderboard.pages import drawing, plots
+from reveal_leaderboard.pages.lint_view import LINT_ROWS_SHOWN, lint_view
+from reveal_leaderboard.pages.plots import Mark
+from reveal_leaderboard.pages.progress_view import duration
+
+from reveal_bench.predictions import LintReport, Problem
+
+HOSTILE = st.one_of(
+    st.text(max_size=40),
+    st.sampled_from(
+        [
+            "<script>x()</script>",
+            '" onmouseover="x()',
+            "'><img src=x onerror=x()>",
+            "</td></tr></table>",
+            "javascript:x()",
+        ]
+    ),
+)
+OURS = {"class", "role", "title", "href", "rel", "style", "datetime", "type", "scope", "tabindex", "lang", "id"}
+
+
+class Elements(HTMLParser):
+    """Collects the elements of a fragment and every attribute that is none of those the pages use."""
+
+    def __init__(self, markup: str) -> None:
+        super().__init__()
+        self.names: list[str] = []
+        self.strange: list[str] = []
+        self.shown = ""
+        self.feed(markup)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names.append(tag)
+        self.strange += [name for name, _ in attrs if name not in OURS and not name.startswith(("data-", "aria-"))]
+
+    def handle_data(self, data: str) -> None:
+        self.shown += data
+
+
+def names(markup: str) -> list[str]:
+    """The elements of a fragment; none has an attribute of its own making."""
+    found = Elements(markup)
+    assert found.strange == []
+    return found.names
+
+
+@given(HOSTILE)
+def test_no_text_makes_an_element_or_an_attribute(hostile: str) -> None:
+    assert names(drawing.message("bad", hostile, hostile)) == ["div", "strong"] + ["p"] * bool(hostile)
+    assert names(drawing.badge(hostile)) == ["span"]
+    assert names(drawing.page_head(hostile, hostile))[:2] == ["header", "h1"]
+    assert names(drawing.link("/entry", hostile, id=hostile)) == ["a"]
+    assert names(drawing.action(hostile, "act", hostile, describe=hostile)) == ["button"]
+    assert names(drawing.none_cell(hostile, hostile)) == ["td", "span"]
+    assert names(drawing.detail(hostile, "")) == ["details", "summary"]
+    assert set(names(drawing.outside_link(hostile))) <= {"a"}
+
+
+@given(HOSTILE)
+def test_reports_and_plots_hold_only_their_own_elements(hostile: str) -> None:
+    problem = Problem("error", hostile, 3, hostile, hostile, hostile, hostile, hostile)
+    report = LintReport(hostile, hostile, 1, (problem,), (), (), {hostile: {hostile: 1}})
+    plain = LintReport("f", "jsonl", 1, (Problem("error", "f", 3, "a", "r", "v", "m", "h"),), (), (), {"a": {"b": 1}})
+    assert names(lint_view(report)) == names(lint_view(plain)) or not hostile
+    marks = [Mark(hostile, 0.5, 0.4, 0.6, note=hostile, short=hostile)]
+    for markup in (plots.forest(marks, title=hostile), plots.small_multiples([(hostile, marks)], title=hostile)):
+        assert not {"script", "img"} & set(Elements(markup).names)
+        assert "<script" not in markup
+
+
+@pytest.mark.parametrize(
+    ("fraction", "shown"),
+    [(0.0, "0"), (-0.0, "0"), (0.005, "0"), (0.015, "2"), (1.0, "100"), (-0.08, "−8"), (-0.001, "0"), (0.465, "46")],
+)
+def test_percents_are_whole_with_a_true_minus_and_no_minus_zero(fraction: float, shown: str) -> None:
+    assert drawing.percent(fraction) == shown
+
+
+@pytest.mark.parametrize(
+    ("url", "is_link"),
+    [
+        ("https://example.org/a", True),
+        ("http://example.org", False),
+        ("javascript:alert(1)", False),
+        ("//example.org", False),
+        (" https://example.org", False),
+        ("", False),
+    ],
+)
+def test_only_https_addresses_become_links(url: str, is_link: bool) -> None:
+    assert ("<a " in drawing.outside_link(url)) is is_link
+
+
+def test_a_moment_is_shown_in_utc_and_readable_by_machines() -> None:
+    assert drawing.when(0) == '<time datetime="1970-01-01T00:00:00Z">1970-01-01 00:00 UTC</time>'
+    assert drawing.when(None) == "–"
+
+
+@pytest.mark.parametrize(("n", "shown"), [(0, "0 entries"), (1, "1 entry"), (2, "2 entries")])
+def test_counts_agree_with_their_nouns(n: int, shown: str) -> None:
+    assert drawing.plural(n, "entry") == shown
+
+
+@pytest.mark.parametrize(("low", "high", "style"), [(0.5, 0.7, "left:50%;width:20%"), (0.4, 0.4, "left:40%;width:1%")])
+def test_an_interval_is_drawn_where_it_lies_and_never_vanishes(low: float, high: float, style: str) -> None:
+    assert style in drawing.interval_bar(0.6, low, high)
+
+
+def test_a_value_below_the_scale_is_drawn_at_its_end() -> None:
+    # kappa reaches -1, the line starts at 0
+    assert 'left:0.0%"></b>' in drawing.interval_bar(-0.2, -0.4, 0.1)
+    assert '<i style="left:0%;width:10%">' in drawing.interval_bar(-0.2, -0.4, 0.1)
+
+
+def test_every_table_names_itself_and_can_be_scrolled_by_keyboard() -> None:
+    markup = drawing.table(["A"], ["<tbody></tbody>"], label="Figures & more")
+    assert 'role="region" aria-label="Figures &amp; more" tabindex="0"' in markup
+    assert '<th scope="col">A</th>' in markup
+
+
+def test_a_forest_has_a_row_of_text_per_mark() -> None:
+    marks = [Mark("Net", 0.78, 0.73, 0.82), Mark("Readers", 0.9, kind="human")]
+    markup = plots.forest(marks, title="Macro")
+    assert markup.count("<li ") == 2
+    assert "78<small>73–82</small>" in markup
+    assert 'x1="73.0%" x2="82.0%"' in markup  # the interval on a scale from 0 to 100 %
+    assert 'svg x="90.0%"' in markup
+    assert markup.count("<circle") == 1  # shape tells a submission from readers, not colour alone
+    assert markup.count("<rect") == 1
+
+
+def test_a_panel_is_a_picture_whose_text_says_all_of_it() -> None:
+    marks = [Mark("Net", 0.78, 0.73, 0.82, short="1"), Mark("Chance", 0.1, kind="reference", short="c")]
+    markup = plots.small_multiples([("Edema", marks), ("Nothing", [])], title="By finding")
+    assert 'role="img" aria-label="Edema: Net 78 %, 73 to 82 %; Chance 10 %"' in markup
+    assert "Nothing" not in markup
+    # 24 pixels on the left, 12 on the right of 230: 78 % stands at 24 + 0.78 * 194
+    assert "translate(175.3 " in markup
+
+
+def test_nothing_to_plot_is_nothing() -> None:
+    assert plots.forest([], title="x") == plots.small_multiples([("x", [])], title="x") == ""
+
+
+def test_a_difference_is_drawn_round_zero_in_the_middle() -> None:
+    markup = plots.difference_bar(0.1, 0.05, 0.2, reach=0.2)
+    assert 'x1="62.5%" x2="100.0%"' in markup  # 50 + 50 * 0.05 / 0.2, and the end of the scale
+    assert 'svg x="75.0%"' in markup
+
+
+def test_a_report_shows_errors_first_and_says_how_many_are_left_out() -> None:
+    errors = [Problem("error", "f", line, "", "r", "", f"error {line}") for line in range(1, LINT_ROWS_SHOWN + 2)]
+    warning = Problem("warning", "f", 1, "", "r", "", "only a warning")
+    markup = lint_view(LintReport("f", "jsonl", 60, (warning, *errors), (), (), {}))
+    assert markup.count("<tr class=") == LINT_ROWS_SHOWN
+    assert "only a warning" not in markup
+    assert f"{LINT_ROWS_SHOWN} of {LINT_ROWS_SHOWN + 2} are shown, errors first." in markup
+    assert re.search(r'role="alert".*cannot be sent', markup)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0, "in a moment"), (12, "in about 10 seconds"), (89, "in about 90 seconds"), (120, "in about 2 minutes"),
+     (61 * 60, "in about 61 minutes"), (2 * 3600, "in about 2 hours")],
+)  # fmt: skip
+def test_waiting_times_are_told_no_finer_than_they_are_known(seconds: float, words: str) -> None:
+    assert duration(seconds) == words

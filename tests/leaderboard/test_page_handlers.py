@@ -1,0 +1,376 @@
+"""Who may do what on the pages: every handler is called as a browser could call it, with another's ids."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import gradio as gr
+import pytest
+import sqlalchemy as sa
+from reveal_leaderboard import boards, quota
+from reveal_leaderboard.pages import admin, admin_acts, compare, entry, mine, submit, tokens
+from reveal_leaderboard.pages.desk import NotAdminError
+from reveal_leaderboard.pages.submit_form import FIELDS
+from reveal_leaderboard.people import User
+from reveal_leaderboard.tables import events, jobs
+
+from tests.leaderboard.browser.world import IMAGES, STUDIES, World
+
+FORM = ["Net", "1.0", "Northern Lab", "cnn", "none (not prompted)", None, None, None, None, None]
+assert len(FORM) == len(FIELDS)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    """A board with an admin, two teams, and a scored submission of each."""
+    world = World(tmp_path, mode="oidc")
+    world.boss, _ = world.member("Boss", "Maintainers", is_admin=True)  # type: ignore[attr-defined]
+    world.ada, world.north = world.member("Ada", "Northern Lab")  # type: ignore[attr-defined]
+    world.bo, world.south = world.member("Bo", "Southern Lab")  # type: ignore[attr-defined]
+    world.mine = world.send(world.ada, world.north, "Mine")  # type: ignore[attr-defined]
+    world.score(0.7)
+    world.theirs = world.send(world.bo, world.south, "Theirs")  # type: ignore[attr-defined]
+    world.score(0.6)
+    yield world
+    world.store.engine.dispose()
+
+
+def asking(world: Any, user: User | None, **query: str) -> Any:
+    """A request of `user`'s browser."""
+    world.auth.user = user
+    return SimpleNamespace(request=None, query_params=query)
+
+
+def click(act: str, subject: str = "") -> gr.EventData:
+    return gr.EventData(None, {"act": act, "id": subject})
+
+
+def n_events(world: Any) -> int:
+    with world.store.read() as connection:
+        return int(connection.execute(sa.select(sa.func.count()).select_from(events)).scalar_one())
+
+
+# Admin ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("who", ["visitor", "member"])
+def test_nobody_but_an_admin_is_sent_anything_or_changes_anything(world: Any, who: str) -> None:
+    user = None if who == "visitor" else world.ada
+    wire, request = admin._Handlers(world.desk), asking(world, user)
+    before = n_events(world)
+    opened = wire.open(request)
+    assert opened[0]["visible"] is False
+    assert set(opened[3:]) == {""}
+    assert set(wire.refresh(request, "")) == {""}
+    subjects = (world.theirs.id, world.south.id, world.bo.id, f"{IMAGES}:1.0.0")
+    for act in admin_acts.Acts(world.desk)._by_name:
+        for subject in subjects:
+            told, *panels = wire.act(request, click(act, subject), "because", "")
+            assert "only an admin may do this" in told
+            assert set(panels) == {""}
+    assert "only an admin" in wire.set_state(request, IMAGES, "closed", "because", "")[0]
+    assert "only an admin" in wire.grant(request, world.north.id, IMAGES, 5, "because", "")[0]
+    assert n_events(world) == before
+    with pytest.raises(NotAdminError, match="only an admin"):
+        world.desk.admin(request)
+
+
+def test_an_admin_hides_with_a_reason_and_restores(world: Any) -> None:
+    wire, request = admin._Handlers(world.desk), asking(world, world.boss)
+    assert "Hide it: Theirs" in wire.act(request, click("hide", world.theirs.id), "", "")[0]
+    assert "write the reason" in wire.act(request, click("hide-now", world.theirs.id), " ", "")[0]
+    assert world.store.get(world.theirs.id).hidden_at is None
+    wire.act(request, click("hide-now", world.theirs.id), "copied", "")
+    assert world.store.get(world.theirs.id).hidden_why == "copied"
+    wire.act(request, click("restore-now", world.theirs.id), "not copied", "")
+    assert world.store.get(world.theirs.id).hidden_at is None
+
+
+def test_an_admin_closes_others_but_not_the_own_account(world: Any) -> None:
+    wire, request = admin._Handlers(world.desk), asking(world, world.boss)
+    wire.act(request, click("close-user", world.bo.id), "", "")
+    assert world.accounts.user(world.bo.id).disabled_at is not None
+    for act in ("close-user", "no-admin"):
+        assert "your own account" in wire.act(request, click(act, world.boss.id), "", "")[0]
+    assert world.accounts.user(world.boss.id).is_admin
+
+
+def test_a_board_is_paused_with_a_reason_only(world: Any) -> None:
+    wire, request = admin._Handlers(world.desk), asking(world, world.boss)
+    assert "say why" in wire.set_state(request, IMAGES, "paused", "", "")[0]
+    wire.set_state(request, IMAGES, "paused", "labels are mended", "")
+    with world.store.read() as connection:
+        assert boards.board(connection, IMAGES).state == "paused"  # type: ignore[union-attr]
+
+
+def test_panels_show_the_queue_and_incidents_by_number_and_time_only(world: Any) -> None:
+    world.send(world.ada, world.north, "Broken")
+    world.queue.fail(world.work(), who="worker:1", why="secret of the holdout", incident="INC-1")
+    wire = admin._Handlers(world.desk)
+    panels = dict(zip(admin.PANELS, wire.open(asking(world, world.boss))[3:], strict=True))
+    assert "INC-1" in panels["incidents"]
+    assert "secret of the holdout" not in "".join(panels.values())
+    assert "landlock-4" in panels["workers"]
+    assert "Theirs" in panels["submissions"]
+    assert "cannot be read now" not in "".join(panels.values())
+
+
+# My submissions -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("act", ["withdraw", "withdraw-now", "choose"])
+def test_anothers_submission_can_be_neither_withdrawn_nor_chosen(world: Any, act: str) -> None:
+    wire, before = mine._Handlers(world.desk), n_events(world)
+    told = wire.act(asking(world, world.ada), click(act, world.theirs.id), world.south.id, IMAGES)
+    assert "this is no submission of yours" in told[0]
+    assert "Theirs" not in "".join(told)
+    assert "not signed in" in wire.act(asking(world, None), click(act, world.theirs.id), world.south.id, IMAGES)[0]
+    assert n_events(world) == before
+
+
+def test_a_withdrawal_is_asked_about_first(world: Any) -> None:
+    wire, request = mine._Handlers(world.desk), asking(world, world.ada)
+    asked = wire.act(request, click("withdraw", world.mine.id), world.north.id, IMAGES)[0]
+    assert "stays charged" in asked
+    assert world.store.get(world.mine.id).withdrawn_at is None
+    wire.act(request, click("withdraw-now", world.mine.id), world.north.id, IMAGES)
+    assert world.store.get(world.mine.id).withdrawn_at is not None
+
+
+def test_a_team_is_shown_to_its_members_only(world: Any) -> None:
+    wire = mine._Handlers(world.desk)
+    own = "".join(wire.show(asking(world, world.ada), world.north.id, IMAGES))
+    assert "Mine" in own
+    assert "9 of 10 scored submissions are left" in own
+    others = "".join(wire.show(asking(world, world.ada), world.south.id, IMAGES))
+    assert "Theirs" not in others
+    assert "Bo" not in others
+    assert "Mine" not in "".join(wire.show(asking(world, None), world.north.id, IMAGES))
+
+
+def test_only_an_owner_adds_and_removes_members(world: Any) -> None:
+    wire = mine._Handlers(world.desk)
+    assert "Not done" in wire.act(asking(world, world.ada), click("remove", world.bo.id), world.south.id, IMAGES)[0]
+    told = wire.add_member(asking(world, world.ada), world.north.id, IMAGES, world.bo.id, "reader")
+    assert "Bo is reader of Northern Lab" in told[0]
+    told = wire.add_member(asking(world, world.bo), world.north.id, IMAGES, world.bo.id, "owner")
+    assert "Not done" in told[0]
+    assert [role for _, role in world.accounts.members(world.north)] == ["owner", "reader"]
+    listed = wire.show(asking(world, world.bo), world.north.id, IMAGES)[0]
+    assert 'data-act="withdraw"' not in listed  # a reader sees, and changes nothing
+
+
+def test_a_tokens_secret_is_in_one_answer_and_nowhere_else(world: Any) -> None:
+    wire = tokens._Handlers(world.desk)
+    told, listed = wire.issue(asking(world, world.ada), world.north.id, "cluster", 30, ["read", "submit"])
+    secret = told.split('rv-secret">')[1].split("<")[0]
+    assert world.accounts.token_actor(secret).user.name == "Ada"
+    assert secret not in listed
+    assert secret not in wire.show(asking(world, world.ada))
+    token = world.accounts.tokens_of(world.ada)[0]
+    wire.revoke(asking(world, world.bo), click("revoke", token.id))
+    assert world.accounts.token_actor(secret) is not None
+    wire.revoke(asking(world, world.ada), click("revoke", token.id))
+    assert world.accounts.token_actor(secret) is None
+
+
+@pytest.mark.parametrize("team", ["south", "none"])
+def test_no_token_is_issued_for_a_team_of_others(world: Any, team: str) -> None:
+    team_id = world.south.id if team == "south" else None
+    told, _ = tokens._Handlers(world.desk).issue(asking(world, world.ada), team_id, "cluster", 30, ["submit"])
+    assert "No token was made" in told
+    assert world.accounts.tokens_of(world.ada) == []
+
+
+# Submit ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def good_file(world: Any, tmp_path: Path) -> str:
+    manifest = world.boards[IMAGES].manifest
+    lines = [
+        f'{{"image_id": "{image}", "finding": "{finding}", "point": [{5 + i % 50}, {4 + i % 7}]}}'
+        for i, (image, finding) in enumerate(manifest.asked_pairs())
+    ]
+    path = tmp_path / "good.jsonl"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return str(path)
+
+
+def test_a_visitor_is_asked_to_sign_in_before_anything_is_read(world: Any, good_file: str) -> None:
+    wire, request = submit._Handlers(world.desk), asking(world, None)
+    assert wire.check(request, good_file, IMAGES, False)[0] == submit.SIGN_IN
+    assert wire.send(request, good_file, IMAGES, False, {}, *FORM)[0] == submit.SIGN_IN
+    assert wire.open(request)[0] == submit.SIGN_IN
+
+
+def test_a_good_file_is_linted_sent_once_and_watched(world: Any, good_file: str) -> None:
+    wire, request = submit._Handlers(world.desk), asking(world, world.ada)
+    report, button = wire.check(request, good_file, IMAGES, False)
+    assert "can be sent: 60 predictions" in report
+    assert button["interactive"] is True
+    shown, button, sent, timer, balance = wire.send(request, good_file, IMAGES, False, {}, *FORM)
+    assert "In the queue, position 1." in shown
+    assert button["interactive"] is False  # until the file changes
+    assert timer.active is True
+    assert "<b>8 of 10 left</b>" in balance
+    assert wire.send(request, good_file, IMAGES, False, {}, *FORM)[2] == sent
+    assert wire.watch(asking(world, world.bo), sent, IMAGES, None)[1].active is False  # not theirs to watch
+    world.score(0.9)
+    shown, timer, _ = wire.watch(asking(world, world.ada), sent, IMAGES, "Northern Lab")
+    assert "Net is scored." in shown
+    assert f"/entry?id={sent}" in shown
+    assert timer.active is False
+    assert "Net is scored." in wire.open(asking(world, world.ada, sent=sent))[3]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "told"),
+    [
+        (0, "", "Model name"),
+        (2, "Southern Lab", "no team of yours"),
+        (2, None, "Organization"),
+        (5, "http://x", "Code"),
+    ],
+    ids=["name", "organization-of-others", "no-organization", "link"],
+)
+def test_what_is_wrong_with_the_form_is_said_and_nothing_is_queued(
+    world: Any, good_file: str, field: int, value: str | None, told: str
+) -> None:
+    form: list[Any] = list(FORM)
+    form[field] = value
+    wire = submit._Handlers(world.desk)
+    shown, button, *_ = wire.send(asking(world, world.ada), good_file, IMAGES, False, {}, *form)
+    assert told in shown
+    assert button["interactive"] is True
+    assert world.store.count_waiting() == 0
+
+
+def test_a_spent_budget_and_a_closed_board_are_told(world: Any, good_file: str) -> None:
+    wire = submit._Handlers(world.desk)
+    for n in range(9):
+        world.send(world.ada, world.north, f"Net {n}")
+    shown = wire.send(asking(world, world.ada), good_file, IMAGES, False, {}, *FORM)[0]
+    assert "All 10 scored submissions of your organization" in shown
+    balance = wire.balance(asking(world, world.ada), IMAGES, "Northern Lab")
+    assert "<b>0 of 10 left</b>" in balance
+    with world.store.write() as connection:
+        boards.set_state(connection, IMAGES, "closed", who="test", why="the round is over")
+    assert "the round is over" in wire.send(asking(world, world.ada), good_file, IMAGES, False, {}, *FORM)[0]
+
+
+def test_a_balance_is_shown_for_ones_own_team_only(world: Any) -> None:
+    wire = submit._Handlers(world.desk)
+    assert wire.balance(asking(world, world.ada), IMAGES, "Southern Lab") == ""
+    assert wire.balance(asking(world, None), IMAGES, "Northern Lab") == ""
+
+
+def test_the_form_is_filled_from_a_file_and_nothing_of_it_is_lost(world: Any, tmp_path: Path) -> None:
+    path = tmp_path / "submission.json"
+    path.write_text(
+        '{"model": {"name": "Filled"}, "organization": "northern LAB", "kind": "cnn", "thresholds": 0.5,'
+        ' "parameters": {"size": 3}, "links": {"paper": "https://example.org/p"}}',
+        encoding="utf-8",
+    )
+    wire = submit._Handlers(world.desk)
+    told, more, *values = wire.fill(asking(world, world.ada), str(path), *FORM)
+    given = dict(zip(FIELDS, values, strict=True))
+    assert (given["model.name"], given["organization"], given["kind"]) == ("Filled", "Northern Lab", "cnn")
+    assert given["links.paper"] == "https://example.org/p"
+    assert more == {"parameters": {"size": 3}, "thresholds": 0.5}
+    assert "Also sent along: parameters, thresholds." in told
+    told, _, *values = wire.fill(asking(world, world.bo), str(path), *FORM)
+    assert values[2] is None
+    assert "is none of yours" in told
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [(b"{", "must be JSON"), (b"\xff\xfe", "must be UTF-8 text"), (b" " * 70_000, "at most 65536 bytes"),
+     (b'{"model": {"name": "<b>"}, "organization": "a", "kind": "cnn"}', "&lt;b&gt;")],
+    ids=["broken", "bytes", "large", "markup"],
+)  # fmt: skip
+def test_a_bad_submission_json_is_refused_with_the_reason(
+    world: Any, tmp_path: Path, content: bytes, told: str
+) -> None:
+    path = tmp_path / "submission.json"
+    path.write_bytes(content)
+    shown, more, *_ = submit._Handlers(world.desk).fill(asking(world, world.ada), str(path), *FORM)
+    assert told in shown
+    assert "was not read" in shown
+    assert more == {}
+
+
+# Entries and comparisons ----------------------------------------------------------------------------------------------
+
+
+def test_what_is_hidden_or_withdrawn_looks_to_others_like_what_never_was(world: Any) -> None:
+    def seen_by(user: User | None, submission_id: str) -> bool:
+        asking(world, user)
+        found = world.store.get(submission_id)
+        return entry.may_see(found, world.store.scores_of(submission_id), world.auth.actor(None))
+
+    waiting = world.send(world.ada, world.north, "Waiting")
+    for user, is_own in ((None, False), (world.bo, False), (world.ada, True), (world.boss, True)):
+        assert seen_by(user, world.mine.id) is True
+        assert seen_by(user, waiting.id) is is_own
+    world.store.hide(world.mine.id, who="test", why="looked at")
+    world.store.withdraw(world.theirs.id, who="test")
+    assert [seen_by(user, world.mine.id) for user in (None, world.bo, world.ada)] == [False, False, True]
+    assert [seen_by(user, world.theirs.id) for user in (None, world.ada, world.bo)] == [False, False, True]
+
+
+def test_a_comparison_is_asked_for_once_and_read_from_both_sides(world: Any) -> None:
+    a, b = sorted((world.mine.id, world.theirs.id))
+    for _ in range(3):
+        assert compare.read_document(world.desk, IMAGES, "1.0.0", a, b) is None
+        assert compare.read_document(world.desk, IMAGES, "1.0.0", b, a) is None
+    with world.store.read() as connection:
+        asked = connection.execute(sa.select(jobs.c.subject).where(jobs.c.kind == "compare")).scalars().all()
+    assert asked == [f"{a}:{b}"]
+    row = {"metric": "point_hit", "finding": "macro", "a": 0.7, "b": 0.6, "value": 0.1, "low": 0.05, "high": 0.2,
+           "told_apart": True}  # fmt: skip
+    document = {"schema": 1, "a": a, "b": b, "rows": [row, {**row, "low": None, "high": None}], "note": ""}
+    assert world.queue.finish_result(world.work("compare"), document=document)
+    assert compare.read_document(world.desk, IMAGES, "1.0.0", a, b) == document
+    turned = compare.read_document(world.desk, IMAGES, "1.0.0", b, a)
+    assert turned is not None
+    first, second = turned["rows"]
+    assert (first["a"], first["b"], first["value"], first["low"], first["high"]) == (0.6, 0.7, -0.1, -0.2, -0.05)
+    assert (second["low"], second["high"]) == (None, None)
+
+
+def test_a_comparison_that_failed_is_not_tried_for_ever(world: Any) -> None:
+    a, b = sorted((world.mine.id, world.theirs.id))
+    compare.read_document(world.desk, IMAGES, "1.0.0", a, b)
+    world.queue.fail(world.work("compare"), who="worker:1", why="no", incident="INC-2")
+    wire = compare._Handlers(world.desk)
+    for _ in range(2):
+        answer = wire.show(IMAGES, a, b)
+        assert "could not be computed" in answer[3]
+        assert answer[4].active is False
+
+
+@pytest.mark.parametrize(
+    ("which", "told", "waits"),
+    [("none", "Choose two entries.", False), ("same", "Both are the same entry.", False),
+     ("strange", "not on this board", False), ("both", "Being computed", True)],
+)  # fmt: skip
+def test_states_of_a_comparison(world: Any, which: str, told: str, waits: bool) -> None:
+    a, b = world.mine.id, world.theirs.id
+    pair = {"none": ("", ""), "same": (a, a), "strange": (a, "f" * 32), "both": (a, b)}[which]
+    *_, markup, timer, query = compare._Handlers(world.desk).open(asking(world, None, a=pair[0], b=pair[1]))
+    assert told in markup
+    assert timer.active is waits
+    assert query.startswith(f"benchmark={IMAGES}")
+
+
+def test_the_other_boards_ledger_is_another_one(world: Any) -> None:
+    with world.store.read() as connection:
+        policy = world.settings.of(STUDIES).quota
+        assert quota.balance(connection, world.north.id, STUDIES, "1.0.0", policy).left == 10
+    shown = mine._Handlers(world.desk).show(asking(world, world.ada), world.north.id, STUDIES)[1]
+    assert "Nothing was spent yet." in shown

@@ -1,0 +1,205 @@
+"""Pages of one entry, of progress, of a balance and About as pure functions: every state, and every text escaped."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from reveal_leaderboard.outcomes import Score
+from reveal_leaderboard.pages.about import about_view, policy_view
+from reveal_leaderboard.pages.account_strip import SCRIPT, strip_view
+from reveal_leaderboard.pages.balance_view import balance_view, ledger_view
+from reveal_leaderboard.pages.compare import compare_view
+from reveal_leaderboard.pages.entry import entry_view
+from reveal_leaderboard.pages.exposure_view import exposure_view
+from reveal_leaderboard.pages.mine_view import account_view, submissions_view, team_view
+from reveal_leaderboard.pages.progress_view import progress_view
+from reveal_leaderboard.people import Actor, Membership, Team, User
+from reveal_leaderboard.queue import Waiting
+from reveal_leaderboard.quota import Balance, LedgerRow
+from reveal_leaderboard.release import ReleasePolicy
+from reveal_leaderboard.settings import BenchmarkSettings, ExposurePolicy, QuotaPolicy, load_settings
+from reveal_leaderboard.store import Submission
+
+from tests.leaderboard.browser.world import IMAGES, RARE, STUDIES, published, released
+from tests.leaderboard.test_board import XSS, entry
+
+SUBMISSION = Submission(
+    benchmark=IMAGES, version="1.0.0", split="holdout", team_id="t", user_id="u", model_name="Net", kind="cnn",
+    prompt_style=None, metadata={"model": {"name": "Net", "version": "2"}}, filename="net.jsonl",
+    sha256="0" * 64, size=1, id="abc", status="scored", created_at=0.0, is_chosen=True, team="Team",
+)  # fmt: skip
+BALANCE = Balance(
+    10, 6, 1, 3, 2, 1, 0.0, 400, "3 of 10 scored submissions are left to your organization, 1 of them today."
+)
+
+
+def score(value: float = 0.7, *, version: str = "1.0.0", shown_of: str = "abc", part: str = "public") -> Score:
+    return Score("abc", version, part, released(IMAGES, value).to_json(), shown_of, "s", "0" * 64, 0.0)
+
+
+def test_an_entry_shows_every_finding_with_its_band_and_its_receipt() -> None:
+    markup = entry_view(SUBMISSION, [score()], "1.0.0", [(0.0, "scored", "")])
+    assert '<span class="rv-value">70</span><span class="rv-ci">65–75</span>' in markup
+    assert "60-119" in markup
+    assert "/api/v1/submissions/abc/receipt?version=1.0.0" in markup
+    assert "reveal-bench verify-receipt" in markup
+    assert "Versions" not in markup
+    assert ">Why<" not in markup
+
+
+def test_a_frozen_permalink_shows_its_own_figures_and_what_changed() -> None:
+    scores = [score(0.7), score(0.6, version="2.0.0")]
+    old, new = (entry_view(SUBMISSION, scores, version, []) for version in ("1.0.0", "2.0.0"))
+    assert old.split("</table>")[0].count('rv-value">70<') > 0
+    assert 'rv-value">70<' not in new.split("</table>")[0]
+    for markup in (old, new):
+        assert "/entry?id=abc&amp;version=1.0.0" in markup
+        assert markup.index('<th scope="col">1.0.0</th>') < markup.index('<th scope="col">2.0.0</th>')
+
+
+def test_final_figures_stand_apart() -> None:
+    markup = entry_view(SUBMISSION, [score(), score(0.5, part="final")], "1.0.0", [])
+    assert 'rv-value">50<' in markup.split("Final figures")[1]
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"status": "queued"}, "This submission is queued."),
+        ({"withdrawn_at": 1.0}, "Its team has withdrawn this entry."),
+        ({"hidden_at": 1.0, "hidden_why": "copied"}, "Reason: copied"),
+        ({"is_chosen": False}, "Its team shows another submission"),
+    ],
+    ids=["queued", "withdrawn", "hidden", "other-chosen"],
+)
+def test_its_own_team_is_told_the_state_of_an_entry(changes: dict[str, object], told: str) -> None:
+    assert told in entry_view(replace(SUBMISSION, **changes), [], None, [], is_own=True)  # type: ignore[arg-type]
+
+
+def test_a_held_score_names_the_one_whose_figures_it_shows() -> None:
+    markup = entry_view(SUBMISSION, [score(shown_of="earlier")], "1.0.0", [], is_own=True)
+    assert "shown again" in markup
+    assert "/entry?id=earlier" in markup
+
+
+@pytest.mark.parametrize(
+    ("changes", "waiting", "told"),
+    [
+        ({"status": "queued"}, Waiting(3, 120.0), ["position 3", "It should start in about 2 minutes"]),
+        ({"status": "queued"}, Waiting(1, None), ["position 1", "cannot be told yet"]),
+        ({"status": "scoring"}, None, ["Being scored"]),
+        ({"status": "scored"}, None, ["Net is scored", "/entry?id=abc"]),
+        ({"status": "failed", "incident": "INC-7"}, None, ["was failed", "INC-7", "Nothing was charged", "✕"]),
+        ({"status": "refused"}, None, ["was refused", "the reason"]),
+        ({"status": "withdrawn"}, None, ["withdrawn it; nothing was charged"]),
+    ],
+    ids=["queued", "unknown-start", "scoring", "scored", "failed", "refused", "withdrawn"],
+)
+def test_every_state_of_progress_is_told_in_words(
+    changes: dict[str, object], waiting: Waiting | None, told: list[str]
+) -> None:
+    markup = progress_view(replace(SUBMISSION, **changes), waiting, score(), "the reason")  # type: ignore[arg-type]
+    assert [words for words in told if words not in markup] == []
+    assert ("rv-score" in markup) is (changes["status"] == "scored")
+
+
+def test_a_balance_is_a_sentence_and_a_row_of_boxes() -> None:
+    markup = balance_view(BALANCE, "Team")
+    assert "<b>3 of 10 left</b> for this holdout version; today 1 left. 1 under way." in markup
+    assert [markup.count(f"rv-box-{state}") for state in ("used", "pending", "left")] == [6, 1, 3]
+
+
+def test_a_spent_balance_says_until_when() -> None:
+    markup = balance_view(replace(BALANCE, left_today=0, next_at=86400.0, why="Today's are used."), "Team")
+    assert "Next possible:" in markup
+    assert "1970-01-02 00:00 UTC" in markup
+    assert "Today&#x27;s are used." in markup
+
+
+def test_the_ledger_counts_as_its_lines_say() -> None:
+    def line(i: int, kind: str, amount: int) -> LedgerRow:
+        return LedgerRow(i, "t", IMAGES, "1.0.0", "abc", 1, kind, amount, XSS, "user:u", float(i))
+
+    rows = [line(1, "reserved", 1), line(2, "charged", 0), line(3, "reserved", 1), line(4, "refunded", -1)]
+    markup = ledger_view([*rows, line(5, "granted", -2)], BALANCE)
+    numbers = [cell.split("<")[0] for cell in markup.split('<td class="rv-number">')[1:]]
+    # newest first: granted +2 leaves 1 used, then the refund, the second and the first of two sent
+    assert numbers == ["+2", "1", "+1", "1", "−1", "2", "0", "1", "−1", "1"]
+    assert "<img" not in markup
+
+
+def test_about_prints_the_figures_in_force() -> None:
+    settings = BenchmarkSettings(
+        ReleasePolicy(min_cell=41, ladder_step=0.03), QuotaPolicy(7, 3, 77), ExposurePolicy(), "Cite me", XSS
+    )
+    told = policy_view(settings)
+    for figure in ("at least 41 cases", "0.03 above its best", "7 scored submissions", "3 a day", "77 for all"):
+        assert figure in told
+    boards = [published(IMAGES), published(STUDIES)]
+    toml = load_settings().to_toml()
+    markup = about_view(boards, {one.name: settings for one in boards}, {IMAGES: ("paused", XSS)}, ["landlock-4"], toml)
+    assert "min_cell = 30" in markup
+    assert "Cite me" in markup
+    assert "landlock-4" in markup
+    assert "paused" in markup
+    assert "Cohen&#x27;s kappa" in markup
+    assert "<img" not in markup
+    assert "No worker is at work" in about_view([], {}, {}, [], toml)
+
+
+def test_a_comparison_says_which_differences_are_told_apart() -> None:
+    row = {"metric": "point_hit", "finding": "macro", "a": 0.7, "b": 0.6, "value": 0.1, "low": 0.05, "high": 0.2,
+           "told_apart": True}  # fmt: skip
+    none = {**row, "finding": "Edema", "value": 0.0, "low": None, "high": None, "told_apart": False}
+    markup = compare_view({"rows": [row, none], "note": XSS}, entry("A", 0.7), entry(XSS, 0.6))
+    assert "1 of 2 differences told apart." in markup
+    assert "+5 to +20" in markup
+    assert '<span class="rv-value">+10</span>' in markup
+    assert 'title="too few cases differ">–' in markup
+    assert "<img" not in markup
+    assert "no shown figure in common" in compare_view({"rows": [], "note": ""}, entry("A", 0.7), entry("B", 0.6))
+
+
+def test_texts_of_people_are_escaped_on_every_page() -> None:
+    user, team = User("u", "local", "s", XSS), Team("t", XSS)
+    actor = Actor(user, (Membership(team, "owner"),), frozenset(("read", "submit")), "session")
+    hostile = replace(
+        SUBMISSION, model_name=XSS, team=XSS, filename=XSS, split=XSS, prompt_style=XSS, kind=XSS,
+        metadata={"model": {"version": XSS}, "training_data": XSS, "links": {"code": XSS}, "parameters": {XSS: XSS}},
+    )  # fmt: skip
+    for markup in (
+        entry_view(hostile, [score()], "1.0.0", [(0.0, XSS, XSS)], is_own=True),
+        progress_view(replace(hostile, status="failed", incident=XSS), None, None, XSS),
+        submissions_view([hostile], waiting={}, reasons={}, may_change=True),
+        account_view(actor, is_local=False) + account_view(actor, is_local=True),
+        team_view(actor.memberships[0], [(user, "owner"), (User("v", "x", "y", XSS), "reader")], user),
+        strip_view(actor),
+        balance_view(BALANCE, XSS),
+    ):
+        assert "<img" not in markup
+        assert "<script" not in markup
+        assert "&lt;img" in markup
+
+
+def test_an_exposure_without_a_ceiling_is_told_in_words() -> None:
+    from reveal_leaderboard.exposure import Exposure, Group
+
+    group = Group((XSS, "Twin"), 3, 1)
+    meter = Exposure(4, 500, ((XSS, 4),), (group,), "Edema", group, 8.0, 0.0, float("inf"), "close", XSS)
+    markup = exposure_view(IMAGES, meter)
+    assert "more than all" in markup
+    assert "3 scores shown, 1 held back" in markup
+    assert "<img" not in markup
+
+
+def test_hidden_findings_are_listed_without_figures() -> None:
+    markup = entry_view(SUBMISSION, [score()], "1.0.0", [])
+    for finding in published(IMAGES).findings[-RARE:]:
+        row = markup.split(f'<th scope="row">{finding}</th>')[1].split("</tr>")[0]
+        assert "rv-value" not in row
+
+
+def test_every_page_brings_a_skip_link_and_titles() -> None:
+    assert "Skip to the content" in SCRIPT
+    assert "document.title" in SCRIPT

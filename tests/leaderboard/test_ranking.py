@@ -1,0 +1,355 @@
+"""ranking against a plain reading of its rules, hand-made systems, and what must not be told."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from reveal_leaderboard import ranking
+from reveal_leaderboard.ranking import FEWEST_DIFFERING, Rows, compare_document, rank_document
+from reveal_leaderboard.release import ReleasePolicy, release, release_studies
+from scipy import stats
+
+from reveal_bench.comparison import compare
+from reveal_bench.scoring import CaseRows
+from reveal_bench.study_records import StudyRecord
+from reveal_bench.study_scoring import StudyRows
+
+POLICY = ReleasePolicy(n_resamples=300, small_resolution=0.01)
+SHOWN, HIDDEN = ("Edema", "Cardiomegaly"), "Lung Lesion"
+IMAGES = tuple((f"image{i:03d}", f"patient{i * 2 // 3:03d}") for i in range(90))
+PAIRS = [(i, f) for i in range(90) for f in SHOWN if i % 3 or f == "Edema"] + [(i, HIDDEN) for i in range(12)]
+LABELS = ("COPD", "Edema", "Nodule", "Rare")
+STUDIES = tuple(StudyRecord(f"study{i:03d}", f"patient{i * 2 // 3:03d}", ()) for i in range(100))
+PRESENT = np.random.default_rng(8).random((100, 4)) < (0.5, 0.45, 0.55, 0.1)
+FloatArray = npt.NDArray[np.float64]
+
+
+def cases(hits: FloatArray | list[float], *, iou: FloatArray | None = None) -> CaseRows:
+    hits = np.asarray(hits, np.float64)
+    return CaseRows(
+        findings=(*SHOWN, HIDDEN),
+        image_ids=[IMAGES[i][0] for i, _ in PAIRS],
+        patient_ids=[IMAGES[i][1] for i, _ in PAIRS],
+        case_findings=[finding for _, finding in PAIRS],
+        point_kinds=["point"] * len(PAIRS),
+        cell_kinds=["point"] * len(PAIRS),
+        values={"point_hit": hits, "grid_hit": 1 - hits, "grid_chance": np.full(len(PAIRS), 0.25)}
+        | ({} if iou is None else {"mask_iou_all": iou}),
+        all_images=IMAGES,
+    )
+
+
+def pointer(share: float, seed: int) -> CaseRows:
+    return cases((np.random.default_rng(seed).random(len(PAIRS)) < share).astype(float))
+
+
+def reader(right: float, seed: int) -> StudyRows:
+    rng = np.random.default_rng(seed)
+    predicted = PRESENT ^ (rng.random(PRESENT.shape) > right)
+    return StudyRows(LABELS, STUDIES, predicted, PRESENT, None, np.ones(100, bool))
+
+
+def walk(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from walk(inner)
+    else:
+        yield value
+
+
+# Places ---------------------------------------------------------------------------------------------------------------
+
+
+def test_far_apart_systems_have_places_of_their_own() -> None:
+    document = rank_document({"c": pointer(0.1, 1), "a": pointer(0.95, 2), "b": pointer(0.5, 3)}, POLICY)
+    assert document["entries"] == {
+        name: {"rank": place, "rank_low": place, "rank_high": place, "tier": tier}
+        for place, (name, tier) in enumerate(zip("abc", "ABC", strict=True), start=1)
+    }
+    assert (document["metric"], document["findings"], document["computed_for"]) == ("point_hit", [*SHOWN], [*"abc"])
+    assert (document["n_resamples"], document["seed"], document["schema"]) == (300, 0, 1)
+
+
+def test_members_of_a_tier_share_their_place() -> None:
+    systems: dict[str, Rows] = {f"good{i}": reader(0.9, i) for i in range(3)}
+    systems |= {f"poor{i}": reader(0.55, 10 + i) for i in range(2)}
+    entries = rank_document(systems, POLICY)["entries"]
+    assert all(entries[f"good{i}"] == {"rank": 1, "rank_low": 1, "rank_high": 3, "tier": "A"} for i in range(3))
+    assert all(entries[f"poor{i}"] == {"rank": 4, "rank_low": 4, "rank_high": 5, "tier": "B"} for i in range(2))
+
+
+def test_a_system_between_two_tiers_widens_the_ranks_of_its_own() -> None:
+    # 0 is told apart from 2 alone. 1 joins the tier of 0; 2 does not, but may be as good as 1: ranks 2 to 3.
+    apart = np.zeros((3, 3), bool)
+    apart[0, 2] = apart[2, 0] = True
+    places = ranking._places(np.array([0.9, 0.8, 0.7]), apart)
+    assert [(p["tier"], p["rank"], p["rank_low"], p["rank_high"]) for p in places] == [
+        ("A", 1, 1, 3),  # 0 alone would be 1-2, 1 alone 1-3
+        ("A", 1, 1, 3),
+        ("B", 3, 2, 3),
+    ]
+
+
+@pytest.mark.parametrize("kind", ["cases", "studies"])
+def test_who_is_told_apart_follows_the_joint_test(kind: str) -> None:
+    # The rule read plainly: pair by pair and draw by draw, over the same draws of the patients.
+    systems: list[Any] = [
+        pointer(s, i) if kind == "cases" else reader(s, i) for i, s in enumerate((0.9, 0.75, 0.7, 0.35))
+    ]
+    patients = sorted({patient for _, patient in IMAGES} if kind == "cases" else {s.patient_id for s in STUDIES})
+    draws = np.random.default_rng(0).integers(0, len(patients), (100, len(patients)))
+    weights = [dict(zip(*np.unique(draw, return_counts=True), strict=True)) for draw in draws]
+    macro = macro_of_cases if kind == "cases" else macro_of_studies
+    on_data = [macro(rows, dict.fromkeys(range(len(patients)), 1), patients) for rows in systems]
+    drawn = np.array([[macro(rows, weight, patients) for rows in systems] for weight in weights])
+    pairs = [(i, j) for i in range(4) for j in range(i)]
+    spread = {(i, j): (drawn[:, i] - drawn[:, j]).std() for i, j in pairs}
+    largest = [max(abs(row[i] - row[j] - on_data[i] + on_data[j]) / spread[i, j] for i, j in pairs) for row in drawn]
+    n = len(patients)
+    limit = stats.t.ppf(stats.norm.cdf(sorted(largest)[math.ceil(0.95 * 99)] * math.sqrt(n / (n - 1))), n - 1)
+    apart = {(i, j) for i, j in pairs if abs(on_data[i] - on_data[j]) > limit * spread[i, j] + 1e-12}
+    better = [sum(on_data[j] > on_data[i] for j in range(4) if (max(i, j), min(i, j)) in apart) for i in range(4)]
+    worse = [sum(on_data[j] < on_data[i] for j in range(4) if (max(i, j), min(i, j)) in apart) for i in range(4)]
+    entries = rank_document({str(i): rows for i, rows in enumerate(systems)}, replace(POLICY, n_resamples=100))[
+        "entries"
+    ]
+    assert 0 < len(apart) < len(pairs), "a test in which some but not all are told apart"
+    for tier in {entry["tier"] for entry in entries.values()}:
+        members = [i for i in range(4) if entries[str(i)]["tier"] == tier]
+        low, high = min(1 + better[i] for i in members), max(4 - worse[i] for i in members)
+        assert {(entries[str(i)]["rank_low"], entries[str(i)]["rank_high"]) for i in members} == {(low, high)}
+        assert not any((max(i, j), min(i, j)) in apart for i in members for j in members)
+
+
+def macro_of_cases(rows: CaseRows, weight: dict[int, int], patients: list[str]) -> float:
+    means = []
+    for finding in SHOWN:
+        own = [
+            (weight.get(patients.index(patient), 0), hit)
+            for patient, case, hit in zip(rows.patient_ids, rows.case_findings, rows.values["point_hit"], strict=True)
+            if case == finding
+        ]
+        means.append(sum(w * hit for w, hit in own) / sum(w for w, _ in own))
+    return float(np.mean(means))
+
+
+def macro_of_studies(rows: StudyRows, weight: dict[int, int], patients: list[str]) -> float:
+    from sklearn.metrics import f1_score
+
+    weights = [weight.get(patients.index(study.patient_id), 0) for study in rows.studies]
+    return float(f1_score(rows.present[:, :3], rows.predicted[:, :3], average="macro", sample_weight=weights))
+
+
+def test_equal_skill_is_rarely_told_apart() -> None:
+    # 5 % of such boards may have a pair told apart; more than 6 of 40 at that rate has a chance below 0.4 %.
+    n_wrong = 0
+    for seed in range(40):
+        systems = {str(i): pointer(0.6, 1000 + 10 * seed + i) for i in range(5)}
+        entries = rank_document(systems, POLICY)["entries"]
+        n_wrong += any(entry["rank_low"] != 1 or entry["rank_high"] != 5 for entry in entries.values())
+    assert n_wrong <= 6
+
+
+def test_a_place_holds_no_figure_and_no_order_beyond_the_tier() -> None:
+    systems: dict[str, Rows] = {str(i): reader(0.5 + i / 25, i) for i in range(10)}
+    document = rank_document(systems, POLICY)
+    assert not any(isinstance(value, float) for value in walk(document))
+    json.dumps(document, allow_nan=False)
+    places: dict[str, set[str]] = {}
+    for entry in document["entries"].values():
+        places.setdefault(entry["tier"], set()).add(json.dumps(entry))
+        assert entry["rank_low"] <= entry["rank"] <= entry["rank_high"]
+    assert all(len(different) == 1 for different in places.values())
+
+
+@pytest.mark.parametrize("n", [30, 60, 100, 1000])
+@pytest.mark.parametrize("limit", [2.0, 3.2, 4.5])
+def test_few_patients_ask_for_more_as_student_has_it(limit: float, n: int) -> None:
+    exact = stats.t.isf(stats.norm.sf(limit * math.sqrt(n / (n - 1))), n - 1)
+    assert ranking._for_few(limit, n) == pytest.approx(exact, rel=0.02)
+
+
+@pytest.mark.parametrize(("number", "letters"), [(0, "A"), (25, "Z"), (26, "AA"), (51, "AZ"), (52, "BA"), (702, "AAA")])
+def test_tiers_are_lettered_on_and_on(number: int, letters: str) -> None:
+    assert ranking._letters(number) == letters
+
+
+def test_near_copies_are_never_told_apart() -> None:
+    # One differing in 9 cases, all of them hits of the other, would be told apart by its spread alone.
+    hits = pointer(0.5, 4).values["point_hit"].copy()
+    better = hits.copy()
+    better[np.flatnonzero(hits == 0)[: FEWEST_DIFFERING - 1]] = 1
+    entries = rank_document({"a": cases(better), "b": cases(hits), "c": cases(hits)}, POLICY)["entries"]
+    assert {entry["tier"] for entry in entries.values()} == {"A"}
+
+
+@pytest.mark.parametrize("rows", [cases([1.0] * len(PAIRS)), reader(1.0, 0)], ids=["cases", "studies"])
+def test_one_system_alone_is_first(rows: Rows) -> None:
+    entries = rank_document({"only": rows}, POLICY)["entries"]
+    assert entries == {"only": {"rank": 1, "rank_low": 1, "rank_high": 1, "tier": "A"}}
+
+
+def test_a_constant_difference_has_no_spread_and_tells_apart() -> None:
+    entries = rank_document({"all": cases([1.0] * len(PAIRS)), "none": cases([0.0] * len(PAIRS))}, POLICY)["entries"]
+    assert [entries[name]["rank_low"] for name in ("all", "none")] == [1, 2]
+
+
+def test_boards_without_anything_to_rank() -> None:
+    assert rank_document({}, POLICY)["entries"] == {}
+    strict = ReleasePolicy(min_cell=1000)
+    for rows in (pointer(0.5, 1), reader(0.8, 1)):
+        document = rank_document({"a": rows}, strict)
+        assert (document["entries"], document["findings"], document["computed_for"]) == ({}, [], ["a"])
+
+
+def test_a_system_without_any_prediction_is_not_placed() -> None:
+    empty = pointer(0.5, 1)
+    empty = replace(empty, values={"grid_chance": empty.values["grid_chance"]})
+    document = rank_document({"empty": empty, "full": pointer(0.5, 2)}, POLICY)
+    assert (list(document["entries"]), document["computed_for"]) == (["full"], ["empty", "full"])
+
+
+def test_other_cases_and_other_kinds_are_refused() -> None:
+    other = replace(pointer(0.5, 1), all_images=IMAGES[:-1])
+    with pytest.raises(ValueError, match="must be scored on the same images"):
+        rank_document({"a": pointer(0.5, 1), "b": other}, POLICY)
+    with pytest.raises(ValueError, match="one kind of benchmark"):
+        rank_document({"a": pointer(0.5, 1), "b": reader(0.5, 1)}, POLICY)
+    with pytest.raises(ValueError, match="one kind of benchmark"):
+        compare_document(pointer(0.5, 1), reader(0.5, 1), POLICY)
+
+
+def test_hidden_findings_change_nothing() -> None:
+    hits = pointer(0.7, 1).values["point_hit"]
+    other = np.where([finding == HIDDEN for _, finding in PAIRS], 1 - hits, hits)
+    rival = pointer(0.4, 2)
+    places = [rank_document({"a": cases(own), "b": rival}, POLICY) for own in (hits, other)]
+    differences = [compare_document(cases(own), rival, POLICY) for own in (hits, other)]
+    assert (places[0], differences[0]) == (places[1], differences[1])
+    assert HIDDEN not in json.dumps([places, differences])
+    calls = reader(0.8, 1)
+    flipped = calls.predicted.copy()
+    flipped[:, 3] = ~flipped[:, 3]
+    documents = [
+        compare_document(replace(calls, predicted=p), reader(0.6, 2), POLICY) for p in (calls.predicted, flipped)
+    ]
+    assert documents[0] == documents[1]
+    assert "Rare" not in json.dumps(documents)
+
+
+# Differences ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["cases", "studies"])
+def test_differences_are_those_of_the_released_figures(kind: str) -> None:
+    a: Any = pointer(0.8, 1) if kind == "cases" else reader(0.85, 1)
+    b: Any = pointer(0.5, 2) if kind == "cases" else reader(0.6, 2)
+    release_one: Any = release if kind == "cases" else release_studies
+    own, other = release_one(a, POLICY), release_one(b, POLICY)
+    document = compare_document(a, b, POLICY, ids=("one", "two"))
+    assert (document["schema"], document["a"], document["b"]) == (1, "one", "two")
+    compared = [(figure.metric, figure.finding) for figure in own.figures if figure.metric != "grid_chance"]
+    assert [(row["metric"], row["finding"]) for row in document["rows"]] == compared
+    for row in document["rows"]:
+        figures = [score.figure(row["metric"], row["finding"]).value for score in (own, other)]
+        assert [row["a"], row["b"]] == figures
+        assert row["value"] == pytest.approx(figures[0] - figures[1], abs=1e-9)
+        assert row["low"] <= row["value"] <= row["high"]
+    for number in walk(document):
+        if isinstance(number, float):
+            assert number == round(number, 2), "rounded to 0.01"
+
+
+def test_intervals_are_rounded_outwards() -> None:
+    a, b = pointer(0.8, 1), pointer(0.5, 2)
+    rows = {(row["metric"], row["finding"]): row for row in compare_document(a, b, POLICY)["rows"]}
+    for exact in compare(a, b, metrics=["point_hit"], findings=SHOWN, n_resamples=10_000):
+        row = rows["point_hit", exact.finding]
+        assert exact.low - 0.01 < row["low"] <= exact.low + 1e-9
+        assert exact.high - 1e-9 <= row["high"] < exact.high + 0.01
+
+
+def test_differences_of_small_findings_are_as_coarse_as_their_figures() -> None:
+    # 60 cases of Cardiomegaly and 90 of Edema; bands from 30 and from 80. A macro over two of which one is shown in
+    # tenths moves by no less than half a tenth.
+    policy = replace(POLICY, small_resolution=0.1, bands=(30, 80))
+    rows = compare_document(pointer(0.8, 1), pointer(0.5, 2), policy)["rows"]
+    step = {"Cardiomegaly": 0.1, "Edema": 0.01, "macro": 0.05}
+    for row in rows:
+        for name in ("a", "b", "value", "low", "high"):
+            steps = row[name] / step[row["finding"]]
+            assert steps == pytest.approx(round(steps), abs=1e-9), (row["finding"], name)
+    assert any(row["low"] * 20 % 1 for row in rows if row["finding"] == "Edema"), "finer than the macro"
+
+
+def test_told_apart_is_holm_over_all_rows() -> None:
+    # Holm: the i-th smallest of m stands as long as it and all before are at most 0.05 / (m - i + 1).
+    a, b = pointer(0.6, 7), pointer(0.5, 9)
+    document = compare_document(a, b, POLICY)
+    p = {(c.metric, c.finding): c.p for c in compare(a, b, metrics=["point_hit", "grid_hit"], findings=SHOWN,
+                                                     n_resamples=10_000)}  # fmt: skip
+    left, apart = sorted(p, key=lambda key: p[key]), set()
+    while left and p[left[0]] <= 0.05 / len(left):
+        apart.add(left.pop(0))
+    assert {(row["metric"], row["finding"]) for row in document["rows"] if row["told_apart"]} == apart
+    assert 0 < len(apart) < len(p), "a test in which some but not all are told apart"
+
+
+@pytest.mark.parametrize("is_hit", [True, False])
+def test_an_edit_of_few_answers_has_no_interval(is_hit: bool) -> None:
+    # Who sends the same file with one point moved would read from the interval whether the finding is there.
+    hits = pointer(0.6, 1).values["point_hit"].copy()
+    edited = hits.copy()
+    edited[0] = float(is_hit)
+    hits[0] = 0.0
+    for row in compare_document(cases(edited), cases(hits), POLICY)["rows"]:
+        assert (row["low"], row["high"], row["told_apart"]) == (None, None, False)
+
+
+def test_ten_differing_cases_have_an_interval_in_their_finding_and_the_macro() -> None:
+    hits = np.zeros(len(PAIRS))
+    edited = hits.copy()
+    edited[[i for i, (_, finding) in enumerate(PAIRS) if finding == "Edema"][:FEWEST_DIFFERING]] = 1
+    rows = {row["finding"]: row for row in compare_document(cases(edited), cases(hits), POLICY)["rows"]}
+    assert [name for name, row in rows.items() if row["low"] is not None] == ["macro", "Edema"]
+
+
+def test_equal_systems_are_not_told_apart() -> None:
+    for row in compare_document(reader(0.8, 1), reader(0.8, 1), POLICY)["rows"]:
+        assert (row["value"], row["low"], row["told_apart"]) == (0, None, False)
+
+
+def test_a_mask_without_a_reference_is_no_case() -> None:
+    # Where all findings are asked, a wrong mask elsewhere adds a row with an IoU of 0, which release takes out.
+    rng = np.random.default_rng(1)
+    a, b = (cases(rng.random(len(PAIRS)).round(), iou=rng.random(len(PAIRS))) for _ in range(2))
+    extra = replace(
+        a,
+        image_ids=[*a.image_ids, IMAGES[0][0]],
+        patient_ids=[*a.patient_ids, IMAGES[0][1]],
+        case_findings=[*a.case_findings, "Cardiomegaly"],
+        point_kinds=[*a.point_kinds, "mask"],
+        cell_kinds=[*a.cell_kinds, "mask"],
+        values={name: np.append(v, 0.0 if name == "mask_iou_all" else np.nan) for name, v in a.values.items()},
+    )
+    assert compare_document(extra, b, POLICY) == compare_document(a, b, POLICY)
+    assert "mask_iou_all" in {row["metric"] for row in compare_document(a, b, POLICY)["rows"]}
+    assert rank_document({"a": extra, "b": b}, POLICY) == rank_document({"a": a, "b": b}, POLICY)
+
+
+def test_a_metric_of_one_system_alone_is_not_compared() -> None:
+    masks = cases(np.ones(len(PAIRS)), iou=np.full(len(PAIRS), 0.5))
+    rows = compare_document(masks, pointer(0.5, 1), POLICY)["rows"]
+    assert {row["metric"] for row in rows} == {"point_hit", "grid_hit"}
+
+
+def test_nothing_shown_is_nothing_compared() -> None:
+    document = compare_document(pointer(0.5, 1), pointer(0.6, 2), ReleasePolicy(min_cell=1000))
+    assert (document["rows"], document["note"]) == ([], "Nothing is released of both, so there is nothing to compare.")

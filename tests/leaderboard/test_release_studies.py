@@ -1,0 +1,139 @@
+"""What of a score of labels leaves the worker."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from reveal_leaderboard.release import ReleasePolicy, part_of, release_studies, shown_labels
+from sklearn.metrics import cohen_kappa_score, f1_score, recall_score, roc_auc_score
+
+from reveal_bench.study_records import StudyRecord
+from reveal_bench.study_scoring import StudyRows
+
+N = 300
+POSITIVES = {"Edema": 130, "Nodule": 29, "Mass": 30, "Opacity": 270, "Device": 271}
+SHOWN = ("Edema", "Mass", "Opacity")
+FAST = ReleasePolicy(n_resamples=100)
+BoolArray = npt.NDArray[np.bool_]
+
+
+def make_rows(*, seed: int = 0, probabilities: bool = False, positives: dict[str, int] = POSITIVES) -> StudyRows:
+    """Labels with so many positives of 300 studies, and predictions of a fair model."""
+    rng = np.random.default_rng(seed)
+    labels = tuple(positives)
+    present = np.column_stack([np.arange(N) < n for n in positives.values()])
+    scores = np.clip(rng.normal(0.35, 0.2, present.shape) + 0.3 * present, 0, 1)
+    studies = tuple(
+        StudyRecord(
+            f"s{i}", f"p{i // 2}", tuple(label for label, is_there in zip(labels, row, strict=True) if is_there)
+        )
+        for i, row in enumerate(present)
+    )
+    given = scores if probabilities else None
+    return StudyRows(labels, studies, scores >= 0.5, present, given, np.ones(N, bool))
+
+
+ROWS = make_rows()
+
+
+def test_a_label_needs_enough_studies_with_it_and_without_it() -> None:
+    score = release_studies(ROWS, FAST)
+    assert shown_labels(ROWS) == score.shown == SHOWN
+    assert score.hidden == ("Nodule", "Device")  # 29 with it; 29 without it
+    assert {figure.finding for figure in score.figures} == {"macro", *SHOWN}
+    assert score.note.endswith("not shown and not in any macro: Nodule, Device.")
+
+
+def test_figures_are_those_of_scikit_learn_rounded() -> None:
+    score = release_studies(ROWS, FAST)
+    for metric, oracle in (("f1", f1_score), ("recall", recall_score), ("cohen_kappa", cohen_kappa_score)):
+        values = [oracle(ROWS.present[:, ROWS.labels.index(x)], ROWS.predicted[:, ROWS.labels.index(x)]) for x in SHOWN]
+        for label, value in zip(SHOWN, values, strict=True):
+            figure = score.figure(metric, label)
+            assert figure is not None
+            step = 0.1 if label == "Mass" else 0.01  # 30 studies
+            assert abs(figure.value - value) <= step / 2 + 1e-9
+            assert figure.value == round(figure.value, 1 if label == "Mass" else 2)
+        macro = score.figure(metric)
+        assert macro is not None
+        assert abs(macro.value - np.mean(values)) <= 0.025 + 1e-9  # 0.1 / 3 labels: steps of 0.05
+    assert [f.n for f in score.figures if f.metric == "f1"] == ["3", "120+", "30-59", "120+"]
+
+
+def test_no_metric_is_released_whose_studies_the_submission_chooses_or_that_holds_hidden_labels() -> None:
+    score = release_studies(make_rows(probabilities=True), FAST)
+    assert {figure.metric for figure in score.figures} == {"f1", "recall", "cohen_kappa"}
+
+
+def test_auroc_is_a_macro_over_five_labels_or_more() -> None:
+    rows = make_rows(probabilities=True, positives={name: 60 + 10 * i for i, name in enumerate("ABCDE")})
+    score = release_studies(rows, FAST)
+    (figure,) = [figure for figure in score.figures if figure.metric == "auroc"]
+    assert rows.probabilities is not None
+    expected = np.mean([roc_auc_score(rows.present[:, i], rows.probabilities[:, i]) for i in range(5)])
+    assert (figure.finding, figure.value) == ("macro", round(float(expected), 2))
+
+
+def arbitrary(rng: np.random.Generator, kind: str, n: int) -> BoolArray:
+    kinds: dict[str, BoolArray] = {
+        "all": np.ones(n, bool),
+        "none": np.zeros(n, bool),
+        "coins": rng.random(n) < 0.5,
+        "one": np.arange(n) == rng.integers(n),
+    }
+    return kinds[kind]
+
+
+@pytest.mark.parametrize("probabilities", [False, True])
+@pytest.mark.parametrize("kind", ["all", "none", "coins", "one"])
+def test_whatever_is_predicted_for_hidden_labels_every_byte_stays_the_same(kind: str, probabilities: bool) -> None:
+    rows, rng = make_rows(probabilities=probabilities), np.random.default_rng(7)
+    expected = json.dumps(release_studies(rows, FAST).to_json())
+    for _ in range(10):
+        predicted = rows.predicted.copy()
+        given = None if rows.probabilities is None else rows.probabilities.copy()
+        for label in ("Nodule", "Device"):
+            column = rows.labels.index(label)
+            predicted[:, column] = arbitrary(rng, kind, N)
+            if given is not None:
+                given[:, column] = predicted[:, column] * rng.random(N)
+        other = replace(rows, predicted=predicted, probabilities=given)
+        assert not np.array_equal(other.predicted, rows.predicted)
+        assert json.dumps(release_studies(other, FAST).to_json()) == expected
+
+
+@pytest.mark.parametrize("kind", ["all", "none", "coins", "one"])
+def test_what_is_shown_never_depends_on_the_predictions(kind: str) -> None:
+    rng = np.random.default_rng(8)
+    predicted = np.column_stack([arbitrary(rng, kind, N) for _ in ROWS.labels])
+    score = release_studies(replace(ROWS, predicted=predicted), FAST)
+    assert (score.shown, score.hidden) == (SHOWN, ("Nodule", "Device"))
+    assert {f.finding for f in score.figures if f.metric == "f1"} == {"macro", *SHOWN}
+
+
+def test_the_hidden_labels_references_change_nothing_either() -> None:
+    """What is shown is a function of the shown columns alone, so nothing of the others can be worked out from it."""
+    present = ROWS.present.copy()
+    rng = np.random.default_rng(9)
+    for label in ("Nodule", "Device"):
+        column = ROWS.labels.index(label)
+        present[:, column] = rng.permutation(present[:, column])
+    assert release_studies(replace(ROWS, present=present), FAST) == release_studies(ROWS, FAST)
+
+
+def test_nothing_is_shown_of_a_small_split() -> None:
+    small = ROWS.take(np.arange(N) < 29)
+    score = release_studies(small, FAST)
+    assert (score.figures, score.shown) == ((), ())
+    assert "Nothing can be shown" in score.note
+
+
+def test_a_part_is_scored_as_if_there_were_nobody_else() -> None:
+    part = part_of(ROWS, {f"p{i}" for i in range(75)})
+    assert len(part) == 150
+    assert release_studies(part, FAST) == release_studies(ROWS.take(np.arange(N) < 150), FAST)
+    assert release_studies(part, FAST) != release_studies(ROWS, FAST)

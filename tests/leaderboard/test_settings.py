@@ -1,0 +1,130 @@
+"""The figures of the policy: one file, read strictly."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import tomllib
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+from reveal_leaderboard.release import ReleasePolicy
+from reveal_leaderboard.settings import PACKAGED, ExposurePolicy, QuotaPolicy, SettingsError, load_settings
+
+PACKAGED_FIGURES = tomllib.loads(PACKAGED.read_text(encoding="utf-8"))
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "own.toml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_the_packaged_figures_are_those_of_the_policy() -> None:
+    figures = load_settings().of("chexlocalize")
+    assert (figures.release.min_cell, figures.release.resolution, figures.quota.total) == (30, 0.01, 10)
+    assert (figures.release, figures.quota, figures.exposure) == (ReleasePolicy(), QuotaPolicy(), ExposurePolicy())
+    assert "Saporta" in figures.citation
+
+
+def test_every_figure_stands_in_the_file_with_a_reason() -> None:
+    """A figure that the code has and the page "About" does not print would be a hidden policy."""
+    for table, policy in (("release", ReleasePolicy), ("quota", QuotaPolicy), ("exposure", ExposurePolicy)):
+        assert set(PACKAGED_FIGURES[table]) == set(asdict(policy())), table
+    lines = PACKAGED.read_text(encoding="utf-8").splitlines()
+    for before, line in itertools.pairwise(lines):
+        if re.match(r"\w+ = ", line) and not line.startswith(("citation", "terms", "seed")):
+            assert before.startswith("# "), line
+
+
+def test_an_operator_changes_single_figures(tmp_path: Path) -> None:
+    text = "[quota]\ntotal = 5\n[benchmarks.reveal-cxr.release]\nmin_cell = 50\nbands = [50, 100]\n"
+    settings = load_settings(write(tmp_path, text))
+    assert settings.of("reveal-cxr").release == ReleasePolicy(min_cell=50, bands=(50, 100))
+    assert settings.of("reveal-cxr").quota == QuotaPolicy(total=5)
+    assert settings.of("chexlocalize").release == ReleasePolicy()
+    assert settings.of("nobody-knows-it").quota.total == 5
+
+
+def test_whole_numbers_are_taken_for_numbers(tmp_path: Path) -> None:
+    step = load_settings(write(tmp_path, "[release]\nladder_step = 0\n")).of("reveal-cxr").release.ladder_step
+    assert step == 0
+
+
+RULES = {
+    "unknown table": ("[realese]\nmin_cell = 30", "tables must be of release, .* got `realese`"),
+    "unknown key": ("[release]\nmincell = 30", "keys of `release` must be of .* got 'mincell'"),
+    "key outside a table": ("min_cell = 30", "got `min_cell`"),
+    "table that is a number": ("release = 3", "`release` must be a table, got 3"),
+    "text for a number": ('[release]\nmin_cell = "30"', "`release.min_cell` must be a whole number .* a text: '30'"),
+    "fraction of a case": (
+        "[release]\nmin_cell = 30.5",
+        "must be a whole number from 10 to .*, got a number: 30.5",
+    ),
+    "true is no number": ("[quota]\ntotal = true", "`quota.total` must be .* got true or false: True"),
+    "too small a cell": ("[release]\nmin_cell = 1", "`release.min_cell` must be a whole number from 10 .* got 1"),
+    "too fine": ("[release]\nresolution = 0.001", "`release.resolution` must be .* from 0.01 .* got 0.001"),
+    "steps that do not reach 1": ("[release]\nresolution = 0.03", "that divides 1, got 0.03"),
+    "coarser than for few": ("[release]\nresolution = 0.2", "`release.resolution` must not exceed release.small_res"),
+    "not a number": ("[release]\nresolution = nan", "got nan"),
+    "infinite": ("[exposure]\nclose_bits = inf", "got inf"),
+    "bands descend": ("[release]\nbands = [30, 20]", "`release.bands` must be a list of ascending"),
+    "no bands": ("[release]\nbands = []", "`release.bands` must be a list of ascending"),
+    "bands of texts": ('[release]\nbands = ["30"]', "`release.bands` must be a list of ascending"),
+    "bands begin elsewhere": ("[release]\nmin_cell = 40", r"`release.bands` must begin with release.min_cell.*30"),
+    "unknown ladder": ('[release]\nladder_per = "user"', "`release.ladder_per` must be .* got 'user'"),
+    "all patients kept": ("[release]\nfinal_share = 1.0", "`release.final_share` must be .* got 1.0"),
+    "no quota": ("[quota]\ntotal = 0", "`quota.total` must be .* got 0"),
+    "more a day than ever": ("[quota]\nper_day = 11", "`quota.per_day` must not exceed quota.total, got 11"),
+    "more a team than all": ("[quota]\nboard_total = 9", "`quota.total` must not exceed quota.board_total, got 10"),
+    "close before watch": ("[exposure]\nwatch_bits = 9", "`exposure.watch_bits` must not exceed exposure.close_bits"),
+    "two lines": ('[about]\nterms = "a\\nb"', "`about.terms` must be one line"),
+    "unknown benchmark": ("[benchmarks.chexlocalise.quota]\ntotal = 3", "must be of chexlocalize, .* 'chexlocalise'"),
+    "unknown key of one": ("[benchmarks.reveal-cxr.quota]\nall = 3", "keys of `benchmarks.reveal-cxr.quota` .* 'all'"),
+    "rule of one": (
+        "[benchmarks.reveal-cxr.quota]\ntotal = 1",
+        "`benchmarks.reveal-cxr.quota.per_day` must not exceed quota.total, got 2",
+    ),
+    "benchmarks is a list": ("benchmarks = []", r"`benchmarks` must be a table, got \[\]"),
+    "a benchmark is a number": ("[benchmarks]\nreveal-cxr = 1", "`benchmarks.reveal-cxr` must be a table, got 1"),
+    "no TOML": ("[release", "must be TOML"),
+}
+
+
+@pytest.mark.parametrize("case", RULES)
+def test_a_broken_rule_names_file_key_rule_and_value(case: str, tmp_path: Path) -> None:
+    text, message = RULES[case]
+    path = write(tmp_path, text)
+    with pytest.raises(SettingsError, match=f"{re.escape(str(path))}: .*{message}"):
+        load_settings(path)
+
+
+def test_a_file_that_is_missing_or_no_text(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"none\.toml: cannot be read"):
+        load_settings(tmp_path / "none.toml")
+    (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(SettingsError, match=r"bytes\.toml: must be TOML"):
+        load_settings(tmp_path / "bytes.toml")
+
+
+def test_what_is_printed_is_what_is_in_force(tmp_path: Path) -> None:
+    """The printed text, read again, gives the same figures, and keeps the comments."""
+    text = '[quota]\ntotal = 7\n[about]\ncitation = "Doe: \\"A\\" \\\\ B, π"\n[benchmarks.ms-cxr.quota]\nper_day = 1\n'
+    settings = load_settings(write(tmp_path, text))
+    printed = settings.to_toml()
+    again = load_settings(write(tmp_path, printed))
+    for benchmark in ("ms-cxr", "chexlocalize", "reveal-cxr"):
+        assert again.of(benchmark) == settings.of(benchmark)
+    assert again.of("ms-cxr").citation == 'Doe: "A" \\ B, π'
+    assert "total = 7" in printed.splitlines()
+    assert "# What the leaderboard shows of a score, and how often." in printed
+    assert tomllib.loads(load_settings().to_toml()) == PACKAGED_FIGURES
+
+
+def test_the_document_is_json() -> None:
+    document = json.loads(json.dumps(load_settings().document("reveal-cxr"), allow_nan=False))
+    assert document["release"]["bands"] == [30, 60, 120]
+    assert document["quota"] == {"total": 10, "per_day": 2, "board_total": 500}
+    assert set(document) == {"release", "quota", "exposure", "citation", "terms"}
