@@ -84,7 +84,7 @@ class Intake:
         NotAMemberError
             If the actor may not submit for the organization that the metadata name.
         MetadataError
-            If the metadata name another grid than the board's.
+            If the metadata name another grid than the board's, or labels that it does not ask.
         ParseFailed
             If reading the file took too much memory or time.
         KeyReusedError, QuotaExceededError, BoardClosedError
@@ -94,6 +94,7 @@ class Intake:
         team = self.team_of(actor, metadata.organization)
         if isinstance(published.manifest, Manifest):
             metadata.check_grid(published.manifest.grid)
+        metadata.check_labels(published.findings)
         with self.blobs.receive(stream) as incoming:
             report = self._lint(incoming.path, published, name=filename, allow_missing=allow_missing)
             if not report.ok:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
+from collections.abc import Collection
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
@@ -105,6 +106,20 @@ class Metadata(_Strict):
         """
         if self.grid not in (None, n):
             raise MetadataError([_error("grid", f"must be that of the board, {n} cells per side", str(self.grid))])
+
+    def check_labels(self, labels: Collection[str]) -> None:
+        """Refuse thresholds of labels that the board does not ask: nothing would come of them.
+
+        Raises
+        ------
+        MetadataError
+            If `thresholds` names another than `labels`.
+        """
+        stated = self.thresholds if isinstance(self.thresholds, dict) else {}
+        rule = "must name labels of the board"
+        strangers = [_error("thresholds", rule, repr(label)[:80]) for label in stated if label not in labels]
+        if strangers:
+            raise MetadataError(strangers)
 
     def public(self) -> dict[str, Any]:
         """What everybody may see."""

@@ -43,12 +43,14 @@ class ScoredOutcome:
     final : figures of the part that is kept for announced rounds, if the benchmark has one
     reference_hash : salted hash of the references, 64 hexadecimal digits
     fingerprint : of the canonical predictions
+    signs : sentences for moderators about the file, which depend on no reference
     """
 
     released: ReleasedScore
     final: ReleasedScore | None
     reference_hash: str
     fingerprint: Fingerprint
+    signs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +133,8 @@ def record(
     insert_if_absent(connection, fingerprints, place | mark)
     if sign is not None:
         sign(connection, submission, score)
+    for detail in outcome.signs if is_first else ():
+        raise_flag(connection, submission_id, "degenerate", None, detail, who=who)
     for kind, other_id, detail in found:
         raise_flag(connection, submission_id, kind, other_id, detail, who=who)
     return verdict

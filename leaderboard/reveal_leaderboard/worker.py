@@ -170,8 +170,8 @@ class Worker:
 
 def _thresholds(metadata: Mapping[str, Any]) -> float | dict[str, float]:
     """The probabilities from which a label counts, as the submission fixed them; 0.5 unless it did."""
-    stated: float | dict[str, float] | None = metadata.get("thresholds")
-    return 0.5 if stated is None else stated
+    stated = metadata.get("thresholds", 0.5)
+    return dict(stated) if isinstance(stated, Mapping) else float(stated)
 
 
 class _Heartbeat:

@@ -53,7 +53,9 @@ class Board:
 
     @property
     def manifest(self) -> Manifest:
-        return self.published.manifest
+        manifest = self.published.manifest
+        assert isinstance(manifest, Manifest)
+        return manifest
 
     @property
     def records(self) -> list[LocalizationRecord]:

@@ -17,7 +17,7 @@ import shutil
 import signal
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, TypeVar
@@ -186,6 +186,7 @@ class Custody:
         policy: ReleasePolicy,
         vault: Path,
         submission_id: str,
+        thresholds: float | Mapping[str, float] = 0.5,
     ) -> ScoredOutcome:
         """Score canonical predictions in a child that sees the holdout and no upload.
 
@@ -194,6 +195,7 @@ class Custody:
         canonical : written by :meth:`parse`
         vault : holds ``salt``, the key of the reference hash, the fingerprint and the final part; exact rows are kept
             in :func:`cases_file` of it, under the holdout's version
+        thresholds : of a findings-type benchmark: probability from which a label counts as predicted
 
         Raises
         ------
@@ -204,7 +206,13 @@ class Custody:
             version, salt = read_folder_info(holdout).version, (vault / "salt").read_bytes()
         except (OSError, ValueError) as error:
             raise ScoreFailed("crashed", str(error)) from None
-        arguments = {"holdout": str(holdout), "split": split, "policy": asdict(policy), "key": salt.hex()}
+        arguments = {
+            "holdout": str(holdout),
+            "split": split,
+            "policy": asdict(policy),
+            "key": salt.hex(),
+            "thresholds": thresholds if isinstance(thresholds, float) else dict(thresholds),
+        }
         keeper = self._scorer(holdout)
         request = Request("score", arguments, keeper.limits, places=(str(holdout),))
         with _opened(canonical) as arrays, self._outputs(vault, 2) as outputs:

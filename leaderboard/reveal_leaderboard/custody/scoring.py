@@ -70,7 +70,7 @@ def score(arguments: dict[str, Any], files: list[int], _: Any) -> bytes:
     folder, split = Path(arguments["holdout"]), arguments["split"]
     policy, key = policy_from(arguments["policy"]), bytes.fromhex(arguments["key"])
     with os.fdopen(files[0], "rb", closefd=False) as file:
-        rows, manifest, predictions = _score(file, folder, split)
+        rows, manifest, predictions = _score(file, folder, split, arguments["thresholds"])
     patients = {patient for _, patient in _people(rows)}
     kept_back = split_final(patients, key, policy.final_share)
     public = part_of(rows, patients - kept_back) if kept_back else rows
@@ -88,16 +88,18 @@ def score(arguments: dict[str, Any], files: list[int], _: Any) -> bytes:
     return json.dumps(answer, allow_nan=False).encode()
 
 
-def _score(file: Any, folder: Path, split: str) -> tuple[Rows, Any, Predictions]:
+def _score(file: Any, folder: Path, split: str, thresholds: float | dict[str, float]) -> tuple[Rows, Any, Predictions]:
     info = read_folder_info(folder)
     if _kind(info.benchmark) == "findings":
         studies = read_study_manifest(folder, split)
         labelled: Any = read_canonical(file, studies)
-        return score_studies(labelled, read_studies(folder, split), labels=studies.labels), studies, labelled
+        records = read_studies(folder, split)
+        rows: Rows = score_studies(labelled, records, labels=studies.labels, thresholds=thresholds)
+        return rows, studies, labelled
     manifest = read_manifest(folder, split)
     located: Any = read_canonical(file, manifest)
-    records = read_localization(folder, split)
-    rows = score_localization(located, records, findings=info.findings, grid=info.grid, asks=info.asks)
+    images = read_localization(folder, split)
+    rows = score_localization(located, images, findings=info.findings, grid=info.grid, asks=info.asks)
     return rows, manifest, located
 
 

@@ -160,7 +160,7 @@ class World:
 
 
 class FakeAuth:
-    """Signs in whoever the header ``x-user`` names: what a session's cookie does, without the sign-in."""
+    """Takes every request for one of `user`: what a session’s cookie does, without the sign-in."""
 
     mode = "oidc"
     is_secure = False
