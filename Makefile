@@ -12,7 +12,7 @@ PYTEST_ARGS ?=
 demo: $(VENV)/.installed
 	$(BIN)/reveal-leaderboard demo
 
-test: $(VENV)/.installed-dev $(VENV)/.browser
+test: $(VENV)/.installed-dev $(VENV)/.browser $(VENV)/.postgresql $(VENV)/.bubblewrap
 	$(BIN)/python -m pytest --numprocesses auto --dist loadfile $(PYTEST_ARGS)
 
 lint: $(VENV)/.installed-dev
@@ -37,6 +37,16 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 # Chromium for the page tests: the system's, else Debian's package, else the one that Playwright brings.
 $(VENV)/.browser: $(VENV)/.installed-dev
 	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || .ci/install-browser
+	touch $@
+
+# PostgreSQL for the store's tests, which start it themselves: the system's, else Debian's package.
+$(VENV)/.postgresql: $(VENV)/.installed-dev
+	@command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || .ci/install-postgresql
+	touch $@
+
+# The sandbox that wraps the leaderboard's children where it can be had.
+$(VENV)/.bubblewrap: $(VENV)/.installed-dev
+	@command -v bwrap >/dev/null || .ci/install-bubblewrap
 	touch $@
 
 clean:

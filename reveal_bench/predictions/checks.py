@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from reveal_bench.findings import canonical_finding
 from reveal_bench.geometry import Grid, box_centre, is_inside
-from reveal_bench.masks import Rle
+from reveal_bench.masks import MAX_PIXELS, Rle
 from reveal_bench.predictions.hints import cell_hint, edge_hint, id_hint, name_hint, size_hint
 from reveal_bench.predictions.jsonl import FIELDS, GEOMETRIES, Entry
 from reveal_bench.predictions.report import ProblemLog
@@ -316,6 +316,9 @@ class EntryChecker:
             return None
         if any(number != math.floor(number) or number < 1 for number in numbers):
             self.error(entry, "wrong-type", "rle.size", "must be two whole numbers above 0", value)
+            return None
+        if max(numbers) > MAX_PIXELS:
+            self.error(entry, "rle-size", "rle.size", f"may have sides of at most {MAX_PIXELS} pixels", value)
             return None
         size = int(numbers[0]), int(numbers[1])
         if row is not None and size != row.size:

@@ -14,7 +14,7 @@ import csv
 import io
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from reveal_bench.study_records import FindingsPrediction, StudyManifest
 __all__ = ["lint_findings"]
 
 _FIELDS = ("study_id", "labels", "probabilities")
+_MOST_SEARCHED = 100  # names for which a similar known one is looked for: a search takes milliseconds
 
 
 def lint_findings(
@@ -136,6 +137,7 @@ class _Checker:
         self._manifest, self._limits, self._log = manifest, limits, log
         self._studies = set(manifest.studies)
         self._canonical: dict[str, str | None] = {label: label for label in manifest.labels}
+        self._n_searched = 0
 
     def check(self, entry: Entry) -> FindingsPrediction | None:
         """The checked prediction, or None after noting what is wrong."""
@@ -143,7 +145,7 @@ class _Checker:
         study_id = self._study(entry)
         for name in sorted(set(entry.fields) - set(_FIELDS))[:10]:
             self._error(
-                entry, "unknown-field", name, "is no field of a findings prediction", name, name_hint(name, _FIELDS)
+                entry, "unknown-field", name, "is no field of a findings prediction", name, self._hint(name, _FIELDS)
             )
         given = [name for name in ("labels", "probabilities") if name in entry.fields]
         if len(given) != 1:
@@ -161,13 +163,17 @@ class _Checker:
     def _error(self, entry: Entry, rule: str, field: str, message: str, value: object, hint: str = "") -> None:
         self._log.error(rule, message, line=entry.line, field=field, value=value, hint=hint)
 
+    def _hint(self, name: str, known: Sequence[str]) -> str:
+        self._n_searched += 1
+        return name_hint(name, known) if self._n_searched <= _MOST_SEARCHED else ""
+
     def _study(self, entry: Entry) -> str | None:
         study_id = entry.fields.get("study_id")
         if not isinstance(study_id, str):
             self._error(entry, "missing-field", "study_id", "must be a text", study_id)
             return None
         if study_id not in self._studies:
-            hint = name_hint(study_id, self._manifest.studies[:1000]) if len(study_id) < 200 else ""
+            hint = self._hint(study_id, self._manifest.studies[:1000]) if len(study_id) < 200 else ""
             self._error(
                 entry, "unknown-study", "study_id", f"is no study of split {self._manifest.split}", study_id, hint
             )
@@ -188,7 +194,7 @@ class _Checker:
             self._canonical[name] = canonical_finding(name, self._manifest.labels)
         label = self._canonical[name]
         if label is None:
-            hint = name_hint(name, self._manifest.labels)
+            hint = self._hint(name, self._manifest.labels)
             self._error(entry, "unknown-finding", field, f"is no label of {self._manifest.benchmark}", name, hint)
         elif label != name:
             self.spellings[name, label] += 1
@@ -220,13 +226,15 @@ class _Checker:
                 self._error(entry, "duplicate-label", field, "a label may stand only once", name)
             elif isinstance(value, bool) or not isinstance(value, int | float):
                 self._error(entry, "wrong-type", field, "must be a number", value)
-            elif not math.isfinite(value):
+            elif isinstance(value, float) and not math.isfinite(value):
                 self._error(entry, "not-finite", field, "must be finite", value)
-            elif not 0 <= value <= 1:
+            elif not 0 <= value <= 1:  # whole numbers of hundreds of digits too, which are no float
                 self._error(
                     entry, "score-range", field, "must lie in [0, 1]", value, "a logit? apply the sigmoid first"
                 )
-            values.setdefault(label, float(value) if isinstance(value, int | float) else 0.0)
+            else:
+                values[label] = float(value)
+            values.setdefault(label, 0.0)
         absent = [label for label in self._manifest.labels if label not in values]
         if absent:
             self._error(

@@ -22,6 +22,7 @@ __all__ = ["LintReport", "Problem", "ProblemLog", "show_value"]
 Severity = Literal["error", "warning"]
 
 _SHOWN_CHARACTERS = 80
+_FIELD_CHARACTERS = 200
 _SHOWN_ITEMS = 6
 _SHOWN_DEPTH = 3
 _NOTHING: Final = object()
@@ -322,7 +323,8 @@ class ProblemLog:
         shown = "" if value is _NOTHING else show_value(value)
         if shown:
             message = f"{message}, got {shown}"
-        self.problems.append(Problem(severity, self.file, line, escape(field), rule, shown, message, escape(hint)))
+        place = escape(field if len(field) <= _FIELD_CHARACTERS else field[: _FIELD_CHARACTERS - 3] + "...")
+        self.problems.append(Problem(severity, self.file, line, place, rule, shown, message, escape(hint)))
 
 
 def escape(text: str) -> str:

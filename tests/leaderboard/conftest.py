@@ -27,6 +27,9 @@ from reveal_bench.masks import encode_mask
 from reveal_bench.predictions import predictions_to_jsonl
 from reveal_bench.records import LocalizationPrediction, LocalizationRecord, Manifest, read_localization
 from tests.conftest import annotate
+from tests.leaderboard.databases import database_url, empty_database_url
+
+__all__ = ["database_url", "empty_database_url"]
 
 BENCHMARK = "chexlocalize"
 RARE = "Pneumothorax"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -19,11 +20,11 @@ from tests.leaderboard.browser.world import IMAGES, RARE, STUDIES, released
 XSS = '<img src=x onerror="window.broken=1"><script>window.broken=1</script>${window.broken=1}{{window.broken=1}}'
 
 
-def entry(name: str, value: float, *, benchmark: str = IMAGES, **fields: object) -> Entry:
+def entry(name: str, value: float, *, benchmark: str = IMAGES, **fields: Any) -> Entry:
     metrics = fields.pop("metrics", ())
-    score = released(benchmark, value, metrics=metrics)  # type: ignore[arg-type]
+    score = released(benchmark, value, metrics=metrics)
     given = {"team": "Team", "kind": "cnn", "prompt_style": None, "date": "2026-11-22", **fields}
-    return Entry(submission_id=name, model=name, model_version="1", version="1.0.0", score=score, **given)  # type: ignore[arg-type]
+    return Entry(submission_id=name, model=name, model_version="1", version="1.0.0", score=score, **given)
 
 
 def standings(*entries: Entry, benchmark: str = IMAGES, **fields: object) -> Standings:
@@ -46,7 +47,7 @@ def standings(*entries: Entry, benchmark: str = IMAGES, **fields: object) -> Sta
     return replace(board, **fields)  # type: ignore[arg-type]
 
 
-def placed(name: str, value: float, low: int, high: int, tier: str, **fields: object) -> Entry:
+def placed(name: str, value: float, low: int, high: int, tier: str, **fields: Any) -> Entry:
     return entry(name, value, rank=low, rank_low=low, rank_high=high, tier=tier, **fields)
 
 

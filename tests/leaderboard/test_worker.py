@@ -7,31 +7,48 @@ import signal
 import sqlite3
 import stat
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 from reveal_leaderboard import worker as worker_module
-from reveal_leaderboard.intake import Intake, open_data
+from reveal_leaderboard.accounts import Accounts
+from reveal_leaderboard.blobs import Blobs
+from reveal_leaderboard.catalogue import Catalogue
+from reveal_leaderboard.custody import Custody
+from reveal_leaderboard.custody.cases import read_cases
+from reveal_leaderboard.holdouts import open_holdouts
+from reveal_leaderboard.intake import Intake
 from reveal_leaderboard.metadata import read_metadata
+from reveal_leaderboard.queue import Job, Queue
 from reveal_leaderboard.release import release
-from reveal_leaderboard.store import Store, Submission
-from reveal_leaderboard.worker import Worker, open_holdouts
+from reveal_leaderboard.store import NewSubmission, Store, Submission
+from reveal_leaderboard.worker import Worker
 from sqlalchemy.exc import OperationalError
 
-from reveal_bench.scoring import score_localization, summarize
+from reveal_bench.scoring import CaseRows, score_localization
 from tests.leaderboard.conftest import BENCHMARK, METADATA, Board, guesses, running, wait_until
+
+
+@pytest.fixture(scope="module")
+def custody(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Custody]:
+    with Custody(tmp_path_factory.mktemp("custody")) as custody:
+        yield custody
 
 
 class Desk:
     """A data folder with a way in, and workers on it."""
 
-    def __init__(self, board: Board, root: Path) -> None:
+    def __init__(self, board: Board, root: Path, custody: Custody) -> None:
         self.board, self.root, self.data, self.vault = board, root, root / "data", root / "vault"
-        self.store: Store
-        self.store, blobs = open_data(self.data)
-        self.intake = Intake(self.store, blobs, {BENCHMARK: board.published})
+        self.data.mkdir()
+        self.custody = custody
+        self.store = Store(f"sqlite:///{self.data / 'leaderboard.sqlite'}")
+        self.blobs, self.accounts = Blobs(self.data / "blobs"), Accounts(self.store.engine)
+        catalogue = Catalogue(self.store, [board.published])
+        self.intake = Intake(self.store, self.blobs, catalogue, custody, self.accounts)
 
     def submit(self, file: Path) -> Submission:
         with file.open("rb") as stream:
@@ -39,9 +56,9 @@ class Desk:
                 stream,
                 BENCHMARK,
                 read_metadata(json.dumps(METADATA)),
+                actor=self.accounts.local_actor(),
                 filename=file.name,
                 allow_missing=False,
-                who="test",
             )
         assert outcome.submission is not None
         return outcome.submission
@@ -56,8 +73,17 @@ class Desk:
         assert now is not None
         return now.status
 
+    def job(self, submission: Submission) -> Job:
+        with self.store.read() as connection:
+            from reveal_leaderboard.tables import jobs
+
+            return Job(**connection.execute(jobs.select().where(jobs.c.subject == submission.id)).one()._mapping)
+
+    def exact_file(self, submission: Submission) -> Path:
+        return self.vault / f"{submission.id}.1.0.0.npz"
+
     def wait_for_result_in_hand(self, submission: Submission) -> None:
-        wait_until((self.vault / f"{submission.id}.json").exists)
+        wait_until(self.exact_file(submission).exists)
 
     def stop_outside_a_transaction(self, process: subprocess.Popen[bytes]) -> None:
         """SIGSTOP at a moment when the process does not hold SQLite's write lock: nobody could write then."""
@@ -76,18 +102,22 @@ class Desk:
         wait_until(stopped)
 
     def in_process(self) -> Worker:
-        holdouts = open_holdouts({BENCHMARK: self.board.holdout}, data=self.data, vault=self.vault)
-        return Worker(self.data, holdouts)
+        holdouts = open_holdouts([(BENCHMARK, self.board.holdout)], shared=[self.data], vault=self.vault)
+        return Worker(self.store, self.blobs, holdouts, self.custody, self.store.settings)
 
 
 @pytest.fixture
-def desk(board: Board, tmp_path: Path) -> Desk:
-    return Desk(board, tmp_path)
+def desk(board: Board, tmp_path: Path, custody: Custody) -> Desk:
+    return Desk(board, tmp_path, custody)
 
 
-def expected(board: Board) -> dict[str, object]:
-    rows = score_localization(guesses(board.manifest), board.records, findings=board.manifest.findings)
-    document: dict[str, object] = json.loads(json.dumps(release(rows).to_json()))
+def rows_of(board: Board) -> CaseRows:
+    return score_localization(guesses(board.manifest), board.records, findings=board.manifest.findings)
+
+
+def expected(board: Board, desk: Desk) -> dict[str, object]:
+    policy = desk.store.settings.of(BENCHMARK).release
+    document: dict[str, object] = json.loads(json.dumps(release(rows_of(board), policy).to_json()))
     return document
 
 
@@ -106,9 +136,9 @@ def test_a_worker_killed_with_the_result_in_hand_loses_nothing_and_scores_once(
         wait_until(lambda: desk.status(submission) == "scored")
     path = [event.to_status for event in desk.store.events_of(submission.id)]
     assert path == ["received", "linted", "queued", "scoring", "scoring", "scored"]
-    [(scored, score)] = desk.store.scored(BENCHMARK, "1.0.0", "holdout")
-    assert scored.attempts == 2
-    assert score.released == expected(desk.board)
+    [(scored, score)] = desk.store.board_rows(BENCHMARK, "1.0.0")
+    assert desk.job(scored).attempts == 2
+    assert score.released == expected(desk.board, desk)
 
 
 @pytest.mark.processes
@@ -128,10 +158,11 @@ def test_a_worker_that_wakes_after_its_lease_cannot_write(desk: Desk, write_file
 @pytest.mark.processes
 def test_a_heartbeat_outlives_many_leases(desk: Desk, write_file: Callable[..., Path]) -> None:
     submission = desk.submit(write_file())
+    queue = Queue(desk.store.engine, desk.store.settings)
     with desk.worker("--lease-seconds", "0.6", "--pause-before-finish", "3"):
         desk.wait_for_result_in_hand(submission)
         while desk.status(submission) == "scoring":
-            assert desk.store.claim("thief", served=[(BENCHMARK, "1.0.0")]) is None
+            assert queue.claim("thief", served=[(BENCHMARK, "1.0.0")]) is None
     assert desk.status(submission) == "scored"
 
 
@@ -148,18 +179,15 @@ def test_asked_to_end_a_worker_finishes_what_it_has(desk: Desk, write_file: Call
 def test_exact_figures_stay_in_the_vault(desk: Desk, write_file: Callable[..., Path]) -> None:
     submission = desk.submit(write_file())
     desk.in_process().run(once=True)
-    path = desk.vault / f"{submission.id}.json"
+    path = desk.exact_file(submission)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(desk.vault.stat().st_mode) == 0o700
-    exact = json.loads(path.read_text(encoding="utf-8"))
-    rows = score_localization(guesses(desk.board.manifest), desk.board.records, findings=desk.board.manifest.findings)
-    assert [e["value"] for e in exact] == [e.value for e in summarize(rows)]
-    figures = {repr(e[name]) for e in exact for name in ("value", "low", "high")}
-    raw = [figure for figure in figures if len(figure) > 8]
-    assert raw
-    for file in (path for path in desk.data.rglob("*") if path.is_file()):
-        content = file.read_bytes()
-        assert not [figure for figure in raw if figure.encode() in content], file
+    with path.open("rb") as file:
+        rows = read_cases(file)
+    assert isinstance(rows, CaseRows)
+    for metric, values in rows_of(desk.board).values.items():
+        assert rows.values[metric].tobytes() == values.tobytes()
+    assert not list(desk.data.rglob("*.npz"))
 
 
 CANARY = "canary-patient00007"
@@ -171,8 +199,8 @@ def test_a_failure_after_the_references_were_opened_is_one_fixed_sentence(
     def broken(*arguments: object, **options: object) -> None:
         raise KeyError(CANARY)
 
-    monkeypatch.setattr(worker_module, "score_localization", broken)
     submission = desk.submit(write_file())
+    monkeypatch.setattr(desk.custody, "score", broken)
     desk.in_process().run(once=True)
     failed = desk.store.get(submission.id)
     assert failed is not None
@@ -185,37 +213,61 @@ def test_a_failure_after_the_references_were_opened_is_one_fixed_sentence(
         assert CANARY.encode() not in file.read_bytes()
 
 
-def test_a_file_that_no_longer_passes_is_refused_before_references_are_opened(
-    desk: Desk, write_file: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+def test_a_file_that_does_not_pass_is_refused_before_references_are_opened(
+    desk: Desk, write_file: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    submission = desk.submit(write_file())
-    desk.intake.blobs.path(submission.sha256).write_text("no predictions\n", encoding="utf-8")
-    monkeypatch.setattr(worker_module, "read_localization", lambda *_: pytest.fail("references were opened"))
+    good, bad = desk.submit(write_file()), tmp_path / "bad.jsonl"
+    bad.write_text("no predictions\n", encoding="utf-8")
+    with bad.open("rb") as stream, desk.blobs.receive(stream) as incoming:
+        desk.blobs.keep(incoming)
+    fields = {name: getattr(good, name) for name in NewSubmission.__dataclass_fields__}
+    smuggled = NewSubmission(**{**fields, "sha256": incoming.sha256, "model_name": "Smuggled"})
+    submission, _ = desk.store.add_submission(smuggled, who="test")
+    desk.store.withdraw(good.id, who="test")
+    monkeypatch.setattr(desk.custody, "score", lambda *_, **__: pytest.fail("references were opened"))
     desk.in_process().run(once=True)
     assert desk.status(submission) == "refused"
     assert "linter" in desk.store.events_of(submission.id)[-1].why
 
 
-def test_the_reference_hash_is_salted(desk: Desk, board: Board) -> None:
-    holdout = desk.in_process().holdouts[BENCHMARK]
-    once = holdout.reference_hash("holdout")
-    assert once == holdout.reference_hash("holdout")
-    (desk.vault / "salt").unlink()
-    assert once != holdout.reference_hash("holdout")
+def test_a_stored_file_that_was_changed_is_not_scored(desk: Desk, write_file: Callable[..., Path]) -> None:
+    submission = desk.submit(write_file())
+    desk.blobs.path(submission.sha256).write_bytes(write_file("other.jsonl", seed=5).read_bytes())
+    desk.in_process().run(once=True)
+    assert desk.status(submission) == "failed"
+    assert "incident" in desk.store.events_of(submission.id)[-1].why
 
 
-def test_a_holdout_that_a_server_could_read_is_refused(board: Board, tmp_path: Path) -> None:
-    holdout, data = board.holdout, tmp_path / "data"
-    with pytest.raises(ValueError, match="holdout must lie apart"):
-        open_holdouts({BENCHMARK: holdout}, data=holdout.parent, vault=None)
-    with pytest.raises(ValueError, match="holdout must lie apart"):
-        open_holdouts({BENCHMARK: holdout}, data=holdout / "data", vault=None)
-    with pytest.raises(ValueError, match="vault must lie apart"):
-        open_holdouts({BENCHMARK: holdout}, data=data, vault=data / "vault")
-    with pytest.raises(ValueError, match="reads as a program"):
-        open_holdouts({BENCHMARK: Path("/usr/share")}, data=data, vault=tmp_path / "vault")
-    with pytest.raises(ValueError, match="must be that benchmark"):
-        open_holdouts({"chestx-det": holdout}, data=data, vault=tmp_path / "vault")
+def test_thresholds_are_those_that_the_submission_fixed() -> None:
+    assert worker_module._thresholds({}) == 0.5
+    assert worker_module._thresholds({"thresholds": 1}) == 1.0
+    assert worker_module._thresholds({"thresholds": {"COPD": 0.3}}) == {"COPD": 0.3}
+
+
+def test_signs_of_a_parsed_file_become_flags(
+    desk: Desk, write_file: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submission, parse = desk.submit(write_file()), desk.custody.parse
+    monkeypatch.setattr(desk.custody, "parse", lambda *a, **o: replace(parse(*a, **o), signs=("all the same",)))
+    desk.in_process().run(once=True)
+    assert [(f.kind, f.submission_id, f.detail) for f in desk.store.flags()] == [
+        ("degenerate", submission.id, "all the same")
+    ]
+
+
+def test_only_what_is_on_the_board_is_compared(desk: Desk, write_file: Callable[..., Path]) -> None:
+    submission = desk.submit(write_file())
+    worker = desk.in_process()
+    worker.run(once=True)
+    with desk.store.write() as connection:
+        worker.queue.put(connection, "compare", BENCHMARK, "1.0.0", f"{submission.id}:{submission.id}")
+    desk.store.hide(submission.id, who="test", why="a test")
+    worker.run(once=True)
+    with desk.store.read() as connection:
+        from reveal_leaderboard.tables import jobs
+
+        row = connection.execute(jobs.select().where(jobs.c.kind == "compare")).one()
+    assert (row.status, row.why) == ("refused", "One of the two entries is no longer on the board.")
 
 
 def test_a_database_that_does_not_answer_is_waited_for(
@@ -223,19 +275,24 @@ def test_a_database_that_does_not_answer_is_waited_for(
 ) -> None:
     submission = desk.submit(write_file())
     worker = desk.in_process()
-    claim, calls = worker.store.claim, []
+    claim, calls = worker.queue.claim, []
 
-    def sometimes(*arguments: object, **options: object) -> Submission | None:
+    def sometimes(*arguments: object, **options: object) -> Job | None:
         calls.append(arguments)
         if len(calls) == 1:
             raise OperationalError("BEGIN IMMEDIATE", {}, sqlite3.OperationalError("database is locked"))
         return claim(*arguments, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(worker.store, "claim", sometimes)
+    monkeypatch.setattr(worker.queue, "claim", sometimes)
     worker.run(once=True)
     assert desk.status(submission) == "scored"
 
 
-def test_a_public_folder_is_no_holdout(board: Board, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="must hold the references of its split 'holdout'"):
-        open_holdouts({BENCHMARK: board.folder}, data=tmp_path / "data", vault=tmp_path / "vault")
+def test_a_worker_tells_that_it_lives(desk: Desk) -> None:
+    worker = desk.in_process()
+    worker.run(once=True)
+    with desk.store.read() as connection:
+        (row,) = Queue.workers(connection)
+    seen = asdict(row)
+    assert (seen["name"], [list(pair) for pair in seen["serves"]]) == (worker.name, [[BENCHMARK, "1.0.0"]])
+    assert seen["receipt_key"] == next(iter(worker.signers.values())).public_key_text

@@ -13,7 +13,7 @@ import gradio as gr
 
 from reveal_leaderboard.pages.account_strip import build_strip
 from reveal_leaderboard.pages.admin_acts import Acts
-from reveal_leaderboard.pages.admin_panels import PANELS, Panels
+from reveal_leaderboard.pages.admin_panels import LIVE, PANELS, Panels
 from reveal_leaderboard.pages.desk import Desk, NotAdminError
 from reveal_leaderboard.pages.drawing import ACTIONS, SHOW_ANSWER, link, message, page_head
 from reveal_leaderboard.tables import BOARD_STATES
@@ -67,7 +67,7 @@ def build(desk: Desk, page: gr.Blocks) -> None:
     answer.change(None, js=SHOW_ANSWER, api_visibility="private")
     timer = gr.Timer(POLL_SECONDS)
     page.load(wire.open, None, [everything, answer, team, *shown], **private)
-    timer.tick(wire.refresh, search, shown, **private)
+    timer.tick(wire.live, None, [panels[name] for name in LIVE], **private)
     search.input(wire.refresh, search, shown, **private)
     for element in (answer, *(panels[name] for name in ("versions", "flags", "submissions", "teams", "users"))):
         element.click(wire.act, [reason, search], [answer, *shown], **private)
@@ -88,11 +88,18 @@ class _Handlers:
         except NotAdminError:
             return gr.update(visible=False), CLOSED, gr.update(choices=[]), *[""] * len(PANELS)
         teams = [(team.name, team.id) for team in self.desk.accounts.teams()]
-        return gr.update(visible=True), "", gr.update(choices=teams), *self.panels.all(actor, "")
+        return gr.update(visible=True), "", gr.update(choices=teams), *self.panels.drawn(actor, "")
 
     def refresh(self, request: gr.Request, search: str | None) -> tuple[Any, ...]:
         """The panels as they are now."""
         return tuple(self._panels(request, search))
+
+    def live(self, request: gr.Request) -> tuple[str, ...]:
+        """The panels that change by themselves."""
+        try:
+            return tuple(self.panels.drawn(self.desk.admin(request), "", LIVE))
+        except NotAdminError:
+            return ("",) * len(LIVE)
 
     def act(self, request: gr.Request, event: gr.EventData, why: str | None, search: str | None) -> tuple[Any, ...]:
         """A click on one of the page's own buttons."""
@@ -125,4 +132,4 @@ class _Handlers:
             actor = self.desk.admin(request)
         except NotAdminError:
             return [""] * len(PANELS)
-        return self.panels.all(actor, (search or "")[:100])
+        return self.panels.drawn(actor, (search or "")[:100])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import sqlalchemy as sa
 
@@ -18,7 +18,7 @@ from reveal_leaderboard.people import Actor
 from reveal_leaderboard.queue import Job
 from reveal_leaderboard.tables import jobs
 
-__all__ = ["PANELS", "Panels"]
+__all__ = ["LIVE", "PANELS", "Panels"]
 
 PANELS = {
     "boards": "Boards",
@@ -32,6 +32,9 @@ PANELS = {
     "teams": "Teams",
     "users": "People",
 }
+LIVE = ("versions", "queue", "workers", "incidents")
+"""What changes by itself while somebody looks; the others are drawn again when something was done."""
+
 MOST_JOBS = 500
 
 log = logging.getLogger(__name__)
@@ -43,8 +46,8 @@ class Panels:
     def __init__(self, desk: Desk) -> None:
         self.desk = desk
 
-    def all(self, actor: Actor, search: str) -> list[str]:
-        """Every panel, in the order of `PANELS`; one that fails says so and leaves the others alone."""
+    def drawn(self, actor: Actor, search: str, names: Iterable[str] = PANELS) -> list[str]:
+        """The panels of these names, in this order; one that fails says so and leaves the others alone."""
         draw: dict[str, Callable[[], str]] = {
             "boards": self._boards,
             "versions": self._versions,
@@ -57,7 +60,7 @@ class Panels:
             "teams": lambda: admin_view.teams_view(self.desk.accounts.teams()),
             "users": lambda: admin_view.users_view(self.desk.accounts.users(), actor.user),
         }
-        return [part(title) + self._drawn(name, draw[name]) for name, title in PANELS.items()]
+        return [part(PANELS[name]) + self._drawn(name, draw[name]) for name in names]
 
     @staticmethod
     def _drawn(name: str, draw: Callable[[], str]) -> str:
