@@ -24,11 +24,12 @@ from typing import Any
 import reveal_bench
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.metrics.bootstrap import Estimate
-from reveal_bench.predictions import LintReport, lint_findings, lint_predictions
+from reveal_bench.predictions import LintReport, lint_findings, lint_predictions, lint_tasks
 from reveal_bench.records import FolderInfo, Manifest, read_folder_info, read_localization, read_manifest
 from reveal_bench.scoring import CaseRows, score_localization, summarize
 from reveal_bench.study_records import StudyManifest, read_studies, read_study_manifest
 from reveal_bench.study_scoring import StudyRows, score_studies, summarize_studies
+from reveal_bench.task_records import read_task_manifest
 
 __all__ = ["LintError", "ScoredFile", "hash_references", "lint_file", "score_file"]
 
@@ -94,9 +95,9 @@ def hash_references(folder: Path, split: str) -> str:
     return digest.hexdigest()
 
 
-def _asks_for_findings(info: FolderInfo) -> bool:
+def _kind(info: FolderInfo) -> str:
     known = BENCHMARKS.get(info.benchmark)
-    return known is not None and known.kind == "findings"
+    return "localization" if known is None else known.kind
 
 
 def lint_file(
@@ -109,8 +110,11 @@ def lint_file(
     ValueError
         If the folder or split is not what it must be.
     """
-    if _asks_for_findings(read_folder_info(folder)):
+    kind = _kind(read_folder_info(folder))
+    if kind == "findings":
         return lint_findings(path, read_study_manifest(folder, split), allow_missing=allow_missing)
+    if kind == "tasks":
+        return lint_tasks(path, read_task_manifest(folder, split), allow_missing=allow_missing)
     return lint_predictions(path, read_manifest(folder, split), grid=grid, allow_missing=allow_missing)
 
 
@@ -143,13 +147,16 @@ def score_file(
     LintError
         If the file has errors; its `report` lists all of them.
     ValueError
-        If the folder, split or interval is not what it must be.
+        If the folder, split or interval is not what it must be, or if the benchmark asks for tasks: readers score those.
     """
     info = read_folder_info(folder)
     path, folder = Path(path), Path(folder)
     options: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed, "unit": unit}
     protocol = {**options, "interval": interval, "allow_missing": allow_missing}
-    if _asks_for_findings(info):
+    kind = _kind(info)
+    if kind == "tasks":
+        raise ValueError(f"answers to the tasks of {info.benchmark} are scored by readers, not by a program")
+    if kind == "findings":
         if interval != "percentile":
             raise ValueError(f"`interval` must be 'percentile' for a findings-type benchmark, got {interval!r}")
         return _score_findings(path, folder, split, thresholds, options, protocol)

@@ -8,7 +8,9 @@ and is always computed, never stored. An *answer* is what one model said to one 
 dataset folder this module reads
 
 * ``tasks/<split>-*.parquet``: the columns of :class:`TaskRecord`;
-* ``ratings/<split>-*.parquet``: the columns of :class:`Rating`, one row per answer and reader.
+* ``ratings/<split>-*.parquet``: the columns of :class:`Rating`, one row per answer and reader;
+* ``manifest/<split>.parquet`` with ``tasks/`` or, where the references are private, ``holdout_inputs/``: what a split
+  asks (:class:`TaskManifest`), all that a linter may know.
 
 :func:`rating_array` brings ratings into the form that :mod:`reveal_bench.metrics.ordinal` takes.
 """
@@ -34,12 +36,17 @@ __all__ = [
     "QUESTION_SCORES",
     "TAGS",
     "Answer",
+    "AnswerBox",
     "Rating",
     "ReferenceBox",
+    "TaskAnswer",
+    "TaskManifest",
+    "TaskQuestion",
     "TaskRecord",
     "rated_answers",
     "rating_array",
     "read_ratings",
+    "read_task_manifest",
     "read_tasks",
 ]
 
@@ -118,6 +125,82 @@ class Rating:
         scores: list[int | None] = [getattr(self, name) for name in CONTENT]
         known = [score for score in scores if score is not None]
         return min(known) if len(known) == len(CONTENT) else None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskQuestion:
+    """What is public of one task.
+
+    Attributes
+    ----------
+    images : image_id -> (height, width) in pixels, those of the prior study after those of the study
+    """
+
+    task_id: str
+    category: str
+    requires_boxes: bool
+    prompt: str
+    indication: str | None
+    images: Mapping[str, tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class TaskManifest:
+    """What a tasks-type split asks, in the order of its manifest."""
+
+    benchmark: str
+    version: str
+    split: str
+    tasks: tuple[TaskQuestion, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerBox:
+    """A box that an answer draws: `box` is [x, y, width, height] in pixels of image `image_id`."""
+
+    image_id: str
+    label: str
+    box: Box
+
+
+@dataclass(frozen=True, slots=True)
+class TaskAnswer:
+    """What one model said to one task, as the linter hands it on; `line` is that of the file it came from."""
+
+    task_id: str
+    answer: str
+    boxes: tuple[AnswerBox, ...] = ()
+    line: int = 0
+
+
+def read_task_manifest(folder: Path, split: str) -> TaskManifest:
+    """Read what a tasks-type split asks: its manifest, and the prompts and image sizes of its inputs.
+
+    Raises
+    ------
+    ValueError
+        If the folder has no such split, is of another kind of benchmark, or lacks the inputs of a task.
+    """
+    import pyarrow.parquet as pq
+
+    folder = Path(folder)
+    info = read_folder_info(folder)
+    check_split(info, folder, split)
+    path = folder / "manifest" / f"{split}.parquet"
+    if "task_id" not in pq.read_schema(path).names:
+        raise ValueError(f"{folder} is no tasks-type dataset: its manifest is not of tasks")
+    config = "tasks" if (folder / "tasks").is_dir() and any((folder / "tasks").glob(f"{split}-*")) else "holdout_inputs"
+    rows = {row["task_id"]: row for row in _rows(folder, split, config, leave_out=("images", "prior_images"))}
+    tasks = []
+    for entry in pq.read_table(path).to_pylist():
+        row = rows.get(entry["task_id"])
+        if row is None:
+            raise ValueError(f"{folder} must hold the inputs of every task, those of {entry['task_id']!r} are missing")
+        facts = (*row["image_facts"], *row["prior_image_facts"])
+        sizes = {fact["image_id"]: (fact["height"], fact["width"]) for fact in facts}
+        about = entry["category"], bool(entry["requires_boxes"]), row["prompt"], row["indication"]
+        tasks.append(TaskQuestion(entry["task_id"], *about, sizes))
+    return TaskManifest(info.benchmark, info.version, split, tuple(tasks))
 
 
 def read_tasks(folder: Path, split: str) -> list[TaskRecord]:

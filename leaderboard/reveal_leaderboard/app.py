@@ -36,7 +36,7 @@ MONO_FONTS = ["ui-monospace", "monospace"]
 MAIN_PAGE = "Board"
 PAGES = (
     ("Submit", "/submit", submit),
-    ("Mine", "/mine", mine),
+    ("My submissions", "/mine", mine),
     ("Compare", "/compare", compare),
     ("About", "/about", about),
     ("Entry", "/entry", entry),

@@ -13,7 +13,7 @@ import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO
@@ -116,7 +116,8 @@ def _build(
     blobs.sweep()
     auth = open_auth(Accounts(store.engine), listening.auth, os.environ)
     catalogue = Catalogue(store, [read_published(folder, split) for folder, split in folders])
-    custody = Custody(at.data / "server" / "custody")
+    _log_to_stderr([word for name in catalogue.names for one in catalogue.versions(name) for word in one.key])
+    custody = Custody(at.data / "custody")
     threading.Thread(target=custody.warm_up, name="warm-up", daemon=True).start()
     front = Front(
         n_proxies=listening.proxies,
@@ -173,6 +174,7 @@ def worker(
             lease_seconds=lease_seconds,
             pause_before_finish=pause_before_finish,
         )
+        _log_to_stderr([process.name, *(word for key in holdouts for word in key)])
         custody.warm_up([one.folder for one in holdouts.values()])
         _on_end_signals(process.stopping)
         process.run(once=once)
@@ -228,10 +230,10 @@ def demo(
         raise typer.Exit(1) from None
 
 
-def _log_to_stderr() -> None:
+def _log_to_stderr(known: Iterable[str] = ()) -> None:
     from reveal_leaderboard.journal import set_up_journal
 
-    set_up_journal(sys.stderr)
+    set_up_journal(sys.stderr, known=known)
 
 
 def _on_end_signals(stopping: threading.Event) -> None:

@@ -2,10 +2,12 @@
 
 Conventions
 -----------
-`content` is a keyed hash of what would be scored: the same answers have the same content whatever the file's format,
-order, line ends, confidences or digits beyond the ninth. `sketch` is a MinHash of the answers as a set of items
-(id, finding, answer): positions in 16ths of the image, probabilities in tenths. An answer that a model gives to nearly
-every case, "absent" or a probability below 0.1, is no item, else every two models of rare findings would look alike.
+`content` is a keyed hash of what would be scored, to the last bit: the same answers have the same content whatever the
+file's format, order, line ends or confidences. Nothing is rounded, and thresholds take part: equal content is answered
+again at no cost, so whatever could change a single decision must change it. `sketch` is a MinHash of the answers as a
+set of items (id, finding, answer): positions in 16ths of the image, probabilities in tenths. An answer that a model
+gives to nearly every case, "absent" or a probability below 0.1, is no item, else two models of rare findings would
+always look alike.
 
 Both are keyed, so that a stolen database does not tell predictions by trial. Nothing here sees a reference. Tripwires
 are for moderators: they deter, they do not bound anything, and they never refuse a submission.
@@ -19,7 +21,7 @@ import hashlib
 import hmac
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -57,7 +59,13 @@ class Fingerprint:
     sketch: tuple[int, ...]
 
 
-def fingerprint(predictions: Predictions, manifest: Manifest | StudyManifest, key: bytes) -> Fingerprint:
+def fingerprint(
+    predictions: Predictions,
+    manifest: Manifest | StudyManifest,
+    key: bytes,
+    *,
+    thresholds: float | Mapping[str, float] = 0.5,
+) -> Fingerprint:
     """The fingerprint of checked predictions.
 
     Parameters
@@ -65,6 +73,7 @@ def fingerprint(predictions: Predictions, manifest: Manifest | StudyManifest, ke
     predictions : of the linter
     manifest : what they answer
     key : secret of the installation, at least 16 bytes
+    thresholds : from which probabilities of labels count as calls: one number, or one per label (0.5 for the others)
 
     Raises
     ------
@@ -75,7 +84,7 @@ def fingerprint(predictions: Predictions, manifest: Manifest | StudyManifest, ke
         raise ValueError(f"`key` must have at least 16 bytes, got {len(key)}")
     if isinstance(manifest, StudyManifest):
         studies = _of_studies(predictions)
-        answers, items = _study_answers(studies, manifest), set(_study_items(studies))
+        answers, items = _study_answers(studies, manifest, thresholds), set(_study_items(studies))
     else:
         cases = _of_cases(predictions)
         answers, items = _case_answers(cases), set(_case_items(cases, manifest))
@@ -125,16 +134,25 @@ def _of_studies(predictions: Predictions) -> list[FindingsPrediction]:
     return sorted(studies, key=lambda p: p.study_id)
 
 
-def _study_answers(studies: Sequence[FindingsPrediction], manifest: StudyManifest) -> list[Item]:
-    """An absent study is scored as one without any label, so neither has an entry."""
+def _study_answers(
+    studies: Sequence[FindingsPrediction], manifest: StudyManifest, thresholds: float | Mapping[str, float]
+) -> list[Item]:
+    """A study without any label is scored as an absent one, so neither has an entry; probabilities always have one."""
     answers: list[Item] = []
     for p in studies:
         if p.probabilities is not None:
-            numbers = [f"{p.probabilities[label]:.9f}" for label in manifest.labels]
-            answers += [(p.study_id, *numbers)] if any(map(float, numbers)) else []
+            answers.append((p.study_id, *(_exact(p.probabilities[label]) for label in manifest.labels)))
         elif p.labels:
             answers.append((p.study_id, sorted(p.labels)))
+    if any(p.probabilities is not None for p in studies):
+        by_label = thresholds if isinstance(thresholds, Mapping) else dict.fromkeys(manifest.labels, thresholds)
+        answers.append(("thresholds", *(_exact(by_label.get(label, 0.5)) for label in manifest.labels)))
     return answers
+
+
+def _exact(number: float) -> str:
+    """All bits of a number; zero has one sign."""
+    return (float(number) + 0.0).hex()
 
 
 def _study_items(studies: Sequence[FindingsPrediction]) -> Iterator[Item]:
@@ -165,9 +183,9 @@ def _case_answers(cases: Sequence[LocalizationPrediction]) -> list[Item]:
         (
             p.image_id,
             p.finding,
-            sorted((f"{x:.9g}", f"{y:.9g}") for x, y in p.points),
+            sorted((_exact(x), _exact(y)) for x, y in p.points),
             p.cell,
-            None if p.box is None else [f"{side:.9g}" for side in p.box],
+            None if p.box is None else [_exact(side) for side in p.box],
             None if p.mask is None else (p.mask.size, p.mask.counts),
         )
         for p in cases

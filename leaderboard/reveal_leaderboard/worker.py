@@ -78,7 +78,8 @@ class Worker:
     def run(self, *, once: bool = False) -> None:
         """Work until :attr:`stopping` is set; with `once`, until the queue is empty."""
         served = list(self.holdouts)
-        log.info("worker %s serves %s", self.name, ", ".join(f"{name} {version}" for name, version in served))
+        for name, version in served:
+            log.info("worker %s serves %s %s", self.name, name, version)
         with _Beat(self):
             while not self.stopping.is_set():
                 try:
@@ -95,7 +96,7 @@ class Worker:
 
     def handle(self, job: Job) -> None:
         """Bring one leased job to its end."""
-        log.info("%s %s, attempt %d", job.kind, job.subject, job.attempts)
+        log.info("%s of %s, attempt %d", job.kind, job.subject, job.attempts)
         holdout = self.holdouts[job.benchmark, job.version]
         with _Heartbeat(self.queue, job, self.lease_seconds):
             try:
@@ -106,9 +107,12 @@ class Worker:
                 details = error.detail if isinstance(error, ScoreFailed) else traceback.format_exc()
                 number = holdout.vault.write_incident(f"{job.kind} {job.subject}", details)
                 why = INCIDENT.format(number=number)
-                log.error("%s %s: %s", job.kind, job.subject, why)
+                log.error("%s of %s stopped: incident %s", job.kind, job.subject, number)
                 kept = self.queue.fail(job, who=self._who, why=why, incident=number)
-        log.info("%s %s %s", job.kind, job.subject, "done" if kept else "was taken over; this result is dropped")
+        if kept:
+            log.info("%s of %s is done", job.kind, job.subject)
+        else:
+            log.info("%s of %s was taken over by another worker; this result is dropped", job.kind, job.subject)
 
     @property
     def _who(self) -> str:

@@ -1,9 +1,9 @@
 """Prediction files of every accepted format -> checked predictions; the label-blind linter.
 
-Start at :func:`lint_predictions` (localization) or :func:`lint_findings`. The modules, in the order a file passes
+Start at :func:`lint_predictions` (localization), :func:`lint_findings` or :func:`lint_tasks`. The modules, in the order a file passes
 them: ``source`` (bytes, limits), ``formats`` (which format), ``jsonl``, ``documents`` and ``tables`` (entries),
 ``checks`` (one prediction), ``patterns`` (the whole file), ``linter`` (all of it) and ``report`` (what was found);
-``findings`` is the linter of studies. ``rules`` lists every rule.
+``findings`` is the linter of studies, ``tasks`` that of answers to tasks. ``rules`` lists every rule.
 """
 
 from reveal_bench.predictions.findings import lint_findings
@@ -12,14 +12,17 @@ from reveal_bench.predictions.linter import lint_predictions
 from reveal_bench.predictions.report import LintReport, Problem
 from reveal_bench.predictions.rules import RULES
 from reveal_bench.predictions.source import Limits
+from reveal_bench.predictions.tasks import answers_to_jsonl, lint_tasks
 
 __all__ = [
     "RULES",
     "Limits",
     "LintReport",
     "Problem",
+    "answers_to_jsonl",
     "findings_to_jsonl",
     "lint_findings",
     "lint_predictions",
+    "lint_tasks",
     "predictions_to_jsonl",
 ]

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from reveal_bench.findings import canonical_finding
 from reveal_bench.geometry import Grid, box_centre, is_inside
-from reveal_bench.masks import MAX_PIXELS, Rle
+from reveal_bench.masks import Rle
 from reveal_bench.predictions.hints import cell_hint, edge_hint, id_hint, name_hint, size_hint
 from reveal_bench.predictions.jsonl import FIELDS, GEOMETRIES, Entry
 from reveal_bench.predictions.report import ProblemLog
@@ -26,6 +26,7 @@ from reveal_bench.records import Box, Manifest, ManifestRow, Point, Polygons
 __all__ = ["Draft", "EntryChecker"]
 
 _MOST_NAMED = 10  # unknown fields, or bad vertices, named of one entry
+_LONGEST_SIDE = 1 << 53
 _MOST_SEARCHED = 100  # names and ids for which a similar known one is looked for
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -317,8 +318,8 @@ class EntryChecker:
         if any(number != math.floor(number) or number < 1 for number in numbers):
             self.error(entry, "wrong-type", "rle.size", "must be two whole numbers above 0", value)
             return None
-        if max(numbers) > MAX_PIXELS:
-            self.error(entry, "rle-size", "rle.size", f"may have sides of at most {MAX_PIXELS} pixels", value)
+        if max(numbers) > _LONGEST_SIDE:  # hundreds of digits, which no message should hold
+            self.error(entry, "rle-size", "rle.size", "is larger than any image", value)
             return None
         size = int(numbers[0]), int(numbers[1])
         if row is not None and size != row.size:

@@ -71,6 +71,13 @@ RULES: dict[str, str] = {
     "duplicate-label": "a label stands once",
     "missing-labels": "the probabilities of all labels are given",
     "missing-studies": "every study is predicted (a warning when missing studies are allowed)",
+    # one task
+    "unknown-task": "the task is one of the split, its id written exactly so",
+    "duplicate-task": "a task is answered once",
+    "empty-answer": "an answer holds text",
+    "boxes": "an answer has not more boxes than the limit",
+    "missing-boxes": "a task that asks for boxes gets some (warning)",
+    "missing-tasks": "every task is answered (a warning when missing tasks are allowed)",
     # the predictions together
     "duplicate-pair": "an image and finding are predicted once, except in COCO results",
     "not-asked": "pairs are predicted that the split asks for; others are not scored (warning)",

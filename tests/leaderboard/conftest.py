@@ -211,8 +211,10 @@ class Server:
 @contextmanager
 def serve(board: Board, root: Path, *options: str) -> Iterator[Server]:
     """The real server over `board`, with its data below `root`."""
-    port, log = free_port(), root / "server.log"
-    arguments = ("serve", "--data", root / "data", "--benchmark", board.folder, "--port", str(port), *options)
+    port, log, settings = free_port(), root / "server.log", root / "settings.toml"
+    settings.write_text("[quota]\ntotal = 1000\nper_day = 1000\nboard_total = 1000\n", encoding="utf-8")
+    where = ("--data", root / "data", "--settings", settings, "--port", str(port))
+    arguments = ("serve", "--benchmark", board.folder, *where, *options)
     with running(*arguments, log=log) as process:
         server = Server(f"http://127.0.0.1:{port}", root / "data", process, log, board)
 

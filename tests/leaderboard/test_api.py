@@ -46,7 +46,7 @@ def test_a_file_with_errors_is_answered_by_its_report_and_leaves_nothing(server:
     assert answer.headers["content-type"] == "application/problem+json"
     document = answer.json()
     assert document["status"] == 422
-    by_line = {problem["line"]: problem for problem in document["report"]["problems"]}
+    by_line = {problem.get("line"): problem for problem in document["report"]["problems"]}
     assert by_line[3]["value"] == '"nobody"'
     assert {"line", "field", "rule", "value", "hint"} <= set(by_line[7])
     mine = server.get("/api/v1/me/submissions").json()["submissions"]

@@ -11,6 +11,7 @@ import gradio as gr
 import pytest
 import sqlalchemy as sa
 from reveal_leaderboard import boards, quota
+from reveal_leaderboard.comparisons import read_comparison
 from reveal_leaderboard.pages import admin, admin_acts, admin_panels, compare, entry, mine, submit, tokens
 from reveal_leaderboard.pages.desk import NotAdminError
 from reveal_leaderboard.pages.submit_form import FIELDS
@@ -326,8 +327,8 @@ def test_what_is_hidden_or_withdrawn_looks_to_others_like_what_never_was(world: 
 def test_a_comparison_is_asked_for_once_and_read_from_both_sides(world: Any) -> None:
     a, b = sorted((world.mine.id, world.theirs.id))
     for _ in range(3):
-        assert compare.read_document(world.desk, IMAGES, "1.0.0", a, b) is None
-        assert compare.read_document(world.desk, IMAGES, "1.0.0", b, a) is None
+        assert read_comparison(world.desk.store, IMAGES, "1.0.0", a, b) is None
+        assert read_comparison(world.desk.store, IMAGES, "1.0.0", b, a) is None
     with world.store.read() as connection:
         asked = connection.execute(sa.select(jobs.c.subject).where(jobs.c.kind == "compare")).scalars().all()
     assert asked == [f"{a}:{b}"]
@@ -335,8 +336,8 @@ def test_a_comparison_is_asked_for_once_and_read_from_both_sides(world: Any) -> 
            "told_apart": True}  # fmt: skip
     document = {"schema": 1, "a": a, "b": b, "rows": [row, {**row, "low": None, "high": None}], "note": ""}
     assert world.queue.finish_result(world.work("compare"), document=document)
-    assert compare.read_document(world.desk, IMAGES, "1.0.0", a, b) == document
-    turned = compare.read_document(world.desk, IMAGES, "1.0.0", b, a)
+    assert read_comparison(world.desk.store, IMAGES, "1.0.0", a, b) == document
+    turned = read_comparison(world.desk.store, IMAGES, "1.0.0", b, a)
     assert turned is not None
     first, second = turned["rows"]
     assert (first["a"], first["b"], first["value"], first["low"], first["high"]) == (0.6, 0.7, -0.1, -0.2, -0.05)
@@ -345,7 +346,7 @@ def test_a_comparison_is_asked_for_once_and_read_from_both_sides(world: Any) -> 
 
 def test_a_comparison_that_failed_is_not_tried_for_ever(world: Any) -> None:
     a, b = sorted((world.mine.id, world.theirs.id))
-    compare.read_document(world.desk, IMAGES, "1.0.0", a, b)
+    read_comparison(world.desk.store, IMAGES, "1.0.0", a, b)
     world.queue.fail(world.work("compare"), who="worker:1", why="no", incident="INC-2")
     wire = compare._Handlers(world.desk)
     for _ in range(2):

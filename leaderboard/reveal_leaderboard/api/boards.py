@@ -30,9 +30,9 @@ from reveal_leaderboard.api.board_documents import (
 )
 from reveal_leaderboard.api.problems import ProblemError, answers
 from reveal_leaderboard.api.services import ANYBODY, SIGN_IN, Services, Visible
+from reveal_leaderboard.comparisons import ComparisonFailedError, read_comparison
 from reveal_leaderboard.exports import to_csv, to_json, to_parquet
 from reveal_leaderboard.published import Published
-from reveal_leaderboard.queue import Queue
 from reveal_leaderboard.standings import UnknownVersionError, standings
 from reveal_leaderboard.tables import chains, results
 
@@ -212,15 +212,10 @@ def _add_compare(router: APIRouter, services: Services) -> None:
         pair = services.see(actor, a), services.see(actor, b)
         _check_comparable(services, *pair)
         of = services.published(pair[0].submission.benchmark)
-        subject = f"{a}:{b}"
-        with services.store.read() as connection:
-            table = results.c
-            mine = (table.kind == "compare", table.benchmark == of.name, table.version == of.version)
-            query = sa.select(table.document).where(*mine, table.subject == subject)
-            found = connection.execute(query).scalar_one_or_none()
-        if found is None:
-            with services.store.write() as connection:
-                Queue.put(connection, "compare", of.name, of.version, subject)
+        try:
+            found = read_comparison(services.store, of.name, of.version, a, b)
+        except ComparisonFailedError:
+            raise ProblemError("not-comparable", "This comparison could not be made.") from None
         status: Literal["ready", "computing"] = "computing" if found is None else "ready"
         answer = Comparison(status=status, a=a, b=b, benchmark=of.name, version=of.version, document=found)
         headers = {"Retry-After": "2"} if found is None else {}

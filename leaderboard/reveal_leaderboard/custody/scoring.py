@@ -83,7 +83,7 @@ def score(arguments: dict[str, Any], files: list[int], _: Any) -> bytes:
         "released": _release(public, policy).to_json(),
         "final": None if final is None else _release(final, policy).to_json(),
         "reference_hash": _reference_hash(folder, split, manifest, key),
-        "fingerprint": asdict(fingerprint(predictions, manifest, key)),
+        "fingerprint": asdict(fingerprint(predictions, manifest, key, thresholds=arguments["thresholds"])),
     }
     return json.dumps(answer, allow_nan=False).encode()
 

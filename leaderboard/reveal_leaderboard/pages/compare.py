@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gradio as gr
-import sqlalchemy as sa
 
 from reveal_bench.metrics import METRICS
+from reveal_leaderboard.comparisons import ComparisonFailedError, read_comparison
 from reveal_leaderboard.pages.account_strip import build_strip
 from reveal_leaderboard.pages.desk import Desk
 from reveal_leaderboard.pages.drawing import (
@@ -26,9 +26,8 @@ from reveal_leaderboard.pages.drawing import (
 )  # fmt: skip
 from reveal_leaderboard.pages.plots import difference_bar
 from reveal_leaderboard.standings import Entry, standings
-from reveal_leaderboard.tables import jobs, results
 
-__all__ = ["ComparisonFailedError", "build", "compare_view", "flipped", "read_document"]
+__all__ = ["build", "compare_view"]
 
 POLL_SECONDS = 2.0
 LEAD = "The same patients are drawn anew for both entries, so a difference is seen even where the intervals overlap."
@@ -37,10 +36,6 @@ CHOOSE = message("info", "Choose two entries.", "Their paired differences are th
 BUSY = message("busy", "Being computed by a worker.", "It appears here as soon as it is done; you may leave the page.")
 
 log = logging.getLogger(__name__)
-
-
-class ComparisonFailedError(RuntimeError):
-    """The job of a comparison ended without a result."""
 
 
 def build(desk: Desk, page: gr.Blocks) -> None:
@@ -134,7 +129,7 @@ class _Handlers:
             return message("info", "Both are the same entry.", "Choose another one beside it."), False
         version = self.desk.catalogue.current(benchmark).version
         try:
-            document = read_document(self.desk, benchmark, version, a, b)
+            document = read_comparison(self.desk.store, benchmark, version, a, b)
         except ComparisonFailedError:
             return message(
                 "bad", "This comparison could not be computed.", "The maintainers see it in their queue."
@@ -194,42 +189,3 @@ def _row(row: Mapping[str, Any], a: Entry, b: Entry, reach: float) -> str:
 def _signed(fraction: float) -> str:
     shown = percent(fraction)
     return shown if shown == "0" or fraction < 0 else f"+{shown}"
-
-
-def read_document(desk: Desk, benchmark: str, version: str, a: str, b: str) -> Mapping[str, Any] | None:
-    """The comparison of `a` with `b`; None as long as a worker has not made it: it is asked for then.
-
-    Raises
-    ------
-    ComparisonFailedError
-        If a worker could not make it.
-    """
-    first, second = sorted((a, b))
-    key = {"kind": "compare", "benchmark": benchmark, "version": version, "subject": f"{first}:{second}"}
-    with desk.store.read() as connection:
-        done = sa.select(results.c.document).where(*(results.c[name] == value for name, value in key.items()))
-        document = connection.execute(done).scalar_one_or_none()
-        job = sa.select(jobs.c.status).where(*(jobs.c[name] == value for name, value in key.items()))
-        status = connection.execute(job).scalar_one_or_none()
-    if document is not None:
-        return document if a == first else flipped(document)
-    if status in ("failed", "refused", "cancelled"):
-        raise ComparisonFailedError(status)
-    if status is None:
-        with desk.store.write() as connection:
-            desk.queue.put(connection, **key)
-    return None
-
-
-def flipped(document: Mapping[str, Any]) -> dict[str, Any]:
-    """A comparison seen from the other side: the entries exchanged, every difference with its sign turned."""
-
-    def turned(value: float | None) -> float | None:
-        return None if value is None else 0.0 - value
-
-    rows = [
-        {**row, "a": row["b"], "b": row["a"], "value": turned(row["value"])}
-        | {"low": turned(row["high"]), "high": turned(row["low"])}
-        for row in document["rows"]
-    ]
-    return {**document, "a": document["b"], "b": document["a"], "rows": rows}

@@ -1,0 +1,268 @@
+"""A board under fire: a real server and two real workers, submissions to them, and the check of everything they wrote.
+
+Conventions
+-----------
+Of the two workers one has orders to die and the other takes no jobs until it has; then it finishes what is left, and a
+third takes the dead one's place. Each submission is of a team of its own, so that its figures are its own: they must be
+bit for bit those of the same predictions in the undisturbed runs with which an arena opens. Files differ in blanks that
+mean nothing, so that each is stored by itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from itertools import count
+from pathlib import Path
+
+import httpx
+import sqlalchemy as sa
+from reveal_leaderboard.audit import audit
+from reveal_leaderboard.blobs import Blobs
+from reveal_leaderboard.store import Store
+from reveal_leaderboard.tables import jobs, ledger, receipts, results, scores, submissions
+
+from reveal_bench.predictions import predictions_to_jsonl
+from tests.leaderboard.conftest import BENCHMARK, METADATA, Board, free_port, guesses, wait_until
+from tests.leaderboard.kill.orders import Desk, Orders
+from tests.leaderboard.kill.processes import Process, descendants, is_alive
+
+__all__ = ["Arena", "Player", "Send"]
+
+REPOSITORY = Path(__file__).parents[3]
+N_FILES = 3
+LEASE_SECONDS = 2.0
+OPEN = ("queued", "leased")
+
+
+@dataclass
+class Send:
+    """A submission to be sent: its key, its team, its predictions; and its id once it was acknowledged."""
+
+    key: str
+    team: str
+    file: int
+    content: bytes
+    id: str = ""
+
+
+@dataclass
+class Player:
+    """A server or worker, its orders, and whatever it ever started as far as it was seen."""
+
+    process: subprocess.Popen[bytes]
+    desk: Desk
+    seen: set[Process] = field(default_factory=set)
+
+    def look(self) -> bool:
+        """Note what it started; whether it runs."""
+        self.seen |= descendants(self.process.pid)
+        return self.process.poll() is None
+
+    def wait_killed(self) -> None:
+        """Wait until it was killed and nothing that it started is left."""
+        wait_until(lambda: not self.look())
+        assert self.process.returncode == -signal.SIGKILL
+        wait_until(lambda: not any(map(is_alive, self.seen)))
+
+
+class Arena:
+    """The board at `url`, with all else below `root`; everything random is drawn from `seed`."""
+
+    def __init__(self, board: Board, url: str, root: Path, seed: int) -> None:
+        self.board, self.url, self.root, self.data = board, url, root, root / "data"
+        self.draw = random.Random(seed)
+        self.numbers = count(1)
+        self.sends: list[Send] = []
+        self.players: list[Player] = []
+        self.port = free_port()
+        self.texts = [predictions_to_jsonl(guesses(board.manifest, seed=n)) for n in range(N_FILES)]
+        self.undisturbed: dict[int, tuple[str, bytes]] = {}
+        self.server = self.start_server()
+        self.store, self.blobs = Store(url), Blobs(self.data / "blobs")
+        self.workers = [self.start_worker(), self.start_worker()]
+
+    # Processes ------------------------------------------------------------------------------------------------------
+
+    def start(self, command: str, *words: str | Path) -> Player:
+        """A process with the product's command line, that takes no jobs until it is told to."""
+        number = next(self.numbers)
+        desk = Desk(self.data / "desks" / str(number))  # a confined server reads and writes below its data only
+        desk.give(Orders(number, is_held=True))
+        module = [sys.executable, "-m", "tests.leaderboard.kill.victim", self.data / "desks" / str(number)]
+        options = ["--data", self.data, "--database", self.url, *words]
+        scratch = self.root / "scratch"
+        scratch.mkdir(exist_ok=True)
+        path = os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "leaderboard"), os.environ.get("PYTHONPATH", "")])
+        environment = os.environ | {"PYTHONPATH": path, "TMPDIR": str(scratch)}
+        with (self.root / f"{command}.log").open("ab") as log:
+            process = subprocess.Popen([*module, command, *options], stdout=log, stderr=log, env=environment)
+        player = Player(process, desk)
+        self.players.append(player)
+        return player
+
+    def start_server(self) -> Player:
+        """A server that answers."""
+        player = self.start("serve", "--benchmark", self.board.folder, "--port", str(self.port))
+
+        def answers() -> bool:
+            assert player.process.poll() is None, (self.root / "serve.log").read_text()
+            with suppress(httpx.TransportError):
+                return httpx.get(self.address("/readyz"), timeout=5).status_code == 200
+            return False
+
+        wait_until(answers)
+        return player
+
+    def start_worker(self) -> Player:
+        """A worker that takes no jobs yet."""
+        holdout, vault = f"{BENCHMARK}={self.board.holdout}", self.root / "vault"
+        return self.start("worker", "--holdout", holdout, "--vault", vault, "--lease-seconds", str(LEASE_SECONDS))
+
+    def address(self, path: str) -> str:
+        return f"http://127.0.0.1:{self.port}{path}"
+
+    def order(self, player: Player, **words: object) -> Orders:
+        """Give new orders."""
+        orders = replace(Orders(), number=next(self.numbers), **words)  # type: ignore[arg-type]
+        player.desk.give(orders)
+        return orders
+
+    def close(self) -> None:
+        """End everything that was started here."""
+        for player in self.players:
+            player.look()
+            player.process.kill()
+            player.process.wait()
+        self.store.engine.dispose()
+        wait_until(lambda: not any(is_alive(one) for player in self.players for one in player.seen))
+
+    # Sending --------------------------------------------------------------------------------------------------------
+
+    def new_send(self) -> Send:
+        """A submission that nobody sent before."""
+        number = len(self.sends)
+        file = number % N_FILES
+        head, _, tail = self.texts[file].partition("\n")
+        content = f"{head[:-1]}{' ' * (number + 1)}}}\n{tail}".encode()
+        send = Send(f"key-{number}", f"Laboratory {number}", file, content)
+        self.sends.append(send)
+        return send
+
+    def request(self, send: Send) -> httpx.Request:
+        """The request that submits it."""
+        return httpx.Request(
+            "POST",
+            self.address("/api/v1/submissions"),
+            data={"benchmark": BENCHMARK, "metadata": json.dumps(METADATA | {"organization": send.team})},
+            files={"file": ("predictions.jsonl", send.content)},
+            headers={"Idempotency-Key": send.key},
+        )
+
+    def post(self, send: Send) -> bool | None:
+        """Submit; whether it was new, or None if no answer came. Without any answer, nothing is acknowledged."""
+        try:
+            with httpx.Client(timeout=60) as client:
+                response = client.send(self.request(send))
+        except httpx.TransportError:
+            return None
+        assert response.status_code == 202, response.text
+        document = response.json()
+        assert send.id in ("", document["id"])
+        send.id = document["id"]
+        return bool(document["is_new"])
+
+    def post_all(self, sends: Sequence[Send]) -> list[bool | None]:
+        """Submit at the same time."""
+        with ThreadPoolExecutor(len(sends)) as pool:
+            return list(pool.map(self.post, sends))
+
+    # Checking -------------------------------------------------------------------------------------------------------
+
+    def is_idle(self) -> bool:
+        """Whether no job is left."""
+        with self.store.read() as connection:
+            query = sa.select(sa.func.count()).where(jobs.c.status.in_(OPEN))
+            return connection.execute(query).scalar_one() == 0
+
+    def open_undisturbed(self) -> None:
+        """Have each of the files scored while nobody dies, and note what comes out."""
+        self.order(self.workers[0])
+        sends = [self.new_send() for _ in range(N_FILES)]
+        assert self.post_all(sends) == [True] * N_FILES
+        wait_until(self.is_idle)
+        with self.store.read() as connection:
+            for send in sends:
+                released = sa.select(scores.c.released).where(scores.c.submission_id == send.id)
+                document = json.dumps(connection.execute(released).scalar_one(), sort_keys=True)
+                self.undisturbed[send.file] = document, self.rows(send)
+        self.check()
+
+    def rows(self, send: Send) -> bytes:
+        """The exact rows that the vault holds of a submission."""
+        (path,) = (self.root / "vault").glob(f"{send.id}.*.npz")
+        return path.read_bytes()
+
+    def check(self) -> None:
+        """Everything acknowledged is scored once, charged once and as ever; nothing else is there; all books agree."""
+        with self.store.read() as connection:
+            assert audit(connection, blobs=self.blobs).problems == ()
+            known = set(connection.execute(sa.select(submissions.c.id)).scalars())
+            assert known == {send.id for send in self.sends}
+            for send in self.sends:
+                self._check_one(connection, send)
+            assert dict(connection.execute(sa.select(jobs.c.status, sa.func.count()).group_by(jobs.c.status)).all()) == {
+                "done": len(self.sends) + 1  # and one that ranks
+            }
+            placed = connection.execute(sa.select(results.c.document).where(results.c.kind == "rank")).scalar_one()
+            assert set(placed["entries"]) == known
+        assert self.blobs.orphans(self.store, older_than=0) == []
+        assert list((self.data / "blobs" / "incoming").iterdir()) == []
+
+    def _check_one(self, connection: sa.Connection, send: Send) -> None:
+        mine = submissions.c.id == send.id
+        assert connection.execute(sa.select(submissions.c.status).where(mine)).scalar_one() == "scored", send
+        (score,) = connection.execute(sa.select(scores).where(scores.c.submission_id == send.id)).all()
+        assert (json.dumps(score.released, sort_keys=True), self.rows(send)) == self.undisturbed[send.file]
+        assert score.shown_of == send.id
+        of = receipts.c.submission_id == send.id
+        assert connection.execute(sa.select(sa.func.count()).where(of)).scalar_one() == 1
+        booked = sa.select(ledger.c.kind, ledger.c.amount).where(ledger.c.submission_id == send.id).order_by(ledger.c.id)
+        assert connection.execute(booked).all() == [("reserved", 1), ("charged", 0)]
+
+    def check_unacknowledged(self, sends: Sequence[Send]) -> None:
+        """After a server died: what was acknowledged is there; of the rest all or nothing is, and nothing half."""
+        with self.store.read() as connection:
+            assert audit(connection, blobs=self.blobs).problems == ()
+            there = {row.idempotency_key: row.id for row in connection.execute(sa.select(submissions))}
+        for send in sends:
+            assert not send.id or there[send.key] == send.id
+        lost = {send.key for send in sends} - set(there)
+        stored = {name for name, _ in self.blobs.names()}
+        assert set(self.blobs.orphans(self.store, older_than=0)) == stored - self._hashes(there)
+        assert len(stored) <= len(there) + len(lost)
+
+    def _hashes(self, keys: Iterator[str] | dict[str, str]) -> set[str]:
+        wanted = set(keys)
+        import hashlib
+
+        return {hashlib.sha256(send.content).hexdigest() for send in self.sends if send.key in wanted}
+
+
+@contextmanager
+def arena(board: Board, url: str, root: Path, seed: int) -> Iterator[Arena]:
+    """An arena with its first runs behind it."""
+    opened = Arena(board, url, root, seed)
+    try:
+        opened.open_undisturbed()
+        yield opened
+    finally:
+        opened.close()

@@ -1,0 +1,89 @@
+"""What a process under test is told while it runs: whether it may take jobs, and where it is to die.
+
+Conventions
+-----------
+A *point* is a named place in the life of a submission, see :data:`WORKER_POINTS` and :data:`SERVER_POINTS`. Orders lie
+in a file that the process reads whenever it comes by a point; what it did is told in a file beside, written before it
+dies. Only the standard library is imported here: a server confines itself before anything else is loaded.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+__all__ = ["SERVER_POINTS", "WORKER_POINTS", "Desk", "Orders"]
+
+WORKER_POINTS = (
+    "before-claim-commit",
+    "after-claim",
+    "parse-start",
+    "mid-parse",
+    "parsed",
+    "mid-score",
+    "rows-half-kept",
+    "scored",
+    "before-finish-commit",
+    "after-finish",
+    "mid-rank",
+    "before-rank-commit",
+)
+"""In the order in which a job comes by; at those that begin with "mid", a child is at work."""
+
+SERVER_POINTS = (
+    "mid-upload",
+    "mid-receive",
+    "before-blob-kept",
+    "blob-kept",
+    "before-submission-commit",
+    "after-submission",
+)
+"""The first is met on the way from the client, the others while the server handles what came."""
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """What to do.
+
+    Attributes
+    ----------
+    number : of the orders; others mean that passages are counted anew
+    is_held : take no jobs
+    point, nth, delay : where to die: at the n-th passage of the point, after so many seconds
+    target : who dies: "self"; "child" or "template" of the children, at a point in the middle; "stop": SIGSTOP to self
+    """
+
+    number: int = 0
+    is_held: bool = False
+    point: str = ""
+    nth: int = 1
+    delay: float = 0.0
+    target: str = "self"
+
+
+class Desk:
+    """The folder through which a test and a process under test speak."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._orders, self._done = folder / "orders.json", folder / "done"
+
+    def give(self, orders: Orders) -> None:
+        """Replace the orders; the process sees the old ones or the new ones."""
+        draft = self._orders.with_suffix(".draft")
+        draft.write_text(json.dumps(asdict(orders)), encoding="utf-8")
+        os.replace(draft, self._orders)
+
+    def orders(self) -> Orders:
+        """The present orders."""
+        return Orders(**json.loads(self._orders.read_text(encoding="utf-8")))
+
+    def report(self, number: int) -> None:
+        """Say that these orders are carried out in this moment."""
+        self._done.write_text(str(number), encoding="utf-8")
+
+    def is_done(self, number: int) -> bool:
+        """Whether these orders were carried out."""
+        return self._done.exists() and self._done.read_text(encoding="utf-8") == str(number)
