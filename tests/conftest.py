@@ -17,6 +17,7 @@ os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
 import numpy as np  # noqa: E402
 import numpy.typing as npt  # noqa: E402
 import pytest  # noqa: E402
+from hypothesis import settings as hypothesis_settings  # noqa: E402
 
 from reveal_bench.benchmarks import BENCHMARKS  # noqa: E402
 from reveal_bench.builders.folder import build_folder  # noqa: E402
@@ -25,6 +26,11 @@ from reveal_bench.masks import encode_mask, pack_masks  # noqa: E402
 from reveal_bench.records import Annotation, LocalizationRecord  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
+
+# The same examples in every run, however slow the machine; HYPOTHESIS_PROFILE=search looks for new ones.
+hypothesis_settings.register_profile("steady", derandomize=True, deadline=None, database=None)
+hypothesis_settings.register_profile("search", deadline=None)
+hypothesis_settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
 
 @pytest.fixture

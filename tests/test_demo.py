@@ -27,9 +27,11 @@ def test_the_demo_runs_twice_and_ctrl_c_ends_everything(tmp_path: Path) -> None:
     assert first.returncode == 0, first.stdout + first.stderr
     for line in ("drawing 150 synthetic", "scoring at home", "the board"):
         assert line in first.stdout
-    ranked = re.findall(r"(?m)^ +(\d+)  (.{16}) +\d+ %", first.stdout)
-    assert {name.strip() for _, name in ranked} == ENTRANTS
-    assert ranked[-1][1].strip() == "Chance"
+    of_images = first.stdout.split("the board (chexlocalize")[1].split("the board (")[0]
+    placed = re.findall(r"(?m)^ +(\S+)  ([A-Z])  (.{18}) +\d+ %", of_images)
+    assert {name.strip() for *_, name in placed} == ENTRANTS
+    assert placed[-1][2].strip() == "Chance"
+    assert [tier for _, tier, _ in placed] == sorted(tier for _, tier, _ in placed)
     auroc = dict(re.findall(r"(?m)^ +(Phantom Reader \w|Chance) +(\d+\.\d) %", first.stdout.split("AUROC")[1]))
     assert float(auroc["Phantom Reader L"]) > float(auroc["Phantom Reader S"]) > float(auroc["Chance"])
     built = {path: path.stat().st_mtime_ns for path in (folder / "public").rglob("*.parquet")}

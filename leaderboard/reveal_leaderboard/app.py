@@ -73,7 +73,6 @@ def build_app(
     """The application: API, sign-in and pages over the parts given, behind the gate."""
     front = front or Front()
     queue, accounts = Queue(store.engine, store.settings), auth.accounts
-    intake = Intake(store, blobs, catalogue, custody, accounts)
     app = FastAPI(
         title="REVEAL leaderboard",
         version=__version__,
@@ -82,6 +81,11 @@ def build_app(
         openapi_url=f"{PREFIX}/openapi.json",
     )
     metrics = Metrics(store, catalogue.names)
+
+    def count(benchmark: str, passed: bool) -> None:
+        metrics.count_lint(benchmark, passed=passed)
+
+    intake = Intake(store, blobs, catalogue, custody, accounts, count)
     services = Services(
         store=store,
         queue=queue,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reveal_leaderboard.places import Data, Database, SettingsFile, places
+from reveal_leaderboard.places import BlobsAt, Data, Database, SettingsFile, places
 
 if TYPE_CHECKING:
     from reveal_leaderboard.accounts import Accounts
@@ -247,6 +247,34 @@ def workers(data: Data, database: Database = None) -> None:
         for w in Queue.workers(connection):
             serves = ", ".join(f"{name} {version}" for name, version in w.serves)
             typer.echo(f"{w.name}: {serves}; since {_time(w.started_at)}, seen {_time(w.seen_at)}; {w.confinement}")
+
+
+@admin.command()
+def orphans(
+    data: Data,
+    database: Database = None,
+    blobs: BlobsAt = None,
+    remove: Annotated[bool, typer.Option("--remove", help="Delete them.")] = False,
+) -> None:
+    """List stored uploads that no submission names, older than a day: left by uploads that were cut off."""
+    at = places(data, database, blobs, None)
+    stored = at.open_blobs()
+    for name in stored.orphans(at.open_store()):
+        if remove:
+            stored.remove(name)
+        typer.echo(f"{name}{' removed' if remove else ''}")
+
+
+@admin.command(name="rotate-receipt-key")
+def rotate_receipt_key(
+    vault: Annotated[Path, typer.Option(exists=True, file_okay=False, help="The worker's vault.")],
+) -> None:
+    """Sign receipts with a new key from now on; old and new key sign the change. As the worker's user."""
+    from reveal_leaderboard.receipts import Signer
+
+    signer = Signer(vault)
+    signer.rotate()
+    typer.echo(f"{signer.key_id}  {signer.public_key_text}")
 
 
 def _accounts(store: Store) -> Accounts:

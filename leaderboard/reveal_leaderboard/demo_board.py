@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from reveal_bench import client
 from reveal_bench.metrics import METRICS
@@ -21,6 +22,7 @@ from reveal_leaderboard.supervisor import Supervisor
 __all__ = ["Upload", "heed_signals", "running", "show_board", "upload"]
 
 START_SECONDS = 120
+PLACING_SECONDS = 20
 Say = Callable[[str], None]
 
 
@@ -69,16 +71,26 @@ def upload(uploads: Sequence[Upload], url: str, say: Say) -> None:
 
 def show_board(url: str, benchmark: str, say: Say) -> None:
     """Print a board as the API gives it."""
-    board = client.leaderboard(url=url, benchmark=benchmark)
-    metric = board["metrics"][0]["name"]
-    title = METRICS[metric].title.lower()
-    say(f"7  the board ({board['benchmark']} {board['version']}): macro {title} over the findings shown")
+    board = _placed_board(url, benchmark)
+    metric = board["primary"]
+    title = METRICS[metric].title
+    say(f"7  the board ({board['benchmark']} {board['version']}): place, tier, macro {title} over the findings shown")
     for row in board["entries"]:
         figure = next((f for f in row["figures"] if (f["metric"], f["finding"]) == (metric, MACRO)), None)
         shown = "not shown" if figure is None else (
             f"{100 * figure['value']:3.0f} %  ({100 * figure['low']:.0f} to {100 * figure['high']:.0f})"
         )  # fmt: skip
-        say(f"     {row['model']:<18} {shown}")
+        say(f"     {row['place']:>5}  {row['tier'] or '-'}  {row['model']:<18} {shown}")
+
+
+def _placed_board(url: str, benchmark: str) -> dict[str, Any]:
+    """The board once every entry has its place, which a worker gives it a moment after the score."""
+    deadline = time.monotonic() + PLACING_SECONDS
+    while True:
+        board: dict[str, Any] = client.leaderboard(url=url, benchmark=benchmark)
+        if not any(entry["is_new"] for entry in board["entries"]) or time.monotonic() > deadline:
+            return board
+        time.sleep(0.5)
 
 
 def _words(arguments: Sequence[object]) -> list[str]:

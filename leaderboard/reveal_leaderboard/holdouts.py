@@ -13,12 +13,13 @@ from pathlib import Path
 
 from reveal_bench.records import FolderInfo, Manifest, read_folder_info, read_manifest
 from reveal_bench.study_records import StudyManifest, read_study_manifest
+from reveal_bench.task_records import TaskManifest, read_task_manifest
 from reveal_leaderboard.blobs import write_durably
 from reveal_leaderboard.confinement import is_inside, readable_places
 
 __all__ = ["Holdout", "Holdouts", "Vault", "open_holdouts"]
 
-CONFIGS = ("localization", "multilabel")
+CONFIGS = ("localization", "multilabel", "tasks")
 """Folders of reference files in a dataset folder, by kind of benchmark."""
 
 
@@ -51,14 +52,17 @@ class Holdout:
     folder: Path
     info: FolderInfo
     vault: Vault
-    _manifests: dict[str, Manifest | StudyManifest] = field(default_factory=dict, repr=False)
+    _manifests: dict[str, Manifest | StudyManifest | TaskManifest] = field(default_factory=dict, repr=False)
 
-    def manifest(self, split: str) -> Manifest | StudyManifest:
+    def manifest(self, split: str) -> Manifest | StudyManifest | TaskManifest:
         """What a file for `split` must predict, read once."""
         if split not in self._manifests:
-            is_of_studies = (self.folder / "multilabel").is_dir()
-            read = read_study_manifest if is_of_studies else read_manifest
-            self._manifests[split] = read(self.folder, split)
+            if (self.folder / "tasks").is_dir():
+                self._manifests[split] = read_task_manifest(self.folder, split)
+            else:
+                is_of_studies = (self.folder / "multilabel").is_dir()
+                read = read_study_manifest if is_of_studies else read_manifest
+                self._manifests[split] = read(self.folder, split)
         return self._manifests[split]
 
 

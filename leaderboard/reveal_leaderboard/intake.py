@@ -10,6 +10,7 @@ submit for which organization is settled here and nowhere else.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -20,7 +21,7 @@ from reveal_leaderboard.accounts import Accounts, Actor, Team
 from reveal_leaderboard.blobs import Blobs
 from reveal_leaderboard.catalogue import Catalogue
 from reveal_leaderboard.custody import Custody
-from reveal_leaderboard.metadata import Metadata
+from reveal_leaderboard.metadata import Metadata, MetadataError
 from reveal_leaderboard.published import Published
 from reveal_leaderboard.store import NewSubmission, Store, Submission
 
@@ -43,10 +44,19 @@ class Outcome:
 
 
 class Intake:
-    """Lints, keeps and queues uploads to the benchmarks of `catalogue`."""
+    """Lints, keeps and queues uploads to the benchmarks of `catalogue`; `on_lint` hears of every report."""
 
-    def __init__(self, store: Store, blobs: Blobs, catalogue: Catalogue, custody: Custody, accounts: Accounts) -> None:
+    def __init__(
+        self,
+        store: Store,
+        blobs: Blobs,
+        catalogue: Catalogue,
+        custody: Custody,
+        accounts: Accounts,
+        on_lint: Callable[[str, bool], object] | None = None,
+    ) -> None:
         self.store, self.blobs, self.catalogue, self.custody, self.accounts = store, blobs, catalogue, custody, accounts
+        self._on_lint = on_lint
 
     def lint(self, path: Path, benchmark: str, *, name: str, allow_missing: bool) -> LintReport:
         """Report on a file without keeping it.
@@ -62,7 +72,10 @@ class Intake:
 
     def _lint(self, path: Path, published: Published, *, name: str, allow_missing: bool) -> LintReport:
         shown = display_name(name)
-        return self.custody.parse(path, published.manifest, name=shown, allow_missing=allow_missing).report
+        report = self.custody.parse(path, published.manifest, name=shown, allow_missing=allow_missing).report
+        if self._on_lint is not None:
+            self._on_lint(published.name, report.ok)
+        return report
 
     def submit(
         self,
@@ -84,7 +97,8 @@ class Intake:
         NotAMemberError
             If the actor may not submit for the organization that the metadata name.
         MetadataError
-            If the metadata name another grid than the board's, or labels that it does not ask.
+            If the metadata name another grid than the board's, or labels that it does not ask, or the file was sent
+            before under the same name with other thresholds.
         ParseFailed
             If reading the file took too much memory or time.
         KeyReusedError, QuotaExceededError, BoardClosedError
@@ -118,7 +132,10 @@ class Intake:
             idempotency_key=idempotency_key,
         )
         submission, is_new = self.store.add_submission(new, who=actor.name)
-        log.info("submission %s %s", submission.id, "queued" if is_new else "was there already")
+        if not is_new and submission.metadata.get("thresholds") != new.metadata.get("thresholds"):
+            rule = "must be those of the first time: the file was sent before under this name; give it another"
+            raise MetadataError([{"field": "thresholds", "rule": rule, "value": str(metadata.thresholds)[:80]}])
+        log.info("submission %s was %s", submission.id, "queued" if is_new else "there already")
         return Outcome(report, submission, is_new)
 
     def team_of(self, actor: Actor, organization: str) -> Team:

@@ -17,10 +17,10 @@ import os
 import tempfile
 import threading
 import traceback
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy.exc import OperationalError
 
@@ -40,6 +40,7 @@ INCIDENT = (
     "Scoring stopped on our side. Nothing about the cause can be shown; please give the operators incident {number}."
 )
 
+Answer = TypeVar("Answer")
 log = logging.getLogger(__name__)
 
 
@@ -124,12 +125,12 @@ class Worker:
         policy = self.settings.of(job.benchmark).release
         on_board = [submission.id for submission, _ in self.store.board_rows(job.benchmark, job.version)]
         if job.kind == "rank":
-            document = self.custody.rank(holdout.vault.folder, job.version, on_board, policy=policy)
+            document = _twice(lambda: self.custody.rank(holdout.vault.folder, job.version, on_board, policy=policy))
         else:
             a, b = job.subject.split(":")
             if not {a, b} <= set(on_board):  # hidden or withdrawn since: what the board does not show is not compared
                 return self.queue.refuse(job, who=self._who, why="One of the two entries is no longer on the board.")
-            document = self.custody.compare(holdout.vault.folder, job.version, a, b, policy=policy)
+            document = _twice(lambda: self.custody.compare(holdout.vault.folder, job.version, a, b, policy=policy))
         return self.queue.finish_result(job, document=document)
 
     def _score(self, job: Job, holdout: Holdout) -> bool:
@@ -139,20 +140,22 @@ class Worker:
         with tempfile.TemporaryDirectory() as scratch:
             canonical = Path(scratch) / "canonical.npz"
             try:
-                parsed = self._parse(submission, holdout, canonical)
+                parsed = _twice(lambda: self._parse(submission, holdout, canonical))
             except ParseFailed as error:
                 return self.queue.refuse(job, who=self._who, why=str(error))
             if not parsed.report.ok:
                 why = f"The file does not pass the linter: {parsed.report.verdict}."
                 return self.queue.refuse(job, who=self._who, why=why)
-            outcome = self.custody.score(
-                canonical,
-                holdout.folder,
-                submission.split,
-                policy=self.settings.of(job.benchmark).release,
-                vault=holdout.vault.folder,
-                submission_id=submission.id,
-                thresholds=_thresholds(submission.metadata),
+            outcome = _twice(
+                lambda: self.custody.score(
+                    canonical,
+                    holdout.folder,
+                    submission.split,
+                    policy=self.settings.of(job.benchmark).release,
+                    vault=holdout.vault.folder,
+                    submission_id=submission.id,
+                    thresholds=_thresholds(submission.metadata),
+                )
             )
         self.stopping.wait(self.pause_before_finish)
         outcome = replace(outcome, signs=parsed.signs)
@@ -170,6 +173,20 @@ class Worker:
 
     def _sign(self, connection: Any, submission: Submission, score: Score) -> None:
         receipts.append(connection, self.signers[submission.benchmark, score.version], submission, score)
+
+
+def _twice(work: Callable[[], Answer]) -> Answer:
+    """What a child answers; it is asked once more if it was killed.
+
+    When the machine is short of memory, the kernel kills a child whoever used the memory; its file was accepted.
+    """
+    try:
+        return work()
+    except (ParseFailed, ScoreFailed) as error:
+        if error.kind != "too_large":
+            raise
+        log.warning("a child was killed; its work is done once more")
+    return work()
 
 
 def _thresholds(metadata: Mapping[str, Any]) -> float | dict[str, float]:

@@ -51,9 +51,9 @@ def test_places_that_a_server_reads_are_refused(board: Board, tmp_path: Path) ->
 def test_folders_that_are_no_holdout_are_refused(board: Board, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="must be that benchmark, got a folder of 'chexlocalize'"):
         open_holdouts([("reveal-cxr", board.holdout)], shared=[], vault=None)
+    folder = shutil.copytree(board.holdout, tmp_path / "empty")
+    shutil.rmtree(folder / "localization")
     with pytest.raises(ValueError, match="must hold the references of its split 'holdout'"):
-        folder = shutil.copytree(board.holdout, tmp_path / "empty")
-        shutil.rmtree(folder / "localization")
         open_holdouts([(BENCHMARK, folder)], shared=[], vault=None)
     with pytest.raises(ValueError, match="given twice"):
         open_holdouts([(BENCHMARK, board.holdout)] * 2, shared=[], vault=None)

@@ -1,0 +1,56 @@
+"""Which version of a benchmark a board shows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from reveal_leaderboard import boards
+from reveal_leaderboard.catalogue import Catalogue, UnknownBenchmarkError
+from reveal_leaderboard.published import Published
+from reveal_leaderboard.store import Store
+
+from tests.leaderboard.conftest import BENCHMARK, Board
+
+
+def at_version(published: Published, version: str) -> Published:
+    return replace(
+        published,
+        info=replace(published.info, version=version),
+        manifest=replace(published.manifest, version=version),
+    )
+
+
+@pytest.fixture
+def versions(board: Board) -> list[Published]:
+    return [board.published, at_version(board.published, "1.1.0")]
+
+
+def test_a_new_board_starts_with_the_first_version_and_stays_with_it(
+    database_url: str, versions: list[Published]
+) -> None:
+    first = Catalogue(Store(database_url), versions)
+    assert first.names == (BENCHMARK,)
+    assert first.current(BENCHMARK).version == "1.0.0"
+    assert [one.version for one in first.versions(BENCHMARK)] == ["1.0.0", "1.1.0"]
+    again = Catalogue(Store(database_url), versions[::-1])  # another order does not move the board
+    assert again.current(BENCHMARK).version == "1.0.0"
+
+
+def test_every_server_follows_a_switch_at_once(database_url: str, versions: list[Published]) -> None:
+    one, other = (Catalogue(Store(database_url), versions) for _ in range(2))
+    with one.store.write() as connection:
+        boards.start_refresh(connection, BENCHMARK, "1.1.0", who="test")
+    with one.store.write() as connection:
+        boards.switch_version(connection, BENCHMARK, "1.1.0", who="test")
+    assert other.current(BENCHMARK).version == "1.1.0"
+    lagging = Catalogue(Store(database_url), versions[:1])  # a server that was not given the new folder
+    with pytest.raises(UnknownBenchmarkError, match="This board serves: chexlocalize"):
+        lagging.current(BENCHMARK)
+
+
+def test_what_is_not_served_is_said(database_url: str, board: Board) -> None:
+    catalogue = Catalogue(Store(database_url), [board.published])
+    assert catalogue.get(BENCHMARK, "9.9.9") is None
+    with pytest.raises(UnknownBenchmarkError, match="This board serves: chexlocalize"):
+        catalogue.current("nih")

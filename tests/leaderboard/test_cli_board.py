@@ -1,0 +1,152 @@
+"""The operator's commands, on a filled board of each kind of database."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from pathlib import Path
+
+import pytest
+from reveal_leaderboard.cli import app
+from typer.testing import CliRunner
+
+from tests.leaderboard.filled_board import BENCHMARK, FilledBoard, filled
+
+__all__ = ["filled"]
+
+
+class Operator:
+    """Somebody at the command line of the machine."""
+
+    def __init__(self, board: FilledBoard, data: Path) -> None:
+        self.board = board
+        url = board.store.engine.url.render_as_string(hide_password=False)
+        self.where = ["--data", str(data), "--database", url]
+        self.blobs = ["--blobs", str(board.blobs.folder)]
+
+    def run(self, *words: str, code: int = 0, blobs: bool = False) -> str:
+        done = CliRunner().invoke(app, [*words, *self.where, *(self.blobs if blobs else [])])
+        assert done.exit_code == code, done.output
+        return done.output
+
+
+@pytest.fixture
+def operator(filled: FilledBoard, tmp_path: Path) -> Operator:
+    return Operator(filled, tmp_path / "data")
+
+
+def test_boards_are_listed_paused_and_opened(operator: Operator) -> None:
+    assert re.search(rf"{BENCHMARK} +1\.0\.0 +open", operator.run("admin", "boards"))
+    assert "is paused" in operator.run("admin", "set-board", BENCHMARK, "paused", "--why", "a look")
+    assert re.search(r"paused +a look", operator.run("admin", "boards"))
+    assert "must be one of open, paused, closed" in operator.run(
+        "admin", "set-board", BENCHMARK, "ajar", "--why", "x", code=1
+    )
+    assert "there is no board of nih" in operator.run("admin", "set-board", "nih", "open", "--why", "x", code=1)
+
+
+def test_teams_and_people(operator: Operator) -> None:
+    accounts = operator.board.accounts
+    other = accounts.sign_in("https://id.example.org", "2", "Other Person")
+    operator.run("admin", "add-team", "Second Laboratory", other.id)
+    operator.run("admin", "add-member", "second laboratory", operator.board.user.id, "--role", "reader")
+    listed = operator.run("admin", "people")
+    assert "Second Laboratory" in listed
+    assert "Other Person (owner)" in listed
+    assert "Example Person (reader)" in listed
+    operator.run("admin", "remove-member", "Second Laboratory", operator.board.user.id)
+    assert "Example Person (reader)" not in operator.run("admin", "people")
+    operator.run("admin", "set-admin", other.id)
+    assert accounts.user(other.id).is_admin  # type: ignore[union-attr]
+    operator.run("admin", "set-admin", other.id, "--no")
+    operator.run("admin", "set-person", other.id, "--closed", "--why", "left")
+    assert accounts.user(other.id).disabled_at is not None  # type: ignore[union-attr]
+    operator.run("admin", "set-person", other.id, "--open", "--why", "back")
+    assert accounts.user(other.id).disabled_at is None  # type: ignore[union-attr]
+    assert "there is no person nobody" in operator.run("admin", "set-admin", "nobody", code=1)
+    assert "there is no team 'Nobody'" in operator.run("admin", "add-member", "Nobody", other.id, code=1)
+
+
+def test_entries_are_hidden_and_restored(operator: Operator) -> None:
+    store = operator.board.store
+    (shown, _), *_ = store.board_rows(BENCHMARK, "1.0.0")
+    operator.run("admin", "hide", shown.id, "--why", "a claim")
+    assert shown.id not in [row.id for row, _ in store.board_rows(BENCHMARK, "1.0.0")]
+    operator.run("admin", "restore", shown.id, "--why", "settled")
+    assert shown.id in [row.id for row, _ in store.board_rows(BENCHMARK, "1.0.0")]
+    history = [(event.who.split(":")[0], event.why) for event in store.events_of(shown.id)[-2:]]
+    assert history == [("cli", "a claim"), ("cli", "settled")]
+    assert operator.run("admin", "hide", "0" * 24, "--why", "x", code=1).startswith("error: ")
+
+
+def test_a_flag_is_settled_once(operator: Operator) -> None:
+    store = operator.board.store
+    with store.write() as connection:
+        flag = store.raise_flag(connection, store.list_submissions()[0].id, "probing", None, "rather alike")
+    assert "rather alike" in operator.run("admin", "flags")
+    assert "rather alike" not in operator.run("admin", "flags", "--clear", flag)
+    assert "there is no open flag" in operator.run("admin", "flags", "--clear", flag, code=1)
+
+
+def test_a_grant_raises_the_budget(operator: Operator) -> None:
+    from reveal_leaderboard import quota
+
+    def left() -> int:
+        policy = operator.board.store.settings.of(BENCHMARK).quota
+        with operator.board.store.read() as connection:
+            return quota.balance(connection, operator.board.team.id, BENCHMARK, "1.0.0", policy).left
+
+    before = left()
+    assert "may have 2 more" in operator.run("admin", "grant", "Example Laboratory", BENCHMARK, "2", "--why", "outage")
+    assert left() == before + 2
+
+
+def test_the_exposure_meter_and_the_workers_are_read(operator: Operator) -> None:
+    assert re.search(
+        rf"{BENCHMARK} 1\.0\.0: (low|watch|close)\. [A-Z0-9]", operator.run("admin", "exposure", BENCHMARK)
+    )
+    assert operator.run("admin", "workers") == ""
+    operator.board.queue.beat_worker("w-1", [(BENCHMARK, "1.0.0")], "rlimits")
+    assert re.search(r"w-1: chexlocalize 1\.0\.0; since .*; rlimits", operator.run("admin", "workers"))
+
+
+def test_a_refresh_of_a_version_that_is_not_there(operator: Operator) -> None:
+    for switch in ([], ["--switch"]):
+        said = operator.run("admin", "refresh", BENCHMARK, "--to", "9.9.9", *switch, code=1)
+        assert said.startswith("error: ")
+        assert "9.9.9" in said
+
+
+def test_an_audit_finds_what_was_changed(operator: Operator) -> None:
+    assert operator.run("audit", blobs=True).endswith("intact\n")
+    report = json.loads(operator.run("audit", "--json", blobs=True))
+    assert report["ok"]
+    from reveal_leaderboard.tables import scores
+
+    with operator.board.store.write() as connection:
+        connection.execute(scores.update().values(signature="another"))
+    assert "problems" in operator.run("audit", blobs=True, code=1)
+
+
+def test_a_key_is_rotated_in_the_vault(operator: Operator) -> None:
+    signer = operator.board.signer
+    before = signer.key_id
+    vault = Path(operator.board.blobs.folder).parent / "vault"
+    done = CliRunner().invoke(app, ["admin", "rotate-receipt-key", "--vault", str(vault)])
+    assert done.exit_code == 0, done.output
+    assert done.output.split() == [signer.key_id, signer.public_key_text]
+    assert signer.key_id != before
+
+
+def test_orphans_are_young_uploads_never(operator: Operator) -> None:
+    assert operator.run("admin", "orphans", blobs=True) == ""
+
+
+def test_a_serving_machine_must_not_be_reached_by_others_in_local_mode(tmp_path: Path) -> None:
+    words = ["serve", "--data", str(tmp_path), "--benchmark", str(tmp_path), "--host", "0.0.0.0"]
+    before = logging.getLogger().handlers[:]
+    done = CliRunner().invoke(app, words)
+    logging.getLogger().handlers[:] = before  # the command's log went to a stream that is closed now
+    assert done.exit_code == 2
+    assert "it listens on this machine only" in done.output.replace("\n", " ").replace("│", "").replace("  ", " ")
