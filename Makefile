@@ -7,13 +7,17 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 SOURCES := pyproject.toml leaderboard/pyproject.toml .ci/constraints.txt
 PYTEST_ARGS ?=
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test soak lint bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/reveal-leaderboard demo
 
 test: $(VENV)/.installed-dev $(VENV)/.browser $(VENV)/.postgresql $(VENV)/.bubblewrap
 	$(BIN)/python -m pytest --numprocesses auto --dist loadfile $(PYTEST_ARGS)
+
+# The kill tests in full: every point with 20 seeds on both databases, an hour or so.
+soak: $(VENV)/.installed-dev $(VENV)/.postgresql $(VENV)/.bubblewrap
+	REVEAL_KILL_SEEDS=20 $(BIN)/python -m pytest tests/leaderboard/kill --numprocesses auto --dist loadfile $(PYTEST_ARGS)
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

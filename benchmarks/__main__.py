@@ -18,6 +18,8 @@ import labels  # noqa: E402
 import localization  # noqa: E402
 import reading  # noqa: E402
 
+import leaderboard  # noqa: E402
+
 PACKAGES = (
     "reveal-bench",
     "numpy",
@@ -34,7 +36,7 @@ PACKAGES = (
 
 def main() -> None:
     results = []
-    for benchmark in (localization, bootstrap, labels, command, dicom, reading):
+    for benchmark in (localization, bootstrap, labels, command, dicom, reading, leaderboard):
         for row in benchmark.measure():
             print(f"  {row['work']:<62} {row['ratio']:>7} x as fast as its peer", flush=True)
             results.append(row)

@@ -213,7 +213,7 @@ class Server:
             if state != last:
                 yield document
             last = state
-            if document["status"] in FINAL_STATES:
+            if document["status"] in FINAL_STATES or document["status"] == "reading":  # which may take readers days
                 return
             if time.monotonic() > deadline:
                 raise TimeoutError(f"submission {submission_id} is still {document['status']} after {timeout:.0f} s")

@@ -20,8 +20,9 @@ paper 001's Table 3.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from typing import Literal
 
@@ -49,8 +50,8 @@ Unit = Literal["patient", "task"]
 OVERALL_CRITERIA = CRITERIA[:4]
 """The text criteria, whose mean is the overall score."""
 _K = HIGHEST - LOWEST + 1
-_AGREEMENT = {
-    "cohen_kappa_quadratic": lambda tables: kappa_from_tables(tables, weights="quadratic"),
+_AGREEMENT: dict[str, Callable[[FloatArray], FloatArray]] = {
+    "cohen_kappa_quadratic": partial(kappa_from_tables, weights="quadratic"),
     "mean_absolute_difference": difference_from_tables,
 }
 
@@ -101,8 +102,14 @@ class RubricRows:
     def take(self, kept: npt.NDArray[np.bool_]) -> RubricRows:
         """The tasks for which `kept` is true."""
         chosen = np.flatnonzero(kept).tolist()
-        names = ([column[i] for i in chosen] for column in (self.task_ids, self.patient_ids, self.categories))
-        return RubricRows(*map(tuple, names), self.ratings[kept], self.is_answered[kept], self.missing)  # type: ignore[arg-type]
+        return RubricRows(
+            tuple(self.task_ids[i] for i in chosen),
+            tuple(self.patient_ids[i] for i in chosen),
+            tuple(self.categories[i] for i in chosen),
+            self.ratings[kept],
+            self.is_answered[kept],
+            self.missing,
+        )
 
 
 def score_ratings(
@@ -203,9 +210,9 @@ def summarize_rubric(
     means = _figures(rows, [*REPORTED, *CATEGORIES], units, counts)
     sizes = np.array([len(rows)] * len(REPORTED) + [rows.categories.count(name) for name in CATEGORIES])
     estimates = _estimates(recipe("rubric_mean"), means, [*REPORTED, *CATEGORIES], sizes)
-    for metric, is_counted in (("share_of_5", lambda x: x == HIGHEST), ("share_below_3", lambda x: x < 3)):
-        scores = rows.scores
-        shares = np.where(np.isnan(scores), np.nan, is_counted(scores))
+    scores = rows.scores
+    for metric, is_counted in (("share_of_5", scores == HIGHEST), ("share_below_3", scores < 3)):
+        shares = np.where(np.isnan(scores), np.nan, is_counted)
         found = _means(shares, units, counts)
         estimates += _estimates(recipe(metric), found, REPORTED, np.full(len(REPORTED), len(rows)))[1:]
     tables = _pair_tables(rows, units, n_units)

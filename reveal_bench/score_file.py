@@ -147,7 +147,7 @@ def score_file(
     LintError
         If the file has errors; its `report` lists all of them.
     ValueError
-        If the folder, split or interval is not what it must be, or if the benchmark asks for tasks: readers score those.
+        If the folder, split or interval is not what it must be, or the benchmark asks for tasks: readers score those.
     """
     info = read_folder_info(folder)
     path, folder = Path(path), Path(folder)

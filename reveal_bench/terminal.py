@@ -80,12 +80,21 @@ def print_released(document: dict[str, Any]) -> None:
     counts: dict[str, str] = {}
     for figure in figures:
         ends = [figure["low"], figure["high"]]
-        interval = "" if None in ends else "({:.0f} to {:.0f})".format(*(100 * end for end in ends))
-        cells[figure["finding"], figure["metric"]] = (f"{100 * figure['value']:.0f}", interval)
+        scale, form = _scale(figure["metric"])
+        interval = "" if None in ends else "({} to {})".format(*(format(scale * end, form) for end in ends))
+        cells[figure["finding"], figure["metric"]] = (format(scale * figure["value"], form), interval)
         counts.setdefault(figure["finding"], figure["n"])
     caption = f"submission {document['id']}: released figures, percent with 95 % intervals"
     _print_grid(cells, counts, caption)
     _console().print(document["score"]["note"], markup=False)
+
+
+def _scale(metric: str) -> tuple[float, str]:
+    """(factor, format) of a metric's figures: fractions in percent, ratings and coefficients as they are."""
+    from reveal_bench.metrics import METRICS
+
+    is_fraction = metric not in METRICS or (METRICS[metric].low, METRICS[metric].high) == (0, 1)
+    return (100.0, ".0f") if is_fraction else (1.0, ".2f")
 
 
 def _print_grid(cells: dict[tuple[str, str], tuple[str, str]], counts: dict[str, str], caption: str) -> None:

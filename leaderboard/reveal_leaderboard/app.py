@@ -21,7 +21,7 @@ from reveal_leaderboard.custody import Custody
 from reveal_leaderboard.entrance import guard
 from reveal_leaderboard.intake import Intake
 from reveal_leaderboard.metrics_page import CountRequests, Metrics
-from reveal_leaderboard.pages import about, admin, board, compare, entry, mine, submit
+from reveal_leaderboard.pages import about, admin, board, compare, entry, mine, read, submit
 from reveal_leaderboard.pages.desk import Desk
 from reveal_leaderboard.queue import Queue
 from reveal_leaderboard.rate import Limits
@@ -41,8 +41,9 @@ PAGES = (
     ("About", "/about", about),
     ("Entry", "/entry", entry),
     ("Admin", "/admin", admin),
+    ("Read", "/read", read),
 )
-UNLISTED = ("Entry", "Admin")
+UNLISTED = ("Entry", "Admin", "Read")
 
 
 @dataclass(frozen=True)

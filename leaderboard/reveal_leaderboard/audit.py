@@ -8,8 +8,8 @@ that the report names with those of earlier reports kept elsewhere.
 
 What is checked: the chain of events; the chain of receipts with every signature, and that a key was followed by none
 but those it signed for; that each public score has the receipt of its figures, and no receipt is of anything else; that
-each submission stands where its events leave it; that the ledger agrees with that; and, if asked, that every upload is
-stored with its content unchanged.
+each submission stands where its events leave it; that readers' ratings are those that its event knows; that the ledger
+agrees with that; and, if asked, that every upload is stored with its content unchanged.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import sqlalchemy as sa
 from reveal_bench.receipts import ReceiptError, exact, verify_receipt
 from reveal_leaderboard.blobs import Blobs
 from reveal_leaderboard.events import GENESIS, verify_events
+from reveal_leaderboard.ratings import READ_TO_THE_END, digest_of, ratings_of
 from reveal_leaderboard.receipts import Receipt
 from reveal_leaderboard.tables import STATUSES, chains, events, ledger, receipts, scores, submissions
 
@@ -33,7 +34,7 @@ __all__ = ["AREAS", "Problem", "Report", "audit"]
 AREAS = ("events", "receipts", "scores", "submissions", "ledger", "uploads")
 AMOUNTS = {"reserved": 1, "charged": 0, "refunded": -1}
 ENDS = {
-    **dict.fromkeys(("queued", "scoring"), ({"reserved"},)),
+    **dict.fromkeys(("queued", "scoring", "reading"), ({"reserved"},)),
     **dict.fromkeys(("refused", "failed", "withdrawn"), ({"reserved", "refunded"},)),
     "scored": ({"reserved", "charged"}, {"reserved", "refunded"}),
 }
@@ -93,6 +94,7 @@ def audit(connection: sa.Connection, *, blobs: Blobs | None = None) -> Report:
     problems += [Problem("receipts", text) for text in chain.verify(connection)]
     problems += [Problem("scores", text) for text in _scores(connection, chain)]
     problems += [Problem("submissions", text) for text in _statuses(connection)]
+    problems += [Problem("submissions", text) for text in _readings(connection)]
     problems += [Problem("ledger", text) for text in _ledger(connection)]
     uploads: int | None = None
     if blobs is not None:
@@ -225,6 +227,17 @@ def _follow(steps: list[Any]) -> tuple[str | None, bool, bool]:
         if step.to_status in ("hidden", "restored"):
             is_hidden = step.to_status == "hidden"
     return status, is_withdrawn, is_hidden
+
+
+def _readings(connection: sa.Connection) -> Iterator[str]:
+    """Ratings of every submission that was read to its end, against the digest that its event holds."""
+    query = sa.select(events.c.subject, events.c.why).where(events.c.from_status == "reading")
+    last = {row.subject: row.why for row in connection.execute(query.order_by(events.c.id))}
+    for subject, why in sorted(last.items()):
+        if why.startswith(READ_TO_THE_END):
+            submission_id = subject.partition(":")[2]
+            if not why.endswith(digest_of(ratings_of(connection, submission_id))):
+                yield f"submission {submission_id}: its ratings are not those with which it was read to the end"
 
 
 def _ledger(connection: sa.Connection) -> Iterator[str]:

@@ -11,7 +11,7 @@ Environment
 -----------
 ``REVEAL_OIDC_ISSUER``, ``REVEAL_OIDC_CLIENT_ID``, ``REVEAL_OIDC_CLIENT_SECRET`` or ``REVEAL_OIDC_CLIENT_SECRET_FILE``,
 ``REVEAL_URL`` (the server's address as browsers see it), ``REVEAL_ADMINS`` (who becomes an administrator at sign-in:
-``sub:SUBJECT`` or a preferred username, separated by spaces or commas). A Space sets ``OAUTH_CLIENT_ID``,
+``sub:SUBJECT``, on a Space also a username, separated by spaces or commas). A Space sets ``OAUTH_CLIENT_ID``,
 ``OAUTH_CLIENT_SECRET``, ``OPENID_PROVIDER_URL`` and ``SPACE_HOST`` itself. Secrets are never logged.
 """
 
@@ -221,6 +221,11 @@ def provider_from(mode: str, environ: Mapping[str, str]) -> Provider:
         own, client = f"https://{_needed(environ, 'SPACE_HOST')}", _needed(environ, "OAUTH_CLIENT_ID")
         secret, label, known_as = _secret(environ, "OAUTH_CLIENT_SECRET"), "Hugging Face", "huggingface"
     else:
+        if names := sorted(name for name in admins if not name.startswith("sub:")):
+            raise ModeError(
+                "REVEAL_ADMINS must name people by their subject, as sub:SUBJECT, since at many providers they choose "
+                f"their usernames; got {names[0]!r} (`admin people` lists the subjects of those who signed in)"
+            )
         issuer, own = _needed(environ, "REVEAL_OIDC_ISSUER"), _needed(environ, "REVEAL_URL").rstrip("/")
         client, secret = _needed(environ, "REVEAL_OIDC_CLIENT_ID"), _secret(environ, "REVEAL_OIDC_CLIENT_SECRET")
         label, known_as = urlsplit(issuer).hostname or issuer, issuer

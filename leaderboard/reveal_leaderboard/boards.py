@@ -21,15 +21,16 @@ import sqlalchemy as sa
 
 from reveal_leaderboard import events
 from reveal_leaderboard.database import insert_if_absent, locked, moment
-from reveal_leaderboard.outcomes import on_board
+from reveal_leaderboard.outcomes import freeze, on_board
 from reveal_leaderboard.queue import Queue
 from reveal_leaderboard.release import ReleasedScore, primary_figure
+from reveal_leaderboard.submissions import Submission
 from reveal_leaderboard.tables import BOARD_STATES, boards, jobs, scores, submissions, versions
 
 __all__ = [
     "BoardClosedError", "BoardRow", "Progress", "RankChange", "RankChanges", "RefreshError", "VersionRow", "board",
-    "list_boards", "list_versions", "lock_open_board", "progress", "register_version", "set_state", "start_refresh",
-    "switch_version",
+    "check_open_board", "list_boards", "list_versions", "lock_open_board", "progress", "rank_again",
+    "register_version", "set_state", "split_of", "start_refresh", "switch_version",
 ]  # fmt: skip
 
 
@@ -145,16 +146,23 @@ def register_version(
 def set_state(connection: sa.Connection, benchmark: str, state: str, *, who: str, why: str) -> BoardRow:
     """Open, pause or close a board, and say why.
 
+    Closing shows the final figures of its version, if it has any: after that nobody may send to this version again.
+
     Raises
     ------
     LookupError
         If there is no such board.
     ValueError
-        If `state` is none of those.
+        If `state` is none of those, or a closed board's version has final figures.
     """
     if state not in BOARD_STATES:
         raise ValueError(f"`state` must be one of {', '.join(BOARD_STATES)}, got {state!r}")
     before = _board(connection, benchmark, lock=True)
+    if before.state == "closed" != state and _has_final(connection, benchmark, before.version):
+        raise ValueError(
+            f"`state` of {benchmark} must stay closed, got {state!r}: the final figures of version {before.version} "
+            "were shown; show another version to go on"
+        )
     values = {"state": state, "why": why, "changed_at": moment(connection)}
     connection.execute(boards.update().where(boards.c.benchmark == benchmark).values(**values))
     events.append(connection, subject=f"board:{benchmark}", who=who, from_status=before.state, to_status=state, why=why)
@@ -169,7 +177,21 @@ def lock_open_board(connection: sa.Connection, benchmark: str, version: str) -> 
     BoardClosedError
         If it does not.
     """
-    query = locked(sa.select(boards).where(boards.c.benchmark == benchmark))
+    return _taking(connection, locked(sa.select(boards).where(boards.c.benchmark == benchmark)), benchmark, version)
+
+
+def check_open_board(connection: sa.Connection, benchmark: str, version: str) -> BoardRow:
+    """As :func:`lock_open_board`, for a connection that only reads: it may be otherwise a moment later.
+
+    Raises
+    ------
+    BoardClosedError
+        If the board takes no submissions to `version` now.
+    """
+    return _taking(connection, sa.select(boards).where(boards.c.benchmark == benchmark), benchmark, version)
+
+
+def _taking(connection: sa.Connection, query: sa.Select[Any], benchmark: str, version: str) -> BoardRow:
     row = connection.execute(query).one_or_none()
     if row is None:
         raise BoardClosedError(f"there is no board of {benchmark}")
@@ -225,6 +247,10 @@ def switch_version(connection: sa.Connection, benchmark: str, version: str, *, w
     -------
     how the ranks moved; also kept, for everybody, as `rank_changes` in the facts of the version
 
+    Notes
+    -----
+    A closed board whose new version has final figures is paused by this: they are for the end of the next round.
+
     Raises
     ------
     LookupError
@@ -243,15 +269,46 @@ def switch_version(connection: sa.Connection, benchmark: str, version: str, *, w
     changes = RankChanges(benchmark, shown.version, version, moves, dropped)
     at = moment(connection)
     of_board = versions.c.benchmark == benchmark
-    freeze = versions.update().where(of_board, versions.c.version == shown.version).values(frozen_at=at)
+    freeze(connection, benchmark, shown.version)
+    connection.execute(versions.update().where(of_board, versions.c.version == shown.version).values(frozen_at=at))
     show = versions.update().where(of_board, versions.c.version == version)
-    connection.execute(freeze)
     connection.execute(show.values(shown_at=at, facts={**facts, "rank_changes": changes.to_json()}))
     connection.execute(boards.update().where(boards.c.benchmark == benchmark).values(version=version, changed_at=at))
+    if shown.state == "closed" and _has_final(connection, benchmark, version):
+        set_paused = boards.update().where(boards.c.benchmark == benchmark)
+        connection.execute(set_paused.values(state="paused", why=f"version {version} was shown; its round begins"))
     Queue.put(connection, "rank", benchmark, version, "board")
     why = f"version {version} took the place of {shown.version}; {len(dropped)} submissions dropped"
     events.append(connection, subject=f"board:{benchmark}", who=who, to_status="switched", why=why)
     return changes
+
+
+def split_of(connection: sa.Connection, benchmark: str, version: str) -> str:
+    """The split that submissions are scored on against a version; its name may change from one version to the next.
+
+    Raises
+    ------
+    RefreshError
+        If the version is not known.
+    """
+    return str(_version(connection, benchmark, version).split)
+
+
+def rank_again(connection: sa.Connection, changed: Submission) -> None:
+    """Have the ranks of the board computed anew, if `changed` was scored: what the board shows has changed."""
+    shown = board(connection, changed.benchmark)
+    if shown is not None and changed.status == "scored":
+        Queue.put(connection, "rank", changed.benchmark, shown.version, "board")
+
+
+def _has_final(connection: sa.Connection, benchmark: str, version: str) -> bool:
+    query = (
+        sa.select(scores.c.submission_id)
+        .join(submissions, submissions.c.id == scores.c.submission_id)
+        .where(submissions.c.benchmark == benchmark, scores.c.version == version, scores.c.part == "final")
+        .limit(1)
+    )
+    return connection.execute(query).one_or_none() is not None
 
 
 def _board(connection: sa.Connection, benchmark: str, *, lock: bool = False) -> sa.Row[Any]:

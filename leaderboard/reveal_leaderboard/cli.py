@@ -152,9 +152,6 @@ def worker(
     """Score queued submissions. This process alone is told where the holdouts are."""
     _log_to_stderr()
     at = places(data, database, blobs, settings)
-    if processes > 1:
-        _supervise(processes)
-        return
     from reveal_leaderboard.custody import Custody
     from reveal_leaderboard.holdouts import open_holdouts
     from reveal_leaderboard.worker import Worker
@@ -163,6 +160,9 @@ def worker(
         holdouts = open_holdouts((_name_and_folder(text) for text in holdout), shared=at.shared, vault=vault)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
+    if processes > 1:
+        _supervise(processes)
+        return
     with tempfile.TemporaryDirectory(prefix="reveal-worker-") as scratch, Custody(Path(scratch)) as custody:
         store = at.open_store()
         process = Worker(

@@ -31,7 +31,7 @@ Why = Annotated[str, typer.Option(help="The reason, shown to those concerned and
 def _store(data: Path, database: str | None, settings: Path | None = None) -> Iterator[Store]:
     """The open store; what cannot be done is one line, not a traceback."""
     try:
-        yield places(data, database, None, settings).open_store()
+        yield places(data, database, None, settings).open_store(is_new=False)
     except (ValueError, LookupError, PermissionError) as error:
         typer.secho(f"error: {error.args[0] if error.args else error}", fg="red", err=True)
         raise typer.Exit(1) from None
@@ -122,8 +122,11 @@ def people(data: Data, database: Database = None) -> None:
     with _store(data, database) as store:
         accounts = _accounts(store)
         _show(
-            ((u.id, u.name, u.issuer, "admin" if u.is_admin else "", _time(u.disabled_at)) for u in accounts.users()),
-            ("person", "name", "signs in by", "rights", "closed"),
+            (
+                (u.id, u.name, u.issuer, u.subject, "admin" if u.is_admin else "", _time(u.disabled_at))
+                for u in accounts.users()
+            ),
+            ("person", "name", "signs in by", "subject", "rights", "closed"),
         )
         typer.echo("")
         _show(
@@ -250,6 +253,36 @@ def workers(data: Data, database: Database = None) -> None:
 
 
 @admin.command()
+def answers(
+    benchmark: str,
+    data: Data,
+    out: Annotated[Path, typer.Option(help="CSV to write: task, answer, a column to fill per criterion.")],
+    database: Database = None,
+    settings: SettingsFile = None,
+) -> None:
+    """Write the answers that wait for readers to a file that names neither model nor team."""
+    from reveal_leaderboard.reading import answers_csv
+
+    with _store(data, database, settings) as store, store.read() as connection:
+        out.write_text(answers_csv(connection, benchmark), encoding="utf-8", newline="")
+
+
+@admin.command()
+def ratings(
+    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False)],
+    data: Data,
+    database: Database = None,
+    settings: SettingsFile = None,
+) -> None:
+    """Take in a filled file of ratings: all of it, or nothing."""
+    from reveal_leaderboard.reading import import_ratings
+
+    with _store(data, database, settings) as store, store.write() as connection:
+        taken = import_ratings(connection, file, store.settings, who=_who())
+    typer.echo(f"{taken.new} new, {taken.changed} changed; {taken.complete} submissions are read to their end")
+
+
+@admin.command()
 def orphans(
     data: Data,
     database: Database = None,
@@ -259,7 +292,7 @@ def orphans(
     """List stored uploads that no submission names, older than a day: left by uploads that were cut off."""
     at = places(data, database, blobs, None)
     stored = at.open_blobs()
-    for name in stored.orphans(at.open_store()):
+    for name in stored.orphans(at.open_store(is_new=False)):
         if remove:
             stored.remove(name)
         typer.echo(f"{name}{' removed' if remove else ''}")

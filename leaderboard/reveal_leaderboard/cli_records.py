@@ -65,7 +65,7 @@ def audit(
     from reveal_leaderboard.audit import audit as check
 
     at = places(data, database, blobs, None)
-    with at.open_store().read() as connection:
+    with at.open_store(is_new=False).read() as connection:
         report = check(connection, blobs=at.open_blobs() if uploads else None)
     if as_json:
         typer.echo(json.dumps(report.to_json(), indent=2))

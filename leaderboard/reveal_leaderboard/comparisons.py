@@ -2,8 +2,11 @@
 
 Conventions
 -----------
-A pair is stored once, under its ids in order, and turned round for whoever asks the other way about. One that could not
-be made is not asked for again by those who look.
+A pair is stored once, under its ids in order, and turned round for whoever asks the other way about. One that failed is
+not asked for again by those who look; one that was refused, for an entry had left the board, is, once they look again.
+
+Entries of one group, teams that may be one person's, are not paired, see :mod:`reveal_leaderboard.ranking`. Groups are
+those of the exposure meter, at the time when the comparison is made.
 """
 
 from __future__ import annotations
@@ -13,11 +16,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from reveal_leaderboard.exposure import groups_of_scored
 from reveal_leaderboard.queue import Queue
 from reveal_leaderboard.store import Store
 from reveal_leaderboard.tables import jobs, results
 
-__all__ = ["ComparisonFailedError", "flipped", "read_comparison"]
+__all__ = ["ComparisonFailedError", "flipped", "groups", "may_pair", "read_comparison"]
 
 
 class ComparisonFailedError(RuntimeError):
@@ -41,12 +45,27 @@ def read_comparison(store: Store, benchmark: str, version: str, a: str, b: str) 
         status = connection.execute(job).scalar_one_or_none()
     if document is not None:
         return document if a == first else flipped(document)
-    if status in ("failed", "refused", "cancelled"):
+    if status == "failed":
         raise ComparisonFailedError(status)
-    if status is None:
+    if status in (None, "refused", "cancelled"):
         with store.write() as connection:
             Queue.put(connection, **key)
     return None
+
+
+def groups(store: Store, benchmark: str, version: str) -> dict[str, str]:
+    """Id of each scored submission -> the group that its team belongs to: one team, or several that may be one.
+
+    Teams are of one group if they share a person, or if their predictions are near-identical.
+    """
+    with store.read() as connection:
+        return groups_of_scored(connection, benchmark, version, store.settings)
+
+
+def may_pair(store: Store, benchmark: str, version: str, a: str, b: str) -> bool:
+    """Whether two scored submissions are of different groups, so that a paired comparison is nobody's extra answer."""
+    found = groups(store, benchmark, version)
+    return a in found and b in found and found[a] != found[b]
 
 
 def flipped(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -29,6 +29,8 @@ __all__ = ["connect", "insert_if_absent", "locked", "migrate", "moment", "now", 
 BUSY_TIMEOUT_MS = 30_000
 POOL = {"pool_size": 5, "max_overflow": 15, "pool_timeout": 30, "pool_recycle": 1800, "pool_pre_ping": True}
 MIGRATION_LOCK = 5_262_626_262  # any number that nothing else in the same PostgreSQL uses
+UNDER_WAY = {"options": "-c idle_in_transaction_session_timeout=60000", "keepalives_idle": 30}
+"""A machine that freezes within a transaction must not hold its locks, and with them the board, for ever."""
 
 
 class now(FunctionElement[float]):  # noqa: N801 - reads as a function, like those of sqlalchemy.func
@@ -68,7 +70,7 @@ def connect(url: str | sa.URL) -> sa.Engine:
         sa.event.listen(engine, "begin", _begin_sqlite)
         return engine
     if parsed.drivername == "postgresql+psycopg":
-        return sa.create_engine(parsed, isolation_level="READ COMMITTED", **POOL)
+        return sa.create_engine(parsed, isolation_level="READ COMMITTED", connect_args=UNDER_WAY, **POOL)
     raise ValueError(f"`url` must start with sqlite:/// or postgresql+psycopg://, got {parsed.drivername}://")
 
 

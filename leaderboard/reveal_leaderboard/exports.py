@@ -35,7 +35,7 @@ from reveal_leaderboard.standings import MACRO, Entry, Standings, iso_time
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["COLUMNS", "to_csv", "to_json", "to_parquet"]
+__all__ = ["COLUMNS", "harmless", "to_csv", "to_json", "to_parquet"]
 
 SCHEMA = 2
 COLUMNS: dict[str, tuple[str, str]] = {
@@ -55,7 +55,7 @@ COLUMNS: dict[str, tuple[str, str]] = {
     "date": ("date32", "UTC day on which the entry was sent"),
     "metric": ("string", "name of the metric"),
     "finding": ("string", '"macro" for the mean over the shown findings'),
-    "value": ("float64", "rounded fraction, or coefficient from -1 to 1"),
+    "value": ("float64", "rounded fraction, coefficient from -1 to 1, or mean rating from 1 to 5"),
     "low": ("float64", "lower end of the 95 % interval, rounded"),
     "high": ("float64", "upper end of it"),
     "n": ("string", "band of the cases behind the figure; of a macro, the number of findings"),
@@ -194,9 +194,10 @@ def _cell(value: object) -> object:
     """A cell of a CSV file: None empty, truth values in small letters, texts harmless, numbers as they are."""
     if isinstance(value, bool):
         return str(value).lower()
-    return _harmless(value) if isinstance(value, str) else value
+    return harmless(value) if isinstance(value, str) else value
 
 
-def _harmless(text: str) -> str:
+def harmless(text: str) -> str:
+    """A text that no spreadsheet program takes for a formula."""
     text = _AFTER_SEPARATOR.sub(r"\1'", text)
     return f"'{text}" if _AT_START.match(text) else text

@@ -8,10 +8,18 @@ a label all tell the same count. A score that the ladder held back tells one bit
 in which they could lie: which n of N studies have the finding; for drawings, in which of an 8 x 8 grid's cells each
 point lies, or which box of such cells holds each mask. Numbers of cases are those of the bands, not the exact ones.
 
-Teams whose predictions are near-identical count as one: they may be one person. All of this is a ceiling. Below a share
+Teams that share a person, or whose predictions are near-identical, count as one. A person is shared who is a member of
+both or sent something for both; administrators link nobody, for they may look after many teams and have no need to ask.
+The same predictions sent again by a team tell nothing new and are not counted. All of this is a ceiling. Below a share
 of 1 nobody can know all labels of a finding from these figures alone; but who has a good model needs about half as
-much, and what honest developers learn is far less than the ceiling. Intervals, macros and AUROC are not counted: each
-adds less than a figure does. So the meter tells a maintainer when to look, not what happened.
+much, and what honest developers learn is far less than the ceiling. So the meter tells a maintainer when to look, not
+what happened.
+
+Not counted are macros, which follow from the figures but for their rounding; AUROC, one number over five labels or
+more; the intervals of single scores, which follow from them but for a little; and comparisons. The interval of a
+*paired* difference is an answer of its own, and there is one for every pair: therefore two entries of one group are
+compared by their released intervals alone (:mod:`reveal_leaderboard.ranking`). Pairs across groups tell one group
+something, too, if it knows the other one's predictions.
 """
 
 from __future__ import annotations
@@ -29,9 +37,9 @@ import sqlalchemy as sa
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_leaderboard.release import POLICY, RELEASED_OF_STUDIES, Figure, ReleasedScore, ReleasePolicy
 from reveal_leaderboard.settings import BenchmarkSettings, Settings
-from reveal_leaderboard.tables import fingerprints, scores, submissions, teams, versions
+from reveal_leaderboard.tables import fingerprints, members, scores, submissions, teams, users, versions
 
-__all__ = ["Exposure", "Group", "answer_bits", "exposure", "label_bits"]
+__all__ = ["Exposure", "Group", "answer_bits", "exposure", "groups_of_scored", "label_bits"]
 
 Level = Literal["low", "watch", "close"]
 COUNTING = ("point_hit", "grid_hit")
@@ -58,7 +66,8 @@ class Exposure:
 
     Attributes
     ----------
-    n_scored : int, scored submissions; those withdrawn or hidden are among them, for their teams saw the figures
+    n_scored : int, scored submissions, without those that repeat what their team sent before; those withdrawn or hidden
+        are among them, for their teams saw the figures
     board_total : int, after how many the benchmark closes
     by_team : (name, scored submissions), most first
     groups : tuple of Group, most first
@@ -89,6 +98,7 @@ class Exposure:
 class _Shown:
     """A scored submission: its team, its figures, whether the ladder held it back, and its fingerprint."""
 
+    submission_id: str
     team: str
     score: ReleasedScore
     is_held: bool
@@ -102,7 +112,16 @@ def exposure(connection: sa.Connection, benchmark: str, version: str, settings: 
     facts = connection.execute(
         sa.select(versions.c.facts).where(versions.c.benchmark == benchmark, versions.c.version == version)
     ).scalar_one_or_none()
-    return _measure(rows, facts or {}, settings.of(benchmark))
+    figures = settings.of(benchmark)
+    group_of = _group_teams(rows, figures.exposure.near, _persons(connection))
+    return _measure(_without_repeats(rows), group_of, facts or {}, figures)
+
+
+def groups_of_scored(connection: sa.Connection, benchmark: str, version: str, settings: Settings) -> dict[str, str]:
+    """Id of each scored submission -> the first team, by name, of the group that its own belongs to."""
+    rows = _read(connection, benchmark, version)
+    group_of = _group_teams(rows, settings.of(benchmark).exposure.near, _persons(connection))
+    return {row.submission_id: group_of[row.team][0] for row in rows}
 
 
 def answer_bits(figures: Iterable[Figure], n_cases: int | None, policy: ReleasePolicy = POLICY) -> float:
@@ -176,6 +195,7 @@ def _read(connection: sa.Connection, benchmark: str, version: str) -> list[_Show
     )
     return [
         _Shown(
+            submission_id=row.submission_id,
             team=row.name,
             score=ReleasedScore.from_json(row.released),
             is_held=row.shown_of != row.submission_id,
@@ -186,9 +206,33 @@ def _read(connection: sa.Connection, benchmark: str, version: str) -> list[_Show
     ]
 
 
-def _measure(rows: Sequence[_Shown], facts: Mapping[str, Any], figures: BenchmarkSettings) -> Exposure:
-    policy, n_cases = figures.exposure, facts.get("n_studies", facts.get("n_images"))
-    group_of = _group_teams(rows, policy.near)
+def _persons(connection: sa.Connection) -> list[tuple[str, str]]:
+    """Each (person, name of a team) where the person is a member or has sent something; administrators left out."""
+    belongs = sa.union(
+        sa.select(members.c.user_id, members.c.team_id), sa.select(submissions.c.user_id, submissions.c.team_id)
+    ).subquery()
+    query = (
+        sa.select(belongs.c.user_id, teams.c.name)
+        .join(users, users.c.id == belongs.c.user_id)
+        .join(teams, teams.c.id == belongs.c.team_id)
+        .where(users.c.is_admin.is_(False))
+    )
+    return [(row.user_id, row.name) for row in connection.execute(query)]
+
+
+def _without_repeats(rows: Sequence[_Shown]) -> list[_Shown]:
+    """The first of each team's submissions of the same predictions; `rows` are in order of time."""
+    first = {(row.team, row.content): row for row in reversed(rows)}
+    return [row for row in rows if row.content is None or first[row.team, row.content] is row]
+
+
+def _measure(
+    rows: Sequence[_Shown],
+    group_of: Mapping[str, tuple[str, ...]],
+    facts: Mapping[str, Any],
+    figures: BenchmarkSettings,
+) -> Exposure:
+    n_cases = facts.get("n_studies", facts.get("n_images"))
     by_group: dict[tuple[str, ...], list[_Shown]] = defaultdict(list)
     for row in rows:
         by_group[group_of[row.team]].append(row)
@@ -233,9 +277,10 @@ def _bits(rows: Sequence[_Shown], n_cases: int | None, policy: ReleasePolicy) ->
     return {finding: (bits, label_bits(list(seen[finding].values()), n_cases)) for finding, bits in out.items()}
 
 
-def _group_teams(rows: Sequence[_Shown], near: float) -> dict[str, tuple[str, ...]]:
-    """Team -> all teams that it hangs together with by near-identical predictions; itself among them."""
-    leader = {row.team: row.team for row in rows}
+def _group_teams(rows: Sequence[_Shown], near: float, persons: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
+    """Team -> all teams that it hangs together with, by a person or near-identical predictions; itself among them."""
+    persons = list(persons)
+    leader = {row.team: row.team for row in rows} | {team: team for _, team in persons}
 
     def find(team: str) -> str:
         while leader[team] != team:
@@ -247,10 +292,16 @@ def _group_teams(rows: Sequence[_Shown], near: float) -> dict[str, tuple[str, ..
     for i, row in enumerate(sketched):
         for j in np.flatnonzero(_agreement(matrix[:i], matrix[i]) >= near).tolist():
             leader[find(row.team)] = find(sketched[j].team)
-    members: dict[str, list[str]] = defaultdict(list)
-    for team in leader:
-        members[find(team)].append(team)
-    return {team: tuple(sorted(members[find(team)])) for team in leader}
+    teams_of: dict[str, list[str]] = defaultdict(list)
+    for person, team in persons:
+        teams_of[person].append(team)
+    for first, *others in teams_of.values():
+        for team in others:
+            leader[find(team)] = find(first)
+    together: dict[str, list[str]] = defaultdict(list)
+    for team in dict.fromkeys(row.team for row in rows):
+        together[find(team)].append(team)
+    return {team: tuple(sorted(names)) for names in together.values() for team in names}
 
 
 def _agreement(sketches: npt.NDArray[np.int64], sketch: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:

@@ -32,6 +32,7 @@ import numpy.typing as npt
 from reveal_bench.masks import pack_masks
 from reveal_bench.records import LocalizationPrediction, Manifest
 from reveal_bench.study_records import FindingsPrediction, StudyManifest
+from reveal_bench.task_records import TaskAnswer, TaskManifest
 
 __all__ = ["NEAR", "Fingerprint", "fingerprint", "is_near", "similarity", "tripwires"]
 
@@ -41,7 +42,7 @@ N_HASHES = 128
 PARTS = 16  # an image's side, for positions
 MANY_POINTS = 4  # points for one finding of one image, on average
 _MASKS_AT_ONCE = 256
-Predictions = Sequence[LocalizationPrediction] | Sequence[FindingsPrediction]
+Predictions = Sequence[LocalizationPrediction] | Sequence[FindingsPrediction] | Sequence[TaskAnswer]
 Item = tuple[Any, ...]
 
 
@@ -61,7 +62,7 @@ class Fingerprint:
 
 def fingerprint(
     predictions: Predictions,
-    manifest: Manifest | StudyManifest,
+    manifest: Manifest | StudyManifest | TaskManifest,
     key: bytes,
     *,
     thresholds: float | Mapping[str, float] = 0.5,
@@ -85,6 +86,9 @@ def fingerprint(
     if isinstance(manifest, StudyManifest):
         studies = _of_studies(predictions)
         answers, items = _study_answers(studies, manifest, thresholds), set(_study_items(studies))
+    elif isinstance(manifest, TaskManifest):
+        told = _of_tasks(predictions)
+        answers, items = _task_answers(told), set(_task_items(told))
     else:
         cases = _of_cases(predictions)
         answers, items = _case_answers(cases), set(_case_items(cases, manifest))
@@ -169,6 +173,30 @@ def _calls(study: FindingsPrediction) -> tuple[str, ...]:
     return tuple(sorted(label for label, x in study.probabilities.items() if x >= 0.5))
 
 
+# Answers to tasks -----------------------------------------------------------------------------------------------------
+
+
+def _of_tasks(predictions: Predictions) -> list[TaskAnswer]:
+    return sorted((p for p in predictions if isinstance(p, TaskAnswer)), key=lambda p: p.task_id)
+
+
+def _task_answers(answers: Sequence[TaskAnswer]) -> list[Item]:
+    """Runs of white space count as one space."""
+    return [
+        (p.task_id, " ".join(p.answer.split()), *((b.image_id, b.label, [f"{v:.9g}" for v in b.box]) for b in p.boxes))
+        for p in answers
+    ]
+
+
+def _task_items(answers: Sequence[TaskAnswer]) -> Iterator[Item]:
+    return ((p.task_id, " ".join(p.answer.casefold().split())) for p in answers)
+
+
+def _task_signs(answers: Sequence[TaskAnswer]) -> list[str]:
+    texts = {text for _, text in _task_items(answers)}
+    return ["Every task has the same answer."] if len(answers) > 1 and len(texts) == 1 else []
+
+
 # Cases of images ------------------------------------------------------------------------------------------------------
 
 
@@ -233,7 +261,7 @@ def _corners(box: Sequence[float], size: tuple[int, int]) -> Item:
 
 def tripwires(
     predictions: Predictions,
-    manifest: Manifest | StudyManifest,
+    manifest: Manifest | StudyManifest | TaskManifest,
     *,
     now: Fingerprint | None = None,
     earlier: Sequence[Fingerprint] = (),
@@ -250,6 +278,8 @@ def tripwires(
     """
     if isinstance(manifest, StudyManifest):
         signs = _study_signs(_of_studies(predictions), manifest)
+    elif isinstance(manifest, TaskManifest):
+        signs = _task_signs(_of_tasks(predictions))
     else:
         signs = _case_signs(_of_cases(predictions), manifest)
     if now is not None and any(is_near(now, past, near) and now.content != past.content for past in earlier):

@@ -3,8 +3,8 @@
 Conventions
 -----------
 A file is linted against the public manifest, in a confined child, before anything is kept: a file with errors leaves
-nothing behind but its report. The linter knows no reference, so the report may say everything about the file. Who may
-submit for which organization is settled here and nowhere else.
+nothing behind but its report, and one that may not be sent now leaves nothing at all. The linter knows no reference, so
+the report may say everything about the file. Who may submit for which organization is settled here and nowhere else.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from reveal_leaderboard.catalogue import Catalogue
 from reveal_leaderboard.custody import Custody
 from reveal_leaderboard.metadata import Metadata, MetadataError
 from reveal_leaderboard.published import Published
-from reveal_leaderboard.store import NewSubmission, Store, Submission
+from reveal_leaderboard.store import NewSubmission, OtherThresholdsError, Store, Submission
 
 __all__ = ["Intake", "NotAMemberError", "Outcome", "display_name"]
 
@@ -101,7 +101,7 @@ class Intake:
             before under the same name with other thresholds.
         ParseFailed
             If reading the file took too much memory or time.
-        KeyReusedError, QuotaExceededError, BoardClosedError
+        KeyReusedError, QuotaExceededError, BoardClosedError, NotAllowedError
             As :meth:`reveal_leaderboard.store.Store.add_submission`.
         """
         published = self.catalogue.current(benchmark)
@@ -114,27 +114,30 @@ class Intake:
             if not report.ok:
                 log.info("refused at the door: %d errors, sha256 %s", report.n_errors, incoming.sha256)
                 return Outcome(report)
-            self.blobs.keep(incoming)
-        new = NewSubmission(
-            benchmark=published.name,
-            version=published.version,
-            split=published.split,
-            team_id=team.id,
-            user_id=actor.user.id,
-            model_name=metadata.model.name,
-            kind=metadata.kind,
-            prompt_style=metadata.prompt_style,
-            metadata=metadata.model_dump(exclude_none=True),
-            filename=display_name(filename),
-            sha256=incoming.sha256,
-            size=incoming.size,
-            allow_missing=allow_missing,
-            idempotency_key=idempotency_key,
-        )
-        submission, is_new = self.store.add_submission(new, who=actor.name)
-        if not is_new and submission.metadata.get("thresholds") != new.metadata.get("thresholds"):
-            rule = "must be those of the first time: the file was sent before under this name; give it another"
-            raise MetadataError([{"field": "thresholds", "rule": rule, "value": str(metadata.thresholds)[:80]}])
+            new = NewSubmission(
+                benchmark=published.name,
+                version=published.version,
+                split=published.split,
+                team_id=team.id,
+                user_id=actor.user.id,
+                model_name=metadata.model.name,
+                kind=metadata.kind,
+                prompt_style=metadata.prompt_style,
+                metadata=metadata.model_dump(exclude_none=True),
+                filename=display_name(filename),
+                sha256=incoming.sha256,
+                size=incoming.size,
+                allow_missing=allow_missing,
+                idempotency_key=idempotency_key,
+            )
+            try:
+                self.store.check_sending(new)  # nothing is kept for somebody who cannot send it
+                self.blobs.keep(incoming)
+                submission, is_new = self.store.add_submission(new, who=actor.name)
+            except OtherThresholdsError:
+                rule = "must be those of the first time: the file was sent before under this name; give it another"
+                fault = {"field": "thresholds", "rule": rule, "value": str(metadata.thresholds)[:80]}
+                raise MetadataError([fault]) from None
         log.info("submission %s was %s", submission.id, "queued" if is_new else "there already")
         return Outcome(report, submission, is_new)
 

@@ -6,7 +6,8 @@ A score row says with `shown_of` whose figures it shows. They are another submis
 
 * when the ladder held it back: it is not better than its team's best by the step. It says "not better than that one",
   which is an answer, so it is charged;
-* when its team sent the same predictions before: nothing new was said, so it is refunded.
+* when its team sent the same predictions before: nothing new was said, so it is refunded. If they were withdrawn since,
+  and none of them was hidden by an admin, it takes their place and shows its own figures.
 
 The ladder looks at all that a team was ever shown on this version, withdrawn and hidden submissions included, else
 withdrawing would reset it. The team's row must be locked by the caller, so that two workers decide one after the other.
@@ -29,9 +30,11 @@ from reveal_leaderboard.fingerprints import Fingerprint, is_near
 from reveal_leaderboard.release import ReleasedScore, ReleasePolicy, climb, primary_figure
 from reveal_leaderboard.settings import BenchmarkSettings
 from reveal_leaderboard.submissions import Submission, get_known
-from reveal_leaderboard.tables import fingerprints, flags, scores, submissions
+from reveal_leaderboard.tables import fingerprints, flags, results, scores, submissions
 
-__all__ = ["Score", "ScoredOutcome", "Signing", "Verdict", "on_board", "raise_flag", "record"]
+__all__ = [
+    "Score", "ScoredOutcome", "Signing", "Verdict", "freeze", "on_board", "place_holder", "raise_flag", "record",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -144,23 +147,46 @@ def on_board(connection: sa.Connection, benchmark: str, version: str) -> list[sa
     """Rows (submission columns, then score columns as `score_NAME`) that a version shows, oldest submission first.
 
     Those are the public scores of submissions that show their own figures and are neither withdrawn nor hidden, one
-    for each model of a team: the one it chose, else the newest.
+    for each model of a team: the one it chose, else the newest. A version that was frozen shows what it showed then
+    (:func:`freeze`), less what was hidden since: what teams choose and withdraw later is of the version after it.
     """
+    kept = _frozen(connection, benchmark, version)
     columns = [column.label(f"score_{column.name}") for column in scores.columns]
     query = (
         sa.select(submissions, *columns)
         .join(scores, scores.c.submission_id == submissions.c.id)
         .where(submissions.c.benchmark == benchmark, scores.c.version == version, scores.c.part == "public")
         .where(scores.c.shown_of == scores.c.submission_id, submissions.c.status == "scored")
-        .where(submissions.c.withdrawn_at.is_(None), submissions.c.hidden_at.is_(None))
+        .where(submissions.c.hidden_at.is_(None))
         .order_by(submissions.c.created_at, submissions.c.id)
     )
+    if kept is not None:
+        return [row for row in connection.execute(query) if row.id in kept]
+    query = query.where(submissions.c.withdrawn_at.is_(None))
     shown: dict[tuple[str, str], sa.Row[Any]] = {}
     for row in connection.execute(query):
         model = (row.team_id, row.model_name)
         if model not in shown or row.is_chosen or not shown[model].is_chosen:
             shown[model] = row
     return sorted(shown.values(), key=lambda row: (row.created_at, row.id))
+
+
+def freeze(connection: sa.Connection, benchmark: str, version: str) -> None:
+    """Write down what a version shows: from now on it shows nothing else."""
+    document = {"entries": [row.id for row in on_board(connection, benchmark, version)]}
+    key = {"kind": "frozen", "benchmark": benchmark, "version": version, "subject": "board"}
+    connection.execute(results.insert().values(**key, document=document, computed_at=moment(connection)))
+
+
+def place_holder(connection: sa.Connection, submission: Submission, version: str) -> str | None:
+    """The other submission of its team, with the same predictions, that bars a scored one from the board, if any.
+
+    That is one that is there in its place, or one that an admin hid: what is hidden does not come back by another name.
+    """
+    mine = (fingerprints.c.submission_id == submission.id, fingerprints.c.version == version)
+    content = connection.execute(sa.select(fingerprints.c.content).where(*mine)).scalar_one_or_none()
+    holder = None if content is None else _holder(_twins(connection, submission, version, content))
+    return None if holder is None else str(holder.submission_id)
 
 
 def raise_flag(
@@ -186,11 +212,13 @@ def _decide(
     connection: sa.Connection, submission: Submission, own: Score, outcome: ScoredOutcome, policy: ReleasePolicy
 ) -> tuple[Score, Verdict]:
     """Whose figures a submission shows when it is scored for the first time."""
-    twin = _twin(connection, submission, own.version, outcome.fingerprint.content)
-    if twin is not None:
-        why = f"the same predictions as submission {twin.submission_id}; nothing is charged"
-        is_free = twin.shown_of == twin.submission_id and twin.withdrawn_at is not None  # then its place is empty
-        score = own if is_free else _as_of(own, twin)
+    twins = _twins(connection, submission, own.version, outcome.fingerprint.content)
+    if twins:
+        holder = _holder(twins)
+        is_free = holder is None and any(_is_own(twin) for twin in twins)  # then their place is empty
+        first = holder or twins[0]
+        why = f"the same predictions as submission {first.submission_id}; nothing is charged"
+        score = own if is_free else _as_of(own, first)
         return score, Verdict(False, score.shown_of, why)
     best = _best(_shown_before(connection, submission, own.version, policy))
     if best is None or climb(outcome.released, ReleasedScore.from_json(best.released), policy):
@@ -216,10 +244,10 @@ def _as_of(own: Score, other: sa.Row[Any]) -> Score:
     )  # fmt: skip
 
 
-def _twin(connection: sa.Connection, submission: Submission, version: str, content: str) -> sa.Row[Any] | None:
-    """The first score of the same team for the same predictions."""
+def _twins(connection: sa.Connection, submission: Submission, version: str, content: str) -> Sequence[sa.Row[Any]]:
+    """The scores of the same team for the same predictions, oldest first."""
     query = (
-        sa.select(scores, submissions.c.withdrawn_at)
+        sa.select(scores, submissions.c.withdrawn_at, submissions.c.hidden_at)
         .join(submissions, submissions.c.id == scores.c.submission_id)
         .join(
             fingerprints,
@@ -229,9 +257,26 @@ def _twin(connection: sa.Connection, submission: Submission, version: str, conte
         .where(scores.c.version == version, scores.c.part == "public", fingerprints.c.content == content)
         .where(submissions.c.id != submission.id)
         .order_by(scores.c.scored_at, scores.c.submission_id)
-        .limit(1)
     )
-    return connection.execute(query).one_or_none()
+    return connection.execute(query).all()
+
+
+def _holder(twins: Sequence[sa.Row[Any]]) -> sa.Row[Any] | None:
+    """Which of the same predictions keeps the others off the board: a hidden one, else one that is not withdrawn."""
+    hidden = [twin for twin in twins if twin.hidden_at is not None]
+    there = [twin for twin in twins if _is_own(twin) and twin.withdrawn_at is None]
+    return next(iter([*hidden, *there]), None)
+
+
+def _is_own(score: sa.Row[Any]) -> bool:
+    return bool(score.shown_of == score.submission_id)
+
+
+def _frozen(connection: sa.Connection, benchmark: str, version: str) -> frozenset[str] | None:
+    """Ids of what a frozen version showed; None for one that is not frozen."""
+    key = {"kind": "frozen", "benchmark": benchmark, "version": version, "subject": "board"}
+    document = connection.execute(sa.select(results.c.document).filter_by(**key)).scalar_one_or_none()
+    return None if document is None else frozenset(document["entries"])
 
 
 def _shown_before(

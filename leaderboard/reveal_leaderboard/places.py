@@ -60,8 +60,10 @@ class Places:
         """What no file route may serve."""
         return [self.data / DATABASE, *(folder for folder in self.shared[1:] or [self.data / "blobs"])]
 
-    def open_store(self) -> Store:
-        """The database, brought up to date, with the settings."""
+    def open_store(self, *, is_new: bool = True) -> Store:
+        """The database, brought up to date, with the settings; made if there is none and `is_new`."""
+        if not is_new and self.database.startswith("sqlite") and not (self.data / DATABASE).is_file():
+            raise typer.BadParameter(f"there is no board in {self.data}", param_hint="--data")
         from reveal_leaderboard.settings import SettingsError, load_settings
         from reveal_leaderboard.store import Store
 

@@ -11,20 +11,27 @@ A benchmark may be served in several versions at once, so a board is found by it
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from reveal_bench.benchmarks import BENCHMARKS, Benchmark
+from reveal_bench.metrics.ordinal import REPORTED
 from reveal_bench.records import FolderInfo, Manifest, check_split, read_folder_info, read_manifest
 from reveal_bench.study_records import StudyManifest, read_study_manifest
+from reveal_bench.task_records import CATEGORIES, TaskManifest, read_task_manifest
 
 __all__ = ["BoardKey", "BoardKind", "Published", "read_published", "read_published_boards"]
 
-BoardKind = Literal["localization", "findings"]
+BoardKind = Literal["localization", "findings", "tasks"]
 BoardKey = tuple[str, str]
 """(benchmark, version)"""
+
+READERS: Mapping[BoardKind, Callable[[Path, str], Manifest | StudyManifest | TaskManifest]] = {
+    "localization": read_manifest, "findings": read_study_manifest, "tasks": read_task_manifest,
+}  # fmt: skip
+"""What reads the public manifest of each kind of benchmark."""
 
 MANIFEST, INPUTS = "manifest", "holdout_inputs"
 """The folders that may hold files of the scored split."""
@@ -38,13 +45,13 @@ class Published:
     ----------
     folder : the public dataset folder
     info : what its ``benchmark.json`` says
-    manifest : of the scored split; a StudyManifest for findings-type benchmarks
-    kind : {"localization", "findings"}
+    manifest : of the scored split; a StudyManifest for findings-type benchmarks, a TaskManifest for tasks-type ones
+    kind : {"localization", "findings", "tasks"}
     """
 
     folder: Path
     info: FolderInfo
-    manifest: Manifest | StudyManifest
+    manifest: Manifest | StudyManifest | TaskManifest
     kind: BoardKind
 
     @property
@@ -79,18 +86,23 @@ class Published:
 
     @property
     def findings(self) -> tuple[str, ...]:
-        """Vocabulary, in the order of tables: the labels of a findings-type benchmark."""
+        """Vocabulary, in the order of tables: the labels of a findings-type benchmark; the criteria of the rubric and
+        the categories of tasks of a tasks-type one."""
+        if isinstance(self.manifest, TaskManifest):
+            return (*REPORTED, *CATEGORIES)
         return self.manifest.labels if isinstance(self.manifest, StudyManifest) else self.manifest.findings
 
     @property
     def n_items(self) -> int:
-        """Images, or studies, that the scored split asks for."""
+        """Images, studies or tasks that the scored split asks for."""
+        if isinstance(self.manifest, TaskManifest):
+            return len(self.manifest.tasks)
         return len(self.manifest.studies if isinstance(self.manifest, StudyManifest) else self.manifest.rows)
 
     @property
     def items(self) -> str:
-        """What the items are: "images" or "studies"."""
-        return "studies" if self.kind == "findings" else "images"
+        """What the items are: "images", "studies" or "tasks"."""
+        return {"localization": "images", "findings": "studies", "tasks": "tasks"}[self.kind]
 
     @property
     def synthetic(self) -> bool:
@@ -118,16 +130,15 @@ def read_published(folder: Path, split: str) -> Published:
     Raises
     ------
     ValueError
-        If the folder is no dataset folder, lacks the split, is of a kind that no board scores, or holds anything of the
-        split's references.
+        If the folder is no dataset folder, lacks the split, is of a benchmark that no board knows, or holds anything of
+        the split's references.
     """
     folder = Path(folder)
     info = read_folder_info(folder)
     check_split(info, folder, split)
     kind = _kind(folder, info)
     _check_no_references(folder, split)
-    read = read_study_manifest if kind == "findings" else read_manifest
-    return Published(folder, info, read(folder, split), kind)
+    return Published(folder, info, READERS[kind](folder, split), kind)
 
 
 def read_published_boards(folders: Iterable[tuple[Path, str]]) -> dict[BoardKey, Published]:
@@ -152,13 +163,7 @@ def read_published_boards(folders: Iterable[tuple[Path, str]]) -> dict[BoardKey,
 def _kind(folder: Path, info: FolderInfo) -> BoardKind:
     if info.benchmark not in BENCHMARKS:
         raise ValueError(f"{folder}: `benchmark` must be one of {', '.join(BENCHMARKS)}, got {info.benchmark!r}")
-    kind = BENCHMARKS[info.benchmark].kind
-    if kind == "tasks":
-        raise ValueError(
-            f"{folder}: {info.benchmark} asks for tasks that readers rate by a rubric; a board scores "
-            "localization and findings only"
-        )
-    return kind
+    return BENCHMARKS[info.benchmark].kind
 
 
 def _check_no_references(folder: Path, split: str) -> None:

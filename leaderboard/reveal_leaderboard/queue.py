@@ -7,7 +7,8 @@ whatever the worker reports counts only while the job still bears its number: a 
 write after its successor. A lease that is not prolonged in time (:meth:`Queue.heartbeat`) is given to another worker;
 a job whose lease ran out `max_attempts` times stopped its worker each time, so it is set aside: failed and refunded.
 
-A job of kind "score" moves its submission along: queued, scoring, then scored, refused or failed. A "rescore" scores a
+A job of kind "score" moves its submission along: queued, scoring, then scored, refused or failed; answers to tasks wait
+for readers in between, and are queued a second time (:mod:`reveal_leaderboard.reading`). A "rescore" scores a
 submission against another version and changes neither its status nor the ledger. "rank" and "compare" write a document
 into the table of results. There is one job of a kind for a subject; asked for again after its end, it is done again; a
 document that is asked for again while it is made is made once more afterwards. All moments are the database's.
@@ -16,15 +17,17 @@ document that is asked for again while it is made is made once more afterwards. 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import sqlalchemy as sa
 
+from reveal_bench.task_records import TaskAnswer
 from reveal_leaderboard import quota
 from reveal_leaderboard.database import insert_if_absent, locked, moment, now, reading
 from reveal_leaderboard.outcomes import ScoredOutcome, Signing, record
+from reveal_leaderboard.ratings import put_answers
 from reveal_leaderboard.settings import Settings
 from reveal_leaderboard.submissions import note
 from reveal_leaderboard.tables import jobs, results, submissions, teams
@@ -34,8 +37,8 @@ __all__ = ["LEASE_SECONDS", "MAX_ATTEMPTS", "Job", "Queue", "ScoredOutcome", "Wa
 
 LEASE_SECONDS = 60.0
 MAX_ATTEMPTS = 3
-ORDER = {"score": 0, "compare": 1, "rank": 2, "rescore": 3}
-"""Submissions first, then what somebody looks at and is quick, then the background."""
+STANDS_BACK = {"score": 0.0, "compare": 5.0, "rank": 15.0, "rescore": 120.0}
+"""Seconds by which a kind of job stands back: submissions go first, but nothing waits for ever on a busy board."""
 
 FRESH = {
     "status": "queued", "attempts": 0, "lease_until": None, "worker": None, "started_at": None, "ended_at": None,
@@ -112,8 +115,8 @@ class Queue:
             at = moment(connection)
             abandoned = sa.and_(table.status == "leased", table.lease_until < at)
             free = sa.or_(table.status == "queued", sa.and_(abandoned, table.attempts < max_attempts))
-            order = sa.case(ORDER, value=table.kind)
-            query = sa.select(jobs).where(ours, free).order_by(order, table.created_at, table.id).limit(1)
+            order = table.created_at + sa.case(STANDS_BACK, value=table.kind)
+            query = sa.select(jobs).where(ours, free).order_by(order, table.id).limit(1)
             row = connection.execute(locked(query, skip=True)).one_or_none()
             if row is None:
                 return None
@@ -140,6 +143,19 @@ class Queue:
             update = jobs.update().where(*_lease(job)).values(lease_until=now() + lease_seconds)
             return int(connection.execute(update).rowcount) == 1
 
+    def give_back(self, job: Job, *, who: str, why: str) -> bool:
+        """Return a job to the queue, the attempt not counted, when what it needs is away; False if it is another's."""
+        is_score = job.kind == "score"
+        with self.engine.begin() as connection:
+            if is_score:
+                _lock_team(connection, job.subject)
+            values = {"status": "queued", "attempts": job.attempts - 1, "lease_until": None, "worker": None}
+            if connection.execute(jobs.update().where(*_lease(job)).values(**values)).rowcount != 1:
+                return False
+            if is_score:
+                _move(connection, job.subject, "scoring", "queued", who=who, why=why)
+        return True
+
     def finish_score(self, job: Job, *, who: str, outcome: ScoredOutcome, sign: Signing | None = None) -> bool:
         """Write what was scored and all that follows from it, in one transaction; False if the lease is another's.
 
@@ -165,6 +181,19 @@ class Queue:
             else:
                 quota.refund(connection, job.subject, who=who, why=verdict.why)
             _move(connection, job.subject, "scoring", "scored", who=who, why=verdict.why)
+        return True
+
+    def await_readers(self, job: Job, *, who: str, answers: Iterable[TaskAnswer]) -> bool:
+        """Keep the answers of a submission and let them wait for readers; False if the lease is another's.
+
+        What is reserved stays so; see :mod:`reveal_leaderboard.reading` for what follows.
+        """
+        with self.engine.begin() as connection:
+            _lock_team(connection, job.subject)
+            if not _end(connection, job, "done"):
+                return False
+            put_answers(connection, job.subject, answers)
+            _move(connection, job.subject, "scoring", "reading", who=who, why="the answers wait for readers")
         return True
 
     def finish_result(self, job: Job, *, document: Mapping[str, Any]) -> bool:

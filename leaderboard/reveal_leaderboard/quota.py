@@ -7,6 +7,9 @@ score *charges* it (0: the reservation stands for good), a fault, a refusal, a w
 *refunds* it (-1), and an admin may *grant* more (-n). So the sum of a team's amounts, grants aside, is what it has
 spent and what is under way; every row says why, and none is ever changed.
 
+A repetition costs nothing of the total but counts for its day: it was scored, and scoring costs us something. It is
+what is scored and refunded all the same, as nothing that was scored is ever sent to be scored again.
+
 Days are UTC days by the database's clock. :func:`reserve` locks the team's row, and its caller holds the board's, so
 that two submissions at once cannot both take the last one.
 """
@@ -18,9 +21,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from reveal_leaderboard import events
 from reveal_leaderboard.database import locked, moment
 from reveal_leaderboard.settings import QuotaPolicy
-from reveal_leaderboard.tables import ledger, teams
+from reveal_leaderboard.tables import ledger, submissions, teams
 
 __all__ = ["Balance", "LedgerRow", "QuotaExceededError", "balance", "charge", "grant", "refund", "reserve", "statement"]
 
@@ -173,6 +177,8 @@ def grant(connection: sa.Connection, team_id: str, benchmark: str, version: str,
         raise ValueError(f"`n` must be at least 1, got {n}")
     row = {"team_id": team_id, "benchmark": benchmark, "version": version, "submission_id": None, "sending": 0}
     _write(connection, row, "granted", -n, why, who)
+    told = f"{n} more on {benchmark} {version}" + (f": {why}" if why else "")
+    events.append(connection, subject=f"team:{team_id}", who=who, to_status="granted", why=told)
 
 
 def statement(connection: sa.Connection, team_id: str, benchmark: str, version: str) -> list[LedgerRow]:
@@ -190,12 +196,15 @@ def _sum(connection: sa.Connection, amount: Any, where: sa.ColumnElement[bool]) 
 
 
 def _used_since(connection: sa.Connection, ours: sa.ColumnElement[bool], start: float) -> int:
-    """Reservations made since `start` that were not refunded, whenever that was."""
-    back = ledger.alias("back")
+    """Reservations made since `start` that were not refunded, whenever that was, and those of repetitions."""
+    back, later = ledger.alias("back"), ledger.alias("later")
+    is_again = sa.exists().where(later.c.submission_id == back.c.submission_id, later.c.sending > back.c.sending)
+    is_scored = sa.exists().where(submissions.c.id == back.c.submission_id, submissions.c.status == "scored")
     refunded = sa.exists().where(
         back.c.submission_id == ledger.c.submission_id,
         back.c.sending == ledger.c.sending,
         back.c.kind == "refunded",
+        ~is_scored | is_again,  # else it is the last refund of something scored: of a repetition
     )
     return _sum(connection, ledger.c.amount, ours & (ledger.c.kind == "reserved") & (ledger.c.at >= start) & ~refunded)
 

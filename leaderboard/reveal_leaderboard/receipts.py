@@ -28,6 +28,7 @@ import reveal_bench
 import reveal_leaderboard
 from reveal_bench.receipts import SCHEMA, SUCCESSION_SCHEMA, canonical_bytes, exact, key_id, receipt_hash
 from reveal_leaderboard.blobs import write_durably
+from reveal_leaderboard.boards import split_of
 from reveal_leaderboard.database import locked
 from reveal_leaderboard.tables import chains, receipts
 
@@ -155,12 +156,15 @@ def append(connection: sa.Connection, signer: Signer, submission: Submission, sc
     ------
     LookupError
         If the database was not migrated: there is no chain to append to.
+    RefreshError
+        If the version of the score is not known.
     """
     chain = connection.execute(locked(sa.select(chains).where(chains.c.name == CHAIN))).one_or_none()
     if chain is None:
         raise LookupError("the chain of receipts must be there, the database was not migrated")
     key = signer._load()
-    facts = _facts(submission, score) | {
+    split = split_of(connection, submission.benchmark, score.version)  # not as it was called when it was sent
+    facts = _facts(submission, score, split) | {
         "number": chain.length + 1,
         "previous": chain.head,
         "public_key": key.public_text,
@@ -184,7 +188,7 @@ def append(connection: sa.Connection, signer: Signer, submission: Submission, sc
     return receipt
 
 
-def _facts(submission: Submission, score: Score) -> dict[str, Any]:
+def _facts(submission: Submission, score: Score, split: str) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "submission": submission.id,
@@ -193,7 +197,7 @@ def _facts(submission: Submission, score: Score) -> dict[str, Any]:
         "model": submission.model_name,
         "benchmark": submission.benchmark,
         "version": score.version,
-        "split": submission.split,
+        "split": split,
         "part": score.part,
         "reference_hash": score.reference_hash,
         "metric_signature": score.signature,

@@ -40,6 +40,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reveal_bench.metrics.bootstrap import MACRO, Estimate
+from reveal_bench.rubric_scoring import RubricRows
 from reveal_bench.scoring import CaseRows, summarize
 from reveal_bench.study_scoring import StudyRows, summarize_studies
 
@@ -54,7 +55,7 @@ RELEASED_OF_STUDIES = ("f1", "recall", "cohen_kappa")
 """Metrics of labels that are shown per label: all three tell the same, how many of the studies called have it."""
 RANKED_LABELS = 5
 _STEPS = (0.01, 0.02, 0.05, 0.1, 0.25)
-PRIMARY = {"localization": "point_hit", "findings": "f1"}
+PRIMARY = {"localization": "point_hit", "findings": "f1", "tasks": "rubric_mean"}
 """Kind of benchmark -> the metric whose macro ranks."""
 
 
@@ -231,8 +232,8 @@ def shown_labels(rows: StudyRows, policy: ReleasePolicy = POLICY) -> tuple[str, 
 
 
 def primary_figure(score: ReleasedScore) -> Figure | None:
-    """The macro that ranks and climbs: hit rate, or grid hit rate where there is none; F1 of studies."""
-    found = (score.figure(metric) for metric in ("point_hit", "grid_hit", "f1"))
+    """The macro that ranks and climbs: hit rate, or grid hit rate where there is none; F1 of studies; mean rating."""
+    found = (score.figure(metric) for metric in ("point_hit", "grid_hit", "f1", "rubric_mean"))
     return next((figure for figure in found if figure is not None), None)
 
 
@@ -276,9 +277,13 @@ def _place(patient: str, key: bytes) -> int:
 def part_of(rows: CaseRows, patients: Collection[str]) -> CaseRows: ...
 @overload
 def part_of(rows: StudyRows, patients: Collection[str]) -> StudyRows: ...
-def part_of(rows: CaseRows | StudyRows, patients: Collection[str]) -> CaseRows | StudyRows:
+@overload
+def part_of(rows: RubricRows, patients: Collection[str]) -> RubricRows: ...
+def part_of(rows: CaseRows | StudyRows | RubricRows, patients: Collection[str]) -> CaseRows | StudyRows | RubricRows:
     """The rows of `patients` alone, as if the split held nobody else."""
     chosen = frozenset(patients)
+    if isinstance(rows, RubricRows):
+        return rows.take(np.array([patient in chosen for patient in rows.patient_ids], bool))
     if isinstance(rows, StudyRows):
         return rows.take(np.array([study.patient_id in chosen for study in rows.studies], bool))
     images = tuple(pair for pair in rows.all_images if pair[1] in chosen)

@@ -21,7 +21,9 @@ from typing import Any
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_leaderboard.release import ReleasePolicy
 
-__all__ = ["BenchmarkSettings", "ExposurePolicy", "QuotaPolicy", "Settings", "SettingsError", "load_settings"]
+__all__ = [
+    "BenchmarkSettings", "ExposurePolicy", "QuotaPolicy", "ReadingPolicy", "Settings", "SettingsError", "load_settings",
+]  # fmt: skip
 
 PACKAGED = Path(__file__).with_name("settings.toml")
 Document = Mapping[str, Any]
@@ -58,6 +60,20 @@ class ExposurePolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class ReadingPolicy:
+    """How answers to tasks are read.
+
+    Attributes
+    ----------
+    readers_per_answer : readers who score each answer before its submission is scored
+    team : name of the team whose members of the role "reader" score answers, beside the admins; empty for none
+    """
+
+    readers_per_answer: int = 2
+    team: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class BenchmarkSettings:
     """The figures of one benchmark."""
 
@@ -66,6 +82,7 @@ class BenchmarkSettings:
     exposure: ExposurePolicy
     citation: str
     terms: str
+    reading: ReadingPolicy = ReadingPolicy()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +131,10 @@ _RULES: dict[str, dict[str, _Rule]] = {
         "watch_used": _number(lambda value: 0 < value <= 1, "above 0, to 1"),
         "near": _number(lambda value: 0.5 < value <= 1, "above 0.5, to 1"),
     },
+    "reading": {
+        "readers_per_answer": _whole(1, 10),
+        "team": _Rule(str, lambda text: len(text) <= 100 and text.isprintable(), "a line of at most 100 characters"),
+    },
     "about": {"citation": _LINE, "terms": _LINE},
 }
 _TOML_NAMES = {int: "a whole number", float: "a number", str: "a text", list: "a list", bool: "true or false"}
@@ -139,6 +160,7 @@ class Settings:
             QuotaPolicy(**tables["quota"]),
             ExposurePolicy(**tables["exposure"]),
             **tables["about"],
+            reading=ReadingPolicy(**tables["reading"]),
         )
 
     def document(self, benchmark: str) -> dict[str, Any]:

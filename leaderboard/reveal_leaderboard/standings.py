@@ -8,7 +8,8 @@ member of a tier before another, and that they are listed by their released figu
 A submission that was scored since the ranks were computed is *new*: it stands behind those that have a place, without
 one. One without a released primary figure comes last.
 
-A board is of one version. That of an earlier version is *frozen*: it stays as it was when the next one was shown.
+A board is of one version. That of an earlier version is *frozen*: it stays as it was when the next one was shown, but
+for what an admin hid since.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from reveal_leaderboard.release import (
     ReleasedScore,
     primary_figure,
 )
+from reveal_leaderboard.release_rubric import RELEASED_OF_TASKS
 from reveal_leaderboard.store import Score, Store, Submission
 from reveal_leaderboard.tables import results
 
@@ -43,7 +45,7 @@ __all__ = [
 ]  # fmt: skip
 
 MACRO = "macro"
-SHOWN = {"localization": RELEASED, "findings": (*RELEASED_OF_STUDIES, "auroc")}
+SHOWN = {"localization": RELEASED, "findings": (*RELEASED_OF_STUDIES, "auroc"), "tasks": RELEASED_OF_TASKS}
 """Kind of benchmark -> metrics of which a board may have figures."""
 
 
@@ -111,7 +113,7 @@ class Standings:
 
     Attributes
     ----------
-    kind : {"localization", "findings"}
+    kind : {"localization", "findings", "tasks"}; of tasks the criteria of the rubric stand in place of findings
     metrics : columns, the primary one first
     hidden : findings too small to be shown
     entries : in order: placed, new, without a primary figure
@@ -165,7 +167,7 @@ def board_metrics(benchmark: str) -> tuple[Metric, ...]:
     ['point_hit', 'grid_hit', 'mask_iou_all']
     """
     asked = BENCHMARKS[benchmark]
-    names = [name for name in asked.metrics if name in SHOWN[asked.kind]]
+    names = [name for name in asked.metrics or SHOWN[asked.kind] if name in SHOWN[asked.kind]]
     names.sort(key=lambda name: name != PRIMARY[asked.kind])
     return tuple(METRICS[name] for name in names)
 
@@ -290,7 +292,8 @@ def _notes(board: Standings, document: Mapping[str, Any]) -> Iterable[str]:
         yield f"{n_new} new {'entry is' if n_new == 1 else 'entries are'} being placed."
     shown = {entry.submission_id for entry in board.entries}
     if set(document.get("computed_for", ())) - shown:
-        yield "An entry left the board since the ranks were computed; they are being computed again."
+        again = "its ranks stay as they were" if board.is_frozen else "they are being computed again"
+        yield f"An entry left the board since the ranks were computed; {again}."
 
 
 def filtered(board: Standings, *, search: str = "", kind: str = "", organization: str = "") -> Standings:

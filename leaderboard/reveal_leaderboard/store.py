@@ -2,7 +2,8 @@
 
 Conventions
 -----------
-``received -> linted -> queued -> scoring -> scored | refused | failed``, or `withdrawn` while it is queued. The row of
+``received -> linted -> queued -> scoring -> scored | refused | failed``, or `withdrawn` while it is queued; answers to
+tasks wait for readers in between (`reading`, see :mod:`reveal_leaderboard.reading`). The row of
 a submission is only the summary of its events. A submission that failed, was refused or was withdrawn before it was
 scored may be sent again: it is queued under the same id. What was scored stays charged when it is withdrawn; it only
 leaves the board. Scores of a version that is not on the board yet are shown to nobody, and final figures only once
@@ -11,42 +12,38 @@ their version is frozen or its board is closed. Clock and order of locks: :mod:`
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
 
-from reveal_leaderboard import events, quota
-from reveal_leaderboard.boards import BoardClosedError, board, lock_open_board
+from reveal_leaderboard import events, quota, sending
+from reveal_leaderboard.boards import BoardClosedError, board, rank_again
 from reveal_leaderboard.database import connect, locked, migrate, moment, reading
 from reveal_leaderboard.events import Event
 from reveal_leaderboard.outcomes import Score, on_board, raise_flag
-from reveal_leaderboard.queue import Queue
 from reveal_leaderboard.quota import QuotaExceededError
 from reveal_leaderboard.settings import Settings, load_settings
 from reveal_leaderboard.submissions import (
     KeyReusedError,
     NewSubmission,
     NotAllowedError,
+    OtherThresholdsError,
     Submission,
     UnknownSubmissionError,
     find_all,
     find_one,
-    find_repeated,
     get_known,
     note,
 )
 from reveal_leaderboard.tables import boards, flags, jobs, scores, submissions, teams, versions
 
 __all__ = [
-    "BoardClosedError", "Event", "Flag", "KeyReusedError", "NewSubmission", "NotAllowedError", "QuotaExceededError",
-    "Score", "Store", "Submission", "UnknownSubmissionError",
+    "BoardClosedError", "Event", "Flag", "KeyReusedError", "NewSubmission", "NotAllowedError",
+    "OtherThresholdsError", "QuotaExceededError", "Score", "Store", "Submission", "UnknownSubmissionError",
 ]  # fmt: skip
-
-RESENDABLE = ("refused", "failed", "withdrawn")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,65 +103,19 @@ class Store:
         BoardClosedError
             If the board takes no submissions to this version now.
         NotAllowedError
-            If the team is disabled.
+            If the team is disabled, or the same predictions were scored, withdrawn and shown under another name since.
+        OtherThresholdsError
+            If the file was sent before under this name with other thresholds, and is not to be scored again.
         QuotaExceededError
             If the team, its day or the board has no scored submission left.
         """
         with self.write() as connection:
-            is_open = self._lock_board(connection, new)
-            team = connection.execute(locked(sa.select(teams).where(teams.c.id == new.team_id))).one()
-            if team.disabled_at is not None:
-                raise NotAllowedError(f"the team {team.name} is disabled")
-            known = find_repeated(connection, new)
-            if known is None:
-                return self._send(connection, new, who), True
-            is_replay = new.idempotency_key is not None and known.idempotency_key == new.idempotency_key
-            if not is_open or is_replay or not _may_be_resent(known):
-                return known, False
-            return self._send_again(connection, known, new, who), known.status != "scored"
+            return sending.add(connection, new, self.settings, who=who)
 
-    @staticmethod
-    def _lock_board(connection: sa.Connection, new: NewSubmission) -> bool:
-        """Whether the board takes `new`; if it does not, what was sent before is found all the same."""
-        try:
-            lock_open_board(connection, new.benchmark, new.version)
-        except BoardClosedError:
-            if find_repeated(connection, new) is None:
-                raise
-            return False
-        return True
-
-    def _send(self, connection: sa.Connection, new: NewSubmission, who: str) -> Submission:
-        submission_id = secrets.token_hex(16)
-        at = moment(connection)
-        row = asdict(new) | {"metadata": dict(new.metadata), "id": submission_id, "status": "queued"}
-        row |= {"created_at": at, "updated_at": at, "is_chosen": False}
-        connection.execute(submissions.insert().values(**row))
-        self._queue(connection, submission_id, new, who)
-        for before, after in ((None, "received"), ("received", "linted"), ("linted", "queued")):
-            note(connection, submission_id, before, after, who)
-        return get_known(connection, submission_id)
-
-    def _send_again(self, connection: sa.Connection, known: Submission, new: NewSubmission, who: str) -> Submission:
-        values: dict[str, Any] = {"withdrawn_at": None, "updated_at": moment(connection)}
-        mine = submissions.c.id == known.id
-        if known.status == "scored":  # withdrawn after it was scored: back on the board, which costs nothing
-            _rank_again(connection, known)
-            connection.execute(submissions.update().where(mine).values(**values))
-            note(connection, known.id, "withdrawn", "scored", who, "sent again; it is shown again")
-            return get_known(connection, known.id)
-        said = ("user_id", "kind", "prompt_style", "filename", "allow_missing", "idempotency_key")
-        values |= {name: getattr(new, name) for name in said}
-        values |= {"metadata": dict(new.metadata), "status": "queued", "incident": None}
-        self._queue(connection, known.id, new, who)
-        connection.execute(submissions.update().where(mine).values(**values))
-        note(connection, known.id, known.status, "queued", who, "sent again")
-        return get_known(connection, known.id)
-
-    def _queue(self, connection: sa.Connection, submission_id: str, new: NewSubmission, who: str) -> None:
-        policy = self.settings.of(new.benchmark).quota
-        quota.reserve(connection, submission_id, new.team_id, new.benchmark, new.version, policy, who=who)
-        Queue.put(connection, "score", new.benchmark, new.version, submission_id)
+    def check_sending(self, new: NewSubmission) -> None:
+        """Raise what :meth:`add_submission` would, as things are now; nothing is written."""
+        with self.read() as connection:
+            sending.check(connection, new, self.settings)
 
     # Looking --------------------------------------------------------------------------------------------------------
 
@@ -250,7 +201,7 @@ class Store:
     # Changing -------------------------------------------------------------------------------------------------------
 
     def withdraw(self, submission_id: str, *, who: str) -> Submission:
-        """Take a submission back: refunded while it is queued; off the board, still charged, once it is scored.
+        """Take a submission back: refunded while it is queued or read; off the board, still charged, once it is scored.
 
         Withdrawing twice does nothing.
 
@@ -266,17 +217,18 @@ class Store:
             if found.status == "withdrawn" or found.withdrawn_at is not None:
                 return found
             values: dict[str, Any] = {"withdrawn_at": moment(connection), "updated_at": moment(connection)}
-            if found.status == "queued":
+            is_in_time = found.status in ("queued", "reading")
+            if is_in_time:
                 ended = {"status": "cancelled", "ended_at": moment(connection), "why": "withdrawn"}
                 job = sa.and_(jobs.c.kind == "score", jobs.c.subject == submission_id, jobs.c.status == "queued")
                 connection.execute(jobs.update().where(job).values(**ended))
                 quota.refund(connection, submission_id, who=who, why="withdrawn before it was scored")
                 values["status"] = "withdrawn"
             elif found.status == "scored":
-                _rank_again(connection, found)
+                rank_again(connection, found)
             else:
                 raise NotAllowedError(f"a submission that is {found.status} cannot be withdrawn")
-            why = "before it was scored" if found.status == "queued" else "off the board; it stays charged"
+            why = "before it was scored" if is_in_time else "off the board; it stays charged"
             return self._change(connection, found, values, "withdrawn", who, why)
 
     def choose(self, submission_id: str, *, who: str) -> Submission:
@@ -287,20 +239,25 @@ class Store:
         UnknownSubmissionError
             If there is none.
         NotAllowedError
-            If it cannot be on the board: not scored, withdrawn, or showing another one's figures.
+            If it cannot be on the board: not scored, withdrawn, showing another one's figures, or not scored on
+            the version that the board shows.
         """
         with self.write() as connection:
             found = self._lock(connection, submission_id)
-            own = sa.select(scores.c.submission_id).where(
+            shown = board(connection, found.benchmark)
+            mine = sa.select(scores.c.version).where(
                 scores.c.submission_id == submission_id, scores.c.shown_of == submission_id
             )
+            own = set(connection.execute(mine).scalars())
             if found.status != "scored" or found.withdrawn_at is not None:
                 raise NotAllowedError("only a scored submission that is not withdrawn can be chosen")
-            if connection.execute(own.limit(1)).one_or_none() is None:
+            if not own:
                 raise NotAllowedError("a submission that shows the figures of another one cannot be chosen")
+            if shown is None or shown.version not in own:
+                raise NotAllowedError("a submission without a score on the board's version cannot be chosen")
             names = ("team_id", "benchmark", "model_name")
             same = (submissions.c[name] == getattr(found, name) for name in names)
-            _rank_again(connection, found)
+            rank_again(connection, found)
             connection.execute(submissions.update().where(*same, submissions.c.is_chosen).values(is_chosen=False))
             why = "the one shown of its model"
             return self._change(connection, found, {"is_chosen": True}, "chosen", who, why)
@@ -319,7 +276,7 @@ class Store:
             raise ValueError("`why` must say why the submission is hidden, got nothing")
         with self.write() as connection:
             found = self._lock(connection, submission_id)
-            _rank_again(connection, found)
+            rank_again(connection, found)
             values = {"hidden_at": moment(connection), "hidden_why": why[:500]}
             return self._change(connection, found, values, "hidden", who, why)
 
@@ -335,7 +292,7 @@ class Store:
             found = self._lock(connection, submission_id)
             if found.hidden_at is None:
                 return found
-            _rank_again(connection, found)
+            rank_again(connection, found)
             return self._change(connection, found, {"hidden_at": None, "hidden_why": None}, "restored", who, why)
 
     def _lock(self, connection: sa.Connection, submission_id: str) -> Submission:
@@ -381,14 +338,3 @@ class Store:
             subject = f"flag:{flag_id}"
             events.append(connection, subject=subject, who=who, from_status="raised", to_status="cleared")
             return True
-
-
-def _may_be_resent(known: Submission) -> bool:
-    return known.status in RESENDABLE or known.withdrawn_at is not None
-
-
-def _rank_again(connection: sa.Connection, changed: Submission) -> None:
-    """What the board shows has changed, if the submission was scored; its ranks are to be computed anew."""
-    shown = board(connection, changed.benchmark)
-    if shown is not None and changed.status == "scored":
-        Queue.put(connection, "rank", changed.benchmark, shown.version, "board")

@@ -18,8 +18,8 @@ from reveal_leaderboard import events
 from reveal_leaderboard.tables import submissions, teams
 
 __all__ = [
-    "KeyReusedError", "NewSubmission", "NotAllowedError", "Submission", "UnknownSubmissionError", "find_all",
-    "find_one", "find_repeated", "get_known", "note",
+    "KeyReusedError", "NewSubmission", "NotAllowedError", "OtherThresholdsError", "Submission",
+    "UnknownSubmissionError", "find_all", "find_one", "find_repeated", "get_known", "note",
 ]  # fmt: skip
 
 
@@ -29,6 +29,10 @@ class KeyReusedError(ValueError):
 
 class NotAllowedError(ValueError):
     """The state of the submission does not allow this now."""
+
+
+class OtherThresholdsError(ValueError):
+    """The file was sent before under the same name, with other thresholds."""
 
 
 class UnknownSubmissionError(LookupError):

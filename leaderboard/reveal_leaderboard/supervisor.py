@@ -1,8 +1,8 @@
 """Keeps processes running: starts them, restarts those that die, and ends them in order.
 
 A process that dies is started again after a pause that doubles from one second to a minute, and starts at one second
-again once it has lived for a minute. The supervisor holds nothing of its own: what a worker was doing when it died is
-leased again from the database.
+again once it has lived for a minute; one that ends with code 0 has done what it should. The supervisor holds nothing of
+its own: what a worker was doing when it died is leased again from the database.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import IO
 
 __all__ = ["Supervisor"]
@@ -33,7 +33,8 @@ class _Kept:
     process: subprocess.Popen[bytes] | None = None
     started: float = 0.0
     pause: float = SHORTEST_PAUSE
-    next_start: float = field(default=0.0)
+    next_start: float = 0.0
+    is_done: bool = False
 
 
 class Supervisor:
@@ -59,7 +60,7 @@ class Supervisor:
     def run(self) -> None:
         """Start everything, look after it, and end it when told to stop."""
         try:
-            while not self.stopping.is_set():
+            while not self.stopping.is_set() and not all(one.is_done for one in self._kept):
                 for one in self._kept:
                     self._look_after(one)
                 self.stopping.wait(LOOK_EVERY)
@@ -73,11 +74,14 @@ class Supervisor:
                 if moment - one.started > LONGEST_PAUSE:
                     one.pause = SHORTEST_PAUSE
                 return
+            if one.process.returncode == 0:
+                one.process, one.is_done = None, True
+                return
             log.warning("%s ended with code %s; again in %.0f s", one.name, one.process.returncode, one.pause)
             one.process, one.next_start = None, moment + one.pause
             one.pause = min(2 * one.pause, LONGEST_PAUSE)
             self.n_restarts += 1
-        if moment >= one.next_start:
+        if moment >= one.next_start and not one.is_done:
             # A session of its own: Ctrl-C reaches the supervisor alone, which then ends the others in order.
             one.process = subprocess.Popen(
                 list(one.command), stdout=self._output, stderr=self._output, start_new_session=True

@@ -15,16 +15,18 @@ from typing import Any
 import sqlalchemy as sa
 
 __all__ = [
-    "BOARD_STATES", "JOB_KINDS", "JOB_STATES", "LEDGER_KINDS", "STATUSES", "boards", "chains", "events",
-    "fingerprints", "flags", "jobs", "ledger", "members", "receipts", "results", "scores", "sessions", "submissions",
-    "tables", "teams", "tokens", "users", "versions", "workers",
+    "BOARD_STATES", "CRITERIA", "JOB_KINDS", "JOB_STATES", "LEDGER_KINDS", "STATUSES", "answers", "boards", "chains",
+    "events", "fingerprints", "flags", "jobs", "ledger", "members", "ratings", "receipts", "results", "scores",
+    "sessions", "submissions", "tables", "teams", "tokens", "users", "versions", "workers",
 ]  # fmt: skip
 
-STATUSES = ("received", "linted", "queued", "scoring", "scored", "refused", "failed", "withdrawn")
+STATUSES = ("received", "linted", "queued", "scoring", "reading", "scored", "refused", "failed", "withdrawn")
 JOB_STATES = ("queued", "leased", "done", "refused", "failed", "cancelled")
 JOB_KINDS = ("score", "rescore", "rank", "compare")
 LEDGER_KINDS = ("reserved", "charged", "refunded", "granted")
 BOARD_STATES = ("open", "paused", "closed")
+CRITERIA = ("process", "execution", "synthesis", "language", "image_content", "image_style")
+"""Columns of ratings, as the records of the tasks name them."""
 
 tables = sa.MetaData(
     naming_convention={
@@ -210,7 +212,7 @@ scores = sa.Table(
 results = sa.Table(
     "results",
     tables,
-    _word("kind", 20, primary_key=True),  # "rank" or "compare"
+    _word("kind", 20, primary_key=True),  # "rank", "compare", or "frozen": what a version showed when the next came
     _word("benchmark", primary_key=True),
     _word("version", primary_key=True),
     _word("subject", 200, primary_key=True),
@@ -240,6 +242,30 @@ flags = sa.Table(
     _moment("raised_at"),
     _moment("cleared_at", nullable=True),
     _word("cleared_by", 120, nullable=True),
+)
+
+# Answers to tasks, and what readers gave them -------------------------------------------------------------------------
+
+answers = sa.Table(
+    "answers",
+    tables,
+    _id(),  # all that a reader is told of whose answer it is
+    sa.Column("submission_id", sa.ForeignKey("submissions.id"), nullable=False),
+    _word("task_id", 200),
+    sa.Column("answer", sa.Text, nullable=False),
+    sa.Column("boxes", sa.JSON, nullable=False),  # list of {image_id, label, box: [x, y, width, height]}
+    sa.UniqueConstraint("submission_id", "task_id"),
+)
+
+ratings = sa.Table(
+    "ratings",
+    tables,
+    sa.Column("answer_id", sa.ForeignKey("answers.id"), primary_key=True),
+    _word("reader", 120, primary_key=True),  # "user:ID", or "file:NAME" as a file of ratings names its readers
+    *(sa.Column(name, sa.Integer, nullable=True) for name in CRITERIA),  # 1 to 5; pictures only where there are boxes
+    _word("who", 120),  # by whom it came in
+    _moment("rated_at"),
+    *(sa.CheckConstraint(f"{name} BETWEEN 1 AND 5", name=name) for name in CRITERIA),
 )
 
 # Accounts of what was spent -------------------------------------------------------------------------------------------

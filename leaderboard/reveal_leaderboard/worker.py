@@ -12,30 +12,40 @@ Scoring is deterministic, so a submission whose worker was killed is simply scor
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import tempfile
 import threading
+import time
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import SQLAlchemyError
 
+from reveal_bench.task_records import TaskAnswer, TaskManifest
 from reveal_leaderboard import receipts
-from reveal_leaderboard.blobs import Blobs
+from reveal_leaderboard.blobs import BlobDamagedError, Blobs
 from reveal_leaderboard.custody import Custody, Parsed, ParseFailed, ScoreFailed
+from reveal_leaderboard.custody.canonical import read_canonical
+from reveal_leaderboard.custody.canonical_tasks import write_rated
+from reveal_leaderboard.fingerprints import tripwires
 from reveal_leaderboard.holdouts import Holdout, Holdouts
-from reveal_leaderboard.queue import LEASE_SECONDS, Job, Queue
+from reveal_leaderboard.queue import LEASE_SECONDS, Job, Queue, ScoredOutcome
+from reveal_leaderboard.ratings import answers_of, ratings_of
+from reveal_leaderboard.reading import is_complete
 from reveal_leaderboard.settings import Settings
 from reveal_leaderboard.store import Score, Store, Submission
 
 __all__ = ["Worker"]
 
 POLL_SECONDS = 0.5
+LONGEST_PAUSE = 60.0
 BEAT_SECONDS = 15.0
+HALF_WRITTEN_SECONDS = 3600.0
 INCIDENT = (
     "Scoring stopped on our side. Nothing about the cause can be shown; please give the operators incident {number}."
 )
@@ -74,7 +84,10 @@ class Worker:
         self.lease_seconds = lease_seconds
         self.pause_before_finish = pause_before_finish
         self.stopping = threading.Event()
+        self._pause = POLL_SECONDS
         self.signers = {key: receipts.Signer(holdout.vault.folder) for key, holdout in holdouts.items()}
+        for holdout in holdouts.values():
+            _sweep(holdout.vault.folder)
 
     def run(self, *, once: bool = False) -> None:
         """Work until :attr:`stopping` is set; with `once`, until the queue is empty."""
@@ -91,8 +104,8 @@ class Worker:
                         return
                     else:
                         self.stopping.wait(POLL_SECONDS)
-                except OperationalError as error:
-                    log.warning("the database does not answer (%s); a lease that is lost runs out", error.orig)
+                except SQLAlchemyError as error:
+                    log.warning("the database does not answer; a lease that is lost runs out", exc_info=error)
                     self.stopping.wait(POLL_SECONDS)
 
     def handle(self, job: Job) -> None:
@@ -102,18 +115,29 @@ class Worker:
         with _Heartbeat(self.queue, job, self.lease_seconds):
             try:
                 kept = self._do(job, holdout)
-            except OperationalError:
+            except SQLAlchemyError:
                 raise  # not the submission's fault: it is leased again
             except Exception as error:
+                if _is_outage(error):
+                    self._wait_for_storage(job, error)
+                    return
                 details = error.detail if isinstance(error, ScoreFailed) else traceback.format_exc()
                 number = holdout.vault.write_incident(f"{job.kind} {job.subject}", details)
                 why = INCIDENT.format(number=number)
                 log.error("%s of %s stopped: incident %s", job.kind, job.subject, number)
                 kept = self.queue.fail(job, who=self._who, why=why, incident=number)
+        self._pause = POLL_SECONDS
         if kept:
             log.info("%s of %s is done", job.kind, job.subject)
         else:
             log.info("%s of %s was taken over by another worker; this result is dropped", job.kind, job.subject)
+
+    def _wait_for_storage(self, job: Job, error: Exception) -> None:
+        """Put a job back and pause, longer each time: an outage must not fail everything that is queued."""
+        log.warning("%s of %s cannot be done now: what it needs is away", job.kind, job.subject, exc_info=error)
+        self.queue.give_back(job, who=self._who, why="Our storage does not answer; it is tried again.")
+        self.stopping.wait(self._pause)
+        self._pause = min(2 * self._pause, LONGEST_PAUSE)
 
     @property
     def _who(self) -> str:
@@ -137,29 +161,62 @@ class Worker:
         submission = self.store.get(job.subject)
         if submission is None:
             raise LookupError(f"job {job.id} is of a submission that is not there")
+        manifest = holdout.manifest(submission.split)
+        if isinstance(manifest, TaskManifest):
+            return self._score_tasks(job, holdout, submission, manifest)
         with tempfile.TemporaryDirectory() as scratch:
             canonical = Path(scratch) / "canonical.npz"
-            try:
-                parsed = _twice(lambda: self._parse(submission, holdout, canonical))
-            except ParseFailed as error:
-                return self.queue.refuse(job, who=self._who, why=str(error))
-            if not parsed.report.ok:
-                why = f"The file does not pass the linter: {parsed.report.verdict}."
-                return self.queue.refuse(job, who=self._who, why=why)
-            outcome = _twice(
-                lambda: self.custody.score(
-                    canonical,
-                    holdout.folder,
-                    submission.split,
-                    policy=self.settings.of(job.benchmark).release,
-                    vault=holdout.vault.folder,
-                    submission_id=submission.id,
-                    thresholds=_thresholds(submission.metadata),
-                )
-            )
+            parsed = self._accepted(submission, holdout, canonical)
+            if isinstance(parsed, str):
+                return self.queue.refuse(job, who=self._who, why=parsed)
+            outcome = self._outcome(canonical, submission, holdout, thresholds=_thresholds(submission.metadata))
         self.stopping.wait(self.pause_before_finish)
         outcome = replace(outcome, signs=parsed.signs)
         return self.queue.finish_score(job, who=self._who, outcome=outcome, sign=self._sign)
+
+    def _score_tasks(self, job: Job, holdout: Holdout, submission: Submission, manifest: TaskManifest) -> bool:
+        """Bring answers to tasks before readers or, once these are done, release what they gave."""
+        if job.kind == "rescore":
+            why = "The tasks of another version are other questions: they must be answered and read anew."
+            return self.queue.refuse(job, who=self._who, why=why)
+        with self.store.read() as connection:
+            is_read = is_complete(connection, submission.id, self.settings.of(job.benchmark).reading)
+            answers = [answer.to_answer() for answer in answers_of(connection, submission.id)]
+            given = ratings_of(connection, submission.id)
+        with tempfile.TemporaryDirectory() as scratch:
+            file = Path(scratch) / "answers.npz"
+            if not is_read:
+                parsed = self._accepted(submission, holdout, file)
+                if isinstance(parsed, str):
+                    return self.queue.refuse(job, who=self._who, why=parsed)
+                found = cast("tuple[TaskAnswer, ...]", read_canonical(file, manifest))
+                return self.queue.await_readers(job, who=self._who, answers=found)
+            with file.open("wb") as stream:
+                write_rated(stream, answers, given, manifest)
+            outcome = self._outcome(file, submission, holdout)
+        outcome = replace(outcome, signs=tuple(tripwires(answers, manifest)))
+        return self.queue.finish_score(job, who=self._who, outcome=outcome, sign=self._sign)
+
+    def _accepted(self, submission: Submission, holdout: Holdout, canonical: Path) -> Parsed | str:
+        """What the parse child made of a file, or why it is refused."""
+        try:
+            parsed = _twice(lambda: self._parse(submission, holdout, canonical))
+        except ParseFailed as error:
+            return str(error)
+        return parsed if parsed.report.ok else f"The file does not pass the linter: {parsed.report.verdict}."
+
+    def _outcome(self, canonical: Path, submission: Submission, holdout: Holdout, **options: Any) -> ScoredOutcome:
+        return _twice(
+            lambda: self.custody.score(
+                canonical,
+                holdout.folder,
+                submission.split,
+                policy=self.settings.of(submission.benchmark).release,
+                vault=holdout.vault.folder,
+                submission_id=submission.id,
+                **options,
+            )
+        )
 
     def _parse(self, submission: Submission, holdout: Holdout, canonical: Path) -> Parsed:
         with self.blobs.open_local(submission.sha256) as path:
@@ -175,6 +232,14 @@ class Worker:
         receipts.append(connection, self.signers[submission.benchmark, score.version], submission, score)
 
 
+def _sweep(vault: Path) -> None:
+    """Remove what killed workers left half written; another one may be writing now, which takes seconds."""
+    for path in vault.glob(".writing-*"):
+        with contextlib.suppress(FileNotFoundError):
+            if path.stat().st_mtime < time.time() - HALF_WRITTEN_SECONDS:
+                path.unlink()
+
+
 def _twice(work: Callable[[], Answer]) -> Answer:
     """What a child answers; it is asked once more if it was killed.
 
@@ -187,6 +252,11 @@ def _twice(work: Callable[[], Answer]) -> Answer:
             raise
         log.warning("a child was killed; its work is done once more")
     return work()
+
+
+def _is_outage(error: Exception) -> bool:
+    """Whether storage is away; a file that is missing or damaged stays so."""
+    return isinstance(error, OSError) and not isinstance(error, (FileNotFoundError, BlobDamagedError))
 
 
 def _thresholds(metadata: Mapping[str, Any]) -> float | dict[str, float]:

@@ -1,9 +1,9 @@
 """Prediction files of every accepted format -> checked predictions; the label-blind linter.
 
-Start at :func:`lint_predictions` (localization), :func:`lint_findings` or :func:`lint_tasks`. The modules, in the order a file passes
-them: ``source`` (bytes, limits), ``formats`` (which format), ``jsonl``, ``documents`` and ``tables`` (entries),
-``checks`` (one prediction), ``patterns`` (the whole file), ``linter`` (all of it) and ``report`` (what was found);
-``findings`` is the linter of studies, ``tasks`` that of answers to tasks. ``rules`` lists every rule.
+Start at :func:`lint_predictions` (localization), :func:`lint_findings` or :func:`lint_tasks`. The modules, in the order
+a file passes them: ``source`` (bytes, limits), ``formats`` (which format), ``jsonl``, ``documents`` and ``tables``
+(entries), ``checks`` (one prediction), ``patterns`` (the whole file), ``linter`` (all of it) and ``report`` (what was
+found); ``findings`` is the linter of studies, ``tasks`` that of answers to tasks. ``rules`` lists every rule.
 """
 
 from reveal_bench.predictions.findings import lint_findings

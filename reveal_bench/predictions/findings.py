@@ -14,12 +14,12 @@ import csv
 import io
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from reveal_bench.findings import canonical_finding
-from reveal_bench.predictions.hints import name_hint
+from reveal_bench.predictions.hints import name_hint, study_hint
 from reveal_bench.predictions.jsonl import Entry, read_jsonl
 from reveal_bench.predictions.report import LintReport, ProblemLog, escape
 from reveal_bench.predictions.source import Limits, read_source
@@ -144,9 +144,8 @@ class _Checker:
         before = len(self._log.problems)
         study_id = self._study(entry)
         for name in sorted(set(entry.fields) - set(_FIELDS))[:10]:
-            self._error(
-                entry, "unknown-field", name, "is no field of a findings prediction", name, self._hint(name, _FIELDS)
-            )
+            hint = self._hint(name_hint, name, _FIELDS)
+            self._error(entry, "unknown-field", name, "is no field of a findings prediction", name, hint)
         given = [name for name in ("labels", "probabilities") if name in entry.fields]
         if len(given) != 1:
             self._error(entry, "missing-field", "labels", "one of `labels` and `probabilities` must be given", given)
@@ -163,9 +162,9 @@ class _Checker:
     def _error(self, entry: Entry, rule: str, field: str, message: str, value: object, hint: str = "") -> None:
         self._log.error(rule, message, line=entry.line, field=field, value=value, hint=hint)
 
-    def _hint(self, name: str, known: Sequence[str]) -> str:
+    def _hint(self, search: Callable[[str, Sequence[str]], str], name: str, known: Sequence[str]) -> str:
         self._n_searched += 1
-        return name_hint(name, known) if self._n_searched <= _MOST_SEARCHED else ""
+        return search(name, known) if self._n_searched <= _MOST_SEARCHED else ""
 
     def _study(self, entry: Entry) -> str | None:
         study_id = entry.fields.get("study_id")
@@ -173,7 +172,7 @@ class _Checker:
             self._error(entry, "missing-field", "study_id", "must be a text", study_id)
             return None
         if study_id not in self._studies:
-            hint = self._hint(study_id, self._manifest.studies[:1000]) if len(study_id) < 200 else ""
+            hint = self._hint(study_hint, study_id, self._manifest.studies)
             self._error(
                 entry, "unknown-study", "study_id", f"is no study of split {self._manifest.split}", study_id, hint
             )
@@ -194,7 +193,7 @@ class _Checker:
             self._canonical[name] = canonical_finding(name, self._manifest.labels)
         label = self._canonical[name]
         if label is None:
-            hint = self._hint(name, self._manifest.labels)
+            hint = self._hint(name_hint, name, self._manifest.labels)
             self._error(entry, "unknown-finding", field, f"is no label of {self._manifest.benchmark}", name, hint)
         elif label != name:
             self.spellings[name, label] += 1

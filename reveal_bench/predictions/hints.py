@@ -15,7 +15,7 @@ from reveal_bench.findings import nearest_names
 from reveal_bench.geometry import Grid
 from reveal_bench.records import ManifestRow
 
-__all__ = ["cell_hint", "edge_hint", "id_hint", "name_hint", "size_hint"]
+__all__ = ["cell_hint", "edge_hint", "id_hint", "name_hint", "size_hint", "study_hint"]
 
 _SEARCHED_IDS = 1000
 _SEARCHED_CHARACTERS = 100
@@ -47,6 +47,21 @@ def id_hint(image_id: str, sorted_ids: Sequence[str], rows: Mapping[str, Manifes
     if near:
         return f"did you mean {' or '.join(near)}?"
     return f"ids of this split look like {sorted_ids[0]}" if sorted_ids else ""
+
+
+def study_hint(study_id: str, studies: Sequence[str]) -> str:
+    """Studies that `study_id` may stand for, else what ids look like.
+
+    Examples
+    --------
+    >>> study_hint("study-12", ["study-011", "study-012"])
+    'did you mean study-012?'
+    """
+    searched = studies[:_SEARCHED_IDS]
+    near = difflib.get_close_matches(study_id[:_SEARCHED_CHARACTERS], searched, n=1, cutoff=0.8)
+    if near:
+        return f"did you mean {near[0]}?"
+    return f"ids of this split look like {studies[0]}" if studies else ""
 
 
 def cell_hint(cell: str, grid: Grid) -> str:

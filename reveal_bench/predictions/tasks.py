@@ -34,6 +34,7 @@ _FIELDS = ("task_id", "answer", "boxes")
 _BOX_FIELDS = ("image_id", "label", "box")
 _SIDES = ("x", "y", "width", "height")
 _UNSEEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_NOT_OF_A_LINE = re.compile(f"[\t\n\r]|{_UNSEEN.pattern}")
 _NAMED = 5
 _SAME_SHARE, _SAME_LEAST = 0.9, 20
 
@@ -44,7 +45,7 @@ class AnswerLimits:
 
     characters: int = 20_000
     label_characters: int = 200
-    boxes: int = 50
+    boxes: int = 100
 
 
 ANSWER_LIMITS = AnswerLimits()
@@ -101,12 +102,12 @@ def lint_tasks(
 
 
 def answers_to_jsonl(answers: Iterable[TaskAnswer]) -> str:
-    """Answers in the canonical form, one per line.
+    r"""Answers in the canonical form, one per line.
 
     Examples
     --------
-    >>> answers_to_jsonl([TaskAnswer("t1", "No effusion.", (AnswerBox("i1", "heart", (1.0, 2.0, 3.5, 4.0)),))])
-    '{"task_id": "t1", "answer": "No effusion.", "boxes": [{"image_id": "i1", "label": "heart", "box": [1.0, 2.0, 3.5, 4.0]}]}\\n'
+    >>> answers_to_jsonl([TaskAnswer("t1", "Enlarged.", (AnswerBox("i1", "heart", (1, 2, 3.5, 4)),))])
+    '{"task_id": "t1", "answer": "Enlarged.", "boxes": [{"image_id": "i1", "label": "heart", "box": [1, 2, 3.5, 4]}]}\n'
     """
     lines = []
     for answer in answers:
@@ -173,8 +174,8 @@ class _Checker:
         self.first_line[task_id] = entry.line
         return task
 
-    def _text(self, entry: Entry, field: str, value: Any, most: int) -> str | None:
-        """`value` if it is a text that shows as it is written."""
+    def _text(self, entry: Entry, field: str, value: Any, most: int, *, is_line: bool = False) -> str | None:
+        """`value` if it is a text that shows as it is written, on one line if it must be."""
         if not isinstance(value, str):
             rule = "missing-field" if value is None else "wrong-type"
             self._error(entry, rule, field, "must be a text", value)
@@ -182,9 +183,10 @@ class _Checker:
         if len(value) > most:
             self._error(entry, "text-length", field, f"must have at most {most} characters", len(value))
             return None
-        unseen = _UNSEEN.search(value)
+        unseen = (_NOT_OF_A_LINE if is_line else _UNSEEN).search(value)
         if unseen is not None:
-            message = "must hold no control characters but line ends and tabs, nor marks that turn the writing around"
+            but = "" if is_line else " but line ends and tabs"
+            message = f"must hold no control characters{but}, nor marks that turn the writing around"
             self._error(entry, "control-character", field, message, value[max(0, unseen.start() - 20) :])
             return None
         return value
@@ -204,7 +206,7 @@ class _Checker:
         if not isinstance(raw, dict) or set(raw) != set(_BOX_FIELDS):
             self._error(entry, "wrong-type", place, f"must be an object of {', '.join(_BOX_FIELDS)}", raw)
             return None
-        label = self._text(entry, f"{place}.label", raw["label"], ANSWER_LIMITS.label_characters)
+        label = self._label(entry, f"{place}.label", raw["label"])
         sides = self._sides(entry, f"{place}.box", raw["box"])
         image_id = raw["image_id"]
         size = task.images.get(image_id) if task is not None and isinstance(image_id, str) else None
@@ -223,6 +225,13 @@ class _Checker:
             self._error(entry, "outside-image", f"{place}.box", message, raw["box"], hint)
             return None
         return AnswerBox(image_id, label, sides)
+
+    def _label(self, entry: Entry, place: str, raw: Any) -> str | None:
+        label = self._text(entry, place, raw, ANSWER_LIMITS.label_characters, is_line=True)
+        if label is None or label.strip():
+            return label
+        self._error(entry, "missing-field", place, "must name what the box holds", raw)
+        return None
 
     def _sides(self, entry: Entry, place: str, raw: Any) -> Box | None:
         if not isinstance(raw, list) or len(raw) != len(_SIDES):

@@ -40,7 +40,7 @@ METADATA = {
     "kind": "multimodal_llm",
     "prompt_style": "zero-shot",
 }
-WAIT_SECONDS = 90
+WAIT_SECONDS = 240
 
 
 @dataclass(frozen=True)

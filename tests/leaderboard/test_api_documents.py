@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+import sqlalchemy as sa
 from fastapi import FastAPI
 from reveal_leaderboard import boards
 from reveal_leaderboard.api import add_api
@@ -17,6 +18,7 @@ from reveal_leaderboard.api.documents import PublicMetadata
 from reveal_leaderboard.api.problems import PROBLEMS
 from reveal_leaderboard.metadata import Metadata
 from reveal_leaderboard.receipts import Signer, append
+from reveal_leaderboard.tables import jobs
 from starlette.testclient import TestClient
 
 from reveal_bench.receipts import verify_receipt
@@ -162,6 +164,18 @@ def test_two_submissions_are_compared_by_a_worker(world: World, write_file: Writ
     expected = {"a": ids[0], "b": ids[1], "rows": []}  # stored under the ids in order, turned for who asks
     assert (ready.status_code, ready.json()["status"], ready.json()["document"]) == (200, "ready", expected)
     problem(world.client().get(f"/api/v1/compare?a={ids[0]}&b={ids[0]}"), 409, "not-comparable")
+
+
+def test_what_the_board_does_not_show_is_not_compared(world: World, write_file: WriteFile) -> None:
+    ids = [sent(world, write_file(seed=seed), f"Pointer {seed}") for seed in (1, 2)]
+    for found, value in zip(ids, (0.40, 0.60), strict=True):
+        world.score(found, value)
+    world.services.store.withdraw(ids[0], who="test")
+    refused = world.client(world.owner).get(f"/api/v1/compare?a={ids[0]}&b={ids[1]}")
+    problem(refused, 409, "not-comparable")
+    assert "not on the board" in refused.json()["detail"]
+    with world.services.store.read() as connection:
+        assert not connection.execute(sa.select(jobs.c.id).where(jobs.c.kind == "compare")).all()
 
 
 def test_what_the_ladder_holds_is_not_told_by_comparing(world: World, write_file: WriteFile) -> None:

@@ -112,7 +112,13 @@ def test_a_secret_may_lie_in_a_file_and_is_never_shown(tmp_path: Path) -> None:
 
 
 def test_administrators_are_listed_with_spaces_or_commas() -> None:
-    assert provider_from("oidc", {**OIDC, "REVEAL_ADMINS": " jane, sub:7  bob,"}).admins == {"jane", "sub:7", "bob"}
+    assert provider_from("oidc", {**OIDC, "REVEAL_ADMINS": " sub:8, sub:7  sub:a-b,"}).admins == {
+        "sub:7",
+        "sub:8",
+        "sub:a-b",
+    }
+    with pytest.raises(ModeError, match=r"as sub:SUBJECT, since at many providers .* got 'jane'"):
+        provider_from("oidc", {**OIDC, "REVEAL_ADMINS": "sub:7, jane"})
     assert provider_from("oidc", OIDC).admins == frozenset()
 
 

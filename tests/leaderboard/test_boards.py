@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from reveal_leaderboard import boards
 from reveal_leaderboard.boards import BoardClosedError, Progress, RankChange, RefreshError
 from reveal_leaderboard.events import history
-from reveal_leaderboard.store import Submission
+from reveal_leaderboard.store import NotAllowedError, Submission
 from reveal_leaderboard.tables import scores
 
 from tests.leaderboard.databases import database_url
-from tests.leaderboard.worlds import BENCHMARK, World
+from tests.leaderboard.worlds import BENCHMARK, World, outcome
 
 __all__ = ["database_url"]
 
@@ -211,6 +213,43 @@ def test_after_a_switch_the_newest_of_a_model_is_shown_and_the_old_board_stays(w
     new = world.score(0.6, version="2.0", sha256="b" * 64)
     assert shown(world, "2.0") == {new.id: 0.6}
     assert shown(world, "1.0") == {old.id: 0.5}
+
+
+def test_a_frozen_board_moves_only_for_an_admin(world: World) -> None:
+    first, second = world.score(0.4), world.score(0.5, sha256="b" * 64)
+    register(world)
+    refresh(world)
+    rescore(world, {second.id: 0.5})
+    switch(world)
+    with pytest.raises(NotAllowedError, match="without a score on the board's version"):
+        world.store.choose(first.id, who="user:user1")
+    world.store.withdraw(second.id, who="user:user1")
+    assert (shown(world, "1.0"), shown(world, "2.0")) == ({second.id: 0.5}, {})
+    world.store.hide(second.id, who=ADMIN, why="copied")
+    assert shown(world, "1.0") == {}
+
+
+def test_the_split_is_that_of_the_version(world: World) -> None:
+    register(world, split="test")
+    with world.store.read() as connection:
+        assert [boards.split_of(connection, BENCHMARK, v) for v in ("1.0", "2.0")] == ["holdout", "test"]
+        with pytest.raises(RefreshError, match=r"version 3\.0 of bench must be registered"):
+            boards.split_of(connection, BENCHMARK, "3.0")
+
+
+def test_a_closed_board_is_paused_by_a_version_whose_final_figures_nobody_saw(world: World) -> None:
+    submission = world.score(0.5)
+    register(world)
+    refresh(world)
+    both = replace(outcome(0.5, submission.id), final=outcome(0.4).released)
+    assert world.queue.finish_score(world.take_score(), who="worker:w", outcome=both)
+    world.clear()
+    with world.store.write() as connection:
+        boards.set_state(connection, BENCHMARK, "closed", who=ADMIN, why="the round is over")
+    switch(world)
+    assert world.store.score_of(submission.id, "2.0", "final") is None
+    with world.store.write() as connection:
+        assert boards.set_state(connection, BENCHMARK, "open", who=ADMIN, why="").version == "2.0"
 
 
 def test_withdrawn_and_hidden_ones_are_scored_again_but_not_ranked(world: World) -> None:

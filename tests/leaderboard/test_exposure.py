@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import sqlalchemy as sa
-from reveal_leaderboard.exposure import Exposure, Group, answer_bits, exposure, label_bits
+from reveal_leaderboard.exposure import Exposure, Group, answer_bits, exposure, groups_of_scored, label_bits
 from reveal_leaderboard.fingerprints import fingerprint
 from reveal_leaderboard.release import RELEASED_OF_STUDIES, Figure, ReleasedScore, ReleasePolicy
 from reveal_leaderboard.settings import load_settings
-from reveal_leaderboard.tables import fingerprints, scores, submissions, tables, teams, versions
+from reveal_leaderboard.tables import fingerprints, members, scores, submissions, tables, teams, users, versions
 
 from reveal_bench.study_records import FindingsPrediction, StudyManifest
 
@@ -161,6 +161,34 @@ def test_teams_with_near_identical_predictions_count_as_one(rows: Rows) -> None:
     assert "Team A with Team B with Team C could know" in found.sentence
 
 
+@pytest.mark.parametrize(("is_admin", "n_groups"), [(False, 1), (True, 2)])
+def test_teams_that_share_a_member_count_as_one(rows: Rows, is_admin: bool, n_groups: int) -> None:
+    for team in "AB":
+        rows.score(team)
+    person = {"id": "p", "issuer": "i", "subject": "s", "name": "P", "is_admin": is_admin, "created_at": 0.0}
+    rows.connection.execute(users.insert().values(**person))
+    for team in "AB":
+        rows.connection.execute(members.insert().values(team_id=team, user_id="p", role="member", since=0.0))
+    assert len(read(rows).groups) == n_groups
+    of = groups_of_scored(rows.connection, BENCHMARK, VERSION, load_settings())
+    assert of == {"sub1": "Team A", "sub2": "Team A" if n_groups == 1 else "Team B"}
+
+
+def test_teams_for_which_one_person_sent_count_as_one(rows: Rows) -> None:
+    for team in "AB":
+        rows.score(team)
+    person = {"id": "user", "issuer": "i", "subject": "s", "name": "P", "is_admin": False, "created_at": 0.0}
+    rows.connection.execute(users.insert().values(**person))
+    assert len(read(rows).groups) == 1
+
+
+def test_the_same_predictions_sent_again_are_not_counted(rows: Rows) -> None:
+    for team, seed in (("A", 1), ("A", 1), ("B", 1), ("B", 2), ("A", 1)):
+        rows.score(team, seed=seed)
+    found = read(rows)
+    assert (found.n_scored, found.by_team) == (3, (("Team B", 2), ("Team A", 1)))
+
+
 def test_empty_predictions_do_not_make_two_teams_one(rows: Rows) -> None:
     for team in "AB":
         rows.score(team)
@@ -209,6 +237,7 @@ def test_a_team_that_spends_its_whole_quota_stays_below_watch(rows: Rows) -> Non
     for _ in range(load_settings().of(BENCHMARK).quota.total):
         rows.score("A", score=everything)
     assert read(rows).level == "low"
-    for _ in range(10):
-        rows.score("B", score=everything, seed=1)
-    assert read(rows).level == "watch"  # near-identical: twenty answers of one group
+    rows.score("B", score=everything, seed=1)
+    for _ in range(9):
+        rows.score("B", score=everything)
+    assert read(rows).level == "watch"  # one is that of the other team: twenty answers of one group

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from reveal_leaderboard import boards
 from reveal_leaderboard.accounts import Accounts
 from reveal_leaderboard.blobs import Blobs
 from reveal_leaderboard.catalogue import Catalogue, UnknownBenchmarkError
@@ -15,7 +16,7 @@ from reveal_leaderboard.custody import Custody, ParseFailed
 from reveal_leaderboard.intake import Intake, NotAMemberError, Outcome, display_name
 from reveal_leaderboard.metadata import MetadataError, read_metadata
 from reveal_leaderboard.people import Actor
-from reveal_leaderboard.store import Store
+from reveal_leaderboard.store import BoardClosedError, QuotaExceededError, Store
 
 from tests.leaderboard.conftest import BENCHMARK, METADATA, Board
 
@@ -51,7 +52,7 @@ def send(intake: Intake, file: Path, actor: Actor | None = None, *, benchmark: s
 
 
 def stored(intake: Intake) -> list[str]:
-    return list(intake.blobs.names())
+    return [name for name, _ in intake.blobs.names()]
 
 
 def test_a_clean_file_is_kept_and_queued_once(intake: Intake, write_file: WriteFile) -> None:
@@ -114,6 +115,21 @@ def test_the_same_file_with_other_thresholds_needs_another_name(intake: Intake, 
     with pytest.raises(MetadataError, match="give it another"):
         send(intake, write_file(), thresholds={"Edema": 0.6})
     assert send(intake, write_file(), thresholds={"Edema": 0.6}, model={"name": "Other"}).is_new
+
+
+def test_what_may_not_be_sent_now_is_not_kept(intake: Intake, write_file: WriteFile) -> None:
+    for n in range(2):  # a day's worth by the packaged settings
+        send(intake, write_file(), model={"name": f"Model {n}"})
+    kept = stored(intake)
+    other = write_file(name="other.jsonl", seed=1)
+    with pytest.raises(QuotaExceededError):
+        send(intake, other, model={"name": "Third"})
+    with intake.store.write() as connection:
+        boards.set_state(connection, BENCHMARK, "paused", who="user:admin", why="holiday")
+    with pytest.raises(BoardClosedError, match="paused: holiday"):
+        send(intake, other, model={"name": "Third"})
+    assert stored(intake) == kept
+    assert not send(intake, write_file(), model={"name": "Model 0"}).is_new
 
 
 def test_boards_that_are_not_there(intake: Intake, write_file: WriteFile) -> None:

@@ -10,7 +10,7 @@ from reveal_leaderboard.release import ReleasePolicy
 from reveal_leaderboard.store import NotAllowedError
 
 from tests.leaderboard.databases import database_url
-from tests.leaderboard.worlds import BENCHMARK, World, outcome
+from tests.leaderboard.worlds import BENCHMARK, NEW, World, outcome
 
 __all__ = ["database_url"]
 
@@ -98,6 +98,32 @@ def test_the_same_predictions_may_take_the_place_of_what_was_withdrawn(world: Wo
     assert world.spent() == 1
 
 
+def test_what_an_admin_hid_does_not_come_back_by_another_name(world: World) -> None:
+    hidden, other = world.score(0.5, "same"), world.score(0.7, "other", sha256="c" * 64, model_name="Other")
+    world.store.hide(hidden.id, who="user:admin", why="copied")
+    world.store.withdraw(hidden.id, who=WHO)
+    world.score(0.5, "same", sha256="b" * 64, model_name="Renamed")
+    assert shown(world) == [other.id]
+
+
+def test_the_same_predictions_have_one_place_on_the_board(world: World) -> None:
+    first = world.score(0.5, "same")
+    world.store.withdraw(first.id, who=WHO)
+    second = world.score(0.5, "same", model_name="Second")
+    with pytest.raises(NotAllowedError, match=f"the same predictions are on the board.*{second.id}"):
+        world.store.add_submission(NEW, who=WHO)
+    assert shown(world) == [second.id]
+    world.store.withdraw(second.id, who=WHO)
+    world.store.add_submission(NEW, who=WHO)
+    assert shown(world) == [first.id]
+    third = world.score(0.5, "same", model_name="Third")  # the first is back: not the oldest alone is looked at
+    assert world.store.score_of(third.id).is_held  # type: ignore[union-attr]
+    world.store.withdraw(first.id, who=WHO)
+    world.store.hide(second.id, who="user:admin", why="copied")
+    with pytest.raises(NotAllowedError, match="or were hidden there"):
+        world.store.add_submission(NEW, who=WHO)
+
+
 def test_look_alikes_are_flagged(world: World) -> None:
     first = world.score(0.3, "first")
     twin = world.score(0.3, "first", team_id="team2")
@@ -162,3 +188,6 @@ def test_final_figures_are_shown_once_the_board_is_closed(world: World) -> None:
     final = world.store.score_of(submission.id, part="final")
     assert final is not None
     assert final.released["figures"][0]["value"] == 0.4
+    for state in ("open", "paused"):
+        with world.store.write() as connection, pytest.raises(ValueError, match=r"final figures of version 1\.0 were"):
+            boards.set_state(connection, BENCHMARK, state, who="user:admin", why="again")

@@ -355,6 +355,14 @@ def test_a_comparison_that_failed_is_not_tried_for_ever(world: Any) -> None:
         assert answer[4].active is False
 
 
+def test_a_comparison_that_was_refused_is_asked_for_again(world: Any) -> None:
+    a, b = sorted((world.mine.id, world.theirs.id))
+    read_comparison(world.desk.store, IMAGES, "1.0.0", a, b)
+    world.queue.refuse(world.work("compare"), who="worker:1", why="One of the two is no longer on the board.")
+    assert read_comparison(world.desk.store, IMAGES, "1.0.0", a, b) is None
+    assert world.work("compare").subject == f"{a}:{b}"
+
+
 @pytest.mark.parametrize(
     ("which", "told", "waits"),
     [("none", "Choose two entries.", False), ("same", "Both are the same entry.", False),

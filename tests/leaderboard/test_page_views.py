@@ -156,7 +156,7 @@ def test_a_comparison_says_which_differences_are_told_apart() -> None:
     assert "1 of 2 differences told apart." in markup
     assert "+5 to +20" in markup
     assert '<span class="rv-value">+10</span>' in markup
-    assert 'title="too few cases differ">–' in markup
+    assert 'title="no interval, see below">–' in markup
     assert "<img" not in markup
     assert "no shown figure in common" in compare_view({"rows": [], "note": ""}, entry("A", 0.7), entry("B", 0.6))
 

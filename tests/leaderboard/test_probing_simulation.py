@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 import pytest
+from reveal_leaderboard.ranking import compare_document
 from reveal_leaderboard.release import ReleasedScore, ReleasePolicy, climb, release_studies
 from reveal_leaderboard.settings import load_settings
 from scipy.special import expit, logit
@@ -20,9 +21,19 @@ from sklearn.metrics import f1_score, roc_auc_score
 
 from reveal_bench.study_records import StudyRecord
 from reveal_bench.study_scoring import StudyRows
-from tests.leaderboard.probing import STRATEGIES, Answer, BoolArray, BudgetSpentError, FloatArray, Prober, Strategy
+from tests.leaderboard.probing import (
+    STRATEGIES,
+    Answer,
+    BoolArray,
+    BudgetSpentError,
+    FloatArray,
+    Prober,
+    Strategy,
+    count_in_both,
+)
 
 WORLDS = {"668 studies": (668, (10, 30, 35, 85, 120, 309)), "120 studies": (120, (10, 30, 35, 50, 60))}
+PAIRED_WORLD = (400, (10, 45, 100))
 """Studies, and how many of them have each label; the first label is always too rare to be shown."""
 RARE = 0
 DRAWS: dict[Strategy, int] = {"focused": 40, "random": 12, "splitting": 12}
@@ -45,7 +56,7 @@ class World:
 
 
 def draw(name: str, seed: int) -> World:
-    n_studies, counts = WORLDS[name]
+    n_studies, counts = WORLDS.get(name, PAIRED_WORLD)
     rng = np.random.default_rng(seed)
     present = np.column_stack([rng.permutation(n_studies) < n for n in counts])
     shift = np.sqrt(2) * norm.ppf(0.95)
@@ -63,19 +74,32 @@ class GuardedBoard:
     quota: int
     best: ReleasedScore | None = None
     n_scored: int = 0
+    shown: list[StudyRows] = field(default_factory=list)
 
     def ask(self, calls: BoolArray) -> Answer | None:
         if self.n_scored == self.quota:
             raise BudgetSpentError
         self.n_scored += 1
-        new = release_studies(self._rows(calls), self.policy)
+        rows = self._rows(calls)
+        new = release_studies(rows, self.policy)
         if not climb(new, self.best, self.policy):
             return None
         self.best = new
+        self.shown.append(rows)
         answer: dict[str, dict[str, float]] = defaultdict(dict)
         for figure in new.figures:
             answer[figure.metric][figure.finding] = figure.value
         return answer
+
+    def compare(self, i: int, j: int, *, paired: bool) -> dict[str, float]:
+        """Standard errors of the differences of F1 of two scores that were shown, as far as their intervals tell."""
+        errors = {}
+        for row in compare_document(self.shown[i], self.shown[j], self.policy, paired=paired)["rows"]:
+            if row["metric"] == "f1" and row["finding"] in self.world.labels and row["low"] is not None:
+                step = self.policy.step_of(int(row["finding"].removeprefix("label of ")))
+                width = row["high"] - row["low"] - step  # each end is rounded outwards, by half a step on average
+                errors[row["finding"]] = max(width, 0.0) / 2 / norm.ppf(0.975)
+        return errors
 
     def _rows(self, calls: BoolArray) -> StudyRows:
         studies = tuple(StudyRecord(f"s{i}", f"p{i}", ()) for i in range(len(calls)))
@@ -115,6 +139,42 @@ def test_a_prober_gains_next_to_nothing_within_the_quota(name: str, strategy: St
     assert (gains[1:] <= MOST_GAINED).all(), gains.round(3)
     assert not any(changed[RARE] for _, changed in attacks)  # nothing at all is learnt of what is hidden
     assert any(changed[1:].any() for _, changed in attacks)  # and of the others something is: the attack works
+
+
+def pairs_board(seed: int) -> GuardedBoard:
+    """One that shows every score: the ladder would only keep some of the pairs back."""
+    return GuardedBoard(draw("pairs", seed), replace(SETTINGS.release, n_resamples=200, ladder_step=-1.0), 10)
+
+
+def test_ten_submissions_and_their_45_comparisons_tell_no_more_than_ten_submissions() -> None:
+    gains = []
+    for seed in range(4):
+        board = pairs_board(seed)
+        world = board.world
+        steps = {x: board.policy.step_of(int(n)) for x, n in zip(world.labels, world.present.sum(axis=0), strict=True)}
+        prober = Prober(world.labels, world.beliefs, step=steps, seed=seed)
+        alone = world.f1(prober.attack(board.ask, "focused", most=board.quota))
+        assert len(board.shown) == 10
+        gains.append(world.f1(prober.attack_pairs(lambda i, j: board.compare(i, j, paired=False))) - alone)  # noqa: B023
+    assert (np.mean(gains, axis=0) <= 0.01).all(), np.round(gains, 3)
+
+
+def test_a_paired_interval_would_tell_the_count_in_both() -> None:
+    """What the leaderboard keeps from entries of one group: so that the test above can fail."""
+    wrong: dict[bool, list[float]] = {True: [], False: []}
+    rng = np.random.default_rng(5)
+    board = pairs_board(0)
+    present = board.world.present[:, 2]
+    for k in range(3):
+        order = rng.permutation(len(present))
+        a, b = (np.isin(np.arange(len(present)), own) for own in (order[:100], order[50:150]))
+        board.shown += [board._rows(np.repeat(calls[:, None], 3, axis=1)) for calls in (a, b)]
+        for paired in wrong:
+            error = board.compare(2 * k, 2 * k + 1, paired=paired)["label of 100"]
+            counts = (float((calls & present).sum()) for calls in (a, b))
+            found = count_in_both(a, b, 100, *counts, error)
+            wrong[paired].append(abs(found - float((a & b & present).sum())))
+    assert max(wrong[True]) <= 3 < min(wrong[False]), wrong
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 from reveal_leaderboard import quota
+from reveal_leaderboard.events import history
 from reveal_leaderboard.quota import QuotaExceededError
 from reveal_leaderboard.settings import QuotaPolicy
 from reveal_leaderboard.tables import ledger
@@ -83,6 +84,17 @@ def test_a_refund_frees_the_day_it_was_reserved_on(database_url: str) -> None:
     world.add(sha256=sha(2))
 
 
+def test_a_repetition_costs_nothing_but_counts_for_its_day(database_url: str) -> None:
+    world = World(database_url, quota=QuotaPolicy(total=10, per_day=3, board_total=500))
+    world.store.withdraw(world.add(sha256=sha(1)).id, who="user:user1")
+    first = world.score(0.5, "same", sha256=sha(1))  # sent again: the refund of the first time stays one
+    assert (world.balance().left, world.balance().left_today) == (9, 2)
+    for n in (2, 3):
+        world.score(0.5, "same", sha256=sha(n))
+    assert (world.balance().left, world.balance().left_today) == (9, 0)
+    assert world.kinds(first) == ["reserved", "refunded", "reserved", "charged"]
+
+
 def test_yesterdays_refund_today_does_not_make_room_today(database_url: str) -> None:
     world = World(database_url, quota=QuotaPolicy(total=5, per_day=1, board_total=500))
     first = world.add(sha256=sha(1))
@@ -117,6 +129,9 @@ def test_a_grant_adds_to_the_total(database_url: str) -> None:
         ("reserved", 1, False),
     ]
     assert rows[1].why == "our fault"
+    with world.store.read() as connection:
+        [event] = history(connection, "team:team1")
+    assert (event.who, event.to_status, event.why) == ("user:admin", "granted", "2 more on bench 1.0: our fault")
 
 
 @pytest.mark.parametrize("n", [0, -1])

@@ -11,7 +11,14 @@ from pathlib import Path
 
 import pytest
 from reveal_leaderboard.release import ReleasePolicy
-from reveal_leaderboard.settings import PACKAGED, ExposurePolicy, QuotaPolicy, SettingsError, load_settings
+from reveal_leaderboard.settings import (
+    PACKAGED,
+    ExposurePolicy,
+    QuotaPolicy,
+    ReadingPolicy,
+    SettingsError,
+    load_settings,
+)
 
 PACKAGED_FIGURES = tomllib.loads(PACKAGED.read_text(encoding="utf-8"))
 
@@ -31,7 +38,8 @@ def test_the_packaged_figures_are_those_of_the_policy() -> None:
 
 def test_every_figure_stands_in_the_file_with_a_reason() -> None:
     """A figure that the code has and the page "About" does not print would be a hidden policy."""
-    for table, policy in (("release", ReleasePolicy), ("quota", QuotaPolicy), ("exposure", ExposurePolicy)):
+    policies = {"release": ReleasePolicy, "quota": QuotaPolicy, "exposure": ExposurePolicy, "reading": ReadingPolicy}
+    for table, policy in policies.items():
         assert set(PACKAGED_FIGURES[table]) == set(asdict(policy())), table
     lines = PACKAGED.read_text(encoding="utf-8").splitlines()
     for before, line in itertools.pairwise(lines):
@@ -76,6 +84,7 @@ RULES = {
     "bands begin elsewhere": ("[release]\nmin_cell = 40", r"`release.bands` must begin with release.min_cell.*30"),
     "unknown ladder": ('[release]\nladder_per = "user"', "`release.ladder_per` must be .* got 'user'"),
     "all patients kept": ("[release]\nfinal_share = 1.0", "`release.final_share` must be .* got 1.0"),
+    "no reader": ("[reading]\nreaders_per_answer = 0", "`reading.readers_per_answer` must be .* from 1 to 10, got 0"),
     "no quota": ("[quota]\ntotal = 0", "`quota.total` must be .* got 0"),
     "more a day than ever": ("[quota]\nper_day = 11", "`quota.per_day` must not exceed quota.total, got 11"),
     "more a team than all": ("[quota]\nboard_total = 9", "`quota.total` must not exceed quota.board_total, got 10"),
@@ -127,4 +136,5 @@ def test_the_document_is_json() -> None:
     document = json.loads(json.dumps(load_settings().document("reveal-cxr"), allow_nan=False))
     assert document["release"]["bands"] == [30, 60, 120]
     assert document["quota"] == {"total": 10, "per_day": 2, "board_total": 500}
-    assert set(document) == {"release", "quota", "exposure", "citation", "terms"}
+    assert document["reading"] == {"readers_per_answer": 2, "team": ""}
+    assert set(document) == {"release", "quota", "exposure", "reading", "citation", "terms"}

@@ -14,6 +14,7 @@ from reveal_leaderboard.store import (
     BoardClosedError,
     KeyReusedError,
     NotAllowedError,
+    OtherThresholdsError,
     QuotaExceededError,
     Submission,
     UnknownSubmissionError,
@@ -242,6 +243,13 @@ def test_sending_again_needs_quota_too(database_url: str) -> None:
     with pytest.raises(QuotaExceededError):
         world.store.add_submission(NEW, who=WHO)
     assert world.get(first).status == "failed"
+
+
+def test_other_thresholds_do_not_bring_back_what_was_withdrawn(world: World) -> None:
+    submission = withdraw_scored(world)
+    with pytest.raises(OtherThresholdsError, match=submission.id):
+        world.store.add_submission(replace(NEW, metadata={"thresholds": {"Edema": 0.6}}), who=WHO)
+    assert world.get(submission).withdrawn_at is not None
 
 
 def test_an_unknown_submission_is_said_to_be_unknown(world: World) -> None:

@@ -52,7 +52,7 @@ def test_a_killed_process_is_started_again_and_its_neighbour_is_left_alone() -> 
 
 def test_a_process_that_ends_at_once_is_started_ever_more_rarely(tmp_path: Path) -> None:
     starts = tmp_path / "starts"
-    with supervised(f"open({str(starts)!r}, 'a').write('x')") as supervisor:
+    with supervised(f"open({str(starts)!r}, 'a').write('x'); raise SystemExit(3)") as supervisor:
         wait_until(lambda: supervisor.n_restarts == 2)
         (kept,) = supervisor._kept
         assert kept.pause == 4.0  # 1, 2, then 4 seconds
@@ -67,3 +67,10 @@ def test_a_process_that_does_not_end_when_asked_is_killed(monkeypatch: pytest.Mo
         wait_until(ready.exists)
         (pid,) = supervisor.pids.values()
     assert not is_alive(pid)
+
+
+def test_what_ends_by_itself_with_success_is_done(tmp_path: Path) -> None:
+    starts = tmp_path / "starts"
+    supervisor = Supervisor({"once": [sys.executable, "-c", f"open({str(starts)!r}, 'a').write('x')"]})
+    supervisor.run()  # returns when all are done
+    assert (starts.read_text(), supervisor.n_restarts) == ("x", 0)

@@ -288,6 +288,28 @@ def test_a_database_that_does_not_answer_is_waited_for(
     assert desk.status(submission) == "scored"
 
 
+def test_an_outage_of_storage_fails_nobody(
+    desk: Desk, write_file: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submission = desk.submit(write_file())
+    worker, outages = desk.in_process(), []
+    open_local = desk.blobs.open_local
+
+    def away(sha256: str) -> AbstractContextManager[Path]:
+        if len(outages) < 4:  # more often than a job may lose its worker
+            outages.append(sha256)
+            raise OSError(113, "No route to host")
+        return open_local(sha256)
+
+    monkeypatch.setattr(desk.blobs, "open_local", away)
+    monkeypatch.setattr(worker_module, "LONGEST_PAUSE", 0.1)
+    worker.run(once=True)
+    assert desk.status(submission) == "scored"
+    assert desk.job(submission).attempts == 1
+    steps = [event.to_status for event in desk.store.events_of(submission.id)]
+    assert steps == ["received", "linted", "queued", *["scoring", "queued"] * 4, "scoring", "scored"]
+
+
 def test_a_worker_tells_that_it_lives(desk: Desk) -> None:
     worker = desk.in_process()
     worker.run(once=True)

@@ -156,7 +156,9 @@ arrays = st.one_of(
     st.lists(st.none() | ids, min_size=3, max_size=3).map(pa.array),
     st.lists(st.none() | ids, min_size=3, max_size=3).map(lambda v: pa.array(v, pa.string()).dictionary_encode()),
     st.lists(st.none() | st.floats(), min_size=3, max_size=3).map(lambda v: pa.array(v, pa.float64())),
-    st.lists(st.none() | st.integers(-(2**63), 2**63 - 1), min_size=3, max_size=3).map(lambda v: pa.array(v, pa.int64())),
+    st.lists(st.none() | st.integers(-(2**63), 2**63 - 1), min_size=3, max_size=3).map(
+        lambda v: pa.array(v, pa.int64())
+    ),
     st.just(pa.nulls(3)),
     st.just(pa.array([b"\xff", b"p000", None])),
     st.just(pa.array([[1], [], None])),
@@ -205,7 +207,18 @@ def test_parquet_with_bytes_changed(sound: bytes, changed: list[tuple[float, int
 
 
 marks = st.sampled_from(
-    [b"", b"PAR1", b"\x1f\x8b\x08\x00", b"\x28\xb5\x2f\xfd", b"\xef\xbb\xbf", b"{", b"[", b'{"', b"PK\x03\x04", b"\x80\x04"]
+    [
+        b"",
+        b"PAR1",
+        b"\x1f\x8b\x08\x00",
+        b"\x28\xb5\x2f\xfd",
+        b"\xef\xbb\xbf",
+        b"{",
+        b"[",
+        b'{"',
+        b"PK\x03\x04",
+        b"\x80\x04",
+    ]
 )
 
 

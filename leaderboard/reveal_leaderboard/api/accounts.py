@@ -68,7 +68,7 @@ def _add_account(router: APIRouter, services: Services) -> None:
         actor = services.actor(request, "read")
         found = [one for membership in actor.memberships for one in services.store.of_team(membership.team.id)]
         found.sort(key=lambda one: (one.created_at, one.id), reverse=True)
-        documents = [services.document(services.look(one)) for one in found[skip : skip + limit]]
+        documents = [services.document(services.look(one, is_own=True)) for one in found[skip : skip + limit]]
         return SubmissionList(submissions=documents, n=len(found))
 
     @router.get("/me/ledger", responses={**signed_in, **answers("unknown-benchmark")})

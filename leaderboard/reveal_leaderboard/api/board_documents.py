@@ -22,7 +22,7 @@ class BenchmarkDocument(Document):
 
     name: str
     title: str
-    kind: Literal["localization", "findings"]
+    kind: Literal["localization", "findings", "tasks"]
     version: str
     versions: Annotated[list[str], Field(description="all versions whose boards can be asked for")]
     split: str
@@ -30,11 +30,11 @@ class BenchmarkDocument(Document):
     state_why: str
     synthetic: Annotated[bool, Field(description="whether the data are made up")]
     findings: list[str]
-    n_items: Annotated[int, Field(description="images, or studies, that the scored split asks for")]
-    items: Annotated[str, one_of("images", "studies")]
+    n_items: Annotated[int, Field(description="images, studies or tasks that the scored split asks for")]
+    items: Annotated[str, one_of("images", "studies", "tasks")]
     grid: Annotated[int | None, Field(description="cells per side; null where nothing is localized")]
     asks: str | None
-    settings: Annotated[dict[str, Any], Field(description="release policy, quota, exposure, citation and terms")]
+    settings: Annotated[dict[str, Any], Field(description="release, quota, exposure, reading, citation and terms")]
 
 
 class BenchmarkList(Document):
@@ -44,10 +44,14 @@ class BenchmarkList(Document):
 
 
 class ManifestRow(Document):
-    """What is asked of one image, or of one study."""
+    """What is asked of one image, of one study, or of one task: of this its category."""
 
     image_id: str | None = None
-    study_id: str
+    study_id: str | None = None
+    task_id: str | None = None
+    prompt: str | None = None
+    indication: str | None = None
+    requires_boxes: bool | None = None
     view: str | None = None
     width: int | None = None
     height: int | None = None
@@ -121,7 +125,7 @@ class Board(Document):
     schema_: Annotated[int, Field(alias="schema", description="of this document")]
     benchmark: str
     title: str
-    kind: Literal["localization", "findings"]
+    kind: Literal["localization", "findings", "tasks"]
     version: str
     split: str
     synthetic: bool

@@ -19,6 +19,7 @@ from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import FileResponse, JSONResponse, Response
 
 from reveal_bench.records import Manifest
+from reveal_bench.task_records import TaskManifest
 from reveal_leaderboard import boards as stored_boards
 from reveal_leaderboard.api.board_documents import (
     BenchmarkDocument,
@@ -89,6 +90,9 @@ def _rows(published: Published) -> list[ManifestRow]:
     manifest = published.manifest
     if isinstance(manifest, Manifest):
         return [ManifestRow(**asdict(row)) for row in manifest.rows.values()]
+    if isinstance(manifest, TaskManifest):
+        names = ("task_id", "prompt", "indication", "requires_boxes")
+        return [ManifestRow(**{n: getattr(t, n) for n in names}, asked=[t.category]) for t in manifest.tasks]
     return [ManifestRow(study_id=study, asked=list(manifest.labels)) for study in manifest.studies]
 
 
@@ -223,14 +227,18 @@ def _add_compare(router: APIRouter, services: Services) -> None:
 
 
 def _check_comparable(services: Services, a: Visible, b: Visible) -> None:
-    """What was held back or hidden must not come out as a difference."""
+    """What was held back or hidden must not come out as a difference; and no worker is asked in vain."""
     if a.submission.id == b.submission.id:
         raise ProblemError("not-comparable", "The two must be different submissions.")
     if a.submission.benchmark != b.submission.benchmark:
         raise ProblemError("not-comparable", "The two were sent to different benchmarks.")
-    version = services.published(a.submission.benchmark).version
+    benchmark = a.submission.benchmark
+    version = services.published(benchmark).version
+    on_board = {submission.id for submission, _ in services.store.board_rows(benchmark, version)}
     for one in (a, b):
         score = one.score
         if score is None or score.is_held or score.version != version:
             detail = f"Submission {one.submission.id} has no figures of its own on version {version}."
             raise ProblemError("not-comparable", detail)
+        if one.submission.id not in on_board:
+            raise ProblemError("not-comparable", f"Submission {one.submission.id} is not on the board of {version}.")

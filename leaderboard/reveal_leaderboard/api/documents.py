@@ -247,7 +247,9 @@ class SubmissionDocument(Document):
 
     id: Id
     url: str
-    status: Literal["received", "linted", "queued", "scoring", "scored", "refused", "failed", "withdrawn"]
+    status: Literal[
+        "received", "linted", "queued", "scoring", "reading", "scored", "refused", "failed", "withdrawn"
+    ]  # fmt: skip
     is_public: Annotated[bool, Field(description="whether everybody sees it, or its team only")]
     is_chosen: Annotated[bool, Field(description="whether it is the one of its model that the board shows")]
     queue_position: Annotated[int | None, Field(description="1 for the next to be scored; null unless queued")]

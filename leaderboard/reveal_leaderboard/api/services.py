@@ -3,18 +3,20 @@
 Conventions
 -----------
 A scored submission that is neither withdrawn, nor hidden, nor held back by the ladder is public. Any other is seen by
-its team and by the board's operators only; to everybody else it is as unknown as an id that never was.
+its team and by the board's operators only; to everybody else it is as unknown as an id that never was. Why something
+happened to a submission is told to the same few: reasons are written to a team, and may name other submissions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import Path, Request, Security
 from fastapi.security import APIKeyCookie, HTTPBearer
 
+from reveal_leaderboard import boards
 from reveal_leaderboard.api.documents import (
     EventDocument,
     PublicMetadata,
@@ -52,11 +54,17 @@ SubmissionId = Annotated[str, Path(pattern=r"^[0-9a-f]{1,32}$", examples=["9f86d
 
 @dataclass(frozen=True, slots=True)
 class Visible:
-    """A submission that the asker may see, with its score on the version asked for."""
+    """A submission that the asker may see, with its score on the version asked for.
+
+    Attributes
+    ----------
+    is_own : the asker is of its team, or an operator
+    """
 
     submission: Submission
     score: Score | None
     is_public: bool
+    is_own: bool
 
 
 @dataclass(frozen=True)
@@ -116,16 +124,20 @@ class Services:
         Raises
         ------
         ProblemError
-            If it is not served.
+            If it is not served, or its board has not shown that version yet.
         """
         catalogue = self.intake.catalogue
         try:
             current = catalogue.current(benchmark)
         except UnknownBenchmarkError:
             raise ProblemError("unknown-benchmark", f"This board serves: {', '.join(catalogue.names)}.") from None
-        found = current if version is None else catalogue.get(benchmark, version)
-        if found is None:
-            served = ", ".join(one.version for one in catalogue.versions(benchmark))
+        if version is None:
+            return current
+        with self.store.read() as connection:
+            shown = {row.version for row in boards.list_versions(connection, benchmark)}
+        found = catalogue.get(benchmark, version)
+        if found is None or version not in shown:
+            served = ", ".join(one.version for one in catalogue.versions(benchmark) if one.version in shown)
             raise ProblemError("unknown-benchmark", f"Versions of {benchmark} on this board: {served}.")
         return found
 
@@ -139,9 +151,9 @@ class Services:
         """
         submission = self.store.get(submission_id)
         if submission is not None:
-            visible = self.look(submission, version)
-            may_see_all = actor is not None and (actor.is_admin or actor.belongs_to(submission.team_id))
-            if may_see_all or visible.is_public:
+            is_own = actor is not None and (actor.is_admin or actor.belongs_to(submission.team_id))
+            visible = self.look(submission, version, is_own=is_own)
+            if is_own or visible.is_public:
                 return visible
         raise ProblemError("not-found")
 
@@ -158,12 +170,12 @@ class Services:
             raise ProblemError("not-yours")
         return submission
 
-    def look(self, submission: Submission, version: str | None = None) -> Visible:
+    def look(self, submission: Submission, version: str | None = None, *, is_own: bool = False) -> Visible:
         """A submission with its score, and whether everybody may see it."""
         score = self.store.score_of(submission.id, version)
         is_shown = submission.withdrawn_at is None and submission.hidden_at is None
         is_released = submission.status == "scored" and score is not None and not score.is_held
-        return Visible(submission, score, is_shown and is_released)
+        return Visible(submission, score, is_shown and is_released, is_own)
 
     def document(self, visible: Visible) -> SubmissionDocument:
         """A submission as the API shows it."""
@@ -195,9 +207,10 @@ class Services:
             "incident": submission.incident,
             "versions": sorted({one.version for one in scored}),
             "score": None if score is None else ScoreDocument.of(score),
-            "events": self.events(submission),
+            "events": self.events(visible),
         }
 
-    def events(self, submission: Submission) -> list[EventDocument]:
-        """What happened to a submission, oldest first."""
-        return [EventDocument.of(event) for event in self.store.events_of(submission.id)]
+    def events(self, visible: Visible) -> list[EventDocument]:
+        """What happened to a submission, oldest first; to strangers without the reasons."""
+        events = self.store.events_of(visible.submission.id)
+        return [EventDocument.of(event if visible.is_own else replace(event, why="")) for event in events]

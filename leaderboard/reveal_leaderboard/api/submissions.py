@@ -97,7 +97,7 @@ def _add_upload(router: APIRouter, services: Services) -> None:
         "/submissions",
         status_code=202,
         response_model=SubmissionReceived,
-        responses=answers(*refusals, "lint", "metadata", "unreadable", "invalid", "quota", *ALWAYS),
+        responses=answers(*refusals, "lint", "metadata", "unreadable", "invalid", "quota", "not-now", *ALWAYS),
         openapi_extra={"requestBody": UPLOAD},
     )
     async def submit(
@@ -139,10 +139,12 @@ def _receive(services: Services, actor: Actor, form: FormData, idempotency_key: 
         raise ProblemError("board-closed", str(error)) from None
     except QuotaExceededError as error:
         raise ProblemError("quota", str(error), balance=budget(error.balance)) from None
+    except NotAllowedError as error:
+        raise ProblemError("not-now", str(error)) from None
     report = lint_document(outcome.report)
     if outcome.submission is None:
         raise ProblemError("lint", f"{outcome.report.verdict}. Nothing was queued or charged.", report=report)
-    fields = services.fields(services.look(outcome.submission))
+    fields = services.fields(services.look(outcome.submission, is_own=True))
     document = SubmissionReceived(**fields, is_new=outcome.is_new, report=report)
     return JSONResponse(document.model_dump(mode="json"), status_code=202, headers={"Location": document.url})
 
@@ -185,7 +187,7 @@ def _add_views(router: APIRouter, services: Services) -> None:
     def events(request: Request, submission_id: SubmissionId) -> EventList:
         """What happened to a submission, oldest first."""
         visible = services.see(services.visitor(request), submission_id)
-        return EventList(events=services.events(visible.submission))
+        return EventList(events=services.events(visible))
 
     @router.get("/submissions/{submission_id}/receipt", responses=public, openapi_extra=ANYBODY)
     def receipt(

@@ -101,7 +101,7 @@ class CompareAnswer(_Strict):
     """What a compare child says, see :func:`reveal_leaderboard.ranking.compare_document`."""
 
     schema_: Annotated[Literal[1], Field(alias="schema")]
-    kind: Literal["localization", "findings"]
+    kind: Literal["localization", "findings", "tasks"]
     a: Short
     b: Short
     rows: Annotated[list[_Difference], Field(max_length=1000)]

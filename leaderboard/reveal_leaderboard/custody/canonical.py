@@ -22,15 +22,17 @@ import numpy.typing as npt
 from reveal_bench.geometry import Grid, box_centre, is_inside
 from reveal_bench.records import LocalizationPrediction, Manifest, ManifestRow
 from reveal_bench.study_records import FindingsPrediction, StudyManifest
+from reveal_bench.task_records import TaskAnswer, TaskManifest
 from reveal_leaderboard.custody.archive import Fields, read_arrays, write_arrays
 from reveal_leaderboard.custody.canonical_studies import FINDINGS_FIELDS, findings_arrays, findings_from
+from reveal_leaderboard.custody.canonical_tasks import TASKS_FIELDS, answer_arrays, answers_from
 from reveal_leaderboard.custody.limits import MOST_MASK_RUNS
-from reveal_leaderboard.custody.manifests import manifest_digest
+from reveal_leaderboard.custody.manifests import AnyManifest, manifest_digest
 from reveal_leaderboard.custody.runs import masks_from_text, text_of_masks
 
 __all__ = ["Predictions", "read_canonical", "write_canonical"]
 
-Predictions = Sequence[LocalizationPrediction] | Sequence[FindingsPrediction]
+Predictions = Sequence[LocalizationPrediction] | Sequence[FindingsPrediction] | Sequence[TaskAnswer]
 Arrays = dict[str, npt.NDArray[Any]]
 
 _SHARED: Fields = {"manifest": ("u1", 1), "line": ("<i8", 1)}
@@ -49,9 +51,10 @@ _LOCALIZATION: Fields = {
     "mask_text": ("|u1", 1),
 }
 _FINDINGS: Fields = {**_SHARED, **FINDINGS_FIELDS}
+_TASKS: Fields = {**_SHARED, **TASKS_FIELDS}
 
 
-def write_canonical(path: Path | BinaryIO, predictions: Predictions, manifest: Manifest | StudyManifest) -> None:
+def write_canonical(path: Path | BinaryIO, predictions: Predictions, manifest: AnyManifest) -> None:
     """Write checked predictions.
 
     Raises
@@ -65,6 +68,8 @@ def write_canonical(path: Path | BinaryIO, predictions: Predictions, manifest: M
     }
     if isinstance(manifest, StudyManifest):
         arrays = shared | findings_arrays(predictions, manifest)  # type: ignore[arg-type]
+    elif isinstance(manifest, TaskManifest):
+        arrays = shared | answer_arrays(predictions, manifest)  # type: ignore[arg-type]
     else:
         arrays = shared | _localization_arrays(predictions, manifest)  # type: ignore[arg-type]
     if isinstance(path, Path):
@@ -75,8 +80,8 @@ def write_canonical(path: Path | BinaryIO, predictions: Predictions, manifest: M
 
 
 def read_canonical(
-    path: Path | BinaryIO, manifest: Manifest | StudyManifest
-) -> tuple[LocalizationPrediction, ...] | tuple[FindingsPrediction, ...]:
+    path: Path | BinaryIO, manifest: AnyManifest
+) -> tuple[LocalizationPrediction, ...] | tuple[FindingsPrediction, ...] | tuple[TaskAnswer, ...]:
     """Read what :func:`write_canonical` wrote; equal to what it was given.
 
     Raises
@@ -84,7 +89,7 @@ def read_canonical(
     ValueError
         If anything is not as it must be, or the file is of another manifest.
     """
-    fields = _FINDINGS if isinstance(manifest, StudyManifest) else _LOCALIZATION
+    fields = {StudyManifest: _FINDINGS, TaskManifest: _TASKS}.get(type(manifest), _LOCALIZATION)
     if isinstance(path, Path):
         with path.open("rb") as file:
             arrays = read_arrays(file, fields)
@@ -96,6 +101,8 @@ def read_canonical(
     _require(bool((line >= 0).all()), "`line` must not be negative")
     if isinstance(manifest, StudyManifest):
         return findings_from(arrays, manifest)
+    if isinstance(manifest, TaskManifest):
+        return answers_from(arrays, manifest)
     return _localization_from(arrays, manifest)
 
 

@@ -16,9 +16,11 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
+from reveal_bench.rubric_scoring import RubricRows
 from reveal_bench.scoring import CaseRows
 from reveal_bench.study_records import StudyImage, StudyRecord
 from reveal_bench.study_scoring import StudyRows
+from reveal_bench.task_records import CRITERIA
 from reveal_leaderboard.custody.archive import Fields, list_arrays, read_arrays, write_arrays
 
 __all__ = ["read_cases", "write_cases"]
@@ -41,12 +43,19 @@ _STUDIES: Fields = {
 }
 
 
-def write_cases(file: BinaryIO, rows: CaseRows | StudyRows) -> None:
+_RATINGS: Fields = {"text": ("|u1", 1), "ratings": ("<f8", 3), "is_answered": ("|b1", 1)}
+
+
+def write_cases(file: BinaryIO, rows: CaseRows | StudyRows | RubricRows) -> None:
     """Write the rows of one submission."""
+    if isinstance(rows, RubricRows):
+        names = {name: getattr(rows, name) for name in ("task_ids", "patient_ids", "categories", "missing")}
+        write_arrays(file, {"text": _text(names), "ratings": rows.ratings, "is_answered": rows.is_answered})
+        return
     write_arrays(file, _study_arrays(rows) if isinstance(rows, StudyRows) else _case_arrays(rows))
 
 
-def read_cases(file: BinaryIO) -> CaseRows | StudyRows:
+def read_cases(file: BinaryIO) -> CaseRows | StudyRows | RubricRows:
     """Read what :func:`write_cases` wrote.
 
     Raises
@@ -54,7 +63,10 @@ def read_cases(file: BinaryIO) -> CaseRows | StudyRows:
     ValueError
         If the file is damaged or something else.
     """
-    if "predicted" in list_arrays(file):
+    found = list_arrays(file)
+    if "ratings" in found:
+        return _rubric_rows(read_arrays(file, _RATINGS))
+    if "predicted" in found:
         return _study_rows(read_arrays(file, _STUDIES))
     return _case_rows(read_arrays(file, _CASES))
 
@@ -130,6 +142,15 @@ def _study_rows(arrays: dict[str, npt.NDArray[Any]]) -> StudyRows:
         raise ValueError(f"`probabilities` must have shape {shape}, got {given.shape}")
     probabilities = given if len(given) or not studies else None
     return StudyRows(labels, studies, arrays["predicted"], arrays["present"], probabilities, arrays["has_prediction"])
+
+
+def _rubric_rows(arrays: dict[str, npt.NDArray[Any]]) -> RubricRows:
+    names, ratings, is_answered = _names(arrays["text"]), arrays["ratings"], arrays["is_answered"]
+    columns = [tuple(names[name]) for name in ("task_ids", "patient_ids", "categories")]
+    n = len(is_answered)
+    if {len(column) for column in columns} | {len(ratings)} != {n} or ratings.shape[2] != len(CRITERIA):
+        raise ValueError(f"`ratings` must have shape ({n}, readers, {len(CRITERIA)}), got {ratings.shape}")
+    return RubricRows(columns[0], columns[1], columns[2], ratings, is_answered, names["missing"])
 
 
 def _study(raw: dict[str, Any]) -> StudyRecord:

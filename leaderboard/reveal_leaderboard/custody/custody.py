@@ -25,14 +25,13 @@ from typing import Any, BinaryIO, Literal, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from reveal_bench.predictions import LintReport
-from reveal_bench.records import Manifest, read_folder_info
-from reveal_bench.study_records import StudyManifest
+from reveal_bench.records import read_folder_info
 from reveal_leaderboard.custody.answers import CompareAnswer, ParseAnswer, RankAnswer, ScoreAnswer, check_released
 from reveal_leaderboard.custody.failures import FailureKind, ParseFailed, ScoreFailed
 from reveal_leaderboard.custody.jail import confinement_here
 from reveal_leaderboard.custody.keeper import Keeper, TemplateError
 from reveal_leaderboard.custody.limits import PARSE_LIMITS, SCORE_LIMITS, JailLimits
-from reveal_leaderboard.custody.manifests import dump_manifest
+from reveal_leaderboard.custody.manifests import AnyManifest, dump_manifest
 from reveal_leaderboard.custody.messages import TOO_LARGE, Ended, Request
 from reveal_leaderboard.fingerprints import Fingerprint
 from reveal_leaderboard.outcomes import ScoredOutcome
@@ -97,7 +96,7 @@ class Custody:
         self._parser = Keeper(parser, scratch, lanes=parses_at_once, limits=parse_limits, wrapped=bubblewrap)
         self._scorers: dict[Path | None, Keeper] = {}
         self._lock = threading.Lock()
-        self._manifests: list[tuple[Manifest | StudyManifest, bytes]] = []
+        self._manifests: list[tuple[AnyManifest, bytes]] = []
 
     def __enter__(self) -> Custody:
         return self
@@ -136,7 +135,7 @@ class Custody:
     def parse(
         self,
         path: Path,
-        manifest: Manifest | StudyManifest,
+        manifest: AnyManifest,
         *,
         name: str,
         allow_missing: bool = False,
@@ -192,7 +191,8 @@ class Custody:
 
         Parameters
         ----------
-        canonical : written by :meth:`parse`
+        canonical : written by :meth:`parse`; of answers to tasks, with their ratings, by
+            :func:`~reveal_leaderboard.custody.canonical_tasks.write_rated`
         vault : holds ``salt``, the key of the reference hash, the fingerprint and the final part; exact rows are kept
             in :func:`cases_file` of it, under the holdout's version
         thresholds : of a findings-type benchmark: probability from which a label counts as predicted
@@ -236,31 +236,46 @@ class Custody:
         submissions: Sequence[str],
         *,
         policy: ReleasePolicy,
+        groups: Mapping[str, str] | None = None,
         part: Part = "public",
     ) -> dict[str, Any]:
         """:func:`reveal_leaderboard.ranking.rank_document` of submissions whose rows are in the vault.
+
+        `groups` are those of :func:`reveal_leaderboard.comparisons.groups`.
 
         Raises
         ------
         ScoreFailed
             If a submission has no rows of that version, or the child did not end with a result.
         """
-        document = self._of_rows("rank", vault, version, submissions, policy, part, RankAnswer)
+        document = self._of_rows(
+            "rank", vault, version, submissions, policy, part, RankAnswer, groups=dict(groups or {})
+        )
         if not set(document["entries"]) <= set(submissions):
             raise ScoreFailed("crashed", "the child placed submissions that it was not asked for")
         return document
 
     def compare(
-        self, vault: Path, version: str, a: str, b: str, *, policy: ReleasePolicy, part: Part = "public"
+        self,
+        vault: Path,
+        version: str,
+        a: str,
+        b: str,
+        *,
+        policy: ReleasePolicy,
+        paired: bool = True,
+        part: Part = "public",
     ) -> dict[str, Any]:
         """:func:`reveal_leaderboard.ranking.compare_document` of two submissions whose rows are in the vault.
+
+        Whether they may be `paired` says :func:`reveal_leaderboard.comparisons.may_pair`.
 
         Raises
         ------
         ScoreFailed
             As :meth:`rank`.
         """
-        return self._of_rows("compare", vault, version, (a, b), policy, part, CompareAnswer)
+        return self._of_rows("compare", vault, version, (a, b), policy, part, CompareAnswer, paired=paired)
 
     def _of_rows(
         self,
@@ -271,10 +286,11 @@ class Custody:
         policy: ReleasePolicy,
         part: Part,
         model: type[BaseModel],
+        **options: Any,
     ) -> dict[str, Any]:
         keeper = self._scorer(None)
         limits = replace(keeper.limits, open_files=keeper.limits.open_files + len(ids))
-        request = Request(job, {"ids": list(ids), "policy": asdict(policy)}, limits)
+        request = Request(job, {"ids": list(ids), "policy": asdict(policy), **options}, limits)
         with contextlib.ExitStack() as stack:
             try:
                 handles = [stack.enter_context(_opened(cases_file(vault, one, version, part))) for one in ids]
@@ -297,7 +313,7 @@ class Custody:
                 )
             return self._scorers[holdout]
 
-    def _dumped(self, manifest: Manifest | StudyManifest) -> bytes:
+    def _dumped(self, manifest: AnyManifest) -> bytes:
         with self._lock:
             for known, data in self._manifests:
                 if known is manifest:

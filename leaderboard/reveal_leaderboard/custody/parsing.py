@@ -13,12 +13,13 @@ from typing import Any
 
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
 from reveal_bench.masks import empty_rle, pack_masks, rasterize_polygons, union_masks
-from reveal_bench.predictions import LintReport, Problem, lint_findings, lint_predictions
+from reveal_bench.predictions import LintReport, Problem, lint_findings, lint_predictions, lint_tasks
 from reveal_bench.records import LocalizationPrediction, Manifest, ManifestRow
 from reveal_bench.study_records import StudyManifest
+from reveal_bench.task_records import TaskManifest
 from reveal_leaderboard.custody.canonical import read_canonical, write_canonical
 from reveal_leaderboard.custody.limits import BOARD_LIMITS, MOST_MASK_RUNS
-from reveal_leaderboard.custody.manifests import load_manifest
+from reveal_leaderboard.custody.manifests import AnyManifest, load_manifest
 from reveal_leaderboard.custody.messages import memory_file
 from reveal_leaderboard.custody.runs import count_codes
 from reveal_leaderboard.custody.template import Job
@@ -27,12 +28,12 @@ from reveal_leaderboard.fingerprints import tripwires
 __all__ = ["JOBS", "load_shared", "parse", "warm_up"]
 
 
-def load_shared(data: bytes) -> Manifest | StudyManifest:
+def load_shared(data: bytes) -> AnyManifest:
     """The manifest, as :func:`~reveal_leaderboard.custody.manifests.dump_manifest` wrote it."""
     return load_manifest(data)
 
 
-def parse(arguments: dict[str, Any], files: list[int], manifest: Manifest | StudyManifest) -> bytes:
+def parse(arguments: dict[str, Any], files: list[int], manifest: AnyManifest) -> bytes:
     """Lint the first file; write canonical arrays to the second, if there is one and the report is clean.
 
     Returns
@@ -44,6 +45,8 @@ def parse(arguments: dict[str, Any], files: list[int], manifest: Manifest | Stud
     options: dict[str, Any] = {"allow_missing": arguments["allow_missing"], "name": arguments["name"]}
     if isinstance(manifest, StudyManifest):
         report = lint_findings(upload, manifest, limits=BOARD_LIMITS, **options)
+    elif isinstance(manifest, TaskManifest):
+        report = lint_tasks(upload, manifest, limits=BOARD_LIMITS, **options)
     else:
         report = _check_runs(lint_predictions(upload, manifest, limits=BOARD_LIMITS, **options))
     if report.ok and len(files) > 1:
@@ -99,6 +102,7 @@ def warm_up() -> None:
     tripwires(report.predictions, manifest)
     _round_trip(report.predictions, manifest)
     lint_findings(Path(os.devnull), StudyManifest("warm-up", "1", "test", ("Normal",), ("a",)), limits=BOARD_LIMITS)
+    lint_tasks(Path(os.devnull), TaskManifest("warm-up", "1", "test", ()), limits=BOARD_LIMITS)
 
 
 def _round_trip(predictions: tuple[LocalizationPrediction, ...], manifest: Manifest) -> None:

@@ -33,22 +33,26 @@ from reveal_bench.records import (
     read_localization,
     read_manifest,
 )
+from reveal_bench.rubric_scoring import RubricRows, score_ratings
 from reveal_bench.scoring import CaseRows, score_localization
 from reveal_bench.study_records import StudyManifest, read_studies, read_study_manifest
 from reveal_bench.study_scoring import StudyRows, score_studies
+from reveal_bench.task_records import TaskManifest, read_task_manifest, read_tasks
 from reveal_leaderboard.custody.canonical import Predictions, read_canonical
+from reveal_leaderboard.custody.canonical_tasks import read_rated
 from reveal_leaderboard.custody.cases import read_cases, write_cases
 from reveal_leaderboard.custody.template import Job
 from reveal_leaderboard.fingerprints import fingerprint
 from reveal_leaderboard.ranking import compare_document, rank_document
 from reveal_leaderboard.release import ReleasedScore, ReleasePolicy, part_of, release, release_studies, split_final
+from reveal_leaderboard.release_rubric import release_rubric
 
 __all__ = ["JOBS", "compare", "load_shared", "rank", "score", "warm_up"]
 
-_CONFIGS = {"localization": "localization", "findings": "multilabel"}
+_CONFIGS = {"localization": "localization", "findings": "multilabel", "tasks": "tasks"}
 """Kind of benchmark -> folder of its references."""
 
-Rows = CaseRows | StudyRows
+Rows = CaseRows | StudyRows | RubricRows
 
 
 def load_shared(data: bytes) -> None:
@@ -96,6 +100,11 @@ def _score(file: Any, folder: Path, split: str, thresholds: float | dict[str, fl
         records = read_studies(folder, split)
         rows: Rows = score_studies(labelled, records, labels=studies.labels, thresholds=thresholds)
         return rows, studies, labelled
+    if _kind(info.benchmark) == "tasks":
+        tasks = read_task_manifest(folder, split)
+        answers, ratings = read_rated(file, tasks)
+        answered = [answer.task_id for answer in answers]
+        return score_ratings(ratings, read_tasks(folder, split), answered=answered), tasks, answers
     manifest = read_manifest(folder, split)
     located: Any = read_canonical(file, manifest)
     images = read_localization(folder, split)
@@ -105,22 +114,27 @@ def _score(file: Any, folder: Path, split: str, thresholds: float | dict[str, fl
 
 def _kind(benchmark: str) -> str:
     known = BENCHMARKS.get(benchmark)
-    return "findings" if known is not None and known.kind == "findings" else "localization"
+    return "localization" if known is None else known.kind
 
 
 def _people(rows: Rows) -> list[tuple[str, str]]:
     if isinstance(rows, StudyRows):
         return [(study.study_id, study.patient_id) for study in rows.studies]
+    if isinstance(rows, RubricRows):
+        return list(zip(rows.task_ids, rows.patient_ids, strict=True))
     return list(rows.all_images)
 
 
 def _release(rows: Rows, policy: ReleasePolicy) -> ReleasedScore:
+    if isinstance(rows, RubricRows):
+        return release_rubric(rows, policy)
     return release_studies(rows, policy) if isinstance(rows, StudyRows) else release(rows, policy)
 
 
 def _reference_hash(folder: Path, split: str, manifest: Any, key: bytes) -> str:
     """Keyed hash over the reference files of a split, so that it confirms nobody's guess at them."""
-    config = _CONFIGS["findings" if isinstance(manifest, StudyManifest) else "localization"]
+    kind = {StudyManifest: "findings", TaskManifest: "tasks"}.get(type(manifest), "localization")
+    config = _CONFIGS[kind]
     digest = hmac.new(key, digestmod=hashlib.sha256)
     for shard in sorted((folder / config).glob(f"{split}-*.parquet")):
         digest.update(hashlib.sha256(shard.read_bytes()).digest())
@@ -130,14 +144,15 @@ def _reference_hash(folder: Path, split: str, manifest: Any, key: bytes) -> str:
 def rank(arguments: dict[str, Any], files: list[int], _: Any) -> bytes:
     """Place the submissions whose rows are in `files`."""
     systems = dict(zip(arguments["ids"], (_read(handle) for handle in files), strict=True))
-    return json.dumps(rank_document(systems, policy_from(arguments["policy"])), allow_nan=False).encode()
+    document = rank_document(systems, policy_from(arguments["policy"]), groups=arguments["groups"])
+    return json.dumps(document, allow_nan=False).encode()
 
 
 def compare(arguments: dict[str, Any], files: list[int], _: Any) -> bytes:
     """Compare the two submissions whose rows are in `files`."""
     a, b = (_read(handle) for handle in files)
     ids = (arguments["ids"][0], arguments["ids"][1])
-    document = compare_document(a, b, policy_from(arguments["policy"]), ids=ids)
+    document = compare_document(a, b, policy_from(arguments["policy"]), ids=ids, paired=arguments["paired"])
     return json.dumps(document, allow_nan=False).encode()
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import asdict
 
 import gradio as gr
 
 from reveal_leaderboard import boards
 from reveal_leaderboard.database import moment
 from reveal_leaderboard.pages.account_strip import build_strip
-from reveal_leaderboard.pages.board_notes import RANK_SENTENCE
+from reveal_leaderboard.pages.board_notes import RANK_SENTENCE, rounding
 from reveal_leaderboard.pages.desk import Desk
 from reveal_leaderboard.pages.drawing import badge, detail, facts, message, page_head, part, plural, table, text
 from reveal_leaderboard.published import Published
@@ -22,7 +23,7 @@ __all__ = ["build", "about_view", "policy_view"]
 
 LEAD = "How scores are made, what is shown of them, and what is not."
 HOW = (
-    ("A file is checked first", "The linter knows only what is asked, never an answer. So it may say everything about "
+    ("A file is checked first", "The check knows only what is asked, never an answer. So it may say everything about "
      "your file, line by line, and checking is free."),
     ("It is scored apart", "A worker reads the upload in one confined process and scores it in another. The one that "
      "sees your file does not see the references; the one that sees the references sees plain arrays of numbers. This "
@@ -34,6 +35,14 @@ HOW = (
     ("Each score has a receipt", "It is signed and chained to the one before. reveal-bench verify-receipt FILE checks "
      "it without this server; the public keys are under /api/v1/keys."),
 )  # fmt: skip
+
+PAPERS = {
+    "paper 000": "Gosai et al. 2025",
+    "paper 001": "Banerjee et al. (ReExecution)",
+    "paper 002": "Saporta et al. 2022",
+    "paper 004": "REVEAL-CXR, arXiv 2601.15129",
+}
+"""What the numbers of papers in the sources of metrics stand for."""
 
 log = logging.getLogger(__name__)
 
@@ -121,8 +130,8 @@ def policy_view(settings: BenchmarkSettings) -> str:
         else "No patients are kept apart for final figures."
     )
     sentences = (
-        f"Findings with at least {release.min_cell} cases, rounded to {release.resolution:g}; "
-        f"intervals from {release.n_resamples:,} resamples of patients.",
+        f"Findings with at least {release.min_cell} cases. {rounding(asdict(release))} Intervals come from "
+        f"{release.n_resamples:,} draws of patients.",
         ladder,
         f"{quota.total} scored submissions per team and version, {quota.per_day} a day (UTC); "
         f"{quota.board_total} for all teams together.",
@@ -131,11 +140,17 @@ def policy_view(settings: BenchmarkSettings) -> str:
     return f'<ul class="rv-list">{"".join(f"<li>{sentence}</li>" for sentence in sentences)}</ul>'
 
 
+def _named(source: str) -> str:
+    for number, name in PAPERS.items():
+        source = source.replace(number, name)
+    return source
+
+
 def _metrics(names: Sequence[str]) -> str:
     metrics = {metric.name: metric for name in names for metric in board_metrics(name)}
     rows = "".join(
         f'<tr><th scope="row">{text(m.title)}</th><td>{text(m.formula)}</td><td>{text(m.better)}</td>'
-        f"<td>{text(m.undefined)}</td><td>{text(m.source)}</td></tr>"
+        f"<td>{text(m.undefined)}</td><td>{text(_named(m.source))}</td></tr>"
         for m in metrics.values()
     )
     head = ["Metric", "Formula", "Better", "Undefined when", "Source"]

@@ -33,8 +33,7 @@ def strip_view(actor: Actor | None) -> str:
     if actor is None:
         return f'<p class="rv-strip">{link("/login", "Sign in")}</p>'
     admin = f" · {link('/admin', 'Admin')}" if actor.is_admin else ""
-    mine = link("/mine", "my submissions")
     if actor.via == "local":
-        return f'<p class="rv-strip">Local mode, one user · {mine}{admin}</p>'
+        return f'<p class="rv-strip">Local mode, one user{admin}</p>'
     out = '<form method="post" action="/logout"><button type="submit" class="rv-action">Sign out</button></form>'
-    return f'<div class="rv-strip">Signed in as <b>{text(actor.user.name)}</b> · {mine}{admin} {out}</div>'
+    return f'<div class="rv-strip">Signed in as <b>{text(actor.user.name)}</b>{admin} {out}</div>'

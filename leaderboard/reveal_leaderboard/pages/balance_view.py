@@ -44,7 +44,9 @@ def ledger_view(rows: Sequence[LedgerRow], balance: Balance) -> str:
             f'<td class="rv-number">{change}</td><td class="rv-number">{used}</td><td>{about}</td>'
             f"<td>{text(row.why)}</td></tr>"
         )
-    head = ["When", "What", "Change", "Used after", "Submission", "Why"]
+    numbers = [f'<th scope="col" class="rv-number">{title}</th>' for title in ("Change", "Used after")]
+    head = ["When", "What", *numbers, "Submission", "Why"]
     shown = table(head, [f"<tbody>{''.join(reversed(lines))}</tbody>"], label="Ledger", css_class="rv-ledger")
-    reset = f" Next possible: {when(balance.next_at)}." if balance.next_at is not None else ""
+    is_over = not balance.may_send and balance.next_at is not None
+    reset = f" Next possible: {when(balance.next_at)}." if is_over else ""
     return f'<p class="rv-note">{text(balance.why)}{reset}</p>{shown}'

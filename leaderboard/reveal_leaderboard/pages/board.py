@@ -20,6 +20,7 @@ from reveal_leaderboard.pages.account_strip import build_strip
 from reveal_leaderboard.pages.board_view import OVERVIEW, View, column_groups, render
 from reveal_leaderboard.pages.desk import Desk
 from reveal_leaderboard.pages.drawing import ACTIONS, message, page_head
+from reveal_leaderboard.pages.rubric_view import render_board
 from reveal_leaderboard.standings import Standings, UnknownVersionError, standings
 
 __all__ = ["build"]
@@ -30,7 +31,10 @@ LOADING = message("busy", "Reading the board …")
 LEAD = "Findings on chest radiographs, scored against holdouts whose references this server cannot open."
 
 # Writes what is shown into the address; the last input is the query that the server made of the view.
-REMEMBER = "(query) => { history.replaceState(null, '', query ? '?' + query : location.pathname); return [query]; }"
+REMEMBER = """(query) => {
+  history.replaceState(null, '', location.pathname + (query ? '?' + query : ''));
+  return [query];
+}"""
 
 log = logging.getLogger(__name__)
 
@@ -41,13 +45,12 @@ def build(desk: Desk, page: gr.Blocks) -> None:
     build_strip(desk, page)
     gr.HTML(page_head("REVEAL leaderboard", LEAD))
     with gr.Row(elem_classes="rv-controls"):
-        benchmark = gr.Dropdown(names, value=names[0], label="Benchmark", min_width=200)
+        benchmark = gr.Dropdown(names, value=names[0], label="Benchmark", min_width=160)
         version = gr.Dropdown([], label="Version", min_width=120)
-        columns = gr.Dropdown([("Overview", OVERVIEW)], value=OVERVIEW, label="Columns", min_width=160)
-    with gr.Row(elem_classes="rv-controls"):
-        search = gr.Textbox(label="Search model or organization", max_length=100, min_width=200)
-        kind = gr.Dropdown([(ALL_KINDS, "")], value="", label="Kind", min_width=140)
-        organization = gr.Dropdown([(ALL_TEAMS, "")], value="", label="Organization", min_width=160)
+        columns = gr.Dropdown([("Overview", OVERVIEW)], value=OVERVIEW, label="Columns", min_width=150)
+        search = gr.Textbox(label="Search", placeholder="model or team", max_length=100, min_width=160)
+        kind = gr.Dropdown([(ALL_KINDS, "")], value="", label="Kind", min_width=150)
+        organization = gr.Dropdown([(ALL_TEAMS, "")], value="", label="Organization", min_width=180)
     shown = gr.HTML(LOADING, elem_id="board", js_on_load=ACTIONS)
     order = gr.Textbox("", visible=False)
     query = gr.Textbox("", visible=False)
@@ -100,7 +103,8 @@ class _Handlers:
         try:
             board = self._standings(benchmark, version)
             view = _known(view, board)
-            shown = render(board, view) + self._moves(board)
+            draw = render_board if board.kind == "tasks" else render
+            shown = self._closed(benchmark) + draw(board, view) + self._moves(board)
         except UnknownBenchmarkError as error:
             return (*[gr.skip()] * 6, message("bad", "This board does not exist.", str(error)), gr.skip(), "")
         except Exception:
@@ -116,6 +120,12 @@ class _Handlers:
             return standings(self.desk.store, published, version=version or None)
         except UnknownVersionError:
             return standings(self.desk.store, published)
+
+    def _closed(self, benchmark: str) -> str:
+        """Whether submissions are taken, if not."""
+        with self.desk.store.read() as connection:
+            row = boards.board(connection, benchmark)
+        return "" if row is None else board_notes.closed(row.state, row.why)
 
     def _moves(self, board: Standings) -> str:
         """What the version shown changed when it took the place of the one before."""

@@ -13,14 +13,26 @@ from reveal_leaderboard.pages.plots import Mark
 from reveal_leaderboard.references import ReferenceRow
 from reveal_leaderboard.standings import Entry, Standings
 
-__all__ = ["RANK_SENTENCE", "authors", "left_out", "legend", "moves", "notes", "plots_of", "synthetic", "year"]
+__all__ = [
+    "RANK_SENTENCE",
+    "authors",
+    "closed",
+    "left_out",
+    "legend",
+    "moves",
+    "notes",
+    "plots_of",
+    "rounding",
+    "synthetic",
+    "year",
+]
 
 MACRO = "macro"
 MOST_IN_PANEL = 12
 PANEL_ROWS = {"human": "H", "chance": "C"}  # published rows that stand in the small panels too, and their letters
 RANK_SENTENCE = (
     "Entries with the same letter cannot be told apart on this many patients, so they share a place and a range: with "
-    "95 % confidence, for all entries at once, the true rank lies within it. The order inside a tier claims nothing."
+    "95 % confidence, for all entries at once, the true rank lies within it. The order inside a tier claims nothing."
 )
 
 
@@ -29,7 +41,16 @@ def synthetic(board: Standings) -> str:
     if not board.synthetic:
         return ""
     made_up = "A program drew the images and the findings: no figure here says anything about patients."
-    return message("info", "This benchmark is synthetic.", made_up)
+    told = f"<strong>This benchmark is synthetic.</strong> {made_up}"
+    return f'<p class="rv-message rv-info rv-slim" role="status">{told}</p>'
+
+
+def closed(state: str, why: str) -> str:
+    """What a board says that takes no submissions now; nothing of one that does."""
+    if state == "open":
+        return ""
+    word = {"paused": "Submissions are paused.", "closed": "This board is closed to submissions."}.get(state, state)
+    return message("info", word, why)
 
 
 def notes(board: Standings) -> str:
@@ -60,12 +81,31 @@ def legend(board: Standings) -> str:
     return (
         '<section aria-label="How to read the board"><ul class="rv-legend">'
         f"<li><b>Rank</b> {text(RANK_SENTENCE)}</li>"
-        f"<li>{interval_bar(0.6, 0.5, 0.7)} value (tick) and 95 % interval (bar) on a line from 0 to 100 %; "
+        f"<li>{interval_bar(0.6, 0.5, 0.7)} value (tick) and 95 % interval (bar) on a line from 0 to 100 %; "
         "in figures: value, then low–high.</li>"
         f"<li><b>–</b> fewer than {board.min_cell} cases: not shown, and not in any macro.{hidden}</li>"
         "<li><b>n/a</b> the file has nothing that this metric needs, such as masks for IoU.</li>"
-        f'{images}<li>Figures are rounded. How scores are made is told <a href="/about">on the page About</a>.</li>'
+        f'{images}<li>{text(_rounding(board))} How scores are made is told <a href="/about">on the page About</a>.</li>'
         "</ul></section>"
+    )
+
+
+def _rounding(board: Standings) -> str:
+    return rounding(board.entries[0].score.policy if board.entries else {})
+
+
+def rounding(policy: Mapping[str, Any]) -> str:
+    """How a release policy rounds, as a sentence, in percent as figures stand on the pages."""
+    fine, coarse = policy.get("resolution"), policy.get("small_resolution")
+    bands: tuple[int, ...] = tuple(policy.get("bands") or ())
+    if fine is None or coarse is None:
+        return "Figures are rounded."
+    if coarse <= fine or len(bands) < 2:
+        return f"Figures are rounded to {100 * fine:g}\u00a0%."
+    few = f"{bands[0]} to {bands[1] - 1} cases"
+    return (
+        f"Figures are rounded: of findings with {few} to {100 * coarse:g}\u00a0%, of others to {100 * fine:g}\u00a0%, "
+        "of averages as their parts require."
     )
 
 
@@ -117,7 +157,8 @@ def plots_of(board: Standings, entries: Sequence[Entry], columns: str) -> str:
     cut = f" The first {MOST_IN_PANEL} entries." if len(entries) > MOST_IN_PANEL else ""
     letters = f"Rows in the order of the table: {_key(few, beside)}.{cut}"
     each = plots.small_multiples(panels, title=f"{metric.title} by finding, %", note=letters)
-    return f'<section class="rv-plots" aria-label="Plots">{main}{detail("By finding", each) if each else ""}</section>'
+    shown = detail("By finding", each, is_open=True) if each else ""
+    return f'<section class="rv-plots" aria-label="Plots">{main}{shown}</section>'
 
 
 def _key(entries: Mapping[str, Entry], rows: Sequence[ReferenceRow]) -> str:

@@ -23,7 +23,7 @@ __all__ = ["OVERVIEW", "View", "column_groups", "render"]
 
 OVERVIEW = "overview"
 MACRO = "macro"
-FACTS = {"kind": "Kind", "prompt": "Prompt", "date": "Date"}
+FACTS = {"kind": "Kind", "date": "Date"}
 BY_TEXT = ("model", "date")
 REFERENCE_KINDS = {"human": "human readers", "chance": "chance", **KINDS}
 
@@ -202,10 +202,10 @@ def _figure_head(column: _Column, view: View) -> str:
 def _entry_row(
     entry: Entry, columns: Sequence[_Column], board: Standings, *, has_facts: bool, starts_tier: bool
 ) -> str:
-    version = f" {text(entry.model_version)}" if entry.model_version else ""
-    permalink = f'<a class="rv-name" href="/entry?id={text(entry.submission_id)}">{text(entry.model)}{version}</a>'
+    version = f' <span class="rv-version">{text(entry.model_version)}</span>' if entry.model_version else ""
+    permalink = f'<a class="rv-name" href="/entry?id={text(entry.submission_id)}">{text(entry.model)}</a>{version}'
     model = f'<th scope="row" class="rv-model">{permalink}<span class="rv-team">{text(entry.team)}</span></th>'
-    facts = (KINDS.get(entry.kind, entry.kind), entry.prompt_style or "–", entry.date)
+    facts = (_kind_cell(KINDS.get(entry.kind, entry.kind), entry.prompt_style), text(entry.date))
     cells = [_entry_cell(entry, column, board) for column in columns]
     css_class = ' class="rv-new-tier"' if starts_tier else ""
     return f"<tr{css_class}>{_rank_cell(entry)}{model}{''.join(cells)}{_fact_cells(facts) if has_facts else ''}</tr>"
@@ -226,8 +226,13 @@ def _rank_cell(entry: Entry) -> str:
     )
 
 
+def _kind_cell(kind: str, prompt_style: str | None) -> str:
+    """The kind, and below it how a model was prompted, if it was."""
+    return text(kind) + (f'<span class="rv-team">{text(prompt_style)}</span>' if prompt_style else "")
+
+
 def _fact_cells(facts: Sequence[str]) -> str:
-    return "".join(f'<td class="rv-fact">{text(fact)}</td>' for fact in facts)
+    return "".join(f'<td class="rv-fact">{fact}</td>' for fact in facts)
 
 
 def _entry_cell(entry: Entry, column: _Column, board: Standings) -> str:
@@ -261,7 +266,7 @@ def _reference_row(row: ReferenceRow, columns: Sequence[_Column], *, has_facts: 
         f'<span class="rv-name">{text(row.name)}{style}</span>'
         f'<span class="rv-team">{drawing.badge("reference")}{source}</span></th>'
     )
-    facts = (REFERENCE_KINDS.get(row.kind, row.kind), row.prompt_style or "–", board_notes.year(row.citation))
+    facts = (_kind_cell(REFERENCE_KINDS.get(row.kind, row.kind), row.prompt_style), board_notes.year(row.citation))
     cells = [_reference_cell(row, column) for column in columns]
     return f"<tr>{model}{''.join(cells)}{_fact_cells(facts) if has_facts else ''}</tr>"
 

@@ -25,13 +25,19 @@ from reveal_leaderboard.pages.drawing import (
     text,
 )  # fmt: skip
 from reveal_leaderboard.pages.plots import difference_bar
+from reveal_leaderboard.pages.rubric_view import render_comparison
 from reveal_leaderboard.standings import Entry, standings
 
 __all__ = ["build", "compare_view"]
 
 POLL_SECONDS = 2.0
-LEAD = "The same patients are drawn anew for both entries, so a difference is seen even where the intervals overlap."
-REMEMBER = "(query) => { history.replaceState(null, '', query ? '?' + query : location.pathname); return [query]; }"
+LEAD = (
+    "The same patients are drawn anew for both entries, so a difference is seen even where the intervals overlap. "
+    "Two entries of one team are compared by the intervals that are shown of each."
+)
+REMEMBER = (
+    "(query) => { history.replaceState(null, '', location.pathname + (query ? '?' + query : '')); return [query]; }"
+)
 CHOOSE = message("info", "Choose two entries.", "Their paired differences are then shown per finding.")
 BUSY = message("busy", "Being computed by a worker.", "It appears here as soon as it is done; you may leave the page.")
 
@@ -146,26 +152,40 @@ def _named(entry: Entry) -> str:
 
 def compare_view(document: Mapping[str, Any], a: Entry, b: Entry) -> str:
     """Every row of a comparison as a table; differences are A minus B, in percentage points."""
+    if document.get("kind") == "tasks":
+        return render_comparison(document, a, b)
     rows: Sequence[Mapping[str, Any]] = document["rows"]
     if not rows:
         return message("info", "These two have no shown figure in common.", str(document.get("note", "")))
     reach = max((abs(row[end]) for row in rows for end in ("value", "low", "high") if row[end] is not None), default=0)
-    body = "".join(_row(row, a, b, max(reach, 0.05)) for row in rows)
+    reach = max(reach, 0.05)
+    body = "".join(_group(metric, rows, a, b, reach) for metric in dict.fromkeys(str(row["metric"]) for row in rows))
     told = sum(bool(row["told_apart"]) for row in rows)
     verdict = f"{told} of {plural(len(rows), 'difference')} told apart." if told else "No difference is told apart."
     names = [
         link("/entry", f"{letter}: {_named(entry)}", id=entry.submission_id) for letter, entry in (("A", a), ("B", b))
     ]
-    head = ["Metric and finding", "A, %", "B, %", "A − B, points", "95 % interval, B better ◂ ▸ A better", "Told apart"]
-    shown = table(head, [f"<tbody>{body}</tbody>"], label="Paired differences", css_class="rv-compare")
+    scale = (
+        '<th scope="col" class="rv-span">A − B with its 95\u00a0% interval'
+        '<span class="rv-sides"><span>◂ B better</span><span>0</span><span>A better ▸</span></span></th>'
+    )
+    head = ["Finding", "A, %", "B, %", "A − B, points", scale, "Told apart"]
+    shown = table(head, [body], label="Paired differences", css_class="rv-compare")
     note = f'<p class="rv-note">{text(document.get("note", ""))}</p>' if document.get("note") else ""
     return f'<p class="rv-summary">{" · ".join(names)}</p>{message("info", verdict)}{shown}{note}'
 
 
+def _group(metric: str, rows: Sequence[Mapping[str, Any]], a: Entry, b: Entry, reach: float) -> str:
+    """The rows of one metric below its name."""
+    title = METRICS[metric].title if metric in METRICS else metric
+    head = f'<tr class="rv-group"><th colspan="6" scope="rowgroup"><span>{text(title)}</span></th></tr>'
+    body = "".join(_row(row, a, b, reach) for row in rows if row["metric"] == metric)
+    return f"<tbody>{head}{body}</tbody>"
+
+
 def _row(row: Mapping[str, Any], a: Entry, b: Entry, reach: float) -> str:
     metric, finding = str(row["metric"]), str(row["finding"])
-    title = METRICS[metric].title if metric in METRICS else metric
-    name = f"Macro {title}" if finding == "macro" else f"{title}, {finding}"
+    name = "Macro" if finding == "macro" else finding
     cells = []
     for entry, key in ((a, "a"), (b, "b")):
         figure = entry.figure(metric, finding)
@@ -176,13 +196,13 @@ def _row(row: Mapping[str, Any], a: Entry, b: Entry, reach: float) -> str:
         else:
             cells.append(f'<td class="rv-figure"><span class="rv-value">{percent(row[key])}</span></td>')
     value, low, high = row["value"], row["low"], row["high"]
-    difference, drawn = none_cell("–", "undefined"), none_cell("–", "too few cases differ")
+    difference, drawn = none_cell("–", "undefined"), none_cell("–", "no interval, see below")
     if value is not None:
         difference = f'<td class="rv-figure"><span class="rv-value">{_signed(value)}</span></td>'
     if None not in (value, low, high):
         bar = difference_bar(value, low, high, reach)
         drawn = f'<td class="rv-span">{bar}<span class="rv-ci">{_signed(low)} to {_signed(high)}</span></td>'
-    is_told = "yes" if row["told_apart"] else "no"
+    is_told = "<b>yes</b>" if row["told_apart"] else "no"
     return f'<tr><th scope="row">{text(name)}</th>{"".join(cells)}{difference}{drawn}<td>{is_told}</td></tr>'
 
 

@@ -37,6 +37,7 @@ __all__ = ["build", "entry_view", "may_see", "shown_metrics"]
 
 LOADING = message("busy", "Reading the entry …")
 NOT_ON_BOARDS = ("grid_chance",)
+STATES = {"linted": "checked"}  # the event log's words that a reader may not know
 
 log = logging.getLogger(__name__)
 
@@ -219,7 +220,7 @@ def _history(events: Sequence[tuple[float, str, str]]) -> str:
         return '<p class="rv-note">Nothing is noted yet.</p>'
     has_reasons = any(why for _, _, why in events)
     rows = "".join(
-        f'<tr><th scope="row">{text(status)}</th><td>{when(at)}</td>'
+        f'<tr><th scope="row">{text(STATES.get(status, status))}</th><td>{when(at)}</td>'
         f"{f'<td>{text(why)}</td>' if has_reasons else ''}</tr>"
         for at, status, why in events
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from reveal_leaderboard.exposure import Exposure
-from reveal_leaderboard.pages.drawing import badge, detail, facts, message, percent, plural, table, text
+from reveal_leaderboard.pages.drawing import detail, facts, message, percent, plural, table, text
 
 __all__ = ["exposure_view"]
 
@@ -18,11 +18,10 @@ def exposure_view(benchmark: str, meter: Exposure) -> str:
     head = message(kind, f"{benchmark}: {WORDS[meter.level]}.", meter.sentence)
     known = f"{percent(meter.share)} %" if math.isfinite(meter.share) else "more than all"
     told = {
-        "Level": badge(meter.level),
         "Scored submissions": f"{_meter(meter.n_scored, meter.board_total)} {meter.n_scored} of {meter.board_total}",
         "Most exposed finding": text(meter.finding or "none is shown"),
-        "Bits let out": f"{meter.bits_out:.0f} of the {meter.bits_held:.0f} in its labels ({known})",
-        "To": "" if meter.group is None else text(", ".join(meter.group.teams)),
+        "Told about it": f"at most {meter.bits_out:.0f} of the {meter.bits_held:.0f} bits in its labels ({known})",
+        "Told to": "" if meter.group is None else text(", ".join(meter.group.teams)),
     }
     return head + facts(told) + _teams(meter)
 

@@ -193,7 +193,7 @@ class _Handlers:
     def _lists(self, actor: Actor | None, team_id: str | None, benchmark: str) -> tuple[str, str, str]:
         """Submissions, ledger and members of one team of the actor's."""
         if actor is None:
-            return SIGN_IN, "", ""
+            return '<p class="rv-note">They stand here once you are signed in.</p>', "", ""
         membership = _membership(actor, team_id)
         if membership is None:
             return NO_TEAM, "", ""

@@ -12,7 +12,7 @@ from reveal_leaderboard.store import Submission
 
 __all__ = ["account_view", "confirm_view", "secret_view", "submissions_view", "team_view", "tokens_view"]
 
-WAITING = ("received", "linted", "queued")
+WAITING = ("received", "linted", "queued", "reading")
 
 
 def account_view(actor: Actor, *, is_local: bool) -> str:
@@ -79,6 +79,8 @@ def _status(one: Submission, waiting: Waiting | None, why: str, *, is_held: bool
     if waiting is not None and waiting.position is not None:
         note = f"position {waiting.position}"
         note += f", {duration(waiting.expected_seconds)}" if waiting.expected_seconds is not None else ""
+    elif one.status == "reading":
+        note = "its answers wait for readers"
     elif one.status in ("refused", "failed"):
         note = why + (f" Incident {one.incident}." if one.incident else "")
     elif one.status == "scored":

@@ -53,11 +53,14 @@ def forest(marks: Sequence[Mark], *, title: str, note: str = "") -> str:
     if not marks:
         return ""
     rows = "".join(_forest_row(mark) for mark in marks)
-    axis = "".join(f'<text x="{tick}%" y="11" text-anchor="{_anchor(tick)}">{tick}</text>' for tick in TICKS)
+    axis = "".join(
+        f'<text x="{tick}%" y="11" text-anchor="{_anchor(tick)}">{tick}{" %" if tick == 100 else ""}</text>'
+        for tick in TICKS
+    )
     caption = f"<figcaption>{text(title)}{f'<span>{text(note)}</span>' if note else ''}</figcaption>"
     return (
         f'<figure class="rv-forest">{caption}<ul>{rows}</ul><div class="rv-axis" aria-hidden="true"><span></span>'
-        f'<svg width="100%" height="14">{axis}</svg><span>%</span></div></figure>'
+        f'<svg width="100%" height="14">{axis}</svg><span></span></div></figure>'
     )
 
 

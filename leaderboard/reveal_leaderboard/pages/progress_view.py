@@ -40,6 +40,7 @@ def steps(status: str) -> str:
     """The three steps with a mark and a word for each."""
     ended = status in FINAL and status != "scored"
     names = ("queued", status) if status == "withdrawn" else (*STEPS[:2], status) if ended else STEPS
+    names = ("queued", "reading", "scored") if status == "reading" else names
     at = names.index(status) if status in names else 0
     items = []
     for i, name in enumerate(names):
@@ -59,6 +60,9 @@ def _state(submission: Submission, waiting: Waiting | None, why: str) -> str:
         return message("busy", _place(waiting), _expected(waiting), markup=sent)
     if submission.status == "scoring":
         return message("busy", "Being scored.", _expected(waiting, "It should be done"), markup=sent)
+    if submission.status == "reading":
+        told = "This may take days; you need not wait here."
+        return message("info", "The answers wait for readers.", told, markup=sent)
     if submission.status == "scored":
         board = link("/", "the board", benchmark=submission.benchmark)
         see = f"<p>{link('/entry', 'Its page', id=submission.id)} · {board}</p>"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from reveal_leaderboard.pages.board_notes import authors
+from reveal_leaderboard.pages.board_notes import authors, rounding
 from reveal_leaderboard.pages.drawing import figure_cell, interval_bar, message, none_cell, percent, table, text
 from reveal_leaderboard.pages.plots import Mark, forest
+from reveal_leaderboard.pages.rubric_view import is_rubric, render_score
 from reveal_leaderboard.references import ReferenceRow
 from reveal_leaderboard.release import Figure, ReleasedScore
 
@@ -22,23 +23,30 @@ def score_view(score: ReleasedScore, titles: Mapping[str, str], *, human: Refere
     ----------
     human : a published row of human readers measured on the same data; its figures stand in columns of their own
     """
+    if is_rubric(score):
+        return render_score(score)
     if not score.shown:
         return message("info", "No figure of this score can be shown.", score.note)
     metrics = [name for name in titles if any(figure.metric == name for figure in score.figures)]
     humans = [name for name in metrics if human is not None and name in human.figures]
     rows = []
-    for finding in (MACRO, *score.shown, *score.hidden):
+    for finding in (MACRO, *score.shown):
         cells = "".join(_cells(score, metric, finding, human if metric in humans else None) for metric in metrics)
         n = _count(score, finding)
         name = "Macro" if finding == MACRO else finding
         rows.append(f'<tr><th scope="row">{text(name)}</th><td class="rv-count">{text(n)}</td>{cells}</tr>')
+    why = f"fewer than {score.policy.get('min_cell', 30)} cases: not shown"
+    width = 1 + len(metrics) + len(humans)
+    unshown = f'<td class="rv-none" colspan="{width}">{why}</td></tr>'
+    rows += [f'<tr class="rv-unshown"><th scope="row">{text(finding)}</th>{unshown}' for finding in score.hidden]
     head = ["Finding", "Cases"]
     for name in metrics:
         head += [f"{text(titles[name])}, %", *(["Human readers, %"] if name in humans else [])]
     shown = table(head, [f"<tbody>{''.join(rows)}</tbody>"], label="Score", css_class="rv-score")
     source = f" Human readers: {text(authors(human.citation))}, {text(human.place)}." if human and humans else ""
-    note = "95 % intervals, resampling patients; counts of cases in bands."
-    return f'{shown}<p class="rv-note">{note} {text(score.note)}{source}</p>'
+    note = "Value, then its 95\u00a0% interval from patients drawn anew. Cases are told in bands."
+    note = f"{note} {rounding(score.policy)}"
+    return f'{shown}<p class="rv-note">{text(note)} {text(score.note)}{source}</p>'
 
 
 def _count(score: ReleasedScore, finding: str) -> str:
@@ -64,6 +72,8 @@ def _cells(score: ReleasedScore, metric: str, finding: str, human: ReferenceRow 
 def finding_plot(score: ReleasedScore, metric: str, title: str, *, human: ReferenceRow | None = None) -> str:
     """The findings of one metric on a common scale, each with the human readers' value below it."""
     marks: list[Mark] = []
+    if is_rubric(score):  # a scale of its own, which the table draws
+        return ""
     for finding in (MACRO, *score.shown):
         figure = score.figure(metric, finding)
         if figure is None:

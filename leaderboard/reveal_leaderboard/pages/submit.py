@@ -8,13 +8,14 @@ from typing import Any
 
 import gradio as gr
 
-from reveal_leaderboard import quota
+from reveal_leaderboard import boards, quota
 from reveal_leaderboard.accounts import TeamNameError
 from reveal_leaderboard.boards import BoardClosedError
 from reveal_leaderboard.catalogue import UnknownBenchmarkError
 from reveal_leaderboard.custody import ParseFailed
 from reveal_leaderboard.intake import NotAMemberError
 from reveal_leaderboard.metadata import MetadataError
+from reveal_leaderboard.pages import board_notes
 from reveal_leaderboard.pages.account_strip import build_strip
 from reveal_leaderboard.pages.balance_view import balance_view
 from reveal_leaderboard.pages.desk import Desk
@@ -46,7 +47,10 @@ NO_TEAM = message(
     markup=f"<p>{link('/mine', 'Make one, or ask an owner to add you')}.</p>",
 )
 # Keeps the number of what was sent in the address: a reload goes on watching it.
-REMEMBER = "(id) => { if (id) history.replaceState(null, '', '?sent=' + encodeURIComponent(id)); return [id]; }"
+REMEMBER = """(id) => {
+  if (id) history.replaceState(null, '', location.pathname + '?sent=' + encodeURIComponent(id));
+  return [id];
+}"""
 
 REFUSALS = (
     ParseFailed, NotAMemberError, NotPermittedError, TeamNameError, BoardClosedError, KeyReusedError,
@@ -60,7 +64,7 @@ log = logging.getLogger(__name__)
 def build(desk: Desk, page: gr.Blocks) -> None:
     """Lay out the page inside the present Blocks."""
     names = desk.names
-    manifest = link("/api/v1/benchmarks", "The manifest") + " lists what is asked."
+    manifest = "What is asked: " + link("/api/v1/benchmarks", "list of benchmarks and manifests") + "."
     build_strip(desk, page)
     gr.HTML(page_head("Submit predictions", LEAD, markup=manifest))
     account = gr.HTML("", elem_id="account")
@@ -69,18 +73,18 @@ def build(desk: Desk, page: gr.Blocks) -> None:
             gr.HTML(part("1. The file"))
             benchmark = gr.Dropdown(names, value=names[0], label="Benchmark")
             allow_missing = gr.Checkbox(label="Score missing predictions as misses (otherwise they are errors)")
-            file = gr.File(label="Prediction file", file_count="single", type="filepath", height=150)
+            file = gr.File(label="Prediction file", file_count="single", type="filepath", height=140)
         with gr.Column(min_width=300):
             gr.HTML(part("2. The model"))
             described = gr.File(
                 label="Fill the form from a submission.json (optional)",
                 file_count="single",
                 type="filepath",
-                height=130,
+                height=140,
             )
             filled = gr.HTML("", elem_id="filled")
             fields = build_form(any_organization=desk.auth.mode == "local")
-    gr.HTML(part("3. The linter’s report"))
+    gr.HTML(part("3. What the check found"))
     report = gr.HTML(EMPTY, elem_id="report")
     balance = gr.HTML("", elem_id="balance")
     send = gr.Button("Send for scoring", variant="primary", interactive=False, elem_id="send")
@@ -184,6 +188,9 @@ class _Handlers:
             version = self.desk.catalogue.current(benchmark).version
             policy = self.desk.settings.of(benchmark).quota
             with self.desk.store.read() as connection:
+                row = boards.board(connection, benchmark)
+                if row is not None and row.state != "open":
+                    return board_notes.closed(row.state, row.why)
                 return balance_view(quota.balance(connection, team.id, benchmark, version, policy), team.name)
         except UnknownBenchmarkError:
             return ""
@@ -220,7 +227,7 @@ class _Handlers:
             log.exception("sending failed")
             return _our_fault("The file could not be sent."), *stay
         if outcome.submission is None:
-            return message("bad", "The file was not queued.", "See the linter’s report."), *stay
+            return message("bad", "The file was not queued.", "See what the check found."), *stay
         shown, is_on = self._progress(outcome.submission)
         if not outcome.is_new:
             shown = message("info", "You have sent this file under this name before: here it is.") + shown

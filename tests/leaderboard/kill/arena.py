@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from itertools import count
 from pathlib import Path
 
@@ -35,12 +36,13 @@ from tests.leaderboard.conftest import BENCHMARK, METADATA, Board, free_port, gu
 from tests.leaderboard.kill.orders import Desk, Orders
 from tests.leaderboard.kill.processes import Process, descendants, is_alive
 
-__all__ = ["Arena", "Player", "Send"]
+__all__ = ["PATIENCE", "Arena", "Player", "Send", "arena"]
 
 REPOSITORY = Path(__file__).parents[3]
 N_FILES = 3
-LEASE_SECONDS = 2.0
-OPEN = ("queued", "leased")
+LEASE_SECONDS = 3.0
+PATIENCE = 240.0
+"""Seconds: the first start of all compiles, perhaps on a busy machine."""
 
 
 @dataclass
@@ -50,7 +52,7 @@ class Send:
     key: str
     team: str
     file: int
-    content: bytes
+    content: bytes = field(repr=False)
     id: str = ""
 
 
@@ -69,9 +71,9 @@ class Player:
 
     def wait_killed(self) -> None:
         """Wait until it was killed and nothing that it started is left."""
-        wait_until(lambda: not self.look())
+        wait_until(lambda: not self.look(), seconds=PATIENCE)
         assert self.process.returncode == -signal.SIGKILL
-        wait_until(lambda: not any(map(is_alive, self.seen)))
+        wait_until(lambda: not any(map(is_alive, self.seen)), seconds=PATIENCE)
 
 
 class Arena:
@@ -83,12 +85,13 @@ class Arena:
         self.numbers = count(1)
         self.sends: list[Send] = []
         self.players: list[Player] = []
+        self.client = httpx.Client(verify=False, timeout=PATIENCE, limits=httpx.Limits(max_keepalive_connections=0))
         self.port = free_port()
         self.texts = [predictions_to_jsonl(guesses(board.manifest, seed=n)) for n in range(N_FILES)]
         self.undisturbed: dict[int, tuple[str, bytes]] = {}
-        self.server = self.start_server()
         self.store, self.blobs = Store(url), Blobs(self.data / "blobs")
-        self.workers = [self.start_worker(), self.start_worker()]
+        self.server: Player
+        self.workers: list[Player] = []
 
     # Processes ------------------------------------------------------------------------------------------------------
 
@@ -97,8 +100,8 @@ class Arena:
         number = next(self.numbers)
         desk = Desk(self.data / "desks" / str(number))  # a confined server reads and writes below its data only
         desk.give(Orders(number, is_held=True))
-        module = [sys.executable, "-m", "tests.leaderboard.kill.victim", self.data / "desks" / str(number)]
-        options = ["--data", self.data, "--database", self.url, *words]
+        module = [sys.executable, "-m", "tests.leaderboard.kill.victim", str(self.data / "desks" / str(number))]
+        options = ["--data", str(self.data), "--database", self.url, *map(str, words)]
         scratch = self.root / "scratch"
         scratch.mkdir(exist_ok=True)
         path = os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "leaderboard"), os.environ.get("PYTHONPATH", "")])
@@ -114,12 +117,12 @@ class Arena:
         player = self.start("serve", "--benchmark", self.board.folder, "--port", str(self.port))
 
         def answers() -> bool:
-            assert player.process.poll() is None, (self.root / "serve.log").read_text()
+            assert player.process.poll() is None, self.log("serve")
             with suppress(httpx.TransportError):
-                return httpx.get(self.address("/readyz"), timeout=5).status_code == 200
+                return self.client.get(self.address("/readyz")).status_code == 200
             return False
 
-        wait_until(answers)
+        wait_until(answers, seconds=PATIENCE)
         return player
 
     def start_worker(self) -> Player:
@@ -142,6 +145,7 @@ class Arena:
             player.look()
             player.process.kill()
             player.process.wait()
+        self.client.close()
         self.store.engine.dispose()
         wait_until(lambda: not any(is_alive(one) for player in self.players for one in player.seen))
 
@@ -170,8 +174,7 @@ class Arena:
     def post(self, send: Send) -> bool | None:
         """Submit; whether it was new, or None if no answer came. Without any answer, nothing is acknowledged."""
         try:
-            with httpx.Client(timeout=60) as client:
-                response = client.send(self.request(send))
+            response = self.client.send(self.request(send))
         except httpx.TransportError:
             return None
         assert response.status_code == 202, response.text
@@ -188,23 +191,45 @@ class Arena:
     # Checking -------------------------------------------------------------------------------------------------------
 
     def is_idle(self) -> bool:
-        """Whether no job is left."""
+        """Whether no job is left; no worker may have ended meanwhile without being killed."""
+        assert all(player.process.poll() in (None, -signal.SIGKILL) for player in self.workers), self.log("worker")
+        left = sa.select(sa.func.count()).where(jobs.c.status.in_(("queued", "leased")))
         with self.store.read() as connection:
-            query = sa.select(sa.func.count()).where(jobs.c.status.in_(OPEN))
-            return connection.execute(query).scalar_one() == 0
+            return bool(connection.execute(left).scalar_one() == 0)
 
-    def open_undisturbed(self) -> None:
-        """Have each of the files scored while nobody dies, and note what comes out."""
+    def wait_idle(self) -> None:
+        """Wait until no job is left."""
+        wait_until(self.is_idle, seconds=PATIENCE)
+
+    def wait_met(self, player: Player, orders: Orders) -> None:
+        """Wait until orders are carried out; if all children were too quick for them, there is another submission."""
+
+        def is_met() -> bool:
+            if orders.point.startswith("mid-") and self.is_idle() and not player.desk.is_done(orders.number):
+                self.post(self.new_send())
+            return not player.look() or player.desk.is_done(orders.number)
+
+        wait_until(is_met, seconds=PATIENCE)
+        assert player.desk.is_done(orders.number)
+
+    def open(self) -> None:
+        """Start everything, have each of the files scored while nobody dies, and note what comes out."""
+        self.server = self.start_server()
+        self.workers = [self.start_worker(), self.start_worker()]
         self.order(self.workers[0])
         sends = [self.new_send() for _ in range(N_FILES)]
         assert self.post_all(sends) == [True] * N_FILES
-        wait_until(self.is_idle)
+        self.wait_idle()
         with self.store.read() as connection:
             for send in sends:
                 released = sa.select(scores.c.released).where(scores.c.submission_id == send.id)
                 document = json.dumps(connection.execute(released).scalar_one(), sort_keys=True)
                 self.undisturbed[send.file] = document, self.rows(send)
         self.check()
+
+    def half_written(self) -> list[Path]:
+        """What killed workers left in the vault."""
+        return list((self.root / "vault").glob(".writing-*"))
 
     def rows(self, send: Send) -> bytes:
         """The exact rows that the vault holds of a submission."""
@@ -219,9 +244,11 @@ class Arena:
             assert known == {send.id for send in self.sends}
             for send in self.sends:
                 self._check_one(connection, send)
-            assert dict(connection.execute(sa.select(jobs.c.status, sa.func.count()).group_by(jobs.c.status)).all()) == {
-                "done": len(self.sends) + 1  # and one that ranks
-            }
+            by_status = sa.select(jobs.c.status, sa.func.count()).group_by(jobs.c.status)
+            assert connection.execute(by_status).all() == [("done", len(self.sends) + 1)]  # one of them ranks
+            spent = connection.execute(sa.select(sa.func.sum(ledger.c.amount))).scalar_one()
+            charged = sa.select(sa.func.count()).where(ledger.c.kind == "charged")
+            assert spent == connection.execute(charged).scalar_one() == len(self.sends)
             placed = connection.execute(sa.select(results.c.document).where(results.c.kind == "rank")).scalar_one()
             assert set(placed["entries"]) == known
         assert self.blobs.orphans(self.store, older_than=0) == []
@@ -235,26 +262,33 @@ class Arena:
         assert score.shown_of == send.id
         of = receipts.c.submission_id == send.id
         assert connection.execute(sa.select(sa.func.count()).where(of)).scalar_one() == 1
-        booked = sa.select(ledger.c.kind, ledger.c.amount).where(ledger.c.submission_id == send.id).order_by(ledger.c.id)
+        booked = (
+            sa.select(ledger.c.kind, ledger.c.amount).where(ledger.c.submission_id == send.id).order_by(ledger.c.id)
+        )
         assert connection.execute(booked).all() == [("reserved", 1), ("charged", 0)]
 
-    def check_unacknowledged(self, sends: Sequence[Send]) -> None:
-        """After a server died: what was acknowledged is there; of the rest all or nothing is, and nothing half."""
+    def check_books(self, sends: Sequence[Send]) -> set[str]:
+        """What must hold when a server has just died, and the keys of all that it wrote down.
+
+        What was acknowledged is written down; of the rest, an upload may be stored, whole, and is then an orphan.
+        """
         with self.store.read() as connection:
             assert audit(connection, blobs=self.blobs).problems == ()
             there = {row.idempotency_key: row.id for row in connection.execute(sa.select(submissions))}
-        for send in sends:
+        for send in self.sends:
+            assert send in sends or send.key in there
             assert not send.id or there[send.key] == send.id
-        lost = {send.key for send in sends} - set(there)
-        stored = {name for name, _ in self.blobs.names()}
-        assert set(self.blobs.orphans(self.store, older_than=0)) == stored - self._hashes(there)
-        assert len(stored) <= len(there) + len(lost)
+        unwritten = {sha256(send.content).hexdigest() for send in sends if send.key not in there}
+        orphans = self.blobs.orphans(self.store, older_than=0)
+        assert set(orphans) <= unwritten
+        for name in orphans:
+            with self.blobs.open_local(name):  # which compares its content
+                pass
+        return set(there)
 
-    def _hashes(self, keys: Iterator[str] | dict[str, str]) -> set[str]:
-        wanted = set(keys)
-        import hashlib
-
-        return {hashlib.sha256(send.content).hexdigest() for send in self.sends if send.key in wanted}
+    def log(self, command: str) -> str:
+        """What all servers, or all workers, wrote so far."""
+        return (self.root / f"{command}.log").read_text(encoding="utf-8")
 
 
 @contextmanager
@@ -262,7 +296,7 @@ def arena(board: Board, url: str, root: Path, seed: int) -> Iterator[Arena]:
     """An arena with its first runs behind it."""
     opened = Arena(board, url, root, seed)
     try:
-        opened.open_undisturbed()
+        opened.open()
         yield opened
     finally:
         opened.close()

@@ -3,9 +3,9 @@
 Conventions
 -----------
 The product has no hooks. Here named seams of it are wrapped before it starts, or, of a server, after it confined
-itself; each wrapper calls what it wraps and does nothing else, unless the orders name its point. The process then tells
-so and kills itself with SIGKILL, which nothing can catch; in the middle of a child's work, a thread kills the child, its
-template or the process.
+itself; each wrapper calls what it wraps and does nothing else, unless the orders name its point. The process then says
+so and kills itself with SIGKILL, which nothing can catch; in the middle of a child's work, a thread kills the child,
+its template or the process.
 """
 
 from __future__ import annotations
@@ -37,14 +37,18 @@ class Seams:
         self._number, self._passed = -1, 0
 
     def reach(self, point: str) -> None:
-        """Come by `point`; does not return if this is the end."""
+        """Come by `point`; does not return if this is the end. Nobody is told to stop within a transaction."""
         orders = self.due(point)
         if orders is None:
             return
         time.sleep(orders.delay)
-        with self.writing:
-            self.desk.report(orders.number)
-            os.kill(os.getpid(), signal.SIGSTOP if orders.target == "stop" else signal.SIGKILL)
+        if orders.target == "stop":
+            with self.writing:
+                self.desk.report(orders.number)
+                os.kill(os.getpid(), signal.SIGSTOP)
+            return
+        self.desk.report(orders.number)
+        os.kill(os.getpid(), signal.SIGKILL)
 
     def due(self, point: str) -> Orders | None:
         """Count a passage; the orders if they are to be carried out at this one."""
@@ -164,9 +168,7 @@ def wrap_queue(seams: Seams) -> None:
     from reveal_leaderboard.queue import Queue
 
     def hold(method: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda *arguments, **options: (
-            None if seams.desk.orders().is_held else method(*arguments, **options)
-        )
+        return lambda *arguments, **options: None if seams.desk.orders().is_held else method(*arguments, **options)
 
     def beat(method: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any, **options: Any) -> Any:

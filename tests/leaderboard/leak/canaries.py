@@ -1,8 +1,8 @@
 """Finds a secret wherever it was put, and in whatever dress.
 
 A secret text is looked for as it is, in capitals, in hexadecimal digits, in base64 at each of its three places in a
-group, percent-encoded, as UTF-16 and as JSON escapes; a secret number as text with eight digits or more, as a percentage,
-and as the eight bytes of a double. What is packed is unpacked first: gzip, zlib, zip (NumPy's .npz too), Parquet.
+group, percent-encoded, as UTF-16 and as JSON escapes; a secret number as text with nine digits, also in per cent, and
+as the eight bytes of a double. What is packed is unpacked first: gzip, zlib, zip (NumPy's .npz too), Parquet.
 """
 
 from __future__ import annotations
@@ -11,18 +11,22 @@ import base64
 import gzip
 import io
 import json
+import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 MOST_UNPACKED = 64 << 20
+DECIMALS = re.compile(rb"\.(\d{9})")
+PER_CENT = re.compile(rb"(?<![\d.])(?<!\d:)(\d\d)\.(\d{7})")  # but no seconds after minutes
 
 
 @dataclass(frozen=True, order=True)
@@ -42,8 +46,8 @@ def dresses(secret: str | bytes) -> dict[str, bytes]:
     for shift in range(3):
         whole = base64.b64encode(b"\0" * shift + plain)
         # characters that hold bits of what stands before or after are left out
-        inner = whole[[0, 2, 3][shift] : len(whole) - [0, 3, 2][(len(plain) + shift) % 3] - (whole[-1:] == b"=") * 0]
-        found[f"base64 at {shift}"] = inner.rstrip(b"=")
+        stop = len(whole) - (0, 3, 2)[(shift + len(plain)) % 3]
+        found[f"base64 at {shift}"] = whole[(0, 2, 3)[shift] : stop]
         found[f"base64url at {shift}"] = found[f"base64 at {shift}"].translate(bytes.maketrans(b"+/", b"-_"))
     found["percent-encoded"] = "".join(f"%{byte:02X}" for byte in plain).encode()
     found["percent-encoded, small"] = found["percent-encoded"].lower()
@@ -61,49 +65,59 @@ def dresses(secret: str | bytes) -> dict[str, bytes]:
     return found
 
 
-def number_dresses(value: float) -> dict[str, bytes]:
-    """Name -> bytes of every form of an exact figure in (0, 1)."""
-    digits = f"{value:.17f}"
-    per_cent = f"{100 * value:.15f}"
-    return {
-        "decimals": digits[1:10].encode(),  # .46491228
-        "per cent": b"" if 100 * value < 10 else per_cent[:9].encode(),  # 46.491228
-        "double": struct.pack("<d", value),
-        "double, high byte first": struct.pack(">d", value),
-    }
-
-
 def is_telling(value: float) -> bool:
-    """Whether a figure can be known again: in (0, 1), and no fraction that others write down too, such as 1/3."""
-    return 0.001 < value < 0.999 and all(abs(value * n - round(value * n)) > 1e-6 for n in range(1, 26))
+    """Whether a figure can be known again: in (0, 1), and none that others write down too, such as 1/3 or 0.98."""
+    return 0.001 < value < 0.999 and all(abs(value * n - round(value * n)) > 1e-6 for n in (*range(1, 26), 100))
 
 
 class Search:
-    """A search for many secrets at once."""
+    """A search for many secrets at once.
+
+    Parameters
+    ----------
+    texts : name -> text or raw bytes
+    numbers : exact figures; those that others may write down too are passed over
+    """
 
     def __init__(self, texts: Mapping[str, str | bytes], numbers: Iterable[float] = ()) -> None:
-        self._wanted: dict[bytes, tuple[str, str]] = {}
-        for name, secret in texts.items():
-            for dress, form in dresses(secret).items():
-                self._wanted.setdefault(form, (name, dress))
-        for value in {value for value in numbers if is_telling(value)}:
-            for dress, form in number_dresses(value).items():
-                if form:
-                    self._wanted.setdefault(form, (f"exact figure {value!r}", dress))
-
-    def __len__(self) -> int:
-        return len(self._wanted)
+        self._forms = {form: (name, dress) for name, secret in texts.items() for dress, form in dresses(secret).items()}
+        telling = [value for value in numbers if is_telling(value)]
+        self._decimals = {form: v for v in telling for form in (f"{v:.9f}"[2:].encode(), f"{v:.17f}"[2:11].encode())}
+        self._per_cent = {form: v for v in telling for form in _in_per_cent(v)}
+        self._doubles = np.unique(np.array(telling, "<f8").view("<u8"))
+        self.n_numbers = len(self._doubles)
 
     def within(self, data: bytes, place: str) -> list[Leak]:
         """Every secret in `data` or in what it unpacks to."""
-        found = []
-        for layer, content in unpacked(data, place):
-            for form, (name, dress) in self._wanted.items():
-                at = content.find(form)
-                if at >= 0:
-                    around = content[max(at - 40, 0) : at + len(form) + 40].decode("utf-8", "backslashreplace")
-                    found.append(Leak(name, dress, layer, around))
-        return found
+        return [leak for layer, content in unpacked(data, place) for leak in self._within(content, layer)]
+
+    def texts_within(self, data: bytes, place: str, *, only: Collection[str] = ()) -> Iterator[Leak]:
+        """Every secret text in `data` as it stands; in the dresses named alone, if any are."""
+        for form, (name, dress) in self._forms.items():
+            if only and dress not in only:
+                continue
+            at = data.find(form)
+            if at >= 0:
+                yield Leak(name, dress, place, _around(data, at, len(form)))
+
+    def _within(self, data: bytes, place: str) -> Iterator[Leak]:
+        yield from self.texts_within(data, place)
+        for pattern, known, dress in ((DECIMALS, self._decimals, "decimals"), (PER_CENT, self._per_cent, "per cent")):
+            for match in pattern.finditer(data):
+                value = known.get(match[0].lstrip(b"."))
+                if value is not None:
+                    yield Leak(f"exact figure {value!r}", dress, place, _around(data, match.start(), 12))
+        for at, value in self._doubles_in(data):
+            yield Leak(f"exact figure {value!r}", "double", place, f"byte {at}")
+
+    def _doubles_in(self, data: bytes) -> Iterator[tuple[int, float]]:
+        for shift in range(min(8, max(len(data) - 7, 0))):
+            for order in ("<", ">"):
+                words = np.frombuffer(data, f"{order}u8", offset=shift, count=(len(data) - shift) // 8)
+                exponents = words >> np.uint64(52)
+                likely = np.flatnonzero((exponents >= 0x3F5) & (exponents <= 0x3FE))  # 2**-10 to 1
+                for i in likely[np.isin(words[likely], self._doubles)].tolist():
+                    yield shift + 8 * i, struct.unpack_from(f"{order}d", data, shift + 8 * i)[0]
 
     def within_folder(self, folder: Path, *, besides: Iterable[Path] = ()) -> list[Leak]:
         """Every secret in the names and contents of the files below `folder`, those below `besides` left out."""
@@ -117,6 +131,14 @@ class Search:
             if path.is_file():
                 found += self.within(path.read_bytes(), name)
         return found
+
+
+def _in_per_cent(value: float) -> set[bytes]:
+    return {f"{100 * value:.{n}f}".zfill(n + 3)[:10].encode() for n in (7, 14)}
+
+
+def _around(data: bytes, at: int, length: int) -> str:
+    return data[max(at - 40, 0) : at + length + 40].decode("utf-8", "backslashreplace")
 
 
 def unpacked(data: bytes, place: str, depth: int = 3) -> Iterator[tuple[str, bytes]]:

@@ -52,11 +52,12 @@ HASH = "".join(random.Random(4).choice("0123456789abcdef") for _ in range(20))
 
 @dataclass(frozen=True)
 class Hospital:
-    """Its folders, all below `root`."""
+    """Its folders, all below `root`; `common` is the share of the studies that have any label but the first."""
 
     root: Path
-    n_images: int = 120
+    n_images: int = 240
     n_studies: int = 200
+    common: float = 0.5
     versions: tuple[str, ...] = field(default=(FIRST, SECOND))
 
     def public(self, name: str, version: str = FIRST) -> Path:
@@ -99,7 +100,7 @@ class Hospital:
                 "previous": self.public(IMAGES, version),
                 "previous_holdout": self.holdout(IMAGES, version),
             }
-        self._build(STUDIES, make_studies(self.n_studies), FIRST)
+        self._build(STUDIES, make_studies(self.n_studies, self.common), FIRST)
         for _, folder in self.holdouts:
             (folder / f"{MARKERS['file in a holdout']}.txt").write_text("notes of the maintainer")
         return self
@@ -183,12 +184,12 @@ def bar_code() -> str:
     return texts[0][-shared:]
 
 
-def make_studies(n: int) -> list[StudyRecord]:
+def make_studies(n: int, common: float) -> list[StudyRecord]:
     """Studies of one image, two to a patient; the first label is rare."""
     rng = np.random.default_rng(6)
     records = []
     for i in range(n):
-        present = rng.random(len(LABELS)) < [RARE, *[0.5] * (len(LABELS) - 1)]
+        present = rng.random(len(LABELS)) < [RARE, *[common] * (len(LABELS) - 1)]
         image = StudyImage(
             f"picture-{i:04d}", "AP", SIZE[1], SIZE[0],
             view_raw=f"AP {MARKERS['header of a study']}", manufacturer="Example",

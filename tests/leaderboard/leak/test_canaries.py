@@ -92,6 +92,8 @@ def test_names_of_files_are_searched_and_places_left_out(tmp_path: Path) -> None
     }
 
 
-@pytest.mark.parametrize(("value", "expected"), [(FIGURE, True), (1 / 3, False), (7 / 12, False), (0.0, False)])
+@pytest.mark.parametrize(
+    ("value", "expected"), [(FIGURE, True), (1 / 3, False), (7 / 12, False), (0.98, False), (0.0, False)]
+)
 def test_a_common_fraction_is_no_secret(value: float, expected: bool) -> None:
     assert is_telling(value) == expected

@@ -1,0 +1,108 @@
+"""A watched browser page, and axe-core run on it; what a page must never do is checked when it is closed.
+
+`axe.min.js` comes with the package `axe-playwright-python`, so that nothing is fetched while tests run. It is put into
+the page through the browser's own debugging protocol, which the pages' content security policy does not bind.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sync_api = pytest.importorskip("playwright.sync_api")
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "google-chrome", "chromium-browser"))), None)
+ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
+PATIENCE_MS = 30_000
+BAD = ("serious", "critical")
+LEFT = ("AbortError: signal is aborted", "Unexpected error Connection errored out")
+"""What Gradio's own script says when somebody leaves a page while an answer is under way."""
+
+
+@contextmanager
+def running_browser() -> Iterator[Any]:
+    """Debian's Chromium, headless, until the end."""
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@dataclass
+class Watch:
+    """What a page did that it should not: requests to `foreign` addresses, errors on its console or in its scripts."""
+
+    own: tuple[str, ...]
+    foreign: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+
+    def request(self, request: Any) -> None:
+        if not request.url.startswith((*self.own, "data:", "blob:")):
+            self.foreign.append(request.url)
+
+    def console(self, message: Any) -> None:
+        if message.type == "error" and not message.text.startswith(LEFT):
+            self.errors.append(f"{message.text} {message.location}")
+
+
+@contextmanager
+def watched_page(browser: Any, *own: str, width: int = 1280, scheme: str = "light") -> Iterator[Any]:
+    """A page in a browser context of its own, with no cookie; afterwards it must have behaved.
+
+    Parameters
+    ----------
+    own : addresses it may ask: the board's, and the sign-in provider's where somebody signs in
+    width : of the window, in CSS pixels
+    scheme : "light" or "dark"
+    """
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    page, watch = context.new_page(), Watch(own)
+    page.set_default_timeout(PATIENCE_MS)
+    page.on("request", watch.request)
+    page.on("console", watch.console)
+    page.on("pageerror", lambda error: watch.errors.append(str(error)))
+    try:
+        yield page
+        assert_well_built(page)
+        assert not watch.foreign, f"it asked {watch.foreign}"
+        assert not watch.errors, f"its console says {watch.errors}"
+    finally:
+        context.close()
+
+
+def assert_well_built(page: Any) -> None:
+    """One heading of the first order, a language, and nothing wider than the window."""
+    assert page.locator("h1").count() == 1
+    assert page.evaluate("document.documentElement.lang") == "en"
+    wide = page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+    assert wide <= 0, f"{page.url} is {wide} pixels wider than the window"
+
+
+def axe_source() -> str:
+    """The text of axe-core."""
+    package = find_spec("axe_playwright_python")
+    if package is None or package.origin is None:
+        pytest.skip("axe-playwright-python is not installed")
+    return Path(package.origin).with_name("axe.min.js").read_text(encoding="utf-8")
+
+
+def faults(page: Any) -> list[str]:
+    """What axe-core finds serious or critical on the page, each with the first elements that it is about."""
+    if not page.evaluate("typeof window.axe === 'object'"):
+        page.evaluate(axe_source())
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    assert found["passes"], "axe-core looked at nothing"
+    return [
+        f"{one['id']} ({one['impact']}): {', '.join(str(node['target'][0]) for node in one['nodes'][:4])}"
+        for one in found["violations"]
+        if one["impact"] in BAD
+    ]

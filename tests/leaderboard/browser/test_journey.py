@@ -1,0 +1,287 @@
+"""What people do on a real board: server and worker are processes, nothing is put into the store behind their backs.
+
+Each test makes what it needs; the last one, which switches the board to another version, leaves the others nothing to
+rely on and therefore comes last.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.leaderboard.browser.browsing import assert_well_built, faults, running_browser, watched_page
+from tests.leaderboard.browser.real_board import ADMIN, NEW, OLD, RealBoard, running_board
+from tests.leaderboard.conftest import BENCHMARK, wait_until
+
+pytestmark = [pytest.mark.browser, pytest.mark.processes]
+TEAM, OTHER_TEAM = "Example University", "Example Hospital"
+BROKEN = {2: '{"image_id": "patient00000_study1_view999", "finding": "Edema", "points": [[3, 4]]}', 3: "{ not json"}
+
+
+@pytest.fixture(scope="module")
+def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealBoard]:
+    with running_board(tmp_path_factory.mktemp("real-board")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with running_browser() as browser:
+        yield browser
+
+
+@pytest.fixture
+def page(browser: Any, board: RealBoard) -> Iterator[Any]:
+    """A desktop page that may ask the board and the sign-in provider, and nobody else."""
+    with watched_page(browser, board.url, board.provider.issuer) as page:
+        yield page
+
+
+@pytest.fixture(scope="module")
+def secrets(board: RealBoard) -> dict[str, str]:
+    """Two teams with an owner each, "jane" and "omar", and tokens of theirs."""
+    return {TEAM: board.member("jane", TEAM)[1], OTHER_TEAM: board.member("omar", OTHER_TEAM)[1]}
+
+
+@pytest.fixture(scope="module")
+def entries(board: RealBoard, secrets: dict[str, str]) -> tuple[str, str]:
+    """Two scored and placed submissions, of two teams."""
+    first = board.send(secrets[TEAM], TEAM, "Phantom Net L")
+    second = board.send(secrets[OTHER_TEAM], OTHER_TEAM, "Phantom Net S")
+    board.wait_until_placed(first, second)
+    return first, second
+
+
+def upload(page: Any, place: str, path: Path) -> None:
+    """Feed the file chooser of the upload field labelled `place`."""
+    page.locator(".block", has_text=place).locator("input[type=file]").last.set_input_files(path)
+
+
+def test_from_signing_in_to_a_score(page: Any, board: RealBoard) -> None:
+    """A newcomer makes a team, is told what is wrong with a file, sends a good one, and sees it scored."""
+    page.goto(f"{board.url}/submit")
+    board.provider.person = {"sub": "newcomer", "preferred_username": "newcomer"}
+    page.locator("#account").get_by_role("link", name="Sign in").click()
+    page.get_by_text("You belong to no organization that may submit.").wait_for()
+    page.get_by_role("link", name="Make one, or ask an owner to add you").click()
+    page.wait_for_selector("#submissions .rv-message")
+    page.get_by_role("button", name="Make a team").click()
+    page.get_by_label("Name", exact=False).last.fill("Example Institute")
+    page.get_by_role("button", name="Make the team").click()
+    page.get_by_text("The team Example Institute is made").wait_for()
+
+    page.goto(f"{board.url}/submit")
+    page.wait_for_selector("#balance .rv-balance")
+    send = page.get_by_role("button", name="Send for scoring")
+    upload(page, "Prediction file", board.file(broken=BROKEN))
+    report = page.locator("#report")
+    report.get_by_text("error").first.wait_for()
+    lines = report.locator(".rv-line").all_inner_texts()
+    assert [line for line in lines if line] == ["2", "3"]
+    assert "patient00000_study1_view999" in report.inner_text()
+    assert send.is_disabled()
+
+    page.get_by_label("Clear").first.click()
+    report.get_by_text("No file yet.").wait_for()
+    upload(page, "Prediction file", board.file())
+    page.wait_for_function("!document.querySelector('#send').disabled")
+    page.get_by_label("Model name").fill("First try")
+    page.evaluate("window.isTheSamePage = true")
+    send.click()
+    page.locator("#progress .rv-good", has_text="First try is scored.").wait_for()
+    assert page.evaluate("window.isTheSamePage") is True
+    assert "39 of 40 left" in page.inner_text("#balance")
+
+    page.locator("#progress").get_by_role("link", name="Its page").click()
+    page.wait_for_selector("#entry .rv-score")
+    page.wait_for_function("document.title === 'First try, Example Institute · REVEAL leaderboard'")
+    assert_well_built(page)
+    receipt = page.get_by_role("link", name="Receipt (JSON)").get_attribute("href")
+    answer = page.request.get(board.url + receipt)
+    assert answer.ok
+    assert answer.json()["receipt"]["benchmark"] == BENCHMARK
+
+
+def test_submitting_by_keyboard_alone(page: Any, board: RealBoard, secrets: dict[str, str]) -> None:
+    """Tab, Enter, Space and typing; only the system's file chooser, which is none of the page's, is fed by the test."""
+    board.sign_in(page, "jane", to="/submit")
+    page.wait_for_selector("#balance .rv-balance")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
+    page.keyboard.press("Enter")
+
+    tab_to(page, "Prediction file")
+    with page.expect_file_chooser() as chooser:
+        page.keyboard.press("Space")
+    chooser.value.set_files(board.file())
+    page.wait_for_function("!document.querySelector('#send').disabled")
+    tab_to(page, "Model name")
+    page.keyboard.type("Typed only")
+    tab_to(page, "Kind")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    tab_to(page, "Send for scoring")
+    page.keyboard.press("Space")
+    page.locator("#progress .rv-good", has_text="Typed only is scored.").wait_for()
+    tab_to(page, "Its page")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#entry .rv-score")
+
+
+FOCUSED = """() => {
+  const at = document.activeElement;
+  const labels = [...(at.labels || [])].map(label => label.textContent);
+  const named = at.closest('.block')?.querySelector('label, [data-testid=block-label]');
+  return [at.textContent, at.getAttribute('aria-label') || '', ...labels,
+          at.type === 'text' || at.tagName === 'BUTTON' ? named?.textContent || '' : ''].map(told => told.trim());
+}"""
+
+
+def tab_to(page: Any, name: str, *, most: int = 60) -> None:
+    """Press Tab until what is focused is called `name`; its focus must be seen."""
+    for _ in range(most):
+        page.keyboard.press("Tab")
+        if any(told.startswith(name) for told in page.evaluate(FOCUSED)):
+            assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
+            return
+    raise AssertionError(f"{name!r} cannot be reached with Tab")
+
+
+def test_comparing_two_entries(page: Any, board: RealBoard, entries: tuple[str, str]) -> None:
+    page.goto(f"{board.url}/entry?id={entries[0]}")
+    page.get_by_role("link", name="Compare with another entry").click()
+    page.get_by_text("Choose two entries.").wait_for()
+    page.get_by_label("Entry B").click()
+    page.get_by_role("option", name="Phantom Net S 1, Example Hospital").click()
+    page.wait_for_selector("#compare .rv-compare tbody tr")
+    assert page.url.endswith(f"a={entries[0]}&b={entries[1]}")
+    page.reload()  # what the address says is what is shown, now from the results kept
+    page.wait_for_selector("#compare .rv-compare tbody tr")
+    rows = page.locator("#compare .rv-compare tbody tr").all_inner_texts()
+    assert any("Cardiomegaly" in row for row in rows)
+    assert not any("Pneumothorax" in row for row in rows), "a hidden finding is compared"
+
+
+def test_withdrawing_asks_first(page: Any, board: RealBoard, secrets: dict[str, str]) -> None:
+    board.send(secrets[TEAM], TEAM, "Regretted")
+    board.sign_in(page, "jane")
+    row = page.locator("#submissions tr", has_text="Regretted")
+    row.get_by_role("button", name="Withdraw").click()
+    answer = page.locator("#answer")
+    answer.get_by_text("stays charged").wait_for()
+    answer.get_by_role("button", name="Keep it").click()
+    answer.get_by_role("button").first.wait_for(state="detached")
+    assert "shown on the board" in row.inner_text()
+    row.get_by_role("button", name="Withdraw").click()
+    answer.get_by_role("button", name="Yes, withdraw it").click()
+    answer.get_by_text("Regretted is withdrawn.").wait_for()
+    row.get_by_text("withdrawn", exact=True).wait_for()
+    page.goto(f"{board.url}/?benchmark={BENCHMARK}")
+    page.wait_for_selector("#board .rv-summary")
+    assert "Regretted" not in page.inner_text("#board")
+
+
+def test_an_admin_hides_and_restores(page: Any, board: RealBoard, secrets: dict[str, str]) -> None:
+    submission = board.send(secrets[OTHER_TEAM], OTHER_TEAM, "Doubtful")
+    board.sign_in(page, ADMIN, to="/admin")
+    page.get_by_role("tab", name="Submissions").click()
+    for verb, question, told in (
+        ("Hide", "Hide it", "Doubtful of Example Hospital is off the board."),
+        ("Restore", "Restore it", "Doubtful of Example Hospital is on the board again."),
+    ):
+        page.get_by_label("Reason").fill(f"reason to {verb}")
+        page.get_by_role("button", name=f"{verb} …: Doubtful, {OTHER_TEAM}").click()
+        page.locator("#answer").get_by_role("button", name=question).click()
+        page.locator("#answer").get_by_text(told).wait_for()
+        answer = page.request.get(f"{board.url}/api/v1/submissions/{submission}")
+        public = page.context.browser.new_context()
+        seen = public.request.get(f"{board.url}/api/v1/leaderboard?benchmark={BENCHMARK}").json()["entries"]
+        public.close()
+        assert answer.ok
+        assert (submission in {entry["submission_id"] for entry in seen}) is (verb == "Restore")
+
+
+def test_the_admin_page_is_closed_to_others(page: Any, board: RealBoard, secrets: dict[str, str]) -> None:
+    board.sign_in(page, "jane", to="/admin")
+    page.get_by_text("This page is for the maintainers.").wait_for()
+    assert not page.get_by_role("tab", name="Submissions").is_visible()
+
+
+def test_a_token_made_on_the_page_lets_the_client_submit(
+    page: Any, board: RealBoard, secrets: dict[str, str], tmp_path: Path
+) -> None:
+    board.sign_in(page, "omar")
+    page.get_by_role("button", name="Issue a token").click()
+    page.get_by_label("What it is for").fill("a program")
+    page.get_by_role("button", name="Issue the token").click()
+    secret = page.locator("#token-answer .rv-secret").inner_text()
+    metadata = tmp_path / "submission.json"
+    metadata.write_text(json.dumps({"model": {"name": "By client"}, "organization": OTHER_TEAM, "kind": "cnn"}))
+    words = ("submit", str(board.file()), "--benchmark", BENCHMARK, "--metadata", str(metadata), "--url", board.url)
+    printed = board.command("reveal-bench", *words, "--json", REVEAL_TOKEN=secret)
+    sent = json.loads(printed)
+    assert sent["status"] == "scored"
+    page.goto(f"{board.url}/entry?id={sent['id']}")
+    page.wait_for_selector("#entry .rv-score")
+    page.goto(f"{board.url}/mine")
+    page.locator("#tokens tr", has_text="a program").get_by_role("button", name="Revoke").click()
+    page.get_by_text("The token is revoked.").wait_for()
+    assert secret not in page.content()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_serious_on_the_pages_of_an_admin(
+    browser: Any, board: RealBoard, entries: tuple[str, str], scheme: str
+) -> None:
+    a, b = entries
+    places = {
+        "/": "#board .rv-board",
+        "/submit": "#account .rv-message",
+        "/mine": "#submissions .rv-message, #submissions table",
+        f"/entry?id={a}": "#entry .rv-score",
+        f"/compare?a={a}&b={b}": "#compare .rv-compare",
+        "/about": "#about .rv-how",
+        "/admin": "text=Exposure",
+    }
+    found = {}
+    with watched_page(browser, board.url, board.provider.issuer, scheme=scheme) as page:
+        board.sign_in(page, ADMIN)
+        for path, wanted in places.items():
+            page.goto(board.url + path)
+            page.wait_for_selector(wanted, state="attached")
+            found[path] = faults(page)
+    assert {path: told for path, told in found.items() if told} == {}
+    assert list(found) == list(places)
+
+
+def test_a_second_version_takes_over_and_the_first_is_frozen(
+    page: Any, board: RealBoard, entries: tuple[str, str]
+) -> None:
+    at = ("--data", str(board.data))
+    board.command("reveal-leaderboard", "admin", "refresh", BENCHMARK, *at, "--to", NEW)
+
+    def are_scored() -> bool:
+        told = board.command("reveal-leaderboard", "admin", "refresh", BENCHMARK, *at, "--to", NEW)
+        return told.rstrip().endswith("and 0 left")
+
+    wait_until(are_scored)
+    board.command("reveal-leaderboard", "admin", "refresh", BENCHMARK, *at, "--to", NEW, "--switch")
+
+    page.goto(board.url)
+    page.wait_for_selector("#board .rv-summary")
+    assert NEW in page.inner_text("#board .rv-summary")
+    page.get_by_text(f"What version {NEW} changed").click()
+    assert page.locator("#board .rv-moves tbody tr").count() >= 2
+    page.get_by_label("Version").click()
+    page.get_by_role("option", name=OLD).click()
+    page.get_by_text(f"Frozen, not the current version, which is {NEW}.").wait_for()
+
+    page.goto(f"{board.url}/entry?id={entries[0]}&version={OLD}")
+    page.wait_for_selector("#entry .rv-score")
+    assert f"version {OLD}" in page.inner_text("#entry header")
+    versions = page.locator("#entry .rv-list li").all_inner_texts()
+    assert [told.split(",")[0] for told in versions] == [OLD, NEW]

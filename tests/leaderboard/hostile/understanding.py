@@ -1,0 +1,72 @@
+"""What every answer to a bad file must be: short, printable, of a listed rule, without a word of the machine."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+from reveal_leaderboard.custody import ParseFailed
+from reveal_leaderboard.pages.lint_view import lint_view
+
+from reveal_bench.predictions import RULES, LintReport
+
+__all__ = ["SENTENCES", "TAGS", "check_markup", "check_report", "check_sentence"]
+
+LONGEST = 500
+SENTENCES = {str(ParseFailed(kind)) for kind in ("too_large", "timeout", "crashed")}
+MACHINE = re.compile(
+    r"Traceback|File \"|\.py\b|line \d+, in |\b(?:Key|Index|Type|Value|Attribute|Overflow|Memory|Recursion|OS)Error\b"
+    r"|0x[0-9a-f]{9,}|/(?:tmp|proc|home|usr|var|work|root|arrow)/(?!self/environ)|site-packages"
+)
+"""What no message may hold; `/proc/self/environ` is a text of the corpus, which messages quote."""
+
+TAGS = {
+    "article", "b", "button", "code", "dd", "details", "div", "dl", "dt", "em", "figure", "footer", "h1", "h2", "h3",
+    "header", "i", "li", "nav", "ol", "p", "section", "small", "span", "strong", "summary", "table", "tbody", "td",
+    "tfoot", "th", "thead", "time", "tr", "ul", "a", "caption", "meter", "col", "colgroup", "abbr", "sup", "sub", "br",
+    "svg", "circle", "line", "text", "title", "rect", "path", "g", "figcaption", "select", "option", "label",
+}  # fmt: skip
+"""Elements that our own pages are made of: none that runs, loads or sends anything."""
+
+
+def check_sentence(sentence: str) -> None:
+    """A message is for people, and can be shown."""
+    assert 0 < len(sentence) <= LONGEST, sentence
+    assert sentence.isprintable(), sentence
+    assert not MACHINE.search(sentence), sentence
+
+
+def check_report(report: LintReport) -> None:
+    """Every problem is of a listed rule, tells where it is, and can be shown; the whole is whole in JSON."""
+    for problem in report.problems:
+        assert problem.rule in RULES
+        check_sentence(problem.message)
+        assert not problem.hint or problem.hint.isprintable()
+        assert not MACHINE.search(problem.hint)
+        assert max(len(problem.field), len(problem.value), len(problem.hint)) <= LONGEST
+        assert (problem.field + problem.value + problem.file).isprintable()
+    assert report.ok or report.n_predictions == 0
+    assert LintReport.from_json(report.to_json()).problems == report.problems
+    check_markup(lint_view(report))
+
+
+class _Reader(HTMLParser):
+    """Notes every element and attribute."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.found: set[str] = set()
+        self.attributes: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+
+def check_markup(markup: str) -> None:
+    """HTML holds our own elements only: nothing from the file has become one."""
+    reader = _Reader()
+    reader.feed(markup)
+    reader.close()
+    assert reader.found <= TAGS, reader.found - TAGS
+    assert not {name for name in reader.attributes if name.startswith("on") or name in ("src", "srcdoc", "action")}

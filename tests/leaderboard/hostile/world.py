@@ -1,0 +1,163 @@
+"""Two boards, of images and of studies, with the real way in: intake, blobs, database, and custody's children."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from reveal_leaderboard.accounts import Accounts
+from reveal_leaderboard.blobs import Blobs
+from reveal_leaderboard.catalogue import Catalogue
+from reveal_leaderboard.custody import Custody, ParseFailed
+from reveal_leaderboard.custody.keeper import Keeper
+from reveal_leaderboard.custody.messages import Ended, Request
+from reveal_leaderboard.intake import Intake, Outcome
+from reveal_leaderboard.metadata import read_metadata
+from reveal_leaderboard.outcomes import ScoredOutcome
+from reveal_leaderboard.published import read_published
+from reveal_leaderboard.settings import load_settings
+from reveal_leaderboard.store import Store
+
+from reveal_bench.benchmarks import BENCHMARKS
+from reveal_bench.builders.folder import build_folder
+from reveal_bench.findings import REVEAL_LABELS
+from reveal_bench.records import Manifest
+from reveal_bench.study_records import StudyManifest, StudyRecord
+from tests.leaderboard.conftest import METADATA, Board
+from tests.leaderboard.hostile.corpus import BROKE_OFF, TOO_LARGE, Bad, Site
+from tests.leaderboard.hostile.understanding import SENTENCES, check_report
+
+__all__ = ["STUDIES", "Sent", "TwoBoards", "build_studies", "two_boards"]
+
+IMAGES, STUDIES = "chexlocalize", "reveal-cxr"
+GIB = 1 << 30
+PLENTY = "[quota]\ntotal = 1000\nper_day = 1000\nboard_total = 10000\n"
+
+
+def build_studies(root: Path) -> tuple[Path, Path]:
+    """Folders, public and private, of 160 studies of 160 patients, half of them held out and half with COPD."""
+    records = [
+        StudyRecord(f"study{i:03d}", f"patient{i:03d}", ("COPD",) if i % 2 else (REVEAL_LABELS[i % 3],))
+        for i in range(160)
+    ]
+    public, private = root / "public", root / "private" / "studies-kept-here"
+    build_folder(
+        {"test": iter(records)}, public, BENCHMARKS[STUDIES], pixels="withhold", holdout=private, seed=3, synthetic=True
+    )
+    return public, private
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What came of a file: its outcome or the sentence in its stead, and how the child ended."""
+
+    outcome: Outcome | None
+    failure: Exception | None
+    ended: list[Ended]
+
+
+@dataclass
+class TwoBoards:
+    """The way in to both boards, in this process; children are real."""
+
+    images: Board
+    studies: Board
+    root: Path
+    custody: Custody
+    ended: list[Ended] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        settings = self.root / "settings.toml"
+        settings.write_text(PLENTY, encoding="utf-8")
+        self.data = self.root / "data"
+        self.data.mkdir()
+        self.store = Store(f"sqlite:///{self.data / 'leaderboard.sqlite'}", load_settings(settings))
+        self.blobs, self.accounts = Blobs(self.data / "blobs"), Accounts(self.store.engine)
+        published = [read_published(board.folder, "holdout") for board in (self.images, self.studies)]
+        catalogue = Catalogue(self.store, published)
+        self.intake = Intake(self.store, self.blobs, catalogue, self.custody, self.accounts)
+        manifest, asked = published[0].manifest, published[1].manifest
+        assert isinstance(manifest, Manifest)
+        assert isinstance(asked, StudyManifest)
+        image, finding = manifest.asked_pairs()[0]
+        self.site = Site(image, finding, asked.studies[0], asked.studies[1], asked.labels)
+
+    def send(self, bad: Bad) -> Sent:
+        """Send a file as the API would, missing predictions allowed."""
+        self.ended.clear()
+        metadata = read_metadata(json.dumps({**METADATA, "model": {"name": f"Model {len(bad.name)}"}}))
+        options: dict[str, Any] = {"actor": self.accounts.local_actor(), "filename": bad.filename}
+        content = io.BytesIO(bad.make(self.site))
+        try:
+            board = IMAGES if bad.board == "images" else STUDIES
+            outcome = self.intake.submit(content, board, metadata, allow_missing=True, **options)
+        except Exception as error:
+            return Sent(None, error, list(self.ended))
+        return Sent(outcome, None, list(self.ended))
+
+    def check(self, bad: Bad) -> float:
+        """Send a file, and check its answer and what it did to the processes; returns the seconds its child took."""
+        templates = self.custody.template_ids()
+        sent = self.send(bad)
+        assert self.custody.template_ids() == templates
+        (ended,) = sent.ended
+        assert not ended.timed_out
+        assert ended.peak_bytes < GIB
+        if sent.failure is not None:
+            assert isinstance(sent.failure, ParseFailed)
+            assert sent.failure.kind in bad.rules
+            assert str(sent.failure) in SENTENCES
+            return ended.seconds
+        assert sent.outcome is not None
+        report, submission = sent.outcome.report, sent.outcome.submission
+        check_report(report)
+        assert {problem.rule for problem in report.problems if problem.severity == "error"} == bad.rules - {
+            TOO_LARGE,
+            BROKE_OFF,
+        }
+        assert (submission is not None) is not bool(bad.rules)
+        if submission is not None:
+            assert submission.filename.isprintable()
+            assert not {"/", "\\"} & set(submission.filename)
+        return ended.seconds
+
+    def score(self, bad: Bad) -> ScoredOutcome:
+        """Score a sound file as a worker would: its arrays pass the reader that stands beside the references."""
+        board = self.images if bad.board == "images" else self.studies
+        vault, canonical, file = (self.root / name for name in ("vault", "canonical.npz", "file"))
+        if not vault.exists():
+            vault.mkdir(mode=0o700)
+            (vault / "salt").write_bytes(bytes(32))
+        file.write_bytes(bad.make(self.site))
+        published = board.published
+        parsed = self.custody.parse(file, published.manifest, name="-", allow_missing=True, canonical=canonical)
+        assert parsed.has_canonical
+        policy = self.store.settings.of(published.name).release
+        return self.custody.score(
+            canonical, board.holdout, published.split, policy=policy, vault=vault, submission_id=f"{len(bad.name):x}"
+        )
+
+
+@contextmanager
+def two_boards(images: Board, root: Path) -> Iterator[TwoBoards]:
+    """Both boards below `root`; how each child ended is noted on the way."""
+    public, private = build_studies(root / "studies")
+    with Custody(root / "custody") as custody, pytest.MonkeyPatch.context() as patch:
+        custody.warm_up()
+        world = TwoBoards(images, Board(public, private), root, custody)
+        plain = Keeper.run
+
+        def run(self: Keeper, request: Request, *args: Any, **options: Any) -> tuple[Ended, bytes | None]:
+            ended, answer = plain(self, request, *args, **options)
+            world.ended.append(ended)
+            return ended, answer
+
+        patch.setattr(Keeper, "run", run)
+        yield world
+        world.store.engine.dispose()

@@ -1,0 +1,86 @@
+"""What a whole run left behind, and every place of it that is searched."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.leaderboard.leak.canaries import Leak, Search
+from tests.leaderboard.leak.secrets import search_for
+from tests.leaderboard.leak.whole_run import Run
+
+PLACES = ("answers", "files while the worker runs", "files in the end", "database", "memory of the server")
+CHUNK, OVERLAP = 1 << 20, 4096
+NOTHING = bytes(CHUNK + OVERLAP)
+
+
+@dataclass
+class Collected:
+    """A finished run with the leaks found in it, by place."""
+
+    run: Run
+    search: Search
+    leaks: dict[str, list[Leak]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, run: Run) -> Collected:
+        """Run, and search every place in time: files while they are there, memory while the server lives."""
+        while_at_work: list[Leak] = []
+        run.go(lambda: while_at_work.extend(_search(run).within_folder(run.board.root)))
+        found = cls(run, _search(run))
+        root = run.board.root
+        found.leaks = {
+            "answers": found.in_answers(),
+            "files while the worker runs": while_at_work,
+            "files in the end": found.search.within_folder(root),
+            "database": found.search.within(dump_of(run.board.data / "leaderboard.sqlite"), "database"),
+            "memory of the server": found.in_memory(run.board.server.pid),
+        }
+        return found
+
+    def in_answers(self) -> list[Leak]:
+        """Every secret in a header or body that the server sent."""
+        leaks = []
+        for body, asked in {answer.body: answer.asked for answer in self.run.board.wire.answers}.items():
+            leaks += self.search.within(body, asked)
+        heads = {answer.headers for answer in self.run.board.wire.answers}
+        return leaks + self.search.within(b"\n".join(sorted(heads)), "headers")
+
+    def in_memory(self, pid: int) -> list[Leak]:
+        """Every secret text in what the process holds in memory."""
+        dresses = ("plain", "UTF-16")
+        return [leak for place, part in memory_of(pid) for leak in self.search.texts_within(part, place, only=dresses)]
+
+
+def _search(run: Run) -> Search:
+    version = "1.0.0"
+    pairs = [(f"{run.ids[f'{kind} A']}.{version}.npz", f"{run.ids[f'{kind} B']}.{version}.npz")
+             for kind in ("images", "studies")]  # fmt: skip
+    return search_for(run.board.hospital, pairs)
+
+
+def dump_of(path: Path) -> bytes:
+    """All rows as SQL: a value that is spread over pages of the file stands in one piece."""
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as connection:
+        return "\n".join(connection.iterdump()).encode()
+
+
+def memory_of(pid: int) -> Iterator[tuple[str, bytes]]:
+    """(place, bytes) of everything that a process may write to in its memory, files that it maps left out."""
+    with Path(f"/proc/{pid}/maps").open() as maps, Path(f"/proc/{pid}/mem").open("rb", buffering=0) as memory:
+        for line in maps:
+            fields = line.split()
+            if "w" not in fields[1] or (len(fields) > 5 and not fields[5].startswith("[heap")):
+                continue
+            start, stop = (int(end, 16) for end in fields[0].split("-"))
+            for at in range(start, stop, CHUNK):
+                try:
+                    memory.seek(at)
+                    part = memory.read(min(CHUNK + OVERLAP, stop - at))
+                except OSError:  # reserved, or gone since
+                    break
+                if part != NOTHING[: len(part)]:
+                    yield f"memory at {at:x}", part

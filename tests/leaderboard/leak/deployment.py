@@ -1,0 +1,142 @@
+"""The hospital's leaderboard as it would run: server and worker as processes, all that they write below one folder."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.leaderboard.conftest import free_port, running, wait_until
+from tests.leaderboard.leak.hospital import Hospital
+from tests.leaderboard.leak.wire import Wire
+
+ENDS = ("scored", "refused", "failed", "withdrawn")
+
+
+@dataclass
+class Deployment:
+    """A running server over a hospital's public folders; `root` holds its data, logs and whatever else is written."""
+
+    hospital: Hospital
+    root: Path
+    wire: Wire
+    server: subprocess.Popen[bytes]
+
+    @property
+    def data(self) -> Path:
+        return self.root / "data"
+
+    @contextmanager
+    def worker(self, *options: str) -> Iterator[subprocess.Popen[bytes]]:
+        """A worker for all holdouts, its temporary files below `root`."""
+        arguments: list[str | Path] = ["worker", "--data", self.data, "--settings", self.root / "settings.toml"]
+        arguments += ["--vault", self.hospital.vault, *options]
+        for name, folder in self.hospital.holdouts:
+            arguments += ["--holdout", f"{name}={folder}"]
+        scratch = self.root / "worker's temporary files"
+        scratch.mkdir(exist_ok=True)
+        with environment(TMPDIR=str(scratch)), running(*arguments, log=self.root / "worker.log") as process:
+            yield process
+
+    def submit(self, content: bytes, benchmark: str, metadata: Any, *, name: str = "mine.jsonl", **fields: str) -> str:
+        """Send a clean file; its submission's id."""
+        answer = self.wire.send((name, content), benchmark, metadata, **fields)
+        assert answer.status_code == 202, answer.text
+        submission_id: str = answer.json()["id"]
+        return submission_id
+
+    def document(self, submission_id: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.wire.get(f"/api/v1/submissions/{submission_id}").json()
+        return found
+
+    def wait(self, *submission_ids: str) -> list[dict[str, Any]]:
+        """Wait until each has come to its end."""
+        return [wait_until(lambda one=one: self._ended(one)) for one in submission_ids]  # type: ignore[misc]
+
+    def _ended(self, submission_id: str) -> dict[str, Any] | None:
+        document = self.document(submission_id)
+        return document if document["status"] in ENDS else None
+
+    def wait_ranked(self, benchmark: str) -> dict[str, Any]:
+        """The board, once every entry has its place."""
+
+        def ranked() -> dict[str, Any] | None:
+            board = self.wire.get(f"/api/v1/leaderboard?benchmark={benchmark}").json()
+            return board if all(entry["tier"] for entry in board["entries"]) else None
+
+        found: dict[str, Any] = wait_until(ranked)
+        return found
+
+    def compare(self, a: str, b: str) -> dict[str, Any]:
+        """The comparison of two submissions, once it is computed."""
+
+        def ready() -> dict[str, Any] | None:
+            answer = self.wire.get(f"/api/v1/compare?a={a}&b={b}")
+            assert answer.status_code in (200, 202), answer.text
+            return answer.json() if answer.status_code == 200 else None
+
+        found: dict[str, Any] = wait_until(ready)
+        return found
+
+    def command(self, *words: str | Path) -> str:
+        """``reveal-leaderboard WORDS``; what it prints, which is kept in a file, too."""
+        command = [sys.executable, "-m", "reveal_leaderboard", *map(str, words)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ)
+        with (self.root / "commands.log").open("a") as log:
+            log.write(done.stdout + done.stderr)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+@contextmanager
+def environment(**changes: str) -> Iterator[None]:
+    """Environment variables that hold until the end."""
+    before = {name: os.environ.get(name) for name in changes}
+    os.environ.update(changes)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name)
+            if value is not None:
+                os.environ[name] = value
+
+
+@contextmanager
+def deployed(hospital: Hospital, root: Path, settings: str, *options: str, **variables: str) -> Iterator[Deployment]:
+    """The server on a free port, with `settings` in its TOML file and `variables` in its environment."""
+    (root / "settings.toml").write_text(settings)
+    port = free_port()
+    arguments: list[str | Path] = [
+        "serve",
+        "--data",
+        root / "data",
+        "--settings",
+        root / "settings.toml",
+        "--port",
+        str(port),
+    ]
+    for folder in hospital.publics:
+        arguments += ["--benchmark", str(folder)]
+    with environment(**variables), running(*arguments, *options, log=root / "server.log") as server:
+        wire = Wire(f"http://127.0.0.1:{port}")
+
+        def answers() -> bool:
+            assert server.poll() is None, (root / "server.log").read_text()
+            try:
+                return wire.get("/readyz").status_code == 200
+            except httpx.TransportError:
+                return False
+
+        wait_until(answers)
+        try:
+            yield Deployment(hospital, root, wire, server)
+        finally:
+            wire.client.close()

@@ -1,0 +1,33 @@
+"""Runs hostile code in a child's place and tells what it could open; copied to where a confined server may read it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from reveal_leaderboard.custody.keeper import Keeper
+from reveal_leaderboard.custody.limits import JailLimits
+from reveal_leaderboard.custody.messages import Request
+
+LIMITS = JailLimits(memory=256 << 20, cpu_seconds=5, wall_seconds=30.0, file_bytes=1 << 20)
+
+
+def opened(files: Mapping[str, str], scratch: Path, modules: Path, *, places: Sequence[str] = ()) -> dict[str, str]:
+    """Name -> "done" or the error, for every file, in children whose request names `places`.
+
+    Parameters
+    ----------
+    modules : folder with ``hostile.py``, the code that tries
+    """
+    jail = Keeper("hostile", scratch, lanes=1, limits=LIMITS, paths=[modules], wrapped=False)
+    said = {}
+    try:
+        for name, path in files.items():
+            targets = {"secret": path, "folder": str(Path(path).parent), "pid": str(os.getpid())}
+            arguments = {"name": "open the holdout", "targets": targets}
+            ended, answer = jail.run(Request("attack", arguments, LIMITS, places=tuple(places)))
+            said[name] = (answer or b"").decode() if ended.code == 0 else f"ended with {ended.code}"
+    finally:
+        jail.close()
+    return said

@@ -1,0 +1,62 @@
+"""All that must not come out of a hospital's board: its canaries, the vault's keys, and every exact figure."""
+
+from __future__ import annotations
+
+import base64
+import json
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from reveal_leaderboard.custody.cases import read_cases
+
+from reveal_bench.metrics.bootstrap import Estimate
+from reveal_bench.scoring import CaseRows, summarize
+from reveal_bench.study_scoring import StudyRows, summarize_studies
+from tests.leaderboard.leak.canaries import Search
+from tests.leaderboard.leak.hospital import HASH, MARKERS, ODD, Hospital, bar_code
+
+
+def secret_texts(hospital: Hospital) -> dict[str, str | bytes]:
+    """Name -> text or bytes; those of the vault as they are now."""
+    key = base64.b64decode(json.loads((hospital.vault / "receipt-key.json").read_text())["private"])
+    keys: dict[str, str | bytes] = {"salt": (hospital.vault / "salt").read_bytes(), "signing key": key}
+    known = {"hash of a file": HASH, "decimals of a coordinate": f".{ODD}", "outline": bar_code()}
+    return {**MARKERS, **known, **keys}
+
+
+def exact_figures(hospital: Hospital) -> list[float]:
+    """Unrounded: every metric of every finding, shown or not, with its interval; differences; single cases."""
+    figures: list[float] = []
+    for path in sorted(hospital.vault.glob("*.npz")):
+        figures += _figures_of(path)
+    return figures
+
+
+def _estimates(path: Path) -> tuple[list[Estimate], npt.NDArray[np.float64]]:
+    """Figures of one submission, and the values of single cases."""
+    with path.open("rb") as file:
+        rows = read_cases(file)
+    if isinstance(rows, CaseRows):
+        return summarize(rows), np.concatenate(list(rows.values.values()))
+    assert isinstance(rows, StudyRows)
+    return summarize_studies(rows), np.empty(0)  # decisions, and probabilities that the sender gave
+
+
+def _figures_of(path: Path) -> list[float]:
+    estimates, single = _estimates(path)
+    return [*(n for e in estimates for n in (e.value, e.low, e.high)), *np.unique(single[~np.isnan(single)]).tolist()]
+
+
+def differences(hospital: Hospital, pairs: list[tuple[str, str]]) -> list[float]:
+    """What a comparison of two files of the vault would say if it were not rounded."""
+    found = []
+    for names in pairs:
+        values = [{(e.metric, e.finding): e.value for e in _estimates(hospital.vault / name)[0]} for name in names]
+        found += [abs(a[key] - b[key]) for a, b in combinations(values, 2) for key in a.keys() & b.keys()]
+    return found
+
+
+def search_for(hospital: Hospital, pairs: list[tuple[str, str]]) -> Search:
+    return Search(secret_texts(hospital), [*exact_figures(hospital), *differences(hospital, pairs)])

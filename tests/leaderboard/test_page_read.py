@@ -1,0 +1,167 @@
+"""The page of readers: blinded, and nobody else is shown or may save anything."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import gradio as gr
+import pytest
+import sqlalchemy as sa
+from reveal_leaderboard.pages import read
+from reveal_leaderboard.pages.desk import Desk
+from reveal_leaderboard.people import Actor
+from reveal_leaderboard.tables import ratings
+
+from tests.leaderboard.task_world import BENCHMARK, REFERENCE, Room, answers_to, custody, room, task_board
+
+__all__ = ["custody", "room", "task_board"]
+
+
+class Auth:
+    """Says that the request is of whoever it is told."""
+
+    def __init__(self) -> None:
+        self.asking: Actor | None = None
+
+    def actor(self, request: Any) -> Actor | None:
+        return self.asking
+
+
+class Page:
+    """The handlers of the page, called as a browser could."""
+
+    def __init__(self, room: Room) -> None:
+        self.room, self.auth = room, Auth()
+        auth: Any = self.auth
+        desk = Desk(room.store, room.queue, room.intake, room.accounts, auth, room.settings, room.catalogue)
+        self.wire = read._Handlers(desk)
+        self.request: Any = SimpleNamespace(request=None, query_params={})
+
+    def open(self, actor: Actor | None, benchmark: str | None = BENCHMARK) -> tuple[Any, ...]:
+        self.auth.asking = actor
+        return self.wire.open(self.request, benchmark)
+
+    def save(self, actor: Actor | None, answer_id: str, *scores: Any, benchmark: str = BENCHMARK) -> tuple[Any, ...]:
+        self.auth.asking = actor
+        return self.wire.save(self.request, benchmark, answer_id, *scores)
+
+
+@pytest.fixture
+def page(room: Room) -> Page:
+    ada = room.person("Ada", team="Northern Lab")
+    room.submit(ada, "Northern Lab", "Alpha", answers_to(room.board.manifest, "<script>alert(1)</script> *x*"))
+    room.worker.run(once=True)
+    return Page(room)
+
+
+def n_ratings(room: Room) -> int:
+    with room.store.read() as connection:
+        return int(connection.execute(sa.select(sa.func.count()).select_from(ratings)).scalar_one())
+
+
+def test_the_page_is_laid_out(page: Page) -> None:
+    with gr.Blocks() as blocks:
+        read.build(page.wire.desk, blocks)
+    radios = [block for block in blocks.blocks.values() if isinstance(block, gr.Radio)]
+    assert [radio.label for radio in radios] == [
+        "Process", "Execution", "Synthesis", "Language", "Image content", "Image style",
+    ]  # fmt: skip
+    assert [value for _, value in radios[0].choices] == [5, 4, 3, 2, 1]
+    assert all(dependency["api_visibility"] == "private" for dependency in blocks.config["dependencies"])
+
+
+def test_a_reader_is_shown_the_task_and_the_answer_and_not_whose_it_is(page: Page) -> None:
+    told, shown, form, answer_id, *radios = page.open(page.room.person("one", role="reader"))
+    assert told == ""
+    assert form["visible"]
+    assert "Prompt number" in shown
+    assert "&lt;script&gt;alert(1)&lt;/script&gt; *x* to task-" in shown
+    assert "<script>" not in shown
+    for secret in ("Alpha", "Northern", "Ada", "jsonl", REFERENCE, answer_id):
+        assert secret not in shown
+    has_boxes = "effusion" in shown
+    assert [radio["visible"] for radio in radios] == [True] * 4 + [has_boxes] * 2
+    assert {radio["value"] for radio in radios} == {None}
+
+
+def test_nobody_else_is_shown_or_may_save_anything(page: Page) -> None:
+    room = page.room
+    answer_id = page.open(room.person("one", role="reader"))[3]
+    outsiders = [
+        (None, "You are not signed in."),
+        (room.person("stranger"), "This page is for readers."),
+        (room.person("owner", role="owner"), "This page is for readers."),
+        (room.person("rival", team="Southern Lab"), "This page is for readers."),
+    ]
+    for actor, words in outsiders:
+        for told, shown, form, kept, *radios in (
+            page.open(actor),
+            page.save(actor, answer_id, 1, 1, 1, 1, None, None),
+            page.wire.back(page.request, BENCHMARK),
+        ):
+            assert words in told
+            assert (shown, kept, form["visible"]) == ("", "", False)
+            assert {radio["value"] for radio in radios} == {None}
+    assert n_ratings(room) == 0
+
+
+def test_a_reader_of_the_own_team_is_shown_nothing(page: Page) -> None:
+    room = page.room
+    answer_id = page.open(room.person("one", role="reader"))[3]
+    team = next(team for team in room.accounts.teams() if team.name == "Northern Lab")
+    both = room.person("both", role="reader")
+    room.accounts.add_member(team, both.user, "reader", "cli:test")
+    both = room.actor(both.user)
+    assert "Nothing is left" in page.open(both)[0]
+    told, shown, *_ = page.save(both, answer_id, 1, 1, 1, 1, None, None)
+    assert "nobody scores answers of a team of their own" in told
+    assert shown == ""
+    _, shown, *_ = page.save(both, answer_id, None, None, None, None, None, None)
+    assert "Prompt" not in shown
+    assert n_ratings(room) == 0
+
+
+def test_saving_goes_on_and_what_is_missing_is_asked_for_again(page: Page) -> None:
+    room, reader = page.room, page.room.person("one", role="reader")
+    first = page.open(reader)
+    has_boxes = "effusion" in first[1]
+    pictures = (2, 1) if has_boxes else (None, None)
+    told, _, form, again, *radios = page.save(reader, first[3], 5, 4, None, 3, *pictures)
+    assert "Synthesis must be scored" in told
+    assert (again, form["visible"]) == (first[3], True)
+    assert [radio["value"] for radio in radios] == [5, 4, None, 3, *pictures]
+    assert n_ratings(room) == 0
+    told, _, _, following, *radios = page.save(reader, first[3], 5, 4, 3, 3, *pictures)
+    assert "Saved." in told
+    assert following != first[3]
+    assert {radio["value"] for radio in radios} == {None}
+    told, _, _, back, *radios = page.wire.back(page.request, BENCHMARK)
+    assert "your last scores" in told
+    assert (back, [radio["value"] for radio in radios]) == (first[3], [5, 4, 3, 3, *pictures])
+
+
+@pytest.mark.parametrize("score", [0, 6, 2.5, "5", True, [5]], ids=repr)
+def test_what_a_browser_could_make_up_is_not_kept(page: Page, score: Any) -> None:
+    reader = page.room.person("one", role="reader")
+    answer_id = page.open(reader)[3]
+    told, *_ = page.save(reader, answer_id, score, 4, 4, 4, None, None)
+    assert "Not saved." in told
+    assert n_ratings(page.room) == 0
+    assert "there is no such answer" in page.save(reader, "made up", 4, 4, 4, 4, None, None)[0]
+    assert "No board here" in page.open(reader, "chexlocalize")[0]
+    assert "No board here" in page.open(reader, None)[0]
+
+
+def test_the_last_rating_ends_the_reading(page: Page) -> None:
+    room = page.room
+    (submission,) = room.store.list_submissions()
+    for name in ("one", "two"):
+        reader = room.person(name, role="reader")
+        told, shown, form, answer_id, *_ = page.open(reader)
+        while form["visible"]:
+            pictures = (3, 3) if "effusion" in shown else (None, None)
+            told, shown, form, answer_id, *_ = page.save(reader, answer_id, 3, 3, 3, 3, *pictures)
+    assert "read to the end" in told
+    assert "Nothing is left for you to read." in told
+    assert room.status(submission) == "queued"

@@ -1,0 +1,143 @@
+"""What of readers' ratings is shown, and how systems are placed and compared by them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from reveal_leaderboard.fingerprints import fingerprint, tripwires
+from reveal_leaderboard.ranking import compare_document, rank_document
+from reveal_leaderboard.release import ReleasedScore, ReleasePolicy, climb, part_of, primary_figure
+from reveal_leaderboard.release_rubric import RELEASED_OF_TASKS, release_rubric
+
+from reveal_bench.metrics.ordinal import REPORTED
+from reveal_bench.rubric_scoring import RubricRows, score_ratings
+from reveal_bench.scoring import CaseRows
+from reveal_bench.task_records import CATEGORIES, CRITERIA, Rating, TaskAnswer, TaskManifest, TaskQuestion, TaskRecord
+from tests.leaderboard.task_world import REFERENCE
+
+POLICY = ReleasePolicy(n_resamples=200)
+BROAD, DIAGNOSIS, MEASURE = CATEGORIES
+
+
+def rows(n_tasks: int = 80, *, level: float = 3.0, n_pictures: int = 20, seed: int = 0, n_rare: int = 5) -> RubricRows:
+    """Two readers of every answer; the last `n_rare` tasks are of measurements, the first pictures are scored."""
+    rng = np.random.default_rng(seed)
+    tasks = [
+        TaskRecord(f"t{i:03d}", f"s{i}", f"p{i:03d}", "?", MEASURE if i >= n_tasks - n_rare else BROAD)
+        for i in range(n_tasks)
+    ]
+    ratings = []
+    for i, task in enumerate(tasks):
+        for reader in "ab":
+            scores = np.clip(np.rint(level + rng.normal(0, 0.8, 6)), 1, 5).astype(int).tolist()
+            ratings.append(Rating(task.task_id, "m", reader, *(scores if i < n_pictures else scores[:4])))
+    return score_ratings(ratings, tasks)
+
+
+def test_figures_are_rounded_and_small_cells_hidden() -> None:
+    score = release_rubric(rows(), POLICY)
+    assert score.shown == ("content", "process", "execution", "synthesis", "language", BROAD)
+    assert score.hidden == ("image_content", "image_style", DIAGNOSIS, MEASURE)
+    assert "image content, image style" in score.note
+    assert {figure.metric for figure in score.figures} == set(RELEASED_OF_TASKS)
+    for figure in score.figures:
+        for number in (figure.value, figure.low, figure.high):
+            assert number is not None
+            assert abs(number * 100 - round(number * 100)) < 1e-9
+        assert figure.low is not None
+        assert figure.high is not None
+        assert figure.low <= figure.value <= figure.high
+    shares = [figure.finding for figure in score.figures if figure.metric == "share_of_5"]
+    assert shares == ["content"]
+    assert {figure.n for figure in score.figures if figure.finding == "process"} == {"60-119"}
+    assert ReleasedScore.from_json(score.to_json()) == score
+
+
+def test_the_overall_score_is_that_of_the_text_criteria() -> None:
+    given = rows()
+    figure = release_rubric(given, POLICY).figure("rubric_mean")
+    assert figure is not None
+    assert figure.value == pytest.approx(round(float(given.scores[:, 1:5].mean()), 2))
+    assert figure.n == "4"
+    assert primary_figure(release_rubric(given, POLICY)) == figure
+
+
+def test_a_split_of_few_tasks_shows_nothing() -> None:
+    score = release_rubric(rows(29), POLICY)
+    assert (score.figures, score.shown, score.hidden) == ((), (), (*REPORTED, *CATEGORIES))
+    assert score.note == "Nothing can be shown: this split has fewer than 30 tasks."
+    assert release_rubric(rows(30), POLICY).figure("rubric_mean") is not None
+
+
+def test_answers_that_nobody_rated_hide_what_they_are_too_many_for() -> None:
+    tasks = [TaskRecord(f"t{i}", "s", f"p{i}", "?", BROAD) for i in range(60)]
+    given = [Rating(f"t{i}", "m", "a", 4, 4, 4, 4) for i in range(29)]
+    score = release_rubric(score_ratings(given, tasks, answered={task.task_id for task in tasks}), POLICY)
+    assert score.figures == ()
+
+
+def test_a_better_mean_climbs_on_its_own_scale() -> None:
+    low, high = release_rubric(rows(level=2.5), POLICY), release_rubric(rows(level=3.5), POLICY)
+    assert climb(high, low, POLICY)
+    assert not climb(low, high, POLICY)
+
+
+def test_systems_are_placed_by_their_overall_score() -> None:
+    systems = {"low": rows(level=2.0), "near": rows(level=3.5, seed=1), "high": rows(level=3.5)}
+    document = rank_document(systems, POLICY)
+    places = {name: (place["rank"], place["tier"]) for name, place in document["entries"].items()}
+    assert document["metric"] == "rubric_mean"
+    assert places == {"high": (1, "A"), "near": (1, "A"), "low": (3, "B")}
+    assert rank_document({"a": rows(20)}, POLICY)["entries"] == {}
+
+
+def test_two_systems_are_compared_by_criteria() -> None:
+    a, b = rows(level=4.0), rows(level=2.0, seed=1)
+    document = compare_document(a, b, POLICY)
+    assert document["kind"] == "tasks"
+    found = {row["finding"]: row for row in document["rows"]}
+    assert list(found) == ["macro", "content", "process", "execution", "synthesis", "language"]
+    assert {row["metric"] for row in document["rows"]} == {"rubric_mean"}
+    assert all(row["told_apart"] for row in document["rows"])
+    assert found["macro"]["value"] == pytest.approx(found["macro"]["a"] - found["macro"]["b"], abs=1e-9)
+    same = compare_document(a, a, POLICY)
+    assert {(row["value"], row["low"], row["told_apart"]) for row in same["rows"]} == {(0.0, None, False)}
+
+
+def test_kinds_do_not_mix() -> None:
+    cases = CaseRows((), [], [], [], [], [], {}, ())
+    with pytest.raises(ValueError, match="must be of one kind of benchmark, got both tasks and localization"):
+        rank_document({"a": rows(), "b": cases}, POLICY)
+
+
+def test_a_part_of_the_patients() -> None:
+    part = part_of(rows(), {"p000", "p003"})
+    assert part.task_ids == ("t000", "t003")
+
+
+def test_no_reference_is_in_a_score() -> None:
+    assert REFERENCE not in str(release_rubric(rows(), POLICY).to_json())
+
+
+MANIFEST = TaskManifest(
+    "rexecution", "1", "holdout", tuple(TaskQuestion(f"t{i}", BROAD, False, "?", None, {}) for i in range(3))
+)
+KEY = b"k" * 32
+
+
+def test_the_same_answers_have_the_same_fingerprint() -> None:
+    answers = [TaskAnswer(f"t{i}", f"Answer {i}.", (), i) for i in range(3)]
+    spaced = [TaskAnswer(f"t{i}", f"Answer  {i}.\n", (), 9) for i in (2, 0, 1)]
+    other = [*answers[:2], TaskAnswer("t2", "Answer 3.")]
+    first, second, third = (fingerprint(one, MANIFEST, KEY) for one in (answers, spaced, other))
+    assert first == second
+    assert first.content != third.content
+    assert tripwires(answers, MANIFEST) == []
+    same = [TaskAnswer(f"t{i}", "Normal.") for i in range(3)]
+    assert tripwires(same, MANIFEST) == ["Every task has the same answer."]
+
+
+def test_criteria_of_the_tables_are_those_of_the_records() -> None:
+    from reveal_leaderboard import tables
+
+    assert tables.CRITERIA == CRITERIA
