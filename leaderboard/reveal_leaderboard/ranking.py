@@ -24,7 +24,8 @@ the cases that *both* name have the finding. That is another answer, for every p
 entries of one group, teams that may be one, are never paired with each other. Their differences have intervals made of
 the two released intervals alone, so that such a comparison is a function of figures already shown. Among places a tier
 is one coarse step of the same; inside a group the test takes the spread that independent systems of these two spreads
-would have, which does not depend on how the two overlap. Ratings by readers are no held-out labels; they are paired.
+would have, and Bonferroni's limit: neither depends on how the two overlap. Ratings by readers are no held-out labels;
+they are paired.
 
 Only rows whose own figures are released may be passed in: not those that the ladder holds back.
 

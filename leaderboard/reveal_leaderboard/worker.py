@@ -27,8 +27,9 @@ from typing import Any, TypeVar, cast
 from sqlalchemy.exc import SQLAlchemyError
 
 from reveal_bench.task_records import TaskAnswer, TaskManifest
-from reveal_leaderboard import receipts
+from reveal_leaderboard import boards, receipts
 from reveal_leaderboard.blobs import BlobDamagedError, Blobs
+from reveal_leaderboard.comparisons import groups, may_pair
 from reveal_leaderboard.custody import Custody, Parsed, ParseFailed, ScoreFailed
 from reveal_leaderboard.custody.canonical import read_canonical
 from reveal_leaderboard.custody.canonical_tasks import write_rated
@@ -149,19 +150,28 @@ class Worker:
         policy = self.settings.of(job.benchmark).release
         on_board = [submission.id for submission, _ in self.store.board_rows(job.benchmark, job.version)]
         if job.kind == "rank":
-            document = _twice(lambda: self.custody.rank(holdout.vault.folder, job.version, on_board, policy=policy))
+            of = groups(self.store, job.benchmark, job.version)
+            document = _twice(
+                lambda: self.custody.rank(holdout.vault.folder, job.version, on_board, policy=policy, groups=of)
+            )
         else:
             a, b = job.subject.split(":")
             if not {a, b} <= set(on_board):  # hidden or withdrawn since: what the board does not show is not compared
                 return self.queue.refuse(job, who=self._who, why="One of the two entries is no longer on the board.")
-            document = _twice(lambda: self.custody.compare(holdout.vault.folder, job.version, a, b, policy=policy))
+            paired = may_pair(self.store, job.benchmark, job.version, a, b)
+            document = _twice(
+                lambda: self.custody.compare(holdout.vault.folder, job.version, a, b, policy=policy, paired=paired)
+            )
         return self.queue.finish_result(job, document=document)
 
     def _score(self, job: Job, holdout: Holdout) -> bool:
         submission = self.store.get(job.subject)
         if submission is None:
             raise LookupError(f"job {job.id} is of a submission that is not there")
-        manifest = holdout.manifest(submission.split)
+        with self.store.read() as connection:
+            split = boards.split_of(connection, job.benchmark, job.version)
+        submission = replace(submission, split=split)  # another version may call it otherwise
+        manifest = holdout.manifest(split)
         if isinstance(manifest, TaskManifest):
             return self._score_tasks(job, holdout, submission, manifest)
         with tempfile.TemporaryDirectory() as scratch:

@@ -24,7 +24,7 @@ from reveal_leaderboard.pages.lint_view import lint_view
 from reveal_leaderboard.pages.progress_view import FINAL, progress_view
 from reveal_leaderboard.pages.submit_form import build_form, metadata_view, read_file, read_form, values_of
 from reveal_leaderboard.people import Actor, NotPermittedError, Team, team_key
-from reveal_leaderboard.store import KeyReusedError, Submission
+from reveal_leaderboard.store import KeyReusedError, NotAllowedError, Submission
 
 __all__ = ["build"]
 
@@ -54,7 +54,7 @@ REMEMBER = """(id) => {
 
 REFUSALS = (
     ParseFailed, NotAMemberError, NotPermittedError, TeamNameError, BoardClosedError, KeyReusedError,
-    UnknownBenchmarkError,
+    NotAllowedError, UnknownBenchmarkError,
 )  # fmt: skip
 """What may be said of a submission that was not taken: each is a sentence for its sender."""
 
