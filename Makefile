@@ -7,7 +7,7 @@ INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --co
 SOURCES := pyproject.toml leaderboard/pyproject.toml .ci/constraints.txt
 PYTEST_ARGS ?=
 
-.PHONY: demo test soak lint bench clean
+.PHONY: demo test soak load lint bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/reveal-leaderboard demo
@@ -23,6 +23,10 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# 60 submissions a minute for five minutes with 50 viewers, on loopback.
+load: $(VENV)/.installed-dev
+	$(BIN)/python benchmarks/load.py
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python benchmarks
