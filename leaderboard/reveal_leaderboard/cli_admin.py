@@ -291,8 +291,9 @@ def orphans(
 ) -> None:
     """List stored uploads that no submission names, older than a day: left by uploads that were cut off."""
     at = places(data, database, blobs, None)
+    store = at.open_store(is_new=False)
     stored = at.open_blobs()
-    for name in stored.orphans(at.open_store(is_new=False)):
+    for name in stored.orphans(store):
         if remove:
             stored.remove(name)
         typer.echo(f"{name}{' removed' if remove else ''}")

@@ -62,8 +62,9 @@ class Places:
 
     def open_store(self, *, is_new: bool = True) -> Store:
         """The database, brought up to date, with the settings; made if there is none and `is_new`."""
-        if not is_new and self.database.startswith("sqlite") and not (self.data / DATABASE).is_file():
-            raise typer.BadParameter(f"there is no board in {self.data}", param_hint="--data")
+        file = self.database.removeprefix("sqlite:///")
+        if not is_new and file != self.database and not Path(file).is_file():
+            raise typer.BadParameter(f"there is no board at {file}", param_hint="--data")
         from reveal_leaderboard.settings import SettingsError, load_settings
         from reveal_leaderboard.store import Store
 

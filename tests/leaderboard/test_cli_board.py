@@ -129,6 +129,14 @@ def test_an_audit_finds_what_was_changed(operator: Operator) -> None:
     assert "problems" in operator.run("audit", blobs=True, code=1)
 
 
+def test_where_no_board_is_none_is_made(tmp_path: Path) -> None:
+    for words in (["audit"], ["admin", "boards"], ["admin", "orphans"]):
+        done = CliRunner().invoke(app, [*words, "--data", str(tmp_path / "typo")])
+        assert done.exit_code == 2
+        assert "there is no board at" in " ".join(done.output.replace("│", " ").split())
+    assert not (tmp_path / "typo").exists()
+
+
 def test_a_key_is_rotated_in_the_vault(operator: Operator) -> None:
     signer = operator.board.signer
     before = signer.key_id

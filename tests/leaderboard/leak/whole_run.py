@@ -20,7 +20,7 @@ from tests.leaderboard.leak.wire import Visitor
 
 SETTINGS = "[quota]\nper_day = 30\ntotal = 30\n"
 MAX_UPLOAD_MB = 2
-PAGES = ("/", "/submit", "/mine", "/compare", "/about", "/entry", "/admin")
+PAGES = ("/", "/submit", "/mine", "/compare", "/about", "/entry", "/admin", "/read")
 FORMATS = ("json", "csv", "parquet")
 
 
