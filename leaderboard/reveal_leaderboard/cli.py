@@ -110,12 +110,12 @@ def _build(
     from reveal_leaderboard.auth import open_auth
     from reveal_leaderboard.catalogue import Catalogue
     from reveal_leaderboard.custody import Custody
-    from reveal_leaderboard.published import read_published
+    from reveal_leaderboard.published import read_published_boards
 
     store, blobs = at.open_store(), at.open_blobs()
     blobs.sweep()
     auth = open_auth(Accounts(store.engine), listening.auth, os.environ)
-    catalogue = Catalogue(store, [read_published(folder, split) for folder, split in folders])
+    catalogue = Catalogue(store, read_published_boards(folders).values())
     _log_to_stderr([word for name in catalogue.names for one in catalogue.versions(name) for word in one.key])
     custody = Custody(at.data / "custody")
     threading.Thread(target=custody.warm_up, name="warm-up", daemon=True).start()

@@ -95,7 +95,7 @@ class Worker:
         served = list(self.holdouts)
         for name, version in served:
             log.info("worker %s serves %s %s", self.name, name, version)
-        with _Beat(self):
+        with _Ticker(self._tell, BEAT_SECONDS, at_once=True):
             while not self.stopping.is_set():
                 try:
                     job = self.queue.claim(self.name, served=served, lease_seconds=self.lease_seconds)
@@ -113,7 +113,7 @@ class Worker:
         """Bring one leased job to its end."""
         log.info("%s of %s, attempt %d", job.kind, job.subject, job.attempts)
         holdout = self.holdouts[job.benchmark, job.version]
-        with _Heartbeat(self.queue, job, self.lease_seconds):
+        with _Ticker(lambda: self._prolong(job), self.lease_seconds / 3, at_once=False):
             try:
                 kept = self._do(job, holdout)
             except SQLAlchemyError:
@@ -139,6 +139,16 @@ class Worker:
         self.queue.give_back(job, who=self._who, why="Our storage does not answer; it is tried again.")
         self.stopping.wait(self._pause)
         self._pause = min(2 * self._pause, LONGEST_PAUSE)
+
+    def _prolong(self, job: Job) -> bool:
+        return self.queue.heartbeat(job, lease_seconds=self.lease_seconds)
+
+    def _tell(self) -> bool:
+        """Tell the board that this worker lives."""
+        key = next((signer.public_key_text for signer in self.signers.values()), None)
+        serves = list(self.holdouts)
+        self.queue.beat_worker(self.name, serves=serves, confinement=self.custody.confinement, receipt_key=key)
+        return True
 
     @property
     def _who(self) -> str:
@@ -275,13 +285,13 @@ def _thresholds(metadata: Mapping[str, Any]) -> float | dict[str, float]:
     return dict(stated) if isinstance(stated, Mapping) else float(stated)
 
 
-class _Heartbeat:
-    """Prolongs a lease from a thread of its own while the block runs."""
+class _Ticker:
+    """Does `work` from a thread of its own while the block runs, every `seconds`, until it answers False."""
 
-    def __init__(self, queue: Queue, job: Job, lease_seconds: float) -> None:
-        self._queue, self._job, self._lease = queue, job, lease_seconds
+    def __init__(self, work: Callable[[], bool], seconds: float, *, at_once: bool) -> None:
+        self._work, self._seconds, self._at_once = work, seconds, at_once
         self._done = threading.Event()
-        self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
+        self._thread = threading.Thread(target=self._tick, name="ticker", daemon=True)
 
     def __enter__(self) -> None:
         self._thread.start()
@@ -290,40 +300,12 @@ class _Heartbeat:
         self._done.set()
         self._thread.join()
 
-    def _beat(self) -> None:
-        while not self._done.wait(self._lease / 3):
+    def _tick(self) -> None:
+        pause = 0.0 if self._at_once else self._seconds
+        while not self._done.wait(pause):
+            pause = self._seconds
             try:
-                if not self._queue.heartbeat(self._job, lease_seconds=self._lease):
+                if not self._work():
                     return
             except Exception:
-                log.exception("heartbeat of job %s failed; the next one may do", self._job.id)
-
-
-class _Beat:
-    """Tells the board every few seconds that this worker lives."""
-
-    def __init__(self, worker: Worker) -> None:
-        self._worker = worker
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._beat, name="beat", daemon=True)
-
-    def __enter__(self) -> None:
-        self._thread.start()
-
-    def __exit__(self, *exc: object) -> None:
-        self._done.set()
-        self._thread.join()
-
-    def _beat(self) -> None:
-        worker = self._worker
-        serves = list(worker.holdouts)
-        key = next((signer.public_key_text for signer in worker.signers.values()), None)
-        while True:
-            try:
-                worker.queue.beat_worker(
-                    worker.name, serves=serves, confinement=worker.custody.confinement, receipt_key=key
-                )
-            except Exception:
-                log.exception("the beat of worker %s failed; the next one may do", worker.name)
-            if self._done.wait(BEAT_SECONDS):
-                return
+                log.exception("a beat failed; the next one may do")
