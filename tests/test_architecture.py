@@ -26,7 +26,7 @@ ALLOWED: dict[str, set[str]] = {
     | LEAVES,
     "builders": {"builders", "records", "study_records", "task_records", "rubric", "benchmarks", "dicom", "boxes"}
     | LEAVES,
-    "curation": {"curation", "records", "findings", "metrics", "builders"},
+    "curation": {"curation", "records", "study_records", "task_records", "rubric", "findings", "metrics", "builders"},
     "runner": {"runner", "records", "findings", "geometry", "benchmarks"},
     "study_records": {"records"},
     "task_records": {"records", "study_records"},

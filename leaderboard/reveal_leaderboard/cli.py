@@ -96,6 +96,7 @@ def serve(
             access_log=False,
             server_header=False,
             proxy_headers=False,
+            timeout_keep_alive=75,  # longer than proxies keep theirs, else a request meets a connection that closes
         )
     finally:
         close()

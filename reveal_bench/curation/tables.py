@@ -1,0 +1,232 @@
+"""The tables of a curation folder: one frozen dataclass per row, and Parquet files of them.
+
+Conventions
+-----------
+Labels are canonical names in the order of :data:`reveal_bench.findings.REVEAL_LABELS`; no label is the empty tuple, and
+None means that nobody said. Ids are those of the maintainer's own input and stay in the curation folder: pseudonyms of
+a published set are made later, by ``reveal-bench build``. Source: paper 004 (REVEAL-CXR), sections 2.1 to 2.3.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from reveal_bench.findings import REVEAL_LABELS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = [
+    "ANSWERS",
+    "HALVES",
+    "Assignment",
+    "Consensus",
+    "Finding",
+    "Labels",
+    "Placed",
+    "Revision",
+    "Sampled",
+    "Selected",
+    "Suggestion",
+    "Vote",
+    "in_order",
+    "read_table",
+    "write_table",
+]
+
+Labels = tuple[str, ...]
+
+ANSWERS = ("agree_all", "agree_mostly", "disagree")
+"""What a reader says of the suggested labels (paper 004, section 2.2)."""
+
+HALVES = ("released", "holdout")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One abnormal finding of a report; `side` is left, right, bilateral or midline; `label` the one it belongs to."""
+
+    finding: str
+    side: str | None = None
+    icd10: str | None = None
+    label: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """What was read out of one report; `status` is "ok" or "quarantined" (then without findings and labels)."""
+
+    study_id: str
+    patient_id: str
+    findings: tuple[Finding, ...]
+    labels: Labels
+    status: str
+    engine: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """A study that readers will see; `stratum` is its number of suggested labels."""
+
+    study_id: str
+    patient_id: str
+    labels: Labels
+    stratum: int
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """A study in a reader's list; `position` counts from 1 in that reader's own random order."""
+
+    reader: str
+    position: int
+    study_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Vote:
+    """One reader's answer; `labels` are those the reader wrote down by hand, None if there are none."""
+
+    study_id: str
+    reader: str
+    answer: str
+    comment: str = ""
+    labels: Labels | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """The labels that a vote amounts to; None where nothing tells. `source` says how they are known.
+
+    "agreed" (all suggested ones), "reader" (written down by hand), "rules" or "model" (read from the comment), or
+    "nothing" (no comment, or one that says nothing of labels).
+    """
+
+    study_id: str
+    reader: str
+    labels: Labels | None
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Consensus:
+    """What the readers of a study say together.
+
+    `n_agree_all` of `n_votes` readers agreed to all `suggested` labels; `labels` are those in more than half of the
+    `n_lists` lists that are known, None with fewer than two lists.
+    """
+
+    study_id: str
+    patient_id: str
+    suggested: Labels
+    n_votes: int
+    n_agree_all: int
+    n_lists: int
+    labels: Labels | None
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """A study of the benchmark; `reason` is "less_common" or "most_findings"."""
+
+    study_id: str
+    patient_id: str
+    labels: Labels
+    n_agree_all: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A study of the benchmark and its half, one of :data:`HALVES`; `since` is the version it entered with."""
+
+    study_id: str
+    patient_id: str
+    labels: Labels
+    n_agree_all: int
+    half: str
+    since: str
+
+
+Row = TypeVar("Row")
+
+
+def in_order(labels: Iterable[str]) -> Labels:
+    """`labels` once each, in the order of REVEAL_LABELS.
+
+    Raises
+    ------
+    ValueError
+        If one is none of the twelve.
+
+    Examples
+    --------
+    >>> in_order(["COPD", "Aneurysm", "COPD"])
+    ('Aneurysm', 'COPD')
+    """
+    given = set(labels)
+    if not given <= set(REVEAL_LABELS):
+        raise ValueError(f"labels must be of the twelve, got {', '.join(sorted(given - set(REVEAL_LABELS)))}")
+    return tuple(label for label in REVEAL_LABELS if label in given)
+
+
+def write_table(path: Path, rows: Sequence[Any], row: type) -> None:
+    """Write rows as Parquet; the same rows give the same bytes."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema = pa.schema([pa.field(name, _arrow(kind)) for name, kind in get_type_hints(row).items()])
+    table = pa.Table.from_pylist([asdict(one) for one in rows], schema=schema)
+    pq.write_table(table, path, compression="zstd")
+
+
+def read_table(path: Path, row: type[Row]) -> list[Row]:
+    """Read rows that :func:`write_table` wrote.
+
+    Raises
+    ------
+    ValueError
+        If the file has other columns.
+    """
+    import pyarrow.parquet as pq
+
+    names = [one.name for one in fields(row)]  # type: ignore[arg-type]
+    table = pq.read_table(path)
+    if table.column_names != names:
+        raise ValueError(f"{path.name} must have the columns {', '.join(names)}, got {', '.join(table.column_names)}")
+    hints = get_type_hints(row)
+    return [row(**{name: _python(value, hints[name]) for name, value in one.items()}) for one in table.to_pylist()]
+
+
+def _arrow(kind: Any) -> pa.DataType:
+    import pyarrow as pa
+
+    plain = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
+    kind = _without_none(kind)
+    if kind in plain:
+        return plain[kind]
+    if get_origin(kind) is tuple:
+        return pa.list_(_arrow(get_args(kind)[0]))
+    return pa.struct([pa.field(name, _arrow(inner)) for name, inner in get_type_hints(kind).items()])
+
+
+def _python(value: Any, kind: Any) -> Any:
+    kind = _without_none(kind)
+    if value is None:
+        return None
+    if get_origin(kind) is tuple:
+        return tuple(_python(one, get_args(kind)[0]) for one in value)
+    if is_dataclass(kind) and isinstance(kind, type):
+        hints = get_type_hints(kind)
+        return kind(**{name: _python(inner, hints[name]) for name, inner in value.items()})
+    return value
+
+
+def _without_none(kind: Any) -> Any:
+    if get_origin(kind) in (Union, types.UnionType):
+        return next(one for one in get_args(kind) if one is not type(None))
+    return kind
