@@ -203,23 +203,23 @@ class CurationFolder:
             self.need(before)
         inputs = {name: _digest(self.path(name)) for name in reads}
         inputs |= {role: _digest(path) for role, path in (files or {}).items()}
-        settings = json.loads(json.dumps(settings))
+        wanted: dict[str, Any] = json.loads(json.dumps(dict(settings)))
         with self._locked(step):
             done = self._records.get(step)
-            if done is not None and (done.settings, done.inputs) == (settings, inputs):
+            if done is not None and (done.settings, done.inputs) == (wanted, inputs):
                 if self.state(step).status == "done":
                     return StepRecord(**{**asdict(done), "is_new": False})
             elif done is not None and not redo:
                 raise CurationError(
-                    f"{step} was done already, {_difference(done, settings, inputs)}: --redo does it anew"
+                    f"{step} was done already, {_difference(done, wanted, inputs)}: --redo does it anew"
                 )
-            scratch = self._scratch(step, {"settings": settings, "inputs": inputs})
+            scratch = self._scratch(step, {"settings": wanted, "inputs": inputs})
             counts = json.loads(json.dumps(dict(work(scratch))))
             outputs = {name: _digest(scratch / name) for name in writes}
             for name in writes:
                 self.path(name).parent.mkdir(parents=True, exist_ok=True)
                 os.replace(scratch / name, self.path(name))
-            record = StepRecord(step, settings, inputs, outputs, counts)
+            record = StepRecord(step, wanted, inputs, outputs, counts)
             self._save(record)
             shutil.rmtree(scratch)
         return record
