@@ -92,7 +92,7 @@ def _as_options(message: str) -> str:
 
 ARGUMENTS = {
     "overwrite", "holdout", "holdout_split", "holdout_fraction", "previous", "previous_holdout", "version", "pictures",
-    "id_key", "mapping", "out", "source",
+    "id_key", "mapping", "out", "source", "retire_holdout",
 }  # fmt: skip
 """Arguments of library functions that are options of the same name."""
 

@@ -115,7 +115,8 @@ def build(
     ] = None,
     holdout_fraction: Annotated[float, typer.Option(help="Share of its patients that become private.")] = 0.5,
     holdout_split: Annotated[
-        str | None, typer.Option(help="Split to take it from; by default the source's test split, or its only one.")
+        str | None,
+        typer.Option(help="Split to take it from: by default the split `holdout` if there is one, else the test split."),
     ] = None,
     seed: Seed = 0,
     previous: Annotated[
@@ -124,6 +125,9 @@ def build(
     previous_holdout: Annotated[
         Path | None, typer.Option(help="Its private folder: who was private stays private.")
     ] = None,
+    retire_holdout: Annotated[
+        bool, typer.Option("--retire-holdout", help="With splits that come divided: who was private may be released.")
+    ] = False,
     version: Annotated[str, typer.Option(help="Version of the dataset, such as 1.2.0.")] = "1.0.0",
     asks: Annotated[str | None, typer.Option(help="Ask for findings `present`, or `all`.")] = None,
     keep_going: Annotated[
@@ -164,7 +168,8 @@ def build(
                 pixels=images.value,
                 holdout=holdout,
                 holdout_fraction=holdout_fraction,
-                holdout_split=holdout_split or builder.holdout_split or "test",
+                holdout_split=holdout_split or _holdout_split(builder, reading),
+                retire_holdout=retire_holdout,
                 previous=previous,
                 previous_holdout=previous_holdout,
                 seed=seed,
@@ -248,6 +253,12 @@ def _asks(text: str | None) -> Any:
     if text not in (None, "present", "all"):
         raise ValueError(f"`--asks` must be 'present' or 'all', got {text!r}")
     return text
+
+
+def _holdout_split(builder: Builder, reading: Reading) -> str:
+    from reveal_bench.builders.folder import HOLDOUT
+
+    return HOLDOUT if HOLDOUT in reading.splits else builder.holdout_split or "test"
 
 
 def _tell(reading: Reading, build_log: Any) -> None:

@@ -18,8 +18,9 @@ Records stream: their pictures are read by all workers, finished rows go to smal
 (:mod:`reveal_bench.builders.spool`), and the folder is made of the parts at the end. A build that was killed goes on
 where it stopped and gives the same bytes as one that was not; see :mod:`reveal_bench.builders.targets`.
 
-A private holdout goes to a second folder of the same form (mode 0700, files 0600, no pictures). Before it is divided,
-the split exists in the private folder's working folder alone.
+A private holdout goes to a second folder of the same form (mode 0700, files 0600, no pictures). Either a split is
+divided at random, or the records come divided, as the splits `released` and `holdout`. Until then what becomes private
+exists in the private folder's working folder alone.
 """
 
 from __future__ import annotations
@@ -32,7 +33,15 @@ from pathlib import Path
 from typing import Any
 
 from reveal_bench.benchmarks import Asks, Benchmark
-from reveal_bench.builders.holdout import check_apart, check_name, divide_patients, patients_of, shuffled_place
+from reveal_bench.builders.holdout import (
+    HOLDOUT,
+    RELEASED,
+    Division,
+    check_apart,
+    check_name,
+    patients_before,
+    shuffled_place,
+)
 from reveal_bench.builders.kinds import KINDS
 from reveal_bench.builders.shards import SHARD_BYTES
 from reveal_bench.builders.source import BuildError, Extra, Pixels, Problem, Record
@@ -44,7 +53,6 @@ from reveal_bench.records import FolderInfo, LocalizationRecord
 
 __all__ = ["HOLDOUT", "RELEASED", "BuildLog", "build_folder"]
 
-RELEASED, HOLDOUT = "released", "holdout"
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
 _SPLIT_NAME = re.compile(r"\w+(\.\w+)*")  # `datasets` takes no others, and keeps "all" for itself
 Progress = Callable[[str, int, int | None, int], None]
@@ -72,6 +80,7 @@ def build_folder(
     holdout_split: str = "test",
     previous: Path | None = None,
     previous_holdout: Path | None = None,
+    retire_holdout: bool = False,
     synthetic: bool = False,
     overwrite: bool = False,
     keep_going: bool = False,
@@ -92,7 +101,9 @@ def build_folder(
     holdout : folder for the private references, or None for no holdout
     holdout_fraction, seed : share of `holdout_split`'s patients that become private, and the seed of the division;
         the rest of that split is renamed "released". The rows of both halves come in an order that the seed decides
+    holdout_split : the split to divide; "holdout" if the records come divided, then that split is private as it is
     previous, previous_holdout : folders of an earlier version: who was private stays private, who was released stays so
+    retire_holdout : records that come divided may release who was private before
     synthetic : the card says that all of it is made up
     keep_going : leave out records with problems instead of raising at the end
     workers : processes that read pictures; with more than one the caller's script needs the usual `__main__` guard
@@ -116,7 +127,9 @@ def build_folder(
     if not _VERSION.fullmatch(version):
         raise ValueError(f"`version` must be of the form 1.2.3, got {version!r}")
     _check_arguments(records, out, pixels, holdout, holdout_fraction, holdout_split, workers)
-    division = _Division(holdout_fraction, seed, *_patients_before(previous, previous_holdout, holdout))
+    is_given = holdout is not None and holdout_split == HOLDOUT
+    before = patients_before(previous, previous_holdout, holdout)
+    division = Division(holdout_fraction, seed, *before, is_given=is_given, retire=retire_holdout)
     log = log if log is not None else BuildLog()
     intake = _Intake(benchmark, embed=pixels == "embed", progress=progress)
     with ExitStack() as stack:
@@ -134,7 +147,8 @@ def build_folder(
                 if private is not None and is_divided[split]:
                     spools[split] = intake.spool(split_records, split, private, workshop, shuffled_by=seed)
                 else:
-                    spools[split] = intake.spool(split_records, split, public, workshop)
+                    order = seed if is_given else None
+                    spools[split] = intake.spool(split_records, split, public, workshop, shuffled_by=order)
         if private is not None:
             drop_unused(private.parts, {holdout_split})
         log.resumed = sum(spool.n_resumed for spool in spools.values())
@@ -148,6 +162,7 @@ def build_folder(
         assembly = _Assembly(
             writer(public, embed=intake.embed), None if private is None else writer(private, embed=False)
         )
+        division.check(spools)
         for split, spool in spools.items():
             if is_divided[split]:
                 assembly.divide(spool, division)
@@ -160,36 +175,6 @@ def build_folder(
                 path.chmod(0o700 if path.is_dir() else 0o600)
         replace_targets([place for place in (private, public) if place is not None])
         return info
-
-
-@dataclass(frozen=True, slots=True)
-class _Division:
-    """How patients are divided, see :func:`reveal_bench.builders.holdout.divide_patients`."""
-
-    fraction: float
-    seed: int
-    private_before: frozenset[str]
-    released_before: frozenset[str]
-
-    def private(self, patient_ids: Iterable[str]) -> set[str]:
-        return divide_patients(
-            patient_ids,
-            fraction=self.fraction,
-            seed=self.seed,
-            private_before=self.private_before,
-            released_before=self.released_before,
-        )
-
-
-def _patients_before(
-    previous: Path | None, previous_holdout: Path | None, holdout: Path | None
-) -> tuple[frozenset[str], frozenset[str]]:
-    """Patients that were private, and that were released, in an earlier version."""
-    if previous is None and previous_holdout is None:
-        return frozenset(), frozenset()
-    if previous is None or previous_holdout is None or holdout is None:
-        raise ValueError("`previous` and `previous_holdout` must be given together, and with a `holdout`")
-    return patients_of(previous_holdout), patients_of(previous)
 
 
 def _check_arguments(
@@ -213,6 +198,8 @@ def _check_arguments(
                 f"`records` must have split names of letters, digits and _ other than 'all', got {split!r}"
             )
     if holdout is None:
+        if HOLDOUT in records:
+            raise ValueError("`holdout` must be a folder for the private split 'holdout', got none")
         return
     check_apart(out, holdout)
     if not 0 < fraction < 1:
@@ -220,7 +207,7 @@ def _check_arguments(
     if holdout_split not in records:
         raise ValueError(f"`holdout_split` must be one of the splits ({', '.join(records)}), got {holdout_split!r}")
     clash = {RELEASED, HOLDOUT} & set(records)
-    if clash:
+    if clash and holdout_split != HOLDOUT:
         raise ValueError(f"`records` must not use the names of a divided split, got {', '.join(sorted(clash))}")
 
 
@@ -314,13 +301,14 @@ class _Assembly:
         self._write_rows(spool.rows(), self.writer, split)
         self._write_side(spool, split)
 
-    def divide(self, spool: Spool, division: _Division) -> None:
+    def divide(self, spool: Spool, division: Division) -> None:
         """Divide the patients of a split, and send each row where it belongs."""
         assert self.vault is not None
         private = division.private(row["patient_id"] for row, _ in spool.rows())
-        released = ((row, asked) for row, asked in spool.rows() if row["patient_id"] not in private)
-        self._write_rows(released, self.writer, RELEASED)
-        self._write_side(spool, RELEASED)
+        if not division.is_given:
+            released = ((row, asked) for row, asked in spool.rows() if row["patient_id"] not in private)
+            self._write_rows(released, self.writer, RELEASED)
+            self._write_side(spool, RELEASED)
         features = self.writer.features
         has_inputs = self.writer.embed or self.kind.has_prompts
         inputs = self.writer.shards("holdout_inputs", HOLDOUT, features) if has_inputs else None

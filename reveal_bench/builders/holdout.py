@@ -4,20 +4,35 @@ Patients are ordered by a hash of the seed and their id, and the first part of t
 two patients depends on nothing but themselves, so a set that grows or shrinks by a few patients keeps its division but
 for a few at the boundary; with the halves of an earlier version given, nobody changes sides at all. No patient is in
 both halves. The rows of both halves come in the order of such a hash, too: the order of a source's table may tell what
-is in it.
+is in it. Records that come divided already are only checked, and ordered.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from reveal_bench.builders.kinds import KINDS
+from reveal_bench.builders.source import BuildError, Problem
+from reveal_bench.builders.spool import Spool
 from reveal_bench.records import read_folder_info
 
-__all__ = ["check_apart", "check_name", "divide_patients", "patients_of", "shuffled_place"]
+__all__ = [
+    "HOLDOUT",
+    "RELEASED",
+    "Division",
+    "check_apart",
+    "check_name",
+    "divide_patients",
+    "patients_before",
+    "patients_of",
+    "shuffled_place",
+]
+
+RELEASED, HOLDOUT = "released", "holdout"
 
 
 def shuffled_place(seed: int, key: str) -> bytes:
@@ -72,6 +87,62 @@ def divide_patients(
     return private
 
 
+@dataclass(frozen=True, slots=True)
+class Division:
+    """How the patients of a set are divided into what is released and what is private.
+
+    Attributes
+    ----------
+    fraction, seed, private_before, released_before : as of :func:`divide_patients`
+    is_given : the records come divided, as the splits "released" and "holdout"
+    retire : who was private before may then be released
+    """
+
+    fraction: float
+    seed: int
+    private_before: frozenset[str]
+    released_before: frozenset[str]
+    is_given: bool = False
+    retire: bool = False
+
+    def check(self, spools: Mapping[str, Spool]) -> None:
+        """Refuse halves, given as they are, in which a patient is on the wrong side.
+
+        Raises
+        ------
+        BuildError
+            With every such patient.
+        """
+        if not self.is_given:
+            return
+        problems = []
+        private = {row["patient_id"] for row, _ in spools[HOLDOUT].rows()}
+        for split, spool in spools.items():
+            for row, _ in spool.rows():
+                patient = row["patient_id"]
+                if split == HOLDOUT and patient in self.released_before:
+                    problems.append(Problem(split, None, "patient_id", "must not have been released before", patient))
+                elif split != HOLDOUT and patient in private:
+                    problems.append(Problem(split, None, "patient_id", "must not be in the holdout, too", patient))
+                elif split != HOLDOUT and patient in self.private_before and not self.retire:
+                    rule = "must stay private, unless the holdout is retired"
+                    problems.append(Problem(split, None, "patient_id", rule, patient))
+        if problems:
+            raise BuildError(list(dict.fromkeys(problems)))
+
+    def private(self, patient_ids: Iterable[str]) -> set[str]:
+        """Those of a split's patients who are private."""
+        if self.is_given:
+            return set(patient_ids)
+        return divide_patients(
+            patient_ids,
+            fraction=self.fraction,
+            seed=self.seed,
+            private_before=self.private_before,
+            released_before=self.released_before,
+        )
+
+
 def patients_of(folder: Path) -> frozenset[str]:
     """Patients with references in a dataset folder.
 
@@ -96,6 +167,23 @@ def patients_of(folder: Path) -> frozenset[str]:
         for shard in shards
         for patient in pq.read_table(shard, columns=["patient_id"])["patient_id"].to_pylist()
     )
+
+
+def patients_before(
+    previous: Path | None, previous_holdout: Path | None, holdout: Path | None
+) -> tuple[frozenset[str], frozenset[str]]:
+    """Patients that were private, and that were released, in an earlier version.
+
+    Raises
+    ------
+    ValueError
+        If only one of the folders is given, or there is no new holdout.
+    """
+    if previous is None and previous_holdout is None:
+        return frozenset(), frozenset()
+    if previous is None or previous_holdout is None or holdout is None:
+        raise ValueError("`previous` and `previous_holdout` must be given together, and with a `holdout`")
+    return patients_of(previous_holdout), patients_of(previous)
 
 
 def check_name(path: Path, *, what: str, overwrite: bool) -> None:

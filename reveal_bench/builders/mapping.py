@@ -1,6 +1,7 @@
 """The mapping: a small YAML file that says what the columns of a table of studies mean. ::
 
-    table: labels.csv                     # path within the download, without ..; sheet: NAME for an xlsx of several
+    table: labels.csv                     # path, without .., within the download or beside the mapping;
+                                          # sheet: NAME for an xlsx of several
     study_key: {column: StudyUID, matches: StudyInstanceUID}
     labels:
       list: {column: Findings, separator: ";"}
@@ -15,7 +16,8 @@
 
 Further keys: `patient_key: {column: ...}` where the headers do not tell patients apart; `ids: {study: COLUMN, patient:
 COLUMN}` for ids that are public already; `source: REVEAL-CXR` if the download claims to be that release;
-`require_deidentified: true`. Under `labels`, `cells: {"": absent, "x": present}` adds texts of `wide` cells.
+`require_deidentified: true`; `other_studies: left out` if the images hold studies that shall not be in the set, which
+are a problem otherwise. Under `labels`, `cells: {"": absent, "x": present}` adds texts of `wide` cells.
 
 A text on the left of `values` is a cell's (case does not matter); on the right stands a word of ours, or null for
 unknown. Without `values` the cells themselves must be our words. A blank cell means unknown, but never for labels.
@@ -65,7 +67,7 @@ SPLIT_NAME = "the name of a split: letters, digits, _ and dots, but not `all`"
 NULLS = ("", "null", "~", "Null", "NULL")
 KEYS = (
     "table", "sheet", "study_key", "labels", "agreement", "n_agree_all", "demographics", "split", "patient_key", "ids",
-    "source", "require_deidentified",
+    "source", "require_deidentified", "other_studies",
 )  # fmt: skip
 
 
@@ -108,6 +110,7 @@ class StudyMapping:
     ids: Mapping[str, str]
     source: str | None
     require_deidentified: bool
+    leaves_out_others: bool = False
 
     @property
     def columns(self) -> list[str]:
@@ -191,6 +194,9 @@ class _Parser:
         for name, rule in demographics.items():
             rules[name] = self._rule(rule, f"demographics.{name}", VOCABULARIES.get(name))
         ids = self._mapping(content.get("ids", {}), "ids", ("study", "patient"))
+        others = content.get("other_studies", "problem")
+        if others not in ("problem", "left out"):
+            self._fail("other_studies", "must be problem or left out", _shown(others))
         return StudyMapping(
             file=self.file,
             table=self._path_within(content.get("table"), "table"),
@@ -202,6 +208,7 @@ class _Parser:
             ids={name: self._text(column, f"ids.{name}") for name, column in ids.items()},
             source=content.get("source") or None,
             require_deidentified=self._flag(content.get("require_deidentified", "false"), "require_deidentified"),
+            leaves_out_others=others == "left out",
         )
 
     def _labels(self, content: Any) -> LabelRule:

@@ -233,11 +233,13 @@ def join(root: Path, mapping: Path | None, *, workers: int) -> Joining:
     tree = read_tree(root, workers=workers, require_deidentified=read is not None and read.require_deidentified)
     joining = Joining(root, tree, mapping=read, problems=early, warnings=[*tree.warnings, *_passed_over(tree)])
     if read is not None:
-        path = root / read.table
-        joining.table = read_table(path, read.table, joining.problems, sheet=read.sheet, within=root)
+        base = _folder_of_table(root, mapping, read, joining.problems)
+        path = base / read.table
+        joining.table = read_table(path, read.table, joining.problems, sheet=read.sheet, within=base)
         if joining.table is not None and check_columns(read, joining.table, joining.problems):
             joining.rows, spoiled = labelled_studies(read, joining.table, joining.problems)
             joining.joined = join_rows(read, joining.table.file, joining.rows, tree, joining.problems, spoiled=spoiled)
+            joining.warnings += _left_out(joining, spoiled)
         else:
             joining.table = None
     if not tree.studies and not tree.problems:
@@ -249,6 +251,25 @@ def join(root: Path, mapping: Path | None, *, workers: int) -> Joining:
             if joining.counts[what] != expected
         ]
     return joining
+
+
+def _folder_of_table(root: Path, mapping: Path | None, read: StudyMapping, problems: list[Problem]) -> Path:
+    """Where the table lies: beside a mapping from elsewhere, or in the download."""
+    beside = root if mapping is None else mapping.parent
+    if beside.resolve() == root.resolve() or not (beside / read.table).is_file():
+        return root
+    if (root / read.table).is_file():
+        problems.append(Problem(read.file, None, "table", "must lie beside the mapping or in the download", "both"))
+    return beside
+
+
+def _left_out(joining: Joining, spoiled: set[str]) -> list[str]:
+    """How many studies have no row, where that is as the mapping wants it."""
+    if joining.mapping is None or not joining.mapping.leaves_out_others:
+        return []
+    keys = {row.key for row in joining.rows} | spoiled
+    n = sum(not keys & set(study.keys(joining.mapping.key_matches)) for study in joining.tree.studies.values())
+    return [f"{n:,} studies have no row and are left out, as the mapping says"] if n else []
 
 
 def needs_key(mapping: StudyMapping | None, id_key: bytes | None) -> None:

@@ -86,7 +86,7 @@ def join_rows(
         if study.uid not in tree.problem_studies:
             joined.append(Joined(row, study))
     for study in tree.studies.values():
-        if study.uid not in taken:
+        if study.uid not in taken and not mapping.leaves_out_others:
             keys = ", ".join(sorted(study.keys(mapping.key_matches))) or "no value"
             value = f"none with {mapping.key_matches} {keys}"[:200]
             problems.append(Problem(study.images[0].shown, None, "study", f"must have a row in {file}", value))

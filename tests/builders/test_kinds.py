@@ -143,6 +143,64 @@ def test_the_holdout_of_studies_has_pictures_and_no_answers(tmp_path, pictures):
     assert {entry for row in pq.read_table(private / "multilabel").to_pylist() for entry in row["images"]} == {None}
 
 
+def divided(pictures, n_released=5, n_private=3):
+    records = [study(pictures, i) for i in range(n_released + n_private)]
+    return {"released": records[:n_released], "holdout": records[n_released:]}
+
+
+def test_halves_that_are_given_stay_as_they_are(tmp_path, pictures):
+    halves = divided(pictures)
+    public, private = tmp_path / "public", tmp_path / "private"
+    build_folder(halves, public, FINDINGS, holdout=private, holdout_split="holdout", synthetic=True, seed=3)
+    for folder, split in ((public, "released"), (private, "holdout")):
+        assert {record.study_id for record in read_studies(folder, split)} == {one.study_id for one in halves[split]}
+    with pytest.raises(ValueError, match="they are private"):
+        read_studies(public, "holdout")
+    inputs = pq.read_table(public / "holdout_inputs").to_pylist()
+    assert {row["study_id"] for row in inputs} == {one.study_id for one in halves["holdout"]}
+    assert all(row["labels"] == [] for row in inputs)
+
+
+@pytest.mark.parametrize("half", ["released", "holdout"])
+def test_the_order_of_given_halves_tells_nothing(tmp_path, pictures, half):
+    orders = []
+    for name, turn in (("a", 1), ("b", -1)):
+        halves = {split: records[::turn] for split, records in divided(pictures).items()}
+        folders = {"released": tmp_path / name, "holdout": tmp_path / f"{name}-private"}
+        build_folder(halves, folders["released"], FINDINGS, holdout=folders["holdout"], holdout_split="holdout")
+        orders.append([record.study_id for record in read_studies(folders[half], half)])
+    assert orders[0] == orders[1]
+
+
+def test_a_holdout_that_is_given_needs_a_private_folder(tmp_path, pictures):
+    with pytest.raises(ValueError, match="`holdout` must be a folder for the private split 'holdout', got none"):
+        build_folder(divided(pictures), tmp_path / "public", FINDINGS)
+
+
+def test_a_patient_of_a_given_holdout_is_nowhere_else(tmp_path, pictures):
+    halves = divided(pictures)
+    halves["released"][0] = replace(halves["released"][0], patient_id=halves["holdout"][1].patient_id)
+    with pytest.raises(BuildError, match="must not be in the holdout, too"):
+        build_folder(halves, tmp_path / "public", FINDINGS, holdout=tmp_path / "private", holdout_split="holdout")
+
+
+def test_given_halves_of_a_later_version_keep_to_those_before(tmp_path, pictures):
+    halves = divided(pictures)
+    before = {"previous": tmp_path / "public", "previous_holdout": tmp_path / "private"}
+    build_folder(halves, before["previous"], FINDINGS, holdout=before["previous_holdout"], holdout_split="holdout")
+    options = {"holdout": tmp_path / "private2", "holdout_split": "holdout", **before}
+    swapped = {"released": halves["holdout"], "holdout": halves["released"]}
+    with pytest.raises(BuildError, match="must not have been released before"):
+        build_folder(swapped, tmp_path / "public2", FINDINGS, **options)
+    new = [replace(study(pictures, i), patient_id=f"new{i}") for i in range(8, 11)]
+    retired = {"released": [*halves["released"], *halves["holdout"]], "holdout": new}
+    with pytest.raises(BuildError, match="must stay private, unless the holdout is retired"):
+        build_folder(retired, tmp_path / "public2", FINDINGS, **options)
+    build_folder(retired, tmp_path / "public2", FINDINGS, retire_holdout=True, **options)
+    kept = read_studies(tmp_path / "private2", "holdout")
+    assert {record.patient_id for record in kept} == {"new8", "new9", "new10"}
+
+
 def test_tasks_and_their_ratings_go_to_the_same_half(tmp_path, pictures):
     records = [task(pictures, i) for i in range(6)]
     public, private = tmp_path / "public", tmp_path / "private"

@@ -1,0 +1,378 @@
+"""The commands ``reveal-bench curate ...``: how a benchmark is made from studies and reports (paper 004), step by step.
+
+Every command names the curation folder first; ``extract`` and ``refresh`` begin one. What a step did, or that it was
+done already, is printed with its counts.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from reveal_bench import terminal
+from reveal_bench.options import AsJson, Seed
+
+if TYPE_CHECKING:
+    from reveal_bench.curation.asking import Asker
+    from reveal_bench.curation.folder import CurationFolder, StepRecord
+    from reveal_bench.curation.reports import Engine
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    help="Make a benchmark of studies and reports, and refresh it: extract, sample, assign, import-votes, consensus, "
+    "select, split, refresh, report, status.",
+    rich_markup_mode=None,
+    no_args_is_help=True,
+)
+
+Curation = Annotated[Path, typer.Argument(help="Curation folder.", show_default=False)]
+Redo = Annotated[bool, typer.Option("--redo", help="Do it again though it was done with other inputs or settings.")]
+Name = Annotated[str, typer.Option(help="Name of the benchmark, for reports; when the folder is begun.")]
+Model = Annotated[str | None, typer.Option(help="Ask this model, by the name that --endpoint knows.")]
+Endpoint = Annotated[
+    str | None, typer.Option(help="Base URL of an OpenAI-compatible API; its key is read from REVEAL_MODEL_KEY.")
+]
+Connections = Annotated[int, typer.Option(min=1, help="Requests to the model at once.")]
+Price = Annotated[str | None, typer.Option(help="Price of a million tokens, for the cost.")]
+Study = Annotated[str, typer.Option(help="Column with the ids of studies.")]
+Version = Annotated[str, typer.Option(help="Version of the benchmark, such as 1.0.0.")]
+StudyKey = Annotated[str, typer.Option(help="What the ids of studies are in the images' headers.")]
+
+
+class Calls(StrEnum):
+    """How a model is asked about a report."""
+
+    TWO = "two"
+    ONE = "one"
+
+
+@app.command()
+def extract(
+    folder: Curation,
+    reports: Annotated[Path | None, typer.Option(help="Table of reports (csv, tsv, xlsx, jsonl, parquet).")] = None,
+    suggestions: Annotated[Path | None, typer.Option(help="Table of labels that are known already, instead.")] = None,
+    study: Study = "study_id",
+    patient: Annotated[str, typer.Option(help="Column with the ids of patients.")] = "patient_id",
+    report: Annotated[str | None, typer.Option(help="Column with the report's text.  [default: report]")] = None,
+    file: Annotated[str | None, typer.Option(help="Column with the path of the report's text file, instead.")] = None,
+    labels: Annotated[str, typer.Option(help="Column of --suggestions with labels, separated by `;`.")] = "labels",
+    model: Model = None,
+    endpoint: Endpoint = None,
+    calls: Annotated[Calls, typer.Option(help="Model calls per report: findings, then labels; or both in one.")] = (
+        Calls.TWO
+    ),
+    connections: Connections = 4,
+    price_in: Price = None,
+    price_out: Price = None,
+    name: Name = "Chest radiographs",
+    seed: Seed = 0,
+    redo: Redo = False,
+) -> None:
+    """Read labels out of reports, by rules or with a model; begins the folder."""
+    from reveal_bench.curation.extract import extract as step
+    from reveal_bench.curation.reports import ReportColumns, SuggestionColumns
+
+    if (reports is None) == (suggestions is None):
+        raise ValueError("give one of `--reports` and `--suggestions`")
+    curation = _begin(folder, name, seed)
+    with terminal.progress("reading") as progress:
+        if suggestions is not None:
+            record = step(curation, suggestions, columns=SuggestionColumns(study, patient, labels), redo=redo)
+        else:
+            assert reports is not None
+            columns = ReportColumns(study, patient, None if file else report or "report", file)
+            engine = _engine(curation, model, endpoint, calls, connections, price_in, price_out)
+            record = step(
+                curation, reports, columns=columns, engine=engine, redo=redo, progress=_counted(progress, "reading")
+            )
+    _tell(curation, record)
+
+
+@app.command()
+def sample(
+    folder: Curation,
+    strata: Annotated[
+        str, typer.Option(help="Studies per number of suggested labels; the default is the paper's 1,000.")
+    ] = "1:300,2:300,3:319,4:76,5:4,6:1",
+    min_per_label: Annotated[int, typer.Option(min=0, help="Studies that each label is in, where there are any.")] = 1,
+    fill: Annotated[bool, typer.Option("--fill", help="Fill what a stratum lacks from the next one down.")] = False,
+    redo: Redo = False,
+) -> None:
+    """Draw the studies that readers will see: one per patient, by number of labels, every label represented."""
+    from reveal_bench.curation.sample import sample as step
+
+    curation = _open(folder)
+    _tell(curation, step(curation, strata=_strata(strata), min_per_label=min_per_label, fill=fill, redo=redo))
+
+
+@app.command()
+def assign(
+    folder: Curation,
+    readers: Annotated[Path, typer.Option(help="Table with the columns reader and capacity.", show_default=False)],
+    per_study: Annotated[int, typer.Option(min=1, help="Readers of each study.")] = 3,
+    most: Annotated[int, typer.Option(min=1, help="Studies of one reader at most.")] = 300,
+    redo: Redo = False,
+) -> None:
+    """Give every study its readers, and every reader a list in random order."""
+    from reveal_bench.curation.assign import assign as step
+
+    curation = _open(folder)
+    _tell(curation, step(curation, readers, per_study=per_study, most=most, redo=redo))
+
+
+@app.command(name="import-votes")
+def import_votes(
+    folder: Curation,
+    votes: Annotated[
+        Path, typer.Option(help="Table: study_id, reader, answer, perhaps comment and labels.", show_default=False)
+    ],
+    reassigned: Annotated[Path | None, typer.Option(help="Assignments that took the place of the first ones.")] = None,
+    allow_missing: Annotated[bool, typer.Option("--allow-missing", help="Go on with studies not fully read.")] = False,
+    redo: Redo = False,
+) -> None:
+    """Take in what the readers said: agree all, agree mostly or disagree, with comments."""
+    from reveal_bench.curation.votes import import_votes as step
+
+    curation = _open(folder)
+    _tell(curation, step(curation, votes, allow_missing=allow_missing, reassigned=reassigned, redo=redo))
+
+
+@app.command()
+def consensus(
+    folder: Curation,
+    three: Annotated[
+        bool, typer.Option("--three", help="Compare readers on three answers; else `mostly` is no agreement.")
+    ] = False,
+    model: Model = None,
+    endpoint: Endpoint = None,
+    connections: Connections = 4,
+    price_in: Price = None,
+    price_out: Price = None,
+    resamples: Annotated[int, typer.Option(min=1, help="Bootstrap replicates.")] = 1000,
+    redo: Redo = False,
+) -> None:
+    """Find the labels of every vote and study, and how well readers agree; comments by rules or with a model."""
+    from reveal_bench.curation.consensus import Reviser
+    from reveal_bench.curation.consensus import consensus as step
+
+    curation = _open(folder)
+    revise: Reviser | str = "rules"
+    if model is not None:
+        from reveal_bench.curation.model_engine import ModelReviser
+
+        revise = ModelReviser(_asker(curation, model, endpoint, connections, price_in, price_out))
+    with terminal.progress("reading comments") as progress:
+        record = step(
+            curation,
+            revise=revise,  # type: ignore[arg-type]  # "rules" is a literal there
+            merge_mostly=not three,
+            n_resamples=resamples,
+            redo=redo,
+            progress=_counted(progress, "reading comments"),
+        )
+    _tell(curation, record)
+
+
+@app.command()
+def select(
+    folder: Curation,
+    target: Annotated[int, typer.Option(min=2, help="Studies of the benchmark.")] = 200,
+    at_least: Annotated[int, typer.Option(min=1, help="Readers who must have agreed to all labels.")] = 2,
+    less_common: Annotated[
+        str | None, typer.Option(help="Labels whose studies all come in, separated by `;`; the paper's nine else.")
+    ] = None,
+    redo: Redo = False,
+) -> None:
+    """Choose the studies of the benchmark: agreed on, less common findings first, then those with most labels."""
+    from reveal_bench.curation.select import LESS_COMMON
+    from reveal_bench.curation.select import select as step
+
+    curation = _open(folder)
+    chosen = LESS_COMMON if less_common is None else [label.strip() for label in less_common.split(";")]
+    _tell(curation, step(curation, target=target, less_common=chosen, at_least=at_least, redo=redo))
+
+
+@app.command()
+def split(
+    folder: Curation,
+    facts: Annotated[Path | None, typer.Option(help="Table of acquisition and demographics, per study.")] = None,
+    columns: Annotated[str | None, typer.Option(help="Columns of --facts to compare, separated by `,`.")] = None,
+    study: Study = "study_id",
+    study_key: StudyKey = "StudyInstanceUID",
+    best_of: Annotated[int, typer.Option(min=1, help="Draws, of which the best balanced is taken.")] = 1,
+    version: Version = "1.0.0",
+    redo: Redo = False,
+) -> None:
+    """Divide the benchmark into a released and a holdout half by patient, and test how they are balanced."""
+    from reveal_bench.curation.split import split as step
+
+    curation = _open(folder)
+    named = None if columns is None else [column.strip() for column in columns.split(",")]
+    record = step(
+        curation, facts, columns=named, best_of=best_of, version=version, key=study, study_key=study_key, redo=redo
+    )
+    _tell(curation, record)
+    _tell_build(curation, version)
+
+
+@app.command()
+def refresh(
+    folder: Curation,
+    before: Annotated[Path, typer.Option(help="Curation folder of the version before.", show_default=False)],
+    corrections: Annotated[Path | None, typer.Option(help="Table: study_id, labels, why.")] = None,
+    additions: Annotated[Path | None, typer.Option(help="Curation folder whose selection comes in.")] = None,
+    facts: Annotated[Path | None, typer.Option(help="Table with the demographics of what is added.")] = None,
+    study: Study = "study_id",
+    study_key: StudyKey = "StudyInstanceUID",
+    retire_holdout: Annotated[
+        bool, typer.Option("--retire-holdout", help="Release the holdout before; what is added takes its place.")
+    ] = False,
+    redo: Redo = False,
+) -> None:
+    """Make the next version: corrected labels, new studies, patient-disjoint from all that was released."""
+    from reveal_bench.curation.folder import CurationFolder
+    from reveal_bench.curation.refresh import refresh as step
+
+    earlier = CurationFolder(before)
+    curation = _begin(folder, earlier.name, earlier.seed)
+    record = step(
+        curation,
+        earlier,
+        corrections=corrections,
+        additions=None if additions is None else CurationFolder(additions),
+        facts=facts,
+        key=study,
+        study_key=study_key,
+        retire_holdout=retire_holdout,
+        redo=redo,
+    )
+    _tell(curation, record)
+    _tell_build(curation, record.counts["version"])
+
+
+@app.command()
+def report(folder: Curation, redo: Redo = False) -> None:
+    """Write the paper's tables and figures for this curation as one HTML page, with SVG and CSV files."""
+    from reveal_bench.curation.report import report as step
+
+    curation = _open(folder)
+    _tell(curation, step(curation, redo=redo))
+    typer.echo(f"open {curation.path('report/index.html')}")
+
+
+@app.command()
+def status(folder: Curation, as_json: AsJson = False) -> None:
+    """Show where a curation stands, step by step."""
+    import json
+    from dataclasses import asdict
+
+    curation = _open(folder)
+    if as_json:
+        typer.echo(json.dumps([asdict(state) for state in curation.states()], indent=2))
+        return
+    typer.echo(f"{folder}: {curation.name}, seed {curation.seed}")
+    for state in curation.states():
+        counts = "" if state.record is None else _counts(state.record.counts)
+        colour = {"done": "green", "open": None}.get(state.status, "red")
+        typer.echo(f"  {state.step:<13}{typer.style(f'{state.status:<8}', fg=colour)} {state.why or counts}".rstrip())
+
+
+def _open(folder: Path) -> CurationFolder:
+    from reveal_bench.curation.folder import CurationFolder
+
+    return CurationFolder(folder)
+
+
+def _begin(folder: Path, name: str, seed: int) -> CurationFolder:
+    """The folder, new or as it was begun."""
+    from reveal_bench.curation.folder import STATE_NAME, CurationFolder
+
+    if (folder / STATE_NAME).is_file():
+        return CurationFolder(folder)
+    return CurationFolder.create(folder, name=name, seed=seed)
+
+
+def _engine(
+    folder: CurationFolder,
+    model: str | None,
+    endpoint: str | None,
+    calls: Calls,
+    connections: int,
+    price_in: str | None,
+    price_out: str | None,
+) -> Engine:
+    from reveal_bench.curation.rules import RuleEngine
+
+    if model is None:
+        if endpoint is not None:
+            raise ValueError("`--endpoint` needs `--model`")
+        return RuleEngine()
+    from reveal_bench.curation.model_engine import ModelEngine
+
+    return ModelEngine(_asker(folder, model, endpoint, connections, price_in, price_out), calls.value)
+
+
+def _asker(
+    folder: CurationFolder,
+    model: str,
+    endpoint: str | None,
+    connections: int,
+    price_in: str | None,
+    price_out: str | None,
+) -> Asker:
+    from decimal import Decimal
+
+    from reveal_bench.curation.asking import Asker
+    from reveal_bench.curation.model_settings import ModelSettings, Prices
+
+    if endpoint is None:
+        raise ValueError("`--model` needs `--endpoint`: reports go nowhere that was not named")
+    if (price_in is None) != (price_out is None):
+        raise ValueError("give both of `--price-in` and `--price-out`, or neither")
+    prices = None if price_in is None or price_out is None else Prices(Decimal(price_in), Decimal(price_out))
+    cache = folder.path(os.path.join("cache", "answers"))
+    return Asker(ModelSettings(model), endpoint, cache, max_connections=connections, prices=prices)
+
+
+def _strata(text: str) -> dict[int, int]:
+    """ "1:300,2:300" -> {1: 300, 2: 300}."""
+    found: dict[int, int] = {}
+    for part in text.split(","):
+        n_labels, separator, size = part.partition(":")
+        if not (separator and n_labels.strip().isdecimal() and size.strip().isdecimal()) or int(n_labels) in found:
+            raise ValueError(f"`--strata` must be of the form 1:300,2:300, each number once, got {part.strip()!r}")
+        found[int(n_labels)] = int(size)
+    return found
+
+
+def _counted(progress: Any, what: str) -> Any:
+    return lambda done, total: progress(what, done, total)
+
+
+def _tell(folder: CurationFolder, record: StepRecord) -> None:
+    did = "done" if record.is_new else "was done already, with the same inputs and settings"
+    typer.echo(f"{record.step}: {did}; {_counts(record.counts)}")
+    for name in record.outputs:
+        typer.echo(f"  {folder.path(name)}")
+
+
+def _counts(counts: Mapping[str, Any]) -> str:
+    """The plain numbers among the counts, in one line."""
+    plain = {name: value for name, value in counts.items() if isinstance(value, (int, str)) and value != ""}
+    return ", ".join(
+        f"{name.replace('_', ' ')} {value:,}" if isinstance(value, int) else f"{name.replace('_', ' ')} {value}"
+        for name, value in plain.items()
+    )
+
+
+def _tell_build(folder: CurationFolder, version: str) -> None:
+    typer.echo(
+        "build it with: reveal-bench build IMAGES --out PUBLIC --holdout PRIVATE --source reveal-cxr --id-key KEY "
+        f"--mapping {folder.path('benchmark/mapping.yaml')} --version {version}"
+    )
