@@ -9,7 +9,8 @@ Moments are seconds since 1970 UTC by the database's clock. Every change appends
 on the server's own machine. What a ``user:ID`` may do is looked up inside the same transaction, so rights that were
 taken away a moment ago count no more.
 
-A team always has an owner. Two teams never have names that differ in case or spaces only.
+A team always has an owner. Two teams never have names that differ in case or spaces only. Where the settings ask for
+it (`accounts.new_teams`), a team that no administrator made waits until one approves it, and submits nothing before.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from pydantic import TypeAdapter, ValidationError
 from sqlalchemy.exc import IntegrityError
 
 from reveal_leaderboard import events, tables
-from reveal_leaderboard.credentials import Credentials, TokenError, is_admin, memberships_of, revoke
+from reveal_leaderboard.credentials import Credentials, TokenError, memberships_of, revoke
 from reveal_leaderboard.database import locked, moment
 from reveal_leaderboard.metadata import Name
 from reveal_leaderboard.people import (
@@ -37,7 +38,17 @@ from reveal_leaderboard.people import (
     Token,
     User,
     team_key,
+    waits_for_approval,
 )
+from reveal_leaderboard.rights import (
+    check_may_create,
+    check_owner_left,
+    check_right,
+    event_name,
+    is_trusted,
+    lock_team,
+)
+from reveal_leaderboard.submissions import NotAllowedError
 
 __all__ = [
     "ROLES", "SCOPES", "AccountDisabledError", "Accounts", "Actor", "Membership", "NotPermittedError", "Team",
@@ -46,7 +57,6 @@ __all__ = [
 
 LOCAL_ISSUER = "local"
 LOCAL_NAME = "Local user"
-OPERATOR = "cli"
 
 NAME = TypeAdapter(Name)
 
@@ -89,12 +99,12 @@ class Accounts(Credentials):
             user = User(user_id, issuer, subject, name, was_admin or as_admin)
             if row is None:
                 connection.execute(table.insert().values(**asdict(user), created_at=moment(connection)))
-                events.append(connection, subject=_of(user), who=_of(user), to_status="created", why="")
+                events.append(connection, subject=event_name(user), who=event_name(user), to_status="created", why="")
             elif (row.name, row.is_admin) != (user.name, user.is_admin):
                 connection.execute(table.update().where(*me).values(name=name, is_admin=user.is_admin))
             if user.is_admin and not was_admin:
                 why = "listed as an administrator in the settings"
-                events.append(connection, subject=_of(user), who=_of(user), to_status="admin", why=why)
+                events.append(connection, subject=event_name(user), who=event_name(user), to_status="admin", why=why)
         return user
 
     def local_actor(self) -> Actor:
@@ -109,7 +119,7 @@ class Accounts(Credentials):
         user = self.sign_in(LOCAL_ISSUER, LOCAL_ISSUER, LOCAL_NAME, as_admin=True)
         if not self.teams_of(user):
             with contextlib.suppress(TeamNameError):  # another request made it in between
-                self.create_team(LOCAL_NAME, owner=user, who=_of(user))
+                self.create_team(LOCAL_NAME, owner=user, who=event_name(user))
         return Actor(user, self.teams_of(user), frozenset(SCOPES), "local")
 
     def user(self, user_id: str) -> User | None:
@@ -126,30 +136,34 @@ class Accounts(Credentials):
     def set_admin(self, user: User, is_admin: bool, who: str) -> None:
         """Make `user` an administrator or no longer one (who is listed in the settings becomes one again)."""
         with self._engine.begin() as connection:
-            _check_right(connection, who)
+            check_right(connection, who)
             connection.execute(tables.users.update().where(tables.users.c.id == user.id).values(is_admin=is_admin))
             to_status = "admin" if is_admin else "not admin"
-            events.append(connection, subject=_of(user), who=who, to_status=to_status, why="")
+            events.append(connection, subject=event_name(user), who=who, to_status=to_status, why="")
 
     def disable_user(self, user: User, who: str, why: str = "") -> None:
         """Close an account: sessions end at once, tokens are refused until it is opened again."""
         with self._engine.begin() as connection:
-            _check_right(connection, who)
+            check_right(connection, who)
             connection.execute(tables.sessions.delete().where(tables.sessions.c.user_id == user.id))
             _set_disabled(connection, tables.users, user.id, moment(connection))
-            events.append(connection, subject=_of(user), who=who, to_status="disabled", why=why)
+            events.append(connection, subject=event_name(user), who=who, to_status="disabled", why=why)
 
     def enable_user(self, user: User, who: str, why: str = "") -> None:
         """Open a closed account."""
         with self._engine.begin() as connection:
-            _check_right(connection, who)
+            check_right(connection, who)
             _set_disabled(connection, tables.users, user.id, None)
-            events.append(connection, subject=_of(user), who=who, to_status="enabled", why=why)
+            events.append(connection, subject=event_name(user), who=who, to_status="enabled", why=why)
 
     # Teams ----------------------------------------------------------------------------------------------------------
 
-    def create_team(self, name: str, *, owner: User, who: str) -> Team:
+    def create_team(self, name: str, *, owner: User, who: str, is_asked: bool = False) -> Team:
         """A new team. A person makes one; further ones are made by administrators, since each has its own quota.
+
+        Parameters
+        ----------
+        is_asked : whether it waits for approval, unless `who` is an administrator
 
         Raises
         ------
@@ -158,16 +172,19 @@ class Accounts(Credentials):
         NotPermittedError
             If `who` made a team before and is no administrator, or makes one for somebody else.
         """
-        team = Team(secrets.token_hex(12), _team_name(name))
+        called = _team_name(name)
         try:
             with self._engine.begin() as connection:
-                _check_may_create(connection, owner, who)
+                check_may_create(connection, owner, who)
                 now = moment(connection)
-                row = {"id": team.id, "name": team.name, "name_key": team_key(team.name), "created_at": now}
+                waits = is_asked and not is_trusted(connection, who)
+                team = Team(secrets.token_hex(12), called, waiting_since=now if waits else None)
+                row = asdict(team) | {"name_key": team_key(called), "created_at": now}
                 connection.execute(tables.teams.insert().values(**row))
                 member = {"team_id": team.id, "user_id": owner.id, "role": "owner", "since": now}
                 connection.execute(tables.members.insert().values(**member))
-                events.append(connection, subject=_of(team), who=who, to_status="created", why=f"owner {_of(owner)}")
+                why = f"owner {event_name(owner)}" + (", waits for approval" if waits else "")
+                events.append(connection, subject=event_name(team), who=who, to_status="created", why=why)
         except IntegrityError:
             raise TeamNameError(f"name: there is a team of this name already, got {name!r}") from None
         return team
@@ -191,10 +208,14 @@ class Accounts(Credentials):
         ------
         TeamNameError
             If a local actor names a team by what is no name.
+        NotAllowedError
+            If the team waits for approval.
         """
         key = team_key(organization)
         for membership in actor.memberships:
             if team_key(membership.team.name) == key:
+                if membership.team.waiting_since is not None:
+                    raise NotAllowedError(waits_for_approval(membership.team.name))
                 return actor.team(membership.team.id)
         if actor.via != "local":
             return None
@@ -221,16 +242,16 @@ class Accounts(Credentials):
             raise ValueError(f"role must be one of {', '.join(ROLES)}, got {role!r}")
         table = tables.members
         with self._engine.begin() as connection:
-            _lock_team(connection, team)
-            _check_right(connection, who, team)
+            lock_team(connection, team)
+            check_right(connection, who, team)
             if role != "owner":
-                _check_owner_left(connection, team, user)
+                check_owner_left(connection, team, user)
             changed = connection.execute(table.update().where(*_place(team, user)).values(role=role)).rowcount
             if not changed:
                 row = {"team_id": team.id, "user_id": user.id, "role": role, "since": moment(connection)}
                 connection.execute(table.insert().values(**row))
-            why = f"{_of(user)} is {role}"
-            events.append(connection, subject=_of(team), who=who, to_status="member", why=why)
+            why = f"{event_name(user)} is {role}"
+            events.append(connection, subject=event_name(team), who=who, to_status="member", why=why)
 
     def remove_member(self, team: Team, user: User, who: str) -> None:
         """Take `user` out of `team` and revoke its tokens for it. Everybody may leave; the last owner may not.
@@ -241,16 +262,16 @@ class Accounts(Credentials):
             As :meth:`add_member`; and if `user` is no member.
         """
         with self._engine.begin() as connection:
-            _lock_team(connection, team)
-            if who != _of(user):
-                _check_right(connection, who, team)
-            _check_owner_left(connection, team, user)
+            lock_team(connection, team)
+            if who != event_name(user):
+                check_right(connection, who, team)
+            check_owner_left(connection, team, user)
             if not connection.execute(tables.members.delete().where(*_place(team, user))).rowcount:
                 raise ValueError(f"user must be a member of the team, got {user.id}")
             mine = [tables.tokens.c.user_id == user.id, tables.tokens.c.team_id == team.id]
             revoke(connection, mine, who, "no longer a member")
-            why = f"{_of(user)} left" if who == _of(user) else f"{_of(user)} was removed"
-            events.append(connection, subject=_of(team), who=who, to_status="member", why=why)
+            why = f"{event_name(user)} left" if who == event_name(user) else f"{event_name(user)} was removed"
+            events.append(connection, subject=event_name(team), who=who, to_status="member", why=why)
 
     def members(self, team: Team) -> list[tuple[User, str]]:
         """The members of `team` with their roles, longest first."""
@@ -269,6 +290,36 @@ class Accounts(Credentials):
         with self._reading.begin() as connection:
             return memberships_of(connection, user.id)
 
+    def approve_team(self, team: Team, who: str) -> bool:
+        """Let a team that waits submit; False if it did not wait.
+
+        Raises
+        ------
+        NotPermittedError
+            If `who` is no administrator.
+        ValueError
+            If the team is closed: whoever closed it gave a reason.
+        """
+        table = tables.teams
+        with self._engine.begin() as connection:
+            check_right(connection, who)
+            row = connection.execute(locked(sa.select(table).where(table.c.id == team.id))).one_or_none()
+            if row is None or row.waiting_since is None:
+                return False
+            if row.disabled_at is not None:
+                raise ValueError(f"{row.name} is closed: open it again before you approve it")
+            connection.execute(table.update().where(table.c.id == team.id).values(waiting_since=None))
+            events.append(connection, subject=event_name(team), who=who, to_status="approved", why="")
+        return True
+
+    def closed_teams_of(self, user: User) -> list[tuple[Team, str]]:
+        """The teams of `user` that are disabled, and why."""
+        table, members = tables.teams, tables.members
+        query = sa.select(table).join(members, members.c.team_id == table.c.id).order_by(table.c.name_key)
+        with self._reading.begin() as connection:
+            rows = connection.execute(query.where(members.c.user_id == user.id, table.c.disabled_at.is_not(None)))
+            return [(team, _why_disabled(connection, team)) for team in map(_as_team, rows)]
+
     def disable_team(self, team: Team, who: str, why: str = "") -> None:
         """Keep a team from submitting; its submissions stay."""
         self._switch_team(team, who, why, is_on=False)
@@ -279,13 +330,10 @@ class Accounts(Credentials):
 
     def _switch_team(self, team: Team, who: str, why: str, *, is_on: bool) -> None:
         with self._engine.begin() as connection:
-            _check_right(connection, who)
+            check_right(connection, who)
             _set_disabled(connection, tables.teams, team.id, None if is_on else moment(connection))
-            events.append(connection, subject=_of(team), who=who, to_status="enabled" if is_on else "disabled", why=why)
-
-
-def _of(whom: User | Team) -> str:
-    return f"{type(whom).__name__.lower()}:{whom.id}"
+            to_status = "enabled" if is_on else "disabled"
+            events.append(connection, subject=event_name(team), who=who, to_status=to_status, why=why)
 
 
 def _as_user(row: Any) -> User:
@@ -293,7 +341,12 @@ def _as_user(row: Any) -> User:
 
 
 def _as_team(row: Any) -> Team:
-    return Team(row.id, row.name, row.disabled_at)
+    return Team(row.id, row.name, row.disabled_at, row.waiting_since)
+
+
+def _why_disabled(connection: sa.Connection, team: Team) -> str:
+    reasons = [event.why for event in events.history(connection, event_name(team)) if event.to_status == "disabled"]
+    return reasons[-1] if reasons else ""
 
 
 def _place(team: Team, user: User) -> list[sa.ColumnElement[bool]]:
@@ -311,51 +364,3 @@ def _team_name(name: str) -> str:
     except ValidationError as error:
         rule = error.errors()[0]["msg"].removeprefix("Value error, ")
         raise TeamNameError(f"name {rule}, got {name!r}") from None
-
-
-def _check_right(connection: sa.Connection, who: str, team: Team | None = None) -> None:
-    """Refuse anybody but the operator, administrators and, where `team` is given, its owners."""
-    kind, _, user_id = who.partition(":")
-    if kind == OPERATOR or (kind == "user" and is_admin(connection, user_id)):
-        return
-    if team is None:
-        raise NotPermittedError("only administrators may do this")
-    users, members = tables.users, tables.members
-    role = (
-        sa.select(members.c.role)
-        .join(users, users.c.id == members.c.user_id)
-        .where(members.c.team_id == team.id, users.c.id == user_id, users.c.disabled_at.is_(None))
-    )
-    if kind != "user" or connection.execute(role).scalar_one_or_none() != "owner":
-        raise NotPermittedError(f"only owners of {team.name} and administrators may change its members")
-
-
-def _check_may_create(connection: sa.Connection, owner: User, who: str) -> None:
-    """Refuse a person's second team; whether there was one, the events tell even after the person left it."""
-    kind, _, user_id = who.partition(":")
-    if kind == OPERATOR or (kind == "user" and is_admin(connection, user_id)):
-        return
-    if who != _of(owner):
-        raise NotPermittedError("only administrators may make a team for somebody else")
-    # Two requests of one person wait for each other here.
-    connection.execute(locked(sa.select(tables.users.c.id).where(tables.users.c.id == owner.id)))
-    made = [tables.events.c.who == who, tables.events.c.to_status == "created", tables.events.c.subject.like("team:%")]
-    if connection.execute(sa.select(sa.func.count()).select_from(tables.events).where(*made)).scalar_one():
-        raise NotPermittedError("you made a team already; ask an administrator for another")
-
-
-def _lock_team(connection: sa.Connection, team: Team) -> None:
-    """Changes of one team's members wait for each other."""
-    if (
-        connection.execute(locked(sa.select(tables.teams.c.id).where(tables.teams.c.id == team.id))).one_or_none()
-        is None
-    ):
-        raise ValueError(f"team must be one that there is, got {team.id}")
-
-
-def _check_owner_left(connection: sa.Connection, team: Team, user: User) -> None:
-    """Refuse to take the last owner away."""
-    members = tables.members
-    query = sa.select(members.c.user_id).where(members.c.team_id == team.id, members.c.role == "owner")
-    if set(connection.execute(query).scalars()) == {user.id}:
-        raise ValueError(f"user must not be the last owner of {team.name}, got {user.id}: make another owner first")

@@ -118,7 +118,7 @@ def exposure(benchmark: str, data: Data, database: Database = None, settings: Se
 
 @admin.command()
 def people(data: Data, database: Database = None) -> None:
-    """List people and teams."""
+    """List people and teams, those first that wait for approval."""
     with _store(data, database) as store:
         accounts = _accounts(store)
         _show(
@@ -131,10 +131,16 @@ def people(data: Data, database: Database = None) -> None:
         typer.echo("")
         _show(
             (
-                (t.id, t.name, ", ".join(f"{u.name} ({role})" for u, role in accounts.members(t)), _time(t.disabled_at))
-                for t in accounts.teams()
+                (
+                    t.id,
+                    t.name,
+                    ", ".join(f"{u.name} ({role})" for u, role in accounts.members(t)),
+                    _time(t.waiting_since),
+                    _time(t.disabled_at),
+                )
+                for t in sorted(accounts.teams(), key=lambda t: t.waiting_since is None or t.disabled_at is not None)
             ),
-            ("team", "name", "members", "closed"),
+            ("team", "name", "members", "waits since", "closed"),
         )
 
 
@@ -145,6 +151,28 @@ def add_team(name: str, owner: str, data: Data, database: Database = None) -> No
         accounts = _accounts(store)
         team = accounts.create_team(name, owner=_person(accounts, owner), who=_who())
     typer.echo(f"team {team.id}: {team.name}")
+
+
+@admin.command(name="approve-team")
+def approve_team(team: str, data: Data, database: Database = None) -> None:
+    """Let a team submit that waits for approval (TEAM: its name). To refuse it, close it with `set-team`."""
+    with _store(data, database) as store:
+        accounts = _accounts(store)
+        found = _team(accounts, team)
+        done = accounts.approve_team(found, _who())
+    typer.echo(f"{found.name} {'may submit now' if done else 'was approved before'}")
+
+
+@admin.command(name="set-team")
+def set_team(
+    team: str, data: Data, why: Why, is_open: Annotated[bool, typer.Option("--open/--closed")] = False,
+    database: Database = None,
+) -> None:  # fmt: skip
+    """Close a team (it cannot submit, what it sent stays), or open it again (TEAM: its name)."""
+    with _store(data, database) as store:
+        accounts = _accounts(store)
+        change = accounts.enable_team if is_open else accounts.disable_team
+        change(_team(accounts, team), _who(), why)
 
 
 @admin.command(name="add-member")
@@ -185,6 +213,31 @@ def set_person(
         accounts = _accounts(store)
         change = accounts.enable_user if is_open else accounts.disable_user
         change(_person(accounts, person), _who(), why)
+
+
+@admin.command()
+def tokens(data: Data, database: Database = None) -> None:
+    """List the API tokens that work, without their secrets."""
+    with _store(data, database) as store:
+        rows = _accounts(store).live_tokens()
+    _show(
+        (
+            (t.id, t.name, owner, t.team.name, " ".join(t.scopes), *map(_time, (t.created_at, t.used_at, t.expires_at)))
+            for t, owner in rows
+        ),
+        ("token", "name", "owner", "team", "may", "made", "last used", "until"),
+    )
+
+
+@admin.command(name="revoke-token")
+def revoke_token(token: str, data: Data, why: Why, database: Database = None) -> None:
+    """End one API token for good (TOKEN: its id, or the secret itself where it was found)."""
+    with _store(data, database) as store:
+        accounts = _accounts(store)
+        token_id = accounts.token_id_of(token) or token
+        if not accounts.revoke_token(token_id, _who(), why):
+            raise LookupError("there is no such token alive; `admin tokens` lists them")
+    typer.echo(f"token {token_id} is revoked")
 
 
 # Submissions, flags and budgets ---------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import sqlalchemy as sa
 from pydantic import TypeAdapter, ValidationError
@@ -162,42 +163,64 @@ class Credentials:
 
     def tokens_of(self, user: User) -> list[Token]:
         """The tokens of `user`, newest first, those that are over too."""
-        table, teams = tables.tokens, tables.teams
-        columns = (teams.c.name.label("team_name"), teams.c.disabled_at)
-        query = sa.select(table, *columns).join(teams, teams.c.id == table.c.team_id).where(table.c.user_id == user.id)
+        table = tables.tokens
+        query = _tokens().where(table.c.user_id == user.id)
         with self._reading.begin() as connection:
             rows = connection.execute(query.order_by(table.c.created_at.desc(), table.c.id)).all()
-        return [
-            Token(
-                row.id, row.user_id, Team(row.team_id, row.team_name, row.disabled_at), row.name, tuple(row.scopes),
-                row.created_at, row.expires_at, row.used_at, row.revoked_at,
-            )
-            for row in rows
-        ]  # fmt: skip
+        return [_as_token(row) for row in rows]
 
-    def revoke_token(self, token_id: str, who: str) -> bool:
+    def live_tokens(self) -> list[tuple[Token, str]]:
+        """Every token that is neither over nor revoked, with its owner's name, newest first: for administrators.
+
+        Those of closed accounts and teams are among them: they work again when what was closed is opened.
+        """
+        table, users = tables.tokens, tables.users
+        query = _tokens().add_columns(users.c.name.label("owner")).join(users, users.c.id == table.c.user_id)
+        with self._reading.begin() as connection:
+            alive = [table.c.revoked_at.is_(None), table.c.expires_at > moment(connection)]
+            rows = connection.execute(query.where(*alive).order_by(table.c.created_at.desc(), table.c.id)).all()
+        return [(_as_token(row), row.owner) for row in rows]
+
+    def token_id_of(self, secret: str) -> str | None:
+        """Which token this secret is of, be it over or not; None if it is of none."""
+        if not secret.startswith(TOKEN_PREFIX) or len(secret) > MAX_SECRET_LENGTH:
+            return None
+        query = sa.select(tables.tokens.c.id).where(tables.tokens.c.key_hash == _hashed(secret))
+        with self._reading.begin() as connection:
+            return connection.execute(query).scalar_one_or_none()
+
+    def revoke_token(self, token_id: str, who: str, why: str = "") -> bool:
         """End a token of `who`, or of anybody for administrators and ``cli``; False if there is no such token alive.
 
-        To a person, another's token looks like none at all.
+        To a person, another's token looks like none at all. `why` is kept in its event, for its owner to read.
         """
         mine = [tables.tokens.c.id == token_id]
         with self._engine.begin() as connection:
             kind, _, user_id = who.partition(":")
             if kind == "user" and not is_admin(connection, user_id):
                 mine.append(tables.tokens.c.user_id == user_id)
-            return bool(revoke(connection, mine, who, ""))
+            return bool(revoke(connection, mine, who, why))
+
+    def why_revoked(self, user: User) -> dict[str, str]:
+        """Reasons given for the revoked tokens of `user`, by token id; those revoked without one are left out."""
+        table, rows = tables.tokens, tables.events
+        of_token = sa.and_(rows.c.subject == "token:" + table.c.id, rows.c.to_status == "revoked", rows.c.why != "")
+        query = sa.select(table.c.id, rows.c.why).join(rows, of_token).where(table.c.user_id == user.id)
+        with self._reading.begin() as connection:
+            return {row.id: row.why for row in connection.execute(query)}
 
 
 def memberships_of(connection: sa.Connection, user_id: str) -> tuple[Membership, ...]:
     """The places of a person in teams that are not disabled, by the teams' names."""
     teams, members = tables.teams, tables.members
     query = (
-        sa.select(teams.c.id, teams.c.name, members.c.role)
+        sa.select(teams.c.id, teams.c.name, teams.c.waiting_since, members.c.role)
         .join(members, members.c.team_id == teams.c.id)
         .where(members.c.user_id == user_id, teams.c.disabled_at.is_(None))
         .order_by(teams.c.name_key)
     )
-    return tuple(Membership(Team(row.id, row.name), row.role) for row in connection.execute(query))
+    rows = connection.execute(query)
+    return tuple(Membership(Team(row.id, row.name, waiting_since=row.waiting_since), row.role) for row in rows)
 
 
 def is_admin(connection: sa.Connection, user_id: str) -> bool:
@@ -216,6 +239,20 @@ def revoke(connection: sa.Connection, where: Sequence[sa.ColumnElement[bool]], w
         connection.execute(table.update().where(table.c.id == token_id).values(revoked_at=moment(connection)))
         events.append(connection, subject=f"token:{token_id}", who=who, to_status="revoked", why=why)
     return len(ids)
+
+
+def _tokens() -> sa.Select[Any]:
+    table, teams = tables.tokens, tables.teams
+    columns = (teams.c.name.label("team_name"), teams.c.disabled_at, teams.c.waiting_since)
+    return sa.select(table, *columns).join(teams, teams.c.id == table.c.team_id)
+
+
+def _as_token(row: Any) -> Token:
+    team = Team(row.team_id, row.team_name, row.disabled_at, row.waiting_since)
+    return Token(
+        row.id, row.user_id, team, row.name, tuple(row.scopes), row.created_at, row.expires_at, row.used_at,
+        row.revoked_at,
+    )  # fmt: skip
 
 
 def _hashed(secret: str) -> str:

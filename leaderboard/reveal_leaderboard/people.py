@@ -11,7 +11,10 @@ from __future__ import annotations
 import unicodedata
 from dataclasses import dataclass
 
-__all__ = ["ROLES", "SCOPES", "Actor", "Membership", "NotPermittedError", "Team", "Token", "User", "team_key"]
+__all__ = [
+    "ROLES", "SCOPES", "Actor", "Membership", "NotPermittedError", "Team", "Token", "User", "team_key",
+    "waits_for_approval",
+]  # fmt: skip
 
 SCOPES = ("read", "submit", "admin")
 ROLES = ("owner", "member", "reader")
@@ -35,11 +38,12 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Team:
-    """An organization that submits."""
+    """An organization that submits; one with `waiting_since` does not yet, until an administrator approves it."""
 
     id: str
     name: str
     disabled_at: float | None = None
+    waiting_since: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +93,20 @@ class Actor:
         return self.is_admin if scope == "admin" else scope in self.scopes
 
     def team(self, team_id: str) -> Team | None:
-        """The team of this id if the actor may submit for it."""
+        """The team of this id if the actor may submit for it; one that waits for approval is none."""
         if not self.may("submit"):
             return None
-        teams = (m.team for m in self.memberships if m.role in ("owner", "member"))
+        teams = (m.team for m in self.memberships if m.role in ("owner", "member") and m.team.waiting_since is None)
         return next((team for team in teams if team.id == team_id), None)
 
     def belongs_to(self, team_id: str) -> bool:
         """Whether it may see what only the team sees."""
         return any(m.team.id == team_id for m in self.memberships)
+
+
+def waits_for_approval(name: str) -> str:
+    """What is said when the team `name`, which nobody has approved yet, would submit."""
+    return f"{name} waits for the maintainers’ approval and may submit once they have given it"
 
 
 def team_key(name: str) -> str:

@@ -77,7 +77,8 @@ def may_read(actor: Actor | None, policy: ReadingPolicy) -> bool:
     if actor is None or not actor.may("submit"):
         return False
     wanted = team_key(policy.team)
-    readers = (m for m in actor.memberships if m.role == "reader" and m.team.disabled_at is None)
+    open_ones = (m for m in actor.memberships if m.team.disabled_at is None and m.team.waiting_since is None)
+    readers = (m for m in open_ones if m.role == "reader")
     return actor.is_admin or (bool(wanted) and any(team_key(m.team.name) == wanted for m in readers))
 
 

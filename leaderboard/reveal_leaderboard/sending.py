@@ -22,6 +22,7 @@ from reveal_leaderboard import quota
 from reveal_leaderboard.boards import BoardClosedError, check_open_board, lock_open_board, rank_again
 from reveal_leaderboard.database import locked, moment
 from reveal_leaderboard.outcomes import place_holder
+from reveal_leaderboard.people import waits_for_approval
 from reveal_leaderboard.queue import Queue
 from reveal_leaderboard.quota import QuotaExceededError
 from reveal_leaderboard.settings import Settings
@@ -91,6 +92,8 @@ def _check_team(connection: sa.Connection, query: sa.Select[Any]) -> None:
     team = connection.execute(query).one()
     if team.disabled_at is not None:
         raise NotAllowedError(f"the team {team.name} is disabled")
+    if team.waiting_since is not None:
+        raise NotAllowedError(waits_for_approval(team.name))
 
 
 def _check_thresholds(known: Submission, new: NewSubmission) -> None:

@@ -22,7 +22,8 @@ from reveal_bench.benchmarks import BENCHMARKS
 from reveal_leaderboard.release import ReleasePolicy
 
 __all__ = [
-    "BenchmarkSettings", "ExposurePolicy", "QuotaPolicy", "ReadingPolicy", "Settings", "SettingsError", "load_settings",
+    "AccountsPolicy", "BenchmarkSettings", "ExposurePolicy", "QuotaPolicy", "ReadingPolicy", "Settings",
+    "SettingsError", "load_settings",
 ]  # fmt: skip
 
 PACKAGED = Path(__file__).with_name("settings.toml")
@@ -71,6 +72,13 @@ class ReadingPolicy:
 
     readers_per_answer: int = 2
     team: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AccountsPolicy:
+    """Who may submit: `new_teams` is "open" (a new team at once) or "asked" (a new team once it is approved)."""
+
+    new_teams: str = "open"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +143,11 @@ _RULES: dict[str, dict[str, _Rule]] = {
         "readers_per_answer": _whole(1, 10),
         "team": _Rule(str, lambda text: len(text) <= 100 and text.isprintable(), "a line of at most 100 characters"),
     },
+    "accounts": {"new_teams": _Rule(str, lambda value: value in ("open", "asked"), '"open" or "asked"')},
     "about": {"citation": _LINE, "terms": _LINE},
 }
+_OF_ALL = ("accounts",)
+"""Tables that no benchmark has of its own."""
 _TOML_NAMES = {int: "a whole number", float: "a number", str: "a text", list: "a list", bool: "true or false"}
 
 
@@ -162,6 +173,11 @@ class Settings:
             **tables["about"],
             reading=ReadingPolicy(**tables["reading"]),
         )
+
+    @property
+    def accounts(self) -> AccountsPolicy:
+        """What holds for all benchmarks together."""
+        return AccountsPolicy(**self._document["accounts"])
 
     def document(self, benchmark: str) -> dict[str, Any]:
         """The figures of `benchmark` as plain JSON values."""
@@ -220,6 +236,8 @@ def _check_tables(tables: Mapping[str, Any], path: Path, prefix: str) -> None:
     for name, table in tables.items():
         if name not in _RULES:
             raise SettingsError(f"{path}: tables must be of {', '.join(_RULES)}, benchmarks, got `{prefix}{name}`")
+        if prefix and name in _OF_ALL:
+            raise SettingsError(f"{path}: `{name}` must be the same for all benchmarks, got `{prefix}{name}`")
         if not isinstance(table, dict):
             raise SettingsError(f"{path}: `{prefix}{name}` must be a table, got {table!r}")
         for key, value in table.items():

@@ -74,6 +74,7 @@ teams = sa.Table(
     _word("name_key", unique=True),  # casefolded: two teams never look alike
     _moment("created_at"),
     _moment("disabled_at", nullable=True),
+    _moment("waiting_since", nullable=True),  # until an administrator approves it; NULL: it was, or need not be
 )
 
 members = sa.Table(

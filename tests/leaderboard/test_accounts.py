@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,45 +16,10 @@ from reveal_leaderboard.accounts import (
     TeamNameError,
     User,
 )
-from reveal_leaderboard.database import connect
-from reveal_leaderboard.events import history, verify_events
 
-from tests.leaderboard.databases import database_url
+from tests.leaderboard.people_world import ISSUER, accounts, database_url, engine, me, person, steps, team_of
 
-__all__ = ["database_url"]
-
-ISSUER = "https://id.example.org"
-
-
-@pytest.fixture
-def engine(database_url: str) -> Iterator[sa.Engine]:
-    engine = connect(database_url)
-    yield engine
-    with engine.connect() as connection:
-        assert verify_events(connection) == []
-    engine.dispose()
-
-
-@pytest.fixture
-def accounts(engine: sa.Engine) -> Accounts:
-    return Accounts(engine)
-
-
-def person(accounts: Accounts, name: str, *, as_admin: bool = False) -> User:
-    return accounts.sign_in(ISSUER, f"subject-{name}", name, as_admin=as_admin)
-
-
-def me(user: User) -> str:
-    return f"user:{user.id}"
-
-
-def team_of(accounts: Accounts, user: User, name: str = "Example Lab") -> Team:
-    return accounts.create_team(name, owner=user, who=me(user))
-
-
-def steps(engine: sa.Engine, subject: str) -> list[str]:
-    with engine.connect() as connection:
-        return [event.to_status for event in history(connection, subject)]
+__all__ = ["accounts", "database_url", "engine"]
 
 
 # People

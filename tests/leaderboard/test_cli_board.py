@@ -68,6 +68,41 @@ def test_teams_and_people(operator: Operator) -> None:
     assert "there is no team 'Nobody'" in operator.run("admin", "add-member", "Nobody", other.id, code=1)
 
 
+def test_a_team_that_waits_is_listed_first_and_approved(operator: Operator) -> None:
+    accounts = operator.board.accounts
+    other = accounts.sign_in("https://id.example.org", "2", "Other Person")
+    made = accounts.create_team("Zebra Laboratory", owner=other, who=f"user:{other.id}", is_asked=True)
+    teams = operator.run("admin", "people").split("team ")[-1].splitlines()
+    assert re.search(r"Zebra Laboratory +Other Person \(owner\) +\d{4}-\d\d-\d\d \d\d:\d\d +-", teams[1])
+    operator.run("admin", "set-team", "zebra laboratory", "--closed", "--why", "who are you?")
+    assert [why for _, why in accounts.closed_teams_of(other)] == ["who are you?"]
+    assert "open it again before" in operator.run("admin", "approve-team", "Zebra Laboratory", code=1)
+    operator.run("admin", "set-team", "Zebra Laboratory", "--open", "--why", "they said")
+    assert "may submit now" in operator.run("admin", "approve-team", "zebra laboratory")
+    assert "was approved before" in operator.run("admin", "approve-team", "Zebra Laboratory")
+    assert accounts.team(made.id).waiting_since is None  # type: ignore[union-attr]
+    assert "there is no team 'Nobody'" in operator.run("admin", "approve-team", "Nobody", code=1)
+
+
+@pytest.mark.parametrize("named", ["id", "secret"])
+def test_one_leaked_token_is_revoked(operator: Operator, named: str) -> None:
+    accounts, user = operator.board.accounts, operator.board.user
+    token, secret = accounts.issue_token(user, operator.board.team, name="cluster")
+    _, other = accounts.issue_token(user, operator.board.team, name="laptop", scopes=["read"])
+    listed = operator.run("admin", "tokens")
+    assert re.search(rf"{token.id} +cluster +Example Person +Example Laboratory +read submit +\d{{4}}-", listed)
+    assert secret not in listed
+    said = operator.run("admin", "revoke-token", token.id if named == "id" else secret, "--why", "in a notebook")
+    assert said == f"token {token.id} is revoked\n"
+    assert accounts.token_actor(secret) is None
+    assert accounts.token_actor(other) is not None
+    assert "cluster" not in operator.run("admin", "tokens")
+    assert accounts.why_revoked(user) == {token.id: "in a notebook"}
+    refused = operator.run("admin", "revoke-token", secret, "--why", "again", code=1)
+    assert "there is no such token alive" in refused
+    assert secret not in refused
+
+
 def test_entries_are_hidden_and_restored(operator: Operator) -> None:
     store = operator.board.store
     (shown, _), *_ = store.board_rows(BENCHMARK, "1.0.0")

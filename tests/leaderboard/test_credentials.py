@@ -3,64 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 from reveal_leaderboard import tables
-from reveal_leaderboard.accounts import (
-    Accounts,
-    Team,
-    TokenError,
-    User,
-)
-from reveal_leaderboard.database import connect, now
-from reveal_leaderboard.events import history, verify_events
+from reveal_leaderboard.accounts import Accounts, TokenError
+from reveal_leaderboard.database import now
 
-from tests.leaderboard.databases import database_url
+from tests.leaderboard.people_world import accounts, database_url, engine, later, me, person, steps, team_of
 
-__all__ = ["database_url"]
+__all__ = ["accounts", "database_url", "engine"]
 
-ISSUER = "https://id.example.org"
 HOUR, DAY = 3600.0, 86400.0
-
-
-@pytest.fixture
-def engine(database_url: str) -> Iterator[sa.Engine]:
-    engine = connect(database_url)
-    yield engine
-    with engine.connect() as connection:
-        assert verify_events(connection) == []
-    engine.dispose()
-
-
-@pytest.fixture
-def accounts(engine: sa.Engine) -> Accounts:
-    return Accounts(engine)
-
-
-def person(accounts: Accounts, name: str, *, as_admin: bool = False) -> User:
-    return accounts.sign_in(ISSUER, f"subject-{name}", name, as_admin=as_admin)
-
-
-def me(user: User) -> str:
-    return f"user:{user.id}"
-
-
-def team_of(accounts: Accounts, user: User, name: str = "Example Lab") -> Team:
-    return accounts.create_team(name, owner=user, who=me(user))
-
-
-def later(engine: sa.Engine, table: sa.Table, seconds: float, *columns: str) -> None:
-    """Let `seconds` pass for what is in `table`, by moving its moments back."""
-    with engine.begin() as connection:
-        connection.execute(table.update().values({name: table.c[name] - seconds for name in columns}))
-
-
-def steps(engine: sa.Engine, subject: str) -> list[str]:
-    with engine.connect() as connection:
-        return [event.to_status for event in history(connection, subject)]
 
 
 # Sessions
@@ -209,6 +164,47 @@ def test_anothers_token_looks_like_none(accounts: Accounts) -> None:
     assert not accounts.revoke_token(token.id, me(bob))
     assert accounts.token_actor(secret) is not None
     assert accounts.revoke_token(token.id, me(root))
+
+
+def test_a_leaked_token_is_found_and_ended_by_an_administrator(engine: sa.Engine, accounts: Accounts) -> None:
+    jane, root = person(accounts, "jane"), person(accounts, "root", as_admin=True)
+    lab = team_of(accounts, jane)
+    token, secret = accounts.issue_token(jane, lab, name="cluster")
+    kept, kept_secret = accounts.issue_token(jane, lab, name="laptop")
+    assert {(one.name, owner, one.team.name) for one, owner in accounts.live_tokens()} == {
+        ("cluster", "jane", "Example Lab"),
+        ("laptop", "jane", "Example Lab"),
+    }
+    assert accounts.token_id_of(secret) == token.id
+    assert accounts.revoke_token(token.id, me(root), "it stood in a public repository")
+    assert accounts.token_actor(secret) is None
+    assert accounts.token_actor(kept_secret) is not None  # the account and the other token are as before
+    assert [one.id for one, _ in accounts.live_tokens()] == [kept.id]
+    assert accounts.token_id_of(secret) == token.id
+    assert not accounts.revoke_token(token.id, "cli", "again")
+    assert accounts.why_revoked(jane) == {token.id: "it stood in a public repository"}
+    assert accounts.why_revoked(root) == {}
+    assert steps(engine, f"token:{token.id}") == ["issued", "revoked"]
+
+
+@pytest.mark.parametrize("over", ["expired", "revoked"])
+def test_only_tokens_that_work_are_listed_as_live(engine: sa.Engine, accounts: Accounts, over: str) -> None:
+    jane = person(accounts, "jane")
+    token, _ = accounts.issue_token(jane, team_of(accounts, jane), name="laptop", days=1)
+    accounts.disable_user(jane, "cli")
+    assert [one.id for one, _ in accounts.live_tokens()] == [token.id]  # asleep: it works again with the account
+    if over == "expired":
+        later(engine, tables.tokens, DAY + 1, "created_at", "expires_at")
+    else:
+        accounts.revoke_token(token.id, "cli", "leaked")
+    assert accounts.live_tokens() == []
+
+
+@pytest.mark.parametrize("secret", ["", "rvl_", "rvl_" + "x" * 43, "rvl_" + "x" * 5000, "rvl_\ud800", "' OR 1=1 --"])
+def test_what_is_no_secret_is_of_no_token(accounts: Accounts, secret: str) -> None:
+    jane = person(accounts, "jane")
+    accounts.issue_token(jane, team_of(accounts, jane), name="laptop")
+    assert accounts.token_id_of(secret) is None
 
 
 def test_fifty_tokens_are_enough(engine: sa.Engine, accounts: Accounts) -> None:

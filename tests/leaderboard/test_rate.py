@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from reveal_leaderboard import rate
-from reveal_leaderboard.accounts import Actor, User
+from reveal_leaderboard.accounts import Actor, Membership, Team, User
 from reveal_leaderboard.rate import Limits, Rate, RateLimit, cost_of
 from starlette.responses import PlainTextResponse
 from starlette.types import Message, Receive, Scope, Send
@@ -26,15 +26,16 @@ class Clock:
 
 @dataclass
 class Known:
-    """Knows people by their cookie, and how often it was asked."""
+    """Knows people by their cookie, such as ``user1 lab`` for one of the team "lab", and how often it was asked."""
 
     n_asked: int = 0
 
     async def find_actor(self, scope: Scope) -> Actor | None:
         self.n_asked += 1
-        name = dict(scope["headers"]).get(b"cookie", b"").decode()
+        name, *teams = dict(scope["headers"]).get(b"cookie", b"-").decode().split()
         user = User(name, "i", name, name)
-        return Actor(user, (), frozenset(), "session") if name.startswith("user") else None
+        memberships = tuple(Membership(Team(team, team), "member") for team in teams)
+        return Actor(user, memberships, frozenset(), "session") if name.startswith("user") else None
 
 
 @dataclass
@@ -122,6 +123,56 @@ def test_a_person_is_limited_from_every_address() -> None:
     assert asked == [200, 200, 429]
     assert board.ask(cookie="user2")[0] == 200
     assert [board.ask(cookie="no session of ours")[0] for _ in range(3)] == [200] * 3
+
+
+UPLOADS = ["/api/v1/submissions", "/gradio_api/upload"]
+
+
+@pytest.mark.parametrize("path", UPLOADS)
+def test_a_team_is_limited_whoever_of_it_uploads(path: str) -> None:
+    board = Board(Limits(address=UNLIMITED, actor=UNLIMITED, team=Rate(40, 0.5)))
+
+    def upload(cookie: str) -> tuple[int, int | None]:
+        return board.ask(path, method="POST", cookie=cookie)
+
+    assert [upload(f"user{i} lab")[0] for i in range(3)] == [200, 200, 429]
+    assert upload("user4 lab") == (429, 40)  # twenty units at half a unit per second
+    assert upload("user5 other")[0] == 200
+    assert upload("user6")[0] == 200  # of no team
+    board.clock.seconds = 39.9
+    assert upload("user1 lab") == (429, 1)
+    board.clock.seconds = 40.0
+    assert upload("user1 lab")[0] == 200
+
+
+def test_who_is_of_two_teams_takes_from_both_or_neither() -> None:
+    board = Board(Limits(address=UNLIMITED, actor=UNLIMITED, team=Rate(40, 0.001)))
+
+    def upload(cookie: str) -> int:
+        return board.ask("/api/v1/submissions", method="POST", cookie=cookie)[0]
+
+    assert [upload("user1 lab other") for _ in range(2)] == [200, 200]
+    assert upload("user2 lab") == upload("user3 other") == 429
+    assert upload("user3 third") == 200
+    assert upload("user4 third lab") == 429  # and nothing was taken from the third
+    assert [upload("user3 third") for _ in range(2)] == [200, 429]
+
+
+def test_a_teams_limit_is_for_uploads_alone() -> None:
+    board = Board(Limits(address=UNLIMITED, actor=UNLIMITED, team=Rate(20, 0.001)))
+    asked = [("GET", "/api/v1/submissions"), ("POST", "/gradio_api/queue/join"), ("DELETE", "/api/v1/submissions/abc")]
+    assert {board.ask(path, method=method, cookie="user1 lab")[0] for method, path in asked * 20} == {200}
+    assert board.ask("/api/v1/submissions/", method="POST", cookie="user1 lab")[0] == 200
+    assert board.ask("/api/v1/submissions", method="POST", cookie="user1 lab")[0] == 429
+
+
+def test_a_team_may_upload_more_than_one_of_it() -> None:
+    limits = Limits()
+    assert (limits.team.burst, limits.team.per_second) == (2 * limits.actor.burst, 2 * limits.actor.per_second)
+    board = Board(limits)
+    answers = [board.ask("/api/v1/submissions", method="POST", address=f"10.0.{i}.1", cookie=f"user{i % 3} lab")[0]
+               for i in range(61)]  # fmt: skip
+    assert answers == [200] * 60 + [429]  # 1200 units, 20 to an upload
 
 
 def test_an_empty_address_costs_no_look_up() -> None:

@@ -179,6 +179,12 @@ def test_a_closed_team_reads_no_longer(library: Library) -> None:
     assert not may_read(now, POLICY)
 
 
+def test_a_team_that_waits_for_approval_reads_nothing_yet(library: Library) -> None:
+    reader = library.actor("reader")
+    waiting = tuple(replace(one, team=replace(one.team, waiting_since=1.0)) for one in reader.memberships)
+    assert not may_read(replace(reader, memberships=waiting), POLICY)
+
+
 def test_nobody_reads_answers_of_a_team_of_their_own(library: Library) -> None:
     submission, found = library.read()
     both = library.actor("both")

@@ -13,6 +13,7 @@ import pytest
 from reveal_leaderboard.release import ReleasePolicy
 from reveal_leaderboard.settings import (
     PACKAGED,
+    AccountsPolicy,
     ExposurePolicy,
     QuotaPolicy,
     ReadingPolicy,
@@ -38,7 +39,8 @@ def test_the_packaged_figures_are_those_of_the_policy() -> None:
 
 def test_every_figure_stands_in_the_file_with_a_reason() -> None:
     """A figure that the code has and the page "About" does not print would be a hidden policy."""
-    policies = {"release": ReleasePolicy, "quota": QuotaPolicy, "exposure": ExposurePolicy, "reading": ReadingPolicy}
+    policies = {"release": ReleasePolicy, "quota": QuotaPolicy, "exposure": ExposurePolicy, "reading": ReadingPolicy,
+                "accounts": AccountsPolicy}  # fmt: skip
     for table, policy in policies.items():
         assert set(PACKAGED_FIGURES[table]) == set(asdict(policy())), table
     lines = PACKAGED.read_text(encoding="utf-8").splitlines()
@@ -54,6 +56,14 @@ def test_an_operator_changes_single_figures(tmp_path: Path) -> None:
     assert settings.of("reveal-cxr").quota == QuotaPolicy(total=5)
     assert settings.of("chexlocalize").release == ReleasePolicy()
     assert settings.of("nobody-knows-it").quota.total == 5
+
+
+def test_new_teams_may_submit_at_once_unless_the_operator_wants_to_be_asked(tmp_path: Path) -> None:
+    assert load_settings().accounts == AccountsPolicy(new_teams="open")
+    asked = load_settings(write(tmp_path, '[accounts]\nnew_teams = "asked"\n'))
+    assert asked.accounts.new_teams == "asked"
+    assert 'new_teams = "asked"' in asked.to_toml().splitlines()
+    assert load_settings(write(tmp_path, asked.to_toml())).accounts == asked.accounts
 
 
 def test_whole_numbers_are_taken_for_numbers(tmp_path: Path) -> None:
@@ -85,6 +95,13 @@ RULES = {
     "unknown ladder": ('[release]\nladder_per = "user"', "`release.ladder_per` must be .* got 'user'"),
     "all patients kept": ("[release]\nfinal_share = 1.0", "`release.final_share` must be .* got 1.0"),
     "no reader": ("[reading]\nreaders_per_answer = 0", "`reading.readers_per_answer` must be .* from 1 to 10, got 0"),
+    "unknown way in": ('[accounts]\nnew_teams = "closed"', "`accounts.new_teams` must be .*, got 'closed'"),
+    "true is no way in": ("[accounts]\nnew_teams = true", '`accounts.new_teams` must be "open" or "asked", got true'),
+    "unknown account key": ('[accounts]\nteams = "open"', "keys of `accounts` must be of new_teams, got 'teams'"),
+    "accounts of one": (
+        '[benchmarks.reveal-cxr.accounts]\nnew_teams = "asked"',
+        "`accounts` must be the same for all benchmarks, got `benchmarks.reveal-cxr.accounts`",
+    ),
     "no quota": ("[quota]\ntotal = 0", "`quota.total` must be .* got 0"),
     "more a day than ever": ("[quota]\nper_day = 11", "`quota.per_day` must not exceed quota.total, got 11"),
     "more a team than all": ("[quota]\nboard_total = 9", "`quota.total` must not exceed quota.board_total, got 10"),

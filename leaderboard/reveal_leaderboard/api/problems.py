@@ -9,7 +9,6 @@ document says follows from the request, the public manifest and the state of the
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +19,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from reveal_leaderboard.api.documents import Problem, ProblemPage
+from reveal_leaderboard.error_page import error_page
 from reveal_leaderboard.gate import PROBLEM_TYPE
 
 __all__ = ["PROBLEMS", "Kind", "ProblemError", "add_problems", "answers"]
@@ -69,12 +69,19 @@ PROBLEMS: Mapping[str, Kind] = {
     ),
     "board-closed": Kind(409, "The board is closed", "The board takes no submissions now; its state says why."),
     "not-now": Kind(
-        409, "Not in this state", "The submission's state does not allow it, such as withdrawing while it is scored."
+        409,
+        "Not in this state",
+        "The submission's or its team's state does not allow it, such as withdrawing while it is scored.",
     ),
     "not-comparable": Kind(
         409,
         "These two cannot be compared",
         "Only two different submissions to one benchmark are compared, whose own figures are shown.",
+    ),
+    "withdrawn": Kind(
+        410,
+        "Withdrawn by its team",
+        "The entry was public until its team withdrew it. `entry` says whose it was and when; its figures are gone.",
     ),
     "too-large": Kind(413, "Too large", "The request is larger than this server takes."),
     "lint": Kind(
@@ -177,18 +184,10 @@ def _pages() -> APIRouter:
             raise ProblemError("not-found")
         page = ProblemPage(type=f"/problems/{name}", title=kind.title, status=kind.status, meaning=kind.meaning)
         if "text/html" in request.headers.get("accept", ""):
-            return HTMLResponse(_html(page))
+            return HTMLResponse(error_page(page.status, page.title, page.meaning))
         return JSONResponse(page.model_dump(mode="json"))
 
     return router
-
-
-def _html(page: ProblemPage) -> str:
-    title, meaning = html.escape(page.title), html.escape(page.meaning)
-    return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-        f"<title>{title}</title><body><h1>{title}</h1><p>{meaning}</p><p>HTTP status {page.status}</p></body></html>"
-    )
 
 
 async def _on_problem(request: Request, error: Exception) -> Response:

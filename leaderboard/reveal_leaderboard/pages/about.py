@@ -36,6 +36,11 @@ HOW = (
      "it without this server; the public keys are under /api/v1/keys."),
 )  # fmt: skip
 
+NEW_TEAMS = {
+    "open": "Whoever signs in may make a team, and a new team may submit at once.",
+    "asked": "Whoever signs in may make a team; it may submit once the maintainers have approved it.",
+}
+
 PAPERS = {
     "paper 000": "Gosai et al. 2025",
     "paper 001": "Banerjee et al. (ReExecution)",
@@ -71,7 +76,8 @@ def _page(desk: Desk) -> str:
         alive = [w for w in desk.queue.workers(connection) if at - w.seen_at < ALIVE_SECONDS]
     confinement = sorted({worker.confinement for worker in alive})
     settings = {one.name: desk.settings.of(one.name) for one in published}
-    return about_view(published, settings, states, confinement, desk.settings.to_toml())
+    toml, new_teams = desk.settings.to_toml(), desk.settings.accounts.new_teams
+    return about_view(published, settings, states, confinement, toml, new_teams=new_teams)
 
 
 def about_view(
@@ -80,6 +86,8 @@ def about_view(
     states: dict[str, tuple[str, str]],
     confinement: Sequence[str],
     toml: str,
+    *,
+    new_teams: str = "open",
 ) -> str:
     """The whole page below its heading."""
     steps = "".join(f"<li><b>{text(title)}.</b> {text(told)}</li>" for title, told in HOW)
@@ -90,7 +98,7 @@ def about_view(
     parts += [part("Metrics"), _metrics([one.name for one in published])]
     note = "The file in force, comments and all; a benchmark's own figures stand at its end."
     policy = detail("Every figure of the policy", f'<pre class="rv-toml" tabindex="0">{text(toml)}</pre>')
-    parts += [part("The policy", note=note), policy]
+    parts += [part("The policy", note=note), f"<p>{NEW_TEAMS[new_teams]}</p>", policy]
     return "".join(parts)
 
 

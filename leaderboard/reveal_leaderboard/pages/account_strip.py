@@ -1,4 +1,4 @@
-"""The line at the top of every page: who is signed in, and the way in or out.
+"""The line at the top of every page: who is signed in, the way in or out, and to the pages that only some may open.
 
 It also brings the small script that all pages share (`site.js`: a skip link, and titles that follow the headings).
 """
@@ -12,6 +12,7 @@ import gradio as gr
 from reveal_leaderboard.pages.desk import Desk
 from reveal_leaderboard.pages.drawing import link, text
 from reveal_leaderboard.people import Actor
+from reveal_leaderboard.reading import may_read
 
 __all__ = ["SCRIPT", "build_strip", "strip_view"]
 
@@ -23,17 +24,25 @@ def build_strip(desk: Desk, page: gr.Blocks) -> None:
     shown = gr.HTML('<p class="rv-strip">&nbsp;</p>', elem_id="strip", js_on_load=SCRIPT)
 
     def show(request: gr.Request) -> str:
-        return strip_view(desk.actor(request))
+        actor = desk.actor(request)
+        return strip_view(actor, reads=_reads(desk, actor))
 
     page.load(show, None, shown, api_visibility="private", show_progress="hidden")
 
 
-def strip_view(actor: Actor | None) -> str:
-    """The line for this actor, or for a visitor."""
+def _reads(desk: Desk, actor: Actor | None) -> bool:
+    """Whether there is a board whose answers `actor` may score."""
+    scored_by_readers = (name for name in desk.names if any(v.kind == "tasks" for v in desk.catalogue.versions(name)))
+    return any(may_read(actor, desk.settings.of(name).reading) for name in scored_by_readers)
+
+
+def strip_view(actor: Actor | None, *, reads: bool = False) -> str:
+    """The line for this actor, or for a visitor; `reads`: with the way to the page of readers."""
     if actor is None:
         return f'<p class="rv-strip">{link("/login", "Sign in")}</p>'
-    admin = f" · {link('/admin', 'Admin')}" if actor.is_admin else ""
+    more = f" · {link('/read', 'Read answers')}" if reads else ""
+    more += f" · {link('/admin', 'Admin')}" if actor.is_admin else ""
     if actor.via == "local":
-        return f'<p class="rv-strip">Local mode, one user{admin}</p>'
+        return f'<p class="rv-strip">Local mode, one user{more}</p>'
     out = '<form method="post" action="/logout"><button type="submit" class="rv-action">Sign out</button></form>'
-    return f'<div class="rv-strip">Signed in as <b>{text(actor.user.name)}</b>{admin} {out}</div>'
+    return f'<div class="rv-strip">Signed in as <b>{text(actor.user.name)}</b>{more} {out}</div>'

@@ -15,12 +15,13 @@ from reveal_leaderboard.pages.account_strip import build_strip
 from reveal_leaderboard.pages.admin_acts import Acts
 from reveal_leaderboard.pages.admin_panels import LIVE, PANELS, Panels
 from reveal_leaderboard.pages.desk import Desk, NotAdminError
-from reveal_leaderboard.pages.drawing import ACTIONS, SHOW_ANSWER, link, message, page_head
+from reveal_leaderboard.pages.drawing import ACTIONS, SHOW_ANSWER, link, message, page_head, part
 from reveal_leaderboard.tables import BOARD_STATES
 
 __all__ = ["build"]
 
 POLL_SECONDS = 5.0
+PEOPLE = ("waiting", "teams", "users", "tokens")
 CLOSED = message(
     "info", "This page is for the maintainers.", markup=f"<p>{link('/login', 'Sign in', next='/admin')} as one.</p>"
 )
@@ -36,7 +37,7 @@ def build(desk: Desk, page: gr.Blocks) -> None:
     with gr.Column(visible=False) as everything:
         reason = gr.Textbox(
             label="Reason",
-            info="for pausing, hiding, restoring, closing and granting; submitters see it",
+            info="for pausing, hiding, restoring, refusing, closing, revoking and granting; those concerned see it",
             max_length=500,
         )
         panels: dict[str, gr.HTML] = {}
@@ -55,7 +56,8 @@ def build(desk: Desk, page: gr.Blocks) -> None:
                 search = gr.Textbox(label="Search model, team or id", max_length=100)
                 panels["submissions"] = gr.HTML("", js_on_load=ACTIONS)
             with gr.Tab("People"):
-                panels |= {name: gr.HTML("", js_on_load=ACTIONS) for name in ("teams", "users")}
+                panels |= {name: gr.HTML("", js_on_load=ACTIONS) for name in PEOPLE}
+                gr.HTML(part("Budgets", note="Scored submissions beyond those that the settings give to every team."))
                 with gr.Row():
                     team = gr.Dropdown([], label="Team", min_width=160)
                     of = gr.Dropdown(desk.names, value=desk.names[0], label="On the board", min_width=160)
@@ -69,7 +71,7 @@ def build(desk: Desk, page: gr.Blocks) -> None:
     page.load(wire.open, None, [everything, answer, team, *shown], **private)
     timer.tick(wire.live, None, [panels[name] for name in LIVE], **private)
     search.input(wire.refresh, search, shown, **private)
-    for element in (answer, *(panels[name] for name in ("versions", "flags", "submissions", "teams", "users"))):
+    for element in (answer, *(panels[name] for name in ("versions", "flags", "submissions", *PEOPLE))):
         element.click(wire.act, [reason, search], [answer, *shown], **private)
     set_state.click(wire.set_state, [benchmark, state, reason, search], [answer, *shown], **private)
     grant.click(wire.grant, [team, of, more, reason, search], [answer, *shown], **private)
@@ -88,7 +90,8 @@ class _Handlers:
         except NotAdminError:
             return gr.update(visible=False), CLOSED, gr.update(choices=[]), *[""] * len(PANELS)
         teams = [(team.name, team.id) for team in self.desk.accounts.teams()]
-        return gr.update(visible=True), "", gr.update(choices=teams), *self.panels.drawn(actor, "")
+        told = self.panels.notice()
+        return gr.update(visible=True), told, gr.update(choices=teams), *self.panels.drawn(actor, "")
 
     def refresh(self, request: gr.Request, search: str | None) -> tuple[Any, ...]:
         """The panels as they are now."""

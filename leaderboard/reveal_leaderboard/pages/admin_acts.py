@@ -14,7 +14,7 @@ import gradio as gr
 from reveal_leaderboard import boards, quota
 from reveal_leaderboard.pages.desk import Desk, NotAdminError
 from reveal_leaderboard.pages.drawing import action, message, plural
-from reveal_leaderboard.people import Actor, Team, User
+from reveal_leaderboard.people import Actor, Team, Token, User
 from reveal_leaderboard.store import Submission
 
 __all__ = ["Acts"]
@@ -38,11 +38,16 @@ class Acts:
             "restore": self._ask_reason,
             "hide-now": self._hide,
             "restore-now": self._restore,
+            "approve-team": self._approve_team,
+            "refuse-team": self._ask_refusal,
+            "refuse-now": self._refuse_team,
             "close-team": self._close_team,
             "open-team": self._open_team,
             "close-user": self._close_user,
             "open-user": self._open_user,
             "make-admin": lambda actor, subject, why: self._set_admin(actor, subject, is_admin=True),
+            "revoke-token": self._ask_revocation,
+            "revoke-now": self._revoke_token,
             "no-admin": lambda actor, subject, why: self._set_admin(actor, subject, is_admin=False),
         }
 
@@ -154,6 +159,46 @@ class Acts:
             raise LookupError("there is no such person")
         if found.id == actor.user.id:
             raise ValueError("you cannot close your own account or change your own right; another admin can")
+        return found
+
+    def _approve_team(self, actor: Actor, subject: str, why: str) -> str:
+        team = self._team(subject)
+        if not self.desk.accounts.approve_team(team, actor.name):
+            return message("info", f"{team.name} was approved before.")
+        return message("good", f"{team.name} is approved and may submit now.")
+
+    def _ask_refusal(self, actor: Actor, subject: str, why: str) -> str:
+        team = self._team(subject)
+        button = f"<p>{action('Refuse it', 'refuse-now', subject, tone='danger')} {action('Leave it', 'keep')}</p>"
+        told = "Write the reason into the field above first; its members are shown it. The team is closed with it."
+        return message("info", f"Refuse the team {team.name}?", told, markup=button)
+
+    def _refuse_team(self, actor: Actor, subject: str, why: str) -> str:
+        team = self._team(subject)
+        if not why.strip():
+            raise ValueError("write the reason into the field first")
+        if team.waiting_since is None:
+            raise ValueError(f"{team.name} was approved before: close it if it must not submit")
+        self.desk.accounts.disable_team(team, actor.name, why.strip())
+        return message("good", f"{team.name} is refused and closed.")
+
+    def _ask_revocation(self, actor: Actor, subject: str, why: str) -> str:
+        token, owner = self._token(subject)
+        button = f"<p>{action('Revoke it', 'revoke-now', subject, tone='danger')} {action('Leave it', 'keep')}</p>"
+        told = "Write the reason into the field above first; its owner is shown it. No token comes back to life."
+        return message("info", f"Revoke the token {token.name} of {owner}, for {token.team.name}?", told, markup=button)
+
+    def _revoke_token(self, actor: Actor, subject: str, why: str) -> str:
+        token, owner = self._token(subject)
+        if not why.strip():
+            raise ValueError("write the reason into the field first")
+        self.desk.accounts.revoke_token(token.id, actor.name, why.strip())
+        return message("good", f"The token {token.name} of {owner} is revoked.")
+
+    def _token(self, token_id: str) -> tuple[Token, str]:
+        found = next((one for one in self.desk.accounts.live_tokens() if one[0].id == token_id), None)
+        if found is None:
+            raise LookupError("there is no such token in use")
         return found
 
     def _close_team(self, actor: Actor, subject: str, why: str) -> str:

@@ -12,9 +12,9 @@ from reveal_leaderboard.database import moment
 from reveal_leaderboard.exposure import exposure
 from reveal_leaderboard.pages import admin_view
 from reveal_leaderboard.pages.desk import Desk
-from reveal_leaderboard.pages.drawing import message, part
+from reveal_leaderboard.pages.drawing import message, part, plural
 from reveal_leaderboard.pages.exposure_view import exposure_view
-from reveal_leaderboard.people import Actor
+from reveal_leaderboard.people import Actor, Team
 from reveal_leaderboard.queue import Job
 from reveal_leaderboard.tables import jobs
 
@@ -29,8 +29,10 @@ PANELS = {
     "incidents": "Incidents",
     "flags": "Flags",
     "submissions": "All submissions",
+    "waiting": "Teams that wait for approval",
     "teams": "Teams",
     "users": "People",
+    "tokens": "API tokens in use",
 }
 LIVE = ("versions", "queue", "workers", "incidents")
 """What changes by itself while somebody looks; the others are drawn again when something was done."""
@@ -57,8 +59,10 @@ class Panels:
             "incidents": self._incidents,
             "flags": self._flags,
             "submissions": lambda: admin_view.submissions_view(self.desk.store.list_submissions(), search),
+            "waiting": self._waiting,
             "teams": lambda: admin_view.teams_view(self.desk.accounts.teams()),
             "users": lambda: admin_view.users_view(self.desk.accounts.users(), actor.user),
+            "tokens": lambda: admin_view.live_tokens_view(self.desk.accounts.live_tokens()),
         }
         return [part(PANELS[name]) + self._drawn(name, draw[name]) for name in names]
 
@@ -106,6 +110,23 @@ class Panels:
         with self.desk.store.read() as connection:
             rows = connection.execute(query.order_by(jobs.c.ended_at.desc()).limit(MOST_JOBS)).all()
         return admin_view.incidents_view([(str(row.incident), float(row.ended_at or 0)) for row in rows])
+
+    def notice(self) -> str:
+        """What an admin who opens the page is told first."""
+        n = len(self._waiting_teams())
+        if not n:
+            return ""
+        title = f"{plural(n, 'team')} {'waits' if n == 1 else 'wait'} for approval."
+        return message("info", title, "Approve or refuse under People.")
+
+    def _waiting_teams(self) -> list[Team]:
+        teams = self.desk.accounts.teams()
+        return [team for team in teams if team.waiting_since is not None and team.disabled_at is None]
+
+    def _waiting(self) -> str:
+        waiting = [(team, self.desk.accounts.members(team)) for team in self._waiting_teams()]
+        is_asked = self.desk.settings.accounts.new_teams == "asked"
+        return admin_view.waiting_view(waiting, is_asked=is_asked)
 
     def _flags(self) -> str:
         flags = self.desk.store.flags()

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from reveal_leaderboard.boards import BoardRow, Progress, VersionRow
 from reveal_leaderboard.pages.drawing import action, badge, link, message, plural, table, text, when
-from reveal_leaderboard.people import Team, User
+from reveal_leaderboard.people import Team, Token, User
 from reveal_leaderboard.queue import Job
 from reveal_leaderboard.store import Flag, Submission
 from reveal_leaderboard.waiting import ALIVE_SECONDS, WorkerRow
 
 __all__ = [
-    "boards_view", "flags_view", "incidents_view", "queue_view", "submissions_view", "teams_view", "users_view",
-    "versions_view", "workers_view",
+    "boards_view", "flags_view", "incidents_view", "live_tokens_view", "queue_view", "submissions_view", "teams_view",
+    "users_view", "versions_view", "waiting_view", "workers_view",
 ]  # fmt: skip
 
 ROWS_SHOWN = 200
@@ -147,17 +147,50 @@ def submissions_view(submissions: Sequence[Submission], search: str = "") -> str
     return table(head, [f"<tbody>{''.join(rows)}</tbody>"], label="All submissions", css_class="rv-mine") + cut
 
 
+def waiting_view(waiting: Sequence[tuple[Team, Sequence[tuple[User, str]]]], *, is_asked: bool) -> str:
+    """Teams that wait for approval with their members, who asked first standing first.
+
+    Parameters
+    ----------
+    is_asked : whether teams made now wait, too
+    """
+    if not waiting:
+        told = "New teams wait here." if is_asked else "By the settings, new teams may submit at once."
+        return message("good", "No team waits.", told)
+    rows = []
+    for team, members in sorted(waiting, key=lambda one: one[0].waiting_since or 0.0):
+        people = "".join(
+            f"<li>{text(user.name)} ({text(role)}){_hint(f'{text(user.issuer)}: {text(user.subject)}')}</li>"
+            for user, role in members
+        )
+        buttons = action("Approve", "approve-team", team.id, describe=team.name)
+        buttons += action("Refuse …", "refuse-team", team.id, describe=team.name, tone="danger")
+        rows.append(
+            f'<tr><th scope="row">{text(team.name)}{_hint(f"since {when(team.waiting_since)}, by")}'
+            f'<ul class="rv-list">{people}</ul></th><td><div class="rv-balance">{buttons}</div></td></tr>'
+        )
+    head = ["Team, its members, and how they sign in", "What you can do"]
+    return table(head, [f"<tbody>{''.join(rows)}</tbody>"], label="Teams that wait for approval")
+
+
 def teams_view(teams: Sequence[Team]) -> str:
-    """All teams."""
-    if not teams:
+    """All teams but those that wait for approval."""
+    shown = [team for team in teams if team.waiting_since is None or team.disabled_at is not None]
+    if not shown:
         return message("info", "There is no team yet.")
     body = "".join(
-        f'<tr><th scope="row">{text(team.name)}</th><td><code>{text(team.id)}</code></td>'
-        f"<td>{badge('closed' if team.disabled_at else 'open')}</td>"
+        f'<tr><th scope="row">{text(team.name)}{_hint(_code(team.id))}</th>'
+        f"<td>{badge(_team_state(team))}</td>"
         f"<td>{_switch('team', team.id, team.name, team.disabled_at)}</td></tr>"
-        for team in teams
+        for team in shown
     )
-    return table(["Team", "Id", "State", "What you can do"], [f"<tbody>{body}</tbody>"], label="Teams")
+    return table(["Team", "State", "What you can do"], [f"<tbody>{body}</tbody>"], label="Teams")
+
+
+def _team_state(team: Team) -> str:
+    if team.disabled_at is None:
+        return "open"
+    return "closed" if team.waiting_since is None else "not approved"
 
 
 def users_view(users: Sequence[User], me: User) -> str:
@@ -167,16 +200,42 @@ def users_view(users: Sequence[User], me: User) -> str:
         buttons = "you"
         if user.id != me.id:
             right = ("No admin", "no-admin") if user.is_admin else ("Make admin", "make-admin")
-            buttons = _switch("user", user.id, user.name, user.disabled_at) + " "
+            buttons = _switch("user", user.id, user.name, user.disabled_at)
             buttons += action(right[0], right[1], user.id, describe=user.name)
         roles = badge("admin") if user.is_admin else ""
         rows.append(
-            f'<tr><th scope="row">{text(user.name)}</th><td>{text(user.issuer)}</td>'
-            f"<td><code>{text(user.id)}</code></td><td>{badge('closed' if user.disabled_at else 'open')}{roles}</td>"
-            f"<td>{buttons}</td></tr>"
+            f'<tr><th scope="row">{text(user.name)}{_hint(f"{_code(user.id)} of {text(user.issuer)}")}</th>'
+            f"<td>{badge('closed' if user.disabled_at else 'open')}{roles}</td>"
+            f'<td><div class="rv-balance">{buttons}</div></td></tr>'
         )
-    head = ["Person", "Signs in with", "Id", "State", "What you can do"]
+    head = ["Person, and who signs them in", "State", "What you can do"]
     return table(head, [f"<tbody>{''.join(rows)}</tbody>"], label="People")
+
+
+def live_tokens_view(tokens: Sequence[tuple[Token, str]]) -> str:
+    """Tokens that work, each with its owner's name; what is known of one says nothing of its secret."""
+    if not tokens:
+        return message("good", "No token is in use.")
+    body = "".join(
+        f'<tr><th scope="row">{text(token.name)}{_hint(f"of {text(owner)}, {text(token.team.name)}")}'
+        f"{_hint(_code(token.id))}</th><td>{text(', '.join(token.scopes))}"
+        f"{_hint(f'last used {when(token.used_at)}' if token.used_at is not None else 'not used yet')}"
+        f"{_hint(f'made {when(token.created_at, date_only=True)}')}"
+        f"{_hint(f'ends {when(token.expires_at, date_only=True)}')}</td>"
+        f"<td>{action('Revoke …', 'revoke-token', token.id, describe=f'{token.name} of {owner}')}</td></tr>"
+        for token, owner in tokens[:ROWS_SHOWN]
+    )
+    head = ["Token, whose, and for which team", "May", "What you can do"]
+    cut = f'<p class="rv-note">{ROWS_SHOWN} of {len(tokens)} are shown.</p>' if len(tokens) > ROWS_SHOWN else ""
+    return table(head, [f"<tbody>{body}</tbody>"], label="API tokens in use") + cut
+
+
+def _hint(markup: str) -> str:
+    return f'<span class="rv-hint">{markup}</span>'
+
+
+def _code(subject: str) -> str:
+    return f"<code>{text(subject)}</code>"
 
 
 def _switch(kind: str, subject: str, name: str, disabled_at: float | None) -> str:

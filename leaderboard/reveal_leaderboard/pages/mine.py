@@ -134,8 +134,10 @@ class _Handlers:
         """Make a team whose owner the actor is."""
 
         def do(actor: Actor) -> str:
-            team = self.desk.accounts.create_team(name or "", owner=actor.user, who=actor.name)
-            return message("good", f"The team {team.name} is made; you are its owner.")
+            is_asked = self.desk.settings.accounts.new_teams == "asked"
+            team = self.desk.accounts.create_team(name or "", owner=actor.user, who=actor.name, is_asked=is_asked)
+            waits = "" if team.waiting_since is None else "It may submit once the maintainers have approved it."
+            return message("good", f"The team {team.name} is made; you are its owner.", waits)
 
         told = self._told(self.desk.actor(request), do)
         return told, *self._page(self.desk.actor(request), None, benchmark)
@@ -187,7 +189,8 @@ class _Handlers:
         chosen = team_id or (choices[0][1] if choices else None)
         account = SIGN_IN
         if actor is not None:
-            account = mine_view.account_view(actor, is_local=actor.via == "local")
+            closed = self.desk.accounts.closed_teams_of(actor.user)
+            account = mine_view.account_view(actor, closed, is_local=actor.via == "local")
         return account, gr.update(choices=choices, value=chosen), *self._lists(actor, chosen, benchmark)
 
     def _lists(self, actor: Actor | None, team_id: str | None, benchmark: str) -> tuple[str, str, str]:
@@ -203,6 +206,8 @@ class _Handlers:
 
     def _submissions(self, actor: Actor, membership: Membership) -> str:
         store, queue = self.desk.store, self.desk.queue
+        if membership.team.waiting_since is not None:
+            return mine_view.waiting_view(membership.team)
         submissions = store.of_team(membership.team.id)
         waiting = {one.id: queue.position(one.id) for one in submissions if one.status in ("queued", "scoring")}
         ended = [one for one in submissions if one.status in ("refused", "failed")]

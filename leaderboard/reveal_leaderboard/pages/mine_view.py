@@ -10,25 +10,52 @@ from reveal_leaderboard.people import Actor, Membership, Team, Token, User
 from reveal_leaderboard.queue import Waiting
 from reveal_leaderboard.store import Submission
 
-__all__ = ["account_view", "confirm_view", "secret_view", "submissions_view", "team_view", "tokens_view"]
+__all__ = [
+    "account_view", "confirm_view", "secret_view", "submissions_view", "team_view", "tokens_view", "waiting_view",
+]  # fmt: skip
 
 WAITING = ("received", "linted", "queued", "reading")
 
 
-def account_view(actor: Actor, *, is_local: bool) -> str:
-    """Who is signed in, with the id by which a team's owner adds the person."""
-    roles = ", ".join(f"{text(m.team.name)} ({m.role})" for m in actor.memberships) or "none yet"
+def account_view(actor: Actor, closed: Sequence[tuple[Team, str]] = (), *, is_local: bool) -> str:
+    """Who is signed in, with the id by which a team's owner adds the person.
+
+    Parameters
+    ----------
+    closed : teams of the person that the maintainers closed or did not approve, and why
+    """
+    roles = ", ".join(_role(membership) for membership in actor.memberships) or "none yet"
     if is_local:
         return message(
             "info", f"Local mode: {actor.user.name}.", "Whoever reaches this machine’s address is admin here."
         )
-    return facts(
+    told = "".join(message("bad", _closed(team), f"Their reason: {why}" if why else "") for team, why in closed)
+    return told + facts(
         {
             "Name": text(actor.user.name),
             "Your id": f"<code>{text(actor.user.id)}</code> (an owner of a team adds you by it)",
             "Teams": roles,
         }
     )
+
+
+def _role(membership: Membership) -> str:
+    waits = ", waits for approval" if membership.team.waiting_since is not None else ""
+    return f"{text(membership.team.name)} ({membership.role}{waits})"
+
+
+def _closed(team: Team) -> str:
+    done = "closed" if team.waiting_since is None else "did not approve"
+    return f"The maintainers {done} the team {team.name}."
+
+
+def waiting_view(team: Team) -> str:
+    """What a team that nobody has approved yet reads in place of its submissions."""
+    since = f"<p>Asked on {when(team.waiting_since)}. {link('/submit', 'Checking files')} is free meanwhile.</p>"
+    told = (
+        "The maintainers look at new teams first. Nothing can be sent for scoring before; this page says when it can."
+    )
+    return message("info", f"{team.name} waits for approval.", told, markup=since)
 
 
 def submissions_view(
@@ -114,17 +141,24 @@ def confirm_view(one: Submission) -> str:
     return message("info", f"Withdraw {one.model_name}, sent as {one.filename}?", charged, markup=f"<p>{buttons}</p>")
 
 
-def tokens_view(tokens: Sequence[Token], now: float) -> str:
-    """API tokens, those that are over last; no secret is among what is known of them."""
+def tokens_view(tokens: Sequence[Token], now: float, reasons: Mapping[str, str] | None = None) -> str:
+    """API tokens, those that are over last; no secret is among what is known of them.
+
+    Parameters
+    ----------
+    reasons : id -> why it was revoked, where somebody gave a reason
+    """
     if not tokens:
         return message("info", "You have no token.", "One lets a program submit for you, such as reveal-bench submit.")
     rows = []
     for token in sorted(tokens, key=lambda t: (not _is_alive(t, now), -t.created_at)):
         state = "revoked" if token.revoked_at is not None else "valid" if _is_alive(token, now) else "expired"
         button = action("Revoke", "revoke", token.id, describe=token.name) if _is_alive(token, now) else "–"
+        why = (reasons or {}).get(token.id, "")
+        hint = f'<span class="rv-hint">{text(why)}</span>' if why else ""
         rows.append(
             f'<tr><th scope="row">{text(token.name)}</th><td>{text(token.team.name)}</td>'
-            f"<td>{text(', '.join(token.scopes))}</td><td>{badge(state)}</td>"
+            f"<td>{text(', '.join(token.scopes))}</td><td>{badge(state)}{hint}</td>"
             f"<td>{when(token.expires_at, date_only=True)}</td><td>{when(token.used_at)}</td><td>{button}</td></tr>"
         )
     head = ["Name", "Organization", "May", "State", "Until", "Last used", "What you can do"]

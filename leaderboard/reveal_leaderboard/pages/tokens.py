@@ -33,7 +33,7 @@ def build_tokens(desk: Desk, page: gr.Blocks, team: gr.Dropdown) -> None:
     listed = gr.HTML("", elem_id="tokens", js_on_load=ACTIONS)
     with gr.Accordion("Issue a token", open=False):
         with gr.Row():
-            name = gr.Textbox(label="What it is for", placeholder="cluster, nightly run", max_length=64, min_width=180)
+            name = gr.Textbox(label="What it is for", placeholder="cluster nightly run", max_length=64, min_width=180)
             days = gr.Number(TOKEN_DAYS, label="Days", precision=0, minimum=1, maximum=366, min_width=90)
             scopes = gr.CheckboxGroup(list(SCOPES), value=["read", "submit"], label="May", min_width=180)
         issue = gr.Button("Issue the token")
@@ -85,7 +85,7 @@ class _Handlers:
             return ""
         with self.desk.store.read() as connection:
             at = moment(connection)
-        return tokens_view(self.desk.accounts.tokens_of(actor.user), at)
+        return tokens_view(self.desk.accounts.tokens_of(actor.user), at, self.desk.accounts.why_revoked(actor.user))
 
 
 def _team(actor: Actor, team_id: str | None) -> Team | None:

@@ -1,0 +1,17 @@
+"""Teams that wait for approval. Those that there are need none: the column is empty for them."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0004"
+down_revision = "0003"
+
+
+def upgrade() -> None:
+    """Add the moment since which a team waits."""
+    op.add_column("teams", sa.Column("waiting_since", sa.Float(53), nullable=True))
+
+
+def downgrade() -> None:
+    """Refused: the version before would let teams submit that nobody has approved."""
+    raise NotImplementedError("the tables of 0003 cannot say that a team waits; restore a backup instead")

@@ -1,0 +1,57 @@
+"""People and teams on both databases, for the tests of accounts, credentials and approvals.
+
+Whatever a test did, the chain of events must hold at its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import sqlalchemy as sa
+from reveal_leaderboard.accounts import Accounts, Team, User
+from reveal_leaderboard.database import connect
+from reveal_leaderboard.events import history, verify_events
+
+from tests.leaderboard.databases import database_url
+
+__all__ = ["accounts", "database_url", "engine", "later", "me", "person", "steps", "team_of"]
+
+ISSUER = "https://id.example.org"
+
+
+@pytest.fixture
+def engine(database_url: str) -> Iterator[sa.Engine]:
+    engine = connect(database_url)
+    yield engine
+    with engine.connect() as connection:
+        assert verify_events(connection) == []
+    engine.dispose()
+
+
+@pytest.fixture
+def accounts(engine: sa.Engine) -> Accounts:
+    return Accounts(engine)
+
+
+def person(accounts: Accounts, name: str, *, as_admin: bool = False) -> User:
+    return accounts.sign_in(ISSUER, f"subject-{name}", name, as_admin=as_admin)
+
+
+def me(user: User) -> str:
+    return f"user:{user.id}"
+
+
+def team_of(accounts: Accounts, user: User, name: str = "Example Lab", *, is_asked: bool = False) -> Team:
+    return accounts.create_team(name, owner=user, who=me(user), is_asked=is_asked)
+
+
+def later(engine: sa.Engine, table: sa.Table, seconds: float, *columns: str) -> None:
+    """Let `seconds` pass for what is in `table`, by moving its moments back."""
+    with engine.begin() as connection:
+        connection.execute(table.update().values({name: table.c[name] - seconds for name in columns}))
+
+
+def steps(engine: sa.Engine, subject: str) -> list[str]:
+    with engine.connect() as connection:
+        return [event.to_status for event in history(connection, subject)]

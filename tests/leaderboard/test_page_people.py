@@ -1,0 +1,188 @@
+"""Teams that wait and tokens that leaked, on the pages: what an administrator can do, and what those concerned read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from reveal_leaderboard.pages import account_strip, admin, admin_panels, admin_view, mine, tokens
+from reveal_leaderboard.people import Actor, Membership, Team, Token, User
+from reveal_leaderboard.settings import load_settings
+
+from tests.leaderboard.browser.world import IMAGES, World
+from tests.leaderboard.test_board import XSS
+from tests.leaderboard.test_page_handlers import asking, click
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    """A board that wants to be asked, its admin, and Ada, whose team waits."""
+    world: Any = World(tmp_path, mode="oidc")
+    (tmp_path / "asked.toml").write_text('[accounts]\nnew_teams = "asked"\n', encoding="utf-8")
+    world.settings = load_settings(tmp_path / "asked.toml")
+    world.boss, _ = world.member("Boss", "Maintainers", is_admin=True)
+    world.ada = world.accounts.sign_in("https://id.example", "ada-7", "Ada")
+    world.made = mine._Handlers(world.desk).make_team(asking(world, world.ada), "Northern Lab", IMAGES)
+    (membership,) = world.accounts.teams_of(world.ada)
+    world.north = membership.team
+    yield world
+    world.store.engine.dispose()
+
+
+def panels(world: Any) -> dict[str, str]:
+    return dict(
+        zip(admin_panels.PANELS, admin._Handlers(world.desk).refresh(asking(world, world.boss), ""), strict=True)
+    )
+
+
+def act(world: Any, name: str, subject: str, why: str = "", *, who: User | None = None) -> str:
+    wire = admin._Handlers(world.desk)
+    return str(wire.act(asking(world, who or world.boss), click(name, subject), why, "")[0])
+
+
+def test_who_makes_a_team_is_told_that_it_waits_until_it_does_not(world: Any) -> None:
+    answer, account, *_ = world.made
+    assert "It may submit once the maintainers have approved it." in answer
+    assert "Northern Lab (owner, waits for approval)" in account
+    wire = mine._Handlers(world.desk)
+    listed, _ = wire.refresh(asking(world, world.ada), world.north.id, IMAGES)
+    assert "Northern Lab waits for approval." in listed
+    assert "Nothing was sent yet" not in listed
+    assert "is approved and may submit now" in act(world, "approve-team", world.north.id)
+    listed, _ = wire.refresh(asking(world, world.ada), world.north.id, IMAGES)
+    assert "waits for approval" not in listed
+    assert "Nothing was sent yet" in listed
+    assert "waits" not in wire.open(asking(world, world.ada))[0]
+
+
+def test_an_administrators_team_does_not_wait(world: Any) -> None:
+    told, account, *_ = mine._Handlers(world.desk).make_team(asking(world, world.boss), "Eastern Lab", IMAGES)
+    assert "you are its owner" in told
+    assert "approved" not in told
+    assert "waits for approval" not in account
+
+
+def test_an_open_board_lets_new_teams_submit_at_once(world: Any) -> None:
+    world.settings = load_settings()
+    bo = world.accounts.sign_in("https://id.example", "bo", "Bo")
+    told = mine._Handlers(world.desk).make_team(asking(world, bo), "Southern Lab", IMAGES)[0]
+    assert "approved" not in told
+    assert [m.team.waiting_since for m in world.accounts.teams_of(bo)] == [None]
+    assert panels(world)["waiting"].count("approve-team") == 1  # who waited before waits on
+
+
+def test_waiting_teams_come_first_with_who_asks(world: Any) -> None:
+    names = list(admin_panels.PANELS)
+    assert names.index("waiting") < names.index("teams")
+    shown = panels(world)
+    for word in ("Northern Lab", "Ada", "https://id.example: ada-7", "approve-team", "refuse-team"):
+        assert word in shown["waiting"]
+    assert "Northern Lab" not in shown["teams"]
+    assert "1 team waits for approval." in admin._Handlers(world.desk).open(asking(world, world.boss))[1]
+    assert "1 team waits" not in admin._Handlers(world.desk).open(asking(world, world.ada))[1]
+    act(world, "approve-team", world.north.id)
+    shown = panels(world)
+    assert "No team waits." in shown["waiting"]
+    assert "New teams wait here." in shown["waiting"]
+    assert admin._Handlers(world.desk).open(asking(world, world.boss))[1] == ""
+    assert "Northern Lab" in shown["teams"]
+    assert "approved before" in act(world, "approve-team", world.north.id)
+
+
+def test_a_team_is_refused_with_a_reason_that_it_reads(world: Any) -> None:
+    assert "Refuse the team Northern Lab?" in act(world, "refuse-team", world.north.id)
+    assert "write the reason" in act(world, "refuse-now", world.north.id, " ")
+    assert world.accounts.team(world.north.id).disabled_at is None
+    assert "is refused and closed" in act(world, "refuse-now", world.north.id, "you have a team already")
+    shown = panels(world)
+    assert "Northern Lab" not in shown["waiting"]
+    assert "not approved" in shown["teams"]
+    account, _, listed, *_ = mine._Handlers(world.desk).open(asking(world, world.ada))
+    assert "The maintainers did not approve the team Northern Lab." in account
+    assert "Their reason: you have a team already" in account
+    assert "you belong to no organization" in listed.lower()
+    act(world, "open-team", world.north.id)
+    assert "Northern Lab" in panels(world)["waiting"]
+    act(world, "approve-team", world.north.id)
+    assert "approved before" in act(world, "refuse-now", world.north.id, "too late")
+    act(world, "close-team", world.north.id, "a copy of another")
+    account = mine._Handlers(world.desk).open(asking(world, world.ada))[0]
+    assert "The maintainers closed the team Northern Lab." in account
+    assert "Their reason: a copy of another" in account
+
+
+@pytest.mark.parametrize("name", ["approve-team", "refuse-team", "refuse-now", "revoke-token", "revoke-now"])
+def test_nobody_else_approves_refuses_or_revokes(world: Any, name: str) -> None:
+    token, secret = world.accounts.issue_token(world.ada, world.north, name="cluster")
+    for subject in (world.north.id, token.id):
+        assert "only an admin may do this" in act(world, name, subject, "because", who=world.ada)
+    assert world.accounts.team(world.north.id) == world.north
+    assert world.accounts.token_actor(secret) is not None
+
+
+def test_an_administrator_revokes_one_token_with_a_reason_that_its_owner_reads(world: Any) -> None:
+    token, secret = world.accounts.issue_token(world.ada, world.north, name="cluster", scopes=["read"])
+    world.accounts.issue_token(world.ada, world.north, name="laptop", scopes=["read", "submit"])
+    shown = panels(world)["tokens"]
+    for word in ("cluster", "laptop", "Ada", "Northern Lab", token.id, "read, submit"):
+        assert word in shown
+    assert secret not in shown
+    assert secret[4:] not in shown
+    assert "Revoke the token cluster of Ada, for Northern Lab?" in act(world, "revoke-token", token.id)
+    assert "write the reason" in act(world, "revoke-now", token.id)
+    assert world.accounts.token_actor(secret) is not None
+    assert "cluster of Ada is revoked" in act(world, "revoke-now", token.id, "seen in a public notebook")
+    assert world.accounts.token_actor(secret) is None
+    assert "there is no such token in use" in act(world, "revoke-now", token.id, "again")
+    shown = panels(world)["tokens"]
+    assert "cluster" not in shown
+    assert "laptop" in shown
+    assert "seen in a public notebook" in tokens._Handlers(world.desk).show(asking(world, world.ada))
+
+
+def test_texts_of_people_are_escaped_for_administrators_too() -> None:
+    user, team = User("u", XSS, XSS, XSS), Team("t", XSS, None, 1.0)
+    token = Token("k", "u", team, XSS, ("read",), 0.0, 1.0)
+    for markup in (
+        admin_view.waiting_view([(team, [(user, "owner")])], is_asked=True),
+        admin_view.teams_view([Team("t", XSS)]),
+        admin_view.users_view([user], User("v", "i", "s", "Boss")),
+        admin_view.live_tokens_view([(token, XSS)]),
+    ):
+        assert "<img" not in markup
+        assert "&lt;img" in markup
+
+
+# The strip ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("who", "kind", "leads"),
+    [
+        ("visitor", "tasks", False),
+        ("admin", "tasks", True),
+        ("reader", "tasks", True),
+        ("member", "tasks", False),
+        ("reader of others", "tasks", False),
+        ("admin", "localization", False),
+        ("local", "tasks", True),
+    ],
+)
+def test_the_strip_leads_those_to_the_readers_page_who_may_read(
+    tmp_path: Path, who: str, kind: str, leads: bool
+) -> None:
+    (tmp_path / "own.toml").write_text('[reading]\nteam = "Our readers"\n', encoding="utf-8")
+    catalogue = SimpleNamespace(versions=lambda name: [SimpleNamespace(kind=kind)])
+    desk: Any = SimpleNamespace(names=["board"], catalogue=catalogue, settings=load_settings(tmp_path / "own.toml"))
+    team = Team("t", "Others" if who == "reader of others" else "our  READERS")
+    memberships = (Membership(team, "member" if who == "member" else "reader"),) if who != "admin" else ()
+    is_admin = who in ("admin", "local")
+    scopes = frozenset(("read", "submit", "admin") if is_admin else ("read", "submit"))
+    user = User("u", "i", "s", "Ada", is_admin)
+    actor = None if who == "visitor" else Actor(user, memberships, scopes, "local" if who == "local" else "session")
+    markup = account_strip.strip_view(actor, reads=account_strip._reads(desk, actor))
+    assert ('href="/read"' in markup) is leads
+    assert ('href="/admin"' in markup) is is_admin
