@@ -100,6 +100,7 @@ def receipt(
     url: Url,
     out: Annotated[Path, typer.Option(help="File to write; it must not exist yet.", show_default=False)],
     version: Annotated[str | None, typer.Option(help="Version of the benchmark; the newest by default.")] = None,
+    final: Annotated[bool, typer.Option("--final", help="That of the final figures, once they are announced.")] = False,
     token_file: TokenFile = None,
 ) -> None:
     """Fetch the signed receipt of a score, check it, and keep it."""
@@ -108,7 +109,7 @@ def receipt(
     if out.exists():
         raise typer.BadParameter(f"--out must not exist yet, got {out}")
     server = _server(url, token_file)
-    document = server.receipt(submission_id, version=version)
+    document = server.receipt(submission_id, version=version, part="final" if final else None)
     signed_with = verify_receipt(document).receipt["public_key"]
     if signed_with not in {key["public_key"] for key in server.receipt_keys()}:
         raise ValueError(f"the receipt must be signed with a key that {url} publishes, got {signed_with}")

@@ -183,9 +183,9 @@ class Server:
         """Take a submission back: out of the queue, or off the board."""
         return self._ask("DELETE", _address(submission_id))
 
-    def receipt(self, submission_id: str, *, version: str | None = None) -> Document:
-        """The signed receipt of a score, for the board's version unless another is asked for."""
-        return self._ask("GET", f"{_address(submission_id)}/receipt", params=_given(version=version))
+    def receipt(self, submission_id: str, *, version: str | None = None, part: str | None = None) -> Document:
+        """The signed receipt of a score, for the board's version and the public part unless another is asked for."""
+        return self._ask("GET", f"{_address(submission_id)}/receipt", params=_given(version=version, part=part))
 
     def receipt_keys(self) -> list[Document]:
         """The public keys of the board's receipts: ``key_id`` and ``public_key`` (base64) each."""

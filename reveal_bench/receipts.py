@@ -11,6 +11,11 @@ Receipts of one leaderboard form a chain: each is numbered, and holds the hash o
 first). A key that took the place of another carries the *succession*: for each change a statement signed with the old
 key and with the new one. So whoever trusts the first key can check the receipts of its successors.
 
+There are two kinds, told apart by `schema` and `part`: of the public figures, and of the *final* ones, on patients that
+are kept back until a round ends. These are signed when they are computed and handed out when they are shown, so that
+the receipt after them, which holds their hash, proves that they did not change in between. Figures are few and rounded,
+and could be guessed until the hash is right; so a final receipt also holds a `blind`, 32 random bytes in hexadecimal.
+
 What a receipt proves depends on where the key came from. Checked with the key inside itself it proves that nothing was
 changed since it was signed, but not by whom; compare the key with one that the leaderboard published.
 
@@ -31,11 +36,11 @@ from pathlib import Path
 from typing import Any
 
 __all__ = [
-    "GENESIS", "ReceiptError", "SCHEMA", "SUCCESSION_SCHEMA", "Verified", "canonical_bytes", "exact", "key_id",
-    "read_receipt", "receipt_hash", "verify_receipt", "verify_signature",
+    "FINAL_SCHEMA", "GENESIS", "ReceiptError", "SCHEMA", "SUCCESSION_SCHEMA", "Verified", "canonical_bytes", "exact",
+    "key_id", "read_receipt", "receipt_hash", "verify_receipt", "verify_signature",
 ]  # fmt: skip
 
-SCHEMA = "reveal-receipt/1"
+SCHEMA, FINAL_SCHEMA = "reveal-receipt/1", "reveal-final-receipt/1"
 SUCCESSION_SCHEMA = "reveal-key-succession/1"
 GENESIS = "0" * 64
 LARGEST_FILE = 1 << 20
@@ -55,6 +60,11 @@ _FIELDS: dict[str, type | tuple[type, ...]] = {
     "software": dict,
     "succession": list,
 }
+_KINDS: dict[str, tuple[str, dict[str, type | tuple[type, ...]]]] = {
+    SCHEMA: ("public", _FIELDS),
+    FINAL_SCHEMA: ("final", _FIELDS | {"blind": str}),
+}
+"""Schema -> the part that its figures are of, and its fields."""
 
 
 class ReceiptError(ValueError):
@@ -237,24 +247,33 @@ def _check_form(document: Mapping[str, Any]) -> Mapping[str, Any]:
         if not isinstance(document.get(name), kind):
             raise ReceiptError(f"a receipt file must have the field `{name}`, got {document.get(name)!r:.80}")
     receipt: Mapping[str, Any] = document["receipt"]
-    if receipt.get("schema") != SCHEMA:
-        raise ReceiptError(f"`schema` must be {SCHEMA!r}, got {receipt.get('schema')!r:.80}")
-    if strange := set(receipt) ^ set(_FIELDS):
-        raise ReceiptError(f"a receipt must have exactly the fields of {SCHEMA}; wrong: {', '.join(sorted(strange))}")
-    for name, wanted in _FIELDS.items():
-        if not isinstance(receipt[name], wanted):
-            raise ReceiptError(f"`{name}` is of the wrong kind: {receipt[name]!r:.80}")
+    _check_fields(receipt)
     number = receipt["number"]
-    if isinstance(number, bool) or number < 1:
-        raise ReceiptError(f"`number` must be 1 or more, got {number!r:.80}")
-    for name in ("file_sha256", "previous"):
-        if not _HASH.fullmatch(receipt[name]):
-            raise ReceiptError(f"`{name}` must be 64 hexadecimal digits, got {receipt[name]!r:.80}")
     if receipt_hash(receipt) != document["hash"]:
         raise ReceiptError(f"the text of receipt {number} was changed: it has not the hash that it states")
     if number == 1 and receipt["previous"] != GENESIS:
         raise ReceiptError("`previous` of receipt 1 must be 64 zeros")
     return receipt
+
+
+def _check_fields(receipt: Mapping[str, Any]) -> None:
+    schema = receipt.get("schema")
+    if not isinstance(schema, str) or schema not in _KINDS:
+        raise ReceiptError(f"`schema` must be {' or '.join(map(repr, _KINDS))}, got {schema!r:.80}")
+    part, fields = _KINDS[schema]
+    if strange := set(receipt) ^ set(fields):
+        raise ReceiptError(f"a receipt must have exactly the fields of {schema}; wrong: {', '.join(sorted(strange))}")
+    for name, wanted in fields.items():
+        if not isinstance(receipt[name], wanted):
+            raise ReceiptError(f"`{name}` is of the wrong kind: {receipt[name]!r:.80}")
+    if receipt["part"] != part:
+        raise ReceiptError(f"`part` of {schema} must be {part!r}, got {receipt['part']!r:.80}")
+    number = receipt["number"]
+    if isinstance(number, bool) or number < 1:
+        raise ReceiptError(f"`number` must be 1 or more, got {number!r:.80}")
+    for name in ("file_sha256", "previous", "blind"):
+        if name in fields and not _HASH.fullmatch(receipt[name]):
+            raise ReceiptError(f"`{name}` must be 64 hexadecimal digits, got {receipt[name]!r:.80}")
 
 
 def _check_signature(receipt: Mapping[str, Any], signature: str) -> None:

@@ -143,6 +143,8 @@ def test_a_receipt_is_checked_before_it_is_kept(live: Live, write_file: WriteFil
     assert "checked: that is the key that you trust" in live.run("receipt", found.id, "--out", out).stdout
     assert json.loads(out.read_text())["receipt"]["submission"] == found.id
     live.run("receipt", found.id, "--out", out, expect=2)
+    final = live.run("receipt", found.id, "--final", "--out", tmp_path / "final.json", expect=1)
+    assert "404" in str(final.exception)  # there is no final part here
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 
 from reveal_bench.cli_receipt import verify_receipt as command
 from reveal_bench.receipts import (
+    FINAL_SCHEMA,
     GENESIS,
     ReceiptError,
     canonical_bytes,
@@ -51,6 +52,11 @@ def make(number: int = 1, previous: str = GENESIS, key: Ed25519PrivateKey = KEY,
     text = json.dumps(receipt, sort_keys=True, separators=(",", ":")).encode()
     signature = base64.b64encode(key.sign(text)).decode()
     return {"receipt": receipt, "hash": hashlib.sha256(text).hexdigest(), "signature": signature}
+
+
+def make_final(number: int = 1, previous: str = GENESIS, **changes: Any) -> dict[str, Any]:
+    """The same of final figures."""
+    return make(number, previous, **{"schema": "reveal-final-receipt/1", "part": "final", "blind": "cd" * 32} | changes)
 
 
 def succession(old: Ed25519PrivateKey, new: Ed25519PrivateKey) -> dict[str, Any]:
@@ -102,6 +108,21 @@ def test_all_checks() -> None:
     assert verified.unchecked == ("that the score follows from the file: only the leaderboard has the references",)
 
 
+def test_a_receipt_of_final_figures_is_checked_as_the_others_are() -> None:
+    first = make()
+    final = make_final(2, first["hash"])
+    third = make(3, final["hash"])
+    digest = hashlib.sha256(PREDICTIONS).hexdigest()
+    verified = verify_receipt(final, public(KEY), previous=first, file_sha256=digest)
+    assert (verified.receipt["part"], len(verified.checked)) == ("final", 5)
+    assert verify_receipt(third, public(KEY), previous=final).is_from_trusted_key
+    final["receipt"]["released"]["figures"][0]["value"] = "0.57"
+    with pytest.raises(ReceiptError, match="the text of receipt 2 was changed"):
+        verify_receipt(final)
+    with pytest.raises(ReceiptError, match="the text of receipt 2 was changed"):
+        verify_receipt(third, previous=final)
+
+
 def test_without_a_key_the_origin_is_said_to_be_open() -> None:
     verified = verify_receipt(make(2, "cd" * 32))
     assert not verified.is_from_trusted_key
@@ -150,7 +171,15 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "nothing": ({}, "must have the field `receipt`, got None"),
     "list": ({"receipt": []}, "must have the field `receipt`"),
     "no-signature": ({**make(), "signature": None}, "must have the field `signature`, got None"),
-    "schema": (make(schema="reveal-receipt/2"), "`schema` must be 'reveal-receipt/1', got 'reveal-receipt/2'"),
+    "schema": (
+        make(schema="reveal-receipt/2"),
+        "`schema` must be 'reveal-receipt/1' or 'reveal-final-receipt/1', got 'reveal-receipt/2'",
+    ),
+    "schemas": (make(schema=["reveal-receipt/1"]), "`schema` must be 'reveal-receipt/1' or"),
+    "final-part": (make(part="final"), "`part` of reveal-receipt/1 must be 'public', got 'final'"),
+    "public-part": (make_final(part="public"), "`part` of reveal-final-receipt/1 must be 'final', got 'public'"),
+    "no-blind": (make(schema=FINAL_SCHEMA, part="final"), "exactly the fields of reveal-final-receipt/1; wrong: blind"),
+    "blind": (make_final(blind="cd" * 31), "`blind` must be 64 hexadecimal digits"),
     "more": (make(extra="x"), "exactly the fields of reveal-receipt/1; wrong: extra"),
     "kind": (make(team=3), "`team` is of the wrong kind: 3"),
     "number": (make(number=0), "`number` must be 1 or more, got 0"),
@@ -237,6 +266,13 @@ def test_the_command_says_what_was_checked_and_what_not(folder: Path) -> None:
     assert done.output.count("not checked  ") == 1
     bare = run(folder / "2.json", "--key", public(KEY))
     assert "not checked  the prediction file, which was not given" in bare.output
+
+
+def test_the_command_says_that_figures_are_final(folder: Path) -> None:
+    (folder / "final.json").write_text(json.dumps(make_final()))
+    done = run(folder / "final.json", "--key", public(KEY))
+    assert done.exit_code == 0
+    assert "chexlocalize 1.0.0, split holdout, final part, submission" in done.output
 
 
 def test_the_command_refuses_what_does_not_hold(folder: Path) -> None:

@@ -2,35 +2,41 @@
 
 Conventions
 -----------
-An audit reads only. What it finds are problems, one sentence each, under the area where they lie. The chains prove that
-nothing in them was changed by somebody who could not rewrite all of it; against somebody who could, compare the heads
-that the report names with those of earlier reports kept elsewhere.
+An audit reads only: through :func:`opened_to_read` it could not write, and migrates nothing. What it finds are
+problems, one sentence each, under the area where they lie. The chains prove that nothing in them was changed by
+somebody who could not rewrite all of it; against somebody who could, compare the heads that the report names with those
+of earlier reports kept elsewhere.
 
 What is checked: the chain of events; the chain of receipts with every signature, and that a key was followed by none
-but those it signed for; that each public score has the receipt of its figures, and no receipt is of anything else; that
-each submission stands where its events leave it; that readers' ratings are those that its event knows; that the ledger
-agrees with that; and, if asked, that every upload is stored with its content unchanged.
+but those it signed for; that each score, public or final, has the receipt of its figures, and no receipt is of anything
+else; that each submission stands where its events leave it; that readers' ratings are those that its event knows; that
+the ledger agrees with that; and, if asked, that every upload is stored with its content unchanged.
 """
 
 from __future__ import annotations
 
+import sqlite3
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 
 from reveal_bench.receipts import ReceiptError, exact, verify_receipt
 from reveal_leaderboard.blobs import Blobs
+from reveal_leaderboard.database import BUSY_TIMEOUT_MS, connect, reading
 from reveal_leaderboard.events import GENESIS, verify_events
 from reveal_leaderboard.ratings import READ_TO_THE_END, digest_of, ratings_of
 from reveal_leaderboard.receipts import Receipt
 from reveal_leaderboard.tables import STATUSES, chains, events, ledger, receipts, scores, submissions
 
-__all__ = ["AREAS", "Problem", "Report", "audit"]
+__all__ = ["AREAS", "NoBoardError", "Problem", "Report", "audit", "check_schema", "opened_to_read"]
 
+MIGRATIONS = Path(__file__).parent / "migrations"
 AREAS = ("events", "receipts", "scores", "submissions", "ledger", "uploads")
 AMOUNTS = {"reserved": 1, "charged": 0, "refunded": -1}
 ENDS = {
@@ -39,6 +45,10 @@ ENDS = {
     "scored": ({"reserved", "charged"}, {"reserved", "refunded"}),
 }
 """What the ledger may hold of the last sending of a submission, by its status."""
+
+
+class NoBoardError(ValueError):
+    """There is no board in the database, or one of another version of this program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +92,68 @@ class Report:
         }
 
 
+@contextmanager
+def opened_to_read(url: str | sa.URL) -> Iterator[sa.Connection]:
+    """A connection to the database at `url` as it is: it sees one moment, and the database refuses it any change.
+
+    Raises
+    ------
+    NoBoardError
+        If there is no such file.
+    ValueError
+        If `url` names another database than SQLite or PostgreSQL through psycopg.
+    """
+    engine = connect(url)
+    if engine.dialect.name == "sqlite":
+        engine = _sqlite_to_read(Path(str(engine.url.database)).absolute())
+    try:
+        with reading(engine).begin() as connection:
+            if engine.dialect.name == "postgresql":  # reading every upload between two queries takes its time
+                connection.execute(sa.text("SET LOCAL idle_in_transaction_session_timeout = 0"))
+            yield connection
+    finally:
+        engine.dispose()
+
+
+def _sqlite_to_read(file: Path) -> sa.Engine:
+    if not file.is_file():
+        raise NoBoardError(f"there is no board at {file}")
+
+    def connect_to_read() -> sqlite3.Connection:
+        return sqlite3.connect(
+            f"{file.as_uri()}?mode=ro", uri=True, timeout=BUSY_TIMEOUT_MS / 1000, isolation_level=None
+        )
+
+    engine = sa.create_engine("sqlite://", creator=connect_to_read, poolclass=sa.NullPool)
+    sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
+    return engine
+
+
+def check_schema(connection: sa.Connection) -> None:
+    """Make sure that the tables are those which this program knows.
+
+    Raises
+    ------
+    NoBoardError
+        If they are older or newer, or not there.
+    """
+    from alembic.migration import MigrationContext
+    from alembic.script import ScriptDirectory
+
+    present = MigrationContext.configure(connection).get_current_revision()
+    versions = ScriptDirectory(str(MIGRATIONS))
+    head = versions.get_current_head()
+    if present is None:
+        raise NoBoardError("there is no board in the database: its tables are missing")
+    of = f"than this program ({present}, not {head})"
+    if present in {script.revision for script in versions.walk_revisions()} - {head}:
+        raise NoBoardError(f"the database is older {of}: run `reveal-leaderboard migrate` first")
+    if present != head:
+        raise NoBoardError(f"the database is newer {of}: audit it with the program that made it")
+
+
 def audit(connection: sa.Connection, *, blobs: Blobs | None = None) -> Report:
-    """Audit the board of `connection`, which should see one moment of the database (``store.read()``).
+    """Audit the board of `connection`, which must see one moment of it: :func:`opened_to_read`, or ``store.read()``.
 
     Parameters
     ----------
@@ -163,7 +233,7 @@ class _Chain:
 
 
 def _scores(connection: sa.Connection, chain: _Chain) -> Iterator[str]:
-    """Every public score against its receipt; final figures get theirs when they are announced."""
+    """Every score against its receipt, whether it is shown yet or not."""
     found = set()
     query = sa.select(scores, submissions.c.sha256).join(submissions, submissions.c.id == scores.c.submission_id)
     for score in connection.execute(query.order_by(scores.c.submission_id, scores.c.version)):
@@ -174,7 +244,7 @@ def _scores(connection: sa.Connection, chain: _Chain) -> Iterator[str]:
         if said is None:
             # A switch to another version copies the figures that a held submission shows.
             is_copied = (score.shown_of, score.version, score.part) in chain.of
-            if score.part == "public" and not (score.shown_of != score.submission_id and is_copied):
+            if score.shown_of == score.submission_id or not is_copied:
                 yield f"{name}: there is a score without a receipt"
             continue
         facts = {

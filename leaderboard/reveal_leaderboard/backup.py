@@ -3,10 +3,11 @@
 Conventions
 -----------
 A backup is a folder: the database (``database.sqlite``, or ``database.dump`` in PostgreSQL's custom format), ``blobs/``
-with the uploads by hash, and ``manifest.json`` with the size and SHA-256 of everything, the counts of an audit and the
-heads of the chains. It is made beside its place and renamed when it is whole, so a folder that is there is complete.
-The database is copied before the uploads: an upload is never removed while a submission names it, so each that the copy
-names is there still. Servers and workers may run meanwhile.
+with the uploads by hash, and ``manifest.json`` with the size and SHA-256 of everything and what an audit found, with
+the heads of the chains. What is audited is the copy: the file itself, or the snapshot that was dumped. A backup is made
+beside its place and renamed when it is whole, so a folder that is there is complete. The database is copied before the
+uploads: an upload is never removed while a submission names it, so each that the copy names is there still. Servers and
+workers may run meanwhile.
 
 Not in it, on purpose: holdouts and vaults (exact figures, incidents, the salt, the key of receipts), which only the
 worker's user may read. Back up a vault apart, encrypted. A backup holds names of users and hashes of tokens: keep it
@@ -33,9 +34,9 @@ from typing import Any
 import sqlalchemy as sa
 
 from reveal_leaderboard import __version__
-from reveal_leaderboard.audit import Report, audit
+from reveal_leaderboard.audit import NoBoardError, Report, audit, opened_to_read
 from reveal_leaderboard.blobs import Blobs, flush_folder, write_durably
-from reveal_leaderboard.database import connect, reading
+from reveal_leaderboard.database import connect
 from reveal_leaderboard.tables import submissions
 
 __all__ = ["BackupError", "Backup", "backup", "restore"]
@@ -72,15 +73,11 @@ def backup(store_url: str, blobs_url: str | Path, target: Path) -> Backup:
     new = target.with_name(f".{target.name}.{os.getpid()}")
     new.mkdir(parents=True, mode=0o700)
     try:
-        with _engine(store_url) as engine:
-            kind = engine.dialect.name
-            _check_migrated(engine)
-            dump = new / DATABASES[kind]
-            (_copy_sqlite if kind == "sqlite" else _dump_postgresql)(engine, dump)
-            with reading(engine).begin() as connection:
-                # Of a later moment than the copy, so it names at least the same uploads.
-                names = sorted(set(connection.execute(sa.select(submissions.c.sha256)).scalars()))
-                report = audit(connection)
+        kind = sa.make_url(store_url).get_backend_name()
+        dump = new / DATABASES.get(kind, "none")
+        with _copied(store_url, dump) as connection:
+            names = sorted(set(connection.execute(sa.select(submissions.c.sha256)).scalars()))
+            report = audit(connection)
         files = {dump.name: _facts(dump)}
         for name in names:
             files[f"blobs/{name}"] = _copy_blob(blobs, name, new / "blobs" / name)
@@ -130,25 +127,27 @@ def restore(source: Path, store_url: str, blobs_url: str | Path) -> Backup:
         _put_sqlite(dump, Path(str(url.database)).absolute())
     else:
         _run_postgresql(url, ["pg_restore", "--no-owner", "--exit-on-error", "--single-transaction", str(dump)], "-d")
-    with _engine(store_url) as engine, reading(engine).begin() as connection:
+    with opened_to_read(store_url) as connection:
         return Backup(source, manifest, audit(connection, blobs=blobs))
 
 
 @contextmanager
-def _engine(url: str | sa.URL) -> Iterator[sa.Engine]:
-    engine = connect(url)
+def _copied(url: str, dump: Path) -> Iterator[sa.Connection]:
+    """Copy the database at `url` to `dump`; a connection that sees just what was copied."""
     try:
-        yield engine
-    finally:
-        engine.dispose()
-
-
-def _check_migrated(engine: sa.Engine) -> None:
-    file = engine.url.database
-    if engine.dialect.name == "sqlite" and not (file and Path(file).is_file()):
-        raise BackupError(f"there is no database {file}")
-    if not sa.inspect(engine).has_table("submissions"):
-        raise BackupError("there is no board in the database: its tables are missing")
+        with opened_to_read(url) as connection:
+            if not sa.inspect(connection).has_table("submissions"):
+                raise BackupError("there is no board in the database: its tables are missing")
+            if connection.dialect.name == "postgresql":
+                snapshot = connection.execute(sa.select(sa.func.pg_export_snapshot())).scalar_one()
+                _dump_postgresql(sa.make_url(url), dump, snapshot)
+                yield connection
+                return
+    except NoBoardError as error:
+        raise BackupError(str(error)) from None
+    _copy_sqlite(Path(str(sa.make_url(url).database)), dump)
+    with opened_to_read(f"sqlite:///{dump}") as connection:
+        yield connection
 
 
 def _check_empty(url: sa.URL) -> None:
@@ -157,13 +156,16 @@ def _check_empty(url: sa.URL) -> None:
         if any(path.with_name(path.name + end).exists() for end in ("", "-wal", "-shm", "-journal")):
             raise BackupError(f"the database must not exist yet, {path} does")
         return
-    with _engine(url) as engine:
+    engine = connect(url)
+    try:
         if tables := sa.inspect(engine).get_table_names():
             raise BackupError(f"the database must be empty, it has the table {tables[0]!r}")
+    finally:
+        engine.dispose()
 
 
-def _copy_sqlite(engine: sa.Engine, path: Path) -> None:
-    with closing(sqlite3.connect(str(engine.url.database), timeout=30)) as connection:
+def _copy_sqlite(source: Path, path: Path) -> None:
+    with closing(sqlite3.connect(source, timeout=30)) as connection:
         connection.execute("VACUUM INTO ?", [str(path)])
     with path.open("rb") as file:
         os.fsync(file.fileno())
@@ -184,8 +186,9 @@ def _put_sqlite(dump: Path, path: Path) -> None:
     flush_folder(path.parent)
 
 
-def _dump_postgresql(engine: sa.Engine, path: Path) -> None:
-    _run_postgresql(engine.url, ["pg_dump", "--format=custom", "--no-owner", "--no-privileges", f"--file={path}"], "-d")
+def _dump_postgresql(url: sa.URL, path: Path, snapshot: str) -> None:
+    words = ["--format=custom", "--no-owner", "--no-privileges", f"--snapshot={snapshot}", f"--file={path}"]
+    _run_postgresql(url, ["pg_dump", *words], "-d")
     path.chmod(0o600)
 
 

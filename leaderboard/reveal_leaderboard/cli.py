@@ -153,7 +153,9 @@ def worker(
     """Score queued submissions. This process alone is told where the holdouts are."""
     _log_to_stderr()
     at = places(data, database, blobs, settings)
+    from reveal_leaderboard import receipts
     from reveal_leaderboard.custody import Custody
+    from reveal_leaderboard.custody.scratch import scratch_folder
     from reveal_leaderboard.holdouts import open_holdouts
     from reveal_leaderboard.worker import Worker
 
@@ -164,7 +166,7 @@ def worker(
     if processes > 1:
         _supervise(processes)
         return
-    with tempfile.TemporaryDirectory(prefix="reveal-worker-") as scratch, Custody(Path(scratch)) as custody:
+    with scratch_folder() as scratch, Custody(scratch / "custody") as custody:
         store = at.open_store()
         process = Worker(
             store,
@@ -176,6 +178,9 @@ def worker(
             pause_before_finish=pause_before_finish,
         )
         _log_to_stderr([process.name, *(word for key in holdouts for word in key)])
+        with store.write() as connection:  # those of a board that has final figures from before they were signed
+            if n := receipts.append_missing(connection, process.signers):
+                log.info("signed %d receipts of final figures that had none", n)
         custody.warm_up([one.folder for one in holdouts.values()])
         _on_end_signals(process.stopping)
         process.run(once=once)

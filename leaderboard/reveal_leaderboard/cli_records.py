@@ -61,12 +61,17 @@ def audit(
     uploads: Annotated[bool, typer.Option(help="Hash every stored upload, too.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="The whole report as JSON.")] = False,
 ) -> None:
-    """Check the chains of events and receipts, and that scores, ledger and uploads agree with them."""
+    """Check the chains of events and receipts, and that scores, ledger and uploads agree with them. Writes nothing."""
+    from reveal_leaderboard.audit import NoBoardError, check_schema, opened_to_read
     from reveal_leaderboard.audit import audit as check
 
     at = places(data, database, blobs, None)
-    with at.open_store(is_new=False).read() as connection:
-        report = check(connection, blobs=at.open_blobs() if uploads else None)
+    try:
+        with opened_to_read(at.database) as connection:
+            check_schema(connection)
+            report = check(connection, blobs=at.open_blobs() if uploads else None)
+    except NoBoardError as error:
+        raise typer.BadParameter(str(error), param_hint="--database" if database else "--data") from None
     if as_json:
         typer.echo(json.dumps(report.to_json(), indent=2))
     _show(report, quiet=as_json)

@@ -105,7 +105,7 @@ def record(
     who: str,
     sign: Signing | None,
 ) -> Verdict:
-    """Write the score rows of a submission, its fingerprint, its receipt and its flags.
+    """Write the score rows of a submission, its fingerprint, its receipts and its flags.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def record(
 
     Notes
     -----
-    A public score gets its receipt at once. Final figures are not signed here: nobody sees them until a round ends.
+    Each row gets its receipt at once. Those of final figures are withheld like the figures, until a round ends.
     """
     submission = get_known(connection, submission_id)
     own = _score(submission_id, version, "public", outcome.released, outcome.reference_hash, moment(connection))
@@ -126,16 +126,19 @@ def record(
         if is_first:
             raise ValueError(f"`submission_id` must have no score of version {version} yet, got {submission_id}")
         return verdict
+    written = [score]
     if outcome.final is not None and not score.is_held:
         final = _score(submission_id, version, "final", outcome.final, outcome.reference_hash, own.scored_at)
         connection.execute(scores.insert().values(**asdict(final)))
+        written.append(final)
     near = settings.exposure.near
     found = _look_alikes(connection, submission, version, outcome.fingerprint, near) if is_first else []
     mark = {"content": outcome.fingerprint.content, "sketch": list(outcome.fingerprint.sketch)}
     place = {"submission_id": submission_id, "version": version, "benchmark": submission.benchmark}
     insert_if_absent(connection, fingerprints, place | mark)
     if sign is not None:
-        sign(connection, submission, score)
+        for one in written:
+            sign(connection, submission, one)
     for detail in outcome.signs if is_first else ():
         raise_flag(connection, submission_id, "degenerate", None, detail, who=who)
     for kind, other_id, detail in found:

@@ -160,7 +160,7 @@ class Queue:
         """Write what was scored and all that follows from it, in one transaction; False if the lease is another's.
 
         A job of kind "score" also ends its submission and charges the ledger, see
-        :func:`reveal_leaderboard.outcomes.record`. `sign` makes the receipt of each public score, see there.
+        :func:`reveal_leaderboard.outcomes.record`. `sign` makes the receipt of each score, public or final, see there.
         """
         with self.engine.begin() as connection:
             _lock_team(connection, job.subject)

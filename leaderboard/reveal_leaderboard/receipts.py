@@ -1,4 +1,4 @@
-"""Signs a receipt for every released score, within the transaction that writes the score.
+"""Signs a receipt for every score, public or final, within the transaction that writes the score.
 
 Conventions
 -----------
@@ -8,6 +8,11 @@ no more than the receipts themselves, each of which holds its public key. Rotati
 the change, and forgets the old one; the statements travel in every later receipt.
 
 The table `chains` holds how many receipts there are and the last hash. Its row is locked until the transaction ends.
+
+Final figures are withheld until a round ends, which a web process or an operator says and neither can sign. So their
+receipt is signed with them and withheld with them: whoever asks for it must first be shown the score
+(:meth:`reveal_leaderboard.store.Store.score_of`). Its hash stands in the next receipt at once. That tells nothing, as
+32 random bytes are hashed with the figures: see `blind` in :mod:`reveal_bench.receipts`.
 """
 
 from __future__ import annotations
@@ -16,6 +21,7 @@ import base64
 import fcntl
 import json
 import os
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -26,19 +32,26 @@ import sqlalchemy as sa
 
 import reveal_bench
 import reveal_leaderboard
-from reveal_bench.receipts import SCHEMA, SUCCESSION_SCHEMA, canonical_bytes, exact, key_id, receipt_hash
+from reveal_bench.receipts import (
+    FINAL_SCHEMA,
+    SCHEMA,
+    SUCCESSION_SCHEMA,
+    canonical_bytes,
+    exact,
+    key_id,
+    receipt_hash,
+)
 from reveal_leaderboard.blobs import write_durably
 from reveal_leaderboard.boards import split_of
 from reveal_leaderboard.database import locked
-from reveal_leaderboard.tables import chains, receipts
+from reveal_leaderboard.outcomes import Score
+from reveal_leaderboard.submissions import Submission, get_known
+from reveal_leaderboard.tables import chains, receipts, scores, submissions
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    from reveal_leaderboard.outcomes import Score
-    from reveal_leaderboard.submissions import Submission
-
-__all__ = ["PublicKey", "Receipt", "Signer", "append", "key_id", "public_keys", "receipt_file"]
+__all__ = ["PublicKey", "Receipt", "Signer", "append", "append_missing", "key_id", "public_keys", "receipt_file"]
 
 CHAIN = "receipts"
 KEY_FILE = "receipt-key.json"
@@ -159,9 +172,7 @@ def append(connection: sa.Connection, signer: Signer, submission: Submission, sc
     RefreshError
         If the version of the score is not known.
     """
-    chain = connection.execute(locked(sa.select(chains).where(chains.c.name == CHAIN))).one_or_none()
-    if chain is None:
-        raise LookupError("the chain of receipts must be there, the database was not migrated")
+    chain = _locked_chain(connection)
     key = signer._load()
     split = split_of(connection, submission.benchmark, score.version)  # not as it was called when it was sent
     facts = _facts(submission, score, split) | {
@@ -188,9 +199,52 @@ def append(connection: sa.Connection, signer: Signer, submission: Submission, sc
     return receipt
 
 
+def append_missing(connection: sa.Connection, signers: Mapping[tuple[str, str], Signer]) -> int:
+    """Sign the final figures that have no receipt; boards computed such before these were signed.
+
+    Parameters
+    ----------
+    signers : (benchmark, version) -> the key that signs for it; of other versions nothing is signed
+
+    Returns
+    -------
+    how many were signed; 0 if it was done before, by this worker or by another
+
+    Raises
+    ------
+    LookupError
+        If the database was not migrated: there is no chain to append to.
+    """
+    _locked_chain(connection)  # before looking: of several workers one signs
+    mine = (receipts.c[name] == scores.c[name] for name in ("submission_id", "version", "part"))
+    query = (
+        sa.select(submissions.c.benchmark, scores)
+        .join(submissions, submissions.c.id == scores.c.submission_id)
+        .where(scores.c.part == "final", ~sa.exists().where(*mine))
+        .order_by(scores.c.scored_at, scores.c.submission_id)
+    )
+    n = 0
+    for row in connection.execute(query).all():
+        signer = signers.get((row.benchmark, row.version))
+        if signer is not None:
+            score = Score(**{column.name: getattr(row, column.name) for column in scores.columns})
+            append(connection, signer, get_known(connection, row.submission_id), score)
+            n += 1
+    return n
+
+
+def _locked_chain(connection: sa.Connection) -> sa.Row[Any]:
+    chain = connection.execute(locked(sa.select(chains).where(chains.c.name == CHAIN))).one_or_none()
+    if chain is None:
+        raise LookupError("the chain of receipts must be there, the database was not migrated")
+    return chain
+
+
 def _facts(submission: Submission, score: Score, split: str) -> dict[str, Any]:
-    return {
-        "schema": SCHEMA,
+    kind: dict[str, Any] = {"schema": SCHEMA}
+    if score.part == "final":
+        kind = {"schema": FINAL_SCHEMA, "blind": secrets.token_hex(32)}
+    return kind | {
         "submission": submission.id,
         "file_sha256": submission.sha256,
         "team": submission.team,

@@ -74,15 +74,16 @@ class FilledBoard:
         assert self.score_next(value) == sent.id
         return sent
 
-    def score_next(self, value: float) -> str:
-        """Score the submission that is next in the queue; returns its id."""
+    def score_next(self, value: float, *, final: float | None = None) -> str:
+        """Score the submission that is next in the queue, with final figures if given; returns its id."""
         job = self.queue.claim("test", served=SERVED)
         while job is not None and job.kind != "score":
             self.queue.finish_result(job, document={"schema": 1})
             job = self.queue.claim("test", served=SERVED)
         assert job is not None
         mark = Fingerprint(job.subject.ljust(64, "0"), tuple(int(digit, 16) for digit in job.subject) * 4)
-        outcome = ScoredOutcome(released(value), None, "ab" * 32, mark)
+        kept_back = None if final is None else released(final)
+        outcome = ScoredOutcome(released(value), kept_back, "ab" * 32, mark)
         assert self.queue.finish_score(job, who=WHO, outcome=outcome, sign=self.sign)
         return job.subject
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import stat
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from reveal_leaderboard import backup as backups
@@ -54,6 +56,37 @@ class FilledBoardView:
 
     def __init__(self, url: str, blobs: Path) -> None:
         self.store, self.blobs = Store(url), Blobs(blobs)
+
+
+def after_more(board: FilledBoard, act: Callable[..., Any]) -> Callable[..., Any]:
+    """`act`, but something is sent and scored before it."""
+
+    def late(*arguments: Any, **options: Any) -> Any:
+        board.send(act.__name__.encode(), act.__name__)
+        board.score_next(0.93)
+        return act(*arguments, **options)
+
+    return late
+
+
+def test_the_manifest_tells_the_heads_of_the_copy(
+    filled: FilledBoard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The board goes on while it is copied: what comes after the copy is neither in it nor in its manifest."""
+    copied_at, uploads = filled.all_rows(), {f"blobs/{one.sha256}" for one in filled.store.list_submissions()}
+    with monkeypatch.context() as patched:
+        for name in ("_dump_postgresql", "audit"):  # SQLite copies before there is anything to be late for
+            patched.setattr(backups, name, after_more(filled, getattr(backups, name)))
+        made = backup(url_of(filled), filled.blobs.url, tmp_path / "copy")
+    assert filled.all_rows() != copied_at
+    url, blobs = empty_place(filled, tmp_path)
+    restored = restore(made.folder, url, blobs)
+    assert restored.report.problems == ()
+    again = FilledBoardView(url, blobs)
+    assert FilledBoard.all_rows(again) == copied_at  # type: ignore[arg-type]
+    again.store.engine.dispose()
+    assert made.manifest["audit"]["heads"] == restored.report.to_json()["heads"]
+    assert {name for name in made.manifest["files"] if name.startswith("blobs/")} == uploads
 
 
 def test_a_restored_board_goes_on(filled: FilledBoard, tmp_path: Path) -> None:
@@ -142,6 +175,6 @@ def test_a_board_that_lost_an_upload_is_not_backed_up_quietly(filled: FilledBoar
 
 
 def test_an_absent_database_is_not_made(tmp_path: Path) -> None:
-    with pytest.raises(BackupError, match="there is no database"):
+    with pytest.raises(BackupError, match="there is no board at"):
         backup(f"sqlite:///{tmp_path / 'none.sqlite'}", tmp_path / "blobs", tmp_path / "copy")
     assert not (tmp_path / "none.sqlite").exists()

@@ -7,7 +7,7 @@ import signal
 import sqlite3
 import stat
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -30,12 +30,6 @@ from sqlalchemy.exc import OperationalError
 
 from reveal_bench.scoring import CaseRows, score_localization
 from tests.leaderboard.conftest import BENCHMARK, METADATA, Board, guesses, running, wait_until
-
-
-@pytest.fixture(scope="module")
-def custody(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Custody]:
-    with Custody(tmp_path_factory.mktemp("custody")) as custody:
-        yield custody
 
 
 class Desk:
@@ -123,17 +117,24 @@ def expected(board: Board, desk: Desk) -> dict[str, object]:
 
 @pytest.mark.processes
 def test_a_worker_killed_with_the_result_in_hand_loses_nothing_and_scores_once(
-    desk: Desk, write_file: Callable[..., Path]
+    desk: Desk, write_file: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     submission = desk.submit(write_file())
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
     with desk.worker("--lease-seconds", "1", "--pause-before-finish", "600") as victim:
         desk.wait_for_result_in_hand(submission)
         assert desk.status(submission) == "scoring"
         victim.send_signal(signal.SIGKILL)
         victim.wait()
     assert desk.status(submission) == "scoring"
+    left = list(temporary.iterdir())
+    assert len(left) == 1  # all that it had written for a while
     with desk.worker("--lease-seconds", "1"):
         wait_until(lambda: desk.status(submission) == "scored")
+        assert set(left).isdisjoint(temporary.iterdir())
+    assert list(temporary.iterdir()) == []
     path = [event.to_status for event in desk.store.events_of(submission.id)]
     assert path == ["received", "linted", "queued", "scoring", "scoring", "scored"]
     [(scored, score)] = desk.store.board_rows(BENCHMARK, "1.0.0")

@@ -1,0 +1,217 @@
+"""Receipts of final figures: signed with them, shown with them, and nothing of them before."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from reveal_leaderboard import boards, receipts
+from reveal_leaderboard.audit import audit
+from reveal_leaderboard.fingerprints import Fingerprint
+from reveal_leaderboard.outcomes import Score, ScoredOutcome
+from reveal_leaderboard.submissions import Submission
+from reveal_leaderboard.tables import receipts as table
+from reveal_leaderboard.tables import scores
+
+from reveal_bench.receipts import FINAL_SCHEMA, SCHEMA, receipt_hash, verify_receipt
+from tests.leaderboard.api_app import SUBMISSIONS, Person, World, api_world, problem, released, sent
+from tests.leaderboard.conftest import BENCHMARK as SERVED_BENCHMARK
+from tests.leaderboard.conftest import Board
+from tests.leaderboard.databases import database_url
+from tests.leaderboard.filled_board import BENCHMARK, VERSION, FilledBoard, filled
+
+__all__ = ["database_url", "filled"]
+
+PUBLIC, FINAL = 0.93, 0.21
+
+
+def files(board: FilledBoard, submission_id: str) -> list[dict[str, Any] | None]:
+    with board.store.read() as connection:
+        return [receipts.receipt_file(connection, submission_id, VERSION, part) for part in ("public", "final")]
+
+
+def without_final_receipts(board: FilledBoard) -> str:
+    """Final figures as they were written before they were signed."""
+
+    def public_alone(connection: sa.Connection, submission: Submission, score: Score) -> None:
+        if score.part == "public":
+            receipts.append(connection, board.signer, submission, score)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(board, "sign", public_alone)
+        return board.score_next(PUBLIC, final=FINAL)
+
+
+def problems(board: FilledBoard) -> list[str]:
+    with board.store.read() as connection:
+        return [problem.text for problem in audit(connection).problems]
+
+
+def test_each_part_has_a_receipt_of_its_kind_in_one_chain(filled: FilledBoard) -> None:
+    done = filled.score_next(PUBLIC, final=FINAL)
+    public, final = files(filled, done)
+    assert public is not None
+    assert final is not None
+    key = filled.signer.public_key_text
+    said = [verify_receipt(file, key).receipt for file in (public, final)]
+    assert verify_receipt(final, key, previous=public).is_from_trusted_key
+    assert [(one["number"], one["schema"], one["part"]) for one in said] == [
+        (5, SCHEMA, "public"),
+        (6, FINAL_SCHEMA, "final"),
+    ]
+    assert [one["released"]["figures"][0]["value"] for one in said] == ["0.93", "0.21"]
+    assert set(said[1]) - set(said[0]) == {"blind"}
+    assert problems(filled) == []
+
+
+def test_what_is_held_back_has_no_final_receipt(filled: FilledBoard) -> None:
+    done = filled.score_next(0.1, final=FINAL)
+    score = filled.store.score_of(done)
+    assert score is not None
+    assert score.is_held
+    public, final = files(filled, done)
+    assert (public is None, final) == (False, None)
+    assert problems(filled) == []
+
+
+def test_a_hash_does_not_give_its_figures_away(filled: FilledBoard) -> None:
+    """The next receipt names the hash; whoever knows all else could try figures until it comes out."""
+    done = filled.score_next(PUBLIC, final=FINAL)
+    with filled.store.read() as connection:
+        row = connection.execute(sa.select(scores).where(scores.c.part == "final")).one()
+        submission = filled.store.get(done)
+    assert submission is not None
+    with filled.store.engine.connect() as connection:
+        hashes = []
+        for _ in range(2):  # the very same facts at the same place, twice
+            connection.execute(table.delete().where(table.c.part == "final"))
+            again = receipts.append(connection, filled.signer, submission, Score(**row._mapping))
+            hashes.append(again.hash)
+            said = json.loads(again.document)
+            connection.rollback()
+    assert hashes[0] != hashes[1]
+    assert len(bytes.fromhex(said.pop("blind"))) == 32
+    assert receipt_hash(said) not in hashes
+
+
+CHANGES: dict[str, tuple[Callable[[sa.Connection], object], str]] = {
+    "figure": (
+        lambda c: c.execute(scores.update().where(scores.c.part == "final").values(released={"figures": []})),
+        "final part: `released` is not what its receipt says",
+    ),
+    "score-removed": (
+        lambda c: c.execute(scores.delete().where(scores.c.part == "final")),
+        "final part: there is a receipt without a score",
+    ),
+    "receipt-removed": (
+        lambda c: c.execute(table.delete().where(table.c.part == "final")),
+        "final part: there is a score without a receipt",
+    ),
+    "receipt-moved": (
+        lambda c: c.execute(table.update().where(table.c.part == "final").values(version="0.9.0")),
+        "receipt 6 stands in a row that says something else",
+    ),
+}
+
+
+@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("name", CHANGES)
+def test_an_audit_checks_final_figures_before_anybody_sees_them(filled: FilledBoard, name: str) -> None:
+    change, text = CHANGES[name]
+    filled.score_next(PUBLIC, final=FINAL)
+    with filled.store.write() as connection:
+        change(connection)
+    assert any(text in problem for problem in problems(filled)), problems(filled)
+
+
+def test_final_figures_from_before_are_signed_once(filled: FilledBoard) -> None:
+    done = without_final_receipts(filled)
+    assert problems(filled) == [
+        f"submission {done} on {VERSION}, final part: there is a score without a receipt",
+    ]
+    with filled.store.write() as connection:
+        assert receipts.append_missing(connection, {(BENCHMARK, "0.9.0"): filled.signer}) == 0  # another version's key
+    signed: list[int] = []
+
+    def sign() -> None:
+        with filled.store.write() as connection:
+            signed.append(receipts.append_missing(connection, {(BENCHMARK, VERSION): filled.signer}))
+
+    workers = [threading.Thread(target=sign) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert sorted(signed) == [0, 0, 0, 1]
+    assert problems(filled) == []
+    _, final = files(filled, done)
+    assert final is not None
+    assert verify_receipt(final, filled.signer.public_key_text).receipt["released"]["figures"][0]["value"] == "0.21"
+
+
+# Over the API --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def world(board: Board, tmp_path: Path) -> Iterator[World]:
+    (tmp_path / "vault").mkdir(mode=0o700)
+    with api_world(board, tmp_path) as made:
+        yield made
+
+
+def score(world: World, file: Path, model: str, value: float, final: float | None, signer: receipts.Signer) -> str:
+    """A submission that is scored and signed, as by a worker."""
+    found = sent(world, file, model)
+    queue, served = world.services.queue, [world.services.intake.catalogue.current(SERVED_BENCHMARK).key]
+    while (job := queue.claim("hand", served=served)) is not None and job.kind != "score":
+        queue.finish_result(job, document={"schema": 1, "entries": {}, "computed_for": []})
+    assert job is not None
+    kept_back = None if final is None else released(final)
+    outcome = ScoredOutcome(released(value), kept_back, "e" * 64, Fingerprint(found.ljust(64, "0"), ()))
+
+    def sign(connection: sa.Connection, submission: Submission, one: Score) -> None:
+        receipts.append(connection, signer, submission, one)
+
+    assert queue.finish_score(job, who="worker:hand", outcome=outcome, sign=sign)
+    return found
+
+
+def test_a_final_receipt_is_shown_when_its_figures_are(
+    world: World, write_file: Callable[..., Path], tmp_path: Path
+) -> None:
+    signer = receipts.Signer(tmp_path / "vault")
+    plain = score(world, write_file(seed=1), "Plain", 0.47, None, signer)
+    found = score(world, write_file(seed=2), "Pointer", 0.62, 0.38, signer)
+    after = score(world, write_file(seed=3), "Later", 0.77, 0.33, signer)
+    with world.services.store.read() as connection:
+        rows = connection.execute(sa.select(table).where(table.c.part == "final").order_by(table.c.id)).all()
+    assert [row.submission_id for row in rows] == [found, after]
+
+    def ask(one: str, who: Person | None = None) -> Any:
+        return world.client(who).get(f"{SUBMISSIONS}/{one}/receipt?part=final")
+
+    nothing = problem(ask(plain), 404, "not-found")
+    for who in (None, world.other, world.owner, world.admin):
+        assert problem(ask(found, who), 404, "not-found") == nothing
+    paths = [f"{SUBMISSIONS}/{one}{end}" for one in (plain, found, after) for end in ("", "/events", "/receipt")]
+    said = [world.client(world.owner).get(path).text for path in (*paths, "/api/v1/keys")]
+    for row in rows:
+        hidden = json.loads(row.document)
+        assert not any(hidden["blind"] in text or row.signature in text for text in said)
+    assert not any("0.38" in text or "0.33" in text for text in said)
+
+    with world.services.store.write() as connection:
+        boards.set_state(connection, SERVED_BENCHMARK, "closed", who="cli:test", why="the round is over")
+    [key] = world.client().get("/api/v1/keys").json()["keys"]
+    document = ask(found).json()
+    receipt = verify_receipt(document, key["public_key"]).receipt
+    assert (receipt["part"], receipt["submission"]) == ("final", found)
+    assert receipt["released"]["figures"][0]["value"] == "0.38"
+    following = world.client().get(f"{SUBMISSIONS}/{after}/receipt").json()
+    assert verify_receipt(following, key["public_key"], previous=document).is_from_trusted_key
+    assert problem(ask(plain), 404, "not-found") == nothing
