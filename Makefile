@@ -13,7 +13,7 @@ demo: $(VENV)/.installed
 	$(BIN)/reveal-leaderboard demo
 
 test: $(VENV)/.installed-dev $(VENV)/.browser $(VENV)/.postgresql $(VENV)/.bubblewrap
-	$(BIN)/python -m pytest --numprocesses auto --dist loadfile $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 # The kill tests in full: every point with 20 seeds on both databases, an hour or so.
 soak: $(VENV)/.installed-dev $(VENV)/.postgresql $(VENV)/.bubblewrap
@@ -35,7 +35,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed: $(BIN)/python $(SOURCES)
-	$(INSTALL) --editable '.[dicom,receipts]' --editable ./leaderboard
+	$(INSTALL) --editable '.[curate,dicom,receipts]' --editable ./leaderboard
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed

@@ -33,6 +33,15 @@ hypothesis_settings.register_profile("search", deadline=None)
 hypothesis_settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Modules that start servers and workers come first: they take longest, and modules are handed out in this order.
+
+    Short ones at the end then fill every process of `make test` to the same minute.
+    """
+    slow = {item.path for item in items if item.get_closest_marker("processes") is not None}
+    items.sort(key=lambda item: item.path not in slow)
+
+
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(20261121)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
+import signal
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
-from reveal_bench.cli import app
+from reveal_bench.cli import app, main
 from tests.conftest import ROOT, World
 
 COMMANDS = sorted(c.name or c.callback.__name__ for c in app.registered_commands if c.callback)
@@ -23,6 +26,24 @@ def run(*words: object, expect: int = 0, cwd: Path = ROOT) -> subprocess.Complet
     done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, check=False)
     assert done.returncode == expect, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
     assert "Traceback" not in done.stderr
+    return done
+
+
+def call(*words: object, expect: int = 0) -> subprocess.CompletedProcess[str]:
+    """The same in this process, which has the imports behind it: for tests of many commands."""
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.chdir(ROOT)
+        patch.setattr(sys, "argv", ["reveal-bench", *map(str, words)])
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        finally:
+            signal.signal(signal.SIGTERM, before)
+    done = subprocess.CompletedProcess(list(map(str, words)), code, out.getvalue(), err.getvalue())
+    assert done.returncode == expect, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done
 
 
@@ -64,12 +85,12 @@ def test_commands_of_the_first_version() -> None:
 
 def test_a_baseline_is_linted_and_scored(world: World, tmp_path: Path) -> None:
     file, rows = tmp_path / "prior.jsonl", tmp_path / "rows.parquet"
-    assert "wrote" in run("baseline", "location-prior", world.folder, "--split", "released", "--out", file).stdout
-    assert "0 errors" in run("lint", file, world.folder, "--split", "released").stdout
-    text = run("score", file, world.folder, "--rows", rows).stdout
+    assert "wrote" in call("baseline", "location-prior", world.folder, "--split", "released", "--out", file).stdout
+    assert "0 errors" in call("lint", file, world.folder, "--split", "released").stdout
+    text = call("score", file, world.folder, "--rows", rows).stdout
     assert "macro" in text
     assert "Hit rate" in text
-    document = json.loads(run("score", file, world.folder, "--json").stdout)
+    document = json.loads(call("score", file, world.folder, "--json").stdout)
     (macro,) = [e for e in document["estimates"] if e["metric"] == "point_hit" and e["finding"] == "macro"]
     assert f"{100 * macro['value']:.1f} ({100 * macro['low']:.1f} to {100 * macro['high']:.1f})" in text
     assert document["protocol"] == {
@@ -81,9 +102,9 @@ def test_a_baseline_is_linted_and_scored(world: World, tmp_path: Path) -> None:
         "interval": "percentile",
         "allow_missing": False,
     }
-    bca = json.loads(run("score", file, world.folder, "--json", "--interval", "bca").stdout)["estimates"][0]
+    bca = json.loads(call("score", file, world.folder, "--json", "--interval", "bca").stdout)["estimates"][0]
     assert "|i:bca|" in bca["signature"]
-    assert "got 'bayes'" in run("score", file, world.folder, "--interval", "bayes", expect=1).stderr
+    assert "got 'bayes'" in call("score", file, world.folder, "--interval", "bayes", expect=1).stderr
     table = pq.read_table(rows)
     by_finding: dict[str, list[float]] = {}
     for row in table.to_pylist():
@@ -94,27 +115,27 @@ def test_a_baseline_is_linted_and_scored(world: World, tmp_path: Path) -> None:
 
 def test_chance_answers_the_holdout_and_its_score_needs_the_private_folder(world: World, tmp_path: Path) -> None:
     file = tmp_path / "chance.jsonl"
-    run("baseline", "chance", world.folder, "--out", file)
-    run("lint", file, world.folder)
-    refusal = run("score", file, world.folder, "--split", "holdout", expect=1)
+    call("baseline", "chance", world.folder, "--out", file)
+    call("lint", file, world.folder)
+    refusal = call("score", file, world.folder, "--split", "holdout", expect=1)
     assert "holds no references of split 'holdout': they are private" in refusal.stderr
-    assert "macro" in run("score", file, world.vault, "--split", "holdout").stdout
+    assert "macro" in call("score", file, world.vault, "--split", "holdout").stdout
 
 
 def test_lint_shows_every_problem_at_once_and_score_refuses_with_the_same(world: World, tmp_path: Path) -> None:
     file = tmp_path / "chance.jsonl"
-    run("baseline", "chance", world.folder, "--out", file)
+    call("baseline", "chance", world.folder, "--out", file)
     lines = file.read_text().splitlines()
     lines[1] = lines[1].replace("patient", "pateint")
     lines[4] = re.sub(r'"cell": ?"[A-H][1-8]"', '"cell": "Z9"', lines[4])
     file.write_text("\n".join(lines) + "\n")
-    shown = run("lint", file, world.folder, expect=1).stdout
+    shown = call("lint", file, world.folder, expect=1).stdout
     assert "chance.jsonl:2: error" in shown
     assert "chance.jsonl:5: error" in shown
     assert "Z9" in shown
-    report = json.loads(run("lint", file, world.folder, "--json", expect=1).stdout)
+    report = json.loads(call("lint", file, world.folder, "--json", expect=1).stdout)
     assert {2, 5} <= {problem["line"] for problem in report["problems"]}
-    refused = run("score", file, world.vault, "--split", "holdout", expect=1)
+    refused = call("score", file, world.vault, "--split", "holdout", expect=1)
     assert "was not scored" in refused.stderr
     assert "chance.jsonl:5: error" in refused.stderr
 
@@ -123,47 +144,47 @@ def test_two_baselines_are_compared_and_ranked(world: World, tmp_path: Path) -> 
     systems = tmp_path / "systems"
     (systems / "guess").mkdir(parents=True)
     prior, chance = systems / "prior-1.0.jsonl", systems / "guess" / "predictions.jsonl"
-    run("baseline", "location-prior", world.folder, "--split", "released", "--out", prior)
-    run("baseline", "chance", world.folder, "--split", "released", "--out", chance)
+    call("baseline", "location-prior", world.folder, "--split", "released", "--out", prior)
+    call("baseline", "chance", world.folder, "--split", "released", "--out", chance)
     (chance.parent / "submission.json").write_text("{}")  # metadata, and what is no prediction file, is left alone
     (systems / "README.md").write_text("notes")
 
     options = ("--metric", "grid_hit", "--resamples", 200, "--seed", 3)
-    text = run("compare", prior, chance, world.folder, *options).stdout
-    document = json.loads(run("compare", prior, chance, world.folder, *options, "--json").stdout)
+    text = call("compare", prior, chance, world.folder, *options).stdout
+    document = json.loads(call("compare", prior, chance, world.folder, *options, "--json").stdout)
     assert (document["a"], document["b"], document["value"]) == ("prior-1.0.jsonl", "predictions.jsonl", "difference")
     assert (document["protocol"]["n_resamples"], document["protocol"]["seed"]) == (200, 3)
     macro = document["comparisons"][0]
     assert macro["value"] == macro["a"] - macro["b"]
     assert re.search(rf"macro .* {100 * macro['a']:.1f} +{100 * macro['b']:.1f} +{100 * macro['value']:.1f} ", text)
     for file, value in ((prior, macro["a"]), (chance, macro["b"])):
-        scored = json.loads(run("score", file, world.folder, "--json").stdout)
+        scored = json.loads(call("score", file, world.folder, "--json").stdout)
         (same,) = [e for e in scored["estimates"] if (e["metric"], e["finding"]) == ("grid_hit", "macro")]
         assert same["value"] == value
-    relative = json.loads(run("compare", prior, chance, world.folder, *options, "--relative", "--json").stdout)
+    relative = json.loads(call("compare", prior, chance, world.folder, *options, "--relative", "--json").stdout)
     assert relative["value"] == "relative_decrease"
     assert relative["comparisons"][0]["value"] == pytest.approx((macro["b"] - macro["a"]) / macro["b"])
-    assert "Hit rate" in run("compare", prior, chance, world.folder).stdout
+    assert "Hit rate" in call("compare", prior, chance, world.folder).stdout
 
-    ranking = json.loads(run("rank", systems, world.folder, *options, "--json").stdout)
+    ranking = json.loads(call("rank", systems, world.folder, *options, "--json").stdout)
     assert [(s["name"], s["rank"], s["file"]) for s in ranking["systems"]] == [
         ("prior-1.0", 1, "prior-1.0.jsonl"),
         ("guess", 2, "guess/predictions.jsonl"),
     ]
     assert [s["value"] for s in ranking["systems"]] == [macro["a"], macro["b"]]
     assert ranking["systems"][1]["tier"] == 2
-    assert re.search(r"guess +2 +2 to 2 +2 +", run("rank", systems, world.folder, *options).stdout)
-    alone = run("rank", systems, world.folder, "--metric", "mask_iou")
+    assert re.search(r"guess +2 +2 to 2 +2 +", call("rank", systems, world.folder, *options).stdout)
+    alone = call("rank", systems, world.folder, "--metric", "mask_iou")
     assert "predictions.jsonl is not ranked: 'mask_iou' does not apply to it" in alone.stderr
     assert "1 system on" in alone.stdout
 
     (systems / "guess.csv").write_text("")
-    twice = run("rank", systems, world.folder, expect=1).stderr
+    twice = call("rank", systems, world.folder, expect=1).stderr
     assert "must hold one prediction file for 'guess'" in twice
     (chance.parent / "more.jsonl.gz").write_text("")
     assert (
         "must hold one prediction file, got more.jsonl.gz, predictions"
-        in run("rank", systems, world.folder, expect=1).stderr
+        in call("rank", systems, world.folder, expect=1).stderr
     )
 
 
@@ -174,7 +195,7 @@ def test_an_output_is_replaced_whole_or_not_at_all(world: World, tmp_path: Path)
         resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))
 
     good = tmp_path / "good.jsonl"
-    run("baseline", "location-prior", world.folder, "--split", "released", "--out", good)
+    call("baseline", "location-prior", world.folder, "--split", "released", "--out", good)
     for words in (
         ("baseline", "location-prior", world.folder, "--split", "released", "--out"),
         ("score", good, world.folder, "--rows"),
@@ -186,7 +207,7 @@ def test_an_output_is_replaced_whole_or_not_at_all(world: World, tmp_path: Path)
         assert done.returncode == 1, done.stdout + done.stderr
         assert kept.read_text() == "before"
         assert sorted(path.name for path in tmp_path.iterdir()) == ["good.jsonl", "kept"]
-    refused = run("baseline", "chance", world.folder, "--out", "/dev/null", expect=1)
+    refused = call("baseline", "chance", world.folder, "--out", "/dev/null", expect=1)
     assert "/dev/null must be a file or not exist yet" in refused.stderr
 
 
@@ -202,11 +223,11 @@ def test_a_pipe_is_read_like_a_file(world: World, tmp_path: Path) -> None:
 def test_validate_finds_a_changed_file(world: World, tmp_path: Path) -> None:
     import shutil
 
-    assert "no problems" in run("validate", world.folder, "--holdout", world.vault).stdout
+    assert "no problems" in call("validate", world.folder, "--holdout", world.vault).stdout
     copy = tmp_path / "copy"
     shutil.copytree(world.folder, copy)
     (copy / "README.md").write_text((copy / "README.md").read_text() + "changed\n")
-    assert "README.md" in run("validate", copy, expect=1).stdout
+    assert "README.md" in call("validate", copy, expect=1).stdout
 
 
 @pytest.mark.parametrize(
@@ -224,7 +245,7 @@ def test_validate_finds_a_changed_file(world: World, tmp_path: Path) -> None:
 def test_user_mistakes_are_one_message(words: tuple[str, ...], message: str, world: World, tmp_path: Path) -> None:
     (tmp_path / "broken" / "manifest").mkdir(parents=True)
     (tmp_path / "broken" / "manifest" / "benchmark.json").write_text("[]")
-    done = run(*(word.format(tmp=tmp_path, world=world.folder) for word in words), expect=1)
+    done = call(*(word.format(tmp=tmp_path, world=world.folder) for word in words), expect=1)
     assert re.search(message, done.stderr), done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
 

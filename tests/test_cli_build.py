@@ -10,7 +10,7 @@ import pytest
 from reveal_bench.cli_build import STYLES
 from reveal_bench.phantom import LAYOUTS, write_reveal
 from reveal_bench.records import read_folder_info
-from tests.test_cli import run
+from tests.test_cli import call, run
 
 
 @pytest.fixture(scope="module")
@@ -34,10 +34,10 @@ def test_studies_from_dicom_with_a_log_and_a_key(download: Path, tmp_path: Path)
     assert {"set aside", "warning"} == {entry["what"] for entry in entries}
     assert (tmp_path / "log.jsonl").stat().st_mode & 0o777 == 0o600
     again = ("--previous", tmp_path / "set", "--previous-holdout", tmp_path / "vault", "--seed", "9")
-    run("build", download, "--out", tmp_path / "2", "--holdout", tmp_path / "2p", "--id-key", tmp_path / "key", *again)
+    call("build", download, "--out", tmp_path / "2", "--holdout", tmp_path / "2p", "--id-key", tmp_path / "key", *again)
     assert (tmp_path / "2p/multilabel").exists()
     same = ["diff", tmp_path / "set", tmp_path / "2", "--holdout-before", tmp_path / "vault"]
-    changes = json.loads(run(*same, "--holdout-after", tmp_path / "2p", "--json").stdout)
+    changes = json.loads(call(*same, "--holdout-after", tmp_path / "2p", "--json").stdout)
     assert not any(changes.get(name) for name in ("added", "removed", "moved"))
 
 
@@ -55,7 +55,7 @@ def test_studies_from_dicom_with_a_log_and_a_key(download: Path, tmp_path: Path)
 )
 def test_what_a_build_refuses(download: Path, tmp_path: Path, options: tuple[str, ...], message: str) -> None:
     given = [option.format(tmp=tmp_path, download=download) for option in options]
-    done = run("build", download, "--out", tmp_path / "set", *given, expect=1)
+    done = call("build", download, "--out", tmp_path / "set", *given, expect=1)
     assert message in done.stderr
     assert not (tmp_path / "set").exists()
     if "nih-boxes" in options:
@@ -72,8 +72,8 @@ def test_a_broken_file_is_named_and_the_way_on_told(download: Path, tmp_path: Pa
     victim = sorted(copy.rglob("*.dcm"))[0]
     victim.write_bytes(victim.read_bytes()[:-200])
     options = ("--out", tmp_path / "set", "--id-key", tmp_path / "key")
-    refused = run("build", copy, *options, expect=1).stderr
+    refused = call("build", copy, *options, expect=1).stderr
     assert victim.name in refused
     assert "--keep-going leaves out what has a problem of its own" in refused
-    done = run("build", copy, *options, "--keep-going")
+    done = call("build", copy, *options, "--keep-going")
     assert "left out:" in done.stderr

@@ -20,9 +20,9 @@ from typing import Any
 
 from reveal_bench.findings import canonical_finding
 from reveal_bench.predictions.hints import name_hint, study_hint
-from reveal_bench.predictions.jsonl import Entry, read_jsonl
-from reveal_bench.predictions.report import LintReport, ProblemLog, escape
-from reveal_bench.predictions.source import Limits, read_source
+from reveal_bench.predictions.jsonl import Entry, check_entries, read_jsonl
+from reveal_bench.predictions.report import LintReport, ProblemLog
+from reveal_bench.predictions.source import Limits, open_source
 from reveal_bench.predictions.tables import parse_number
 from reveal_bench.study_records import FindingsPrediction, StudyManifest
 
@@ -60,17 +60,12 @@ def lint_findings(
     OSError
         If the file cannot be read. What is in it never raises.
     """
-    log = ProblemLog(escape(name if name is not None else Path(path).name)[:200], limits.problems)
-    data = read_source(Path(path), limits, log)
+    log, data = open_source(path, limits, name)
     if data is None:
-        return LintReport(log.file, "unknown", 0, tuple(log.problems), (), (), {}, allow_missing)
+        return LintReport.of_unread(log, allow_missing)
     file_format, entries = _entries(data, limits, log)
     checker = _Checker(manifest, limits, log)
-    predictions = []
-    for entry in entries:
-        predictions.append(checker.check(entry))
-        if log.stopped:
-            break
+    predictions = check_entries(entries, checker.check, log)
     found = [prediction for prediction in predictions if prediction is not None]
     missing = [] if log.stopped else _note_missing(checker.first_line, manifest, allow_missing, log)
     if {p.labels is None for p in found} == {True, False}:

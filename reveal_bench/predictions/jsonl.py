@@ -9,9 +9,9 @@ that one set of checks serves all formats. What a reader cannot turn into them i
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from reveal_bench.predictions.report import ProblemLog
 from reveal_bench.predictions.source import Limits
@@ -19,7 +19,9 @@ from reveal_bench.predictions.strict_json import JsonError, parse_json
 from reveal_bench.records import LocalizationPrediction
 from reveal_bench.study_records import FindingsPrediction
 
-__all__ = ["FIELDS", "GEOMETRIES", "Entry", "findings_to_jsonl", "predictions_to_jsonl", "read_jsonl"]
+__all__ = ["FIELDS", "GEOMETRIES", "Entry", "check_entries", "findings_to_jsonl", "predictions_to_jsonl", "read_jsonl"]
+
+Checked = TypeVar("Checked")
 
 GEOMETRIES = ("point", "points", "cell", "box", "rle", "polygons")
 FIELDS = ("image_id", "finding", *GEOMETRIES, "score")
@@ -39,6 +41,16 @@ class Entry:
     line: int
     fields: Mapping[str, Any]
     path: str = ""
+
+
+def check_entries(entries: Iterable[Entry], check: Callable[[Entry], Checked], log: ProblemLog) -> list[Checked]:
+    """What `check` makes of each entry, until reading is given up."""
+    checked = []
+    for entry in entries:
+        checked.append(check(entry))
+        if log.stopped:
+            break
+    return checked
 
 
 def read_jsonl(data: bytes, limits: Limits, log: ProblemLog) -> Iterator[Entry]:

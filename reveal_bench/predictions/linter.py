@@ -19,9 +19,10 @@ from pathlib import Path
 from reveal_bench.masks import MaskProblem, pack_masks, parse_masks, rasterize_polygons, union_masks
 from reveal_bench.predictions.checks import Draft, EntryChecker
 from reveal_bench.predictions.formats import read_entries
+from reveal_bench.predictions.jsonl import check_entries
 from reveal_bench.predictions.patterns import describe, note_patterns
-from reveal_bench.predictions.report import LintReport, ProblemLog, escape
-from reveal_bench.predictions.source import Limits, read_source
+from reveal_bench.predictions.report import LintReport, ProblemLog
+from reveal_bench.predictions.source import Limits, open_source
 from reveal_bench.records import LocalizationPrediction, Manifest
 
 __all__ = ["lint_predictions"]
@@ -63,18 +64,12 @@ def lint_predictions(
     ValueError
         If `grid` is out of range.
     """
-    path = Path(path)
-    log = ProblemLog(escape(name if name is not None else path.name)[:200], limits.problems)
-    data = read_source(path, limits, log)
+    log, data = open_source(path, limits, name)
     if data is None:
-        return LintReport(log.file, "unknown", 0, tuple(log.problems), (), (), {}, allow_missing)
+        return LintReport.of_unread(log, allow_missing)
     file_format, entries = read_entries(data, manifest, limits, log)
     checker = EntryChecker(manifest, grid if grid is not None else manifest.grid, file_format, limits, log)
-    drafts = []
-    for entry in entries:
-        drafts.append(checker.check(entry))
-        if log.stopped:
-            break
+    drafts = check_entries(entries, checker.check, log)
     _check_masks(drafts, checker)
     if not log.has_errors:
         _fill_contours(drafts, checker, limits, log)

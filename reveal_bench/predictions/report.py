@@ -78,6 +78,11 @@ class LintReport:
     allow_missing: bool = False
     n_left_out: int = 0
 
+    @classmethod
+    def of_unread(cls, log: ProblemLog, allow_missing: bool) -> LintReport:
+        """The report on a file that was refused before its format was known, for the reasons in `log`."""
+        return cls(log.file, "unknown", 0, tuple(log.problems), (), (), {}, allow_missing)
+
     @property
     def n_predictions(self) -> int:
         """Predictions that are handed to scoring."""

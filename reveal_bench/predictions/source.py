@@ -18,13 +18,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from reveal_bench.predictions.report import ProblemLog
+from reveal_bench.predictions.report import ProblemLog, escape
 
-__all__ = ["Limits", "read_source"]
+__all__ = ["Limits", "open_source"]
 
 _MIB = 1 << 20
 _CHUNK = _MIB
 _ALWAYS_ALLOWED = 16 * _MIB  # whatever the ratio
+_NAME_CHARACTERS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +64,25 @@ class Limits:
     problems: int = 100_000
 
 
-def read_source(path: Path, limits: Limits, log: ProblemLog) -> bytes | None:
-    """The bytes of `path`, decompressed and without a byte order mark; None if refused, with the reason in `log`.
+def open_source(path: Path, limits: Limits, name: str | None = None) -> tuple[ProblemLog, bytes | None]:
+    """A log for the file, known by `name` or its own name, and its bytes.
+
+    Returns
+    -------
+    log : ProblemLog
+    data : bytes, decompressed and without a byte order mark; None if refused, with the reason in `log`
 
     Raises
     ------
     OSError
         If the file cannot be read.
     """
-    with Path(path).open("rb") as file:
+    log = ProblemLog(escape(name if name is not None else Path(path).name)[:_NAME_CHARACTERS], limits.problems)
+    return log, _read(Path(path), limits, log)
+
+
+def _read(path: Path, limits: Limits, log: ProblemLog) -> bytes | None:
+    with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size  # 0 for a pipe
         data = file.read(size) if 0 < size <= limits.file_bytes else b""
         while size == 0 and len(data) <= limits.file_bytes and (chunk := file.read(_CHUNK)):

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from reveal_bench.predictions.hints import name_hint
-from reveal_bench.predictions.jsonl import Entry, read_jsonl
-from reveal_bench.predictions.report import LintReport, ProblemLog, escape
-from reveal_bench.predictions.source import Limits, read_source
+from reveal_bench.predictions.jsonl import Entry, check_entries, read_jsonl
+from reveal_bench.predictions.report import LintReport, ProblemLog
+from reveal_bench.predictions.source import Limits, open_source
 from reveal_bench.records import Box
 from reveal_bench.task_records import AnswerBox, TaskAnswer, TaskManifest, TaskQuestion
 
@@ -79,17 +79,12 @@ def lint_tasks(
     OSError
         If the file cannot be read. What is in it never raises.
     """
-    log = ProblemLog(escape(name if name is not None else Path(path).name)[:200], limits.problems)
-    data = read_source(Path(path), limits, log)
+    log, data = open_source(path, limits, name)
     if data is None:
-        return LintReport(log.file, "unknown", 0, tuple(log.problems), (), (), {}, allow_missing)
+        return LintReport.of_unread(log, allow_missing)
     file_format, entries = _entries(data, limits, log)
     checker = _Checker(manifest, limits, log)
-    answers = []
-    for entry in entries:
-        answers.append(checker.check(entry))
-        if log.stopped:
-            break
+    answers = check_entries(entries, checker.check, log)
     found = [answer for answer in answers if answer is not None]
     if not answers and not log.has_errors:
         log.refuse("empty-file", "the file holds no answers")

@@ -18,6 +18,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from reveal_leaderboard.custody import Custody
 from reveal_leaderboard.published import Published, read_published
 
 from reveal_bench.benchmarks import BENCHMARKS
@@ -109,6 +110,13 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Board:
         synthetic=True,
     )
     return Board(folder, holdout)
+
+
+@pytest.fixture(scope="session")
+def custody(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Custody]:
+    """Templates that serve all tests of this process: each takes seconds to start."""
+    with Custody(tmp_path_factory.mktemp("custody")) as custody:
+        yield custody
 
 
 def guesses(manifest: Manifest, *, seed: int = 0, masks: bool = True) -> list[LocalizationPrediction]:

@@ -44,14 +44,15 @@ def dense_coverage(mask: Mask, n: int) -> list[list[Fraction]]:
     return covered
 
 
-def dense_grid_hit(mask: Mask, column: int, row: int, n: int) -> float:
+def dense_grid_hits(mask: Mask, n: int) -> list[list[float]]:
+    """What each cell is worth, row by row."""
     covered = dense_coverage(mask, n)
-    flat = [share for line in covered for share in line]
-    if not any(flat):
-        return float("nan")
-    if max(flat) >= Fraction(1, 2):
-        return float(covered[row][column] >= Fraction(1, 2))
-    return float(covered[row][column] > 0)
+    largest = max(share for line in covered for share in line)
+    if not largest:
+        return [[float("nan")] * n for _ in range(n)]
+    if largest >= Fraction(1, 2):
+        return [[float(share >= Fraction(1, 2)) for share in line] for line in covered]
+    return [[float(share > 0) for share in line] for line in covered]
 
 
 @pytest.mark.parametrize("part", ["true_positive", "all"])
@@ -99,13 +100,10 @@ def test_grid_hit_and_chance_equal_exact_fractions(n: int, rng: np.random.Genera
     packed = pack_masks([encode_mask(mask) for mask in masks])
     places = rng.integers(0, n, (len(masks), 2)).tolist()
     got = grid_hit([[grid.name(column, row)] for column, row in places], packed, grid=grid)
-    expected = [dense_grid_hit(mask, column, row, n) for mask, (column, row) in zip(masks, places, strict=True)]
+    hits = [dense_grid_hits(mask, n) for mask in masks]
+    expected = [cells[row][column] for cells, (column, row) in zip(hits, places, strict=True)]
     assert np.array_equal(got, expected, equal_nan=True)
-
-    chance = grid_chance(packed, grid=grid)
-    for i in range(0, len(masks), 12):
-        each = [dense_grid_hit(masks[i], column, row, n) for column in range(n) for row in range(n)]
-        assert np.array_equal(chance[i], np.mean(each), equal_nan=True)
+    assert np.array_equal(grid_chance(packed, grid=grid), np.mean(hits, axis=(1, 2)), equal_nan=True)
 
 
 def upscaled_hits(mask: Mask, n: int) -> Mask:

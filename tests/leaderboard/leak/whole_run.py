@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.leaderboard.conftest import wait_until
 from tests.leaderboard.leak.answers import metadata, points, probabilities, with_line
 from tests.leaderboard.leak.deployment import Deployment
 from tests.leaderboard.leak.hospital import FIRST, IMAGES, SECOND, STUDIES
@@ -107,6 +108,7 @@ class Run:
     def refresh(self) -> None:
         words = ("admin", "refresh", IMAGES, "--to", SECOND, "--data", self.board.data)
         assert "queued" in self.board.command(*words)
+        wait_until(lambda: self.board.wire.get("/readyz").json()["queued"] == 0)
         while "and 0 left" not in self.board.command(*words):
             pass
         self.board.command(*words, "--switch")
