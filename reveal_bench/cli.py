@@ -22,6 +22,7 @@ import typer
 from reveal_bench import (
     cli_build,
     cli_compare,
+    cli_curate,
     cli_folder,
     cli_metrics,
     cli_publish,
@@ -227,3 +228,4 @@ app.command()(cli_submit.status)
 app.command()(cli_submit.withdraw)
 app.command()(cli_submit.receipt)
 app.command(name="verify-receipt")(cli_receipt.verify_receipt)
+app.add_typer(cli_curate.app, name="curate")

@@ -116,7 +116,7 @@ def build(
     holdout_fraction: Annotated[float, typer.Option(help="Share of its patients that become private.")] = 0.5,
     holdout_split: Annotated[
         str | None,
-        typer.Option(help="Split to take it from: by default the split `holdout` if there is one, else the test split."),
+        typer.Option(help="Split to take it from: by default `holdout` if there is one, else the test split."),
     ] = None,
     seed: Seed = 0,
     previous: Annotated[

@@ -57,8 +57,8 @@ def extract(
     folder: Curation,
     reports: Annotated[Path | None, typer.Option(help="Table of reports (csv, tsv, xlsx, jsonl, parquet).")] = None,
     suggestions: Annotated[Path | None, typer.Option(help="Table of labels that are known already, instead.")] = None,
-    study: Study = "study_id",
-    patient: Annotated[str, typer.Option(help="Column with the ids of patients.")] = "patient_id",
+    study: Study = "study",
+    patient: Annotated[str, typer.Option(help="Column with the ids of patients.")] = "patient",
     report: Annotated[str | None, typer.Option(help="Column with the report's text.  [default: report]")] = None,
     file: Annotated[str | None, typer.Option(help="Column with the path of the report's text file, instead.")] = None,
     labels: Annotated[str, typer.Option(help="Column of --suggestions with labels, separated by `;`.")] = "labels",
@@ -75,6 +75,7 @@ def extract(
     redo: Redo = False,
 ) -> None:
     """Read labels out of reports, by rules or with a model; begins the folder."""
+    from reveal_bench.curation.extract import ReportTable, SuggestionTable
     from reveal_bench.curation.extract import extract as step
     from reveal_bench.curation.reports import ReportColumns, SuggestionColumns
 
@@ -82,15 +83,15 @@ def extract(
         raise ValueError("give one of `--reports` and `--suggestions`")
     curation = _begin(folder, name, seed)
     with terminal.progress("reading") as progress:
-        if suggestions is not None:
-            record = step(curation, suggestions, columns=SuggestionColumns(study, patient, labels), redo=redo)
+        source: ReportTable | SuggestionTable
+        engine = None
+        if reports is None:
+            assert suggestions is not None
+            source = SuggestionTable(suggestions, SuggestionColumns(study, patient, labels))
         else:
-            assert reports is not None
-            columns = ReportColumns(study, patient, None if file else report or "report", file)
+            source = ReportTable(reports, ReportColumns(study, patient, None if file else report or "report", file))
             engine = _engine(curation, model, endpoint, calls, connections, price_in, price_out)
-            record = step(
-                curation, reports, columns=columns, engine=engine, redo=redo, progress=_counted(progress, "reading")
-            )
+        record = step(curation, source, engine=engine, redo=redo, progress=_counted(progress, "reading"))
     _tell(curation, record)
 
 
@@ -130,7 +131,7 @@ def assign(
 def import_votes(
     folder: Curation,
     votes: Annotated[
-        Path, typer.Option(help="Table: study_id, reader, answer, perhaps comment and labels.", show_default=False)
+        Path, typer.Option(help="Table: study, reader, answer, perhaps comment and labels.", show_default=False)
     ],
     reassigned: Annotated[Path | None, typer.Option(help="Assignments that took the place of the first ones.")] = None,
     allow_missing: Annotated[bool, typer.Option("--allow-missing", help="Go on with studies not fully read.")] = False,
@@ -203,7 +204,7 @@ def split(
     folder: Curation,
     facts: Annotated[Path | None, typer.Option(help="Table of acquisition and demographics, per study.")] = None,
     columns: Annotated[str | None, typer.Option(help="Columns of --facts to compare, separated by `,`.")] = None,
-    study: Study = "study_id",
+    study: Study = "study",
     study_key: StudyKey = "StudyInstanceUID",
     best_of: Annotated[int, typer.Option(min=1, help="Draws, of which the best balanced is taken.")] = 1,
     version: Version = "1.0.0",
@@ -214,9 +215,18 @@ def split(
 
     curation = _open(folder)
     named = None if columns is None else [column.strip() for column in columns.split(",")]
-    record = step(
-        curation, facts, columns=named, best_of=best_of, version=version, key=study, study_key=study_key, redo=redo
-    )
+    with terminal.progress("drawing") as progress:
+        record = step(
+            curation,
+            facts,
+            columns=named,
+            best_of=best_of,
+            version=version,
+            key=study,
+            study_key=study_key,
+            redo=redo,
+            progress=_counted(progress, "drawing"),
+        )
     _tell(curation, record)
     _tell_build(curation, version)
 
@@ -225,10 +235,10 @@ def split(
 def refresh(
     folder: Curation,
     before: Annotated[Path, typer.Option(help="Curation folder of the version before.", show_default=False)],
-    corrections: Annotated[Path | None, typer.Option(help="Table: study_id, labels, why.")] = None,
+    corrections: Annotated[Path | None, typer.Option(help="Table: study, labels, why.")] = None,
     additions: Annotated[Path | None, typer.Option(help="Curation folder whose selection comes in.")] = None,
     facts: Annotated[Path | None, typer.Option(help="Table with the demographics of what is added.")] = None,
-    study: Study = "study_id",
+    study: Study = "study",
     study_key: StudyKey = "StudyInstanceUID",
     retire_holdout: Annotated[
         bool, typer.Option("--retire-holdout", help="Release the holdout before; what is added takes its place.")
@@ -307,12 +317,12 @@ def _engine(
     price_in: str | None,
     price_out: str | None,
 ) -> Engine:
-    from reveal_bench.curation.rules import RuleEngine
+    from reveal_bench.curation.rules import Rules
 
     if model is None:
         if endpoint is not None:
             raise ValueError("`--endpoint` needs `--model`")
-        return RuleEngine()
+        return Rules()
     from reveal_bench.curation.model_engine import ModelEngine
 
     return ModelEngine(_asker(folder, model, endpoint, connections, price_in, price_out), calls.value)

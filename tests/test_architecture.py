@@ -52,6 +52,7 @@ ALLOWED: dict[str, set[str]] = {
     "cli_build": {"options", "terminal", "phantom", "builders", "benchmarks"},
     "cli_publish": {"options", "terminal", "builders"},
     "cli_folder": {"options", "terminal", "builders"},
+    "cli_curate": {"options", "terminal", "curation"},
     "cli_receipt": {"receipts"},
     "cli_submit": {"options", "terminal", "client", "receipts"},
     "cli_compare": {"options", "terminal", "score_file", "scoring", "comparison"},

@@ -1,6 +1,6 @@
 """The mapping: a small YAML file that says what the columns of a table of studies mean. ::
 
-    table: labels.csv                     # path, without .., within the download or beside the mapping;
+    table: labels.csv                     # path, without .., beside the mapping or else within the download;
                                           # sheet: NAME for an xlsx of several
     study_key: {column: StudyUID, matches: StudyInstanceUID}
     labels:

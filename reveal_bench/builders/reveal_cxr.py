@@ -233,7 +233,7 @@ def join(root: Path, mapping: Path | None, *, workers: int) -> Joining:
     tree = read_tree(root, workers=workers, require_deidentified=read is not None and read.require_deidentified)
     joining = Joining(root, tree, mapping=read, problems=early, warnings=[*tree.warnings, *_passed_over(tree)])
     if read is not None:
-        base = _folder_of_table(root, mapping, read, joining.problems)
+        base = _folder_of_table(root, mapping, read)
         path = base / read.table
         joining.table = read_table(path, read.table, joining.problems, sheet=read.sheet, within=base)
         if joining.table is not None and check_columns(read, joining.table, joining.problems):
@@ -253,14 +253,10 @@ def join(root: Path, mapping: Path | None, *, workers: int) -> Joining:
     return joining
 
 
-def _folder_of_table(root: Path, mapping: Path | None, read: StudyMapping, problems: list[Problem]) -> Path:
-    """Where the table lies: beside a mapping from elsewhere, or in the download."""
-    beside = root if mapping is None else mapping.parent
-    if beside.resolve() == root.resolve() or not (beside / read.table).is_file():
-        return root
-    if (root / read.table).is_file():
-        problems.append(Problem(read.file, None, "table", "must lie beside the mapping or in the download", "both"))
-    return beside
+def _folder_of_table(root: Path, mapping: Path | None, read: StudyMapping) -> Path:
+    """Where the table lies: beside the mapping if it is there, else in the download."""
+    is_beside = mapping is not None and (mapping.parent / read.table).is_file()
+    return mapping.parent if mapping is not None and is_beside else root
 
 
 def _left_out(joining: Joining, spoiled: set[str]) -> list[str]:

@@ -90,6 +90,10 @@ def join_rows(
             keys = ", ".join(sorted(study.keys(mapping.key_matches))) or "no value"
             value = f"none with {mapping.key_matches} {keys}"[:200]
             problems.append(Problem(study.images[0].shown, None, "study", f"must have a row in {file}", value))
+    if mapping.leaves_out_others:  # and what is wrong with their files is no matter here
+        others = [study for study in tree.studies.values() if study.uid not in taken]
+        spare = {image.shown for study in others for image in study.images}
+        tree.problems[:] = [problem for problem in tree.problems if problem.file not in spare]
     return joined
 
 

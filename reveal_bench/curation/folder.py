@@ -111,7 +111,7 @@ class CurationFolder:
         root = Path(root)
         if root.exists() and any(root.iterdir()):
             raise CurationError(f"a curation begins in a new or empty folder, got {root}")
-        root.mkdir(parents=True, exist_ok=True)
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)  # it will hold reports, and the labels of a holdout
         _write(root / STATE_NAME, _document(name, seed, {}))
         return cls(root)
 

@@ -28,6 +28,7 @@ __all__ = [
     "Finding",
     "Labels",
     "Placed",
+    "Released",
     "Revision",
     "Sampled",
     "Selected",
@@ -142,14 +143,25 @@ class Selected:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A study of the benchmark and its half, one of :data:`HALVES`; `since` is the version it entered with."""
+    """A study of the benchmark and its half, one of :data:`HALVES`; `since` is the version it entered with.
+
+    `n_agree_all` is None once the labels were corrected: the readers agreed to others.
+    """
 
     study_id: str
     patient_id: str
     labels: Labels
-    n_agree_all: int
+    n_agree_all: int | None
     half: str
     since: str
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """A patient with a study in the released half of some version; `version` is the first."""
+
+    patient_id: str
+    version: str
 
 
 Row = TypeVar("Row")

@@ -17,7 +17,6 @@ from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.builders.folder import build_folder
 from reveal_bench.builders.ids import keyed_id
 from reveal_bench.builders.reveal_cxr import detect, inspect, read
-from reveal_bench.builders.source import BuildError
 from reveal_bench.phantom import write_reveal
 from reveal_bench.phantom.dicom_headers import identifiers
 from reveal_bench.phantom.reveal import reveal_film
@@ -339,46 +338,6 @@ def test_a_pool_has_studies_without_labels_and_without_agreement(tmp_path):
     assert [record.agreement for record in records] == [agreement[study["n_agree_all"]] for study in truth]
     assert len({record.patient_id for record in records}) == 12  # the 6th and the 12th study are further ones
     assert not all(record.labels for record in records)
-
-
-@pytest.fixture
-def subset(download, tmp_path):
-    """A table of the first five studies with its mapping, apart from the images."""
-    folder = tmp_path / "curation"
-    folder.mkdir()
-    lines = (download / "labels.csv").read_text(encoding="utf-8").splitlines(keepends=True)
-    (folder / "labels.csv").write_text("".join(lines[:6]), encoding="utf-8")
-    mapping = (download / "mapping.yaml").read_text(encoding="utf-8")
-    (folder / "mapping.yaml").write_text(mapping + "other_studies: left out\n", encoding="utf-8")
-    images = tmp_path / "images"
-    shutil.copytree(download / "images", images / "images")
-    return folder, images
-
-
-def test_a_table_beside_its_mapping_takes_a_part_of_the_images(subset, download):
-    folder, images = subset
-    reading = read(images, mapping=folder / "mapping.yaml", id_key=KEY)
-    whole = read(download, id_key=KEY)
-    assert [r.labels for r in reading.splits["test"]] == [r.labels for r in whole.splits["test"]][:5]
-    assert f"{N - 5} studies have no row and are left out, as the mapping says" in reading.warnings
-
-
-def test_studies_without_a_row_are_a_problem_unless_the_mapping_leaves_them_out(subset):
-    folder, images = subset
-    path = folder / "mapping.yaml"
-    path.write_text(path.read_text(encoding="utf-8").replace("left out", "problem"), encoding="utf-8")
-    with pytest.raises(BuildError, match=rf"(?s){N - 5} problems.*must have a row in labels\.csv"):
-        read(images, mapping=path, id_key=KEY)
-    path.write_text(path.read_text(encoding="utf-8").replace(": problem", ": ignored"), encoding="utf-8")
-    with pytest.raises(BuildError, match="`other_studies` must be problem or left out, got ignored"):
-        read(images, mapping=path, id_key=KEY)
-
-
-def test_two_tables_of_one_name_are_one_too_many(subset, download):
-    folder, images = subset
-    shutil.copy(download / "labels.csv", images)
-    with pytest.raises(BuildError, match="`table` must lie beside the mapping or in the download, got both"):
-        read(images, mapping=folder / "mapping.yaml", id_key=KEY)
 
 
 def test_a_wrong_key_column_is_told_at_once(tmp_path):

@@ -1,0 +1,225 @@
+"""Who reads what: every study gets its number of different readers, and nobody more than they want and may read.
+
+Paper 004 (section 2.2, Table S4): three of 17 readers per study, at most 300 studies each, in random order. Its 3,000
+readings are exactly 1,000 x 3: there is no slack, and whoever hands out studies one by one may be left with a study and
+two readers. :func:`draw_assignment` never is. Where there is slack, all read as equally much as they can.
+
+Input: a table of readers, columns `reader` and `capacity` (studies that the reader will read, a whole number).
+Output: ``assignments.parquet`` (:class:`~reveal_bench.curation.tables.Assignment`, by reader and position). When
+readers stop early, :mod:`reveal_bench.curation.reassign` hands on what they have not read.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reveal_bench.builders.source import BuildError, Problem
+from reveal_bench.builders.study_table import read_table as read_any_table
+from reveal_bench.curation.folder import CurationError, CurationFolder, Progress, StepRecord
+from reveal_bench.curation.tables import Assignment, Sampled, read_table, write_table
+
+__all__ = ["MOST", "PER_STUDY", "assign", "draw_assignment", "loads", "read_readers"]
+
+IntArray = npt.NDArray[np.int64]
+
+PER_STUDY, MOST = 3, 300
+"""Readers per study, and studies per reader at most (paper 004, section 2.2)."""
+
+SWAPS_PER_PLACE = 50
+"""Swaps tried for each reading, so that nothing is left of the order in which readings were handed out."""
+
+ASSIGNMENTS = "assignments.parquet"
+COLUMNS = ("reader", "capacity")
+
+
+def assign(
+    folder: CurationFolder,
+    readers: Path,
+    *,
+    per_study: int = PER_STUDY,
+    most: int = MOST,
+    redo: bool = False,
+    progress: Progress | None = None,
+) -> StepRecord:
+    """Hand the studies of ``sample.parquet`` to the readers of a table; see :func:`draw_assignment`.
+
+    Returns
+    -------
+    StepRecord
+        Its counts: `studies`, `readers` (of the table), `places` (readings to be made), `capacity` (readings that could
+        be made) and `by_reader`.
+
+    Raises
+    ------
+    BuildError
+        With everything that is wrong with the table.
+    CurationError
+        If there are too few readers, sample is not done, or assign was done otherwise.
+    """
+    capacities = read_readers(Path(readers))
+
+    def work(scratch: Path) -> dict[str, Any]:
+        studies = [one.study_id for one in read_table(folder.path("sample.parquet"), Sampled)]
+        assignments = draw_assignment(studies, capacities, folder.rng("assign"), per_study=per_study, most=most)
+        write_table(scratch / ASSIGNMENTS, assignments, Assignment)
+        if progress is not None:
+            progress(len(studies), len(studies))
+        by_reader = Counter(one.reader for one in assignments)
+        return {
+            "studies": len(studies),
+            "readers": len(capacities),
+            "places": len(assignments),
+            "capacity": sum(min(capacity, most, len(studies)) for capacity in capacities.values()),
+            "by_reader": {reader: by_reader[reader] for reader in sorted(capacities)},
+        }
+
+    return folder.run(
+        "assign",
+        {"per_study": per_study, "most": most},
+        work,
+        reads=["sample.parquet"],
+        files={"readers": Path(readers)},
+        writes=[ASSIGNMENTS],
+        redo=redo,
+    )
+
+
+def read_readers(path: Path) -> dict[str, int]:
+    """Reader -> capacity, from a table with exactly these two columns (csv, tsv, xlsx, json, jsonl).
+
+    Raises
+    ------
+    BuildError
+        With every problem: another column, a blank or repeated reader, a capacity that is no whole number >= 0.
+    """
+    problems: list[Problem] = []
+    table = read_any_table(path, path.name, problems)
+    if table is None:
+        raise BuildError(problems)
+    if sorted(table.columns) != sorted(COLUMNS):
+        value = ", ".join(table.columns)
+        raise BuildError([*problems, Problem(path.name, None, "columns", f"must be {' and '.join(COLUMNS)}", value)])
+    found: dict[str, int] = {}
+    first: dict[str, int] = {}
+    for row in table.rows:
+        reader, capacity = row.text("reader"), row.text("capacity")
+        if not reader:
+            problems.append(Problem(path.name, row.number, "reader", "must name a reader", "a blank cell"))
+        elif reader.casefold() in first:
+            value = f"{reader!r} again, first in row {first[reader.casefold()]}"
+            problems.append(Problem(path.name, row.number, "reader", "must be there once", value))
+        first.setdefault(reader.casefold(), row.number)
+        if not (capacity.isascii() and capacity.isdecimal() and len(capacity) < 10):
+            value = repr(capacity[:80]) if capacity else "a blank cell"
+            rule = "must be a whole number of studies of at least 0"
+            problems.append(Problem(path.name, row.number, "capacity", rule, value))
+        else:
+            found[reader] = int(capacity)
+    if problems:
+        raise BuildError(problems)
+    return found
+
+
+def draw_assignment(
+    studies: Sequence[str],
+    capacities: Mapping[str, int],
+    rng: np.random.Generator,
+    *,
+    per_study: int = PER_STUDY,
+    most: int = MOST,
+) -> list[Assignment]:
+    """Hand out studies at random; the same result whatever the order of `studies` and `capacities`.
+
+    How many each reads: :func:`loads`. Then readers and studies are shuffled, and the readings are dealt to the studies
+    in turn, all of one reader before those of the next. As nobody has more readings than there are studies, no study
+    gets a reader twice, so that this succeeds whenever anything can. Then pairs of readings, drawn at random, swap
+    their studies unless a reader would get a study twice, :data:`SWAPS_PER_PLACE` times as often as there are readings:
+    a random walk over all assignments with these loads. Last, each reader's list is shuffled.
+
+    Returns
+    -------
+    list of Assignment, by reader and position
+
+    Raises
+    ------
+    CurationError
+        If the readers cannot read so much; it says how many readings are missing.
+    ValueError
+        If `per_study` or `most` is below 1 or a study is there twice.
+    """
+    if per_study < 1 or most < 1:
+        raise ValueError(f"`per_study` and `most` must be at least 1, got {per_study} and {most}")
+    if len(set(studies)) < len(studies):
+        raise ValueError("`studies` must name each study once")
+    load = loads(len(studies), capacities, rng, per_study=per_study, most=most)
+    names = [sorted(load)[i] for i in rng.permutation(len(load))]
+    order = rng.permutation(len(studies))
+    dealt = np.repeat(np.arange(len(names)), [load[name] for name in names])
+    of_place = order[np.arange(len(dealt)) % max(len(studies), 1)]
+    _swap(of_place, dealt, rng)
+    by_id = sorted(studies)
+    assignments = []
+    for reader, name in sorted(enumerate(names), key=lambda one: one[1]):
+        own = sorted(by_id[i] for i in of_place[dealt == reader])
+        listed = [own[i] for i in rng.permutation(len(own))]
+        assignments += [Assignment(name, position, study) for position, study in enumerate(listed, start=1)]
+    return assignments
+
+
+def loads(
+    n_studies: int,
+    capacities: Mapping[str, int],
+    rng: np.random.Generator,
+    *,
+    per_study: int = PER_STUDY,
+    most: int = MOST,
+) -> dict[str, int]:
+    """How many studies each reader gets: as equal as capacities allow, what does not divide evenly at random.
+
+    Nobody gets more than capacity, `most` or all studies. Every reader is in the result.
+
+    Raises
+    ------
+    CurationError
+        If that is fewer than `per_study` readings for each study.
+    """
+    limits = {name: min(capacities[name], most, n_studies) for name in sorted(capacities)}
+    places, offered = per_study * n_studies, sum(limits.values())
+    if offered < places:
+        able = sum(limit > 0 for limit in limits.values())
+        raise CurationError(
+            f"{per_study} readers for each of {n_studies:,} studies are {places:,} readings; the {able} readers can do"
+            f" {offered:,}, at most {most} each and no study twice: {places - offered:,} are missing"
+        )
+    level = 0
+    while sum(min(limit, level + 1) for limit in limits.values()) <= places and level < n_studies:
+        level += 1
+    load = {name: min(limit, level) for name, limit in limits.items()}
+    able_to_more = [name for name, limit in limits.items() if limit > level]
+    rest = places - sum(load.values())
+    for i in rng.permutation(len(able_to_more))[:rest]:
+        load[able_to_more[i]] += 1
+    return load
+
+
+def _swap(study: IntArray, reader: IntArray, rng: np.random.Generator) -> None:
+    """Swap studies between readings, in place; see :func:`draw_assignment`."""
+    n = len(study)
+    if n < 2:
+        return
+    studies, readers = study.tolist(), reader.tolist()
+    pairs = set(zip(studies, readers, strict=True))
+    for a, b in rng.integers(0, n, (SWAPS_PER_PLACE * n, 2)).tolist():
+        one, other = (studies[b], readers[a]), (studies[a], readers[b])
+        if one in pairs or other in pairs:
+            continue
+        pairs -= {(studies[a], readers[a]), (studies[b], readers[b])}
+        pairs |= {one, other}
+        studies[a], studies[b] = studies[b], studies[a]
+    study[:] = studies

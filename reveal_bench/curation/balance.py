@@ -1,0 +1,298 @@
+"""Are two halves alike? Counts per category, a test of each column, and standardized differences.
+
+Conventions
+-----------
+A :class:`Column` has one text per study, "" where it is missing; missing is a category of its own. A column whose texts
+are all numbers is a column of numbers: it is compared per value, as in paper 004 (Table S2), and by its mean.
+`is_holdout` is a bool array (n_studies,); differences are released minus holdout. Undefined is NaN.
+
+Tests
+-----
+* chi-square, where every expected count is at least 5: Pearson's, with Yates's correction in tables of two by two. That
+  is scipy's default, and with it come out the p values that the paper prints (0.726, 0.115, 0.066, 0.220).
+* Fisher's exact test, where one is smaller; beyond two by two, by :data:`SIMULATED` tables of the same margins. Tables
+  are as extreme as they are improbable (Freeman and Halton 1951); p is (1 + as extreme) / (1 + simulated).
+* Of any table the p value of chi-square is given besides, as the paper has it.
+
+Differences
+-----------
+Of a category (p - q) / sqrt((p(1 - p) + q(1 - q)) / 2), of means the same with the variances over n - 1 (Austin 2009,
+doi:10.1080/03610910902859574); 0 where the halves are equal, infinite where both are constant and differ.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = [
+    "SIMULATED",
+    "CategoryBalance",
+    "Column",
+    "ColumnBalance",
+    "CountsTest",
+    "Differences",
+    "compare_counts",
+    "compare_halves",
+    "mean_differences",
+    "proportion_differences",
+]
+
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+
+SIMULATED = 9_999
+SMALL = 5.0
+"""Expected counts below this are small."""
+_SAME = 1e-7  # logarithms of probabilities this near to one another are of equally probable tables
+NAN = float("nan")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A text per study, "" where it is missing."""
+
+    name: str
+    texts: tuple[str, ...]
+
+    @property
+    def numbers(self) -> FloatArray | None:
+        """Its numbers, NaN where missing; None if a text is no finite number, or all are missing."""
+        found = [NAN if not text else _number(text) for text in self.texts]
+        if all(not text for text in self.texts) or any(number is None for number in found):
+            return None
+        return np.array(found, np.float64)
+
+    def categories(self) -> tuple[list[str | None], FloatArray]:
+        """Categories in order, None (missing) last, and (n_studies, n_categories): 1 where a study is of one.
+
+        Numbers are written as the shortest text that stands for them, so that 85 and 85.0 are one.
+        """
+        numbers = self.numbers
+        if numbers is None:
+            keys: list[str | None] = [text or None for text in self.texts]
+            names: list[str | None] = [*sorted({text for text in self.texts if text})]
+        else:
+            keys = [None if math.isnan(number) else _shown(number) for number in numbers.tolist()]
+            names = [_shown(number) for number in sorted(set(numbers[~np.isnan(numbers)].tolist()))]
+        names += [None] if None in keys else []
+        return names, np.array([[key == name for name in names] for key in keys], np.float64).reshape(
+            len(keys), len(names)
+        )
+
+
+class Differences:
+    """The standardized differences that a split is judged by.
+
+    Of every category of `columns`; of numbers the means and whether they are missing, as their single values would be
+    judged by chance.
+
+    Raises
+    ------
+    ValueError
+        If there is no column, or they are not of the same studies.
+    """
+
+    def __init__(self, columns: Sequence[Column]) -> None:
+        lengths = {len(column.texts) for column in columns}
+        if len(lengths) != 1:
+            raise ValueError(f"`columns` must be one or more of the same number of studies, got {sorted(lengths)}")
+        self.members, self.numbers = np.zeros((*lengths, 0)), np.zeros((*lengths, 0))
+        for column in columns:
+            names, members = column.categories()
+            numbers = column.numbers
+            if numbers is not None:
+                members = members[:, [name is None for name in names]]
+                self.numbers = np.column_stack([self.numbers, numbers])
+            self.members = np.column_stack([self.members, members])
+
+    def __call__(self, is_holdout: BoolArray) -> FloatArray:
+        """Of one split, float array."""
+        of_means = mean_differences(self.numbers, is_holdout)
+        return np.concatenate([of_means, proportion_differences(self.members, is_holdout)])
+
+
+@dataclass(frozen=True, slots=True)
+class CategoryBalance:
+    """How many studies of each half are of a category; None is the missing."""
+
+    category: str | None
+    released: int
+    holdout: int
+    standardized_difference: float
+
+
+@dataclass(frozen=True, slots=True)
+class CountsTest:
+    """Whether two rows of counts may have one distribution.
+
+    Attributes
+    ----------
+    test : "chi-square", "fisher", "fisher, simulated", or "none" with fewer than two rows or columns that are not empty
+    p_value, chi_square_p_value : of `test`, and of chi-square whatever the expected counts
+    statistic, degrees_of_freedom : of chi-square
+    smallest_expected : count
+    n_simulated : tables behind "fisher, simulated", else 0
+    """
+
+    test: Literal["chi-square", "fisher", "fisher, simulated", "none"]
+    p_value: float
+    chi_square_p_value: float
+    statistic: float
+    degrees_of_freedom: int
+    smallest_expected: float
+    n_simulated: int
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnBalance:
+    """A column in both halves; the means and their difference are NaN but for numbers."""
+
+    name: str
+    is_number: bool
+    categories: tuple[CategoryBalance, ...]
+    mean_released: float
+    mean_holdout: float
+    standardized_mean_difference: float
+    largest_difference: float
+    test: CountsTest
+
+
+def compare_halves(column: Column, is_holdout: BoolArray, rng: np.random.Generator) -> ColumnBalance:
+    """A column in both halves.
+
+    Parameters
+    ----------
+    rng : of the simulated tables
+
+    Raises
+    ------
+    ValueError
+        If there is not one text per study.
+    ImportError
+        If scipy is not installed.
+    """
+    if len(column.texts) != len(is_holdout):
+        raise ValueError(f"`{column.name}` must have {len(is_holdout)} texts, got {len(column.texts)}")
+    names, members = column.categories()
+    released, holdout = members[~is_holdout].sum(axis=0), members[is_holdout].sum(axis=0)
+    found = zip(names, released, holdout, proportion_differences(members, is_holdout), strict=True)
+    numbers = column.numbers
+    means = [NAN, NAN] if numbers is None else [_mean(numbers[~is_holdout]), _mean(numbers[is_holdout])]
+    of_means = NAN if numbers is None else float(mean_differences(numbers[:, None], is_holdout)[0])
+    return ColumnBalance(
+        name=column.name,
+        is_number=numbers is not None,
+        categories=tuple(CategoryBalance(name, int(a), int(b), float(d)) for name, a, b, d in found),
+        mean_released=means[0],
+        mean_holdout=means[1],
+        standardized_mean_difference=of_means,
+        largest_difference=_largest(Differences([column])(is_holdout)),
+        test=compare_counts(np.stack([released, holdout]), rng),
+    )
+
+
+def proportion_differences(members: FloatArray, is_holdout: BoolArray) -> FloatArray:
+    """Standardized differences of the columns of `members` (n_studies, n_columns), 0 or 1; NaN if a half is empty."""
+    p, q = (_column_means(members[half]) for half in (~is_holdout, is_holdout))
+    return _standardized(p - q, (p * (1 - p) + q * (1 - q)) / 2)
+
+
+def mean_differences(numbers: FloatArray, is_holdout: BoolArray) -> FloatArray:
+    """Standardized differences of means of (n_studies, n_columns), NaN = missing.
+
+    NaN if a half has fewer than two numbers.
+    """
+    found = []
+    for column in numbers.T:
+        halves = [half[~np.isnan(half)] for half in (column[~is_holdout], column[is_holdout])]
+        if min(len(half) for half in halves) < 2:
+            found.append(NAN)
+            continue
+        origin = halves[0][0]  # constants have a variance of exactly 0
+        a, b = ((half - origin) for half in halves)
+        found.append(float(_standardized(a.mean() - b.mean(), (a.var(ddof=1) + b.var(ddof=1)) / 2)))
+    return np.array(found, np.float64)
+
+
+def compare_counts(table: npt.ArrayLike, rng: np.random.Generator, *, n_simulated: int = SIMULATED) -> CountsTest:
+    """Whether the two rows of `table` (2, n_categories) may have one distribution; empty columns do not matter.
+
+    Raises
+    ------
+    ValueError
+        If there are not two rows of whole numbers of at least 0.
+    ImportError
+        If scipy is not installed.
+    """
+    given = np.asarray(table, np.float64)
+    if given.ndim != 2 or len(given) != 2 or not (np.isfinite(given) & (given >= 0) & (np.floor(given) == given)).all():
+        raise ValueError(f"`table` must be two rows of counts, got {np.asarray(table).tolist()}")
+    counts = given[:, given.any(axis=0)].astype(np.int64)
+    if counts.shape[1] < 2 or not counts.any(axis=1).all():
+        return CountsTest("none", NAN, NAN, NAN, 0, NAN, 0)
+    try:
+        from scipy.stats import chi2_contingency, fisher_exact
+    except ImportError:
+        raise ImportError("tests of balance need scipy: pip install 'reveal-bench[curate]'") from None
+    chi_square = chi2_contingency(counts)
+    smallest = float(chi_square.expected_freq.min())
+    shared = float(chi_square.pvalue), float(chi_square.statistic), int(chi_square.dof), smallest
+    if smallest >= SMALL:
+        return CountsTest("chi-square", shared[0], *shared, 0)
+    if counts.shape[1] == 2:
+        return CountsTest("fisher", float(fisher_exact(counts).pvalue), *shared, 0)
+    return CountsTest("fisher, simulated", _simulated(counts, rng, n_simulated), *shared, n_simulated)
+
+
+def _simulated(counts: npt.NDArray[np.int64], rng: np.random.Generator, n_simulated: int) -> float:
+    """Share of tables with these margins that are no more probable than this one, which counts among them."""
+    totals, size = counts.sum(axis=0), int(counts[0].sum())
+    log_factorial = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, counts.sum() + 1)))])
+
+    def log_probability(first: npt.NDArray[np.int64]) -> FloatArray:
+        """But for what the margins fix."""
+        found: FloatArray = -(log_factorial[first] + log_factorial[totals - first]).sum(axis=-1)
+        return found
+
+    drawn = rng.multivariate_hypergeometric(totals, size, size=n_simulated, method="marginals")
+    n_extreme = int((log_probability(drawn) <= log_probability(counts[0]) + _SAME).sum())
+    return (1 + n_extreme) / (1 + n_simulated)
+
+
+def _standardized(difference: npt.ArrayLike, variance: npt.ArrayLike) -> FloatArray:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = np.asarray(difference, np.float64) / np.sqrt(np.asarray(variance, np.float64))
+    return np.where(np.asarray(difference) == 0, 0.0, found)
+
+
+def _column_means(members: FloatArray) -> FloatArray:
+    return members.mean(axis=0) if len(members) else np.full(members.shape[1], NAN)
+
+
+def _mean(numbers: FloatArray) -> float:
+    defined = numbers[~np.isnan(numbers)]
+    return float(defined.mean()) if len(defined) else NAN
+
+
+def _largest(values: FloatArray) -> float:
+    """Largest absolute value that is defined; NaN without one."""
+    defined = np.abs(values[~np.isnan(values)])
+    return float(defined.max()) if len(defined) else NAN
+
+
+def _shown(number: float) -> str:
+    return repr(number).removesuffix(".0")
+
+
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) and "_" not in text else None

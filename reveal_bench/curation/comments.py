@@ -1,0 +1,198 @@
+"""A reader's comment on suggested labels -> the labels that the reader would give, by rules.
+
+Conventions
+-----------
+As paper 004 has it (Box 4), the comment changes the suggested list, only what is certain is on the new one, and a
+comment that says nothing of the labels, or denies only what nobody suggested, gives no list. Per sentence:
+
+* a label that is named is added, if the reader is certain; "only" in front of it means that there is no other;
+* a label that is denied ("no effusion", "I do not see ..."), to be removed ("would remove ...", "... is wrong"), or
+  doubtful ("possible", "?", "equivocal") is not on the list. "No pneumonia" denies one of the causes of an airspace
+  opacity, not the opacity, so it takes nothing away; neither do other findings that are narrower than a label;
+* approval without a label ("labels are fine", "plausible") leaves the list as it was. So does doubt without a label
+  from a reader who agreed mostly: readers were to answer so where a finding is plausible but subtle.
+
+Labels are named as in reports, see :mod:`reveal_bench.curation.terms`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from reveal_bench.curation.denials import clauses
+from reveal_bench.curation.rules import SIGNATURE, Mention, mentions
+from reveal_bench.curation.sentences import sentences
+from reveal_bench.curation.tables import ANSWERS, Labels, Revision, Vote, in_order
+
+__all__ = ["labels_after", "revise_by_rules"]
+
+AGREE_MOSTLY = ANSWERS[1]
+
+LUNGS = ("Airspace opacity", "Interstitial opacity", "Lung mass", "Lung nodule")
+NORMAL: dict[str, tuple[str, ...]] = {
+    "lungs? (?:(?:is|are|look|fields) ){0,2}(?:clear|normal)|(?:clear|normal) lungs?": LUNGS,
+    "(?:heart|cardiac)(?: size| silhouette| shadow)? (?:(?:is|looks|appears) )?normal|normal heart": ("Cardiomegaly",),
+    "(?:costo ?phrenic|cp) (?:angles?|sulci) (?:is |are )?(?:clear|sharp)": ("Pleural effusion",),
+    "aorta (?:is )?normal|normal aorta": ("Aneurysm",),
+}
+"""What is normal -> the labels that are not there, then."""
+
+WHOLE = frozenset(
+    (
+        *("airspace opacity", "consolidation", "aneurysm", "cardiomegaly", "chronic obstructive pulmonary disease"),
+        *("hiatal hernia", "interstitial opacity", "mass", "nodule", "lymphadenopathy", "pleural effusion"),
+        *("pleural thickening", "pneumothorax"),
+    )
+)
+"""Findings that are as wide as their label: who denies one denies the label."""
+
+
+_DIRECTIVES = {
+    "remove_before": "(?:is|are|was|were|(?:(?:should|must|can|could|to) )?be|looks?|label) (?:[a-z]+ )?"
+    "(?:remov(?:e|ed)|deleted|dropped|omitted|wrong|incorrect|false|over ?called|unconvincing|not real)"
+    "|(?:(?:is|are) )?not (?:convincing|definite)|(?:is|are) (?:actually|really|in fact)",
+    "doubt_before": "(?:(?:is|are|was|were|seems?|looks?) ){1,2}(?:[a-z]+ )?(?:possible|questionable|doubtful|equivocal"
+    "|uncertain|unclear|debatable|borderline|not (?:certain|definite|sure))",
+    "remove": "remov(?:e|ed|ing)|deleted?|drop|omit|discard|erase|exclude|(?:take|leave) (?:out|off|away)|change"
+    "|replace|switch|wrong|incorrect|over ?call(?:ed)?|false(?: positive)?"
+    "|unable to (?:see|identify|confirm|appreciate)|(?:dis ?agree|not agree) (?:with|on|about)"
+    "|(?:agree|agreed|fine|ok|okay|correct|right|good|all|everything|labels?) (?:[a-z]+ ){0,2}?"
+    "(?:except(?: for)?|but not|other than|apart from|minus)",
+    "doubt": "possibl[ey]|probabl[ey]|likely|may(?: be)?|might(?: be)?|could(?: be)?|maybe|perhaps|suspect(?:ed)?"
+    "|equivocal|uncertain|unsure|not (?:sure|certain|convinced)(?: of| about)?|doubt(?:ful)?|questionable|versus|vs"
+    "|suspicious for|suggest(?:s|ive of|ive|ing)?|consider|\\?",
+    "add": "also|add|adding|plus|include|including|missing|missed|misses|needs|keep|with|by|i see|there (?:is|are)"
+    "|should be|to|but|however|is|are|has",
+}
+"""What the labels that follow are to be, or those that precede; the first that matches at a place."""
+
+APPROVAL = "fine|ok|okay|plausible|acceptable|reasonable|correct|agree|agreed|good|accurate|appropriate"
+UNSURE = "equivocal|subtle|borderline|faint|questionable|difficult|limited|hard to (?:say|tell|see)"
+NO_LABEL = (
+    "(?:normal|clear)(?: (?:chest|film|study|radiograph|x ray|exam|examination|cxr))?|none(?: of (?:these|them))?"
+    "|no (?:abnormal(?:ity|ities)|abnormal findings?|findings?|labels?)(?: at all)?|nothing(?: abnormal)?"
+)
+AMOUNT = "mild|mildly|small|slight|slightly|minimal|minimally|tiny|trace|subtle|a"
+
+
+def _whole(pattern: str) -> re.Pattern[str]:
+    return re.compile(f"(?<![^ ])(?:{pattern})(?![^ ])")
+
+
+_DIRECTIVE = _whole("|".join(f"(?P<{name}>{pattern})" for name, pattern in _DIRECTIVES.items()))
+_ONLY = _whole(f"(?<!not )(?:only|just|solely)(?! (?:{AMOUNT}) )")
+_APPROVAL, _UNSURE, _NO_LABEL = _whole(APPROVAL), _whole(UNSURE), re.compile(NO_LABEL)
+_NOT = _whole("no|not|never|hardly|dis ?agree")
+_NORMAL = [(_whole(pattern), labels) for pattern, labels in NORMAL.items()]
+
+
+@dataclass
+class _Said:
+    """Labels that a comment adds, takes away and doubts, and what it says of no label in particular."""
+
+    added: set[str] = field(default_factory=set)
+    removed: set[str] = field(default_factory=set)
+    doubted: set[str] = field(default_factory=set)
+    is_only: bool = False
+    is_none: bool = False
+    is_approval: bool = False
+    is_unsure: bool = False
+
+
+class _ByRules:
+    """A :class:`reveal_bench.curation.consensus.Reviser`."""
+
+    signature = SIGNATURE
+
+    def __call__(self, votes: Sequence[tuple[Vote, Labels]]) -> Iterator[Revision]:
+        """One revision for each (vote, suggested labels), in their order."""
+        for vote, suggested in votes:
+            labels = labels_after(vote.comment, suggested, vote.answer)
+            yield Revision(vote.study_id, vote.reader, labels, "nothing" if labels is None else "rules")
+
+
+revise_by_rules = _ByRules()
+"""Reads labels out of comments, see :func:`labels_after`."""
+
+
+def labels_after(comment: str, suggested: Labels, answer: str) -> Labels | None:
+    """The labels that a reader would give, in the order of REVEAL_LABELS; None if the comment does not tell.
+
+    Parameters
+    ----------
+    comment : what the reader wrote
+    suggested : the labels that the reader saw
+    answer : one of :data:`reveal_bench.curation.tables.ANSWERS`
+
+    Examples
+    --------
+    >>> labels_after("also cardiomegaly and pleural effusions", ("Airspace opacity",), "disagree")
+    ('Airspace opacity', 'Cardiomegaly', 'Pleural effusion')
+    >>> labels_after("No pneumonia", ("Airspace opacity", "Interstitial opacity"), "disagree") is None
+    True
+    """
+    said = _Said()
+    for sentence in sentences(comment):
+        _hear(sentence, said)
+    given = set(suggested)
+    if said.is_only and said.added:
+        return in_order(said.added)
+    labels = (given | said.added) - ((said.removed | said.doubted) - said.added)
+    if labels != given or said.doubted:
+        return in_order(labels)
+    if said.is_none and not said.added:
+        return ()
+    is_plausible = answer == AGREE_MOSTLY and (bool(said.added) or said.is_unsure)
+    return in_order(given) if said.is_approval or is_plausible else None
+
+
+def _hear(sentence: str, said: _Said) -> None:
+    """Take up what a normalised sentence says."""
+    found = [one for one in mentions(sentence) if one.term.label is not None]
+    directed = _directed(sentence, found)
+    for mention, directive in zip(found, directed, strict=True):
+        label, is_whole = str(mention.term.label), mention.term.finding in WHOLE
+        if directive == "remove":
+            said.removed.add(label)
+        elif mention.denial == "absent":
+            said.removed |= {label} if is_whole else set()
+        elif directive == "doubt" or mention.denial == "doubtful":
+            said.doubted |= {label} if is_whole else set()
+        else:
+            said.added.add(label)
+            said.is_only |= _is_only(sentence, mention)
+    normal = {label for pattern, labels in _NORMAL if pattern.search(sentence) for label in labels}
+    said.removed |= normal
+    if not found:
+        said.is_none |= _NO_LABEL.fullmatch(sentence) is not None
+        said.is_approval |= _APPROVAL.search(sentence) is not None and _NOT.search(sentence) is None
+        said.is_unsure |= _UNSURE.search(sentence) is not None
+
+
+def _directed(sentence: str, found: Sequence[Mention]) -> list[str]:
+    """Of each mention, "add", "remove" or "doubt", as the words before it have it, or those after it."""
+    state = ["add"] * len(found)
+    marks = [*_DIRECTIVE.finditer(sentence)]
+    for number, mark in enumerate(marks):
+        kind = str(mark.lastgroup)
+        if kind == "add":
+            continue
+        before = marks[number - 1].end() if number else 0
+        after = marks[number + 1].start() if number + 1 < len(marks) else len(sentence)
+        if kind.startswith("doubt"):  # reaches no farther than a comma
+            before = max(before, sentence.rfind(" , ", before, mark.start()) + 1)
+            comma = sentence.find(" , ", mark.end(), after)
+            after = comma if comma >= 0 else after
+        following = [i for i, one in enumerate(found) if mark.end() <= one.start < after]
+        preceding = [i for i, one in enumerate(found) if before <= one.start and one.end <= mark.start()]
+        for i in preceding if kind.endswith("_before") or not following else following:
+            state[i] = kind.removesuffix("_before")
+    return state
+
+
+def _is_only(sentence: str, mention: Mention) -> bool:
+    """Whether "only" stands in the clause of a mention."""
+    start, end = next(clause for clause in clauses(sentence) if mention.start < clause[1])
+    return _ONLY.search(sentence, start, end) is not None

@@ -1,0 +1,178 @@
+"""The first step of a curation: reports, or labels that another system made, -> suggested labels.
+
+Every report has one row in ``suggestions.parquet``, in the order of the table. One that the engine could not read is
+quarantined: its row has no labels, and ``quarantine.jsonl`` says why and what the engine got instead. A quarantined
+study is never sampled; who has read the report puts its labels into a table of ready suggestions.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from reveal_bench.curation.folder import CurationError, CurationFolder, Progress, StepRecord
+from reveal_bench.curation.reports import (
+    GIVEN,
+    Engine,
+    Quarantined,
+    Report,
+    ReportColumns,
+    SuggestionColumns,
+    read_reports,
+    read_suggestions,
+    texts_digest,
+)
+from reveal_bench.curation.tables import Suggestion, in_order, write_table
+from reveal_bench.findings import REVEAL_LABELS
+
+__all__ = ["QUARANTINE_NAME", "SUGGESTIONS_NAME", "ReportTable", "SuggestionTable", "answers_in_order", "extract"]
+
+SUGGESTIONS_NAME, QUARANTINE_NAME = "suggestions.parquet", "quarantine.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class ReportTable:
+    """A table of reports, what its columns are, and the sheet of an xlsx file with several."""
+
+    path: Path
+    columns: ReportColumns
+    sheet: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SuggestionTable:
+    """A table of ready labels, what its columns are, and the sheet of an xlsx file with several."""
+
+    path: Path
+    columns: SuggestionColumns
+    sheet: str | None = None
+
+
+def extract(
+    folder: CurationFolder,
+    source: ReportTable | SuggestionTable,
+    *,
+    engine: Engine | None = None,
+    redo: bool = False,
+    progress: Progress | None = None,
+) -> StepRecord:
+    """Suggest labels for every study of a table.
+
+    Writes ``suggestions.parquet`` (:class:`~reveal_bench.curation.tables.Suggestion`) and ``quarantine.jsonl``.
+
+    Parameters
+    ----------
+    engine : reads the reports; by default :class:`reveal_bench.curation.rules.Rules`. Ready labels need none
+    redo : do it again though it was done with other inputs or settings
+    progress : told of (reports read, reports in all)
+
+    Returns
+    -------
+    StepRecord
+        Counts: studies, patients, ok, quarantined; of those that are ok, `by_n_labels` and `by_label`; and the
+        engine's own, if it has any.
+
+    Raises
+    ------
+    BuildError
+        With every problem of every row of the table.
+    CurationError
+        If there are ready labels and an engine, the engine leaves out a report or answers one twice, or the step was
+        done otherwise and is not to be redone.
+    """
+    given, reports, chosen = _inputs(source, engine)
+    settings = {"source": _settings(source), "engine": GIVEN if chosen is None else chosen.signature}
+    if chosen is not None:
+        settings["engine_settings"] = chosen.settings()
+        settings["texts"] = texts_digest(reports)
+
+    def work(scratch: Path) -> dict[str, Any]:
+        answers: list[Suggestion | Quarantined] = [*given]
+        if chosen is not None:
+            (scratch / "engine").mkdir(exist_ok=True)
+            answers = answers_in_order(reports, chosen, scratch / "engine", progress)
+        write_table(scratch / SUGGESTIONS_NAME, [_row(answer) for answer in answers], Suggestion)
+        set_aside = [answer for answer in answers if isinstance(answer, Quarantined)]
+        lines = [json.dumps(asdict(answer), ensure_ascii=False) + "\n" for answer in set_aside]
+        (scratch / QUARANTINE_NAME).write_text("".join(lines), encoding="utf-8", errors="backslashreplace")
+        return _counts(answers, chosen)
+
+    return folder.run(
+        "extract",
+        settings,
+        work,
+        files={"table": source.path},
+        writes=(SUGGESTIONS_NAME, QUARANTINE_NAME),
+        redo=redo,
+    )
+
+
+def answers_in_order(
+    reports: Sequence[Report], engine: Engine, scratch: Path, progress: Progress | None = None
+) -> list[Suggestion | Quarantined]:
+    """One answer per report, in the order of the reports, whatever the engine's was.
+
+    Raises
+    ------
+    CurationError
+        If the engine leaves out a report, answers one twice, gives one that nobody asked for, or labels that are not
+        in the order of REVEAL_LABELS.
+    """
+    asked = {report.study_id: report for report in reports}
+    found: dict[str, Suggestion | Quarantined] = {}
+    for answer in engine.run(iter(reports), scratch, progress):
+        report = asked.get(answer.study_id)
+        if report is None or report.patient_id != answer.patient_id or answer.study_id in found:
+            which = f"study {answer.study_id!r} of patient {answer.patient_id!r}"
+            raise CurationError(f"{engine.signature} must answer every report once, got {which} unasked or again")
+        if isinstance(answer, Suggestion) and (answer.status != "ok" or in_order(answer.labels) != answer.labels):
+            got = f"{answer.status!r} with {answer.labels}"
+            raise CurationError(f'{engine.signature} must answer "ok" with labels in their order, got {got}')
+        found[answer.study_id] = answer
+    left_out = [study for study in asked if study not in found]
+    if left_out:
+        raise CurationError(f"{engine.signature} must answer every report, got none for {left_out[0]!r}")
+    return [found[report.study_id] for report in reports]
+
+
+def _inputs(
+    source: ReportTable | SuggestionTable, engine: Engine | None
+) -> tuple[list[Suggestion], list[Report], Engine | None]:
+    """Ready labels, reports, and who reads them."""
+    if isinstance(source, SuggestionTable):
+        if engine is not None:
+            raise CurationError(f"ready labels are not read by an engine, got {engine.signature}")
+        return read_suggestions(source.path, source.columns, sheet=source.sheet), [], None
+    from reveal_bench.curation.rules import Rules
+
+    return [], read_reports(source.path, source.columns, sheet=source.sheet), engine or Rules()
+
+
+def _settings(source: ReportTable | SuggestionTable) -> dict[str, Any]:
+    return {"columns": asdict(source.columns), "sheet": source.sheet}
+
+
+def _row(answer: Suggestion | Quarantined) -> Suggestion:
+    if isinstance(answer, Quarantined):
+        return Suggestion(answer.study_id, answer.patient_id, (), (), "quarantined", answer.engine)
+    return answer
+
+
+def _counts(answers: Sequence[Suggestion | Quarantined], engine: Engine | None) -> dict[str, Any]:
+    ok = [answer for answer in answers if isinstance(answer, Suggestion)]
+    n_labels = Counter(len(answer.labels) for answer in ok)
+    by_label = Counter(label for answer in ok for label in answer.labels)
+    counts: dict[str, Any] = {
+        "studies": len(answers),
+        "patients": len({answer.patient_id for answer in answers}),
+        "ok": len(ok),
+        "quarantined": len(answers) - len(ok),
+        "by_n_labels": {str(n): n_labels[n] for n in sorted(n_labels)},
+        "by_label": {label: by_label[label] for label in REVEAL_LABELS},
+    }
+    own = getattr(engine, "counts", None)
+    return counts if own is None else {**counts, "engine": own()}

@@ -1,0 +1,293 @@
+"""A new version of a benchmark: corrected labels, new studies, or a holdout that has served its time.
+
+The rules
+---------
+* A refresh begins a curation folder of its own, from the folder of the version before; that one stays as it is.
+* Corrected labels alone raise the minor version (1.0.0 -> 1.1.0), anything that changes which studies there are the
+  major one (-> 2.0.0): scores of two major versions are of different questions.
+* Studies that stay keep their half. With `retire_holdout` the holdout before is released, and all new studies make the
+  new one; else new studies are halved as at first (:mod:`reveal_bench.curation.halves`).
+* No patient who was ever released, in any version, and none who is in the version before, comes in anew: such studies
+  are left out and counted. ``history.parquet`` hands on who was ever released.
+* ``labels_diff.json`` says what changed; it holds labels of the holdout, as everything here does.
+
+Source: paper 004 has no refresh; the rules are those of the project's curation specification, step 7.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from reveal_bench.builders.mapping import KEY_FACTS, VOCABULARIES
+from reveal_bench.builders.source import BuildError, Problem
+from reveal_bench.builders.study_labels import NO_LABEL, spelled_labels
+from reveal_bench.builders.study_table import TableRow
+from reveal_bench.builders.study_table import read_table as read_text_table
+from reveal_bench.curation.benchmark_files import LABELS_NAME, write_benchmark
+from reveal_bench.curation.facts import read_facts
+from reveal_bench.curation.folder import CurationError, CurationFolder, Progress, StepRecord
+from reveal_bench.curation.halves import draw_halves
+from reveal_bench.curation.tables import HALVES, Labels, Placed, Released, Selected, in_order, read_table, write_table
+from reveal_bench.findings import REVEAL_LABELS, hint
+
+__all__ = ["Correction", "bump", "read_corrections", "refresh"]
+
+RELEASED, HOLDOUT = HALVES
+HISTORY_NAME = "history.parquet"
+WRITES = ("split.parquet", HISTORY_NAME, "labels_diff.json", "benchmark/labels.csv", "benchmark/mapping.yaml")
+CORRECTION_COLUMNS = ("study", "labels", "why")
+
+
+@dataclass(frozen=True, slots=True)
+class Correction:
+    """Labels that a study shall have from now on, and why."""
+
+    study_id: str
+    labels: Labels
+    why: str
+
+
+def refresh(
+    folder: CurationFolder,
+    before: CurationFolder,
+    *,
+    corrections: Path | None = None,
+    additions: CurationFolder | None = None,
+    facts: Path | None = None,
+    key: str = "study",
+    study_key: str = KEY_FACTS[0],
+    retire_holdout: bool = False,
+    redo: bool = False,
+    progress: Progress | None = None,
+) -> StepRecord:
+    """Make the next version of a benchmark, see the module.
+
+    Writes ``split.parquet``, ``history.parquet``, ``labels_diff.json`` and ``benchmark/``.
+
+    Parameters
+    ----------
+    folder : of the new version; nothing else may have been done in it
+    before : of the version before, split or refreshed
+    corrections : table with the columns study, labels (separated by ";", "None" for none) and why
+    additions : a curation whose selection comes in
+    facts : table with the demographics of what is added, as for the split
+    key, study_key : as for the split
+    retire_holdout : release the holdout before; `additions` make the new one
+
+    Raises
+    ------
+    CurationError
+        If nothing changes, an earlier folder is not ready, or a retired holdout would have nothing in its place.
+    BuildError
+        With everything that is wrong with `corrections` or `facts`.
+    """
+    if folder.record("split") is not None:
+        raise CurationError("a refresh begins a curation folder of its own, this one has a split")
+    if corrections is None and additions is None:
+        raise CurationError("a refresh needs corrected labels or new studies, got neither")
+    if retire_holdout and additions is None:
+        raise CurationError("a holdout can be retired only if new studies take its place, got none")
+    last = "refresh" if before.record("refresh") is not None else "split"
+    version_before = str(
+        before.need(last).counts["version"] if last == "refresh" else before.need(last).settings["version"]
+    )
+    version = bump(version_before, is_major=additions is not None)
+    files = {"split before": before.path("split.parquet"), "labels before": before.path(f"benchmark/{LABELS_NAME}")}
+    if last == "refresh":
+        files["history before"] = before.path(HISTORY_NAME)
+    if additions is not None:
+        additions.need("select")
+        files["additions"] = additions.path("selection.parquet")
+    files |= {role: Path(path) for role, path in (("corrections", corrections), ("facts", facts)) if path is not None}
+
+    def work(scratch: Path) -> Mapping[str, Any]:
+        placed = read_table(files["split before"], Placed)
+        history = read_table(files["history before"], Released) if last == "refresh" else []
+        corrected = read_corrections(corrections, placed) if corrections is not None else []
+        wanted = read_table(files["additions"], Selected) if additions is not None else []
+        ever = {one.patient_id for one in history} | {one.patient_id for one in placed if one.half == RELEASED}
+        known = {one.patient_id for one in placed}
+        new = sorted((one for one in wanted if one.patient_id not in ever | known), key=lambda one: one.study_id)
+        if additions is not None and not new:
+            raise CurationError(f"`additions` must bring in new patients, got none in {len(wanted)} studies")
+        entered = _placed(new, folder, version, retire_holdout=retire_holdout)
+        after = _corrected(placed, corrected)
+        if retire_holdout:
+            after = [replace(one, half=RELEASED) for one in after]
+        after = sorted([*after, *entered], key=lambda one: one.study_id)
+        write_table(scratch / "split.parquet", after, Placed)
+        write_table(scratch / HISTORY_NAME, _history(history, placed, after, version_before, version), Released)
+        diff = _diff(placed, after, corrected, version_before, version)
+        (scratch / "labels_diff.json").write_text(json.dumps(diff, indent=1) + "\n", encoding="utf-8")
+        demographics = _demographics(files["labels before"], facts, [one.study_id for one in entered], key)
+        write_benchmark(scratch / "benchmark", after, study_key=study_key, demographics=demographics)
+        if progress is not None:
+            progress(len(after), len(after))
+        return {
+            "version": version,
+            "version_before": version_before,
+            "corrected": len(corrected),
+            "added": {half: sum(one.half == half for one in entered) for half in HALVES},
+            "left_out_released_before": sum(one.patient_id in ever for one in wanted),
+            "left_out_in_holdout": sum(one.patient_id in known - ever for one in wanted),
+            "retired": sum(one.half == HOLDOUT for one in placed) if retire_holdout else 0,
+            "studies": {half: sum(one.half == half for one in after) for half in HALVES},
+        }
+
+    settings = {"key": key, "study_key": study_key, "retire_holdout": retire_holdout, "version": version}
+    return folder.run("refresh", settings, work, files=files, writes=WRITES, redo=redo)
+
+
+def bump(version: str, *, is_major: bool) -> str:
+    """The version after `version`.
+
+    Examples
+    --------
+    >>> bump("1.4.2", is_major=False), bump("1.4.2", is_major=True)
+    ('1.5.0', '2.0.0')
+    """
+    major, minor, _ = (int(part) for part in version.split("."))
+    return f"{major + 1}.0.0" if is_major else f"{major}.{minor + 1}.0"
+
+
+def read_corrections(path: Path, placed: Sequence[Placed]) -> list[Correction]:
+    """Corrected labels, by study id.
+
+    Raises
+    ------
+    BuildError
+        With every row that names no study of the benchmark, one named before, an unknown label, the labels that the
+        study has already, or no reason.
+    """
+    problems: list[Problem] = []
+    table = read_text_table(path, path.name, problems)
+    if table is not None:
+        missing = [name for name in CORRECTION_COLUMNS if name not in table.columns]
+        problems += [
+            Problem(path.name, None, "columns", f"must have {name}", ", ".join(table.columns)) for name in missing
+        ]
+    if table is None or problems:
+        raise BuildError(problems)
+    labels_of = {one.study_id: one.labels for one in placed}
+    found: dict[str, Correction] = {}
+    for row in table.rows:
+        correction = _correction(row, path.name, labels_of, found, problems)
+        if correction is not None:
+            found[correction.study_id] = correction
+    if not found and not problems:
+        problems.append(Problem(path.name, None, "rows", "must correct at least one study", "none"))
+    if problems:
+        raise BuildError(problems)
+    return [found[study] for study in sorted(found)]
+
+
+def _correction(
+    row: TableRow, file: str, labels_of: Mapping[str, Labels], found: Mapping[str, Correction], problems: list[Problem]
+) -> Correction | None:
+    """One row; None if something is wrong with it."""
+    study, text, why = (row.text(name).strip() for name in CORRECTION_COLUMNS)
+    texts = [part.strip() for part in text.split(";") if part.strip()]
+    labels, unknown = spelled_labels(texts)
+    wrong: list[tuple[str, str, str]] = []
+    if study not in labels_of:
+        wrong.append(("study", "must be a study of the version before", study or "a blank"))
+    elif study in found:
+        wrong.append(("study", "must stand in one row only", study))
+    if not texts:
+        wrong.append(("labels", "must name labels, or say None", "a blank"))
+    wrong += [("labels", "must be of the twelve", hint(one, REVEAL_LABELS)) for one in unknown]
+    if labels and any(one.casefold() in NO_LABEL for one in texts):
+        wrong.append(("labels", "must not say None beside a label", text))
+    if not why:
+        wrong.append(("why", "must say why the labels change", "a blank"))
+    if not wrong and in_order(labels) == labels_of[study]:
+        wrong.append(("labels", "must differ from what they are", text))
+    problems += [Problem(file, row.number, field, rule, value) for field, rule, value in wrong]
+    return None if wrong else Correction(study, in_order(labels), why)
+
+
+def _placed(new: Sequence[Selected], folder: CurationFolder, version: str, *, retire_holdout: bool) -> list[Placed]:
+    """New studies with their halves; a single one goes to the holdout."""
+    if retire_holdout or len({one.patient_id for one in new}) < 2:
+        halves = [HOLDOUT] * len(new)
+    else:
+        halves = [HALVES[int(is_holdout)] for is_holdout in draw_halves(new, folder.rng("refresh"))]
+    return [
+        Placed(one.study_id, one.patient_id, one.labels, one.n_agree_all, half, version)
+        for one, half in zip(new, halves, strict=True)
+    ]
+
+
+def _corrected(placed: Sequence[Placed], corrections: Iterable[Correction]) -> list[Placed]:
+    labels = {one.study_id: one.labels for one in corrections}
+    return [
+        replace(one, labels=labels[one.study_id], n_agree_all=None) if one.study_id in labels else one for one in placed
+    ]
+
+
+def _history(
+    history: Sequence[Released], placed: Sequence[Placed], after: Sequence[Placed], before: str, version: str
+) -> list[Released]:
+    """Everybody who was ever released, with the first version that is known of."""
+    first = {one.patient_id: one.version for one in history}
+    for one in placed:
+        if one.half == RELEASED:
+            first.setdefault(one.patient_id, one.since if one.since else before)
+    for one in after:
+        if one.half == RELEASED:
+            first.setdefault(one.patient_id, version)
+    return [Released(patient, first[patient]) for patient in sorted(first)]
+
+
+def _diff(
+    placed: Sequence[Placed], after: Sequence[Placed], corrected: Sequence[Correction], before: str, version: str
+) -> dict[str, Any]:
+    """What changed, for the maintainer's eyes."""
+    was, now = ({one.study_id: one for one in some} for some in (placed, after))
+    return {
+        "from": before,
+        "to": version,
+        "corrected": [
+            {
+                "study_id": one.study_id,
+                "half": now[one.study_id].half,
+                "labels_before": list(was[one.study_id].labels),
+                "labels": list(one.labels),
+                "why": one.why,
+            }
+            for one in corrected
+        ],
+        "added": [
+            {"study_id": one.study_id, "half": one.half, "labels": list(one.labels)}
+            for one in after
+            if one.study_id not in was
+        ],
+        "released": [one.study_id for one in placed if now[one.study_id].half != one.half],
+        "prevalence": {
+            half: {label: [_count(placed, half)[label], _count(after, half)[label]] for label in REVEAL_LABELS}
+            for half in HALVES
+        },
+    }
+
+
+def _count(some: Sequence[Placed], half: str) -> Counter[str]:
+    return Counter(label for one in some if one.half == half for label in one.labels)
+
+
+def _demographics(labels_before: Path, facts: Path | None, new: Sequence[str], key: str) -> dict[str, dict[str, str]]:
+    """What is published of each study's patient: of the old ones as before, of the new ones from the facts."""
+    with labels_before.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    names = [name for name in VOCABULARIES if rows and name in rows[0]]
+    found = {name: {row["study_id"]: row[name] for row in rows} for name in names}
+    if facts is not None and new:
+        for column in read_facts(facts, new, key=key).columns:
+            if column.name in VOCABULARIES:
+                found.setdefault(column.name, {}).update(zip(new, column.texts, strict=True))
+    return found

@@ -1,0 +1,252 @@
+"""Tables of reports, or of labels that another system made, as the first step of a curation reads them.
+
+Conventions
+-----------
+A table is .csv, .tsv, .xlsx, .json, .jsonl or .parquet; the caller names its columns. Ids are text and never pass
+through a number. A report is a cell of the table, or a UTF-8 text file below the table's folder whose path is in a
+cell. What is wrong is found in all rows and raised together as one :class:`~reveal_bench.builders.source.BuildError`;
+nothing is repaired, and no row is left out.
+
+An :class:`Engine` reads labels out of reports. It may answer in any order; whoever runs it restores the order.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Protocol
+
+from reveal_bench.builders.study_labels import spelled_labels
+from reveal_bench.builders.study_table import TableRow
+from reveal_bench.curation.folder import Progress
+from reveal_bench.curation.report_tables import Fail, read_rows
+from reveal_bench.curation.tables import Suggestion, in_order
+from reveal_bench.findings import REVEAL_LABELS, hint
+
+__all__ = [
+    "GIVEN",
+    "Engine",
+    "Quarantined",
+    "Report",
+    "ReportColumns",
+    "SuggestionColumns",
+    "read_reports",
+    "read_suggestions",
+    "texts_digest",
+]
+
+GIVEN = "given"
+"""The engine of suggestions that were read from a table."""
+
+MOST_CHARACTERS = 1_000_000
+"""A text longer than this is no report of one study."""
+MOST_ID_CHARACTERS = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The report of one study, as it was written."""
+
+    study_id: str
+    patient_id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantined:
+    """A report whose labels could not be read; `reason` says why, `answer` is what the engine got instead, if it did.
+
+    It is never guessed: a person looks at it.
+    """
+
+    study_id: str
+    patient_id: str
+    reason: str
+    engine: str
+    answer: str = ""
+
+
+class Engine(Protocol):
+    """What reads labels out of reports. It may also have ``counts() -> dict``: tokens, cost, and the like."""
+
+    @property
+    def signature(self) -> str:
+        """Name and version, as in "rules|v:1"; another signature may give other labels."""
+
+    def settings(self) -> dict[str, Any]:
+        """Everything that its answers depend on, as JSON."""
+
+    def run(
+        self, reports: Iterable[Report], scratch: Path, progress: Progress | None = None
+    ) -> Iterator[Suggestion | Quarantined]:
+        """One answer per report, in any order.
+
+        Parameters
+        ----------
+        reports : with different study ids
+        scratch : a folder for what an interrupted run would find again; it is removed when the step is done
+        progress : told of (done, total)
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class ReportColumns:
+    """Names of the columns of a table of reports; just one of `report` (its text) and `file` (a text file's path)."""
+
+    study: str
+    patient: str
+    report: str | None = None
+    file: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.report is None) == (self.file is None):
+            raise ValueError(f"name just one of `report` and `file`, got {self.report!r} and {self.file!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class SuggestionColumns:
+    """Names of the columns of a table of ready labels; `separator` stands between the labels of a cell."""
+
+    study: str
+    patient: str
+    labels: str
+    separator: str = ";"
+
+    def __post_init__(self) -> None:
+        if not self.separator:
+            raise ValueError("`separator` must not be empty")
+
+
+def read_reports(path: Path, columns: ReportColumns, *, sheet: str | None = None) -> list[Report]:
+    """The reports of a table, in its order.
+
+    Parameters
+    ----------
+    path : .csv, .tsv, .xlsx, .json, .jsonl or .parquet; paths of text files are relative to its folder
+    sheet : name of an xlsx file's sheet; needed if it has several
+
+    Raises
+    ------
+    BuildError
+        With every problem of every row: a blank or repeated study, a blank patient, an empty report, a text file that
+        is not there, leads out of the folder or is not UTF-8.
+    ImportError
+        If the file is an xlsx and openpyxl is not installed.
+    """
+
+    def read(row: TableRow, fail: Fail) -> Report:
+        study, patient = _id(row, columns.study, fail), _id(row, columns.patient, fail)
+        if columns.file is not None:
+            text = _file_text(row, columns.file, path.parent, fail)
+        else:
+            text = _cell_text(row, str(columns.report), fail)
+        return Report(study, patient, text)
+
+    named = [columns.study, columns.patient, columns.file if columns.file is not None else str(columns.report)]
+    return read_rows(path, named, sheet, read)
+
+
+def read_suggestions(path: Path, columns: SuggestionColumns, *, sheet: str | None = None) -> list[Suggestion]:
+    """The ready labels of a table, in its order; their engine is :data:`GIVEN`, their findings are not known.
+
+    A study without any of the labels says "None", "Normal" or "No finding": a blank cell is a problem. Spelling is
+    that of :func:`reveal_bench.findings.canonical_finding`; a cell of a JSON or Parquet file may be a list.
+
+    Raises
+    ------
+    BuildError
+        With every problem of every row, as :func:`read_reports`; also a label that is none of the twelve, and one
+        that stands twice or beside "None".
+    ImportError
+        If the file is an xlsx and openpyxl is not installed.
+    """
+
+    def read(row: TableRow, fail: Fail) -> Suggestion:
+        study, patient = _id(row, columns.study, fail), _id(row, columns.patient, fail)
+        return Suggestion(study, patient, (), _labels(row, columns, fail), "ok", GIVEN)
+
+    return read_rows(path, [columns.study, columns.patient, columns.labels], sheet, read)
+
+
+def texts_digest(reports: Iterable[Report]) -> str:
+    """SHA-256 of the reports' texts in their order: text files lie outside of the table that names them."""
+    found = sha256()
+    for report in reports:
+        found.update(sha256(report.text.encode()).digest())
+    return found.hexdigest()
+
+
+def _id(row: TableRow, column: str, fail: Fail) -> str:
+    cell = row.cells[column]
+    if not isinstance(cell, str) or not cell.strip():
+        fail(column, "must be an id", "a blank cell" if isinstance(cell, str) else "a list")
+        return ""
+    if cell != cell.strip() or not cell.isprintable() or len(cell) > MOST_ID_CHARACTERS:
+        rule = f"must be an id of at most {MOST_ID_CHARACTERS} printable characters without blanks around it"
+        fail(column, rule, repr(cell[:80]))
+        return ""
+    return cell
+
+
+def _cell_text(row: TableRow, column: str, fail: Fail) -> str:
+    cell = row.cells[column]
+    if not isinstance(cell, str):
+        fail(column, "must be the text of a report", "a list")
+        return ""
+    return _checked(cell, column, fail)
+
+
+def _file_text(row: TableRow, column: str, root: Path, fail: Fail) -> str:
+    """The text of the file that a cell names."""
+    cell = row.text(column)
+    if not cell.strip():
+        fail(column, "must name a text file", "a blank cell")
+        return ""
+    try:
+        path = (root / cell).resolve()
+        if not path.is_relative_to(root.resolve()):
+            fail(column, "must name a file below the table's folder", repr(cell[:120]))
+        elif not path.exists():
+            fail(column, "must name a file that is there", repr(cell[:120]))
+        elif not stat.S_ISREG(os.stat(path).st_mode):
+            fail(column, "must name a regular file", repr(cell[:120]))
+        elif path.stat().st_size > 4 * MOST_CHARACTERS:
+            fail(column, f"must name a text of at most {MOST_CHARACTERS:,} characters", repr(cell[:120]))
+        else:
+            return _checked(path.read_text(encoding="utf-8-sig"), column, fail)
+    except UnicodeDecodeError as error:
+        fail(column, "must name a text in UTF-8", f"{cell[:120]!r}, which is not from byte {error.start} on")
+    except (OSError, ValueError) as error:  # a name with a NUL, too long, or of a file that may not be read
+        fail(column, "must name a file that can be read", f"{cell[:120]!r}: {error}"[:250])
+    return ""
+
+
+def _checked(text: str, column: str, fail: Fail) -> str:
+    if not text.strip():
+        fail(column, "must hold a report", "an empty text")
+    elif len(text) > MOST_CHARACTERS:
+        fail(column, f"must be a text of at most {MOST_CHARACTERS:,} characters", f"{len(text):,}")
+    elif any("\ud800" <= letter <= "\udfff" for letter in text):
+        fail(column, "must be Unicode text", "half of a surrogate pair")
+    return text
+
+
+def _labels(row: TableRow, columns: SuggestionColumns, fail: Fail) -> tuple[str, ...]:
+    cell = row.cells[columns.labels]
+    entries = cell if isinstance(cell, list) else [entry.strip() for entry in cell.split(columns.separator)]
+    if "" in entries or not entries:
+        fail(columns.labels, 'must name labels, or "None" for a study without any', "a blank")
+        return ()
+    known, unknown = spelled_labels(entries)
+    for text in unknown:
+        fail(columns.labels, "must be one of the twelve labels", hint(text, REVEAL_LABELS))
+    twice = sorted({label for label in known if known.count(label) > 1})
+    if twice:
+        fail(columns.labels, "must name each label once", f"{', '.join(twice)} again")
+    if known and len(known) + len(unknown) < len(entries):
+        fail(columns.labels, 'must not have "None" beside a label', ", ".join(map(str, entries))[:200])
+    return in_order(known)

@@ -1,0 +1,277 @@
+"""Which studies the readers will see: a random sample, stratified by the number of suggested labels.
+
+Paper 004 (section 2.1) sampled 1,000 of 13,735 studies, each of another patient, in the strata :data:`PAPER_STRATA`,
+so that each of the twelve labels is represented. How it drew within a stratum it does not say; :func:`draw_sample` says
+how it is done here. What the pool cannot give is counted as short, and never made up for from elsewhere unless asked.
+
+Outputs: ``sample.parquet`` (:class:`~reveal_bench.curation.tables.Sampled`, by study id) and ``set_aside.jsonl``, which
+names the studies that could not be drawn because another one of the same patient was kept.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from reveal_bench.curation.folder import CurationFolder, Progress, StepRecord
+from reveal_bench.curation.tables import Sampled, Suggestion, read_table, write_table
+from reveal_bench.findings import REVEAL_LABELS
+
+__all__ = ["PAPER_STRATA", "SampleDrawn", "SetAside", "Stratum", "draw_sample", "sample"]
+
+PAPER_STRATA = {1: 300, 2: 300, 3: 319, 4: 76, 5: 4, 6: 1}
+"""Number of suggested labels -> studies wanted (paper 004, section 2.1)."""
+
+SAMPLE, SET_ASIDE = "sample.parquet", "set_aside.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """A study that could not be drawn because study `kept` of its patient was chosen at random before it."""
+
+    study_id: str
+    patient_id: str
+    kept: str
+
+
+@dataclass(slots=True)
+class Stratum:
+    """Counts of one stratum: ``wanted + from_above == drawn + short + passed_down``."""
+
+    wanted: int
+    candidates: int
+    from_above: int = 0
+    drawn: int = 0
+    short: int = 0
+    passed_down: int = 0
+
+    @property
+    def room(self) -> int:
+        """How many may still be drawn."""
+        return self.wanted + self.from_above - self.passed_down - self.drawn
+
+
+@dataclass(frozen=True, slots=True)
+class SampleDrawn:
+    """What :func:`draw_sample` gives; `labels` has of every label how many studies were candidates, drawn and short.
+
+    ``n_suggestions == n_quarantined + n_outside_strata + len(set_aside) + n_candidates``.
+    """
+
+    sampled: tuple[Sampled, ...]
+    set_aside: tuple[SetAside, ...]
+    strata: Mapping[int, Stratum]
+    labels: Mapping[str, Mapping[str, int]]
+    n_suggestions: int
+    n_quarantined: int
+    n_outside_strata: int
+    n_candidates: int
+
+
+def sample(
+    folder: CurationFolder,
+    *,
+    strata: Mapping[int, int],
+    min_per_label: int = 1,
+    fill: bool = False,
+    redo: bool = False,
+    progress: Progress | None = None,
+) -> StepRecord:
+    """Draw the studies that readers will see from ``suggestions.parquet``; see :func:`draw_sample`.
+
+    Returns
+    -------
+    StepRecord
+        Its counts: `suggestions`, `quarantined`, `outside_strata`, `set_aside`, `candidates`, `sampled`, `short` (in
+        all), `strata` and `labels` with the counts of each, and `patients`: how many of the suggestions there are.
+
+    Raises
+    ------
+    ValueError
+        If an argument breaks its rule or a study is suggested for twice.
+    CurationError
+        If extract is not done, or sample was done otherwise.
+    """
+    _check(strata, min_per_label)
+
+    def work(scratch: Path) -> dict[str, Any]:
+        suggestions = read_table(folder.path("suggestions.parquet"), Suggestion)
+        drawn = draw_sample(suggestions, strata, folder.rng("sample"), min_per_label=min_per_label, fill=fill)
+        write_table(scratch / SAMPLE, drawn.sampled, Sampled)
+        lines = [
+            json.dumps({"study_id": one.study_id, "patient_id": one.patient_id, "kept": one.kept}) + "\n"
+            for one in drawn.set_aside
+        ]
+        (scratch / SET_ASIDE).write_text("".join(lines), encoding="utf-8")
+        if progress is not None:
+            progress(len(drawn.sampled), len(drawn.sampled))
+        return {"patients": len({one.patient_id for one in suggestions}), **_counts(drawn)}
+
+    settings = {
+        "strata": {str(n): size for n, size in sorted(strata.items())},
+        "min_per_label": min_per_label,
+        "fill": fill,
+    }
+    return folder.run("sample", settings, work, reads=["suggestions.parquet"], writes=[SAMPLE, SET_ASIDE], redo=redo)
+
+
+def draw_sample(
+    suggestions: Iterable[Suggestion],
+    strata: Mapping[int, int],
+    rng: np.random.Generator,
+    *,
+    min_per_label: int = 1,
+    fill: bool = False,
+) -> SampleDrawn:
+    """Draw studies; the same ones whatever the order of `suggestions`.
+
+    1. All suggestions, sorted by study id, are put into one random order; every "first" below is in this order.
+       Quarantined ones and those whose number of labels is no stratum with a size above 0 leave.
+    2. Of each patient the first study is kept, so that each of them has the same chance; the others are set aside.
+    3. Labels, from the one with the fewest candidates on (ties: as REVEAL_LABELS), are brought to `min_per_label`
+       studies each: as long as one is short, draw from the candidates that have it, and whose stratum has room, one
+       that has most of the labels that are short; the first of them if there are several.
+    4. Every stratum is filled up to its size with the first of its candidates that are left: a simple random sample.
+    5. With `fill`, what is short in a stratum is asked for in the next one down as well (before step 3, and from the
+       highest number of labels on), as often as it takes.
+
+    Steps 3 and 4 never take more from a stratum than its size. Step 3 looks ahead by one study only: where strata are
+    nearly as small as the number of labels it may leave a label short that another choice would have served.
+
+    Parameters
+    ----------
+    suggestions : of each study one
+    strata : number of suggested labels -> studies wanted, at least one of them above 0
+    rng : every draw comes from it
+    min_per_label : every label is to be among the suggested ones of so many studies
+    fill : make up for the shortage of a stratum from the next one down, counted in `from_above` and `passed_down`
+
+    Raises
+    ------
+    ValueError
+        If `strata` or `min_per_label` break their rules or a study is there twice.
+    """
+    _check(strata, min_per_label)
+    given = sorted(suggestions, key=lambda one: one.study_id)
+    twice = sorted(study for study, n in Counter(one.study_id for one in given).items() if n > 1)
+    if twice:
+        raise ValueError(f"suggestions.parquet: `study_id` must be there once, got {twice[0]!r} more than once")
+    wanted = {n: size for n, size in strata.items() if size > 0}
+    shuffled = [given[i] for i in rng.permutation(len(given))]
+    ok = [one for one in shuffled if one.status == "ok"]
+    eligible = [one for one in ok if len(one.labels) in wanted]
+    candidates, set_aside = _one_per_patient(eligible)
+    per_stratum = Counter(len(one.labels) for one in candidates)
+    counts = {n: Stratum(wanted[n], per_stratum[n]) for n in sorted(wanted)}
+    if fill:
+        _pass_down(counts)
+    drawn = _represent(candidates, counts, min_per_label)
+    for one in candidates:
+        stratum = counts[len(one.labels)]
+        if stratum.room > 0 and one.study_id not in drawn:
+            drawn[one.study_id] = one
+            stratum.drawn += 1
+    for stratum in counts.values():
+        stratum.short = stratum.room
+    chosen = [Sampled(one.study_id, one.patient_id, one.labels, len(one.labels)) for one in drawn.values()]
+    return SampleDrawn(
+        sampled=tuple(sorted(chosen, key=lambda one: one.study_id)),
+        set_aside=tuple(sorted(set_aside, key=lambda one: one.study_id)),
+        strata=counts,
+        labels=_label_counts(candidates, chosen, min_per_label),
+        n_suggestions=len(given),
+        n_quarantined=len(given) - len(ok),
+        n_outside_strata=len(ok) - len(eligible),
+        n_candidates=len(candidates),
+    )
+
+
+def _check(strata: Mapping[int, int], min_per_label: int) -> None:
+    if not any(size > 0 for size in strata.values()):
+        raise ValueError(f"`strata` must ask for at least one study, got {dict(strata)}")
+    for n, size in strata.items():
+        if not 0 <= n <= len(REVEAL_LABELS):
+            raise ValueError(f"`strata` must be of 0 to {len(REVEAL_LABELS)} labels, got {n}")
+        if size < 0:
+            raise ValueError(f"`strata` must be of sizes of at least 0, got {size} for {n} labels")
+    if min_per_label < 0:
+        raise ValueError(f"`min_per_label` must be at least 0, got {min_per_label}")
+
+
+def _one_per_patient(studies: Sequence[Suggestion]) -> tuple[list[Suggestion], list[SetAside]]:
+    """The first study of each patient, and the others."""
+    kept: dict[str, Suggestion] = {}
+    others = []
+    for one in studies:
+        first = kept.setdefault(one.patient_id, one)
+        if first is not one:
+            others.append(SetAside(one.study_id, one.patient_id, first.study_id))
+    return list(kept.values()), others
+
+
+def _pass_down(strata: Mapping[int, Stratum]) -> None:
+    """Ask for what a stratum is short of in the next one down; what the lowest is short of stays so."""
+    below = sorted(strata, reverse=True)
+    for upper, lower in pairwise(below):
+        missing = max(strata[upper].room - strata[upper].candidates, 0)
+        strata[upper].passed_down = strata[lower].from_above = missing
+
+
+def _represent(
+    candidates: Sequence[Suggestion], strata: Mapping[int, Stratum], min_per_label: int
+) -> dict[str, Suggestion]:
+    """Step 3: study id -> study drawn for its labels."""
+    drawn: dict[str, Suggestion] = {}
+    frequency = Counter(label for one in candidates for label in one.labels)
+    short = dict.fromkeys(REVEAL_LABELS, min_per_label)
+    for label in sorted(REVEAL_LABELS, key=lambda label: frequency[label]):
+        with_it = [one for one in candidates if label in one.labels]
+        while short[label] > 0:
+            left = [one for one in with_it if one.study_id not in drawn and strata[len(one.labels)].room > 0]
+            if not left:
+                break
+            one = max(left, key=lambda one: sum(short[other] > 0 for other in one.labels))  # the first of equals
+            drawn[one.study_id] = one
+            strata[len(one.labels)].drawn += 1
+            for other in one.labels:
+                short[other] -= 1
+    return drawn
+
+
+def _label_counts(
+    candidates: Sequence[Suggestion], chosen: Sequence[Sampled], min_per_label: int
+) -> dict[str, dict[str, int]]:
+    there = Counter(label for one in candidates for label in one.labels)
+    drawn = Counter(label for one in chosen for label in one.labels)
+    return {
+        label: {
+            "candidates": there[label],
+            "drawn": drawn[label],
+            "short": max(min_per_label - drawn[label], 0),
+        }
+        for label in REVEAL_LABELS
+    }
+
+
+def _counts(drawn: SampleDrawn) -> dict[str, Any]:
+    fields = ("wanted", "candidates", "from_above", "drawn", "short", "passed_down")
+    return {
+        "suggestions": drawn.n_suggestions,
+        "quarantined": drawn.n_quarantined,
+        "outside_strata": drawn.n_outside_strata,
+        "set_aside": len(drawn.set_aside),
+        "candidates": drawn.n_candidates,
+        "sampled": len(drawn.sampled),
+        "short": sum(stratum.short for stratum in drawn.strata.values()),
+        "strata": {
+            str(n): {name: getattr(stratum, name) for name in fields} for n, stratum in sorted(drawn.strata.items())
+        },
+        "labels": {label: dict(counts) for label, counts in drawn.labels.items()},
+    }
