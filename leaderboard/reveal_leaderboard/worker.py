@@ -26,6 +26,7 @@ from typing import Any, TypeVar, cast
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from reveal_bench.predictions import LintReport
 from reveal_bench.task_records import TaskAnswer, TaskManifest
 from reveal_leaderboard import boards, receipts
 from reveal_leaderboard.blobs import BlobDamagedError, Blobs
@@ -186,12 +187,14 @@ class Worker:
             return self._score_tasks(job, holdout, submission, manifest)
         with tempfile.TemporaryDirectory() as scratch:
             canonical = Path(scratch) / "canonical.npz"
-            parsed = self._accepted(submission, holdout, canonical)
+            parsed = self._accepted(submission, holdout, canonical, is_of_other_version=job.kind == "rescore")
             if isinstance(parsed, str):
                 return self.queue.refuse(job, who=self._who, why=parsed)
             outcome = self._outcome(canonical, submission, holdout, thresholds=_thresholds(submission.metadata))
         self.stopping.wait(self.pause_before_finish)
         outcome = replace(outcome, signs=parsed.signs)
+        if job.kind == "rescore":
+            outcome = _with_coverage(outcome, parsed.report)
         return self.queue.finish_score(job, who=self._who, outcome=outcome, sign=self._sign)
 
     def _score_tasks(self, job: Job, holdout: Holdout, submission: Submission, manifest: TaskManifest) -> bool:
@@ -217,12 +220,16 @@ class Worker:
         outcome = replace(outcome, signs=tuple(tripwires(answers, manifest)))
         return self.queue.finish_score(job, who=self._who, outcome=outcome, sign=self._sign)
 
-    def _accepted(self, submission: Submission, holdout: Holdout, canonical: Path) -> Parsed | str:
+    def _accepted(
+        self, submission: Submission, holdout: Holdout, canonical: Path, *, is_of_other_version: bool = False
+    ) -> Parsed | str:
         """What the parse child made of a file, or why it is refused."""
         try:
-            parsed = _twice(lambda: self._parse(submission, holdout, canonical))
+            parsed = _twice(lambda: self._parse(submission, holdout, canonical, is_of_other_version))
         except ParseFailed as error:
             return str(error)
+        if is_of_other_version and parsed.report.ok and not parsed.report.n_predictions:
+            return "The file answers nothing of what this version asks."
         return parsed if parsed.report.ok else f"The file does not pass the linter: {parsed.report.verdict}."
 
     def _outcome(self, canonical: Path, submission: Submission, holdout: Holdout, **options: Any) -> ScoredOutcome:
@@ -238,13 +245,14 @@ class Worker:
             )
         )
 
-    def _parse(self, submission: Submission, holdout: Holdout, canonical: Path) -> Parsed:
+    def _parse(self, submission: Submission, holdout: Holdout, canonical: Path, is_of_other_version: bool) -> Parsed:
         with self.blobs.open_local(submission.sha256) as path:
             return self.custody.parse(
                 path,
                 holdout.manifest(submission.split),
                 name=submission.filename,
                 allow_missing=submission.allow_missing,
+                is_of_other_version=is_of_other_version,
                 canonical=canonical,
             )
 
@@ -277,6 +285,20 @@ def _twice(work: Callable[[], Answer]) -> Answer:
 def _is_outage(error: Exception) -> bool:
     """Whether storage is away; a file that is missing or damaged stays so."""
     return isinstance(error, OSError) and not isinstance(error, (FileNotFoundError, BlobDamagedError))
+
+
+def _with_coverage(outcome: ScoredOutcome, report: LintReport) -> ScoredOutcome:
+    """Say beside the figures what a file that was made for another version does not answer in this one."""
+    said = []
+    if report.missing_pairs:
+        n = f"{len(report.missing_pairs):,}"
+        said.append(f"The file was made for another version: {n} questions of this one have no answer and are misses.")
+    said += [f"{one.message[0].upper()}{one.message[1:]}." for one in report.problems if one.rule == "left-out"]
+    if not said:
+        return outcome
+    note = " ".join([outcome.released.note, *said])
+    final = outcome.final and replace(outcome.final, note=note)
+    return replace(outcome, released=replace(outcome.released, note=note), final=final)
 
 
 def _thresholds(metadata: Mapping[str, Any]) -> float | dict[str, float]:

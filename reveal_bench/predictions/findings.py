@@ -37,6 +37,7 @@ def lint_findings(
     manifest: StudyManifest,
     *,
     allow_missing: bool = False,
+    leave_out_unknown: bool = False,
     limits: Limits = Limits(),
     name: str | None = None,
 ) -> LintReport:
@@ -47,6 +48,8 @@ def lint_findings(
     path : JSONL, CSV or TSV, plain or compressed
     manifest : the studies and labels asked
     allow_missing : whether studies may be absent; they then count as predicted negative for every label
+    leave_out_unknown : whether studies that the split does not have are left out, with a warning, instead of being
+        errors: for a file that answered another version of the split
     limits : how large the file and its parts may be
     name : name to show for the file; that of `path` unless given
 
@@ -63,6 +66,7 @@ def lint_findings(
     log, data = open_source(path, limits, name)
     if data is None:
         return LintReport.of_unread(log, allow_missing)
+    log.left_out = frozenset(("unknown-study",) if leave_out_unknown else ())
     file_format, entries = _entries(data, limits, log)
     checker = _Checker(manifest, limits, log)
     predictions = check_entries(entries, checker.check, log)
@@ -72,6 +76,7 @@ def lint_findings(
         log.error("mixed-kinds", "all lines must give labels, or all probabilities", line=found[-1].line)
     for (spelling, label), n in checker.spellings.items():
         log.warning("finding-spelling", f"read as {label} in {n} places", field="labels", value=spelling)
+    log.note_left_out("studies")
     kept = () if log.has_errors else tuple(found)
     problems, pairs = tuple(log.problems), tuple((study, "") for study in missing)
     return LintReport(

@@ -39,6 +39,7 @@ def lint_predictions(
     *,
     grid: int | None = None,
     allow_missing: bool = False,
+    leave_out_unknown: bool = False,
     limits: Limits = Limits(),
     name: str | None = None,
 ) -> LintReport:
@@ -50,6 +51,8 @@ def lint_predictions(
     manifest : what the split asks
     grid : cells per side that `cell` refers to; the manifest's unless given
     allow_missing : whether asked pairs may be absent (they are scored as misses): a warning instead of an error
+    leave_out_unknown : whether predictions on images that the split does not have are left out, with a warning, instead
+        of being errors: for a file that answered another version of the split
     limits : how large the file and its parts may be
     name : name to show for the file, such as the one it was uploaded under; that of `path` unless given
 
@@ -67,6 +70,7 @@ def lint_predictions(
     log, data = open_source(path, limits, name)
     if data is None:
         return LintReport.of_unread(log, allow_missing)
+    log.left_out = frozenset(("unknown-image",) if leave_out_unknown else ())
     file_format, entries = read_entries(data, manifest, limits, log)
     checker = EntryChecker(manifest, grid if grid is not None else manifest.grid, file_format, limits, log)
     drafts = check_entries(entries, checker.check, log)
@@ -81,6 +85,7 @@ def lint_predictions(
             _note_duplicates(drafts, checker)
         _note_spellings(checker, log)
         _note_not_asked(drafts, log)
+        log.note_left_out("images")
         missing = _missing_pairs(drafts, manifest)
         _note_missing(missing, manifest, allow_missing, log)
         note_patterns(drafts, log)

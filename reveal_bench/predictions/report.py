@@ -270,12 +270,18 @@ class ProblemLog:
     ----------
     stopped : bool
         Whether reading was given up: what was not read must not be called missing.
+    left_out : frozenset
+        Rules that are no errors here: what breaks them is left out, and only counted.
+    n_left_out : int
+        How many entries that is.
     """
 
     def __init__(self, file: str, most: int) -> None:
         self.file = file
         self.problems: list[Problem] = []
         self.stopped = False
+        self.left_out: frozenset[str] = frozenset()
+        self.n_left_out = 0
         self._most = most
 
     @property
@@ -294,7 +300,10 @@ class ProblemLog:
         hint: str = "",
     ) -> None:
         """Note an error; ", got" and `value` are put at the end of `message`."""
-        self._add("error", rule, message, line, field, value, hint)
+        if rule in self.left_out:
+            self.n_left_out += 1
+        else:
+            self._add("error", rule, message, line, field, value, hint)
 
     def warning(
         self,
@@ -308,6 +317,13 @@ class ProblemLog:
     ) -> None:
         """Note a warning; ", got" and `value` are put at the end of `message`."""
         self._add("warning", rule, message, line, field, value, hint)
+
+    def note_left_out(self, what: str) -> None:
+        """Say how many entries were left out, if any."""
+        if self.n_left_out:
+            self.warning(
+                "left-out", f"{self.n_left_out:,} predictions on {what} that are not in this version are left out"
+            )
 
     def refuse(
         self, rule: str, message: str, *, line: int | None = None, value: object = _NOTHING, hint: str = ""

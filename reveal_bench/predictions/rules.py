@@ -81,6 +81,7 @@ RULES: dict[str, str] = {
     # the predictions together
     "duplicate-pair": "an image and finding are predicted once, except in COCO results",
     "not-asked": "pairs are predicted that the split asks for; others are not scored (warning)",
+    "left-out": "images and studies that another version had are left out when a file is scored again (warning)",
     "missing-pairs": "every pair asked for is predicted (a warning when missing pairs are allowed)",
     "normalised-coordinates": "coordinates are not all in [0, 1] (warning)",
     "resized-coordinates": "coordinates are not all within 1024 pixels of much larger images (warning)",

@@ -172,17 +172,13 @@ def test_who_may_read(library: Library) -> None:
             readable(connection, refused[0], "x", POLICY)
 
 
-def test_a_closed_team_reads_no_longer(library: Library) -> None:
-    reader = library.actor("reader")
-    library.accounts.disable_team(library.team, "cli:test", "over")
-    now = Actor(reader.user, tuple(library.accounts.teams_of(reader.user)), reader.scopes, "session")
-    assert not may_read(now, POLICY)
-
-
-def test_a_team_that_waits_for_approval_reads_nothing_yet(library: Library) -> None:
+def test_a_team_that_waits_or_is_closed_does_not_read(library: Library) -> None:
     reader = library.actor("reader")
     waiting = tuple(replace(one, team=replace(one.team, waiting_since=1.0)) for one in reader.memberships)
     assert not may_read(replace(reader, memberships=waiting), POLICY)
+    library.accounts.disable_team(library.team, "cli:test", "over")
+    now = Actor(reader.user, tuple(library.accounts.teams_of(reader.user)), reader.scopes, "session")
+    assert not may_read(now, POLICY)
 
 
 def test_nobody_reads_answers_of_a_team_of_their_own(library: Library) -> None:

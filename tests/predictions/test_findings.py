@@ -112,3 +112,23 @@ def test_missing_studies_and_mixed_kinds(tmp_path: Path) -> None:
 )
 def test_broken_files(tmp_path: Path, content: str | bytes, rule: str) -> None:
     assert rule in {p.rule for p in lint(tmp_path, content).problems}
+
+
+def test_studies_of_another_version_are_left_out_and_counted(tmp_path: Path) -> None:
+    content = lines(labels("s1", "COPD"), labels("gone"), labels("gone2", "COPD"), labels("s3"))
+    assert [p.rule for p in lint(tmp_path, content, allow_missing=True).problems if p.severity == "error"] == [
+        "unknown-study", "unknown-study",
+    ]  # fmt: skip
+    report = lint(tmp_path, content, allow_missing=True, leave_out_unknown=True)
+    assert report.ok
+    assert [p.study_id for p in report.predictions if isinstance(p, FindingsPrediction)] == ["s1", "s3"]
+    assert report.missing_pairs == (("s2", ""),)
+    (told,) = (problem for problem in report.problems if problem.rule == "left-out")
+    assert told.message == "2 predictions on studies that are not in this version are left out"
+
+
+def test_many_studies_of_another_version_do_not_end_the_reading(tmp_path: Path) -> None:
+    content = lines(*(labels(f"gone{i}") for i in range(5000)), labels("s1"))
+    report = lint(tmp_path, content, allow_missing=True, leave_out_unknown=True)
+    assert report.ok
+    assert len(report.predictions) == 1

@@ -361,3 +361,13 @@ def test_contours_without_a_pixel_warn(lint):
     report = lint(_line(point=..., polygons=[[[2828, 5], [2828, 6], [2828, 9]]]))
     assert report.ok
     assert "empty-mask" in [problem.rule for problem in report.problems]
+
+
+def test_images_of_another_version_are_left_out_and_counted(lint):
+    content = [_line(), _line(image_id="gone"), _line(image_id="gone", finding="Edema")]
+    report = lint(content, leave_out_unknown=True)
+    assert report.ok
+    assert len(report.predictions) == 1
+    (told,) = (problem for problem in report.problems if problem.rule == "left-out")
+    assert told.message == "2 predictions on images that are not in this version are left out"
+    assert not lint(content).ok

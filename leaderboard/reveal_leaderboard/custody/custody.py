@@ -139,6 +139,7 @@ class Custody:
         *,
         name: str,
         allow_missing: bool = False,
+        is_of_other_version: bool = False,
         canonical: Path | None = None,
     ) -> Parsed:
         """Lint an uploaded file in a child that sees nothing else.
@@ -146,6 +147,8 @@ class Custody:
         Parameters
         ----------
         name : to show for the file
+        is_of_other_version : whether the file answered another version of the split; what is asked here only is missing
+            then, and what was asked there only is left out
         canonical : where to write the predictions of a clean file, replacing what is there
 
         Raises
@@ -157,7 +160,8 @@ class Custody:
         """
         shared = self._dumped(manifest)
         limits = self._parser.limits
-        request = Request("parse", {"name": name, "allow_missing": allow_missing}, limits, reopened=1)
+        arguments = {"name": name, "allow_missing": allow_missing, "is_of_other_version": is_of_other_version}
+        request = Request("parse", arguments, limits, reopened=1)
         with _opened(path) as upload, self._outputs(self._scratch, 0 if canonical is None else 1) as outputs:
             handles = [upload, *(output.fileno() for output in outputs)]
             try:

@@ -42,13 +42,15 @@ def parse(arguments: dict[str, Any], files: list[int], manifest: AnyManifest) ->
     :mod:`reveal_leaderboard.fingerprints` say)
     """
     upload = Path(f"/proc/self/fd/{files[0]}")
-    options: dict[str, Any] = {"allow_missing": arguments["allow_missing"], "name": arguments["name"]}
+    is_other = arguments["is_of_other_version"]
+    options: dict[str, Any] = {"allow_missing": arguments["allow_missing"] or is_other, "name": arguments["name"]}
     if isinstance(manifest, StudyManifest):
-        report = lint_findings(upload, manifest, limits=BOARD_LIMITS, **options)
+        report = lint_findings(upload, manifest, limits=BOARD_LIMITS, leave_out_unknown=is_other, **options)
     elif isinstance(manifest, TaskManifest):
         report = lint_tasks(upload, manifest, limits=BOARD_LIMITS, **options)
     else:
-        report = _check_runs(lint_predictions(upload, manifest, limits=BOARD_LIMITS, **options))
+        report = lint_predictions(upload, manifest, limits=BOARD_LIMITS, leave_out_unknown=is_other, **options)
+        report = _check_runs(report)
     if report.ok and len(files) > 1:
         with os.fdopen(files[1], "wb", closefd=False) as file:
             write_canonical(file, report.predictions, manifest)
