@@ -6,21 +6,30 @@ done already, is printed with its counts.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
-from enum import StrEnum
+from dataclasses import asdict
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from reveal_bench import terminal
+from reveal_bench.cli_curate_model import (
+    Calls,
+    Connections,
+    Endpoint,
+    Model,
+    ModelOptions,
+    Price,
+    asker_of,
+    engine_of,
+    spent,
+)
 from reveal_bench.options import AsJson, Seed
 
 if TYPE_CHECKING:
-    from reveal_bench.curation.asking import Asker
     from reveal_bench.curation.folder import CurationFolder, StepRecord
-    from reveal_bench.curation.reports import Engine
 
 __all__ = ["app"]
 
@@ -34,22 +43,9 @@ app = typer.Typer(
 Curation = Annotated[Path, typer.Argument(help="Curation folder.", show_default=False)]
 Redo = Annotated[bool, typer.Option("--redo", help="Do it again though it was done with other inputs or settings.")]
 Name = Annotated[str, typer.Option(help="Name of the benchmark, for reports; when the folder is begun.")]
-Model = Annotated[str | None, typer.Option(help="Ask this model, by the name that --endpoint knows.")]
-Endpoint = Annotated[
-    str | None, typer.Option(help="Base URL of an OpenAI-compatible API; its key is read from REVEAL_MODEL_KEY.")
-]
-Connections = Annotated[int, typer.Option(min=1, help="Requests to the model at once.")]
-Price = Annotated[str | None, typer.Option(help="Price of a million tokens, for the cost.")]
 Study = Annotated[str, typer.Option(help="Column with the ids of studies.")]
 Version = Annotated[str, typer.Option(help="Version of the benchmark, such as 1.0.0.")]
 StudyKey = Annotated[str, typer.Option(help="What the ids of studies are in the images' headers.")]
-
-
-class Calls(StrEnum):
-    """How a model is asked about a report."""
-
-    TWO = "two"
-    ONE = "one"
 
 
 @app.command()
@@ -67,6 +63,7 @@ def extract(
     calls: Annotated[Calls, typer.Option(help="Model calls per report: findings, then labels; or both in one.")] = (
         Calls.TWO
     ),
+    model_options: ModelOptions = None,
     connections: Connections = 4,
     price_in: Price = None,
     price_out: Price = None,
@@ -84,15 +81,18 @@ def extract(
     curation = _begin(folder, name, seed)
     with terminal.progress("reading") as progress:
         source: ReportTable | SuggestionTable
-        engine = None
+        engine = asker = None
         if reports is None:
             assert suggestions is not None
             source = SuggestionTable(suggestions, SuggestionColumns(study, patient, labels))
         else:
             source = ReportTable(reports, ReportColumns(study, patient, None if file else report or "report", file))
-            engine = _engine(curation, model, endpoint, calls, connections, price_in, price_out)
+            asker = asker_of(curation, model, endpoint, model_options, connections, price_in, price_out)
+            engine = engine_of(asker, calls)
         record = step(curation, source, engine=engine, redo=redo, progress=_counted(progress, "reading"))
     _tell(curation, record)
+    if asker is not None:
+        typer.echo(f"  {_counts(spent(asker))}")
 
 
 @app.command()
@@ -152,6 +152,7 @@ def consensus(
     ] = False,
     model: Model = None,
     endpoint: Endpoint = None,
+    model_options: ModelOptions = None,
     connections: Connections = 4,
     price_in: Price = None,
     price_out: Price = None,
@@ -164,10 +165,11 @@ def consensus(
 
     curation = _open(folder)
     revise: Reviser | str = "rules"
-    if model is not None:
+    asker = asker_of(curation, model, endpoint, model_options, connections, price_in, price_out)
+    if asker is not None:
         from reveal_bench.curation.model_engine import ModelReviser
 
-        revise = ModelReviser(_asker(curation, model, endpoint, connections, price_in, price_out))
+        revise = ModelReviser(asker)
     with terminal.progress("reading comments") as progress:
         record = step(
             curation,
@@ -178,6 +180,8 @@ def consensus(
             progress=_counted(progress, "reading comments"),
         )
     _tell(curation, record)
+    if asker is not None:
+        typer.echo(f"  {_counts(spent(asker))}")
 
 
 @app.command()
@@ -280,7 +284,6 @@ def report(folder: Curation, redo: Redo = False) -> None:
 def status(folder: Curation, as_json: AsJson = False) -> None:
     """Show where a curation stands, step by step."""
     import json
-    from dataclasses import asdict
 
     curation = _open(folder)
     if as_json:
@@ -308,48 +311,6 @@ def _begin(folder: Path, name: str, seed: int) -> CurationFolder:
     return CurationFolder.create(folder, name=name, seed=seed)
 
 
-def _engine(
-    folder: CurationFolder,
-    model: str | None,
-    endpoint: str | None,
-    calls: Calls,
-    connections: int,
-    price_in: str | None,
-    price_out: str | None,
-) -> Engine:
-    from reveal_bench.curation.rules import Rules
-
-    if model is None:
-        if endpoint is not None:
-            raise ValueError("`--endpoint` needs `--model`")
-        return Rules()
-    from reveal_bench.curation.model_engine import ModelEngine
-
-    return ModelEngine(_asker(folder, model, endpoint, connections, price_in, price_out), calls.value)
-
-
-def _asker(
-    folder: CurationFolder,
-    model: str,
-    endpoint: str | None,
-    connections: int,
-    price_in: str | None,
-    price_out: str | None,
-) -> Asker:
-    from decimal import Decimal
-
-    from reveal_bench.curation.asking import Asker
-    from reveal_bench.curation.model_settings import ModelSettings, Prices
-
-    if endpoint is None:
-        raise ValueError("`--model` needs `--endpoint`: reports go nowhere that was not named")
-    if (price_in is None) != (price_out is None):
-        raise ValueError("give both of `--price-in` and `--price-out`, or neither")
-    prices = None if price_in is None or price_out is None else Prices(Decimal(price_in), Decimal(price_out))
-    cache = folder.path(os.path.join("cache", "answers"))
-    return Asker(ModelSettings(model), endpoint, cache, max_connections=connections, prices=prices)
-
-
 def _strata(text: str) -> dict[int, int]:
     """ "1:300,2:300" -> {1: 300, 2: 300}."""
     found: dict[int, int] = {}
@@ -373,12 +334,10 @@ def _tell(folder: CurationFolder, record: StepRecord) -> None:
 
 
 def _counts(counts: Mapping[str, Any]) -> str:
-    """The plain numbers among the counts, in one line."""
-    plain = {name: value for name, value in counts.items() if isinstance(value, (int, str)) and value != ""}
-    return ", ".join(
-        f"{name.replace('_', ' ')} {value:,}" if isinstance(value, int) else f"{name.replace('_', ' ')} {value}"
-        for name, value in plain.items()
-    )
+    """The plain figures among the counts, in one line."""
+    plain = {name.replace("_", " "): value for name, value in counts.items() if isinstance(value, (int, str, Decimal))}
+    shown = {name: f"{value:,}" if isinstance(value, int) else str(value) for name, value in plain.items()}
+    return ", ".join(f"{name} {value}" for name, value in shown.items() if value)
 
 
 def _tell_build(folder: CurationFolder, version: str) -> None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -35,7 +36,7 @@ from reveal_bench.curation.tables import (
 __all__ = ["Reviser", "consensus", "find_consensus", "majority_labels", "revise_votes"]
 
 READS = ("sample.parquet", "votes.parquet")
-WRITES = ("revisions.parquet", "consensus.parquet", "agreement.json")
+WRITES = ("revisions.parquet", "consensus.parquet", "agreement.json", "unread_notes.jsonl")
 MIN_LISTS = 2
 AGREE_ALL = ANSWERS[0]
 
@@ -65,8 +66,9 @@ def consensus(
 ) -> StepRecord:
     """Find the labels of every vote and of every study, and measure how well readers agree.
 
-    Writes ``revisions.parquet`` (a row per vote), ``consensus.parquet`` (a row per sampled study) and
-    ``agreement.json``, see :mod:`reveal_bench.curation.reader_agreement`.
+    Writes ``revisions.parquet`` (a row per vote), ``consensus.parquet`` (a row per sampled study), ``agreement.json``
+    (:mod:`reveal_bench.curation.reader_agreement`) and ``unread_notes.jsonl``, the notes that a model gave no readable
+    answer to.
 
     Parameters
     ----------
@@ -101,6 +103,8 @@ def consensus(
         document = {**as_document(agreement), "counts": counts}
         text = json.dumps(document, indent=1, allow_nan=False) + "\n"
         (scratch / "agreement.json").write_text(text, encoding="utf-8")
+        unread = [json.dumps(asdict(note)) + "\n" for note in getattr(reviser, "unread", ())]
+        (scratch / "unread_notes.jsonl").write_text("".join(unread), encoding="utf-8")
         own = getattr(reviser, "counts", None)  # of tokens and costs, if it is a model's
         return counts if own is None else {**counts, "reviser": own()}
 

@@ -192,7 +192,7 @@ class CurationFolder:
         reads : the folder's own files that it reads
         files : role -> file from outside that it reads
         writes : names of the outputs, possibly in subfolders
-        redo : do it again though it was done with other inputs or settings
+        redo : do it again, though it was done; with other inputs or settings, only so
 
         Raises
         ------
@@ -206,7 +206,7 @@ class CurationFolder:
         wanted: dict[str, Any] = json.loads(json.dumps(dict(settings)))
         with self._locked(step):
             done = self._records.get(step)
-            if done is not None and (done.settings, done.inputs) == (wanted, inputs):
+            if done is not None and not redo and (done.settings, done.inputs) == (wanted, inputs):
                 if self.state(step).status == "done":
                     return StepRecord(**{**asdict(done), "is_new": False})
             elif done is not None and not redo:

@@ -86,6 +86,12 @@ def test_other_settings_and_inputs_are_refused_until_told(folder: CurationFolder
     assert folder.path("suggestions.parquet").read_text() == "new"
 
 
+def test_what_is_to_be_redone_is_done_though_nothing_changed(folder: CurationFolder, reports: Path) -> None:
+    extract(folder, reports)
+    assert extract(folder, reports, "an endpoint answers again", redo=True).is_new
+    assert folder.path("suggestions.parquet").read_text() == "an endpoint answers again"
+
+
 def test_a_step_needs_the_one_before(folder: CurationFolder, reports: Path) -> None:
     with pytest.raises(CurationError, match="extract must be done first: reveal-bench curate extract"):
         sample(folder)

@@ -1,0 +1,276 @@
+"""Asking a model: many questions at once to an OpenAI-compatible endpoint, with patience, and every answer kept.
+
+Conventions
+-----------
+The endpoint is always named by the caller, since reports go there; redirects are not followed. Its key comes from an
+environment variable and goes nowhere else: not to another machine over plain http, not into a file or a message.
+
+A request that breaks, hangs, or is answered 408, 409, 429, 5xx or with something that is no answer is sent again, a
+few times, with growing pauses or those that the endpoint asks for. What a request cannot have is a :class:`Failure` of
+this one request; what no request will have (a wrong key, an unknown model, an endpoint that is down) ends the run with
+an :class:`AskingError`, and the answers so far are kept.
+
+A *dialogue* is a generator that yields requests, is sent what became of them, and returns a result. It knows nothing
+of the network, so it is tested without one.
+
+Only here is the SDK ``openai`` imported (extra ``run``), when the first question is asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from decimal import Decimal
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
+
+from reveal_bench.curation.answer_cache import Answer, AnswerCache, content_key
+from reveal_bench.curation.completions import Fault, read_completion, retry_after
+from reveal_bench.curation.folder import CurationError
+from reveal_bench.curation.model_settings import Failure, ModelSettings, Patience, Prices, Request, Spending
+
+if TYPE_CHECKING:
+    from openai import APIStatusError, AsyncOpenAI
+
+__all__ = ["KEY_VARIABLE", "Asker", "AskingError", "Dialogue"]
+
+KEY_VARIABLE = "REVEAL_MODEL_KEY"
+"""Not the SDK's own variable: a key for one provider must not go to another endpoint because it happens to be set."""
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+PASSING = (408, 409, 429)
+FINAL = (401, 403, 404)
+"""Statuses that every further request would have, too."""
+
+T = TypeVar("T")
+
+
+class AskingError(CurationError):
+    """No request can be answered as things stand; those that were are kept."""
+
+
+Dialogue = Generator[Request, Answer | Failure, T]
+
+
+class Asker:
+    """Asks one model.
+
+    Parameters
+    ----------
+    settings : the model, and how it is asked
+    endpoint : base URL of an OpenAI-compatible API, such as ``http://localhost:8000/v1``
+    cache : folder of the answers; ``cache/answers`` of the curation folder
+    max_connections : requests under way at once
+    prices : for the cost; without, it is None
+    key_variable : environment variable of the endpoint's key; unset for an endpoint that needs none
+
+    Raises
+    ------
+    ValueError
+        If the endpoint is no http(s) URL, or `max_connections` is below 1.
+    AskingError
+        If a key would go to another machine over plain http.
+    """
+
+    def __init__(
+        self,
+        settings: ModelSettings,
+        endpoint: str,
+        cache: Path,
+        *,
+        max_connections: int = 8,
+        patience: Patience | None = None,
+        prices: Prices | None = None,
+        key_variable: str = KEY_VARIABLE,
+    ) -> None:
+        if max_connections < 1:
+            raise ValueError(f"`max_connections` must be at least 1, got {max_connections}")
+        url = urlsplit(endpoint)
+        if url.scheme not in ("http", "https") or not url.hostname:
+            raise ValueError(f"`endpoint` must be an http or https URL, got {endpoint!r}")
+        if url.username or url.password:
+            raise ValueError(f"`endpoint` must not hold a key: that comes from ${key_variable}")
+        if os.environ.get(key_variable) and url.scheme == "http" and url.hostname not in LOOPBACK:
+            raise AskingError(f"${key_variable} is set, and no key goes to another machine over plain http")
+        self.settings, self.endpoint, self.key_variable = settings, endpoint, key_variable
+        self.max_connections, self.patience, self.prices = max_connections, patience or Patience(), prices
+        self.spent = Spending(cost=None if prices is None else Decimal(0))
+        self._cache = AnswerCache(cache)
+        self._used: dict[str, tuple[int | None, int | None, str | None]] = {}
+        self._in_a_row = 0
+
+    def ask_all(self, requests: Iterable[Request]) -> Iterator[tuple[Request, Answer | Failure]]:
+        """Ask every request, `max_connections` at once, and give back what became of it as it comes.
+
+        Raises
+        ------
+        AskingError
+            As :meth:`hold`.
+        """
+        return self.hold(_one_question(request) for request in requests)
+
+    def hold(self, dialogues: Iterable[Dialogue[T]]) -> Iterator[T]:
+        """Hold every dialogue, `max_connections` at once, and give their results as they come, in any order.
+
+        Raises
+        ------
+        AskingError
+            If the key or the model is refused, requests in a row were not answered, or not one was.
+        ImportError
+            If `openai` is not installed.
+        """
+        waiting, running = iter(dialogues), set[asyncio.Task[T]]()
+        answered_before, failed_before = self._n_answers(), self.spent.failures
+        with asyncio.Runner() as runner:
+            client, locks = self._client(), dict[str, asyncio.Lock]()
+            try:
+                while True:
+                    for dialogue in islice(waiting, self.max_connections - len(running)):
+                        running.add(runner.get_loop().create_task(self._held(dialogue, client, locks)))
+                    if not running:
+                        break
+                    done, running = runner.run(asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED))
+                    for task in done:
+                        yield task.result()
+            finally:
+                runner.run(_end(running, client))
+        if self.spent.failures > failed_before and self._n_answers() == answered_before:
+            raise AskingError("not one request was answered; do it again when the endpoint answers")
+
+    def counts(self) -> dict[str, Any]:
+        """What the answers amount to that were used so far, whichever run paid for them.
+
+        The same after a run that was killed and done again; :attr:`spent` says what this process asked for. `cost` is
+        exact, as text; it leaves out ``answers_without_usage``.
+        """
+        tokens_in = sum(used[0] or 0 for used in self._used.values())
+        tokens_out = sum(used[1] or 0 for used in self._used.values())
+        return {
+            "answers": len(self._used),
+            "answers_without_usage": sum(None in used[:2] for used in self._used.values()),
+            "tokens_in": tokens_in,
+            "tokens_out": tokens_out,
+            "cost": None if self.prices is None else f"{self.prices.cost(tokens_in, tokens_out).normalize():f}",
+            "served_models": sorted({used[2] for used in self._used.values() if used[2]}),
+        }
+
+    def _n_answers(self) -> int:
+        return self.spent.answered + self.spent.cached
+
+    async def _held(self, dialogue: Dialogue[T], client: AsyncOpenAI, locks: dict[str, asyncio.Lock]) -> T:
+        try:
+            request = next(dialogue)
+            while True:
+                request = dialogue.send(await self._ask(request, client, locks))
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+    async def _ask(self, request: Request, client: AsyncOpenAI, locks: dict[str, asyncio.Lock]) -> Answer | Failure:
+        """From the cache, or else from the endpoint; the same question twice at once is asked once."""
+        body = self.settings.body(request)
+        key = content_key(body)
+        async with locks.setdefault(key, asyncio.Lock()):
+            outcome: Answer | Failure | None = self._cache.find(key)
+            if outcome is not None:
+                self.spent.cached += 1
+            else:
+                outcome = await self._sent(body, client)
+                if isinstance(outcome, Answer):
+                    self._cache.keep(key, outcome)
+                    self._count(outcome)
+        if isinstance(outcome, Answer):
+            self._used[key] = (outcome.tokens_in, outcome.tokens_out, outcome.served_model)
+        return outcome
+
+    async def _sent(self, body: Mapping[str, Any], client: AsyncOpenAI) -> Answer | Failure:
+        for n_failed in range(self.patience.attempts):
+            if n_failed:
+                self.spent.retries += 1
+            self.spent.requests += 1
+            outcome = await _attempt(client, body, self.patience.attempt_timeout)
+            if isinstance(outcome, Answer):
+                self._in_a_row = 0
+                return outcome
+            reason = self._without_key(outcome.reason)
+            if outcome.status in FINAL or (outcome.status or 500) < 400:
+                raise AskingError(f"the endpoint refuses every request (key: ${self.key_variable}): {reason}")
+            if not outcome.is_passing:
+                break
+            if n_failed + 1 < self.patience.attempts:
+                await asyncio.sleep(self.patience.pause(n_failed + 1, outcome.asked_for))
+        else:
+            reason = f"{reason} in the last of {self.patience.attempts} attempts"
+        self.spent.failures += 1
+        self._in_a_row += 1
+        if self._in_a_row >= self.patience.in_a_row:
+            raise AskingError(f"{self._in_a_row} requests in a row were not answered, the last: {reason}")
+        return Failure(reason)
+
+    def _count(self, answer: Answer) -> None:
+        tokens_in, tokens_out = answer.tokens_in or 0, answer.tokens_out or 0
+        self.spent.answered += 1
+        self.spent.tokens_in += tokens_in
+        self.spent.tokens_out += tokens_out
+        if self.prices is not None and self.spent.cost is not None:
+            self.spent.cost += self.prices.cost(tokens_in, tokens_out)
+
+    def _client(self) -> AsyncOpenAI:
+        try:
+            import openai
+        except ImportError:
+            raise ImportError("asking a model needs openai: pip install 'reveal-bench[run]'") from None
+        client = openai.AsyncOpenAI(
+            api_key=os.environ.get(self.key_variable) or "none",  # the SDK wants one, an open endpoint does not look
+            base_url=self.endpoint,
+            max_retries=0,  # so that attempts are counted and bounded here
+            timeout=None,  # an attempt as a whole is bounded, not each of its reads
+            http_client=openai.DefaultAsyncHttpx2Client(follow_redirects=False, timeout=None),
+        )
+        _ = client.chat.completions  # imports a good deal, which is not to be taken for a slow endpoint
+        return client
+
+    def _without_key(self, text: str) -> str:
+        """Endpoints repeat the key in their messages."""
+        key = os.environ.get(self.key_variable)
+        return text.replace(key, "***") if key else text
+
+
+def _one_question(request: Request) -> Dialogue[tuple[Request, Answer | Failure]]:
+    return request, (yield request)
+
+
+async def _end(running: Iterable[asyncio.Task[Any]], client: AsyncOpenAI) -> None:
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
+    await client.close()
+
+
+async def _attempt(client: AsyncOpenAI, body: Mapping[str, Any], seconds: float) -> Answer | Fault:
+    import openai
+
+    rest = {name: value for name, value in body.items() if name not in ("model", "messages")}
+    try:
+        async with asyncio.timeout(seconds):
+            response = await client.chat.completions.with_raw_response.create(
+                model=body["model"], messages=body["messages"], extra_body=rest
+            )
+    except openai.APIStatusError as error:
+        return _refused(error)
+    except (TimeoutError, openai.APITimeoutError):
+        return Fault(f"no answer within {seconds:g} s")
+    except openai.OpenAIError as error:
+        return Fault(f"the connection broke ({type(error.__cause__ or error).__name__})")
+    return read_completion(response.http_response.content)
+
+
+def _refused(error: APIStatusError) -> Fault:
+    status, said = error.status_code, error.body.get("message") if isinstance(error.body, dict) else None
+    is_passing = status in PASSING or status >= 500
+    # What an overloaded server says differs from time to time; why it refuses a request, does not.
+    reason = f"HTTP {status}" + (f": {said[:200]}" if isinstance(said, str) and not is_passing else "")
+    return Fault(reason, is_passing, status, retry_after(error.response.headers))

@@ -1,0 +1,216 @@
+"""Labels of reports, and of readers' notes, from a model that is asked.
+
+Conventions
+-----------
+An answer that cannot be read is refused, and the model is told why and asked again; after the last time the report is
+quarantined with everything that the model said. It is never guessed, and no report is left out.
+
+Answers are kept in the asker's cache, so a run that was interrupted asks again only what was under way. What is yielded
+depends on the answers alone, not on when or from where they came. Source: paper 004 (REVEAL-CXR), section 2.1, and
+2.2 for the notes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from reveal_bench.curation.answer_cache import Answer
+from reveal_bench.curation.answer_text import AnswerError
+from reveal_bench.curation.asking import Asker, Dialogue
+from reveal_bench.curation.folder import Progress
+from reveal_bench.curation.model_settings import Failure, Request
+from reveal_bench.curation.prompts import (
+    PROMPT_VERSION,
+    Prompt,
+    findings_prompt,
+    labelled_findings_prompt,
+    labels_prompt,
+    note_prompt,
+)
+from reveal_bench.curation.reports import Quarantined, Report
+from reveal_bench.curation.tables import Finding, Labels, Revision, Suggestion, Vote, in_order
+
+__all__ = ["ModelEngine", "ModelReviser", "UnreadNote", "revise_with_model"]
+
+T = TypeVar("T")
+
+
+class NoAnswer(Exception):  # noqa: N818 - it ends a dialogue, not the run
+    """A question has no answer that can be read."""
+
+
+class _Questioner:
+    """Asks until an answer can be read, `more_tries` times more at most, and counts what was refused."""
+
+    def __init__(self, asker: Asker, task: str, more_tries: int) -> None:
+        if more_tries < 0:
+            raise ValueError(f"`more_tries` must be at least 0, got {more_tries}")
+        self.asker, self.task, self.more_tries = asker, task, more_tries
+        self.n_refused = 0
+
+    @property
+    def signature(self) -> str:
+        """Model, task, version of the prompts, and a digest of all settings."""
+        digest = sha256(json.dumps(self.settings(), sort_keys=True).encode()).hexdigest()[:8]
+        return f"{self.asker.settings.model}|{self.task}|prompts:{PROMPT_VERSION}|settings:{digest}"
+
+    def settings(self) -> dict[str, Any]:
+        """Everything that the results depend on besides the endpoint, as JSON."""
+        own = {"task": self.task, "prompts": PROMPT_VERSION, "more_tries": self.more_tries}
+        return {**self.asker.settings.document(), **own}
+
+    def counts(self) -> dict[str, Any]:
+        """Refused answers, and the answers, tokens and costs of :meth:`Asker.counts`."""
+        return {"refused_answers": self.n_refused, **self.asker.counts()}
+
+    def read(self, prompt: Prompt[T], said: list[str]) -> Generator[Request, Answer | Failure, T]:
+        """Part of a dialogue: what the answer to `prompt` says; everything that the model says goes to `said`.
+
+        Raises
+        ------
+        NoAnswer
+            If there is none that can be read.
+        """
+        for n_before in range(self.more_tries + 1):
+            answer = yield prompt.request
+            if isinstance(answer, Failure):
+                raise NoAnswer(f"no answer to {prompt.request.name!r}: {answer.reason}")
+            said.append(answer.refusal or answer.text)
+            try:
+                if answer.fault:
+                    raise AnswerError(answer.fault)
+                return prompt.read(answer.text)
+            except AnswerError as error:
+                self.n_refused += 1
+                if n_before == self.more_tries:
+                    tries = f"{n_before + 1} answers" if n_before else "the answer"
+                    raise NoAnswer(f"{tries} to {prompt.request.name!r} refused, the last: {error}") from None
+                prompt = prompt.again(answer.text, str(error))
+        raise AssertionError("unreachable")
+
+
+class ModelEngine(_Questioner):
+    """Reads labels out of reports with a model; an :class:`~reveal_bench.curation.reports.Engine`.
+
+    Parameters
+    ----------
+    asker : asks the model
+    calls : "two" asks for a table of findings and then for their labels, as paper 004 did; "one" for both at once,
+        without sides and codes
+    more_tries : how often a question is put again after an answer that cannot be read
+    """
+
+    def __init__(self, asker: Asker, calls: Literal["two", "one"] = "two", *, more_tries: int = 2) -> None:
+        if calls not in ("two", "one"):
+            raise ValueError(f'`calls` must be "two" or "one", got {calls!r}')
+        super().__init__(asker, f"calls:{calls}", more_tries)
+        self.calls = calls
+
+    def run(
+        self, reports: Iterable[Report], scratch: Path | None = None, progress: Progress | None = None
+    ) -> Iterator[Suggestion | Quarantined]:
+        """One answer per report, as they come; `scratch` is not used, the answers are in the asker's cache.
+
+        Raises
+        ------
+        AskingError
+            If the endpoint answers nobody; the answers so far are kept.
+        """
+        reports = list(reports)
+        dialogues = (self._dialogue(report) for report in reports)
+        for n_done, outcome in enumerate(self.asker.hold(dialogues), start=1):
+            if progress is not None:
+                progress(n_done, len(reports))
+            yield outcome
+
+    def _dialogue(self, report: Report) -> Dialogue[Suggestion | Quarantined]:
+        said: list[str] = []
+        ids, engine = (report.study_id, report.patient_id), self.signature
+        try:
+            if self.calls == "one":
+                findings = yield from self.read(labelled_findings_prompt(report.text), said)
+            else:
+                findings = yield from self.read(findings_prompt(report.text), said)
+                if findings:
+                    findings = yield from self.read(labels_prompt(findings), said)
+        except NoAnswer as error:
+            return Quarantined(*ids, str(error), engine, _as_one_text(said))
+        return Suggestion(*ids, findings, _labels(findings), "ok", engine)
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadNote:
+    """A reader's note that the model gave no readable answer to; `answer` is a JSON list of all that it said."""
+
+    study_id: str
+    reader: str
+    reason: str
+    answer: str
+
+
+class ModelReviser(_Questioner):
+    """Reads labels out of readers' notes with a model; a :class:`~reveal_bench.curation.consensus.Reviser`.
+
+    A note that nobody can read anything from, and one without a readable answer, has no labels, and its source is
+    "nothing"; the latter are in `unread`, too.
+    """
+
+    def __init__(self, asker: Asker, *, more_tries: int = 2) -> None:
+        super().__init__(asker, "notes", more_tries)
+        self.unread: list[UnreadNote] = []
+
+    def __call__(self, votes: Sequence[tuple[Vote, Labels]]) -> Iterator[Revision]:
+        """One revision per (vote, suggested labels), as they come; blank notes are not asked about.
+
+        Raises
+        ------
+        AskingError
+            If the endpoint answers nobody; the answers so far are kept.
+        """
+        self.unread = []
+        for revision, unread in self.asker.hold(self._dialogue(vote, suggested) for vote, suggested in votes):
+            if unread is not None:
+                self.unread.append(unread)
+                self.unread.sort(key=lambda one: (one.study_id, one.reader))
+            yield revision
+
+    def counts(self) -> dict[str, Any]:
+        """As of the other tasks, with the number of unread notes."""
+        return {"unread_notes": len(self.unread), **super().counts()}
+
+    def _dialogue(self, vote: Vote, suggested: Labels) -> Dialogue[tuple[Revision, UnreadNote | None]]:
+        said: list[str] = []
+        labels, unread = None, None
+        if vote.comment.strip():
+            try:
+                labels = yield from self.read(note_prompt(suggested, vote.answer, vote.comment), said)
+            except NoAnswer as error:
+                unread = UnreadNote(vote.study_id, vote.reader, str(error), _as_one_text(said))
+        source = "nothing" if labels is None else "model"
+        return Revision(vote.study_id, vote.reader, labels, source), unread
+
+
+def revise_with_model(asker: Asker, votes: Sequence[tuple[Vote, Labels]], *, more_tries: int = 2) -> Iterator[Revision]:
+    """The labels that readers' notes amount to; :class:`ModelReviser` for one call.
+
+    Raises
+    ------
+    AskingError
+        If the endpoint answers nobody; the answers so far are kept.
+    """
+    return ModelReviser(asker, more_tries=more_tries)(votes)
+
+
+def _labels(findings: Iterable[Finding]) -> Labels:
+    return in_order(finding.label for finding in findings if finding.label is not None)
+
+
+def _as_one_text(said: Sequence[str]) -> str:
+    """Everything that a model said, as a JSON list; half a surrogate pair stands there as an escape."""
+    text = json.dumps(list(said), ensure_ascii=False)
+    return text.encode("utf-8", "backslashreplace").decode()

@@ -1,0 +1,359 @@
+"""Asking an endpoint that misbehaves: patience, what ends a run, what is kept, what it costs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Generator, Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reveal_bench.curation.answer_cache import Answer, AnswerCache, content_key
+from reveal_bench.curation.asking import KEY_VARIABLE, Asker, AskingError, Dialogue
+from reveal_bench.curation.model_settings import Failure, ModelSettings, Patience, Prices, Request
+from reveal_bench.curation.prompts import labelled_findings_prompt
+from tests.conftest import ROOT
+from tests.curation.model_server import BODIES, ModelServer, phantom_reports, running_model
+
+TRUTH = phantom_reports(12)
+REPORTS = list(TRUTH)
+QUICK = Patience(attempts=3, attempt_timeout=30, first_pause=0.005, longest_pause=0.05)
+KEY = "sk-do-not-tell-anybody"
+
+
+@pytest.fixture
+def model() -> Iterator[ModelServer]:
+    with running_model(TRUTH) as running:
+        yield running
+
+
+def asker(url: str, cache: Path, **given: Any) -> Asker:
+    settings = given.pop("settings", ModelSettings("phantom-1"))
+    return Asker(settings, url, cache, **{"patience": QUICK, "max_connections": 4, **given})
+
+
+def questions(n: int = len(REPORTS)) -> list[Request]:
+    return [labelled_findings_prompt(report).request for report in REPORTS[:n]]
+
+
+def outcomes(asker: Asker, requests: list[Request]) -> list[Answer | Failure]:
+    """In the order of the requests."""
+    found = {request.messages: outcome for request, outcome in asker.ask_all(requests)}
+    return [found[request.messages] for request in requests]
+
+
+def test_every_request_is_answered_once(model: ModelServer, tmp_path: Path) -> None:
+    asking = asker(model.url, tmp_path)
+    answers = outcomes(asking, questions())
+    texts = [json.loads(answer.text) for answer in answers if isinstance(answer, Answer)]
+    found = [{label for label in text["benchmark_labels"] if label != "None"} for text in texts]
+    assert found == [set(labels) for labels in TRUTH.values()]
+    assert asking.spent.requests == asking.spent.answered == len(model.asked) == 12
+    assert asking.counts()["served_models"] == ["phantom-1-2026-01-01"]
+
+
+def test_the_body_says_model_settings_and_schema(model: ModelServer, tmp_path: Path) -> None:
+    settings = ModelSettings("phantom-1", seed=5, max_tokens=None, extra={"top_k": 1})
+    list(asker(model.url, tmp_path, settings=settings).ask_all(questions(1)))
+    body = model.asked[0]
+    assert body.keys() == {"model", "messages", "temperature", "seed", "response_format", "top_k"}
+    assert (body["model"], body["temperature"], body["seed"], body["top_k"]) == ("phantom-1", 0, 5, 1)
+    held = body["response_format"]["json_schema"]
+    assert held["strict"] is True
+    assert held["schema"]["properties"].keys() == {"key_findings", "benchmark_labels"}
+
+
+@pytest.mark.parametrize(("structure", "expected"), [("object", {"type": "json_object"}), ("none", None)])
+def test_endpoints_without_schemas_are_not_sent_one(structure: Any, expected: Any) -> None:
+    assert ModelSettings("m", structure=structure).body(questions(1)[0]).get("response_format") == expected
+
+
+PASSING = ["408", "429", "500", "503", "reset", *BODIES]
+
+
+def test_what_passes_is_outlasted(model: ModelServer, tmp_path: Path) -> None:
+    assert len(PASSING) == 10
+    model.faults = {report: [fault] for report, fault in zip(REPORTS, PASSING, strict=False)}
+    asking = asker(model.url, tmp_path, max_connections=6)
+    answers = outcomes(asking, questions())
+    assert all(isinstance(answer, Answer) for answer in answers)
+    assert asking.spent.retries == 10
+    assert asking.spent.requests == len(model.asked) == 22
+    assert asking.spent.failures == 0
+
+
+def test_a_hang_is_not_waited_for(model: ModelServer, tmp_path: Path) -> None:
+    """Neither is a body that never ends, though no single read of it is slow."""
+    model.faults = {REPORTS[0]: ["hang"], REPORTS[1]: ["trickle"]}
+    patience = Patience(attempts=9, attempt_timeout=0.5, first_pause=0.005)
+    asking = asker(model.url, tmp_path, patience=patience)
+    answers = outcomes(asking, questions(4))
+    assert all(isinstance(answer, Answer) for answer in answers)
+    assert model.faults == {REPORTS[0]: [], REPORTS[1]: []}
+    assert asking.spent.retries >= 2
+
+
+def test_the_pause_that_the_endpoint_asks_for_is_heeded(model: ModelServer, tmp_path: Path) -> None:
+    asked_for: list[float | None] = []
+
+    class Noting(Patience):
+        def pause(self, n_failed: int, asked: float | None) -> float:
+            asked_for.append(asked)
+            return 0.0
+
+    model.faults = {REPORTS[0]: ["429", "503", "500"]}
+    list(asker(model.url, tmp_path, patience=Noting()).ask_all(questions(1)))
+    assert asked_for == [0.02, 0.0, None]
+
+
+@pytest.mark.parametrize("fault", ["500", "429", "reset", "not JSON"])
+def test_what_does_not_pass_is_given_up(fault: str, model: ModelServer, tmp_path: Path) -> None:
+    model.faults = {REPORTS[0]: [fault] * 9}
+    asking = asker(model.url, tmp_path)
+    failed, answered = outcomes(asking, questions(2))
+    assert isinstance(failed, Failure)
+    assert failed.reason.endswith("in the last of 3 attempts")
+    assert isinstance(answered, Answer)
+    assert len(model.asked) == 4
+    assert len(list(tmp_path.rglob("*.json"))) == 1
+
+
+def test_a_refused_request_is_not_sent_again(
+    model: ModelServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(KEY_VARIABLE, KEY)
+    model.faults = {REPORTS[0]: ["400"] * 9}
+    refused, answered = outcomes(asker(model.url, tmp_path), questions(2))
+    assert refused == Failure("HTTP 400: 400 of Bearer ***")
+    assert isinstance(answered, Answer)
+    assert len(model.asked) == 2
+
+
+@pytest.mark.parametrize("status", ["401", "404", "307"])
+def test_what_every_request_would_get_ends_the_run(
+    status: str, model: ModelServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(KEY_VARIABLE, KEY)
+    model.faults = {REPORTS[3]: [status]}
+    with pytest.raises(AskingError, match=rf"key: \$REVEAL_MODEL_KEY.*HTTP {status}") as raised:
+        list(asker(model.url, tmp_path, max_connections=1).ask_all(questions()))
+    assert KEY not in str(raised.value)
+    assert len(model.asked) == 4
+    assert len(list(tmp_path.rglob("*.json"))) == 3
+
+
+def test_failures_in_a_row_end_the_run(model: ModelServer, tmp_path: Path) -> None:
+    model.faults = {report: ["400"] for report in REPORTS[4:]}
+    patience = Patience(attempts=1, in_a_row=3)
+    with pytest.raises(AskingError, match="3 requests in a row were not answered, the last: HTTP 400"):
+        list(asker(model.url, tmp_path, max_connections=1, patience=patience).ask_all(questions()))
+    assert len(model.asked) == 7
+
+
+def test_an_endpoint_that_is_not_there_ends_the_run(tmp_path: Path) -> None:
+    with running_model(TRUTH) as model:
+        gone = model.url
+    with pytest.raises(AskingError, match="not one request was answered"):
+        list(asker(gone, tmp_path).ask_all(questions(2)))
+
+
+def test_so_many_requests_as_allowed_are_under_way(model: ModelServer, tmp_path: Path) -> None:
+    model.gated_from = 0  # no answer before four have come
+
+    def open_at_four() -> None:
+        model.wait_for_open(4)
+        model.open_gate()
+
+    opener = threading.Thread(target=open_at_four)
+    opener.start()
+    asked = list(asker(model.url, tmp_path, max_connections=4, patience=Patience()).ask_all(questions()))
+    opener.join()
+    assert len(asked) == 12
+    assert model.peak == 4
+
+
+def test_who_stops_listening_can_ask_again(model: ModelServer, tmp_path: Path) -> None:
+    asking = asker(model.url, tmp_path)
+    some = asking.ask_all(questions())
+    assert isinstance(some, Generator)
+    next(some)
+    some.close()
+    assert len(outcomes(asking, questions())) == 12
+
+
+# What is kept ---------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_known_is_not_asked_again(model: ModelServer, tmp_path: Path) -> None:
+    first = outcomes(asker(model.url, tmp_path), questions())
+    with running_model(TRUTH) as other:  # at another address
+        again = asker(other.url, tmp_path, prices=Prices(Decimal(1), Decimal(1)))
+        assert outcomes(again, questions()) == first
+        assert other.asked == []
+    assert (again.spent.cached, again.spent.requests) == (12, 0)
+    assert again.spent.cost == Decimal(0)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ModelSettings("phantom-2"),
+        ModelSettings("phantom-1", temperature=0.7),
+        ModelSettings("phantom-1", seed=1),
+        ModelSettings("phantom-1", max_tokens=100),
+        ModelSettings("phantom-1", extra={"top_k": 1}),
+    ],
+    ids=["model", "temperature", "seed", "max_tokens", "extra"],
+)
+def test_other_settings_ask_anew(settings: ModelSettings, model: ModelServer, tmp_path: Path) -> None:
+    list(asker(model.url, tmp_path).ask_all(questions(2)))
+    list(asker(model.url, tmp_path, settings=settings).ask_all(questions(2)))
+    assert len(model.asked) == 4
+
+
+def test_another_prompt_or_schema_asks_anew(model: ModelServer, tmp_path: Path) -> None:
+    (system, report), name, schema = questions(1)[0].messages, "labelled_findings", questions(1)[0].schema
+    changed = [
+        Request(((system[0], system[1] + " "), report), name, schema),
+        Request((system, report), name, {**schema, "required": []}),
+    ]
+    list(asker(model.url, tmp_path).ask_all([*questions(1), *changed]))
+    assert len(model.asked) == 3
+
+
+def test_the_same_question_at_once_is_asked_once(model: ModelServer, tmp_path: Path) -> None:
+    asking = asker(model.url, tmp_path)
+    answers = [answer for _, answer in asking.ask_all(questions(1) * 5)]
+    assert len(answers) == 5
+    assert len(set(map(str, answers))) == 1
+    assert len(model.asked) == 1
+    assert asking.counts()["answers"] == 1
+
+
+def test_a_damaged_answer_is_asked_for_again(model: ModelServer, tmp_path: Path) -> None:
+    first = outcomes(asker(model.url, tmp_path), questions(2))
+    kept = sorted(tmp_path.rglob("*.json"))
+    kept[0].write_bytes(kept[0].read_bytes()[:40])
+    assert outcomes(asker(model.url, tmp_path), questions(2)) == first
+    assert len(model.asked) == 3
+
+
+def test_an_answer_of_another_key_is_none(tmp_path: Path) -> None:
+    cache, one, two = AnswerCache(tmp_path), content_key({"a": 1}), content_key({"a": 2})
+    cache.keep(one, Answer("yes"))
+    two_path = tmp_path / two[:2] / f"{two}.json"
+    two_path.parent.mkdir(exist_ok=True)
+    two_path.write_bytes((tmp_path / one[:2] / f"{one}.json").read_bytes())
+    assert cache.find(one) == Answer("yes")
+    assert cache.find(two) is None
+
+
+def test_keys_do_not_depend_on_the_order_of_fields() -> None:
+    assert content_key({"a": 1, "b": [1, 2]}) == content_key({"b": [1, 2], "a": 1})
+    assert content_key({"a": [1, 2]}) != content_key({"a": [2, 1]})
+
+
+def test_no_file_holds_the_key(model: ModelServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANOTHER_KEY", KEY)
+    model.faults = {REPORTS[0]: ["400"], REPORTS[1]: ["500"]}
+    told = outcomes(asker(model.url, tmp_path, key_variable="ANOTHER_KEY"), questions())
+    assert model.keys == {f"Bearer {KEY}"}
+    assert KEY not in repr(told)
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(files) == 11
+    assert not any(KEY.encode() in path.read_bytes() or KEY in path.name for path in files)
+
+
+def test_without_a_key_none_is_sent(model: ModelServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(KEY_VARIABLE, raising=False)
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)  # is for somebody else
+    list(asker(model.url, tmp_path).ask_all(questions(1)))
+    assert model.keys == {"Bearer none"}
+
+
+# What it costs --------------------------------------------------------------------------------------------------------
+
+
+def test_cost_is_tokens_times_price_exactly(model: ModelServer, tmp_path: Path) -> None:
+    prices = Prices(Decimal("2.50"), Decimal("10.01"))
+    asking = asker(model.url, tmp_path, prices=prices)
+    model.faults = {REPORTS[0]: ["500"], REPORTS[1]: ["400"]}
+    outcomes(asking, questions())
+    tokens_in, tokens_out = (sum(column) for column in zip(*model.usage, strict=True))
+    millionths = 250 * tokens_in + 1001 * tokens_out  # of a hundredth
+    assert asking.spent.cost == Decimal(millionths) / Decimal(100_000_000)
+    counts = asking.counts()
+    assert (counts["tokens_in"], counts["tokens_out"]) == (tokens_in, tokens_out)
+    assert Decimal(counts["cost"]) == asking.spent.cost
+    assert counts["answers"] == 11
+
+
+def test_counts_are_the_same_whoever_paid(model: ModelServer, tmp_path: Path) -> None:
+    prices = Prices(Decimal("0.15"), Decimal("0.60"))
+    whole = asker(model.url, tmp_path / "a", prices=prices)
+    outcomes(whole, questions())
+    outcomes(asker(model.url, tmp_path / "b"), questions(5))
+    resumed = asker(model.url, tmp_path / "b", prices=prices)
+    outcomes(resumed, questions())
+    assert resumed.counts() == whole.counts()
+    assert (resumed.spent.cached, resumed.spent.answered) == (5, 7)
+
+
+def test_answers_without_usage_are_counted(model: ModelServer, tmp_path: Path) -> None:
+    model.faults = {REPORTS[0]: ["no usage"]}
+    asking = asker(model.url, tmp_path, prices=Prices(Decimal(1), Decimal(1)))
+    outcomes(asking, questions(3))
+    counts = asking.counts()
+    assert counts["answers_without_usage"] == 1
+    assert Decimal(counts["cost"]) * 10**6 == sum(map(sum, model.usage))
+
+
+def test_large_costs_are_exact() -> None:
+    """10^12 tokens at 0.123456789 and 1 token at 10^-9 a million."""
+    prices = Prices(Decimal("0.123456789"), Decimal("0.000000001"))
+    assert prices.cost(10**12, 1) == Decimal("123456.789000000000001")
+
+
+# What is given --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"endpoint": "model.example.org/v1"}, "must be an http or https URL"),
+        ({"endpoint": "ftp://model.example.org"}, "must be an http or https URL"),
+        ({"endpoint": "https://me:secret@model.example.org"}, "must not hold a key"),
+        ({"endpoint": "http://model.example.org/v1"}, "no key goes to another machine over plain http"),
+        ({"max_connections": 0}, "`max_connections` must be at least 1, got 0"),
+    ],
+)
+def test_bad_askers_are_refused(
+    given: dict[str, Any], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(KEY_VARIABLE, KEY)
+    with pytest.raises(ValueError, match=message) as raised:
+        Asker(ModelSettings("m"), **{"endpoint": "https://model.example.org/v1", "cache": tmp_path, **given})
+    assert KEY not in str(raised.value)
+
+
+def test_a_dialogue_may_ask_nothing(model: ModelServer, tmp_path: Path) -> None:
+    def silent() -> Dialogue[str]:
+        return "done"
+        yield questions(1)[0]
+
+    assert list(asker(model.url, tmp_path).hold([silent()])) == ["done"]
+    assert model.asked == []
+
+
+def test_importing_the_curation_imports_no_client() -> None:
+    code = (
+        "import sys, reveal_bench.curation.model_engine, reveal_bench.curation.asking;"
+        "print(sorted({'openai', 'httpx', 'httpx2', 'pyarrow'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.strip() == "[]"
