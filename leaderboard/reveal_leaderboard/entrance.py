@@ -11,6 +11,7 @@ from starlette.routing import Match, Mount
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from reveal_leaderboard.auth import Auth
+from reveal_leaderboard.error_page import ErrorPages
 from reveal_leaderboard.gate import (
     SPACE_FRAMES,
     BodyLimit,
@@ -75,5 +76,6 @@ def guard(app: FastAPI, auth: Auth, *, max_body_bytes: int, n_proxies: int = 0, 
     app.add_middleware(Problems)
     app.add_middleware(KnownHost, hosts=auth.hosts)
     app.add_middleware(Forwarded, n_proxies=n_proxies)
+    app.add_middleware(ErrorPages)
     frames = SPACE_FRAMES if auth.mode == "huggingface" else ()
     app.add_middleware(SecureHeaders, framed_by=frames, is_secure=auth.is_secure)

@@ -180,12 +180,6 @@ def task_board(tmp_path_factory: pytest.TempPathFactory) -> TaskBoard:
     return build_task_board(tmp_path_factory.mktemp("tasks"))
 
 
-@pytest.fixture(scope="module")
-def custody(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Custody]:
-    with Custody(tmp_path_factory.mktemp("custody")) as custody:
-        yield custody
-
-
 @pytest.fixture
 def room(task_board: TaskBoard, tmp_path: Path, custody: Custody) -> Iterator[Room]:
     room = Room(task_board, tmp_path / "data", custody)

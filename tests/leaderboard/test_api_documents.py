@@ -60,6 +60,8 @@ def test_only_a_scored_visible_submission_is_public(world: World, write_file: Wr
             answer = world.client(who).get(f"{SUBMISSIONS}/{found}{path}")
             if state == "scored" and path != "/receipt":
                 assert answer.status_code == 200
+            elif state == "withdrawn after":  # it was public once
+                assert problem(answer, 410, "withdrawn")["entry"]["submission_id"] == found
             elif state != "scored":
                 assert (answer.status_code, answer.content) == (404, unknown.content)
     for person in (world.owner, world.admin):
@@ -68,6 +70,25 @@ def test_only_a_scored_visible_submission_is_public(world: World, write_file: Wr
             "withdrawn", document["status"]
         )
         assert document["is_public"] is (state == "scored")
+
+
+def test_what_was_public_and_is_withdrawn_says_whose_it_was_and_no_figure(world: World, write_file: WriteFile) -> None:
+    found = in_state(world, "withdrawn after", write_file)
+    own = world.client(world.owner).get(f"{SUBMISSIONS}/{found}").json()
+    told = problem(world.client().get(f"{SUBMISSIONS}/{found}"), 410, "withdrawn")
+    assert told["entry"] == {
+        "submission_id": found,
+        "model": own["metadata"]["model"]["name"],
+        "team": own["metadata"]["organization"],
+        "benchmark": BENCHMARK,
+        "versions": own["versions"],
+        "frozen_on": [],
+        "sent_at": own["created_at"],
+        "withdrawn_at": own["withdrawn_at"],
+    }
+    assert set(told) == {"type", "title", "status", "detail", "entry"}
+    world.services.store.hide(found, who="cli", why="looked at")
+    problem(world.client().get(f"{SUBMISSIONS}/{found}"), 404, "not-found")
 
 
 def test_what_is_public_names_no_person_and_no_contact(world: World, write_file: WriteFile) -> None:

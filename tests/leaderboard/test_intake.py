@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,6 @@ from reveal_leaderboard.store import BoardClosedError, QuotaExceededError, Store
 from tests.leaderboard.conftest import BENCHMARK, METADATA, Board
 
 WriteFile = Callable[..., Path]
-
-
-@pytest.fixture(scope="module")
-def custody(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Custody]:
-    with Custody(tmp_path_factory.mktemp("custody")) as custody:
-        yield custody
 
 
 @pytest.fixture

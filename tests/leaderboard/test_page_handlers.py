@@ -308,7 +308,7 @@ def test_a_bad_submission_json_is_refused_with_the_reason(
 # Entries and comparisons ----------------------------------------------------------------------------------------------
 
 
-def test_what_is_hidden_or_withdrawn_looks_to_others_like_what_never_was(world: Any) -> None:
+def test_what_is_hidden_or_withdrawn_is_seen_by_its_own_alone(world: Any) -> None:
     def seen_by(user: User | None, submission_id: str) -> bool:
         asking(world, user)
         found = world.store.get(submission_id)

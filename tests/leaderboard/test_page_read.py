@@ -13,9 +13,9 @@ from reveal_leaderboard.pages.desk import Desk
 from reveal_leaderboard.people import Actor
 from reveal_leaderboard.tables import ratings
 
-from tests.leaderboard.task_world import BENCHMARK, REFERENCE, Room, answers_to, custody, room, task_board
+from tests.leaderboard.task_world import BENCHMARK, REFERENCE, Room, answers_to, room, task_board
 
-__all__ = ["custody", "room", "task_board"]
+__all__ = ["room", "task_board"]
 
 
 class Auth:

@@ -60,7 +60,11 @@ def test_a_frozen_permalink_shows_its_own_figures_and_what_changed() -> None:
 
 def test_final_figures_stand_apart() -> None:
     markup = entry_view(SUBMISSION, [score(), score(0.5, part="final")], "1.0.0", [])
-    assert 'rv-value">50<' in markup.split("Final figures")[1]
+    final = markup.split("Final figures")[1]
+    assert 'rv-value">50<' in final
+    assert "/api/v1/submissions/abc/receipt?version=1.0.0&amp;part=final" in final
+    assert markup.count("part=final") == 1
+    assert "part=final" not in entry_view(SUBMISSION, [score()], "1.0.0", [])
 
 
 @pytest.mark.parametrize(
@@ -139,6 +143,9 @@ def test_about_prints_the_figures_in_force() -> None:
     boards = [published(IMAGES), published(STUDIES)]
     toml = load_settings().to_toml()
     markup = about_view(boards, {one.name: settings for one in boards}, {IMAGES: ("paused", XSS)}, ["landlock-4"], toml)
+    assert "a new team may submit at once" in markup
+    assert "new_teams = &quot;open&quot;" in markup
+    assert "once the maintainers have approved it" in about_view([], {}, {}, [], toml, new_teams="asked")
     assert "min_cell = 30" in markup
     assert "Cite me" in markup
     assert "landlock-4" in markup

@@ -28,12 +28,11 @@ from tests.leaderboard.task_world import (
     Room,
     TaskBoard,
     answers_to,
-    custody,
     room,
     task_board,
 )
 
-__all__ = ["custody", "room", "task_board"]
+__all__ = ["room", "task_board"]
 
 
 def released_of(room: Room, submission: Any) -> ReleasedScore:

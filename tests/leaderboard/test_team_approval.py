@@ -13,6 +13,7 @@ from alembic.config import Config
 from reveal_leaderboard import database, tables
 from reveal_leaderboard.accounts import Accounts, NotPermittedError, Team
 from reveal_leaderboard.database import connect, migrate
+from reveal_leaderboard.pages.submit import WAITING, _account
 from reveal_leaderboard.people import Actor, User
 from reveal_leaderboard.store import NewSubmission, NotAllowedError, Store
 from starlette.testclient import TestClient
@@ -44,6 +45,7 @@ def test_only_a_team_that_no_administrator_made_waits(accounts: Accounts, by: st
     assert accounts.team(team.id) == team
     assert [m.team for m in actor_of(accounts, jane).memberships] == [team]
     assert (actor_of(accounts, jane).team(team.id) is None) is waits
+    assert _account(actor_of(accounts, jane)) == (WAITING if waits else "")
 
 
 def test_a_team_that_waits_submits_nothing_by_any_way_of_asking(engine: sa.Engine, accounts: Accounts) -> None:

@@ -207,7 +207,7 @@ def _add_compare(router: APIRouter, services: Services) -> None:
         openapi_extra=ANYBODY,
         responses={
             202: {"model": Comparison, "description": "being computed; ask again after `Retry-After` seconds"},
-            **answers("sign-in", "scope", "not-found", "not-comparable", "invalid", *ALWAYS),
+            **answers("sign-in", "scope", "not-found", "withdrawn", "not-comparable", "invalid", *ALWAYS),
         },
     )
     def compare(request: Request, a: Id, b: Id) -> Response:

@@ -3,8 +3,10 @@
 Conventions
 -----------
 A scored submission that is neither withdrawn, nor hidden, nor held back by the ladder is public. Any other is seen by
-its team and by the board's operators only; to everybody else it is as unknown as an id that never was. Why something
-happened to a submission is told to the same few: reasons are written to a team, and may name other submissions.
+its team and by the board's operators only; to everybody else it is as unknown as an id that never was, unless it was
+public until its team withdrew it: then that is said, without its figures (:mod:`reveal_leaderboard.withdrawn`). Why
+something happened to a submission is told to the same few: reasons are written to a team, and may name other
+submissions.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from reveal_leaderboard.api.documents import (
 from reveal_leaderboard.api.problems import ProblemError
 from reveal_leaderboard.catalogue import UnknownBenchmarkError
 from reveal_leaderboard.standings import iso_time
+from reveal_leaderboard.withdrawn import read_withdrawn
 
 if TYPE_CHECKING:
     from reveal_leaderboard.accounts import Accounts, Actor
@@ -147,15 +150,17 @@ class Services:
         Raises
         ------
         ProblemError
-            If there is none, or it is not theirs to see: the same answer for both.
+            If there is none, or it is not theirs to see: the same answer for both. If it was public and is withdrawn.
         """
         submission = self.store.get(submission_id)
-        if submission is not None:
-            is_own = actor is not None and (actor.is_admin or actor.belongs_to(submission.team_id))
-            visible = self.look(submission, version, is_own=is_own)
-            if is_own or visible.is_public:
-                return visible
-        raise ProblemError("not-found")
+        if submission is None:
+            raise ProblemError("not-found")
+        is_own = actor is not None and (actor.is_admin or actor.belongs_to(submission.team_id))
+        visible = self.look(submission, version, is_own=is_own)
+        if is_own or visible.is_public:
+            return visible
+        gone = read_withdrawn(self.store, submission)
+        raise ProblemError("not-found") if gone is None else ProblemError("withdrawn", entry=gone.to_json())
 
     def own(self, actor: Actor, submission_id: str) -> Submission:
         """A submission, if `actor` may change it.

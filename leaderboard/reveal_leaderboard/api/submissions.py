@@ -173,7 +173,7 @@ def _fields(form: FormData) -> tuple[UploadFile, str, str, bool]:
 
 
 def _add_views(router: APIRouter, services: Services) -> None:
-    public = answers("sign-in", "scope", "not-found", "invalid", *ALWAYS)
+    public = answers("sign-in", "scope", "not-found", "withdrawn", "invalid", *ALWAYS)
 
     @router.get("/submissions/{submission_id}", responses=public, openapi_extra=ANYBODY)
     def show(request: Request, submission_id: SubmissionId, version: ScoredVersion = None) -> SubmissionDocument:
@@ -196,7 +196,10 @@ def _add_views(router: APIRouter, services: Services) -> None:
         version: ScoredVersion = None,
         part: Literal["public", "final"] = "public",
     ) -> Receipt:
-        """The signed receipt of a released score; `reveal-bench verify-receipt` checks it offline."""
+        """The signed receipt of a released score; `reveal-bench verify-receipt` checks it offline.
+
+        Final figures have their own, `part=final`, from the moment when they are shown.
+        """
         visible = services.see(services.visitor(request), submission_id, version)
         score = visible.score
         if score is not None and part == "final":  # shown at announced rounds only
@@ -211,7 +214,7 @@ def _add_views(router: APIRouter, services: Services) -> None:
 
 
 def _add_changes(router: APIRouter, services: Services) -> None:
-    refusals = answers("sign-in", "scope", "not-yours", "not-found", "not-now", *ALWAYS)
+    refusals = answers("sign-in", "scope", "not-yours", "not-found", "withdrawn", "not-now", *ALWAYS)
 
     def change(request: Request, submission_id: str, act: Any) -> SubmissionDocument:
         actor = services.actor(request, "submit")

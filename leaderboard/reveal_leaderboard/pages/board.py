@@ -26,7 +26,7 @@ from reveal_leaderboard.standings import Standings, UnknownVersionError, standin
 __all__ = ["build"]
 
 SEARCH = 3  # its place among the choices
-ALL_KINDS, ALL_TEAMS = "All kinds", "All organizations"
+ALL_KINDS, ALL_TEAMS = "All kinds", "All teams"
 LOADING = message("busy", "Reading the board …")
 LEAD = "Findings on chest radiographs, scored against holdouts whose references this server cannot open."
 
@@ -50,7 +50,7 @@ def build(desk: Desk, page: gr.Blocks) -> None:
         columns = gr.Dropdown([("Overview", OVERVIEW)], value=OVERVIEW, label="Columns", min_width=150)
         search = gr.Textbox(label="Search", placeholder="model or team", max_length=100, min_width=160)
         kind = gr.Dropdown([(ALL_KINDS, "")], value="", label="Kind", min_width=150)
-        organization = gr.Dropdown([(ALL_TEAMS, "")], value="", label="Organization", min_width=180)
+        organization = gr.Dropdown([(ALL_TEAMS, "")], value="", label="Organization", min_width=150)
     shown = gr.HTML(LOADING, elem_id="board", js_on_load=ACTIONS)
     order = gr.Textbox("", visible=False)
     query = gr.Textbox("", visible=False)

@@ -8,7 +8,7 @@ from string import ascii_lowercase
 from typing import Any
 
 from reveal_leaderboard.pages import plots
-from reveal_leaderboard.pages.drawing import detail, interval_bar, message, table, text
+from reveal_leaderboard.pages.drawing import detail, interval_bar, link, message, table, text
 from reveal_leaderboard.pages.plots import Mark
 from reveal_leaderboard.references import ReferenceRow
 from reveal_leaderboard.standings import Entry, Standings
@@ -29,6 +29,7 @@ __all__ = [
 
 MACRO = "macro"
 MOST_IN_PANEL = 12
+MOST_IN_FOREST = 40
 PANEL_ROWS = {"human": "H", "chance": "C"}  # published rows that stand in the small panels too, and their letters
 RANK_SENTENCE = (
     "Entries with the same letter cannot be told apart on this many patients, so they share a place and a range: with "
@@ -54,11 +55,18 @@ def closed(state: str, why: str) -> str:
 
 
 def notes(board: Standings) -> str:
-    """What a reader of this board should know first."""
-    if not board.notes:
-        return ""
-    items = "".join(f"<li>{text(note)}</li>" for note in board.notes)
-    return f'<ul class="rv-list rv-notes">{items}</ul>'
+    """What a reader of this board should know first; that it is frozen, in a box of its own."""
+    told = list(board.notes)
+    banner = _frozen(board, told.pop(0)) if board.is_frozen and told else ""
+    items = "".join(f"<li>{text(note)}</li>" for note in told)
+    return banner + (f'<ul class="rv-list rv-notes">{items}</ul>' if items else "")
+
+
+def _frozen(board: Standings, note: str) -> str:
+    current = next((one.version for one in board.history if one.is_current), None)
+    stays = "It stays as it was when the next version took its place: what is cited can be looked up."
+    now = "" if current is None else f" {link('/', f'To version {current}', benchmark=board.benchmark)}"
+    return message("info", note, markup=f"<p>{stays}{now}</p>")
 
 
 def left_out(titles: Sequence[str], min_cell: int) -> str:
@@ -138,13 +146,14 @@ def plots_of(board: Standings, entries: Sequence[Entry], columns: str) -> str:
     """The primary metric (or the one chosen) of every row with intervals, and a small panel per finding."""
     metric = next((m for m in board.metrics if m.name == columns), board.metrics[0])
     rows = board.references if board.comparable else ()
-    marks = [mark for entry in entries if (mark := _entry_mark(entry, metric.name, MACRO))]
+    marks = [mark for entry in entries[:MOST_IN_FOREST] if (mark := _entry_mark(entry, metric.name, MACRO))]
     marks += [mark for row in rows if (mark := _reference_mark(row, metric.name, MACRO))]
     if not entries or not marks:
         return ""
     shapes = "Filled dot: submission, with its 95 % interval."
     if rows:
         shapes += " Hollow square: human readers; hollow diamond: other published rows, without an interval."
+    shapes += _cut(entries, MOST_IN_FOREST)
     main = plots.forest(marks, title=f"Macro {metric.title}, %", note=shapes)
     few = dict(zip(ascii_lowercase, entries[:MOST_IN_PANEL], strict=False))
     beside = [row for row in rows if row.kind in PANEL_ROWS]
@@ -154,11 +163,14 @@ def plots_of(board: Standings, entries: Sequence[Entry], columns: str) -> str:
         inside += [mark for row in beside if (mark := _reference_mark(row, metric.name, finding))]
         if any(mark.kind == "submission" for mark in inside):
             panels.append((finding, inside))
-    cut = f" The first {MOST_IN_PANEL} entries." if len(entries) > MOST_IN_PANEL else ""
-    letters = f"Rows in the order of the table: {_key(few, beside)}.{cut}"
+    letters = f"Rows in the order of the table: {_key(few, beside)}.{_cut(entries, MOST_IN_PANEL)}"
     each = plots.small_multiples(panels, title=f"{metric.title} by finding, %", note=letters)
     shown = detail("By finding", each, is_open=True) if each else ""
     return f'<section class="rv-plots" aria-label="Plots">{main}{shown}</section>'
+
+
+def _cut(entries: Sequence[Entry], most: int) -> str:
+    return f" The first {most} of {len(entries)} entries of the table." if len(entries) > most else ""
 
 
 def _key(entries: Mapping[str, Entry], rows: Sequence[ReferenceRow]) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from urllib.parse import quote
 
 from reveal_bench.metrics import METRICS, Metric
 from reveal_leaderboard.metadata import KINDS
@@ -203,7 +204,9 @@ def _entry_row(
     entry: Entry, columns: Sequence[_Column], board: Standings, *, has_facts: bool, starts_tier: bool
 ) -> str:
     version = f' <span class="rv-version">{text(entry.model_version)}</span>' if entry.model_version else ""
-    permalink = f'<a class="rv-name" href="/entry?id={text(entry.submission_id)}">{text(entry.model)}</a>{version}'
+    frozen = f"&amp;version={text(quote(board.version))}" if board.is_frozen else ""
+    address = f"/entry?id={text(entry.submission_id)}{frozen}"
+    permalink = f'<a class="rv-name" href="{address}">{text(entry.model)}</a>{version}'
     model = f'<th scope="row" class="rv-model">{permalink}<span class="rv-team">{text(entry.team)}</span></th>'
     facts = (_kind_cell(KINDS.get(entry.kind, entry.kind), entry.prompt_style), text(entry.date))
     cells = [_entry_cell(entry, column, board) for column in columns]

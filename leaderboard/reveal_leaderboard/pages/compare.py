@@ -39,6 +39,7 @@ REMEMBER = (
     "(query) => { history.replaceState(null, '', location.pathname + (query ? '?' + query : '')); return [query]; }"
 )
 CHOOSE = message("info", "Choose two entries.", "Their paired differences are then shown per finding.")
+NOT_THERE = "It was withdrawn, its team shows another one of this model, or it is not scored on the present version."
 BUSY = message("busy", "Being computed by a worker.", "It appears here as soon as it is done; you may leave the page.")
 
 log = logging.getLogger(__name__)
@@ -129,7 +130,7 @@ class _Handlers:
             return message("info", "No submission is scored yet.", "Entries are compared once there are two."), False
         if a not in entries or b not in entries:
             lost = [wanted for wanted in (a, b) if wanted and wanted not in entries]
-            gone = message("info", "An entry of the address is not on this board.") if lost else ""
+            gone = message("info", "An entry of the address is not on this board.", NOT_THERE) if lost else ""
             return gone + CHOOSE, False
         if a == b:
             return message("info", "Both are the same entry.", "Choose another one beside it."), False

@@ -1,6 +1,7 @@
 """One entry, by its permanent address: what it is, its figures per finding, its history, its receipt.
 
-Before a submission is scored, and once it is hidden or withdrawn, it is for its team and the admins alone.
+Before a submission is scored, and once it is hidden or withdrawn, it is for its team and the admins alone. The address
+of one that was public tells others that it was withdrawn, since a paper may cite it (:mod:`..withdrawn`).
 """
 
 from __future__ import annotations
@@ -32,8 +33,9 @@ from reveal_leaderboard.people import Actor
 from reveal_leaderboard.references import ReferenceRow, read_reference_rows
 from reveal_leaderboard.release import ReleasedScore
 from reveal_leaderboard.store import Score, Submission
+from reveal_leaderboard.withdrawn import WithdrawnEntry, read_withdrawn
 
-__all__ = ["build", "entry_view", "may_see", "shown_metrics"]
+__all__ = ["build", "entry_view", "may_see", "shown_metrics", "withdrawn_view"]
 
 LOADING = message("busy", "Reading the entry …")
 NOT_ON_BOARDS = ("grid_chance",)
@@ -54,8 +56,11 @@ def build(desk: Desk, page: gr.Blocks) -> None:
             submission = desk.store.get(wanted)
             actor = desk.actor(request)
             scores = [] if submission is None else desk.store.scores_of(submission.id)
-            if submission is None or not may_see(submission, scores, actor):
+            if submission is None:
                 return _unknown(wanted)
+            if not may_see(submission, scores, actor):
+                gone = read_withdrawn(desk.store, submission)
+                return _unknown(wanted) if gone is None else withdrawn_view(gone)
             return _page(desk, submission, scores, None if version is None else str(version), actor)
         except Exception:
             log.exception("an entry could not be drawn")
@@ -67,7 +72,7 @@ def build(desk: Desk, page: gr.Blocks) -> None:
 def may_see(submission: Submission, scores: Sequence[Score], actor: Actor | None) -> bool:
     """Whether `actor` may see the submission: its team and the admins always, others what the board released.
 
-    To others, what was withdrawn, hidden or held back looks like what never was.
+    To others, what was hidden or held back looks like what never was; of what was withdrawn they are told that it was.
     """
     if actor is not None and (actor.is_admin or actor.belongs_to(submission.team_id)):
         return True
@@ -79,6 +84,27 @@ def _unknown(wanted: str) -> str:
     body = "It may not be scored yet, or the address is not complete." if wanted else "The address names no entry."
     board = f"<p>{link('/', 'To the board')}</p>"
     return page_head("Entry") + message("info", "There is no entry to show here.", body, markup=board)
+
+
+def withdrawn_view(gone: WithdrawnEntry) -> str:
+    """What strangers see of an entry that its team withdrew: whose it was and when, no figure."""
+    board = link("/", gone.benchmark, benchmark=gone.benchmark)
+    day = when(gone.withdrawn_at, date_only=True)
+    told = f"<p>That was on {day}. Its figures and its receipt are shown here no longer.</p>"
+    for version in gone.frozen_on:
+        frozen = link("/", f"The frozen board of version {version}", benchmark=gone.benchmark, version=version)
+        told += f"<p>{frozen} lists it as it stood then.</p>"
+    known = {
+        "Model": text(gone.model),
+        "Organization": text(gone.team),
+        "Scored on": text(f"version {', '.join(gone.versions)}"),
+        "Sent": when(gone.sent_at, date_only=True),
+        "Withdrawn": day,
+        "Permanent address": link("/entry", f"/entry?id={gone.submission_id}", id=gone.submission_id),
+    }
+    head = page_head(f"{gone.model}, {gone.team}", markup=f"Withdrawn entry of the board {board}")
+    box = message("info", "Its team has withdrawn this entry.", markup=told)
+    return head + box + part("What it was") + facts(known)
 
 
 def _page(desk: Desk, submission: Submission, scores: list[Score], version: str | None, actor: Actor | None) -> str:
@@ -126,6 +152,8 @@ def entry_view(
         released = ReleasedScore.from_json(final.released)
         parts.append(part("Final figures", note="On patients that the public score never used; the round is over."))
         parts.append(score_view(released, shown_metrics(released)))
+        receipt = _receipt_link(submission, final, "Receipt of the final figures (JSON)", part="final")
+        parts.append(f'<p class="rv-summary">{receipt}</p>')
     parts += [part("What it is"), facts(_about(submission.metadata, submission))]
     parts += [part("History"), _history(events)]
     return "".join(parts)
@@ -150,6 +178,10 @@ def _score_parts(
     released = ReleasedScore.from_json(score.released)
     titles = shown_metrics(released)
     parts = [part("Figures")]
+    newest = scores[-1].version
+    if score.version != newest:
+        told = f"<p>They stay as they are. {link('/entry', f'Its figures on version {newest}', id=submission.id)}</p>"
+        parts.append(message("info", f"These are the frozen figures of version {score.version}.", markup=told))
     if score.is_held:
         better = link("/entry", "an earlier one", id=score.shown_of)
         told = f"<p>It did not beat {better} of the same team by more than the board’s step.</p>"
@@ -172,10 +204,14 @@ def shown_metrics(score: ReleasedScore) -> dict[str, str]:
 
 
 def _links(submission: Submission, score: Score) -> str:
-    receipt = link(f"/api/v1/submissions/{submission.id}/receipt", "Receipt (JSON)", version=score.version)
     compare = link("/compare", "Compare with another entry", a=submission.id)
-    check = "<code>reveal-bench verify-receipt FILE</code> checks it without this server"
-    return f'<p class="rv-summary">{receipt}: {check} · {compare}</p>'
+    return f'<p class="rv-summary">{_receipt_link(submission, score, "Receipt (JSON)")} · {compare}</p>'
+
+
+def _receipt_link(submission: Submission, score: Score, words: str, **asked: str) -> str:
+    address = f"/api/v1/submissions/{submission.id}/receipt"
+    receipt = link(address, words, version=score.version, **asked)
+    return f"{receipt}: <code>reveal-bench verify-receipt FILE</code> checks it without this server"
 
 
 def _versions(submission: Submission, score: Score, scores: Sequence[Score]) -> str:

@@ -131,7 +131,7 @@ def _actions(one: Submission, *, is_held: bool) -> str:
 def confirm_view(one: Submission) -> str:
     """The question before a withdrawal."""
     charged = (
-        "It leaves the board for good and stays charged: its score was seen."
+        "It leaves the board for good and stays charged: its score was seen. Its address will say that it is gone."
         if one.status == "scored"
         else "It is not scored and nothing is charged."
     )

@@ -80,10 +80,9 @@ def _forest_row(mark: Mark) -> str:
 
 
 def _track(mark: Mark) -> str:
-    """One row's drawing; it stretches with the page, so every place along it is a percentage."""
+    """One row's drawing; it stretches with the page, so every place along it is a percentage. Its grid is CSS."""
     middle = ROW_HEIGHT // 2
-    grid = "".join(f'<line x1="{x}%" x2="{x}%" y1="0" y2="100%" class="rv-grid"/>' for x in TICKS)
-    shapes = [grid]
+    shapes = []
     if mark.low is not None and mark.high is not None:
         low, high = _place(mark.low), _place(mark.high)
         shapes.append(f'<line x1="{low}%" x2="{high}%" y1="{middle}" y2="{middle}" class="rv-whisker"/>')

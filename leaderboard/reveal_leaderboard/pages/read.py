@@ -160,7 +160,8 @@ class _Handlers:
     ) -> tuple[Any, ...]:
         policy = self.desk.settings.of(benchmark).reading
         with self.desk.store.read() as connection:
-            so_far = progress_bar(reading.progress(connection, actor, benchmark, policy))
+            done = reading.progress(connection, actor, benchmark, policy)
+            so_far = progress_bar(done) if done.rated + done.left else ""
             if answer is not None and scores is None:
                 scores = own_scores(connection, answer.id, actor.name)
         if answer is None:

@@ -125,7 +125,7 @@ def render_board(board: Standings, view: View | None = None) -> str:
     columns = [c for c in COLUMNS if any(entry.figure(*c) is not None for entry in entries)]
     head = ['<th scope="col" class="rv-rank">Rank</th>', '<th scope="col" class="rv-model">Model</th>']
     head += [_title(*column) for column in columns] + ["Kind", "Date"]
-    rows = "".join(_row(entry, columns) for entry in entries)
+    rows = "".join(_row(entry, columns, board) for entry in entries)
     parts.append(table(head, [f"<tbody>{rows}</tbody>"], label=f"Board of {board.benchmark}", css_class="rv-board"))
     items = "".join(f"<li>{text(item)}</li>" for item in (board_notes.RANK_SENTENCE, *LEGEND))
     parts.append(f'<section aria-label="How to read the board"><ul class="rv-legend">{items}</ul></section>')
@@ -139,9 +139,10 @@ def _title(metric: str, finding: str) -> str:
     return "Completely correct" if metric == CORRECT else "Readers’ agreement, κ"
 
 
-def _row(entry: Entry, columns: Sequence[tuple[str, str]]) -> str:
+def _row(entry: Entry, columns: Sequence[tuple[str, str]], board: Standings) -> str:
     version = f" {text(entry.model_version)}" if entry.model_version else ""
-    permalink = link("/entry", entry.model, id=entry.submission_id)
+    frozen = {"version": board.version} if board.is_frozen else {}
+    permalink = link("/entry", entry.model, id=entry.submission_id, **frozen)
     model = f'<th scope="row" class="rv-model">{permalink}{version}<span class="rv-team">{text(entry.team)}</span></th>'
     spoken = entry.place if entry.rank is None else f"rank {entry.place}, tier {entry.tier}"
     tier = f'<span class="rv-tier" aria-hidden="true">{text(entry.tier)}</span>' if entry.tier else ""

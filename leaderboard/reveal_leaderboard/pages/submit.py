@@ -46,6 +46,12 @@ NO_TEAM = message(
     "You belong to no organization that may submit.",
     markup=f"<p>{link('/mine', 'Make one, or ask an owner to add you')}.</p>",
 )
+WAITING = message(
+    "info",
+    "Your team waits for the maintainers’ approval.",
+    "Files can be checked meanwhile.",
+    markup=f"<p>{link('/mine', 'My submissions')} says when it was given.</p>",
+)
 # Keeps the number of what was sent in the address: a reload goes on watching it.
 REMEMBER = """(id) => {
   if (id) history.replaceState(null, '', location.pathname + '?sent=' + encodeURIComponent(id));
@@ -73,20 +79,20 @@ def build(desk: Desk, page: gr.Blocks) -> None:
             gr.HTML(part("1. The file"))
             benchmark = gr.Dropdown(names, value=names[0], label="Benchmark")
             allow_missing = gr.Checkbox(label="Score missing predictions as misses (otherwise they are errors)")
-            file = gr.File(label="Prediction file", file_count="single", type="filepath", height=140)
+            balance = gr.HTML("", elem_id="balance")
+            file = gr.File(label="Prediction file", file_count="single", type="filepath", height=170)
         with gr.Column(min_width=300):
             gr.HTML(part("2. The model"))
             described = gr.File(
                 label="Fill the form from a submission.json (optional)",
                 file_count="single",
                 type="filepath",
-                height=140,
+                height=170,
             )
             filled = gr.HTML("", elem_id="filled")
             fields = build_form(any_organization=desk.auth.mode == "local")
     gr.HTML(part("3. What the check found"))
     report = gr.HTML(EMPTY, elem_id="report")
-    balance = gr.HTML("", elem_id="balance")
     send = gr.Button("Send for scoring", variant="primary", interactive=False, elem_id="send")
     gr.HTML(part("4. Progress"))
     progress = gr.HTML(NOTHING_SENT, elem_id="progress")
@@ -114,6 +120,15 @@ def teams_of(actor: Actor | None) -> list[Team]:
     return [m.team for m in actor.memberships if actor.team(m.team.id) is not None]
 
 
+def _account(actor: Actor | None) -> str:
+    """What keeps somebody from submitting, if anything does."""
+    if actor is None:
+        return SIGN_IN
+    if teams_of(actor):
+        return ""
+    return WAITING if any(one.team.waiting_since is not None for one in actor.memberships) else NO_TEAM
+
+
 class _Handlers:
     """What happens on the page's events; each asks anew who is there."""
 
@@ -124,7 +139,7 @@ class _Handlers:
         """Who is signed in, for which organizations; and what was sent before, if the address names it."""
         actor = self.desk.actor(request)
         teams = [team.name for team in teams_of(actor)]
-        account = SIGN_IN if actor is None else "" if teams else NO_TEAM
+        account = _account(actor)
         first = teams[0] if teams else None
         sent = str(request.query_params.get("sent", ""))[:64]
         submission = self._own(sent, actor)

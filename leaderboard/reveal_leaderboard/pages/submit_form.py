@@ -54,8 +54,8 @@ def build_form(*, any_organization: bool) -> list[gr.components.Component]:
     )
     with gr.Row():
         kinds = [(label, key) for key, label in KINDS.items()]
-        kind = gr.Dropdown(kinds, value="multimodal_llm", label="Kind", min_width=150)
-        style = gr.Dropdown([NO_PROMPT, *PROMPT_STYLES], value="zero-shot", label="Prompt style", min_width=150)
+        kind = gr.Dropdown(kinds, value="multimodal_llm", label="Kind", min_width=190)
+        style = gr.Dropdown([NO_PROMPT, *PROMPT_STYLES], value="zero-shot", label="Prompt style", min_width=190)
     with gr.Accordion("Links and training data (optional)", open=False):
         code = gr.Textbox(label="Code", placeholder="https://…", max_length=500)
         paper = gr.Textbox(label="Paper", placeholder="https://…", max_length=500)

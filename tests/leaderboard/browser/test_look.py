@@ -5,18 +5,14 @@ Nobody else is asked, nothing fails, nothing overflows, and axe-core finds nothi
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import uvicorn
-from reveal_leaderboard.app import build_app
 
 from tests.leaderboard.browser.browsing import faults, running_browser, watched_page
+from tests.leaderboard.browser.served import serving
 from tests.leaderboard.browser.world import IMAGES, World
-from tests.leaderboard.conftest import free_port
 
 pytestmark = pytest.mark.browser
 PAGES = {
@@ -38,19 +34,8 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     submission = world.send(actor.user, actor.memberships[0].team, "Net")
     world.score(0.7)
     world.rank({submission.id: (1, 1, 1, "A")})
-    app = build_app(world.store, world.intake.blobs, world.catalogue, world.intake.custody, world.auth)
-    port = free_port()
-    server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="warning"))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    deadline = time.monotonic() + 60
-    while not server.started:
-        assert time.monotonic() < deadline, "the server did not start in a minute"
-        time.sleep(0.05)
-    yield f"http://127.0.0.1:{port}"
-    server.should_exit = True
-    thread.join(20)
-    world.store.engine.dispose()
+    with serving(world) as address:
+        yield address
 
 
 @pytest.fixture(scope="module")

@@ -1,12 +1,12 @@
 """A small leaderboard for looking at pages: the real store, queue and accounts, with figures made up by arithmetic.
 
-Two boards, one of each kind. Nothing is scored: a worker's answers are written as :func:`outcome` makes them. Files are
-linted for real, in this process.
+Two boards, one of each kind, and on demand one of tasks. Nothing is scored: a worker's answers are written as
+:func:`outcome` makes them. Files are linted for real, in this process.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +15,7 @@ from typing import Any
 from reveal_leaderboard.accounts import Accounts
 from reveal_leaderboard.auth import Auth
 from reveal_leaderboard.blobs import Blobs
+from reveal_leaderboard.boards import start_refresh, switch_version
 from reveal_leaderboard.catalogue import Catalogue
 from reveal_leaderboard.fingerprints import Fingerprint
 from reveal_leaderboard.intake import Intake
@@ -31,8 +32,9 @@ from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.predictions import lint_predictions
 from reveal_bench.records import FolderInfo, Manifest, ManifestRow
 from reveal_bench.study_records import StudyManifest
+from reveal_bench.task_records import CATEGORIES, TaskManifest, TaskQuestion
 
-IMAGES, STUDIES = "chexlocalize", "reveal-cxr"
+IMAGES, STUDIES, TASKS = "chexlocalize", "reveal-cxr", "rexecution"
 RARE = 2  # the last findings of a board are too rare to be shown
 METRICS = {IMAGES: ("point_hit", "grid_hit", "mask_iou_all"), STUDIES: ("f1", "recall", "cohen_kappa")}
 MORE = "[quota]\ntotal = 10\nper_day = 10\n[release]\nladder_step = 0.0\n"
@@ -45,6 +47,9 @@ def published(name: str, version: str = "1.0.0", *, synthetic: bool = True, fold
     if BENCHMARKS[name].kind == "findings":
         manifest: Any = StudyManifest(name, version, "holdout", findings, tuple(f"study{i:03d}" for i in range(60)))
         return Published(folder, info, manifest, "findings")
+    if BENCHMARKS[name].kind == "tasks":
+        asked = [TaskQuestion(f"t{i}", CATEGORIES[0], False, f"Task {i}.", None, {"a": (64, 48)}) for i in range(4)]
+        return Published(folder, info, TaskManifest(name, version, "holdout", tuple(asked)), "tasks")
     rows = {f"image{i:03d}": ManifestRow(f"image{i:03d}", "s", "FRONTAL", 64, 48, findings[:3]) for i in range(20)}
     manifest = Manifest(name, version, "holdout", 8, findings, rows)
     return Published(folder, info, manifest, "localization")
@@ -84,6 +89,8 @@ class World:
 
     root: Path
     mode: str = "local"
+    names: Sequence[str] = (IMAGES, STUDIES)
+    versions: Sequence[str] = ("1.0.0",)
     settings: Settings = field(init=False)
     n: int = 0
 
@@ -94,8 +101,9 @@ class World:
         self.queue = Queue(self.store.engine, self.settings)
         self.accounts = Accounts(self.store.engine)
         custody = InProcessCustody()
-        self.boards = {name: published(name, folder=self.root / name) for name in (IMAGES, STUDIES)}
-        self.catalogue = Catalogue(self.store, self.boards.values())
+        served = [published(name, v, folder=self.root / name) for name in self.names for v in self.versions]
+        self.boards = {one.name: one for one in served}
+        self.catalogue = Catalogue(self.store, served)
         blobs = Blobs(self.root / "blobs")
         self.intake = Intake(self.store, blobs, self.catalogue, custody, self.accounts)  # type: ignore[arg-type]
         auth: Any = Auth(self.accounts, "local") if self.mode == "local" else FakeAuth(self.accounts)
@@ -136,10 +144,13 @@ class World:
         submission, _ = self.store.add_submission(replace(new, **options), who=f"user:{user.id}")
         return submission
 
-    def work(self, kind: str = "score", benchmark: str = IMAGES) -> Any:
+    def work(self, kind: str = "score", benchmark: str = IMAGES, version: str = "1.0.0") -> Any:
         """Lease the next job of a board, and check that it is of `kind`."""
-        self.queue.beat_worker("worker-1", [(benchmark, "1.0.0")], "rlimits, landlock-4, seccomp", None, None)
-        job = self.queue.claim("worker-1", served=[(benchmark, "1.0.0")])
+        self.queue.beat_worker("worker-1", [(benchmark, version)], "rlimits, landlock-4, seccomp", None, None)
+        job = self.queue.claim("worker-1", served=[(benchmark, version)])
+        if kind == "score" and job is not None and job.kind == "rank":  # it stood back long enough; the score asks anew
+            self.queue.finish_result(job, document={"schema": 1, "metric": "", "entries": {}, "computed_for": []})
+            job = self.queue.claim("worker-1", served=[(benchmark, version)])
         assert job is not None
         assert job.kind == kind, (job.kind, kind)
         return job
@@ -157,6 +168,17 @@ class World:
         entries = {name: dict(zip(keys, place, strict=True)) for name, place in places.items()}
         document = {"schema": 1, "metric": METRICS[benchmark][0], "entries": entries, "computed_for": sorted(places)}
         assert self.queue.finish_result(job, document=document)
+
+    def refresh(self, version: str, value: float, *, benchmark: str = IMAGES) -> None:
+        """Score every submission `value` against one of `versions`, and show that one."""
+        with self.store.write() as connection:
+            n = start_refresh(connection, benchmark, version, who="test")
+        jobs = [self.work("rescore", benchmark, version) for _ in range(n)]
+        for job in jobs:
+            self.n += 1
+            assert self.queue.finish_score(job, who="worker:1", outcome=outcome(benchmark, value, self.n))
+        with self.store.write() as connection:
+            switch_version(connection, benchmark, version, who="test")
 
 
 class FakeAuth:
