@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 Root = Annotated[Path, typer.Argument(help="What you downloaded: a folder or a file.", show_default=False)]
 STYLES = (
-    "chexlocalize", "reveal-cxr", "midrc", "rexecution", "chestx-det", "nih-boxes", "ms-cxr", "vindr-cxr", "vinbigdata",
-    "rsna-pneumonia", "siim-acr", "padchest-gr",
+    "chexlocalize", "reveal-cxr", "reveal-pool", "midrc", "rexecution", "chestx-det", "nih-boxes", "ms-cxr", "vindr-cxr",
+    "vinbigdata", "rsna-pneumonia", "siim-acr", "padchest-gr",
 )  # fmt: skip
 """Keys of `phantom.LAYOUTS`; written here because help must not import it."""
 SourceName = Annotated[
@@ -63,10 +63,14 @@ def phantom(
     if style not in LAYOUTS:
         raise ValueError(f"`--style` must be one of {', '.join(LAYOUTS)}, got {style!r}")
     further: dict[str, Any] = {}
+    if style in ("chexlocalize", "reveal-pool"):
+        further["pixels"] = pictures
+    elif not pictures:
+        raise ValueError("`--no-pictures` is for --style chexlocalize and reveal-pool alone")
     if style == "chexlocalize":
-        further = {"n_val": round(0.35 * images) if val_images is None else val_images, "pixels": pictures}
-    elif val_images is not None or not pictures:
-        raise ValueError("`--val-images` and `--no-pictures` are for --style chexlocalize alone")
+        further["n_val"] = round(0.35 * images) if val_images is None else val_images
+    elif val_images is not None:
+        raise ValueError("`--val-images` is for --style chexlocalize alone")
     with terminal.progress("drawing") as progress:
         LAYOUTS[style](
             out,

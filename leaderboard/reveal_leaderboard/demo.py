@@ -2,7 +2,7 @@
 
 A synthetic CheXlocalize download becomes a public dataset folder and a private holdout; three models of graded quality
 and two baselines predict both halves; their files are scored at home on the released half, and uploaded to a board
-whose worker alone knows the holdout. A second dataset, of studies, is built from DICOM files
+whose worker alone knows the holdout. A second dataset, of studies, is curated from DICOM files and reports
 (:mod:`reveal_leaderboard.demo_studies`). Everything lies in one folder and is made again only when it is missing.
 """
 
@@ -26,7 +26,7 @@ from reveal_bench.predictions import predictions_to_jsonl
 from reveal_bench.records import LocalizationPrediction, read_localization, read_manifest
 from reveal_bench.score_file import score_file
 from reveal_leaderboard.demo_board import Upload, running
-from reveal_leaderboard.demo_studies import STUDIES, prepare_studies, score_studies_at_home, study_uploads
+from reveal_leaderboard.demo_studies import SETTINGS, STUDIES, prepare_studies, score_studies_at_home, study_uploads
 
 __all__ = ["BENCHMARK", "STUDIES", "Demo", "Entrant"]
 
@@ -75,7 +75,7 @@ class Demo:
         self.download, self.public = self.root / "download", self.root / "public"
         self.private, self.server = self.root / "private", self.root / "server"
         self.holdout, self.studies = self.private / "holdout", self.root / "studies"
-        self.n_studies = max(n_images // 2, 20)
+        self.n_studies, self.settings = n_images * 3 // 4, self.root / "settings.toml"
         self.predictions = self.root / "predictions"
 
     def prepare(self) -> None:
@@ -109,8 +109,10 @@ class Demo:
         self.say("3  predicting both halves: three models, two baselines")
         for split in ("released", "holdout"):
             self._predict(split)
-        self.say(f"   and {self.n_studies} studies of DICOM files with labels, built and predicted in the same way")
-        prepare_studies(self.studies, n_studies=self.n_studies, seed=self.seed, private=self.private / STUDIES)
+        self.say(f"   and a second benchmark, curated from {self.n_studies} studies of DICOM files with reports")
+        private = self.private / STUDIES
+        prepare_studies(self.studies, n_studies=self.n_studies, seed=self.seed, private=private, say=self.say)
+        self.settings.write_text(SETTINGS, encoding="utf-8")
         marker.write_text(json.dumps(wanted), encoding="utf-8")
         return None
 
@@ -122,7 +124,17 @@ class Demo:
         ValueError
             If it does not look like one.
         """
-        known = {MARKER, "download", "public", "private", "server", "predictions", "studies", "log.txt"}
+        known = {
+            MARKER,
+            "download",
+            "public",
+            "private",
+            "server",
+            "predictions",
+            "studies",
+            "log.txt",
+            "settings.toml",
+        }
         strangers = sorted({path.name for path in self.root.iterdir()} - known) if self.root.exists() else []
         if strangers:
             raise ValueError(f"{self.root} does not look like a demo (it holds {strangers[0]}): not deleted")
@@ -181,6 +193,7 @@ Try next:
   - break a line of {file}
     and drop the file on {url}/submit: the linter names line, field and value
   - reveal-bench score {self.predictions / "phantom-chat" / "released.jsonl"} {self.public}
+  - open {self.studies / "curation" / "report" / "index.html"}: how the second benchmark was made
   - reveal-bench report {self.studies / "public"} --out report.html
   - python -c "from datasets import load_dataset; print(load_dataset('{self.public}', split='released'))"
 Ctrl-C ends the server and the worker; running this again takes a few seconds.""")
@@ -190,10 +203,11 @@ Ctrl-C ends the server and the worker; running this again takes a few seconds.""
         """Server and worker as processes of their own; yields the address, ends both."""
         self.server.mkdir(parents=True, exist_ok=True)
         holdouts = {BENCHMARK: self.holdout, STUDIES: self.private / STUDIES}
-        serve = ["serve", "--data", self.server]
+        common = ["--data", self.server, "--settings", self.settings]
+        serve = ["serve", *common]
         for folder in (self.public, self.studies / "public"):
             serve += ["--benchmark", folder]
-        work = ["worker", "--data", self.server]
+        work = ["worker", *common]
         for name, folder in holdouts.items():
             work += ["--holdout", f"{name}={folder}"]
         self.say("5  starting the server, which cannot open the holdouts, and the worker, which can")

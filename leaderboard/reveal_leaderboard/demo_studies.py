@@ -1,8 +1,8 @@
-"""The demo's second dataset: studies with labels, from DICOM files, in the style of REVEAL-CXR.
+"""The demo's second dataset: studies with labels, from DICOM files and reports, in the style of REVEAL-CXR.
 
-A synthetic tree of DICOM files with a table of labels becomes a public folder and a private holdout, as a maintainer
-would build them; models of graded quality predict both halves: they are scored at home on the one, and uploaded for the
-other.
+A pool of synthetic studies is curated (:mod:`reveal_leaderboard.demo_curation`), and what was selected becomes a public
+folder, checked as for publishing, and a private holdout; models of graded quality predict both halves: they are scored
+at home on the one, and uploaded for the other.
 """
 
 from __future__ import annotations
@@ -12,17 +12,20 @@ from pathlib import Path
 
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.builders import BUILDERS
-from reveal_bench.builders.folder import build_folder
+from reveal_bench.builders.folder import HOLDOUT, build_folder
+from reveal_bench.builders.hub import prepare
 from reveal_bench.builders.ids import read_id_key
+from reveal_bench.curation.folder import CurationFolder
 from reveal_bench.metrics.bootstrap import MACRO
-from reveal_bench.phantom import study_predictions, write_reveal
+from reveal_bench.phantom import study_predictions, write_curation_world
 from reveal_bench.predictions import findings_to_jsonl
 from reveal_bench.records import read_folder_info
 from reveal_bench.score_file import score_file
 from reveal_bench.study_records import read_studies
 from reveal_leaderboard.demo_board import Upload
+from reveal_leaderboard.demo_curation import curate
 
-__all__ = ["STUDIES", "prepare_studies", "score_studies_at_home", "study_uploads"]
+__all__ = ["SETTINGS", "STUDIES", "prepare_studies", "score_studies_at_home", "study_uploads"]
 
 STUDIES = "reveal-cxr"
 MODELS = {
@@ -31,25 +34,33 @@ MODELS = {
     "Chance": ("Chance Laboratory", 0.0),
 }
 """Model -> the team that sends it, and its quality."""
+SETTINGS = """# For the demo alone, whose holdout is as small as a demo must be: findings with ten cases are shown.
+[benchmarks.reveal-cxr.release]
+min_cell = 10
+bands = [10, 30, 60, 120]
+"""
 Say = Callable[[str], None]
 
 
-def prepare_studies(root: Path, *, n_studies: int, seed: int, private: Path) -> None:
-    """Write the download, build both folders, and write two prediction files per model."""
-    download, public = root / "download", root / "public"
-    write_reveal(download, n_studies=n_studies, seed=seed, long_side=512)
-    builder, key = BUILDERS[STUDIES], read_id_key(root / "id-key", create=True)
-    reading = builder.read(download, keep_going=False, mapping=download / "mapping.yaml", id_key=key)
+def prepare_studies(root: Path, *, n_studies: int, seed: int, private: Path, say: Say) -> None:
+    """Write the pool, curate it, build and check both folders, and write two prediction files per model."""
+    pool, public = root / "pool", root / "public"
+    write_curation_world(pool, n_studies=n_studies, seed=seed, long_side=512)
+    mapping = curate(CurationFolder.create(root / "curation", name="Demo", seed=seed), pool, say)
+    key = read_id_key(root / "id-key", create=True)
+    reading = BUILDERS[STUDIES].read(pool / "films", keep_going=False, mapping=mapping, id_key=key)
     build_folder(
         reading.splits,
         public,
         BENCHMARKS[STUDIES],
         holdout=private,
-        holdout_split=builder.holdout_split or "",
+        holdout_split=HOLDOUT,
         extras=reading.extras,
         seed=seed,
         synthetic=True,
     )
+    ready = prepare(public, f"demo/{STUDIES}", private=False, holdout=private)
+    say(f"     publish    {len(ready.files)} files checked, nothing of the holdout among them; not sent")
     labels = read_folder_info(public).findings
     for split, folder in (("released", public), ("holdout", private)):
         studies = read_studies(folder, split)

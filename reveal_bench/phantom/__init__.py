@@ -14,6 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from reveal_bench.phantom.curation_pool import write_pool
+from reveal_bench.phantom.curation_readers import write_readers
 from reveal_bench.phantom.layouts import TRAPS, write_chexlocalize
 from reveal_bench.phantom.models import model_predictions, study_predictions
 from reveal_bench.phantom.reveal import write_reveal
@@ -27,6 +29,7 @@ __all__ = [
     "model_predictions",
     "study_predictions",
     "write_chexlocalize",
+    "write_curation_world",
     "write_reveal",
     "write_rexecution",
 ]
@@ -41,9 +44,31 @@ def _counting(counted: str, write: Callable[..., Any]) -> Callable[..., Any]:
     return write_n
 
 
+def write_curation_world(
+    out: Path,
+    *,
+    n_studies: int,
+    seed: int = 0,
+    long_side: int = 3056,
+    pixels: bool = True,
+    progress: Callable[[int, int], None] | None = None,
+) -> None:
+    """Write what a curation begins with: reports, facts and readers, and with `pixels` the films of the same studies.
+
+    ``reports.csv``, ``facts.csv``, ``suggested.csv``, ``truth.jsonl`` of :func:`.curation_pool.write_pool`,
+    ``readers.csv``, and below ``films`` the DICOM files of ``write_reveal(stage="pool")``.
+    """
+    write_pool(out, n_studies, seed, progress=None if pixels else progress)
+    write_readers(out / "readers.csv")
+    if pixels:
+        pool = partial(write_reveal, stage="pool", traps=False, progress=progress)
+        pool(out / "films", n_studies=n_studies, seed=seed, long_side=long_side)
+
+
 LAYOUTS: dict[str, Callable[..., Any]] = {
     "chexlocalize": _counting("n_images", write_chexlocalize),
     "reveal-cxr": _counting("n_studies", write_reveal),
+    "reveal-pool": _counting("n_studies", write_curation_world),
     "midrc": _counting("n_studies", partial(write_reveal, layout="midrc")),
     "rexecution": _counting("n_tasks", write_rexecution),
     **{name: _counting("n_images", write) for name, write in SOURCES.items()},
