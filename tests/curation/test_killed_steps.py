@@ -1,0 +1,87 @@
+"""Every step is killed while it puts its files in place, and run again: nothing is other than without."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from reveal_bench.curation.tables import Assignment, Sampled, read_table
+from reveal_bench.phantom.curation_readers import cast, write_votes
+from tests.conftest import ROOT
+from tests.test_cli import call
+
+pytestmark = pytest.mark.processes
+
+KILLER = """
+import os, signal, sys
+from pathlib import Path
+from reveal_bench.cli import main
+from reveal_bench.curation import folder
+
+real, n = os.replace, int(sys.argv[1])
+
+def replace(old, new):
+    global n
+    if Path(new).name != "attempt.json":
+        n -= 1
+        if n == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+    real(old, new)
+
+folder.os.replace = replace
+sys.argv = ["reveal-bench", *sys.argv[2:]]
+main()
+"""
+
+
+def killed(n: int, *words: object) -> None:
+    """The command, killed before it puts its n-th file in place."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", KILLER, str(n), *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+
+
+def curated(pool: Path, folder: Path, *, is_killed: bool) -> None:
+    """Every step; killed at another of its files each, the last being the record of what was done."""
+    votes = folder.with_suffix(".csv")
+    steps: list[tuple[int, tuple[object, ...]]] = [
+        (2, ("extract", folder, "--reports", pool / "reports.csv")),
+        (1, ("sample", folder, "--strata", "1:12,2:8", "--fill")),
+        (2, ("assign", folder, "--readers", pool / "readers.csv")),
+        (1, ("import-votes", folder, "--votes", votes)),
+        (3, ("consensus", folder, "--resamples", 20)),
+        (1, ("select", folder, "--target", 12)),
+        (4, ("split", folder, "--facts", pool / "facts.csv", "--best-of", 3)),
+        (3, ("report", folder)),
+    ]
+    for n, words in steps:
+        if words[0] == "import-votes":
+            readings = [(one.study_id, one.reader) for one in read_table(folder / "assignments.parquet", Assignment)]
+            suggested = {one.study_id: one.labels for one in read_table(folder / "sample.parquet", Sampled)}
+            lines = (pool / "truth.jsonl").read_text(encoding="utf-8").splitlines()
+            truth = {one["study_uid"]: one["labels"] for one in map(json.loads, lines)}
+            write_votes(votes, cast(readings, suggested, truth, 1))
+        if is_killed:
+            killed(n + (words[0] == "extract"), "curate", *words)  # the first of all writes the folder's own file, too
+        call("curate", *words)
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_killing_and_running_again_changes_nothing(tmp_path: Path) -> None:
+    pool = tmp_path / "pool"
+    call("phantom", pool, "--style", "reveal-pool", "--images", 60, "--no-pictures")
+    curated(pool, tmp_path / "whole", is_killed=False)
+    curated(pool, tmp_path / "killed", is_killed=True)
+    whole, again = files_of(tmp_path / "whole"), files_of(tmp_path / "killed")
+    assert sorted(whole) == sorted(again)
+    assert [name for name in whole if whole[name] != again[name]] == []
