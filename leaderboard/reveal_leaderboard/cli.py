@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 import typer
 
 from reveal_leaderboard.cli_admin import admin
+from reveal_leaderboard.cli_readers import add_readers
 from reveal_leaderboard.cli_records import audit, backup, restore
 from reveal_leaderboard.confinement import confine, readable_places
 from reveal_leaderboard.places import BlobsAt, Data, Database, Places, SettingsFile, places
@@ -37,6 +38,7 @@ app.add_typer(admin, name="admin")
 app.command()(backup)
 app.command()(restore)
 app.command()(audit)
+add_readers(app)
 log = logging.getLogger("reveal_leaderboard")
 
 

@@ -1,0 +1,102 @@
+// A film in full depth: 16-bit values, a pyramid of halved copies, and the table from values to greys.
+// Window functions: DICOM PS3.3 C.11.2.1.2 and C.11.2.1.3. `slope * value + intercept` is what a window is about.
+
+const DEPTH = 65536;
+
+/** Values as the server packs them: differences along each row, all high bytes, then all low bytes. */
+export function unpack(buffer, width, height) {
+  const n = width * height, bytes = new Uint8Array(buffer), values = new Uint16Array(n);
+  if (bytes.length !== 2 * n) throw new Error(`a film of ${n} values came with ${bytes.length} bytes`);
+  for (let row = 0, at = 0; row < height; row++) {
+    let value = 0;
+    for (let column = 0; column < width; column++, at++) {
+      value = (value + (bytes[at] << 8) + bytes[n + at]) & 0xffff;
+      values[at] = value;
+    }
+  }
+  return values;
+}
+
+/** Share of the grey scale, 0 to 1, of a modality value under a window. */
+export function shown(value, { center, width, function: kind }) {
+  if (kind === "SIGMOID") return 1 / (1 + Math.exp((-4 * (value - center)) / width));
+  const c = kind === "LINEAR" ? center - 0.5 : center, w = kind === "LINEAR" ? width - 1 : width;
+  if (w <= 0) return value > c ? 1 : 0;
+  return Math.min(1, Math.max(0, (value - c) / w + 0.5));
+}
+
+export class Film {
+  constructor(facts, buffer) {
+    this.facts = facts;
+    const values = unpack(buffer, facts.width, facts.height);
+    this.levels = [{ width: facts.width, height: facts.height, values }];
+    while (Math.min(this.last.width, this.last.height) > 256) this.levels.push(halved(this.last));
+    this.start = facts.table === null ? null : Uint8Array.from(atob(facts.table), (c) => c.charCodeAt(0));
+    this.greys = new Uint32Array(DEPTH);
+    this.version = 0;
+    this.reset();
+  }
+
+  get last() { return this.levels[this.levels.length - 1]; }
+
+  /** The look that the file asks for. */
+  reset() {
+    this.window = { ...this.facts.window };
+    this.table = this.start;
+    this.inverted = false;
+    this.retone();
+  }
+
+  /** Another window; from here on a table of the file counts no more. */
+  setWindow(center, width) {
+    const [low, high] = this.facts.range, span = Math.max(high - low, 1);
+    this.window.center = Math.min(high + span, Math.max(low - span, center));
+    this.window.width = Math.min(4 * span, Math.max(this.window.function === "LINEAR" ? 1 : span / 65536, width));
+    this.table = null;
+    this.retone();
+  }
+
+  invert() { this.inverted = !this.inverted; this.retone(); }
+
+  retone() {
+    const { slope, intercept, invert } = this.facts, turned = invert !== this.inverted;
+    for (let value = 0; value < DEPTH; value++) {
+      let grey = this.table ? this.table[value] : Math.round(255 * shown(slope * value + intercept, this.window));
+      if (turned) grey = 255 - grey;
+      this.greys[value] = (0xff000000 | (grey << 16) | (grey << 8) | grey) >>> 0;
+    }
+    this.version++;
+  }
+
+  /** A canvas with the film, the smallest one that is at least `scale` of the full size. */
+  painted(scale) {
+    let index = 0;
+    while (index + 1 < this.levels.length && this.levels[index + 1].width >= this.facts.width * scale) index++;
+    const level = this.levels[index];
+    if (!level.canvas) {
+      level.canvas = document.createElement("canvas");
+      level.canvas.width = level.width;
+      level.canvas.height = level.height;
+    }
+    if (level.version !== this.version) {
+      const context = level.canvas.getContext("2d");
+      const image = context.createImageData(level.width, level.height);
+      const pixels = new Uint32Array(image.data.buffer), { values } = level, { greys } = this;
+      for (let at = 0; at < values.length; at++) pixels[at] = greys[values[at]];
+      context.putImageData(image, 0, 0);
+      level.version = this.version;
+    }
+    return level.canvas;
+  }
+}
+
+/** Half the size, by means of four: what is shown small is averaged in full depth. */
+function halved({ width, height, values }) {
+  const w = Math.floor(width / 2), h = Math.floor(height / 2), out = new Uint16Array(w * h);
+  for (let y = 0, at = 0; y < h; y++) {
+    for (let x = 0, from = 2 * y * width; x < w; x++, at++, from += 2) {
+      out[at] = (values[from] + values[from + 1] + values[from + width] + values[from + width + 1] + 2) >> 2;
+    }
+  }
+  return { width: w, height: h, values: out };
+}

@@ -1,0 +1,194 @@
+// One film in a frame: zoom, move, window and level with mouse, pen, fingers and keys.
+// The state is (scale, x, y): screen pixels per film pixel, and the film's place in the middle of the frame.
+
+const MOST_SCALE = 16, STEP = 1.25, NUDGE = 60;
+const COLOURS = { model: "#ff9d3c", reference: "#63d17a" };
+
+export class Viewer {
+  /** `onTouch` is called when this frame becomes the one that keys are for. */
+  constructor(film, { title, overlays, drag, onTouch }) {
+    this.film = film;
+    this.overlays = overlays;
+    this.drag = drag;
+    this.onTouch = onTouch;
+    this.showsMarks = true;
+    this.pointers = new Map();
+    this.element = document.createElement("figure");
+    this.element.className = "view";
+    this.canvas = document.createElement("canvas");
+    this.canvas.setAttribute("role", "img");
+    this.canvas.setAttribute("aria-label", title);
+    this.caption = document.createElement("figcaption");
+    this.caption.setAttribute("aria-hidden", "true");
+    this.title = title;
+    this.element.append(this.canvas, this.caption);
+    this.listen();
+    this.watcher = new ResizeObserver(() => this.resize());
+    this.watcher.observe(this.element);
+  }
+
+  close() { this.watcher.disconnect(); cancelAnimationFrame(this.frame); }
+
+  resize() {
+    const ratio = window.devicePixelRatio || 1;
+    const width = Math.round(this.element.clientWidth * ratio), height = Math.round(this.element.clientHeight * ratio);
+    if (!width || !height) return;
+    const wasFit = this.scale === undefined || Math.abs(this.scale - this.fitScale) < 1e-9;
+    this.canvas.width = width;
+    this.canvas.height = height;
+    if (wasFit) this.fit(); else this.draw();
+  }
+
+  get fitScale() {
+    const { width, height } = this.film.facts;
+    return Math.min(this.canvas.width / width, this.canvas.height / height);
+  }
+
+  fit() {
+    this.scale = this.fitScale;
+    [this.x, this.y] = [this.film.facts.width / 2, this.film.facts.height / 2];
+    this.draw();
+  }
+
+  /** One film pixel on one screen pixel. */
+  one() { this.zoomTo(1, this.canvas.width / 2, this.canvas.height / 2); }
+
+  reset() { this.film.reset(); this.fit(); }
+
+  invert() { this.film.invert(); this.draw(); }
+
+  zoom(factor, atX = this.canvas.width / 2, atY = this.canvas.height / 2) { this.zoomTo(this.scale * factor, atX, atY); }
+
+  /** Another scale; the place of the film at (atX, atY) of the canvas stays there. */
+  zoomTo(scale, atX, atY) {
+    const next = Math.min(MOST_SCALE, Math.max(Math.min(this.fitScale / 2, 1), scale));
+    const dx = atX - this.canvas.width / 2, dy = atY - this.canvas.height / 2;
+    this.x += dx / this.scale - dx / next;
+    this.y += dy / this.scale - dy / next;
+    this.scale = next;
+    this.keepInSight();
+    this.draw();
+  }
+
+  /** Move the film by so many screen pixels. */
+  move(dx, dy) {
+    this.x -= dx / this.scale;
+    this.y -= dy / this.scale;
+    this.keepInSight();
+    this.draw();
+  }
+
+  keepInSight() {
+    this.x = Math.min(this.film.facts.width, Math.max(0, this.x));
+    this.y = Math.min(this.film.facts.height, Math.max(0, this.y));
+  }
+
+  /** Contrast by `across`, brightness by `along`, in screen pixels of a drag: right is a wider window, up brighter. */
+  tone(across, along) {
+    const { center, width } = this.film.window;
+    this.film.setWindow(center - along * width * 0.003 * this.brightness, width * Math.exp(across * 0.005));
+    this.draw();
+  }
+
+  /** 1 if smaller values are darker on the screen, -1 if they are brighter. */
+  get brightness() { return this.film.facts.invert !== this.film.inverted ? -1 : 1; }
+
+  key(name, isShifted) {
+    const ratio = window.devicePixelRatio || 1, step = NUDGE * ratio;
+    const moves = { ArrowLeft: [step, 0], ArrowRight: [-step, 0], ArrowUp: [0, step], ArrowDown: [0, -step] };
+    if (isShifted && moves[name]) this.move(...moves[name]);
+    else if (name === "ArrowUp" || name === "+" || name === "=") this.zoom(STEP);
+    else if (name === "ArrowDown" || name === "-") this.zoom(1 / STEP);
+    else if (name.toLowerCase() === "w") this.tone(isShifted ? 25 : -25, 0);
+    else if (name.toLowerCase() === "l") this.tone(0, isShifted ? -15 : 15);
+    else return false;
+    return true;
+  }
+
+  draw() {
+    cancelAnimationFrame(this.frame);
+    this.frame = requestAnimationFrame(() => this.paint());
+  }
+
+  paint() {
+    const { canvas, scale, x, y, film } = this, context = canvas.getContext("2d");
+    const left = canvas.width / 2 - x * scale, top = canvas.height / 2 - y * scale;
+    context.setTransform(1, 0, 0, 1, 0, 0);
+    context.fillStyle = "#000";
+    context.fillRect(0, 0, canvas.width, canvas.height);
+    context.imageSmoothingEnabled = scale !== 1;
+    context.imageSmoothingQuality = "high";
+    context.drawImage(film.painted(scale), left, top, film.facts.width * scale, film.facts.height * scale);
+    if (this.showsMarks) this.overlays.forEach((mark) => this.paintMark(context, mark, left, top));
+    const { center, width } = film.window, percent = Math.round(scale * 100);
+    const tone = film.table ? "look of the file" : `W ${Math.round(width)} L ${Math.round(center)}`;
+    this.caption.textContent = `${this.title} · ${tone}${film.inverted ? " · inverted" : ""} · ${percent} %`;
+    Object.assign(canvas.dataset, { scale, x, y, center, width, inverted: film.inverted });
+  }
+
+  paintMark(context, { kind, rect, point, label }, left, top) {
+    const w = this.film.facts.width * this.scale, h = this.film.facts.height * this.scale;
+    context.strokeStyle = context.fillStyle = COLOURS[kind];
+    context.lineWidth = 2 * (window.devicePixelRatio || 1);
+    context.setLineDash(kind === "reference" ? [8, 5] : []);
+    const [x0, y0] = [left + (rect ?? point)[0] * w, top + (rect ?? point)[1] * h];
+    if (rect) context.strokeRect(x0, y0, (rect[2] - rect[0]) * w, (rect[3] - rect[1]) * h);
+    else {
+      context.beginPath();
+      context.arc(x0, y0, 9, 0, 2 * Math.PI);
+      context.moveTo(x0 - 15, y0); context.lineTo(x0 + 15, y0);
+      context.moveTo(x0, y0 - 15); context.lineTo(x0, y0 + 15);
+      context.stroke();
+    }
+    context.setLineDash([]);
+    context.font = `${13 * (window.devicePixelRatio || 1)}px system-ui, sans-serif`;
+    context.fillText(label, x0 + 4, y0 - 6);
+  }
+
+  listen() {
+    const { canvas } = this;
+    canvas.addEventListener("contextmenu", (event) => event.preventDefault());
+    canvas.addEventListener("wheel", (event) => {
+      event.preventDefault();
+      const lines = event.deltaMode === 1 ? 30 : 1;
+      this.zoom(Math.exp(-event.deltaY * lines * 0.0015), ...this.at(event));
+    }, { passive: false });
+    canvas.addEventListener("pointerdown", (event) => {
+      this.onTouch(this);
+      canvas.setPointerCapture(event.pointerId);
+      this.pointers.set(event.pointerId, this.at(event));
+      const isToning = event.button === 2 || (this.drag() === "window") !== event.shiftKey;
+      this.mode = event.button === 1 ? "move" : isToning ? "window" : "move";
+    });
+    canvas.addEventListener("pointermove", (event) => this.follow(event));
+    for (const end of ["pointerup", "pointercancel", "lostpointercapture"]) {
+      canvas.addEventListener(end, (event) => this.pointers.delete(event.pointerId));
+    }
+    canvas.addEventListener("dblclick", () => this.fit());
+  }
+
+  follow(event) {
+    const before = this.pointers.get(event.pointerId);
+    if (!before) return;
+    const now = this.at(event);
+    const other = [...this.pointers].find(([id]) => id !== event.pointerId)?.[1];
+    if (other) {
+      const apart = (a) => Math.hypot(a[0] - other[0], a[1] - other[1]);
+      this.move((now[0] - before[0]) / 2, (now[1] - before[1]) / 2);
+      this.zoom(apart(now) / Math.max(apart(before), 1), (now[0] + other[0]) / 2, (now[1] + other[1]) / 2);
+    } else if (this.mode === "window") {
+      const ratio = window.devicePixelRatio || 1;
+      this.tone((now[0] - before[0]) / ratio, (before[1] - now[1]) / ratio);
+    } else this.move(now[0] - before[0], now[1] - before[1]);
+    this.pointers.set(event.pointerId, now);
+  }
+
+  /** Where a pointer is, in pixels of the canvas. */
+  at(event) {
+    const box = this.canvas.getBoundingClientRect();
+    return [
+      ((event.clientX - box.left) * this.canvas.width) / box.width,
+      ((event.clientY - box.top) * this.canvas.height) / box.height,
+    ];
+  }
+}
