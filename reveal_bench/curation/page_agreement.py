@@ -1,0 +1,182 @@
+"""Section of the report on agreement: the pooled kappa, labels as in Table S3, readers as in Table S4 of paper 004."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from reveal_bench.curation.drawing import Drawing, Point, dots
+from reveal_bench.curation.page_data import Curated, landis_koch
+from reveal_bench.curation.page_html import (
+    Section,
+    Table,
+    interval,
+    message,
+    number,
+    paragraph,
+    percent,
+    section,
+    table,
+)
+from reveal_bench.metrics.estimates import POOLED
+
+__all__ = ["draw_agreement", "forest_of_labels", "kappa_sentence", "kappa_table", "share_table"]
+
+Estimate = Mapping[str, Any]
+SOURCE = "Section 4.2, Tables S3 and S4 of paper 004; words after Landis and Koch (1977)"
+WAYS = {
+    "two_categories": "“agree all” or not, majority of all readers (as in the paper)",
+    "two_categories_against_others": "“agree all” or not, majority of the others",
+    "three_categories": "three answers, majority of all readers",
+    "three_categories_against_others": "three answers, majority of the others",
+}
+
+
+def draw_agreement(curated: Curated) -> Section:
+    """Everything about agreement, for the maintainers."""
+    key, title = "agreement", "Agreement of the readers"
+    found = curated.agreement
+    if found is None:
+        return section(key, title, SOURCE, message("Not done.", curated.missing("consensus")))
+    parts: list[str | Drawing | Table] = [kappa_sentence(found), kappa_table(found), share_table(found)]
+    lists = found["counts"]
+    parts.append(paragraph(
+        f"{lists['with_majority_list']:,} of {lists['studies']:,} studies have a majority’s list of labels; in"
+        f" {lists['majority_differs_from_suggested']:,} of them it differs from the suggested one."
+    ))  # fmt: skip
+    labels = _sorted(found["labels"])
+    parts += [forest_of_labels(labels), _label_table(labels), _label_file(labels), *_readers(found["readers"])]
+    return section(key, title, SOURCE, *parts)
+
+
+def kappa_sentence(found: Mapping[str, Any]) -> str:
+    """The pooled kappa in words."""
+    pooled = found["answers"]["two_categories"]
+    if pooled["value"] is None:
+        return paragraph("Cohen’s kappa of readers with the majority is undefined: they do not differ in anything.")
+    words = f"Cohen’s kappa of a reader with the majority of the study’s readers is {interval(pooled)}: "
+    words += f"{landis_koch(pooled['value'])} agreement"
+    if pooled["low"] is not None and landis_koch(pooled["low"]) != landis_koch(pooled["value"]):
+        words += f"; the lower end of the interval is {landis_koch(pooled['low'])}"
+    return paragraph(words + ". Intervals hold 95 % of bootstrap replicates over studies.")
+
+
+def kappa_table(found: Mapping[str, Any]) -> str:
+    """The four ways to count."""
+    rows = []
+    for key, words in WAYS.items():
+        one = found["answers"][key]
+        word = "" if one["value"] is None else landis_koch(one["value"])
+        rows.append((words, interval(one), word, f"{one['n']:,}", f"{one['n_undefined']:,}"))
+    heads = ("Compared", "Cohen’s kappa [95 % interval]", "Word", "Votes", "Without majority")
+    return table(heads, rows, caption="A reader’s vote and the majority’s")
+
+
+def share_table(found: Mapping[str, Any]) -> str:
+    """Studies by how many readers agreed to all."""
+    rows = []
+    for one in reversed(found["shares"]):
+        n_studies = "undefined" if one["value"] is None else f"{round(one['value'] * one['n']):,}"
+        rows.append((f"{one['finding']} “agree all”", n_studies, f"{interval(one, 1, scale=100)} %"))
+    n = max((one["n"] for one in found["shares"]), default=0)
+    return table(
+        ("Readers", "Studies", "Share [95 % interval]"),
+        rows,
+        caption=f"Agreement to the suggested labels, {n:,} studies",
+    )
+
+
+def forest_of_labels(
+    labels: Sequence[Mapping[str, Any]], *, name: str = "agreement_labels", with_ac1: bool = True
+) -> Drawing:
+    """Kappa, and AC1 if wanted, of every label with intervals."""
+    rows = []
+    for one in labels:
+        points = [_point(one["kappa"], 0)] + ([_point(one["ac1"], 1)] if with_ac1 else [])
+        rows.append(("All labels" if one["label"] == POOLED else str(one["label"]), points))
+    kinds = ("Cohen’s kappa", "Gwet’s AC1") if with_ac1 else ("Cohen’s kappa",)
+    n = next((one["kappa"]["n"] for one in labels if one["label"] != POOLED), 0)
+    said = "; ".join(f"{row}: {', '.join(number(point.value) for point in points)}" for row, points in rows)
+    return dots(
+        name,
+        f"Agreement on each label, {n:,} lists of readers",
+        f"{' and '.join(kinds)} per label with 95 % intervals. {said}.",
+        rows,
+        axis=f"{' or '.join(kinds)} (no unit), bars: 95 % interval",
+        kinds=kinds,
+        **_scale(rows),
+    )
+
+
+def _label_table(labels: Sequence[Mapping[str, Any]]) -> str:
+    rows = []
+    for one in labels:
+        name = "All labels" if one["label"] == POOLED else one["label"]
+        ratio = number(one["positive_ratio"]["value"])
+        rows.append((name, interval(one["kappa"]), interval(one["ac1"]), ratio))
+    n = max((one["positive_ratio"]["n"] for one in labels if one["label"] != POOLED), default=0)
+    heads = ("Finding", "Cohen’s kappa", "Gwet’s AC1", "Positive ratio")
+    return table(heads, rows, caption=f"As Table S3: agreement per label and its share in the {n:,} majority’s lists")
+
+
+def _label_file(labels: Sequence[Mapping[str, Any]]) -> Table:
+    ends = ("value", "low", "high")
+    names = ("kappa", "ac1", "positive_ratio")
+    heads = ("label", *(f"{name}_{end}".removesuffix("_value") for name in names for end in ends), "n_lists")
+    rows = tuple(
+        (one["label"], *(one[name][end] for name in names for end in ends), one["kappa"]["n"]) for one in labels
+    )
+    return Table("agreement_labels", heads, rows)
+
+
+def _readers(readers: Sequence[Mapping[str, Any]]) -> list[str | Drawing | Table]:
+    ordered = sorted(readers, key=lambda one: (-one["n_studies"], one["reader"]))
+    rows = [
+        (one["reader"], f"{one['n_studies']:,}", percent(one["agree_all"]["value"]), interval(one["kappa"]))
+        for one in ordered
+    ]
+    heads = ("Reader", "Studies read", "Agreed to all", "Kappa with the others’ majority")
+    marks = [(str(one["reader"]), [_point(one["kappa"], 0)]) for one in ordered]
+    total = sum(one["n_studies"] for one in ordered)
+    drawing = dots(
+        "agreement_readers",
+        f"Each reader and the majority of the others, {len(ordered):,} readers, {total:,} readings",
+        "Kappa per reader with 95 % intervals. "
+        + "; ".join(f"{reader}: {number(points[0].value)}" for reader, points in marks)
+        + ".",
+        marks,
+        axis="Cohen’s kappa (no unit), bars: 95 % interval",
+        kinds=("Cohen’s kappa",),
+        **_scale(marks),
+    )
+    file = Table(
+        "agreement_readers",
+        ("reader", "studies", "agree_all", "kappa", "kappa_low", "kappa_high", "n_compared"),
+        tuple(
+            (one["reader"], one["n_studies"], one["agree_all"]["value"], *(one["kappa"][end] for end in
+             ("value", "low", "high", "n")))
+            for one in ordered
+        ),
+    )  # fmt: skip
+    caption = (
+        f"As Table S4: studies per reader, {total:,} readings; kappa leaves the reader’s own vote out of the majority"
+    )
+    return [drawing, table(heads, rows, caption=caption), file]
+
+
+def _sorted(labels: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """All together first, then the commonest label first, as in Table S3."""
+    together = [one for one in labels if one["label"] == POOLED]
+    others = [one for one in labels if one["label"] != POOLED]
+    return together + sorted(others, key=lambda one: -(one["positive_ratio"]["value"] or 0.0))
+
+
+def _scale(rows: Sequence[tuple[str, Sequence[Point]]]) -> dict[str, Any]:
+    """From 0, or what is below it, to 1."""
+    lowest = min([0.0, *(end for _, points in rows for p in points for end in (p.value, p.low) if end is not None)])
+    low = next(end for end in (0.0, -0.2, -0.4, -0.6, -0.8, -1.0) if end <= lowest or end == -1.0)
+    return {"ends": (low, 1.0), "step": 0.2}
+
+
+def _point(one: Estimate, kind: int) -> Point:
+    return Point(one["value"], one["low"], one["high"], kind)
