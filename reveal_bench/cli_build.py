@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 Root = Annotated[Path, typer.Argument(help="What you downloaded: a folder or a file.", show_default=False)]
 STYLES = (
-    "chexlocalize", "reveal-cxr", "reveal-pool", "midrc", "rexecution", "chestx-det", "nih-boxes", "ms-cxr", "vindr-cxr",
-    "vinbigdata", "rsna-pneumonia", "siim-acr", "padchest-gr",
+    "chexlocalize", "reveal-cxr", "reveal-pool", "midrc", "rexecution", "chestx-det", "nih-boxes", "ms-cxr",
+    "vindr-cxr", "vinbigdata", "rsna-pneumonia", "siim-acr", "padchest-gr",
 )  # fmt: skip
 """Keys of `phantom.LAYOUTS`; written here because help must not import it."""
 SourceName = Annotated[
