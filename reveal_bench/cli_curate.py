@@ -26,7 +26,7 @@ from reveal_bench.cli_curate_model import (
     engine_of,
     spent,
 )
-from reveal_bench.options import AsJson, Seed
+from reveal_bench.options import AsJson
 
 if TYPE_CHECKING:
     from reveal_bench.curation.folder import CurationFolder, StepRecord
@@ -42,7 +42,13 @@ app = typer.Typer(
 
 Curation = Annotated[Path, typer.Argument(help="Curation folder.", show_default=False)]
 Redo = Annotated[bool, typer.Option("--redo", help="Do it again though it was done with other inputs or settings.")]
-Name = Annotated[str, typer.Option(help="Name of the benchmark, for reports; when the folder is begun.")]
+Name = Annotated[
+    str | None, typer.Option(help="Name of the benchmark, when the folder is begun.  [default: Chest radiographs]")
+]
+FirstSeed = Annotated[
+    int | None, typer.Option(min=0, help="Seed of everything random, when the folder is begun.  [default: 0]")
+]
+Sheet = Annotated[str | None, typer.Option(help="Sheet of an xlsx file that has several.")]
 Study = Annotated[str, typer.Option(help="Column with the ids of studies.")]
 Version = Annotated[str, typer.Option(help="Version of the benchmark, such as 1.0.0.")]
 StudyKey = Annotated[str, typer.Option(help="What the ids of studies are in the images' headers.")]
@@ -67,8 +73,9 @@ def extract(
     connections: Connections = 4,
     price_in: Price = None,
     price_out: Price = None,
-    name: Name = "Chest radiographs",
-    seed: Seed = 0,
+    sheet: Sheet = None,
+    name: Name = None,
+    seed: FirstSeed = None,
     redo: Redo = False,
 ) -> None:
     """Read labels out of reports, by rules or with a model; begins the folder."""
@@ -78,15 +85,20 @@ def extract(
 
     if (reports is None) == (suggestions is None):
         raise ValueError("give one of `--reports` and `--suggestions`")
+    if suggestions is not None and (model or report or file):
+        raise ValueError("`--model`, `--report` and `--file` are for `--reports`: suggestions are labels already")
+    if report is not None and file is not None:
+        raise ValueError("give one of `--report` and `--file`")
     curation = _begin(folder, name, seed)
     with terminal.progress("reading") as progress:
         source: ReportTable | SuggestionTable
         engine = asker = None
         if reports is None:
             assert suggestions is not None
-            source = SuggestionTable(suggestions, SuggestionColumns(study, patient, labels))
+            source = SuggestionTable(suggestions, SuggestionColumns(study, patient, labels), sheet)
         else:
-            source = ReportTable(reports, ReportColumns(study, patient, None if file else report or "report", file))
+            columns = ReportColumns(study, patient, None if file else report or "report", file)
+            source = ReportTable(reports, columns, sheet)
             asker = asker_of(curation, model, endpoint, model_options, connections, price_in, price_out)
             engine = engine_of(asker, calls)
         record = step(curation, source, engine=engine, redo=redo, progress=_counted(progress, "reading"))
@@ -254,7 +266,7 @@ def refresh(
     from reveal_bench.curation.refresh import refresh as step
 
     earlier = CurationFolder(before)
-    curation = _begin(folder, earlier.name, earlier.seed)
+    curation = _begin(folder, earlier.name, earlier.seed)  # random choices differ by the version's own step
     record = step(
         curation,
         earlier,
@@ -267,7 +279,7 @@ def refresh(
         redo=redo,
     )
     _tell(curation, record)
-    _tell_build(curation, record.counts["version"])
+    _tell_build(curation, record.counts["version"], is_later=True, retires=retire_holdout)
 
 
 @app.command()
@@ -302,13 +314,17 @@ def _open(folder: Path) -> CurationFolder:
     return CurationFolder(folder)
 
 
-def _begin(folder: Path, name: str, seed: int) -> CurationFolder:
-    """The folder, new or as it was begun."""
+def _begin(folder: Path, name: str | None, seed: int | None) -> CurationFolder:
+    """The folder, new or as it was begun; a name or a seed that are given must be those that it was begun with."""
     from reveal_bench.curation.folder import STATE_NAME, CurationFolder
 
-    if (folder / STATE_NAME).is_file():
-        return CurationFolder(folder)
-    return CurationFolder.create(folder, name=name, seed=seed)
+    if not (folder / STATE_NAME).is_file():
+        return CurationFolder.create(folder, name=name or "Chest radiographs", seed=seed or 0)
+    begun = CurationFolder(folder)
+    for option, given, there in (("--name", name, begun.name), ("--seed", seed, begun.seed)):
+        if given not in (None, there):
+            raise ValueError(f"`{option}` must be {there!r}, with which {folder} was begun, got {given!r}")
+    return begun
 
 
 def _strata(text: str) -> dict[int, int]:
@@ -340,8 +356,10 @@ def _counts(counts: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in shown.items() if value)
 
 
-def _tell_build(folder: CurationFolder, version: str) -> None:
+def _tell_build(folder: CurationFolder, version: str, *, is_later: bool = False, retires: bool = False) -> None:
+    later = " --previous PUBLIC_BEFORE --previous-holdout PRIVATE_BEFORE" if is_later else ""
     typer.echo(
         "build it with: reveal-bench build IMAGES --out PUBLIC --holdout PRIVATE --source reveal-cxr --id-key KEY "
-        f"--mapping {folder.path('benchmark/mapping.yaml')} --version {version}"
+        f"--mapping {folder.path('benchmark/mapping.yaml')} --version {version}{later}"
+        f"{' --retire-holdout' if retires else ''}"
     )

@@ -90,11 +90,24 @@ def test_a_refresh_by_command(folder: Path, tmp_path: Path) -> None:
         (("extract",), "give one of `--reports` and `--suggestions`"),
         (("extract", "--reports", "r.csv", "--model", "m"), "`--model` needs `--endpoint`"),
         (("extract", "--reports", "r.csv", "--endpoint", "http://localhost:1/v1"), "need `--model`"),
+        (("extract", "--suggestions", "s.csv", "--model", "m"), "are for `--reports`"),
+        (("extract", "--reports", "r.csv", "--report", "a", "--file", "b"), "give one of `--report` and `--file`"),
+        (("extract", "--reports", "r.csv", "--seed", "7"), "`--seed` must be 0, with which"),
         (("sample", "--strata", "1:30;2:20"), "`--strata` must be of the form 1:300,2:300"),
         (("sample",), "extract must be done first"),
         (("split",), "select must be done first"),
     ],
-    ids=["no table", "no endpoint", "no model", "strata", "too early", "far too early"],
+    ids=[
+        "no table",
+        "no endpoint",
+        "no model",
+        "labels of a model",
+        "two columns",
+        "another seed",
+        "strata",
+        "too early",
+        "far too early",
+    ],
 )
 def test_what_does_not_go_is_said_in_one_line(tmp_path: Path, words: tuple[str, ...], message: str) -> None:
     from reveal_bench.curation.folder import CurationFolder

@@ -8,7 +8,8 @@ SHA-256 of what it read and wrote, its counts and the version of this package.
 
 Asked for again with the same inputs and settings, a step does nothing. With others it is refused, unless it is to be
 redone; then what was made from it is *stale* until it is redone, too, and no step reads what is stale. A step that is
-killed leaves the folder as it was, and its working folder ``.<step>`` behind, where it may find what is done already.
+killed leaves its working folder ``.<step>`` behind, where it may find what is done already, and the folder as it was,
+or, for the moment in which files take their places, *damaged*; the same step again makes it whole.
 """
 
 from __future__ import annotations
@@ -111,7 +112,8 @@ class CurationFolder:
         root = Path(root)
         if root.exists() and any(root.iterdir()):
             raise CurationError(f"a curation begins in a new or empty folder, got {root}")
-        root.mkdir(mode=0o700, parents=True, exist_ok=True)  # it will hold reports, and the labels of a holdout
+        root.mkdir(parents=True, exist_ok=True)
+        root.chmod(0o700)  # it will hold what reports say, and the labels of a holdout
         _write(root / STATE_NAME, _document(name, seed, {}))
         return cls(root)
 

@@ -184,6 +184,12 @@ def test_killed_at_any_file_and_run_again_gives_the_same(folder: CurationFolder,
     assert not folder.path(".extract").exists()
 
 
+def test_nobody_else_reads_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir(mode=0o755)
+    for name in ("there", "new"):
+        assert CurationFolder.create(tmp_path / name, name="Chest").root.stat().st_mode & 0o777 == 0o700
+
+
 def test_a_folder_begins_empty_and_has_a_state(tmp_path: Path) -> None:
     (tmp_path / "something").write_text("", encoding="utf-8")
     with pytest.raises(CurationError, match="new or empty folder"):
