@@ -1,4 +1,4 @@
-"""``reveal-leaderboard readers`` and its kin: the page where readers judge suggested labels, and what comes of it.
+"""``reveal-leaderboard readers`` and its kin: the page where readers judge labels, errors or answers, and its results.
 
 Nothing heavy is imported at the top: the server confines its process before libraries start threads. It runs apart from
 the board's server, in a data folder of its own.
@@ -10,6 +10,7 @@ import logging
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -28,6 +29,9 @@ Images = Annotated[Path | None, typer.Option(help="Root of the pictures.", exist
 Curation = Annotated[Path | None, typer.Option(help="Curation folder whose assignment is done; at the first start.")]
 Pictures = Annotated[Path | None, typer.Option(help="Table study, file, view: for sets without DICOM.")]
 Misses = Annotated[Path | None, typer.Option(help="Misses of a model, for --form errors (jsonl, parquet).")]
+Answers = Annotated[Path | None, typer.Option(help="For --form rubric: what `admin answers` wrote.")]
+Tasks = Annotated[Path | None, typer.Option(help="For --form rubric: the public dataset folder of the tasks.")]
+PerItem = Annotated[int | None, typer.Option(min=1, help="Readers of an item; unless said 1 of errors, 2 of answers.")]
 Readers = Annotated[Path | None, typer.Option("--readers", help="Table with the columns reader and capacity.")]
 
 log = logging.getLogger("reveal_leaderboard")
@@ -38,6 +42,7 @@ class FormName(StrEnum):
 
     VOTES = "votes"
     ERRORS = "errors"
+    RUBRIC = "rubric"
 
 
 FormOption = Annotated[FormName, typer.Option("--form", help="What readers are asked.")]
@@ -60,14 +65,17 @@ def readers(
     pictures: Pictures = None,
     form: FormOption = FormName.VOTES,
     misses: Misses = None,
-    capacities: Annotated[Path | None, typer.Option("--readers", help="For --form errors: reader, capacity.")] = None,
+    answers: Answers = None,
+    tasks: Tasks = None,
+    capacities: Annotated[Path | None, typer.Option("--readers", help="Of errors, rubric: reader, capacity.")] = None,
+    per_item: PerItem = None,
     people: Annotated[Path | None, typer.Option(help="Table subject, reader: who signs in reads as whom.")] = None,
     auth: Annotated[str, typer.Option(help="local, oidc or huggingface: how readers sign in.")] = "local",
     host: Annotated[str, typer.Option(help="Address to listen on; in local mode a loopback one.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535)] = 7870,
     proxies: Annotated[int, typer.Option(min=0, help="Trusted proxies in front of the server.")] = 0,
 ) -> None:
-    """Serve the page where readers judge suggested labels, blinded to one another."""
+    """Serve the page where readers judge labels, errors or answers, blinded to one another."""
     from reveal_leaderboard.auth import ModeError, check_mode
     from reveal_leaderboard.confinement import confine, readable_places
 
@@ -79,8 +87,10 @@ def readers(
     if auth != "local" and people is None:
         raise typer.BadParameter(f"must be given in the mode {auth}: who reads as whom", param_hint="--people")
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if curation is not None or misses is not None:
-        _prepare_in_a_child(data, images, curation, pictures, form, misses, capacities)
+    sources = {"--curation": curation, "--misses": misses, "--answers": answers}
+    if any(source is not None for source in sources.values()):
+        others = {"--pictures": pictures, "--tasks": tasks, "--readers": capacities, "--per-item": per_item}
+        _prepare_in_a_child({"--data": data, "--form": form.value, "--images": images, **sources, **others})
     data, people = data.resolve(), people.resolve() if people else None
     root = images.resolve() if images else _stored_root(data)
     from reveal_leaderboard.cli import _live_in, _lock
@@ -106,36 +116,39 @@ def readers(
 
 def readers_prepare(
     data: Data,
-    images: Annotated[Path, typer.Option(exists=True, file_okay=False)],
+    images: Images = None,
     curation: Curation = None,
     pictures: Pictures = None,
     form: FormOption = FormName.VOTES,
     misses: Misses = None,
+    answers: Answers = None,
+    tasks: Tasks = None,
     capacities: Readers = None,
+    per_item: PerItem = None,
 ) -> None:
-    """Put lists and places of pictures into the data folder: the server itself never opens the curation folder."""
-    from reveal_bench import terminal
-    from reveal_leaderboard.annotation.preparation import prepare_votes
-
+    """Put lists and places of pictures into the data folder: the server itself never opens where they come from."""
     try:
         if form is FormName.VOTES:
-            if curation is None:
-                raise ValueError("`--curation` must be given with the form votes")
-            with terminal.progress("looking for pictures") as bar:
-                made = prepare_votes(
-                    data,
-                    curation,
-                    images,
-                    pictures=pictures,
-                    progress=lambda done, total: bar("looking for pictures", done, total),
-                )
+            if per_item is not None:
+                raise ValueError("`--per-item` must not be given with the form votes: the assignment has it")
+            folder, root = _given("--curation", curation, form), _given("--images", images, form)
+            made = _prepared_votes(data, folder, root, pictures)
         else:
             from reveal_bench.curation.assign import read_readers
-            from reveal_leaderboard.annotation.misses import prepare_misses
 
-            if misses is None or capacities is None:
-                raise ValueError("`--misses` and `--readers` must be given with the form errors")
-            made = prepare_misses(data, misses, images, read_readers(capacities))
+            room = read_readers(_given("--readers", capacities, form))
+            if form is FormName.ERRORS:
+                from reveal_leaderboard.annotation.misses import prepare_misses
+
+                table, root = _given("--misses", misses, form), _given("--images", images, form)
+                made = prepare_misses(data, table, root, room, per_item=per_item or 1)
+            else:
+                from reveal_leaderboard.annotation.rubric_answers import READERS_PER_ANSWER, prepare_rubric
+
+                if images is not None:
+                    raise ValueError("`--images` must not be given with the form rubric: `--tasks` holds the pictures")
+                table, folder = _given("--answers", answers, form), _given("--tasks", tasks, form)
+                made = prepare_rubric(data, table, folder, room, per_item=per_item or READERS_PER_ANSWER)
     except (ValueError, OSError) as error:
         _fail(error)
     listed = made.listed()
@@ -194,7 +207,7 @@ def readers_export(
     out: Annotated[Path, typer.Option(help="CSV file.", show_default=False)],
     reassigned: Annotated[Path | None, typer.Option(help="Also the lists as they are now (Parquet).")] = None,
 ) -> None:
-    """Write the votes for `reveal-bench curate import-votes --votes`, or the answers of another form."""
+    """Write votes for `reveal-bench curate import-votes`, scores for `admin ratings`, or the kinds of errors."""
     from reveal_leaderboard.annotation.upkeep import export_answers, export_assignments
 
     readings = _open(data)
@@ -203,24 +216,32 @@ def readers_export(
     if reassigned is not None:
         version = export_assignments(readings, reassigned)
         typer.echo(f"{reassigned}: the lists, changed {version} times")
-    elif readings.version():
+    elif readings.version() and readings.form == "votes":
         typer.secho("lists have changed: import-votes needs --reassigned, too", fg="yellow")
 
 
-def _prepare_in_a_child(
-    data: Path, images: Path | None, curation: Path | None, pictures: Path | None, form: FormName,
-    misses: Path | None, capacities: Path | None,
-) -> None:  # fmt: skip
-    """Prepare in a process of its own: this one is to have one thread, and no business with the curation folder."""
-    if images is None:
-        raise typer.BadParameter("must be given with what is to be read", param_hint="--images")
-    given = {
-        "--data": data, "--images": images, "--curation": curation, "--pictures": pictures, "--form": form.value,
-        "--misses": misses, "--readers": capacities,
-    }  # fmt: skip
+def _prepare_in_a_child(given: Mapping[str, object]) -> None:
+    """Prepare in a process of its own: this one is to have one thread, and no business with what is read there."""
     words = [str(word) for name, value in given.items() if value is not None for word in (name, value)]
     if done := subprocess.run([sys.executable, "-m", "reveal_leaderboard", "readers-prepare", *words]).returncode:
         raise typer.Exit(done)
+
+
+def _prepared_votes(data: Path, curation: Path, images: Path, pictures: Path | None) -> Readings:
+    from reveal_bench import terminal
+    from reveal_leaderboard.annotation.preparation import prepare_votes
+
+    told = "looking for pictures"
+    with terminal.progress(told) as bar:
+        return prepare_votes(
+            data, curation, images, pictures=pictures, progress=lambda done, total: bar(told, done, total)
+        )
+
+
+def _given(name: str, value: Path | None, form: FormName) -> Path:
+    if value is None:
+        raise ValueError(f"`{name}` must be given with the form {form.value}")
+    return value
 
 
 def _stored_root(data: Path) -> Path:
@@ -229,7 +250,8 @@ def _stored_root(data: Path) -> Path:
 
     path = data / "readings.sqlite"
     if not path.is_file():
-        raise typer.BadParameter("there is nothing to read yet: give --curation and --images", param_hint="--data")
+        told = "there is nothing to read yet: give --curation, --misses or --answers"
+        raise typer.BadParameter(told, param_hint="--data")
     connection = sqlite3.connect(path)
     try:
         return Path(connection.execute("SELECT value FROM facts WHERE name = 'root'").fetchone()[0])

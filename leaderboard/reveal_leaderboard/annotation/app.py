@@ -61,7 +61,8 @@ MAX_SECONDS = 86_400.0
 CHOSEN = "reveal-reader"
 STATIC = {
     "app.js": "text/javascript", "viewer.js": "text/javascript", "film.js": "text/javascript",
-    "panel.js": "text/javascript", "style.css": "text/css", "icon.svg": "image/svg+xml",
+    "panel.js": "text/javascript", "scales.js": "text/javascript", "made.js": "text/javascript",
+    "style.css": "text/css", "icon.svg": "image/svg+xml",
 }  # fmt: skip
 
 log = logging.getLogger(__name__)

@@ -9,6 +9,8 @@ own words; those that paper 004 (Table S1) prints none of are from common radiol
 ``votes``: paper 004, section 2.2; the comment is asked for unless a reader agrees to all, and may be left out.
 ``errors``: paper 000, section 3: a miss that touches the reference is a partial hit, which is found before
 (:mod:`reveal_leaderboard.annotation.misses`) and not shown; of the others the reader says which error it is.
+``rubric``: paper 001, section 3.3: six criteria from 1 to 5, those of pictures where the answer has boxes and nowhere
+else, as the board's own page asks them. `details` are the scores; there is no comment, since the board keeps none.
 """
 
 from __future__ import annotations
@@ -18,9 +20,16 @@ from typing import Any, Protocol
 
 from reveal_bench.curation.tables import ANSWERS, in_order
 from reveal_bench.findings import REVEAL_LABELS, REVEAL_TERMS, hint
+from reveal_bench.metrics.ordinal import HIGHEST, LOWEST
+from reveal_bench.rubric import meaning
+from reveal_bench.task_records import CRITERIA
 from reveal_leaderboard.annotation.store import CANNOT_READ
+from reveal_leaderboard.ratings import PICTURE_CRITERIA, TEXT_CRITERIA, RatingError, StoredAnswer, check_scores
 
-__all__ = ["DEFINITIONS", "FORMS", "MAX_COMMENT", "AnswerError", "Form", "Given"]
+__all__ = ["DEFINITIONS", "FORMS", "MAX_COMMENT", "SCORED", "AnswerError", "Form", "Given"]
+
+SCORED = "scored"
+"""The answer of the form of the rubric that has scores."""
 
 MAX_COMMENT = 4000
 LINE_BREAKS = "\n\t"
@@ -132,6 +141,66 @@ class _Errors:
         return _one_of(answer, ("position_error", "anatomy_error", CANNOT_READ)), _comment(comment), None
 
 
+class _Rubric:
+    title = "Score answers by the rubric"
+
+    def panel(self, content: Mapping[str, Any]) -> dict[str, Any]:
+        boxes = content["boxes"]
+        wants = "The task asks for boxes." if content["requires_boxes"] else "The task asks for no boxes."
+        draws = "The answer draws none." if not boxes else f"The answer draws {len(boxes)}, shown on the pictures."
+        texts = [("Task", content["prompt"]), ("Indication", content["indication"]), ("Answer", content["answer"])]
+        return {
+            "heading": "Score this answer on its own",
+            "texts": [{"name": name, "text": text} for name, text in texts if text],
+            "entries": [{"name": "Boxes", "text": f"{wants} {draws}"}],
+            "scales": [_scale(name) for name in _asked(content)],
+            "scored": SCORED,
+            "choices": [NOT_READ],
+            "asked": [],
+            "ticks": None,
+            "overlays": [{"kind": "model", **box} for box in boxes],
+        }
+
+    def read(self, content: Mapping[str, Any], answer: str, comment: str, details: Any) -> Given:
+        _one_of(answer, (SCORED, CANNOT_READ))
+        if answer == CANNOT_READ:
+            if details is not None:
+                raise AnswerError("scores must not be given of what cannot be read")
+            return answer, _comment(comment), None
+        if comment.strip():
+            raise AnswerError("scores take no comment: the board keeps none")
+        if not isinstance(details, dict):
+            raise AnswerError("`details` must be the scores by criterion")
+        unknown = [name for name in details if name not in CRITERIA]
+        if unknown:
+            raise AnswerError(f"scores must be of the criteria, got {hint(str(unknown[0])[:60], CRITERIA)}")
+        try:
+            check_scores(StoredAnswer("", "", "", content["answer"], content["boxes"]), details)
+        except RatingError as error:
+            raise AnswerError(_in_words(str(error)[:400])) from None
+        return answer, "", {name: details[name] for name in _asked(content)}
+
+
+def _asked(content: Mapping[str, Any]) -> tuple[str, ...]:
+    """The criteria that an answer is scored on."""
+    return (*TEXT_CRITERIA, *(PICTURE_CRITERIA if content["boxes"] else ()))
+
+
+def _scale(criterion: str) -> dict[str, Any]:
+    scores = [{"score": score, "text": meaning(criterion, score)} for score in range(HIGHEST, LOWEST - 1, -1)]
+    return {"name": criterion, "title": _title(criterion), "scores": scores}
+
+
+def _title(criterion: str) -> str:
+    return criterion.replace("_", " ").capitalize()
+
+
+def _in_words(faults: str) -> str:
+    for name in CRITERIA:
+        faults = faults.replace(f"`{name}`", _title(name))
+    return faults
+
+
 def _one_of(answer: str, known: Sequence[str]) -> str:
     if answer not in known:
         raise AnswerError(f"the answer must be one of {', '.join(known)}, got {hint(answer[:60], known)}")
@@ -147,4 +216,4 @@ def _comment(text: str) -> str:
     return said
 
 
-FORMS: dict[str, Form] = {"votes": _Votes(), "errors": _Errors()}
+FORMS: dict[str, Form] = {"votes": _Votes(), "errors": _Errors(), "rubric": _Rubric()}

@@ -1,4 +1,4 @@
-"""From a curation folder, or a file of misses, to a database of lists and pictures that the page can serve.
+"""From a curation folder, or a file of misses or answers, to a database of lists and pictures that the page can serve.
 
 It runs in a process of its own before the server: the server never opens the curation folder, where reports and the
 votes of earlier readings lie. Prepared again from the same things, nothing happens; from others it is refused, since

@@ -10,7 +10,7 @@ import csv
 import io
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -19,7 +19,10 @@ import numpy as np
 
 from reveal_bench.curation.reassign import reassign
 from reveal_bench.curation.tables import Assignment, write_table
+from reveal_leaderboard.annotation.forms import SCORED
 from reveal_leaderboard.annotation.store import CANNOT_READ, Answer, Readings
+from reveal_leaderboard.ratings import COLUMNS as RATING_COLUMNS
+from reveal_leaderboard.tables import CRITERIA
 
 __all__ = [
     "HandedOn", "Progress", "Standing", "export_answers", "export_assignments", "hand_on", "progress",
@@ -120,12 +123,14 @@ def export_answers(readings: Readings, out: Path) -> int:
     """Write the answers that count as CSV; how many there are.
 
     Votes: what ``reveal-bench curate import-votes`` takes; comments and labels stand there as they were given. Errors:
-    one line per reader and miss, and one per partial hit, which no reader saw.
+    one line per reader and miss, and one per partial hit, which no reader saw. Rubric: what ``reveal-leaderboard admin
+    ratings`` takes; what could not be read is no rating and has no line.
     """
-    rows = _vote_rows(readings) if readings.form == "votes" else _error_rows(readings)
+    columns, rows_of = EXPORTS[readings.form]
+    rows = rows_of(readings)
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\r\n")
-    writer.writerow(VOTE_COLUMNS if readings.form == "votes" else ERROR_COLUMNS)
+    writer.writerow(columns)
     writer.writerows(rows)
     _write(out, text.getvalue().encode())
     return len(rows)
@@ -157,6 +162,19 @@ def _error_rows(readings: Readings) -> list[tuple[str, ...]]:
     ]
     rows += [(item, one["finding"], "", "partial_hit", "") for item, one in content.items() if one.get("is_partial")]
     return sorted(rows)
+
+
+def _rating_rows(readings: Readings) -> list[tuple[str, ...]]:
+    scored = [one for one in readings.all_answers() if one.answer == SCORED]
+    return [(one.item, one.reader, *(str(one.details.get(name, "")) for name in CRITERIA)) for one in scored]
+
+
+EXPORTS: dict[str, tuple[Sequence[str], Callable[[Readings], list[tuple[str, ...]]]]] = {
+    "votes": (VOTE_COLUMNS, _vote_rows),
+    "errors": (ERROR_COLUMNS, _error_rows),
+    "rubric": (RATING_COLUMNS, _rating_rows),
+}
+"""Form -> columns and lines of its export."""
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -1,7 +1,8 @@
 // The reader's way through the list: what is shown, saved, and which key does what.
 
 import { Film } from "./film.js";
-import { Panel, made } from "./panel.js";
+import { made } from "./made.js";
+import { Panel } from "./panel.js";
 import { Viewer } from "./viewer.js";
 
 const find = (id) => document.getElementById(id);
@@ -214,6 +215,7 @@ function press(name, isOn) {
 
 function helpAnswers(asked) {
   const rows = asked.choices.map(({ key, label }) => [key.toUpperCase(), label]);
+  if (asked.scales) rows.unshift(["1 – 5", "Score, and on to the next criterion"], ["J, K", "Next criterion, the one before"]);
   find("help-answers").replaceChildren(...rows.map(([key, label]) => {
     const row = made("tr"), head = made("th", "", { scope: "row" });
     head.append(made("kbd", key));
@@ -311,6 +313,8 @@ async function act(name) {
   reflect();
 }
 
+function scroll(share) { find("scroll").scrollBy({ top: share * find("scroll").clientHeight }); }
+
 function turn(step) {
   const { viewers, active } = state;
   if (viewers.length < 2) return false;
@@ -342,6 +346,7 @@ function handle(key, isShifted) {
   else if (!find("panel").hidden && panel.key(name)) return true;
   else if (state.active?.key(key, isShifted)) reflect();
   else if (key === "ArrowLeft" || key === "ArrowRight") return turn(key === "ArrowLeft" ? -1 : 1);
+  else if (key === "PageDown" || key === "PageUp") scroll(key === "PageDown" ? 0.8 : -0.8);
   else if (keys[name]) act(keys[name]);
   else return false;
   return true;

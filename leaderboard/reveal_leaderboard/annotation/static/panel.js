@@ -1,19 +1,16 @@
-// What stands beside the pictures: labels, the answers to choose from, comment, ticks. All text is set as text.
+// What stands beside the pictures: labels or texts, the answers to choose from, scores, comment, ticks.
+
+import { made } from "./made.js";
+import { Scales } from "./scales.js";
 
 const find = (id) => document.getElementById(id);
-
-export function made(tag, text = "", attributes = {}) {
-  const element = document.createElement(tag);
-  element.textContent = text;
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  return element;
-}
 
 export class Panel {
   constructor(onChange) {
     this.onChange = onChange;
     this.comment = find("comment");
     this.comment.addEventListener("input", () => this.changed());
+    this.scales = new Scales(find("scales"), () => this.choose(this.asked.scored));
   }
 
   /** Show what is asked, and the reader's own answer if there is one. */
@@ -26,6 +23,11 @@ export class Panel {
     find("entries").replaceChildren(
       ...asked.entries.flatMap(({ name, text }) => [made("dt", name), made("dd", text)]),
     );
+    find("texts").replaceChildren(
+      ...(asked.texts ?? []).flatMap(({ name, text }) => [made("h3", name), made("p", text)]),
+    );
+    find("panel").classList.toggle("wide", Boolean(asked.scales));
+    this.scales.show(asked.scales, asked.scales && own?.details);
     this.showChoices();
     this.showTicks(own?.details);
     this.isDirty = false;
@@ -62,6 +64,7 @@ export class Panel {
 
   /** A key of the answers; whether it is one. */
   key(name) {
+    if (this.scales.key(name)) return true;
     const choice = this.asked.choices.find(({ key }) => key === name);
     if (choice) this.choose(choice.value);
     return choice !== undefined;
@@ -87,6 +90,7 @@ export class Panel {
       button.setAttribute("aria-pressed", String(button.dataset.value === this.answer));
     }
     find("more").hidden = !this.choice;
+    find("scales").classList.toggle("unread", this.answer === "cannot_read");
     find("why").textContent = this.choice?.why ?? "Comment";
     const takesTicks = this.asked.ticks !== null && !["agree_all", "cannot_read"].includes(this.answer);
     find("ticks").hidden = !takesTicks;
@@ -101,6 +105,7 @@ export class Panel {
   /** What would be sent, or null with what is lacking in `lacks`. */
   read() {
     this.lacks = "";
+    if (this.asked.scales && this.answer !== "cannot_read") return this.readScores();
     if (!this.answer) {
       this.lacks = "Choose an answer first.";
       return null;
@@ -113,6 +118,12 @@ export class Panel {
       return null;
     }
     return { answer: this.answer, comment, details };
+  }
+
+  readScores() {
+    const lacking = this.scales.lacking();
+    if (lacking.length) this.lacks = `Without a score yet: ${lacking.join(", ")}.`;
+    return lacking.length ? null : { answer: this.asked.scored, comment: "", details: this.scales.scores };
   }
 
   details() {

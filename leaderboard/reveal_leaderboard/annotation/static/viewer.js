@@ -142,7 +142,10 @@ export class Viewer {
     }
     context.setLineDash([]);
     context.font = `${13 * (window.devicePixelRatio || 1)}px system-ui, sans-serif`;
-    context.fillText(label, x0 + 4, y0 - 6);
+    const place = [x0 + 4, y0 > top + 20 ? y0 - 6 : y0 + 18];
+    Object.assign(context, { strokeStyle: "#000", lineWidth: 3, lineJoin: "round" }); // legible on bright film, too
+    context.strokeText(label, ...place);
+    context.fillText(label, ...place);
   }
 
   listen() {
