@@ -215,7 +215,7 @@ function press(name, isOn) {
 
 function helpAnswers(asked) {
   const rows = asked.choices.map(({ key, label }) => [key.toUpperCase(), label]);
-  if (asked.scales) rows.unshift(["1 – 5", "Score, and on to the next criterion"], ["J, K", "Next criterion, the one before"]);
+  if (asked.scales) rows.unshift(["1 – 5", "Score; next criterion"], ["J, K", "Next, previous criterion"]);
   find("help-answers").replaceChildren(...rows.map(([key, label]) => {
     const row = made("tr"), head = made("th", "", { scope: "row" });
     head.append(made("kbd", key));
