@@ -86,7 +86,11 @@ def readers(
         raise typer.BadParameter(str(error), param_hint="--auth") from None
     if auth != "local" and people is None:
         raise typer.BadParameter(f"must be given in the mode {auth}: who reads as whom", param_hint="--people")
-    data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if curation is not None and images is not None and curation.resolve().is_relative_to(images.resolve()):
+        hint = "it must not lie below --images, which the server reads"
+        raise typer.BadParameter(hint, param_hint="--curation")
+    data.mkdir(parents=True, exist_ok=True)
+    data.chmod(0o700)
     sources = {"--curation": curation, "--misses": misses, "--answers": answers}
     if any(source is not None for source in sources.values()):
         others = {"--pictures": pictures, "--tasks": tasks, "--readers": capacities, "--per-item": per_item}

@@ -113,3 +113,12 @@ def test_commands_say_what_is_wrong(pool: Pool, tmp_path: Path) -> None:
     done = run.invoke(app, ["readers-reassign", *more])
     assert "6 readings find no reader with room" in done.output
     assert run.invoke(app, ["readers-reassign", *more, "--allow-missing"]).exit_code == 0
+
+
+def test_the_server_reads_no_folder_in_which_the_curation_lies(tmp_path: Path) -> None:
+    curation = tmp_path / "pool" / "curation"
+    words = ["readers", "--data", tmp_path / "data", "--curation", curation, "--images", tmp_path / "pool"]
+    refused = CliRunner().invoke(app, list(map(str, words)))
+    assert refused.exit_code == 2
+    assert "must not lie below --images" in " ".join(refused.output.replace("│", "").split())
+    assert not (tmp_path / "data").exists()
