@@ -117,6 +117,7 @@ def test_commands_say_what_is_wrong(pool: Pool, tmp_path: Path) -> None:
 
 def test_the_server_reads_no_folder_in_which_the_curation_lies(tmp_path: Path) -> None:
     curation = tmp_path / "pool" / "curation"
+    curation.mkdir(parents=True)
     words = ["readers", "--data", tmp_path / "data", "--curation", curation, "--images", tmp_path / "pool"]
     refused = CliRunner().invoke(app, list(map(str, words)))
     assert refused.exit_code == 2
