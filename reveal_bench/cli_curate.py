@@ -29,6 +29,7 @@ from reveal_bench.cli_curate_model import (
 from reveal_bench.options import AsJson
 
 if TYPE_CHECKING:
+    from reveal_bench.curation.asking import Asker
     from reveal_bench.curation.folder import CurationFolder, StepRecord
 
 __all__ = ["app"]
@@ -104,7 +105,7 @@ def extract(
         record = step(curation, source, engine=engine, redo=redo, progress=_counted(progress, "reading"))
     _tell(curation, record)
     if asker is not None:
-        typer.echo(f"  {_counts(spent(asker))}")
+        _tell_spent(record, asker)
 
 
 @app.command()
@@ -128,15 +129,14 @@ def sample(
 def assign(
     folder: Curation,
     readers: Annotated[Path, typer.Option(help="Table with the columns reader and capacity.", show_default=False)],
-    per_study: Annotated[int, typer.Option(min=1, help="Readers of each study.")] = 3,
     most: Annotated[int, typer.Option(min=1, help="Studies of one reader at most.")] = 300,
     redo: Redo = False,
 ) -> None:
-    """Give every study its readers, and every reader a list in random order."""
+    """Give every study three readers, and every reader a list in random order."""
     from reveal_bench.curation.assign import assign as step
 
     curation = _open(folder)
-    _tell(curation, step(curation, readers, per_study=per_study, most=most, redo=redo))
+    _tell(curation, step(curation, readers, most=most, redo=redo))
 
 
 @app.command(name="import-votes")
@@ -193,7 +193,7 @@ def consensus(
         )
     _tell(curation, record)
     if asker is not None:
-        typer.echo(f"  {_counts(spent(asker))}")
+        _tell_spent(record, asker)
 
 
 @app.command()
@@ -354,6 +354,14 @@ def _counts(counts: Mapping[str, Any]) -> str:
     plain = {name.replace("_", " "): value for name, value in counts.items() if isinstance(value, (int, str, Decimal))}
     shown = {name: f"{value:,}" if isinstance(value, int) else str(value) for name, value in plain.items()}
     return ", ".join(f"{name} {value}" for name, value in shown.items() if value)
+
+
+def _tell_spent(record: StepRecord, asker: Asker) -> None:
+    """What this run asked and paid, and how many texts a model gave no answer to."""
+    typer.echo(f"  {_counts(spent(asker))}")
+    n = sum(record.counts.get(who, {}).get("unanswered", 0) for who in ("engine", "reviser"))
+    if n:
+        terminal.warn([f"{n:,} texts had no answer; --redo asks for them again, all other answers are kept"])
 
 
 def _tell_build(folder: CurationFolder, version: str, *, is_later: bool = False, retires: bool = False) -> None:

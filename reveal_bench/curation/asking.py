@@ -3,7 +3,8 @@
 Conventions
 -----------
 The endpoint is always named by the caller, since reports go there; redirects are not followed. Its key comes from an
-environment variable and goes nowhere else: not to another machine over plain http, not into a file or a message.
+environment variable and goes nowhere else: not to another machine over plain http, not into a file or a message. Of
+the rest of the environment only proxies and certificates are heeded, and those only for https to another machine.
 
 A request that breaks, hangs, or is answered 408, 409, 429, 5xx or with something that is no answer is sent again, a
 few times, with growing pauses or those that the endpoint asks for. What a request cannot have is a :class:`Failure` of
@@ -223,13 +224,18 @@ class Asker:
             import openai
         except ImportError:
             raise ImportError("asking a model needs openai: pip install 'reveal-bench[run]'") from None
+        url = urlsplit(self.endpoint)
+        is_sealed = url.scheme == "https" and url.hostname not in LOOPBACK  # else a proxy would read key and reports
         client = openai.AsyncOpenAI(
             api_key=os.environ.get(self.key_variable) or "none",  # the SDK wants one, an open endpoint does not look
             base_url=self.endpoint,
             max_retries=0,  # so that attempts are counted and bounded here
             timeout=None,  # an attempt as a whole is bounded, not each of its reads
-            http_client=openai.DefaultAsyncHttpx2Client(follow_redirects=False, timeout=None),
+            http_client=openai.DefaultAsyncHttpx2Client(follow_redirects=False, timeout=None, trust_env=is_sealed),
         )
+        # The SDK takes these from OPENAI_* variables, which were set for somebody else.
+        client.organization = client.project = client.admin_api_key = None
+        client._custom_headers = {}
         _ = client.chat.completions  # imports a good deal, which is not to be taken for a slow endpoint
         return client
 

@@ -42,12 +42,18 @@ def assign(
     folder: CurationFolder,
     readers: Path,
     *,
-    per_study: int = PER_STUDY,
     most: int = MOST,
     redo: bool = False,
     progress: Progress | None = None,
 ) -> StepRecord:
     """Hand the studies of ``sample.parquet`` to the readers of a table; see :func:`draw_assignment`.
+
+    Every study gets :data:`PER_STUDY` readers: a benchmark's agreement is of three.
+
+    Parameters
+    ----------
+    readers : table with the columns reader and capacity
+    most : studies of one reader at most
 
     Returns
     -------
@@ -61,12 +67,14 @@ def assign(
         With everything that is wrong with the table.
     CurationError
         If there are too few readers, sample is not done, or assign was done otherwise.
+    ValueError
+        If `most` is below 1.
     """
     capacities = read_readers(Path(readers))
 
     def work(scratch: Path) -> dict[str, Any]:
         studies = [one.study_id for one in read_table(folder.path("sample.parquet"), Sampled)]
-        assignments = draw_assignment(studies, capacities, folder.rng("assign"), per_study=per_study, most=most)
+        assignments = draw_assignment(studies, capacities, folder.rng("assign"), most=most)
         write_table(scratch / ASSIGNMENTS, assignments, Assignment)
         if progress is not None:
             progress(len(studies), len(studies))
@@ -81,7 +89,7 @@ def assign(
 
     return folder.run(
         "assign",
-        {"per_study": per_study, "most": most},
+        {"per_study": PER_STUDY, "most": most},
         work,
         reads=["sample.parquet"],
         files={"readers": Path(readers)},

@@ -13,9 +13,12 @@ from typing import Any
 
 from reveal_bench.curation.drawing import LINE, WIDE, Drawing, wrapped, written
 
-__all__ = ["Stage", "draw_flow", "find_stages", "unbalanced"]
+__all__ = ["SMALL", "Stage", "draw_flow", "find_stages", "unbalanced"]
 
 Counts = Mapping[str, Any]
+
+SMALL = 10
+"""No smaller number of studies is told in public where it could tell of the holdout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,8 @@ def find_stages(counts: Mapping[str, Counts | None], *, is_public: bool = False)
     Parameters
     ----------
     is_public : leave out what tells of the labels of the selection: its halves must not be told from one another;
-        the smallest strata are put together
+        the smallest strata are put together, and none are told unless at least :data:`SMALL` of the sampled studies
+        were not selected: less the released half, they would be the holdout's
     """
     extracted, sampled, assigned = counts.get("extract"), counts.get("sample"), counts.get("assign")
     votes, agreed = counts.get("import-votes"), counts.get("consensus")
@@ -44,7 +48,7 @@ def find_stages(counts: Mapping[str, Counts | None], *, is_public: bool = False)
     return [
         _reports(extracted),
         _suggested(extracted, sampled),
-        _sampled(sampled, is_public=is_public),
+        _sampled(sampled, selected, is_public=is_public),
         _read(assigned, votes, agreed, selected),
         _eligible(selected, is_public=is_public),
         _selected(selected, divided, is_public=is_public),
@@ -66,7 +70,12 @@ def unbalanced(stages: Sequence[Stage]) -> list[str]:
 def _reports(counts: Counts | None) -> Stage:
     if counts is None:
         return Stage("Studies with reports", None)
-    leaving = (("quarantined: the labels could not be read", counts["quarantined"]),)
+    n_unanswered = (counts.get("engine") or {}).get("unanswered", 0)
+    leaving: tuple[tuple[str, int], ...] = (
+        ("quarantined: the labels could not be read", counts["quarantined"] - n_unanswered),
+    )
+    if n_unanswered:
+        leaving = (*leaving, ("quarantined: the model gave no answer", n_unanswered))
     return Stage("Studies with reports", counts["studies"], (f"of {counts['patients']:,} patients",), leaving)
 
 
@@ -83,11 +92,15 @@ def _suggested(counts: Counts | None, sampled: Counts | None) -> Stage:
     return Stage("Labels suggested", counts["ok"], (), leaving)
 
 
-def _sampled(counts: Counts | None, *, is_public: bool) -> Stage:
+def _sampled(counts: Counts | None, selected: Counts | None, *, is_public: bool) -> Stage:
     if counts is None:
         return Stage("Sampled for reading", None)
     strata = [(int(n), one) for n, one in counts["strata"].items()]
-    lines = _strata_public(strata) if is_public else [_stratum(n, one) for n, one in strata]
+    if not is_public:
+        lines = [_stratum(n, one) for n, one in strata]
+    else:
+        n_others = 0 if selected is None else counts["sampled"] - selected["selected"]
+        lines = _strata_public(strata) if n_others >= SMALL else []
     if counts["short"]:
         lines.append(f"short of what was asked for: {counts['short']:,}")
     return Stage("Sampled for reading", counts["sampled"], tuple(lines))
@@ -100,9 +113,9 @@ def _stratum(n: int, one: Counts) -> str:
 
 
 def _strata_public(strata: Sequence[tuple[int, Counts]]) -> list[str]:
-    """Strata of fewer than ten together with those below them."""
+    """Strata of fewer than SMALL together with those below them."""
     groups = [(n, n, int(one["drawn"])) for n, one in strata]
-    while len(groups) > 1 and groups[-1][2] < 10:
+    while len(groups) > 1 and groups[-1][2] < SMALL:
         (low, _, drawn), (_, high, more) = groups[-2:]
         groups[-2:] = [(low, high, drawn + more)]
     return [f"{_labels(a) if a == b else f'{a} to {b} labels'}: {drawn:,}" for a, b, drawn in groups]

@@ -3,7 +3,8 @@
 Conventions
 -----------
 An answer that cannot be read is refused, and the model is told why and asked again; after the last time the report is
-quarantined with everything that the model said. It is never guessed, and no report is left out.
+quarantined with everything that the model said. It is never guessed, and no report is left out. So is a report of
+which a question was not answered at all; those are counted apart, since asking again may be all it takes.
 
 Answers are kept in the asker's cache, so a run that was interrupted asks again only what was under way. What is yielded
 depends on the answers alone, not on when or from where they came. Source: paper 004 (REVEAL-CXR), section 2.1, and
@@ -35,7 +36,7 @@ from reveal_bench.curation.prompts import (
 from reveal_bench.curation.reports import Quarantined, Report
 from reveal_bench.curation.tables import Finding, Labels, Revision, Suggestion, Vote, in_order
 
-__all__ = ["ModelEngine", "ModelReviser", "UnreadNote", "revise_with_model"]
+__all__ = ["ModelEngine", "ModelReviser", "UnreadNote"]
 
 T = TypeVar("T")
 
@@ -45,13 +46,13 @@ class NoAnswer(Exception):  # noqa: N818 - it ends a dialogue, not the run
 
 
 class _Questioner:
-    """Asks until an answer can be read, `more_tries` times more at most, and counts what was refused."""
+    """Asks until an answer can be read, `more_tries` times more at most, and counts what is refused or not answered."""
 
     def __init__(self, asker: Asker, task: str, more_tries: int) -> None:
         if more_tries < 0:
             raise ValueError(f"`more_tries` must be at least 0, got {more_tries}")
         self.asker, self.task, self.more_tries = asker, task, more_tries
-        self.n_refused = 0
+        self.n_refused = self.n_unanswered = 0
 
     @property
     def signature(self) -> str:
@@ -65,8 +66,12 @@ class _Questioner:
         return {**self.asker.settings.document(), **own}
 
     def counts(self) -> dict[str, Any]:
-        """Refused answers, and the answers, tokens and costs of :meth:`Asker.counts`."""
-        return {"refused_answers": self.n_refused, **self.asker.counts()}
+        """Refused answers, and the answers, tokens and costs of :meth:`Asker.counts`.
+
+        `unanswered` are the reports or notes without a result because a question had no answer; no such thing is
+        kept, so that the same task, done anew, asks them again.
+        """
+        return {"refused_answers": self.n_refused, "unanswered": self.n_unanswered, **self.asker.counts()}
 
     def read(self, prompt: Prompt[T], said: list[str]) -> Generator[Request, Answer | Failure, T]:
         """Part of a dialogue: what the answer to `prompt` says; everything that the model says goes to `said`.
@@ -79,7 +84,8 @@ class _Questioner:
         for n_before in range(self.more_tries + 1):
             answer = yield prompt.request
             if isinstance(answer, Failure):
-                raise NoAnswer(f"no answer to {prompt.request.name!r}: {answer.reason}")
+                self.n_unanswered += 1
+                raise NoAnswer(f"no answer to {prompt.request.name!r}, which can be asked again: {answer.reason}")
             said.append(answer.refusal or answer.text)
             try:
                 if answer.fault:
@@ -193,17 +199,6 @@ class ModelReviser(_Questioner):
                 unread = UnreadNote(vote.study_id, vote.reader, str(error), _as_one_text(said))
         source = "nothing" if labels is None else "model"
         return Revision(vote.study_id, vote.reader, labels, source), unread
-
-
-def revise_with_model(asker: Asker, votes: Sequence[tuple[Vote, Labels]], *, more_tries: int = 2) -> Iterator[Revision]:
-    """The labels that readers' notes amount to; :class:`ModelReviser` for one call.
-
-    Raises
-    ------
-    AskingError
-        If the endpoint answers nobody; the answers so far are kept.
-    """
-    return ModelReviser(asker, more_tries=more_tries)(votes)
 
 
 def _labels(findings: Iterable[Finding]) -> Labels:

@@ -55,7 +55,7 @@ def draw_demographics(curated: Curated) -> Section:
              f"Total, {n_is(sum(sizes.values()))}", "Test", "p value", "Std. diff.")  # fmt: skip
     shown = table(heads, rows, caption="Studies and their share of the half", groups=groups, inside=inside, words=(4,))
     note = "Tests and standardized differences are explained below Table S2." if tests else (
-        "Tests stand in the report of the curation that made the halves."
+        "Not tested in this version; what is known of the balance of its halves is said below."
     )  # fmt: skip
     file = Table("demographics", ("characteristic", "category", *HALVES, "total"), tuple(plain))
     return section(key, title, source, shown, paragraph(note, is_note=True), file)
@@ -66,10 +66,7 @@ def draw_balance(curated: Curated) -> Section:
     key, title, source = "balance", "Acquisition and balance of the halves", "As Table S2 of paper 004, section 3"
     found = curated.balance
     if found is None:
-        refreshed = curated.counts("refresh") is not None and curated.states["split"].status == "open"
-        why = "This version came by refresh; the halves were balanced when they were made." if refreshed else (
-            curated.missing("split"))  # fmt: skip
-        return section(key, title, source, message("Not done.", why))
+        return section(key, title, source, message("Not done.", _not_balanced(curated)))
     facts = [one for one in found["facts"] if one["name"] not in VOCABULARIES]
     columns_ = [*found["facts"], *found["labels"]]
     parts: list[str | Drawing | Table] = [*_rule(found["rule"]), _summary(found["counts"]), _love(found)]
@@ -162,6 +159,31 @@ def n_is(n: int) -> str:
 
 def _no_halves(curated: Curated) -> str:
     return curated.missing("split") if curated.states["refresh"].status == "open" else curated.missing("refresh")
+
+
+def _not_balanced(curated: Curated) -> str:
+    """Why there is no balance to show, and what is known of it after a refresh."""
+    counts = curated.counts("refresh")
+    if counts is None or curated.states["split"].status != "open":
+        return curated.missing("split")
+    added = counts["added"]
+    n_added = sum(added.values())
+    if counts["retired"]:
+        return (
+            f"The holdout is the {n_added:,} studies that this version adds, and all others are released: nobody"
+            " balanced these halves or tested them."
+        )
+    words = "This version came by refresh. Studies of the version before keep their halves; its report tells what is"
+    words += " known of their balance, with the labels as they were then."
+    if n_added:
+        words += (
+            f" The {n_added:,} studies that came in were halved by one random draw ({added[RELEASED]:,} released,"
+            f" {added[HOLDOUT]:,} holdout). Neither they nor the halves as they are now were tested."
+        ) if min(added.values()) else (
+            f" All that came in, {n_added:,} {'study' if n_added == 1 else 'studies'} of one patient, went to the"
+            " holdout. The halves as they are now were not tested."
+        )  # fmt: skip
+    return words
 
 
 def _tested(one: Mapping[str, Any] | None) -> tuple[str, str, str]:

@@ -8,17 +8,20 @@ number of labels or by less common findings, no standardized difference, no crit
 reader is named. No number of studies of a half below :data:`SMALL` is shown: such values are put together with others,
 and where less than that would be hidden, with the next smallest too. Kappas of single labels are of all studies that
 were read; they are shown of labels with at least :data:`SMALL` released studies, in alphabetical order, since a choice
-by anything else would tell of the others.
+by anything else would tell of the others. Of the table of facts only :data:`ACQUISITION` is shown besides demographics:
+another column may name a physician, a site or a day. A model that is a path is named by its last part.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from reveal_bench.builders.mapping import VOCABULARIES
 from reveal_bench.curation.drawing import Drawing, bars, columns
+from reveal_bench.curation.flow import SMALL
 from reveal_bench.curation.page_agreement import SOURCE, forest_of_labels, kappa_sentence, kappa_table, share_table
 from reveal_bench.curation.page_data import Curated
 from reveal_bench.curation.page_halves import TITLES, WORDS, column_name
@@ -39,10 +42,14 @@ from reveal_bench.findings import REVEAL_LABELS
 
 __all__ = ["SMALL", "band", "merged_numbers", "public_page", "shown_values"]
 
-SMALL = 10
 LEAST_FOR_BANDS = 50
 """A holdout with fewer studies is not even described in bands."""
 BANDS = ((0.1, "under 10 %"), (0.25, "10 to 25 %"), (0.5, "25 to 50 %"), (0.75, "50 to 75 %"))
+ACQUISITION = (
+    "manufacturer", "model", "detector_type", "view_position", "kvp", "exposure_mas", "distance_source_to_detector",
+    "distance_source_to_patient", "pixel_spacing",
+)  # fmt: skip
+"""Columns of the table of facts that are shown, in any case and with blanks for underscores or without."""
 RELEASED, HOLDOUT = HALVES
 FEW = f"fewer than {SMALL}"
 
@@ -124,10 +131,18 @@ def _extraction(curated: Curated) -> Section:
     read = (
         "Labels came ready with the studies"
         if engine == "given"
-        else f"Labels were read out of the reports by {engine}"
+        else f"Labels were read out of the reports by {_without_path(engine)}"
     )
     words = f"{read}: {counts['ok']:,} of {counts['studies']:,} studies have suggested labels, or none of the twelve."
     return section(key, title, source, paragraph(words))
+
+
+def _without_path(engine: str) -> str:
+    """The signature of an engine; a model that is a path, not a name or owner/name, by its last part."""
+    model, bar, rest = engine.rpartition("|calls:")
+    if not bar or re.fullmatch(r"[^/\\.~][^/\\:]*(?:/[^/\\]+)?", model):
+        return engine
+    return re.split(r"[/\\]", model.rstrip("/\\"))[-1] + bar + rest
 
 
 def _agreement(curated: Curated) -> Section:
@@ -179,18 +194,27 @@ def _who(curated: Curated) -> Section:
         blocks.append(_block(TITLES[name], counts[0], counts[1], sizes))
     balance = curated.balance or {"facts": (), "rule": None}
     facts = [one for one in balance["facts"] if one["name"] not in VOCABULARIES]
-    for one in facts:
+    shown = [one for one in facts if _folded(one["name"]) in map(_folded, ACQUISITION)]
+    for one in shown:
         counts = [{_value(two["category"]): int(two[half]) for two in one["categories"]} for half in HALVES]
         blocks.append(_block(column_name(one["name"]), counts[0], counts[1], sizes))
     if blocks:
         parts.append(f'<div class="blocks">{"".join(blocks)}</div>')
-    else:
+    elif not facts:
         parts.append(
             message("Nothing is known of patients and acquisition.", "The split was made without such a table.")
         )
+    n_left_out = len(facts) - len(shown)
+    if n_left_out:
+        which = "1 other column" if n_left_out == 1 else f"{n_left_out:,} other columns"
+        parts.append(paragraph(f"{which} of the table of facts: left out here.", is_note=True))
     if balance["rule"] is not None:
         parts.append(paragraph(_rule(balance)))
     return section(key, title, source, *parts)
+
+
+def _folded(name: str) -> str:
+    return re.sub(r"[\s_]", "", name.casefold())
 
 
 def _block(name: str, released: Mapping[str, int], holdout: Mapping[str, int], sizes: Mapping[str, int]) -> str:

@@ -108,6 +108,7 @@ def _asked(counts: Mapping[str, Any]) -> list[tuple[object, ...]]:
     """What a model was asked; of other engines their counts as they are."""
     names = {
         "answers": "Answers used", "refused_answers": "Answers refused",
+        "unanswered": "Reports without an answer",
         "answers_without_usage": "Answers without a count of tokens",
         "tokens_in": "Tokens in", "tokens_out": "Tokens out", "cost": "Cost, in the currency of the prices",
         "served_models": "Models that answered",

@@ -8,7 +8,9 @@ The rules
 * Studies that stay keep their half. With `retire_holdout` the holdout before is released, and all new studies make the
   new one; else new studies are halved as at first (:mod:`reveal_bench.curation.halves`).
 * No patient who was ever released, in any version, and none who is in the version before, comes in anew: such studies
-  are left out and counted. ``history.parquet`` hands on who was ever released.
+  are left out and counted. ``history.parquet`` hands on which studies were ever released, and whose they are. A study
+  that is known under another patient id is refused: then ids tell nothing of who was there.
+* Of new patients no more is published than of those of the version before.
 * ``labels_diff.json`` says what changed; it holds labels of the holdout, as everything here does.
 
 Source: paper 004 has no refresh; the rules are those of the project's curation specification, step 7.
@@ -31,7 +33,7 @@ from reveal_bench.builders.study_table import TableRow
 from reveal_bench.builders.study_table import read_table as read_text_table
 from reveal_bench.curation.benchmark_files import LABELS_NAME, write_benchmark
 from reveal_bench.curation.facts import read_facts
-from reveal_bench.curation.folder import CurationError, CurationFolder, Progress, StepRecord
+from reveal_bench.curation.folder import STEPS, CurationError, CurationFolder, Progress, StepRecord
 from reveal_bench.curation.halves import draw_halves
 from reveal_bench.curation.tables import HALVES, Labels, Placed, Released, Selected, in_order, read_table, write_table
 from reveal_bench.findings import REVEAL_LABELS, hint
@@ -41,6 +43,9 @@ __all__ = ["Correction", "bump", "read_corrections", "refresh"]
 RELEASED, HOLDOUT = HALVES
 HISTORY_NAME = "history.parquet"
 WRITES = ("split.parquet", HISTORY_NAME, "labels_diff.json", "benchmark/labels.csv", "benchmark/mapping.yaml")
+STEPS_OF_A_REFRESH = ("refresh", "report")
+SHOWN = 10
+"""Studies that an error names."""
 CORRECTION_COLUMNS = ("study", "labels", "why")
 
 
@@ -72,27 +77,30 @@ def refresh(
 
     Parameters
     ----------
-    folder : of the new version; nothing else may have been done in it
+    folder : of the new version; nothing else may have been done in it, but for a report
     before : of the version before, split or refreshed
     corrections : table with the columns study, labels (separated by ";", "None" for none) and why
     additions : a curation whose selection comes in
-    facts : table with the demographics of what is added, as for the split
+    facts : table with the demographics of what is added, as for the split; only with `additions`. Taken are those that
+        the version before publishes
     key, study_key : as for the split
     retire_holdout : release the holdout before; `additions` make the new one
 
     Raises
     ------
     CurationError
-        If nothing changes, an earlier folder is not ready, or a retired holdout would have nothing in its place.
+        If nothing changes, an earlier folder is not ready or the same as `folder`, a retired holdout would have nothing
+        in its place, `facts` have no use, or a new study is known already, of another patient.
     BuildError
         With everything that is wrong with `corrections` or `facts`.
     """
-    if folder.record("split") is not None:
-        raise CurationError("a refresh begins a curation folder of its own, this one has a split")
+    _check_folders(folder, before, additions)
     if corrections is None and additions is None:
         raise CurationError("a refresh needs corrected labels or new studies, got neither")
     if retire_holdout and additions is None:
         raise CurationError("a holdout can be retired only if new studies take its place, got none")
+    if facts is not None and additions is None:
+        raise CurationError("`facts` must be of new studies, got no `additions`")
     last = "refresh" if before.record("refresh") is not None else "split"
     version_before = str(
         before.need(last).counts["version"] if last == "refresh" else before.need(last).settings["version"]
@@ -111,6 +119,7 @@ def refresh(
         history = read_table(files["history before"], Released) if last == "refresh" else []
         corrected = read_corrections(corrections, placed) if corrections is not None else []
         wanted = read_table(files["additions"], Selected) if additions is not None else []
+        _check_patients(wanted, history, placed)
         ever = {one.patient_id for one in history} | {one.patient_id for one in placed if one.half == RELEASED}
         known = {one.patient_id for one in placed}
         new = sorted((one for one in wanted if one.patient_id not in ever | known), key=lambda one: one.study_id)
@@ -142,6 +151,31 @@ def refresh(
 
     settings = {"key": key, "study_key": study_key, "retire_holdout": retire_holdout, "version": version}
     return folder.run("refresh", settings, work, files=files, writes=WRITES, redo=redo)
+
+
+def _check_folders(folder: CurationFolder, before: CurationFolder, additions: CurationFolder | None) -> None:
+    """Nothing that a refresh reads may be what it writes."""
+    for role, other in (("`before`", before), ("`additions`", additions)):
+        if other is not None and other.root.resolve() == folder.root.resolve():
+            raise CurationError(f"a refresh begins a curation folder of its own, got {role} for it")
+    if additions is not None and additions.root.resolve() == before.root.resolve():
+        raise CurationError("`additions` must be another curation than `before`, got the same folder")
+    done = [step for step in STEPS if step not in STEPS_OF_A_REFRESH and folder.record(step) is not None]
+    if done:
+        raise CurationError(f"a refresh begins a curation folder of its own, in this one was done: {', '.join(done)}")
+
+
+def _check_patients(wanted: Iterable[Selected], history: Iterable[Released], placed: Iterable[Placed]) -> None:
+    """A study of this or an earlier version must have the same patient still."""
+    patient_of = {one.study_id: one.patient_id for one in history}
+    patient_of |= {one.study_id: one.patient_id for one in placed}
+    other = sorted(one.study_id for one in wanted if patient_of.get(one.study_id, one.patient_id) != one.patient_id)
+    if other:
+        more = f" and {len(other) - SHOWN:,} more" if len(other) > SHOWN else ""
+        raise CurationError(
+            "`additions` must name patients as the versions before do, got another patient id for the studies"
+            f" {', '.join(other[:SHOWN])}{more}"
+        )
 
 
 def bump(version: str, *, is_major: bool) -> str:
@@ -234,15 +268,15 @@ def _corrected(placed: Sequence[Placed], corrections: Iterable[Correction]) -> l
 def _history(
     history: Sequence[Released], placed: Sequence[Placed], after: Sequence[Placed], before: str, version: str
 ) -> list[Released]:
-    """Everybody who was ever released, with the first version that is known of."""
-    first = {one.patient_id: one.version for one in history}
+    """Every study that was ever released, with the first version that is known of."""
+    first = {one.study_id: one for one in history}
     for one in placed:
         if one.half == RELEASED:
-            first.setdefault(one.patient_id, one.since if one.since else before)
+            first.setdefault(one.study_id, Released(one.study_id, one.patient_id, one.since or before))
     for one in after:
         if one.half == RELEASED:
-            first.setdefault(one.patient_id, version)
-    return [Released(patient, first[patient]) for patient in sorted(first)]
+            first.setdefault(one.study_id, Released(one.study_id, one.patient_id, version))
+    return [first[study] for study in sorted(first)]
 
 
 def _diff(
@@ -281,13 +315,25 @@ def _count(some: Sequence[Placed], half: str) -> Counter[str]:
 
 
 def _demographics(labels_before: Path, facts: Path | None, new: Sequence[str], key: str) -> dict[str, dict[str, str]]:
-    """What is published of each study's patient: of the old ones as before, of the new ones from the facts."""
+    """What is published of each study's patient: of the old ones as before, of the new ones the same from the facts.
+
+    Raises
+    ------
+    CurationError
+        If the facts have nothing of what is published.
+    """
     with labels_before.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     names = [name for name in VOCABULARIES if rows and name in rows[0]]
     found = {name: {row["study_id"]: row[name] for row in rows} for name in names}
     if facts is not None and new:
-        for column in read_facts(facts, new, key=key).columns:
-            if column.name in VOCABULARIES:
-                found.setdefault(column.name, {}).update(zip(new, column.texts, strict=True))
+        columns = read_facts(facts, new, key=key).columns
+        known = [column for column in columns if column.name in found]
+        if not known:
+            raise CurationError(
+                f"`facts` must have a column that the version before publishes ({', '.join(names) or 'it has none'}),"
+                f" got {', '.join(column.name for column in columns)}"
+            )
+        for column in known:
+            found[column.name].update(zip(new, column.texts, strict=True))
     return found

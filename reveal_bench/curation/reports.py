@@ -75,7 +75,7 @@ class Engine(Protocol):
 
     @property
     def signature(self) -> str:
-        """Name and version, as in "rules|v:1"; another signature may give other labels."""
+        """Name and version, as in "rules|v:2"; another signature may give other labels."""
 
     def settings(self) -> dict[str, Any]:
         """Everything that its answers depend on, as JSON."""

@@ -24,7 +24,7 @@ from reveal_bench.curation.terms import EXPLAINED_AWAY, LARGEST_NODULE_CM, SIDED
 
 __all__ = ["SIGNATURE", "Mention", "Rules", "find_findings", "labels_of", "mentions"]
 
-SIGNATURE = "rules|v:1"
+SIGNATURE = "rules|v:2"
 
 _IS = (
     "(?:(?:is|are|was|were|be|been|has|have|had|to|remains?|appears?|looks?|seems?|became|size|not|no|longer|now|again"

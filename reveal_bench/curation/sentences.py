@@ -7,7 +7,8 @@ report without headings is read as a whole. Where no section is called findings,
 another heading is read, too: many reports tell the findings there without a heading.
 
 Normalised text is in lower case and American spelling; words, numbers and ``, : ? >`` stand apart by one space; a
-hyphen is a space; a bracket, slash or dash is a comma.
+hyphen is a space; a bracket, slash or dash is a comma. CM is cardiomegaly where it cannot be centimetres: not in a text
+all in capitals, after a number, or before a word like "above".
 """
 
 from __future__ import annotations
@@ -79,10 +80,12 @@ _SPELLINGS = (
     (re.compile(r"\band/or\b"), "or"),
     (re.compile(r"[()\[\]/]| [-–—]{1,3} |[–—]"), " , "),
 )
-_ABBREVIATIONS = (
-    (re.compile(r"(?<![\d.])(?<!\d )\bCM\b"), "cardiomegaly"),
-    (re.compile(r"\b(approx|ca|vs|resp|incl|cf|Dr)\."), r"\1"),
-)
+_DOTTED = re.compile(r"\b(approx|ca|vs|resp|incl|cf|Dr)\.")
+_CM = re.compile(r"\bCM\b(?!\s{1,9}(?i:above|below|from|to|in|x|proximal|distal)\b)")
+_NUMBER = r"(?:\d|\b(?:several|few|half|one|two|three|four|five|six|seven|eight|nine|ten)\b)"
+_COUNTED = re.compile(_NUMBER, re.IGNORECASE)
+_COUNTED_JUST_BEFORE = re.compile(rf"{_NUMBER}[ \t]{{0,9}}-?[ \t]{{0,9}}\n?[ \t]{{0,9}}\Z", re.IGNORECASE)
+_END = re.compile(r"[.!?;]\s|\n")
 _TOKEN = re.compile(r"[^\W\d_]+|\d+(?:\.\d+)?|[,:?>]")
 
 _CONNECTING = re.compile(
@@ -130,6 +133,8 @@ def sentences(text: str) -> list[str]:
     What has more than :data:`MOST_CHARACTERS` is no sentence and is cut at a blank, so that nothing takes long.
     """
     entries: list[list[str]] = []
+    if any(map(str.islower, text)):
+        text = _CM.sub(_spelled_out, text)
     for line in map(str.strip, text.split("\n")):
         entry = _BULLET.sub("", line, count=1)
         goes_on = bool(entries and entries[-1][-1] and entry) and entry == line
@@ -146,6 +151,14 @@ def sentences(text: str) -> list[str]:
     ]
 
 
+def _spelled_out(cm: re.Match[str]) -> str:
+    """CM as cardiomegaly, unless a number is before it in its sentence; with a capital, as it may begin a line."""
+    before = cm.string[max(0, cm.start() - MOST_CHARACTERS) : cm.start()]
+    own_sentence = _BULLET.sub("", _END.split(before)[-1], count=1)
+    is_length = _COUNTED_JUST_BEFORE.search(before[-30:]) or _COUNTED.search(own_sentence)
+    return cm[0] if is_length else "Cardiomegaly"
+
+
 def normalised(sentence: str) -> str:
     """Text as patterns see it.
 
@@ -154,9 +167,7 @@ def normalised(sentence: str) -> str:
     >>> normalised("Small L-sided pleural oedema/effusion (1.5-cm), w/o PTX.")
     'small l sided pleural edema , effusion , 1.5 cm , without ptx'
     """
-    for pattern, plain in _ABBREVIATIONS:
-        sentence = pattern.sub(plain, sentence)
-    sentence = sentence.casefold()
+    sentence = _DOTTED.sub(r"\1", sentence).casefold()
     for pattern, plain in _SPELLINGS:
         sentence = pattern.sub(plain, sentence)
     text = " ".join(_TOKEN.findall(sentence))

@@ -158,8 +158,9 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """A patient with a study in the released half of some version; `version` is the first."""
+    """A study in the released half of some version, and its patient; `version` is the first it was released in."""
 
+    study_id: str
     patient_id: str
     version: str
 

@@ -6,7 +6,8 @@ A row is one reader's answer to one study: `study`, `reader`, `answer` and, if t
 Labels stand in one cell, separated; "None" says that the reader saw none of the twelve, a blank that nothing is said.
 
 Every row is held against the assignments. What is wrong is raised together, with line, field, rule and value. Studies
-with fewer votes than readers are refused unless they may be missing, and counted in any case.
+with fewer votes than they were to have are refused unless votes may be missing, and counted in any case. How many they
+were to have, the folder's own assignments say: readings that were given up since are missing, too.
 """
 
 from __future__ import annotations
@@ -74,7 +75,8 @@ def import_votes(
     BuildError
         With everything that is wrong with the table.
     CurationError
-        If votes are missing and may not, assign is not done, or import-votes was done otherwise.
+        If votes are missing and may not, `reassigned` is not of this assignment, assign is not done, or import-votes
+        was done otherwise.
     ValueError
         If `columns` has an unknown field.
     """
@@ -86,12 +88,16 @@ def import_votes(
     rows = _read(table, named, required=[*NEEDED, *(columns or {})])
 
     def work(scratch: Path) -> dict[str, Any]:
-        assignments = read_table(reassigned or folder.path(ASSIGNMENTS), Assignment)
+        first = read_table(folder.path(ASSIGNMENTS), Assignment)
+        assignments = first
+        if reassigned is not None:
+            assignments = read_table(Path(reassigned), Assignment)
+            _check_reassigned(assignments, first)
         sampled = read_table(folder.path(SAMPLE), Sampled)
         votes = check_votes(rows, assignments, sampled, columns=named, separator=separator)
-        counts = vote_counts(votes, assignments)
+        counts = vote_counts(votes, assignments, first)
         if counts["missing"] and not allow_missing:
-            raise CurationError(_missing_text(votes, assignments))
+            raise CurationError(_missing_text(votes, first, counts["given_up"]))
         write_table(scratch / VOTES, votes, Vote)
         if progress is not None:
             progress(len(votes), len(votes))
@@ -142,26 +148,36 @@ def spelled_answer(text: str) -> str | None:
     return SPELLINGS.get(" ".join(text.casefold().replace("_", " ").replace("-", " ").split()))
 
 
-def vote_counts(votes: Sequence[Vote], assignments: Sequence[Assignment]) -> dict[str, Any]:
+def vote_counts(
+    votes: Sequence[Vote], assignments: Sequence[Assignment], first: Sequence[Assignment] | None = None
+) -> dict[str, Any]:
     """What is there and what is not.
+
+    Parameters
+    ----------
+    assignments : as they were in the end
+    first : as they were at first, if that is something else; they say how many votes a study was to have
 
     Returns
     -------
     dict
-        `studies`, `assigned` (readings), `votes`, `missing` (readings without a vote), `studies_by_votes` (number of
-        votes -> studies), `answers` (answer -> votes), `comments`, `comments_with_agree_all`, `with_labels`, and
-        `by_reader`: reader -> {assigned, votes}.
+        `studies`, `assigned` (readings at first), `given_up` (those that have no reader any more), `votes`, `missing`
+        (readings without a vote, those given up among them), `studies_by_votes` (number of votes -> studies), `answers`
+        (answer -> votes), `comments`, `comments_with_agree_all`, `with_labels`, and `by_reader`: reader -> {assigned
+        (in the end), votes}.
     """
+    first = assignments if first is None else first
     by_study = Counter(vote.study_id for vote in votes)
-    wanted = Counter(one.study_id for one in assignments)
+    wanted = Counter(one.study_id for one in first)
     tally = Counter(by_study[study] for study in wanted)
     answers = Counter(vote.answer for vote in votes)
     assigned, cast = Counter(one.reader for one in assignments), Counter(vote.reader for vote in votes)
     return {
         "studies": len(wanted),
-        "assigned": len(assignments),
+        "assigned": len(first),
+        "given_up": len(first) - len(assignments),
         "votes": len(votes),
-        "missing": len(assignments) - len(votes),
+        "missing": len(first) - len(votes),
         "studies_by_votes": {str(n): tally[n] for n in range(max(wanted.values(), default=0) + 1)},
         "answers": {answer: answers[answer] for answer in ANSWERS},
         "comments": sum(bool(vote.comment) for vote in votes),
@@ -260,18 +276,44 @@ class _Checking:
         return in_order(known)
 
 
-def _missing_text(votes: Sequence[Vote], assignments: Sequence[Assignment]) -> str:
+def _check_reassigned(assignments: Sequence[Assignment], first: Sequence[Assignment]) -> None:
+    """Readings may change hands or be given up, but none comes in.
+
+    Raises
+    ------
+    CurationError
+        If there is a study that nobody had, or one with more readings than before or the same reader twice.
+    """
+    wanted = Counter(one.study_id for one in first)
+    found = Counter(one.study_id for one in assignments)
+    strangers = sorted(found.keys() - wanted.keys())
+    if strangers:
+        raise CurationError(
+            f"`reassigned` must be of the studies that were assigned, got {len(strangers):,} others, the first of them"
+            f" {strangers[0]!r}"
+        )
+    more = sorted(study for study in found if found[study] > wanted[study])
+    if more:
+        raise CurationError(
+            f"`reassigned` must have no more readings of a study than were assigned, got {found[more[0]]} instead of"
+            f" {wanted[more[0]]} of {more[0]!r}; it is so with {len(more):,} studies"
+        )
+    pairs = Counter((one.study_id, one.reader) for one in assignments)
+    study, reader = max(pairs, key=lambda pair: pairs[pair], default=("", ""))
+    if pairs[study, reader] > 1:
+        raise CurationError(f"`reassigned` must give a reader a study once, got {study!r} for {reader!r} again")
+
+
+def _missing_text(votes: Sequence[Vote], first: Sequence[Assignment], n_given_up: int) -> str:
     """How many studies lack how many votes, and the first of them."""
-    cast = {(vote.study_id, vote.reader) for vote in votes}
-    lacking: dict[str, int] = {}
-    for one in assignments:
-        if (one.study_id, one.reader) not in cast:
-            lacking[one.study_id] = lacking.get(one.study_id, 0) + 1
     there = Counter(vote.study_id for vote in votes)
+    wanted = Counter(one.study_id for one in first)
+    lacking = {study: n - there[study] for study, n in wanted.items() if n > there[study]}
     tally = Counter(there[study] for study in lacking)
     parts = ", ".join(f"{tally[n]:,} with {n} vote{'s' * (n != 1)}" for n in sorted(tally))
-    first = ", ".join(sorted(lacking)[:3])
+    named = ", ".join(sorted(lacking)[:3])
+    given_up = f"; {n_given_up:,} readings were given up" if n_given_up else ""
     return (
         f"every study must have the votes of all its readers, got {len(lacking):,} without ({parts}), the first of them"
-        f" {first}; allow_missing goes on without the {sum(lacking.values()):,} votes that are missing"
+        f" {named}{given_up}; allow_missing goes on without the {sum(lacking.values()):,} votes that are missing"
     )

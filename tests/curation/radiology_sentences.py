@@ -275,6 +275,23 @@ AO | RLL consolidation c/w pneumonia.
 - | R/o PNA.
 PE | B/L pleural effusions.
 - | Lungs clear. Heart WNL.
+
+# CM is cardiomegaly, or a length
+CM | Stable CM, lungs clear.
+CM PE | Mild CM with small bilateral effusions.
+CM | Lungs are clear. CM again seen.
+- | No CM or effusion.
+- | ET tube tip is 4 CM above the carina.
+- | ET tube tip is four CM above the carina.
+- | Feeding tube ends several CM below the diaphragm.
+- | Catheter tip withdrawn a few CM since the last film.
+- | Line tip lies CM from the cavoatrial junction.
+LN | A 2-CM nodule in the lingula.
+LN | Nodule of 1.5  CM in the right upper lobe.
+LM | Mass of 4 CM x 5 CM in the left upper lobe.
+LN | A 3-CM NODULE.
+- | SEVERAL CM ABOVE THE CARINA.
+- | CM
 """
 
 

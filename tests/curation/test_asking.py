@@ -18,6 +18,7 @@ from reveal_bench.curation.asking import KEY_VARIABLE, Asker, AskingError, Dialo
 from reveal_bench.curation.model_settings import Failure, ModelSettings, Patience, Prices, Request
 from reveal_bench.curation.prompts import labelled_findings_prompt
 from tests.conftest import ROOT
+from tests.curation import model_server
 from tests.curation.model_server import BODIES, ModelServer, phantom_reports, running_model
 
 TRUTH = phantom_reports(12)
@@ -274,6 +275,46 @@ def test_without_a_key_none_is_sent(model: ModelServer, tmp_path: Path, monkeypa
     monkeypatch.setenv("OPENAI_API_KEY", KEY)  # is for somebody else
     list(asker(model.url, tmp_path).ask_all(questions(1)))
     assert model.keys == {"Bearer none"}
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_nothing_of_the_environment_is_sent_or_between(
+    host: str, model: ModelServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second endpoint stands for a proxy, which would get the key and the reports."""
+    seen: list[dict[str, str]] = []
+    post = model_server.Handler.do_POST
+
+    def noting(handler: model_server.Handler) -> None:
+        seen.append({name.casefold(): value for name, value in handler.headers.items()})
+        post(handler)
+
+    monkeypatch.setattr(model_server.Handler, "do_POST", noting)
+    monkeypatch.setenv(KEY_VARIABLE, KEY)
+    for name in ("OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_ADMIN_KEY"):
+        monkeypatch.setenv(name, "for-somebody-else")
+    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "X-Team: for-somebody-else\nAuthorization: Bearer for-somebody-else")
+    with running_model(TRUTH) as proxy:
+        for name in ("HTTP_PROXY", "http_proxy", "NO_PROXY", "no_proxy"):
+            monkeypatch.setenv(name, "" if name.upper() == "NO_PROXY" else proxy.url.removesuffix("/v1"))
+        outcomes(asker(model.url.replace("127.0.0.1", host), tmp_path), questions(3))
+        assert proxy.asked == []
+    assert len(seen) == len(model.asked) == 3
+    assert {headers["authorization"] for headers in seen} == {f"Bearer {KEY}"}
+    assert not {"openai-organization", "openai-project", "x-team"} & seen[0].keys()
+    assert "for-somebody-else" not in str(seen)
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "expected"),
+    [("https://model.example.org/v1", True), ("https://localhost/v1", False), ("http://model.example.org/v1", False)],
+    ids=["https", "https loopback", "plain http"],
+)
+def test_proxies_are_for_https_to_another_machine(
+    endpoint: str, expected: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(KEY_VARIABLE, raising=False)
+    assert asker(endpoint, tmp_path)._client()._client.trust_env is expected
 
 
 # What it costs --------------------------------------------------------------------------------------------------------

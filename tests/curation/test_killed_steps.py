@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from reveal_bench.curation.tables import Assignment, Sampled, read_table
+from reveal_bench.curation.tables import Assignment, Placed, Sampled, read_table
 from reveal_bench.phantom.curation_readers import cast, write_votes
 from tests.conftest import ROOT
 from tests.test_cli import call
@@ -50,7 +50,8 @@ def killed(n: int, *words: object) -> None:
 
 def curated(pool: Path, folder: Path, *, is_killed: bool) -> None:
     """Every step; killed at another of its files each, the last being the record of what was done."""
-    votes = folder.with_suffix(".csv")
+    votes, corrections = folder.with_suffix(".csv"), folder.with_suffix(".corrections.csv")
+    later = version_after(folder)
     steps: list[tuple[int, tuple[object, ...]]] = [
         (2, ("extract", folder, "--reports", pool / "reports.csv")),
         (1, ("sample", folder, "--strata", "1:12,2:8", "--fill")),
@@ -60,6 +61,7 @@ def curated(pool: Path, folder: Path, *, is_killed: bool) -> None:
         (1, ("select", folder, "--target", 12)),
         (4, ("split", folder, "--facts", pool / "facts.csv", "--best-of", 3)),
         (3, ("report", folder)),
+        (3, ("refresh", later, "--before", folder, "--corrections", corrections)),
     ]
     for n, words in steps:
         if words[0] == "import-votes":
@@ -68,9 +70,18 @@ def curated(pool: Path, folder: Path, *, is_killed: bool) -> None:
             lines = (pool / "truth.jsonl").read_text(encoding="utf-8").splitlines()
             truth = {one["study_uid"]: one["labels"] for one in map(json.loads, lines)}
             write_votes(votes, cast(readings, suggested, truth, 1))
+        if words[0] == "refresh":
+            first = read_table(folder / "split.parquet", Placed)[0]  # it has a label, as all that were selected
+            corrections.write_text(f"study,labels,why\n{first.study_id},None,read again\n", encoding="utf-8")
         if is_killed:
-            killed(n + (words[0] == "extract"), "curate", *words)  # the first of all writes the folder's own file, too
+            is_first = words[0] in ("extract", "refresh")  # writes the folder's own file, too
+            killed(n + is_first, "curate", *words)
         call("curate", *words)
+
+
+def version_after(folder: Path) -> Path:
+    """The folder of the refresh."""
+    return folder.with_suffix(".next")
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
@@ -82,6 +93,8 @@ def test_killing_and_running_again_changes_nothing(tmp_path: Path) -> None:
     call("phantom", pool, "--style", "reveal-pool", "--images", 60, "--no-pictures")
     curated(pool, tmp_path / "whole", is_killed=False)
     curated(pool, tmp_path / "killed", is_killed=True)
-    whole, again = files_of(tmp_path / "whole"), files_of(tmp_path / "killed")
-    assert sorted(whole) == sorted(again)
-    assert [name for name in whole if whole[name] != again[name]] == []
+    for of in (Path, version_after):
+        whole, again = files_of(of(tmp_path / "whole")), files_of(of(tmp_path / "killed"))
+        assert sorted(whole) == sorted(again)
+        assert len(whole) > 5
+        assert [name for name in whole if whole[name] != again[name]] == []

@@ -19,7 +19,7 @@ from reveal_bench.curation.asking import KEY_VARIABLE, Asker, AskingError
 from reveal_bench.curation.consensus import Reviser
 from reveal_bench.curation.extract import ReportTable, extract
 from reveal_bench.curation.folder import CurationFolder
-from reveal_bench.curation.model_engine import ModelEngine, ModelReviser, UnreadNote, revise_with_model
+from reveal_bench.curation.model_engine import ModelEngine, ModelReviser, UnreadNote
 from reveal_bench.curation.model_settings import Failure, ModelSettings, Patience, Prices
 from reveal_bench.curation.reports import Engine, Quarantined, Report, ReportColumns
 from reveal_bench.curation.tables import Finding, Revision, Suggestion, Vote
@@ -115,6 +115,7 @@ def test_nothing_is_lost_and_nothing_guessed(calls: Calls, model: ModelServer, t
         assert len(json.loads(outcome.answer)) == (3 if fault in BAD_ONCE else 0), fault
         assert outcome.engine == asking.signature
     assert asking.counts()["refused_answers"] == len(BAD_ONCE) * 3 + len(BAD_ONCE)
+    assert asking.counts()["unanswered"] == len(BAD_ALWAYS) - len(BAD_ONCE) == 4
 
 
 def test_the_quarantine_says_why_and_what_the_model_said(model: ModelServer, tmp_path: Path) -> None:
@@ -160,6 +161,22 @@ def test_an_endpoint_that_refuses_everything_is_no_quarantine(model: ModelServer
         list(engine(model.url, tmp_path).run(REPORTS))
 
 
+@pytest.mark.parametrize("fault", ["500", "reset"])
+def test_a_passing_outage_is_counted_apart_and_asked_again(fault: str, model: ModelServer, tmp_path: Path) -> None:
+    """Two reports meet an outage of three attempts, a third one's answers cannot be read."""
+    model.faults = {report.text: [fault] * 3 for report in NORMAL[:2]} | {ABNORMAL[0].text: ["prose alone"] * 9}
+    first = engine(model.url, tmp_path)
+    found = run(first, REPORTS)
+    reasons = [one.reason for one in found.values() if isinstance(one, Quarantined)]
+    assert len(reasons) == 3
+    assert sum(one.startswith("no answer to 'findings', which can be asked again: ") for one in reasons) == 2
+    assert (first.counts()["unanswered"], first.counts()["refused_answers"]) == (2, 3)
+    again = engine(model.url, tmp_path)
+    found = run(again, REPORTS)
+    assert all(is_true(found[report.study_id], report) for report in NORMAL[:2])
+    assert (again.counts()["unanswered"], again.counts()["refused_answers"]) == (0, 3)
+
+
 def test_half_a_character_can_be_written_down(tmp_path: Path) -> None:
     dialogue = engine("http://127.0.0.1:9/v1", tmp_path, more_tries=0)._dialogue(REPORTS[0])
     next(dialogue)
@@ -174,7 +191,7 @@ def test_a_failure_ends_a_dialogue(tmp_path: Path) -> None:
     next(dialogue)
     with pytest.raises(StopIteration) as end:
         dialogue.send(Failure("HTTP 400"))
-    assert end.value.value.reason == "no answer to 'findings': HTTP 400"
+    assert end.value.value.reason == "no answer to 'findings', which can be asked again: HTTP 400"
 
 
 # Counts and settings --------------------------------------------------------------------------------------------------
@@ -187,6 +204,7 @@ def test_counts_add_up(model: ModelServer, tmp_path: Path) -> None:
     tokens_in, tokens_out = (sum(column) for column in zip(*model.usage, strict=True))
     assert asking.counts() == {
         "refused_answers": 1,
+        "unanswered": 0,
         "answers": 31,
         "answers_without_usage": 0,
         "tokens_in": tokens_in,
@@ -299,6 +317,7 @@ def test_a_curation_is_extracted_and_holds_neither_key_nor_endpoint(
     record = extract(folder, source, engine=reader)
     assert (record.counts["ok"], record.counts["quarantined"]) == (28, 2)
     assert record.counts["engine"]["refused_answers"] == 3
+    assert record.counts["engine"]["unanswered"] == 1
     again = extract(folder, source, engine=engine("https://model.example.org/v1", folder.path("cache/answers")))
     assert not again.is_new
     assert model.keys == {f"Bearer {key}"}
@@ -334,11 +353,10 @@ def reviser(url: str, cache: Path) -> ModelReviser:
 
 
 def test_notes_become_labels(tmp_path: Path) -> None:
-    reading: Reviser = reviser("http://127.0.0.1:9/v1", tmp_path)
-    assert reading.signature.startswith("phantom-1|notes|prompts:1|settings:")
     with running_model({}, notes=NOTES) as model:
-        asker = Asker(ModelSettings("phantom-1"), model.url, tmp_path, patience=QUICK)
-        assert in_order_of_studies(revise_with_model(asker, VOTES)) == REVISED
+        reading: Reviser = reviser(model.url, tmp_path)
+        assert reading.signature.startswith("phantom-1|notes|prompts:1|settings:")
+        assert in_order_of_studies(iter(reading(VOTES))) == REVISED
         assert len(model.asked) == 3  # a blank note is not asked about
 
 
@@ -356,4 +374,5 @@ def test_an_unread_note_has_no_labels_and_is_kept(tmp_path: Path) -> None:
         UnreadNote("study-0", "reader_01", reason, json.dumps(["The report is hard to read."] * 3))
     ]
     assert reading.counts()["unread_notes"] == 1
+    assert reading.counts()["unanswered"] == 0
     assert reading.counts()["answers"] == 5

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ BEFORE = [
     Placed("h2", "p4", NODULE, 3, "holdout", "1.0.0"),
 ]
 SEXES = {"sex": {"r1": "F", "r2": "M", "h1": "F", "h2": ""}}
+BENCHMARK = ("benchmark/labels.csv", "benchmark/mapping.yaml")
 Rows = Sequence[Sequence[str]]
 
 
@@ -41,8 +42,7 @@ def made(root: Path, step: str, name: str, rows: Sequence[Any], row: type, **set
         if earlier == step:
             break
         folder.run(earlier, {}, lambda scratch: {}, writes=())
-    benchmark = ("benchmark/labels.csv", "benchmark/mapping.yaml") if step == "split" else ()
-    folder.run(step, settings, work, writes=(name, *benchmark))
+    folder.run(step, settings, work, writes=(name, *(BENCHMARK if step == "split" else ())))
     return folder
 
 
@@ -52,7 +52,11 @@ def before(tmp_path: Path) -> CurationFolder:
 
 
 def new(root: Path, patients: Iterable[str]) -> CurationFolder:
-    rows = [Selected(f"n-{patient}", patient, COPD, 2, "less_common") for patient in patients]
+    return new_of(root, {f"n-{patient}": patient for patient in patients})
+
+
+def new_of(root: Path, patient_of: Mapping[str, str]) -> CurationFolder:
+    rows = [Selected(study, patient, COPD, 2, "less_common") for study, patient in patient_of.items()]
     return made(root, "select", "selection.parquet", rows, Selected)
 
 
@@ -126,13 +130,69 @@ def test_a_retired_holdout_is_released_and_its_patients_are_remembered(before: C
     }  # fmt: skip
     history = read_table(second.path("history.parquet"), Released)
     assert history == [
-        Released("p1", "1.0.0"), Released("p2", "1.0.0"), Released("p3", "2.0.0"), Released("p4", "2.0.0"),
+        Released("h1", "p3", "2.0.0"), Released("h2", "p4", "2.0.0"), Released("r1", "p1", "1.0.0"),
+        Released("r2", "p2", "1.0.0"),
     ]  # fmt: skip
     third = CurationFolder.create(tmp_path / "v3", name="Chest")
     record = refresh(third, second, additions=new(tmp_path / "newer", ["p4", "q1", "z1", "z2"]))
     assert record.counts["version"] == "3.0.0"
     assert (record.counts["left_out_released_before"], record.counts["left_out_in_holdout"]) == (1, 1)
     assert {"n-z1", "n-z2"} < set(placed(third))
+
+
+def test_only_what_was_published_before_is_published_of_new_patients(before: CurationFolder, tmp_path: Path) -> None:
+    additions = new(tmp_path / "new", ["p7", "p8"])
+    rows = [["n-p7", "M", "Asian", "60-69"], ["n-p8", "F", "White", "70-79"]]
+    facts = table(tmp_path / "f.csv", rows, ("study", "sex", "race", "maker"))
+    after = CurationFolder.create(tmp_path / "v2", name="Chest")
+    refresh(after, before, additions=additions, facts=facts)
+    text = after.path("benchmark/labels.csv").read_text()
+    assert text.splitlines()[0] == "study_id,patient_id,labels,n_agree_all,split,sex"
+    assert "Asian" not in text
+    assert "race" not in after.path("benchmark/mapping.yaml").read_text()
+
+
+def test_facts_are_not_ignored_in_silence(before: CurationFolder, tmp_path: Path) -> None:
+    after = CurationFolder.create(tmp_path / "v2", name="Chest")
+    facts = table(tmp_path / "f.csv", [["n-p7", "Asian"]], ("study", "race"))
+    corrections = table(tmp_path / "c.csv", [["r1", "COPD", "adjudicated"]])
+    with pytest.raises(CurationError, match="`facts` must be of new studies, got no `additions`"):
+        refresh(after, before, corrections=corrections, facts=facts)
+    with pytest.raises(CurationError, match=r"that the version before publishes \(sex\), got race"):
+        refresh(after, before, additions=new(tmp_path / "new", ["p7", "p8"]), facts=facts)
+    assert after.record("refresh") is None
+
+
+def test_a_known_study_of_another_patient_is_refused(before: CurationFolder, tmp_path: Path) -> None:
+    """Whoever renames patients between versions would bring back those who were released."""
+    after = CurationFolder.create(tmp_path / "v2", name="Chest")
+    studies = {"r1": "new-1", "h2": "new-2", "n1": "new-3", "r2": "p2"}
+    with pytest.raises(CurationError, match=r"got another patient id for the studies h2, r1$"):
+        refresh(after, before, additions=new_of(tmp_path / "new", studies))
+    assert not after.path("split.parquet").exists()
+
+
+def test_a_study_released_earlier_does_not_come_back_under_a_new_pseudonym(
+    before: CurationFolder, tmp_path: Path
+) -> None:
+    second = CurationFolder.create(tmp_path / "v2", name="Chest")
+    refresh(second, before, corrections=table(tmp_path / "c.csv", [["r1", "COPD", "adjudicated"]]))
+    history = [*read_table(second.path("history.parquet"), Released), Released("x0", "p0", "0.9.0")]
+
+    def work(scratch: Path) -> dict[str, Any]:
+        for name in (*BENCHMARK, "split.parquet"):
+            (scratch / name).parent.mkdir(exist_ok=True)
+            (scratch / name).write_bytes(second.path(name).read_bytes())
+        write_table(scratch / "history.parquet", history, Released)
+        return {"version": "1.1.0"}
+
+    second.run("refresh", {}, work, writes=(*BENCHMARK, "split.parquet", "history.parquet"), redo=True)
+    third = CurationFolder.create(tmp_path / "v3", name="Chest")
+    with pytest.raises(CurationError, match=r"got another patient id for the studies x0$"):
+        refresh(third, second, additions=new_of(tmp_path / "new", {"x0": "renamed", "n1": "q1", "n2": "q2"}))
+    record = refresh(third, second, additions=new_of(tmp_path / "newer", {"x0": "p0", "n1": "q1", "n2": "q2"}))
+    assert record.counts["left_out_released_before"] == 1
+    assert Released("x0", "p0", "0.9.0") in read_table(third.path("history.parquet"), Released)
 
 
 def test_done_twice_is_done_once_and_the_same_bytes(before: CurationFolder, tmp_path: Path) -> None:
@@ -181,3 +241,34 @@ def test_a_refresh_changes_something_in_a_folder_of_its_own(before: CurationFold
         refresh(before, before, additions=new(tmp_path / "newer", ["q"]))
     with pytest.raises(CurationError, match="split must be done first"):
         refresh(after, CurationFolder.create(tmp_path / "empty", name="Chest"), corrections=tmp_path / "c.csv")
+
+
+def test_a_refresh_does_not_write_over_what_it_reads(before: CurationFolder, tmp_path: Path) -> None:
+    corrections = table(tmp_path / "c.csv", [["r1", "COPD", "adjudicated"]])
+    second = CurationFolder.create(tmp_path / "v2", name="Chest")
+    refresh(second, before, corrections=corrections)
+    again = table(tmp_path / "again.csv", [["r1", "None", "adjudicated again"]])
+    (tmp_path / "link").symlink_to(tmp_path / "v2")
+    written = second.path("split.parquet").read_bytes()
+    for same in (second, CurationFolder(tmp_path / "link"), CurationFolder(tmp_path / "v1" / ".." / "v2")):
+        with pytest.raises(CurationError, match="a curation folder of its own, got `before` for it"):
+            refresh(second, same, corrections=again, redo=True)
+    assert second.path("split.parquet").read_bytes() == written
+    additions = new(tmp_path / "new", ["q1", "q2"])
+    with pytest.raises(CurationError, match="a curation folder of its own, got `additions` for it"):
+        refresh(additions, before, additions=additions)
+    with pytest.raises(CurationError, match="must be another curation than `before`, got the same folder"):
+        refresh(CurationFolder.create(tmp_path / "v3", name="Chest"), before, additions=before)
+
+
+def test_a_folder_with_another_step_is_refused_and_one_with_a_report_is_not(
+    before: CurationFolder, tmp_path: Path
+) -> None:
+    corrections = table(tmp_path / "c.csv", [["r1", "COPD", "adjudicated"]])
+    after = CurationFolder.create(tmp_path / "v2", name="Chest")
+    after.run("report", {}, lambda scratch: {}, writes=())
+    assert refresh(after, before, corrections=corrections).is_new
+    other = CurationFolder.create(tmp_path / "other", name="Chest")
+    other.run("extract", {}, lambda scratch: {}, writes=())
+    with pytest.raises(CurationError, match="in this one was done: extract"):
+        refresh(other, before, corrections=corrections)

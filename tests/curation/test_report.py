@@ -22,7 +22,7 @@ from reveal_bench.curation.page_steps import BEFORE_REFRESH
 from reveal_bench.curation.refresh import refresh
 from reveal_bench.curation.report import report
 from reveal_bench.curation.sample import sample
-from reveal_bench.curation.tables import Placed, read_table
+from reveal_bench.curation.tables import Placed, Selected, read_table, write_table
 from tests.curation import report_folder as made
 from tests.curation.report_folder import FORMULA, LONG, SCRIPT, write_csv
 
@@ -277,7 +277,45 @@ def test_after_a_refresh(whole: CurationFolder, tmp_path: Path) -> None:
     holdout = {row["label"]: row["holdout"] for row in rows_of(folder, "prevalence.csv")}
     assert holdout["Pneumothorax"] == "1"
     assert "This is a refresh of version 1.0.0." in section_of(page, "flow")
+    assert "Studies of the version before keep their halves" in section_of(page, "balance")
+    assert "came in" not in section_of(page, "balance")
     assert one.study_id not in page_of(folder, "public.html")
+
+
+def added(root: Path, n: int) -> CurationFolder:
+    """A selection of `n` studies of as many patients."""
+    folder = CurationFolder.create(root, name="More")
+    for step in ("extract", "sample", "assign", "import-votes", "consensus"):
+        folder.run(step, {}, lambda scratch: {}, writes=())
+    rows = [Selected(f"new-{i}", f"new-patient-{i}", ("COPD",), 3, "less_common") for i in range(n)]
+
+    def work(scratch: Path) -> dict[str, int]:
+        write_table(scratch / "selection.parquet", rows, Selected)
+        return {}
+
+    folder.run("select", {}, work, writes=("selection.parquet",))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("n", "retires", "said"),
+    [
+        (5, False, r"The 5 studies that came in were halved by one random draw \((2|3) released, (2|3) holdout\)\."
+                   " Neither they nor the halves as they are now were tested"),
+        (1, False, "All that came in, 1 study of one patient, went to the holdout. The halves as they are now"),
+        (5, True, "The holdout is the 5 studies that this version adds, .* nobody balanced these halves or tested"),
+    ],
+    ids=["halved", "one", "retired"],
+)  # fmt: skip
+def test_added_studies_are_not_said_to_be_balanced(
+    whole: CurationFolder, tmp_path: Path, n: int, retires: bool, said: str
+) -> None:
+    folder = CurationFolder.create(tmp_path / "next", name="Next")
+    refresh(folder, whole, additions=added(tmp_path / "more", n), retire_holdout=retires)
+    report(folder)
+    shown = section_of(page_of(folder), "balance")
+    assert re.search(said, shown)
+    assert "Not tested in this version" in section_of(page_of(folder), "demographics")
 
 
 # Pieces --------------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from reveal_bench.curation.flow import find_stages
 from reveal_bench.curation.folder import CurationFolder
 from reveal_bench.curation.page_data import Curated, read_curated
 from reveal_bench.curation.page_public import SMALL, band, merged_numbers, public_page, shown_values
@@ -132,6 +133,99 @@ def test_rare_values_are_not_named(large: Curated) -> None:
     page = words_of(public_page(replace(large, demographics={"sex": sex})))
     assert "other</th>" not in page.replace("all others", "")
     assert "197" not in re.findall(r"\d+", page)  # would tell of the three
+
+
+def with_columns(curated: Curated, *names: str) -> Curated:
+    """With a table of facts of these columns, each with one value, "Q. Worth <name>", that all studies share."""
+    assert curated.balance is not None
+    facts = []
+    for name in names:
+        one = copy.deepcopy(next(one for one in curated.balance["facts"] if one["name"] == "kvp"))
+        category = {**one["categories"][0], "category": f"Q. Worth {name}", "released": 200, "holdout": 160}
+        facts.append({**one, "name": name, "categories": [category]})
+    return replace(curated, balance={**curated.balance, "facts": facts})
+
+
+def test_columns_that_are_no_acquisition_are_left_out(large: Curated) -> None:
+    page = words_of(public_page(with_columns(large, "physician", "Referring physician", "site", "kvp")))
+    assert "Q. Worth kvp" in page
+    assert "Q. Worth" not in page.replace("Q. Worth kvp", "")
+    assert not re.search("physician|site", page, re.IGNORECASE)
+    assert "3 other columns of the table of facts: left out here." in page
+
+
+def test_one_column_left_out_is_one(large: Curated) -> None:
+    page = words_of(public_page(replace(with_columns(large, "physician"), demographics={})))
+    assert "1 other column of the table of facts: left out here." in page
+    assert "Nothing is known of patients" not in page
+    assert "left out here" not in words_of(public_page(with_columns(large, "kvp")))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["Manufacturer", "model", "Detector Type", "view position", "KVP", "exposure_mAs", "Distance source_to detector",
+     "DistanceSourceToPatient", "pixel spacing"],
+)  # fmt: skip
+def test_acquisition_is_shown_however_it_is_written(name: str, large: Curated) -> None:
+    page = words_of(public_page(with_columns(large, name)))
+    assert f"Q. Worth {name}" in page
+    assert "left out here" not in page
+
+
+def with_counts(curated: Curated, step: str, **changes: Any) -> Curated:
+    record = curated.states[step].record
+    assert record is not None
+    state = replace(curated.states[step], record=replace(record, counts={**record.counts, **changes}))
+    return replace(curated, states={**curated.states, step: state})
+
+
+@pytest.mark.parametrize(("n_selected", "are_told"), [(30, True), (50, True), (51, False), (60, False)])
+def test_strata_are_not_told_when_nearly_all_were_selected(
+    n_selected: int, are_told: bool, folder: CurationFolder
+) -> None:
+    """60 were sampled, 20 with 1 label and 40 with 2: less the released half, that is the holdout's."""
+    page = words_of(public_page(with_counts(read_curated(folder), "select", selected=n_selected)))
+    assert ("1 label: 20" in page) is are_told
+    assert ("2 labels: 40" in page) is are_told
+
+
+def test_strata_are_not_told_before_there_is_a_selection(folder: CurationFolder) -> None:
+    sampled = read_curated(folder).counts("sample")
+    assert find_stages({"sample": sampled}, is_public=True)[2].lines == ("short of what was asked for: 10",)
+    assert find_stages({"sample": sampled})[2].lines[0] == "1 label: 20 of 20"
+
+
+def test_what_was_not_answered_is_not_called_unreadable() -> None:
+    counts = {"studies": 9, "patients": 9, "quarantined": 5, "ok": 4, "engine": {"unanswered": 3}}
+    assert find_stages({"extract": counts})[0].leaving == (
+        ("quarantined: the labels could not be read", 2),
+        ("quarantined: the model gave no answer", 3),
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "shown"),
+    [
+        ("/data/h1/secret-lab/llama-3", "llama-3"),
+        ("/data/secret|lab/llama-3/", "llama-3"),
+        ("~/secret/llama-3", "llama-3"),
+        ("./secret/llama-3", "llama-3"),
+        ("C:\\secret\\llama-3.gguf", "llama-3.gguf"),
+        ("models/secret/llama-3", "llama-3"),
+        ("meta-llama/Llama-3.3-70B", "meta-llama/Llama-3.3-70B"),
+        ("phantom-1", "phantom-1"),
+        ("ft:phantom:x", "ft:phantom:x"),
+    ],
+)
+def test_models_are_named_without_a_path(model: str, shown: str, folder: CurationFolder) -> None:
+    curated = read_curated(folder)
+    state = curated.states["extract"]
+    assert state.record is not None
+    settings = {**state.record.settings, "engine": f"{model}|calls:two|prompts:1|settings:0123abcd"}
+    state = replace(state, record=replace(state.record, settings=settings))
+    page = words_of(public_page(replace(curated, states={**curated.states, "extract": state})))
+    assert f"read out of the reports by {shown}|calls:two|prompts:1|settings:0123abcd:" in page
+    assert "secret" not in page
 
 
 def test_before_there_are_halves(folder: CurationFolder) -> None:

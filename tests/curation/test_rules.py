@@ -152,6 +152,40 @@ def test_sentences_are_normalised() -> None:
     assert told_sections("Findings: a\n\nTechnique: b\n\nImpression: c") == "a\n\nc"
 
 
+CAPITALS = (
+    "A 3-CM NODULE IN THE RIGHT UPPER LOBE.",
+    "NODULE, 1.5  CM.",
+    "NODULE OF 3\nCM IN THE LEFT UPPER LOBE.",
+    "TIP OF THE TUBE SEVERAL CM ABOVE THE CARINA. LUNG NODULE.",
+    "LUNG NODULE. CM.",
+)
+
+
+@pytest.mark.parametrize("report", CAPITALS)
+def test_in_capitals_cm_is_centimetres(report: str) -> None:
+    assert found_labels(report) == {"Lung nodule"}
+    assert found_labels(f"FINDINGS:\n{report}\nIMPRESSION:\n{report}") == {"Lung nodule"}
+
+
+@pytest.mark.parametrize(
+    ("report", "expected"),
+    [
+        ("Tube tip lies at 3\nCM.", set()),
+        ("Tube tip lies several\nCM above the carina.", set()),
+        ("Nodule of 2 -\nCM.", {"Lung nodule"}),
+        ("No effusion\nCM\nLungs clear", {"Cardiomegaly"}),
+        ("1. CM, stable.\n2) CM", {"Cardiomegaly"}),
+        ("Tube 3 cm above the carina. CM, unchanged.", {"Cardiomegaly"}),
+        ("Tube 3 cm above the carina\nCM, unchanged", {"Cardiomegaly"}),
+        ("Findings: CM. In comparison, no change.", {"Cardiomegaly"}),
+        ("Tube tip at 3\n- CM, unchanged", {"Cardiomegaly"}),
+        ("No CM.", set()),
+    ],
+)
+def test_cm_next_to_lines_and_numbers(report: str, expected: set[str]) -> None:
+    assert found_labels(report) == expected
+
+
 def test_clauses_end_where_another_statement_begins() -> None:
     text = "no effusion , heart is enlarged but lungs are clear and there is a nodule"
     assert [text[a:b].strip() for a, b in clauses(text)] == [
@@ -180,12 +214,12 @@ def test_engine_answers_every_report_and_guesses_none(tmp_path: Path) -> None:
     answers = list(Rules().run(reports, tmp_path, lambda done, total: told.append((done, total))))
     effusion = Finding("pleural effusion", "left", "J90", "Pleural effusion")
     assert answers == [
-        Suggestion("s1", "p1", (effusion,), ("Pleural effusion",), "ok", "rules|v:1"),
-        Quarantined("s2", "p1", "no findings or impression to read", "rules|v:1"),
-        Suggestion("s3", "p2", (), (), "ok", "rules|v:1"),
+        Suggestion("s1", "p1", (effusion,), ("Pleural effusion",), "ok", "rules|v:2"),
+        Quarantined("s2", "p1", "no findings or impression to read", "rules|v:2"),
+        Suggestion("s3", "p2", (), (), "ok", "rules|v:2"),
     ]
     assert told == [(1, 3), (2, 3), (3, 3)]
-    assert Rules().signature == "rules|v:1"
+    assert Rules().signature == "rules|v:2"
     assert "possible" in Rules().settings()["hedges"]["counts"]
 
 
@@ -210,6 +244,8 @@ HOSTILE = {
     "exotic": "ﬁ\u0130ß\u200b\U0001d7d8\x00" * 16_000,
     "brackets": "([/" * 33_000,
     "stars": "* " * 50_000,
+    "lengths": "a CM " * 20_000,
+    "lengths and blanks": "CM" + " " * 50_000 + "3" + " " * 50_000 + "CM a",
 }
 
 

@@ -190,5 +190,70 @@ def test_incomplete_studies_are_counted_and_refused(tmp_path):
         import_votes(folder, tmp_path / "votes.csv")
 
 
+def given_up(tmp_path, *readings):
+    """The lists without some readings, and the votes of what is left."""
+    left = [one for one in ASSIGNED if (one.study_id, one.reader) not in readings]
+    write_table(tmp_path / "lists.parquet", left, Assignment)
+    return HEAD + "".join(f"{one.study_id},{one.reader},agree all,,\n" for one in left)
+
+
+def test_readings_that_were_given_up_are_missing(tmp_path):
+    """s1 keeps one of its three readers and s3 none: 2 + 3 of 9 readings are gone."""
+    gone = [("s1", "bob"), ("s1", "cyd"), ("s3", "ann"), ("s3", "bob"), ("s3", "cyd")]
+    text = given_up(tmp_path, *gone)
+    lists = tmp_path / "lists.parquet"
+    message = (
+        "got 2 without .1 with 0 votes, 1 with 1 vote., the first of them s1, s3; 5 readings were given up; .* 5 votes"
+    )
+    with pytest.raises(CurationError, match=message):
+        imported(tmp_path, text, reassigned=lists)
+    counts = import_votes(
+        CurationFolder(tmp_path / "c"), tmp_path / "votes.csv", reassigned=lists, allow_missing=True
+    ).counts
+    assert {name: counts[name] for name in ("studies", "assigned", "given_up", "votes", "missing")} == {
+        "studies": 3, "assigned": 9, "given_up": 5, "votes": 4, "missing": 5,
+    }  # fmt: skip
+    assert counts["studies_by_votes"] == {"0": 1, "1": 1, "2": 0, "3": 1}
+    assert counts["by_reader"]["bob"] == {"assigned": 1, "votes": 1}
+
+
+def test_readings_that_changed_hands_are_not_given_up(tmp_path):
+    moved = [Assignment("dan", 1, "s2") if one == Assignment("cyd", 3, "s2") else one for one in ASSIGNED]
+    write_table(tmp_path / "lists.parquet", moved, Assignment)
+    record, _ = imported(tmp_path, FULL.replace("s2,cyd", "s2,dan"), reassigned=tmp_path / "lists.parquet")
+    assert (record.counts["given_up"], record.counts["missing"]) == (0, 0)
+    assert record.counts["by_reader"]["dan"] == {"assigned": 1, "votes": 1}
+
+
+OTHER_LISTS = {
+    "another study": (
+        [*ASSIGNED, Assignment("dan", 1, "s9")],
+        "must be of the studies that were assigned, got 1 others, the first of them 's9'",
+    ),
+    "a reading more": (
+        [*ASSIGNED, Assignment("dan", 1, "s1")],
+        "no more readings of a study than were assigned, got 4 instead of 3 of 's1'; it is so with 1 studies",
+    ),
+    "a reader twice": (
+        [*(one for one in ASSIGNED if one != Assignment("bob", 3, "s1")), Assignment("ann", 4, "s1")],
+        "must give a reader a study once, got 's1' for 'ann' again",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OTHER_LISTS)
+def test_lists_of_something_else(tmp_path, name):
+    lists, message = OTHER_LISTS[name]
+    write_table(tmp_path / "lists.parquet", lists, Assignment)
+    with pytest.raises(CurationError, match=message):
+        imported(tmp_path, FULL, reassigned=tmp_path / "lists.parquet", allow_missing=True)
+
+
+def test_lists_of_nobody_leave_everything_missing(tmp_path):
+    write_table(tmp_path / "lists.parquet", [], Assignment)
+    with pytest.raises(BuildError, match="must be a reader who was assigned studies"):
+        imported(tmp_path, FULL, reassigned=tmp_path / "lists.parquet", allow_missing=True)
+
+
 def test_counts_of_nothing():
     assert vote_counts([], [])["studies_by_votes"] == {"0": 0}

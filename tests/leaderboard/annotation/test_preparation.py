@@ -41,7 +41,9 @@ def test_prepared_again_it_is_the_same_and_of_other_lists_it_is_refused(pool: Po
     readings.put(Answer(READERS[0], readings.places(READERS[0])[0].item, "agree_all"), "0" * 32)
     assert len(prepared(pool, tmp_path / "data").all_answers()) == 1
     folder = CurationFolder(Path(shutil.copytree(pool.curation, tmp_path / "curation")))
-    assign(folder, pool.readers, per_study=2, redo=True)
+    readers = tmp_path / "readers.csv"
+    readers.write_text(pool.readers.read_text(encoding="utf-8") + "Reader Eve,6\n", encoding="utf-8")
+    assign(folder, readers, redo=True)
     with pytest.raises(UnpreparedError, match="has changed since"):
         prepare_votes(tmp_path / "data", folder.root, pool.images)
 
