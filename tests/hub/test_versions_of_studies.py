@@ -32,8 +32,8 @@ def test_the_revision_before_a_refresh_still_loads(publisher: Client, stranger: 
         folders = Folders(tmp_path / version / "public", tmp_path / version / "vault")
         build_folder(
             halves, folders.public, BENCHMARKS["reveal-cxr"], version=version, holdout=folders.vault,
-            holdout_split="holdout", previous=before.public if before else None, previous_holdout=before.vault if before else None,
-            synthetic=True,
+            holdout_split="holdout", synthetic=True,
+            previous=before.public if before else None, previous_holdout=before.vault if before else None,
         )  # fmt: skip
         options = {"token": MAINTAINER, "private": False}
         publisher.value(PUBLISH, folder=folders.public, repo_id="org/refreshed", options=options)
