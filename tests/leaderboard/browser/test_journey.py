@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -116,12 +115,15 @@ def test_submitting_by_keyboard_alone(page: Any, board: RealBoard, secrets: dict
     page.keyboard.press("Enter")
 
     tab_to(page, "Prediction file")
-    with suppress(Exception), page.expect_file_chooser(timeout=20_000) as chooser:
-        page.keyboard.press("Space")
-    if not chooser.is_done():  # on a busy machine the page may not listen yet: who sees nothing presses again
-        with page.expect_file_chooser() as chooser:
+    choosers: list[Any] = []
+    page.on("filechooser", lambda chooser: choosers.append(chooser))
+    for tick in range(300):  # on a busy machine the page may not listen yet: who sees nothing presses again
+        if tick % 50 == 0:
             page.keyboard.press("Space")
-    chooser.value.set_files(board.file())
+        page.wait_for_timeout(200)
+        if choosers:
+            break
+    choosers[0].set_files(board.file())
     page.wait_for_function("!document.querySelector('#send').disabled")
     tab_to(page, "Model name")
     page.keyboard.type("Typed only")
