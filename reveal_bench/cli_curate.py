@@ -21,12 +21,11 @@ from reveal_bench.cli_curate_model import (
     Endpoint,
     Model,
     ModelOptions,
-    Price,
     asker_of,
     engine_of,
     spent,
 )
-from reveal_bench.options import AsJson
+from reveal_bench.options import AsJson, Price
 
 if TYPE_CHECKING:
     from reveal_bench.curation.asking import Asker

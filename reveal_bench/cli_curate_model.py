@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-if TYPE_CHECKING:
-    from decimal import Decimal
+from reveal_bench.options import prices_of
 
+if TYPE_CHECKING:
     from reveal_bench.curation.asking import Asker
     from reveal_bench.curation.folder import CurationFolder
     from reveal_bench.curation.reports import Engine
 
-__all__ = ["Calls", "Connections", "Endpoint", "Model", "ModelOptions", "Price", "asker_of", "engine_of", "spent"]
+__all__ = ["Calls", "Connections", "Endpoint", "Model", "ModelOptions", "asker_of", "engine_of", "spent"]
 
 Model = Annotated[str | None, typer.Option(help="Ask this model, by the name that --endpoint knows.")]
 Endpoint = Annotated[
@@ -28,7 +28,6 @@ ModelOptions = Annotated[
     typer.Option(help="How the model is asked, as JSON: temperature, seed, max_tokens, structure, extra."),
 ]
 Connections = Annotated[int, typer.Option(min=1, help="Requests to the model at once.")]
-Price = Annotated[str | None, typer.Option(help="Price of a million tokens, for the cost.")]
 
 
 class Calls(StrEnum):
@@ -71,26 +70,13 @@ def asker_of(
         return None
     if endpoint is None:
         raise ValueError("`--model` needs `--endpoint`: reports go nowhere that was not named")
-    if (price_in is None) != (price_out is None):
-        raise ValueError("give both of `--price-in` and `--price-out`, or neither")
     from reveal_bench.curation.asking import Asker
-    from reveal_bench.curation.model_settings import ModelSettings, Prices
+    from reveal_bench.curation.model_settings import ModelSettings
 
-    prices = None
-    if price_in is not None and price_out is not None:
-        prices = Prices(_price("--price-in", price_in), _price("--price-out", price_out))
+    prices = prices_of(price_in, price_out)
     settings = ModelSettings(model, **_json_object("--model-options", options))
     cache = folder.path(os.path.join("cache", "answers"))
     return Asker(settings, endpoint, cache, max_connections=connections, prices=prices)
-
-
-def _price(option: str, text: str) -> Decimal:
-    from decimal import Decimal, InvalidOperation
-
-    try:
-        return Decimal(text)
-    except InvalidOperation:
-        raise ValueError(f"`{option}` must be a number, got {text!r}") from None
 
 
 def _json_object(option: str, text: str | None) -> dict[str, Any]:

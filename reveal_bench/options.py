@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from reveal_bench.prices import Prices
 
 Folder = Annotated[Path, typer.Argument(help="Dataset folder, as `build` writes it.", show_default=False)]
 PredictionFile = Annotated[Path, typer.Argument(help="Prediction file of any accepted format.", show_default=False)]
@@ -16,3 +19,24 @@ GridSize = Annotated[int | None, typer.Option("--grid", help="Cells per side; th
 Resamples = Annotated[int, typer.Option(min=1, max=100_000, help="Bootstrap replicates.")]
 ResamplingUnit = Annotated[str, typer.Option(help="What is resampled: patient or image.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+Price = Annotated[str | None, typer.Option(help="Price of a million tokens, for the cost.")]
+
+
+def prices_of(price_in: str | None, price_out: str | None, price_cached: str | None = None) -> Prices | None:
+    """Prices as they were typed; None if there are none.
+
+    Raises
+    ------
+    ValueError
+        If one is there without the other, or is no number of at least 0.
+    """
+    if price_in is None or price_out is None:
+        if (price_in, price_out, price_cached) != (None, None, None):
+            raise ValueError("give both of `--price-in` and `--price-out`, or neither")
+        return None
+    from reveal_bench.prices import Prices
+
+    try:
+        return Prices.from_text(price_in, price_out, price_cached)
+    except ValueError as error:
+        raise ValueError(str(error).replace("tokens_", "--price-")) from None

@@ -26,8 +26,12 @@ ALLOWED: dict[str, set[str]] = {
     | LEAVES,
     "builders": {"builders", "records", "study_records", "task_records", "rubric", "benchmarks", "dicom", "boxes"}
     | LEAVES,
-    "curation": {"curation", "records", "study_records", "task_records", "rubric", "findings", "metrics", "builders"},
-    "runner": {"runner", "records", "findings", "geometry", "benchmarks"},
+    "curation": {"curation", "records", "study_records", "task_records", "rubric", "findings", "metrics", "builders"}
+    | {"prices"},
+    "runner": {"runner", "records", "study_records", "task_records", "benchmarks", "boxes", "cases", "metrics"}
+    | {"predictions", "prices"}
+    | LEAVES,
+    "prices": set(),
     "study_records": {"records"},
     "task_records": {"records", "study_records"},
     "rubric": set(),
@@ -40,20 +44,33 @@ ALLOWED: dict[str, set[str]] = {
     "rubric_scoring": {"task_records", "metrics", "comparison"},
     "score_file": {"scoring", "study_scoring", "predictions", "records", "study_records", "task_records"}
     | {"benchmarks", "metrics"},
-    "analysis": {"analysis", "scoring", "records", "metrics", "masks", "geometry"},
+    "analysis": {
+        "analysis",
+        "runner",
+        "score_file",
+        "scoring",
+        "comparison",
+        "predictions",
+        "records",
+        "boxes",
+        "cases",
+    }
+    | {"benchmarks", "baselines", "metrics"}
+    | LEAVES,
     "client": set(),
     "comparison": {"scoring", "metrics"},
     "study_comparison": {"comparison", "metrics", "study_records", "study_scoring"},
     "receipts": set(),
     "compat": {"scoring", "metrics"},
-    "options": set(),
+    "options": {"prices"},
     "terminal": {"metrics", "comparison"},
     "cli_metrics": {"metrics"},
     "cli_build": {"options", "terminal", "phantom", "builders", "benchmarks"},
     "cli_publish": {"options", "terminal", "builders"},
     "cli_folder": {"options", "terminal", "builders"},
     "cli_curate": {"options", "terminal", "curation", "cli_curate_model"},
-    "cli_curate_model": {"curation"},
+    "cli_curate_model": {"curation", "options"},
+    "cli_run": {"options", "terminal", "runner", "analysis", "prices", "score_file", "predictions"},
     "cli_receipt": {"receipts"},
     "cli_submit": {"options", "terminal", "client", "receipts"},
     "cli_compare": {"options", "terminal", "score_file", "scoring", "comparison"},

@@ -31,7 +31,8 @@ from urllib.parse import urlsplit
 from reveal_bench.curation.answer_cache import Answer, AnswerCache, content_key
 from reveal_bench.curation.completions import Fault, read_completion, retry_after
 from reveal_bench.curation.folder import CurationError
-from reveal_bench.curation.model_settings import Failure, ModelSettings, Patience, Prices, Request, Spending
+from reveal_bench.curation.model_settings import Failure, ModelSettings, Patience, Request, Spending
+from reveal_bench.prices import Prices
 
 if TYPE_CHECKING:
     from openai import APIStatusError, AsyncOpenAI

@@ -1,8 +1,8 @@
-"""What is asked of a model, how, how patiently, and what it costs: the settings of :mod:`reveal_bench.curation.asking`.
+"""What is asked of a model, how and how patiently: the settings of :mod:`reveal_bench.curation.asking`.
 
 Conventions
 -----------
-Times are seconds, prices and costs are exact decimals. Nothing here touches the network.
+Times are seconds, costs are exact decimals. Nothing here touches the network.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Literal
 
-__all__ = ["Failure", "ModelSettings", "Patience", "Prices", "Request", "Spending"]
+__all__ = ["Failure", "ModelSettings", "Patience", "Request", "Spending"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,30 +116,6 @@ class Patience:
         """Seconds before the next attempt, after `n_failed` of them."""
         own = min(self.longest_pause, self.first_pause * 2.0 ** min(n_failed - 1, 30)) * random.uniform(0.75, 1)
         return own if asked_for is None else max(own, min(asked_for, self.longest_pause))
-
-
-@dataclass(frozen=True)
-class Prices:
-    """Prices per million tokens, in any currency; decimals as text or Decimal, so that costs are exact.
-
-    Examples
-    --------
-    >>> Prices(Decimal("2.50"), Decimal("10")).cost(1000, 30)
-    Decimal('0.00280000')
-    """
-
-    tokens_in: Decimal
-    tokens_out: Decimal
-
-    def __post_init__(self) -> None:
-        for name in ("tokens_in", "tokens_out"):
-            price = getattr(self, name)
-            if not (isinstance(price, Decimal) and price.is_finite() and price >= 0):
-                raise ValueError(f"`{name}` must be a Decimal of at least 0, got {price!r}")
-
-    def cost(self, tokens_in: int, tokens_out: int) -> Decimal:
-        """What so many tokens cost."""
-        return (tokens_in * self.tokens_in + tokens_out * self.tokens_out).scaleb(-6)
 
 
 @dataclass

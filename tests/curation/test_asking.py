@@ -15,8 +15,9 @@ import pytest
 
 from reveal_bench.curation.answer_cache import Answer, AnswerCache, content_key
 from reveal_bench.curation.asking import KEY_VARIABLE, Asker, AskingError, Dialogue
-from reveal_bench.curation.model_settings import Failure, ModelSettings, Patience, Prices, Request
+from reveal_bench.curation.model_settings import Failure, ModelSettings, Patience, Request
 from reveal_bench.curation.prompts import labelled_findings_prompt
+from reveal_bench.prices import Prices
 from tests.conftest import ROOT
 from tests.curation import model_server
 from tests.curation.model_server import BODIES, ModelServer, phantom_reports, running_model
@@ -34,8 +35,12 @@ def model() -> Iterator[ModelServer]:
 
 
 def asker(url: str, cache: Path, **given: Any) -> Asker:
-    settings = given.pop("settings", ModelSettings("phantom-1"))
-    return Asker(settings, url, cache, **{"patience": QUICK, "max_connections": 4, **given})
+    return Asker(
+        given.pop("settings", ModelSettings("phantom-1")),
+        url,
+        cache,
+        **{"patience": QUICK, "max_connections": 4, **given},
+    )
 
 
 def questions(n: int = len(REPORTS)) -> list[Request]:

@@ -12,7 +12,8 @@ import pytest
 
 from reveal_bench.curation.answer_cache import Answer
 from reveal_bench.curation.completions import Fault, read_completion, retry_after
-from reveal_bench.curation.model_settings import ModelSettings, Patience, Prices
+from reveal_bench.curation.model_settings import ModelSettings, Patience
+from reveal_bench.prices import Prices
 
 
 @pytest.mark.parametrize(

@@ -20,9 +20,10 @@ from reveal_bench.curation.consensus import Reviser
 from reveal_bench.curation.extract import ReportTable, extract
 from reveal_bench.curation.folder import CurationFolder
 from reveal_bench.curation.model_engine import ModelEngine, ModelReviser, UnreadNote
-from reveal_bench.curation.model_settings import Failure, ModelSettings, Patience, Prices
+from reveal_bench.curation.model_settings import Failure, ModelSettings, Patience
 from reveal_bench.curation.reports import Engine, Quarantined, Report, ReportColumns
 from reveal_bench.curation.tables import Finding, Revision, Suggestion, Vote
+from reveal_bench.prices import Prices
 from tests.conftest import ROOT
 from tests.curation.model_server import BAD_TEXTS, FRACTURE, GOOD_TEXTS, ModelServer, phantom_reports, running_model
 
