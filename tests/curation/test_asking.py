@@ -35,12 +35,8 @@ def model() -> Iterator[ModelServer]:
 
 
 def asker(url: str, cache: Path, **given: Any) -> Asker:
-    return Asker(
-        given.pop("settings", ModelSettings("phantom-1")),
-        url,
-        cache,
-        **{"patience": QUICK, "max_connections": 4, **given},
-    )
+    settings = given.pop("settings", ModelSettings("phantom-1"))
+    return Asker(settings, url, cache, **{"patience": QUICK, "max_connections": 4, **given})
 
 
 def questions(n: int = len(REPORTS)) -> list[Request]:
@@ -340,8 +336,7 @@ def test_cost_is_tokens_times_price_exactly(model: ModelServer, tmp_path: Path) 
 
 
 def test_counts_are_the_same_whoever_paid(model: ModelServer, tmp_path: Path) -> None:
-    prices = Prices(Decimal("0.15"), Decimal("0.60"))
-    whole = asker(model.url, tmp_path / "a", prices=prices)
+    whole = asker(model.url, tmp_path / "a", prices=(prices := Prices(Decimal("0.15"), Decimal("0.60"))))
     outcomes(whole, questions())
     outcomes(asker(model.url, tmp_path / "b"), questions(5))
     resumed = asker(model.url, tmp_path / "b", prices=prices)
