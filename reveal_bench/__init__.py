@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from reveal_bench.metrics import METRICS
     from reveal_bench.predictions import lint_predictions
     from reveal_bench.records import read_localization, read_manifest
+    from reveal_bench.runner.callables import run_callable
     from reveal_bench.scoring import score_localization, summarize
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "load_metric",
     "read_localization",
     "read_manifest",
+    "run_callable",
     "score_localization",
     "summarize",
 ]
@@ -36,6 +38,7 @@ _HOME = {
     "load_metric": "evaluate_modules",
     "read_localization": "records",
     "read_manifest": "records",
+    "run_callable": "runner.callables",
     "score_localization": "scoring",
     "summarize": "scoring",
 }

@@ -27,6 +27,8 @@ from reveal_bench import (
     cli_metrics,
     cli_publish,
     cli_receipt,
+    cli_report,
+    cli_run,
     cli_submit,
     terminal,
 )
@@ -116,7 +118,7 @@ app.command()(cli_build.inspect)
 app.command()(cli_build.build)
 app.command()(cli_folder.validate)
 app.command()(cli_folder.diff)
-app.command()(cli_folder.report)
+app.command()(cli_report.report)
 app.command()(cli_folder.attach)
 
 
@@ -219,6 +221,10 @@ def score(
         terminal.print_scores(scored.estimates, caption)
 
 
+app.command()(cli_run.run)
+app.command(name="import-inspect")(cli_run.import_inspect)
+app.command(name="export-lmms")(cli_run.export_lmms)
+app.command(name="import-lmms")(cli_run.import_lmms)
 app.command()(cli_compare.compare)
 app.command()(cli_compare.rank)
 app.command()(cli_metrics.metrics)

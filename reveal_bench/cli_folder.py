@@ -1,4 +1,4 @@
-"""Commands on finished dataset folders: ``reveal-bench validate``, ``diff``, ``report`` and ``attach``."""
+"""Commands on finished dataset folders: ``reveal-bench validate``, ``diff`` and ``attach``."""
 
 from __future__ import annotations
 
@@ -61,23 +61,6 @@ def diff(
     holdouts = None if holdout_before is None or holdout_after is None else (holdout_before, holdout_after)
     found = diff_folders(before, after, holdouts=holdouts)
     typer.echo(json.dumps(found.to_document(), indent=2) if as_json else found.to_text().rstrip("\n"))
-
-
-def report(
-    folder: Folder,
-    out: Annotated[
-        Path | None, typer.Option(help="HTML file to write; `<folder>-report.html` beside the folder by default.")
-    ] = None,
-    split: Annotated[str | None, typer.Option(help="Split with references; all of them by default.")] = None,
-) -> None:
-    """Write a page to look at: counts, prevalence with intervals, acquisition, example radiographs with drawings."""
-    from reveal_bench.builders.report import write_report
-
-    target = out or folder.resolve().with_name(f"{folder.resolve().name}-report.html")
-    with terminal.progress("reading") as progress:
-        warnings = write_report(folder, target, split=split, progress=progress)
-    terminal.warn([f"{target}: {warning}" for warning in warnings])
-    typer.echo(f"wrote {target}")
 
 
 def attach(

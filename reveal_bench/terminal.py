@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from reveal_bench.comparison import Comparison, Ranked
     from reveal_bench.metrics.bootstrap import Estimate
+    from reveal_bench.runner.outputs import RunSummary
 
 __all__ = [
     "print_comparisons",
@@ -22,6 +23,7 @@ __all__ = [
     "print_ranking",
     "print_refusal",
     "print_released",
+    "print_run",
     "print_scores",
     "progress",
     "warn",
@@ -152,6 +154,27 @@ def print_ranking(ranked: Sequence[Ranked], caption: str) -> None:
     console = _console()
     console.print(caption, markup=False, soft_wrap=True)
     console.print(table)
+
+
+def print_run(summary: RunSummary) -> None:
+    """What became of a run's questions, by finding where there are findings, and what it cost."""
+    statuses = [name for name in STATUSES if name in summary.by_status]
+    table = _table("finding" if summary.by_finding else "", "asked", *(name.replace("_", " ") for name in statuses))
+    rows = {"all": summary.by_status, **summary.by_finding}
+    for finding, counts in rows.items():
+        figures = [str(counts.get(name, 0)) for name in statuses]
+        table.add_row(finding, str(sum(counts.values())), *figures, style="bold" if finding == "all" else None)
+    console = _console()
+    console.print(table)
+    cached = f" ({summary.tokens_cached:,} of them cached)" if summary.tokens_cached else ""
+    cost = "; no prices given, no cost" if summary.cost is None else f"; cost {summary.cost.normalize():f}"
+    unknown = f"; {summary.without_usage} replies without counts" if summary.without_usage else ""
+    tokens = f"tokens: {summary.tokens_in:,} in{cached}, {summary.tokens_out:,} out{cost}{unknown}"
+    console.print(tokens, markup=False, soft_wrap=True)
+
+
+STATUSES = ("answered", "absent", "refused", "unclear", "outside", "cut_off", "empty", "failed", "not_asked")
+"""Of :mod:`reveal_bench.runner.answers`, in the order of the table."""
 
 
 def _table(first: str, *others: str) -> Table:

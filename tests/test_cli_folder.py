@@ -7,13 +7,13 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from reveal_bench import cli_folder
+from reveal_bench import cli_folder, cli_report
 from tests.builders.card_folders import edit, findings_folder, localization_folder
 
 
 def run(*words, ok=True):
     app = typer.Typer()
-    for command in (cli_folder.validate, cli_folder.diff, cli_folder.report, cli_folder.attach):
+    for command in (cli_folder.validate, cli_folder.diff, cli_report.report, cli_folder.attach):
         app.command()(command)
     done = CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
     assert (done.exit_code == 0) == ok, done.output
