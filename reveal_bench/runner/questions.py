@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from reveal_bench.benchmarks import BENCHMARKS
-from reveal_bench.geometry import MAX_CELLS
+from reveal_bench.geometry import MAX_CELLS, Grid
 from reveal_bench.records import VIEWS, FolderInfo, read_folder_info, read_manifest
 
 if TYPE_CHECKING:
@@ -164,6 +164,10 @@ class AskSettings:
             raise ValueError(f"`shots` must be above 0 in style few-shot and 0 in the others, got {self.shots}")
         if self.style == "few-shot" and self.form not in LOCAL:
             raise ValueError(f"`style` few-shot is for the forms {', '.join(LOCAL)}, got form {self.form!r}")
+        if self.form == "cell":
+            from reveal_bench.runner.overlay import check_side
+
+            check_side(self.side, Grid(self.grid))
 
     @classmethod
     def of_folder(
