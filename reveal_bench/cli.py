@@ -119,6 +119,7 @@ app.command()(cli_build.build)
 app.command()(cli_folder.validate)
 app.command()(cli_folder.diff)
 app.command()(cli_report.report)
+app.command()(cli_report.misses)
 app.command()(cli_folder.attach)
 
 

@@ -56,9 +56,12 @@ def phantom(
     seed: Seed = 0,
     long_side: Annotated[int, typer.Option(help="Longer side of a picture in pixels; 2828 as in the original.")] = 2828,
     pictures: Annotated[bool, typer.Option(help="Draw the radiographs, or only their annotations.")] = True,
+    anatomy: Annotated[
+        Path | None, typer.Option(help="Also write where the organs are to this file (JSONL), for `report`.")
+    ] = None,
 ) -> None:
     """Write a synthetic download in the layout of a real one: pictures, masks, readers, headers, traps."""
-    from reveal_bench.phantom import LAYOUTS
+    from reveal_bench.phantom import LAYOUTS, write_anatomy
 
     if style not in LAYOUTS:
         raise ValueError(f"`--style` must be one of {', '.join(LAYOUTS)}, got {style!r}")
@@ -71,6 +74,8 @@ def phantom(
         further["n_val"] = round(0.35 * images) if val_images is None else val_images
     elif val_images is not None:
         raise ValueError("`--val-images` is for --style chexlocalize alone")
+    if anatomy is not None and style != "chexlocalize":
+        raise ValueError("`--anatomy` is for --style chexlocalize alone")
     with terminal.progress("drawing") as progress:
         LAYOUTS[style](
             out,
@@ -81,6 +86,9 @@ def phantom(
             **further,
         )
     typer.echo(f"wrote a synthetic {style} download to {out}")
+    if anatomy is not None:
+        write_anatomy(anatomy, images, n_val=further["n_val"], seed=seed, long_side=long_side)
+        typer.echo(f"wrote where the organs are to {anatomy}")
 
 
 def inspect(

@@ -1,4 +1,4 @@
-"""``reveal-bench report``: a page to look at, of a dataset folder or of what models answered."""
+"""``reveal-bench report``, of a dataset folder or of what models answered, and ``misses``, for readers to judge."""
 
 from __future__ import annotations
 
@@ -10,7 +10,54 @@ import typer
 from reveal_bench import terminal
 from reveal_bench.options import Resamples, Seed
 
-__all__ = ["report"]
+__all__ = ["misses", "report"]
+
+Anatomy = Annotated[Path | None, typer.Option(help="Where the organs are in every image (JSONL).")]
+Reviews = Annotated[Path | None, typer.Option(help="Readers' answers about misses, with key.jsonl beside them.")]
+
+
+def misses(
+    runs: Annotated[
+        list[str], typer.Argument(help="Run folders and prediction files: LABEL=PATH.", show_default=False)
+    ],
+    folder: Annotated[Path, typer.Option(help="Dataset folder that the runs answered.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="New folder, private: pictures, and which model missed.")],
+    split: Annotated[str | None, typer.Option(help="Split with references; that of the runs by default.")] = None,
+    anatomy: Anatomy = None,
+    most: Annotated[int, typer.Option(min=1, help="Misses of a model and a finding that are read.")] = 50,
+    seed: Seed = 0,
+) -> None:
+    """Write the complete misses of models for readers to tell position errors from anatomy errors.
+
+    `reveal-leaderboard readers --form errors` shows them; models are not named there.
+    """
+    from reveal_bench.analysis.anatomy import read_anatomy
+    from reveal_bench.analysis.errors import categorize
+    from reveal_bench.analysis.misses import write_misses
+    from reveal_bench.analysis.runs import load_runs, open_world
+    from reveal_bench.runner.pictures import FolderPictures
+
+    labelled = [_labelled(one) for one in runs]
+    world = open_world(folder, labelled, split)
+    regions = None if anatomy is None else read_anatomy(anatomy)
+    grid = world.info.grid
+    cases = {
+        f"{run.label} {epoch}": categorize(predictions, world.records, grid=grid, anatomy=regions)
+        for run in load_runs(labelled, world)
+        for epoch, predictions in enumerate(run.predictions, start=1)
+        if run.grid == grid
+    }
+    if not cases:
+        raise ValueError(f"`runs` must hold one on a grid of {grid} cells per side, the dataset's")
+    counts = write_misses(
+        out, cases, world.records, FolderPictures(folder).open, grid=grid, seed=seed, max_per_finding=most
+    )
+    for finding, n in counts.items():
+        typer.echo(f"{n:>6,} {finding}")
+    typer.echo(
+        f"wrote {sum(counts.values()):,} misses to {out}; readers: reveal-leaderboard readers --form errors "
+        f"--misses {out / 'for_readers' / 'misses.jsonl'} --images {out / 'for_readers'}"
+    )
 
 
 def report(
@@ -32,8 +79,8 @@ def report(
     reference: Annotated[
         str | None, typer.Option(help="Label of the run that the findings are ordered against; the last by default.")
     ] = None,
-    anatomy: Annotated[Path | None, typer.Option(help="Where the organs are, by image (JSONL).")] = None,
-    reviews: Annotated[Path | None, typer.Option(help="What readers said of the misses.")] = None,
+    anatomy: Anatomy = None,
+    reviews: Reviews = None,
     resamples: Resamples = 1000,
     seed: Seed = 0,
 ) -> None:
@@ -43,7 +90,9 @@ def report(
             raise ValueError("a report of runs needs `--folder`, the dataset that they answered")
         _of_dataset(Path(what[0]), out, split)
         return
-    from reveal_bench.analysis.report import write_run_report
+    from reveal_bench.analysis.anatomy import read_anatomy
+    from reveal_bench.analysis.misses import read_reviews
+    from reveal_bench.analysis.report import PAGE, write_run_report
 
     if out is None:
         raise ValueError("a report of runs needs `--out`, the folder to write it to")
@@ -54,14 +103,14 @@ def report(
             out,
             split=split,
             reference=reference,
-            anatomy=anatomy,
-            reviews=reviews,
+            anatomy=None if anatomy is None else read_anatomy(anatomy),
+            reviews=None if reviews is None else read_reviews(reviews),
             n_resamples=resamples,
             seed=seed,
             progress=progress,
         )
     terminal.warn(warnings)
-    typer.echo(f"wrote {out / 'index.html'}")
+    typer.echo(f"wrote {out / PAGE}")
 
 
 def _of_dataset(folder: Path, out: Path | None, split: str | None) -> None:

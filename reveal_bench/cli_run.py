@@ -77,7 +77,7 @@ def run(
     detail: DetailHint = Detail.HIGH,
     epochs: Annotated[int, typer.Option(min=1, max=100, help="How often every question is asked.")] = 1,
     limit: Limit = None,
-    temperature: Annotated[float | None, typer.Option(help="The provider's own by default.")] = None,
+    temperature: Annotated[str, typer.Option(help="A number; `none` sends none, for models that refuse it.")] = "0",
     max_tokens: Annotated[int | None, typer.Option(min=1, help="Longest reply.")] = None,
     reasoning_effort: Annotated[str | None, typer.Option(help="Of models that reason: low, medium, high.")] = None,
     model_seed: Annotated[int | None, typer.Option(help="Seed that is sent to the model.")] = None,
@@ -100,7 +100,8 @@ def run(
     """Ask a multimodal model every question of a split, and write its predictions, its words and its cost.
 
     A run that was interrupted or killed goes on where it stopped when the same command is given again. A question
-    without a usable answer is a miss when the predictions are scored; the pictures go to the model and nowhere else.
+    without a usable answer is a miss when the predictions are scored. The pictures go to the model and nowhere else:
+    check that your data use agreement allows that.
     """
     settings = _settings(folder, answer, prompt, grid, side, shots, shots_split, seed, detail)
     if dry_run is not None:
@@ -113,7 +114,7 @@ def run(
     choice = ModelChoice(
         model,
         endpoint=endpoint,
-        temperature=temperature,
+        temperature=_temperature(temperature),
         max_tokens=max_tokens,
         reasoning_effort=reasoning_effort,
         seed=model_seed,
@@ -167,6 +168,15 @@ def _settings(
     )
 
 
+def _temperature(text: str) -> float | None:
+    if text == "none":
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"`--temperature` must be a number or `none`, got {text!r}") from None
+
+
 def _rehearse(folder: Path, split: str, settings: AskSettings, out: Path, limit: int | None) -> None:
     from reveal_bench.runner.pictures import FolderPictures
     from reveal_bench.runner.prompts import compose
@@ -187,7 +197,7 @@ def _rehearse(folder: Path, split: str, settings: AskSettings, out: Path, limit:
     )
     typer.echo(
         f"wrote {count.questions:,} questions to {out}: {count.messages:,} messages with {count.pictures:,} pictures, "
-        f"{count.n_bytes / 1e6:,.1f} MB to send; look at {out / 'index.html'}"
+        f"{count.bytes_sent / 1e6:,.1f} MB to send; look at {out / 'index.html'}"
     )
 
 

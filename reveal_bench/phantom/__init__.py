@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from reveal_bench.phantom.anatomy_file import write_anatomy
 from reveal_bench.phantom.curation_pool import write_pool
 from reveal_bench.phantom.curation_readers import write_readers
 from reveal_bench.phantom.layouts import TRAPS, write_chexlocalize
@@ -28,6 +29,7 @@ __all__ = [
     "TRAPS",
     "model_predictions",
     "study_predictions",
+    "write_anatomy",
     "write_chexlocalize",
     "write_curation_world",
     "write_reveal",
