@@ -79,6 +79,9 @@ def report(
     reference: Annotated[
         str | None, typer.Option(help="Label of the run that the findings are ordered against; the last by default.")
     ] = None,
+    finding: Annotated[
+        list[str] | None, typer.Option(help="Finding to report, as often as there are some; all of them by default.")
+    ] = None,
     anatomy: Anatomy = None,
     reviews: Reviews = None,
     resamples: Resamples = 1000,
@@ -86,7 +89,7 @@ def report(
 ) -> None:
     """Write a page to look at: of a dataset its counts and films, of runs their scores, errors and heat maps."""
     if folder is None:
-        if len(what) != 1 or any(option is not None for option in (reference, anatomy, reviews)):
+        if len(what) != 1 or any(option is not None for option in (reference, finding, anatomy, reviews)):
             raise ValueError("a report of runs needs `--folder`, the dataset that they answered")
         _of_dataset(Path(what[0]), out, split)
         return
@@ -103,6 +106,7 @@ def report(
             out,
             split=split,
             reference=reference,
+            findings=finding or None,
             anatomy=None if anatomy is None else read_anatomy(anatomy),
             reviews=None if reviews is None else read_reviews(reviews),
             n_resamples=resamples,

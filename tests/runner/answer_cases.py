@@ -1,0 +1,393 @@
+"""Answers as models write them, and what each must be read as; written before the parser.
+
+A case is (text, expected): a cell's name for an answered question, else the status. The keywords tell what differs
+from an 8 x 8 grid, a finding that is there, and a model that came to its end by itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Case:
+    """A reply to a question whose answer is a cell."""
+
+    text: str
+    expected: str
+    grid: int = 8
+    stop: str | None = "stop"
+    present: bool = True
+
+
+_LONG = "The lungs are well expanded and the trachea is in the midline. "
+
+TERSE = [
+    Case("D5", "D5"),
+    Case("D5.", "D5"),
+    Case(" d5 \n", "D5"),
+    Case("Cell: D5", "D5"),
+    Case("cell: d5", "D5"),
+    Case("Cell: D5.", "D5"),
+    Case("CELL: G2", "G2"),
+    Case("Cell - F6", "F6"),
+    Case("Cell = F6", "F6"),
+    Case("Cell D5", "D5"),
+    Case("(D5)", "D5"),
+    Case("[D5]", "D5"),
+    Case('"D5"', "D5"),
+    Case("`D5`", "D5"),
+    Case("D 5", "D5"),
+    Case("D-5", "D5"),
+    Case("D, 5", "D5"),
+    Case("(D,5)", "D5"),
+    Case("(D, 5)", "D5"),
+    Case("Cell: (D,5)", "D5"),
+    Case("Cell: 5D", "D5"),
+    Case("D05", "D5"),
+    Case("Answer: B3", "B3"),
+    Case("Final answer: B3", "B3"),
+    Case("Grid cell: B3", "B3"),
+    Case("Grid coordinate: B3", "B3"),
+    Case("column D row 5", "D5"),
+    Case("Column D, row 5.", "D5"),
+    Case("Row 5, column D", "D5"),
+    Case("Column: D\nRow: 5", "D5"),
+    Case("Cell: column D, row 5", "D5"),
+    Case("\u200bD5\u200b", "D5"),
+    Case("D5 ", "D5"),
+    Case("D5<|im_end|>", "D5"),
+    Case("Cell: D5</s>", "D5"),
+    Case("Cell: [D5]", "D5"),
+    Case("Cell: <D5>", "D5"),
+    Case("Cell: 'D5'", "D5"),
+    Case("H8", "H8"),
+    Case("A1", "A1"),
+]
+
+MARKDOWN = [
+    Case("**D5**", "D5"),
+    Case("**Cell: D5**", "D5"),
+    Case("**Cell:** D5", "D5"),
+    Case("**Cell**: `D5`", "D5"),
+    Case("Cell: **D5**", "D5"),
+    Case("### Final Answer\n\n**D5**", "D5"),
+    Case("## Cell: E6", "E6"),
+    Case("> Cell: E6", "E6"),
+    Case("- Cell: E6", "E6"),
+    Case("Cell:\nE6", "E6"),
+    Case("**Final Answer:**\n\nE6", "E6"),
+    Case("$\\boxed{D5}$", "D5"),
+    Case("The final answer is $\\boxed{\\text{D5}}$.", "D5"),
+    Case("Cell: $D_5$", "D5"),
+    Case("Cell: D₅", "D5"),
+    Case("__D5__", "D5"),
+    Case("<answer>D5</answer>", "D5"),
+    Case("<cell>D5</cell>", "D5"),
+    Case("| finding | cell |\n|---|---|\n| Edema | C4 |", "C4"),
+    Case("The opacity is seen in **F6**, next to the heart border in F5.", "F6"),
+    Case("**C4**: faint haze\n**D5**: dense\n**D6**: faint haze\n\nThe densest is D5.", "D5"),
+]
+
+JSON = [
+    Case('{"cell": "D5"}', "D5"),
+    Case('{"cell":"d5"}', "D5"),
+    Case('```json\n{"cell": "D5"}\n```', "D5"),
+    Case('```\n{\n  "cell": "D5",\n  "confidence": 0.8\n}\n```', "D5"),
+    Case('{"reasoning": "Seen in C4 and D4.", "cell": "D5"}', "D5"),
+    Case('{"cell": "D5", "reasoning": "Denser than C4."}', "D5"),
+    Case('{"row": 5, "column": "D"}', "D5"),
+    Case('{"column": "D", "row": "5"}', "D5"),
+    Case("{'cell': 'D5'}", "D5"),
+    Case('{"answer": "D5"}', "D5"),
+    Case('["D5"]', "D5"),
+    Case('{"grid_cell": "D5"}', "D5"),
+    Case('{"cell": "K9"}', "outside"),
+    Case('{"cell": null}', "unclear"),
+    Case('Here is the result:\n```json\n{"cell": "F7"}\n```\nLet me know if you need more.', "F7"),
+]
+
+SEVERAL = [
+    Case("C4, D5", "D5"),
+    Case("C4 and D5", "D5"),
+    Case("Cell: C4, D5", "D5"),
+    Case("Cell: C4 or D5", "D5"),
+    Case("Cell: C4/D5", "D5"),
+    Case("Cells: C4, D4, D5", "D5"),
+    Case("C4-D5", "D5"),
+    Case("Cell: C4-D5", "D5"),
+    Case("cells C4 to D5", "D5"),
+    Case("Cell: C4 – D5", "D5"),
+    Case("Cell: C4–C6", "C6"),
+    Case("D4 is the densest part of an opacity that spans C4 to D5.", "D4"),
+    Case("Cell: D4 (the opacity spans C4-E5)", "D4"),
+    Case("Cell: D5 (also faintly in D6)", "D5"),
+    Case("Cell: D5, the opacity reaches into D6", "D5"),
+    Case("Involved cells: F5, F6, G6\nCell: F6", "F6"),
+    Case("I see haze in cells F5, F6 and G6. F6 is the most representative.", "F6"),
+    Case("Cell: C4\n\nOn reflection the density is lower.\n\nCell: C5", "C5"),
+    Case("Cell: D5\nAlternative cell: E5", "D5"),
+    Case("Most likely C4, but D4 cannot be excluded.\nCell: C4", "C4"),
+    Case("The shadow extends from B6 through C7.", "C7"),
+    Case("C4\nD5", "D5"),
+]
+
+PROSE = [
+    Case("The consolidation is most prominent in cell D5.", "D5"),
+    Case("The most representative cell is D5.", "D5"),
+    Case("I would choose F6.", "F6"),
+    Case("The answer is F6", "F6"),
+    Case("My best guess would be cell G7, at the left costophrenic angle.", "G7"),
+    Case("Based on the image, the Pleural Effusion is located in G7.", "G7"),
+    Case("D5. The opacity lies beside the heart; E5 is clear.", "D5"),
+    Case("D5\n\nThe opacity lies beside the heart, next to E5.", "D5"),
+    Case("D5 - dense opacity in the right lower zone", "D5"),
+    Case("The heart spans C5 to F7. The cell is E6.", "E6"),
+    Case("Looking at row 6, the left base (G6) is blunted.", "G6"),
+    Case("In C4 there is haze. In D5 the density is greatest, so the answer is D5, not C4.", "D5"),
+    Case("Grid cell D5 best shows the atelectasis.", "D5"),
+    Case("The finding is in the fourth column and fifth row.", "unclear"),
+    Case("I choose d5 because the border is lost there.", "D5"),
+    Case("Location: right lower lobe\nCell: C6", "C6"),
+    Case("Cell: C6\nLocation: right lower lobe, near C7", "C6"),
+    Case("Cell: E5\n\nReasoning: the cardiac silhouette fills D5 to F7, and its centre is nearest to E5.", "E5"),
+    Case("The image shows cardiomegaly. The heart is centred on E6, with its apex in G7.\n\nCell: E6", "E6"),
+    Case("The left lower lobe is opaque.", "unclear"),
+    Case("Right lower zone", "unclear"),
+    Case("Yes, it is present.", "unclear"),
+    Case("5", "unclear"),
+    Case("D", "unclear"),
+]
+
+LOOKALIKES = [
+    Case("The tube tip projects over the T4 vertebra, in cell D3.", "D3"),
+    Case("In cell D3; the tube tip projects at the T4 vertebral body.", "D3"),
+    Case("The tip lies in D3, just below the C7 vertebra.", "D3"),
+    Case("The tube tip is above the C7 vertebra.", "unclear"),
+    Case("The opacity is in F6. Degenerative change at C5-C6 is incidental.", "F6"),
+    Case("F6 shows it best. HbA1c is not known and no A1C was given.", "F6"),
+    Case("The V1 lead overlies D3, which hides nothing. I select E6.", "E6"),
+    Case("There is an ECG lead V1 over the chest and a C-arm shadow.", "unclear"),
+    Case("F6 it is; vitamin B12 and CO2 do not matter, nor a 5 cm mass.", "F6"),
+    Case("A 5 cm mass is seen in the right upper zone in B2.", "B2"),
+    Case("A 5 cm mass is seen in the right upper zone.", "unclear"),
+    Case("A 3D reconstruction would help; the best cell is F4.", "F4"),
+    Case("ICD-10 J18.9 and J90 would be coded. Cell: F6", "F6"),
+    Case("The tumour is stage T2N0M0. Cell: B3", "B3"),
+    Case("COVID-19 pattern with FEV1 reduced, Cell: F5", "F5"),
+    Case("The S2 sound and the P2 component... Cell: D6", "D6"),
+    Case("The grid runs from A1 to H8. The opacity is in F5.", "F5"),
+    Case("The opacity is in F5 of the grid (A1 to H8).", "F5"),
+    Case("The grid has columns A-H and rows 1-8. I cannot tell more.", "unclear"),
+    Case("The heart is enlarged, with a cardiothoracic ratio of 0.6, seen best in E6 on this 8x8 grid.", "E6"),
+    Case("The picture is labelled A1 to H8 and shows a normal heart.", "unclear"),
+    Case("Cell: C7", "C7"),
+    Case("Rib 5 is broken at C5.", "C5"),
+    Case("Segment S6 of the left lower lobe, which is cell F5.", "F5"),
+]
+
+OUTSIDE = [
+    Case("K9", "outside"),
+    Case("Cell: K9", "outside"),
+    Case("Cell: I5", "outside"),
+    Case("Cell: D9", "outside"),
+    Case("Cell: D0", "outside"),
+    Case("D10", "outside"),
+    Case("The opacity is in cell J4.", "outside"),
+    Case("C4 is hazy.\nCell: J4", "outside"),
+    Case("Column K, row 3", "outside"),
+    Case("Cell: D5", "outside", grid=4),
+    Case("Cell: M12", "M12", grid=16),
+    Case("m12", "M12", grid=16),
+    Case("Cell: P16", "P16", grid=16),
+    Case("Cell: Q3", "outside", grid=16),
+    Case("Cell: P17", "outside", grid=16),
+    Case("Cell: D5", "D5", grid=16),
+    Case("Cell: L1", "L1", grid=16),
+    Case("The density near the L1 vertebra is bowel gas. The effusion is in M12.", "M12", grid=16),
+    Case("Cell: (M, 12)", "M12", grid=16),
+    Case("Z26", "Z26", grid=26),
+    Case("Cell: A1", "A1", grid=1),
+]
+
+THINKING = [
+    Case("<think>C4 looks dense, but D5 more so.</think>D5", "D5"),
+    Case("<think>C4 or D5? Cell: C4 perhaps.</think>\n\nCell: D5", "D5"),
+    Case("<thinking>\nMaybe H1.\n</thinking>\n\n**Cell: G6**", "G6"),
+    Case("So the answer should be C4... no.</think>\nCell: D5", "D5"),
+    Case("<think>The opacity in C4 is", "cut_off", stop="max_tokens"),
+    Case("<think>The opacity in C4 is", "unclear"),
+    Case("<think>It is C4.</think>", "empty"),
+    Case("<unused94>thought\nThe user wants a cell. Cell: C4?<unused95>Cell: D5", "D5"),
+    Case("<|channel|>analysis<|message|>Maybe C4.<|end|><|start|>assistant<|channel|>final<|message|>Cell: D5", "D5"),
+    Case("<reasoning>Perhaps C4</reasoning> D5", "D5"),
+    Case("◁think▷Perhaps C4◁/think▷ D5", "D5"),
+    Case("<think></think>\n\nCell: B7", "B7"),
+]
+
+CHAINS = [
+    Case(
+        "1. The picture is a frontal radiograph.\n2. Cells with signs: F5, F6, G6.\n3. F6 is densest.\n\nCell: F6",
+        "F6",
+    ),
+    Case(
+        "Step 1: I look at the lungs. Step 2: In F5 there is haze; in G6 blunting. Step 3: G6 is clearest.\nCell: G6.",
+        "G6",
+    ),
+    Case("I will end with a line such as Cell: D5.\n\nThe haze is in B6.\n\nCell: B6", "B6"),
+    Case("The required format is 'Cell: D5'. The haze is in B6.", "B6"),
+    Case("**Step 1:** ...\n* C4: clear\n* D4: clear\n* E6: enlarged heart\n\n**Final answer: E6**", "E6"),
+    Case(
+        "### Analysis\n- **F6**: dense\n- **G6**: faint\n\n### Conclusion\nCell: F6\n\nThis is no medical advice.", "F6"
+    ),
+    Case(
+        "Okay, let's localize the edema.\n\n**1. Observations**\n\n* **B4:** haze\n* **G4:** haze\n\n"
+        "**2. Conclusion**\n\nThe haze is most marked in the right perihilar area.\n\n**Cell: C4**\n\n"
+        "**Disclaimer:** I am an AI and cannot provide medical advice. Please consult a radiologist.",
+        "C4",
+    ),
+    Case(_LONG * 40 + "\nCell: D5", "D5"),
+    Case("Considering all cells, the final answer is:\n\nD5", "D5"),
+    Case("Therefore, the single best cell would be F6, since F5 is fainter.", "F6"),
+]
+
+CUT = [
+    Case(_LONG + "In C4 there is haze, in D5", "cut_off", stop="max_tokens"),
+    Case(_LONG, "cut_off", stop="length"),
+    Case(_LONG + "\nCell: D5", "D5", stop="max_tokens"),
+    Case("D5", "D5", stop="length"),
+    Case(_LONG + "\nCell: ", "cut_off", stop="max_tokens"),
+    Case(_LONG + "\nCell: D", "cut_off", stop="max_tokens"),
+    Case("", "cut_off", stop="max_tokens"),
+    Case("Cell: D5\n\nReasoning: the left lower zone of", "D5", stop="max_tokens"),
+    Case('{"cell": "D5", "reasoning": "the left', "D5", stop="length"),
+    Case(_LONG + "\nCell: D1", "cut_off", stop="max_tokens", grid=16),
+    Case(_LONG + "\nC4: haze\nD5", "cut_off", stop="model_length"),
+]
+
+EMPTY = [
+    Case("", "empty"),
+    Case("  \n\t ", "empty"),
+    Case("\u200b", "empty"),
+    Case("...", "unclear"),
+    Case("**", "unclear"),
+    Case("", "empty", stop=None),
+    Case("", "refused", stop="content_filter"),
+    Case("The opac", "refused", stop="content_filter"),
+]
+
+REFUSALS = [
+    Case("I'm sorry, but I can't assist with that.", "refused"),
+    Case("I’m sorry, I can’t help with identifying abnormalities in medical images.", "refused"),
+    Case("I cannot provide medical diagnoses. Please consult a qualified radiologist.", "refused"),
+    Case("I'm unable to analyze medical images.", "refused"),
+    Case("As an AI language model, I am not able to interpret radiographs.", "refused"),
+    Case("Sorry, I can't determine the location from this image.", "refused"),
+    Case("I do not have the ability to view images.", "refused"),
+    Case("I can't comply with this request.", "refused"),
+    Case("Unfortunately, I am not qualified to interpret this X-ray.", "refused"),
+    Case("I won't be able to give a diagnosis here.", "refused"),
+    Case("I must decline to interpret this image.", "refused"),
+    Case("It would not be appropriate for me to interpret this radiograph.", "refused"),
+    Case("I don't see any image attached. Could you upload it?", "refused"),
+    Case("No image was provided.", "refused"),
+    Case("I can't say which of the cells A1 to H8 shows it.", "refused"),
+    Case("I'm sorry, I can't do this. An answer would look like 'Cell: D5'.", "refused"),
+    Case("I can't give a diagnosis, but the opacity is in D5.", "D5"),
+    Case("I cannot provide medical advice. For study purposes:\n\nCell: D5", "D5"),
+    Case("I cannot be certain, but F6 seems best.", "F6"),
+    Case("Es tut mir leid, aber ich kann medizinische Bilder nicht beurteilen.", "refused"),
+    Case("Das kann ich leider nicht beantworten.", "refused"),
+    Case("Je suis désolé, mais je ne peux pas analyser d'images médicales.", "refused"),
+    Case("Lo siento, no puedo ayudar con eso.", "refused"),
+    Case("抱歉，我无法分析医学影像。", "refused"),
+    Case("对不起，我不能提供诊断。", "refused"),
+    Case("申し訳ありませんが、医療画像を解釈することはできません。", "refused"),
+]
+
+LANGUAGES = [
+    Case("Zelle: D5", "D5"),
+    Case("Die Zelle ist D5.", "D5"),
+    Case("Antwort: D5", "D5"),
+    Case("Der Befund liegt am ehesten in Feld F6.", "F6"),
+    Case("Spalte D, Zeile 5", "D5"),
+    Case("Die Verschattung reicht von C4 bis D5, am deutlichsten ist sie in D4.", "D4"),
+    Case("Cellule : D5", "D5"),
+    Case("Réponse : F6", "F6"),
+    Case("La cellule la plus représentative est F6.", "F6"),
+    Case("L'opacité s'étend de C4 à D5. Cellule : C5", "C5"),
+    Case("单元格：D5", "D5"),
+    Case("答案：Ｄ５", "D5"),
+    Case("最明显的位置是D5格。", "D5"),
+    Case("病变位于C4至D5之间，最显著的是D4。", "D4"),
+    Case("セル：D5", "D5"),
+    Case("Celda: D5", "D5"),
+    Case("Ответ: D5", "D5"),
+    Case("D５", "D5"),
+    Case("정답: D5", "D5"),
+    Case("الخلية: D5", "D5"),
+]
+
+ABSENT = [
+    Case("absent", "absent", present=False),
+    Case("Absent.", "absent", present=False),
+    Case("Cell: absent", "absent", present=False),
+    Case("**Cell: absent**", "absent", present=False),
+    Case("Cell: none", "absent", present=False),
+    Case("There is no pneumothorax, neither in B2 nor in G2. The finding is absent.", "absent", present=False),
+    Case("No evidence of Pneumothorax.", "absent", present=False),
+    Case("The finding is not present.", "absent", present=False),
+    Case('{"cell": "absent"}', "absent", present=False),
+    Case('{"cell": null}', "absent", present=False),
+    Case("Cell: D5", "D5", present=False),
+    Case("It is not absent: Cell: D5", "D5", present=False),
+    Case("No sign of it on the right. On the left it is seen in G2.", "G2", present=False),
+    Case("I can't assist with that.", "refused", present=False),
+    Case("Breath sounds may be absent, but G2 shows the pleural line.", "G2", present=False),
+    Case("Nicht vorhanden", "absent", present=False),
+    Case("Cell: absent", "unclear"),
+    Case("The finding is not present.", "unclear"),
+    Case("None", "unclear"),
+    Case("There is no pneumothorax in this image.", "unclear"),
+]
+
+# Written after the parser; what it first misread, and a choice of the rest.
+LATER = [
+    Case("Thank you for sharing. However, interpreting medical images requires a licensed professional.", "refused"),
+    Case("I apologize, but this falls outside of what I can do.", "refused"),
+    Case("This is a medical image and I shouldn't offer an interpretation.", "refused"),
+    Case("Die Kardiomegalie ist am besten in Zelle E6 zu erkennen, daneben auch in D6.", "E6"),
+    Case("我选择E6，因为D6较淡。", "E6"),
+    Case("Cell: D5.5", "unclear"),
+    Case("Cell: 5, 6", "unclear"),
+    Case("Cell: AA5", "unclear"),
+    Case("F6, definitely not F7.", "F6"),
+    Case("Cell: G9? No: the grid ends at row 8. Cell: G8", "G8"),
+    Case("I do not see a pneumothorax on this radiograph.", "absent", present=False),
+    Case("B1. There is no evidence of tension.", "B1", present=False),
+    Case("1st choice: E6; 2nd choice: F6", "E6"),
+    Case("I'm not a doctor, but it looks like F5.", "F5"),
+    Case("The lesion (F5) has a spiculated margin. No lesion in C5.", "F5"),
+    Case("A1 is the top left cell, H8 the bottom right one.", "unclear"),
+    Case("Cell: L12 (near the L1 vertebral body)", "L12", grid=16),
+    Case("I7 to K9, densest J8", "J8", grid=16),
+]
+
+GROUPS = {
+    "terse": TERSE,
+    "markdown": MARKDOWN,
+    "json": JSON,
+    "several": SEVERAL,
+    "prose": PROSE,
+    "lookalikes": LOOKALIKES,
+    "outside": OUTSIDE,
+    "thinking": THINKING,
+    "chains": CHAINS,
+    "cut": CUT,
+    "empty": EMPTY,
+    "refusals": REFUSALS,
+    "languages": LANGUAGES,
+    "absent": ABSENT,
+    "later": LATER,
+}
+CASES = {f"{group}-{i:02d}": case for group, cases in GROUPS.items() for i, case in enumerate(cases)}
