@@ -51,7 +51,7 @@ from reveal_bench.records import LocalizationPrediction, LocalizationRecord, Poi
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["CaseRows", "resample_systems", "score_localization", "summarize"]
+__all__ = ["CaseRows", "cells_of", "points_of", "resample_systems", "score_localization", "summarize"]
 
 Unit = Literal["patient", "image"]
 FloatArray = npt.NDArray[np.float64]
@@ -210,8 +210,11 @@ def _batch_values(
     )
     only_masks = [i for i, p in enumerate(chosen) if _kind(p) == "mask"]
     deepest = dict(zip(only_masks, masks.deepest_xy(only_masks).tolist(), strict=True))
-    points = [_points(p, grid, size, deepest.get(i)) for i, (p, size) in enumerate(zip(chosen, sizes, strict=True))]
-    cells = [_cells(p, grid, size, found) for p, size, found in zip(chosen, sizes, points, strict=True)]
+    points = [
+        points_of(p, grid=grid, size=size, deepest=deepest.get(i))
+        for i, (p, size) in enumerate(zip(chosen, sizes, strict=True))
+    ]
+    cells = [cells_of(p, found, grid=grid, size=size) for p, size, found in zip(chosen, sizes, points, strict=True)]
     values = {
         "grid_chance": grid_chance(regions, grid=grid),
         "point_hit": point_hit(points, regions),
@@ -241,12 +244,19 @@ def _kind(prediction: LocalizationPrediction | None) -> str:
     return "mask" if prediction.mask is not None else "none"
 
 
-def _points(
-    prediction: LocalizationPrediction | None, grid: Grid, size: tuple[int, int], deepest: Sequence[int] | None
+def points_of(
+    prediction: LocalizationPrediction | None,
+    *,
+    grid: Grid,
+    size: tuple[int, int],
+    deepest: Sequence[int] | None = None,
 ) -> Sequence[Point]:
-    """The point or points that a prediction stands for; none for an absent prediction or an empty mask.
+    """The point or points (x, y) that a prediction stands for; none for an absent prediction or an empty mask.
 
-    `deepest` is the deepest pixel of its mask, where that is all it gives.
+    Parameters
+    ----------
+    size : (height, width) of the image
+    deepest : deepest pixel of the mask, where that is all that is predicted; found here by default
     """
     if prediction is None:
         return ()
@@ -256,12 +266,15 @@ def _points(
         return (box_centre(prediction.box),)
     if prediction.cell is not None:
         return (grid.centre(prediction.cell, size=size),)
+    if deepest is None and prediction.mask is not None:
+        deepest = pack_masks([prediction.mask]).deepest_xy([0])[0].tolist()
     return () if deepest is None or deepest[0] < 0 else ((deepest[0], deepest[1]),)
 
 
-def _cells(
-    prediction: LocalizationPrediction | None, grid: Grid, size: tuple[int, int], points: Sequence[Point]
+def cells_of(
+    prediction: LocalizationPrediction | None, points: Sequence[Point], *, grid: Grid, size: tuple[int, int]
 ) -> list[str]:
+    """The cells that a prediction stands for, with its `points`; those outside the central square have none."""
     if prediction is not None and prediction.cell is not None:
         return [prediction.cell]
     return [cell for x, y in points if (cell := grid.cell_at(x, y, size=size)) is not None]

@@ -67,7 +67,7 @@ def write_misses(
         anatomy decided is not asked about, and what readers have judged counts against `max_per_finding`
     records : references of the split
     open_picture : image_id -> the whole radiograph, of the size that its record says
-    seed : of the draw; :func:`~reveal_bench.analysis.errors.shares` needs the same
+    seed : of the draw; :func:`~reveal_bench.analysis.error_shares.shares` needs the same
     max_per_finding : at least 1, misses of one model and finding that are read
 
     Returns

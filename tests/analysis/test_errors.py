@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from reveal_bench.analysis.anatomy import Regions
-from reveal_bench.analysis.errors import CATEGORIES, CaseError, CaseErrors, categorize, reading_order, shares
+from reveal_bench.analysis.error_shares import shares
+from reveal_bench.analysis.errors import CATEGORIES, CaseError, CaseErrors, categorize, reading_order
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
 from reveal_bench.masks import empty_rle, encode_mask
 from reveal_bench.phantom import model_predictions

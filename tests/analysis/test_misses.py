@@ -14,7 +14,8 @@ from reveal_leaderboard.annotation.misses import prepare_misses
 from reveal_leaderboard.annotation.store import Answer
 from reveal_leaderboard.annotation.upkeep import export_answers
 
-from reveal_bench.analysis.errors import categorize, reading_order, shares
+from reveal_bench.analysis.error_shares import shares
+from reveal_bench.analysis.errors import categorize, reading_order
 from reveal_bench.analysis.misses import read_reviews, write_misses
 from reveal_bench.geometry import Grid
 from reveal_bench.records import LocalizationPrediction, LocalizationRecord
