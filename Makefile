@@ -6,6 +6,8 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint .ci/constraints.txt
 SOURCES := pyproject.toml leaderboard/pyproject.toml .ci/constraints.txt
 PYTEST_ARGS ?=
+LMMS := .venv-lmms
+LMMS_TORCH ?= torch
 
 .PHONY: demo test soak load lint bench clean
 
@@ -15,8 +17,10 @@ demo: $(VENV)/.installed
 test: $(VENV)/.installed-dev $(VENV)/.browser $(VENV)/.postgresql $(VENV)/.bubblewrap
 	$(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
-# The kill tests in full: every point with 20 seeds on both databases, an hour or so.
-soak: $(VENV)/.installed-dev $(VENV)/.postgresql $(VENV)/.bubblewrap
+# The real lmms-eval in an environment of its own (2.4 GB), then the kill tests in full: every point with 20 seeds on both
+# databases, an hour or so.
+soak: $(VENV)/.installed-dev $(VENV)/.postgresql $(VENV)/.bubblewrap $(LMMS)/.installed
+	REVEAL_LMMS_PYTHON=$(LMMS)/bin/python $(BIN)/python -m pytest tests/runner/test_lmms_real.py
 	REVEAL_KILL_SEEDS=20 $(BIN)/python -m pytest tests/leaderboard/kill --numprocesses auto --dist loadfile $(PYTEST_ARGS)
 
 lint: $(VENV)/.installed-dev
@@ -33,6 +37,13 @@ bench: $(VENV)/.installed-dev
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
+
+# torchvision of PyPI does not load beside a torch for processors alone, and keeps lmms-eval from starting.
+$(LMMS)/.installed:
+	$(PYTHON) -m venv $(LMMS)
+	$(LMMS)/bin/python -m pip install --quiet --disable-pip-version-check "$(LMMS_TORCH)" lmms-eval==0.7.3
+	$(LMMS)/bin/python -c "import transformers.pipelines" || $(LMMS)/bin/python -m pip uninstall --yes torchvision timm
+	touch $@
 
 $(VENV)/.installed: $(BIN)/python $(SOURCES)
 	$(INSTALL) --editable '.[curate,dicom,receipts]' --editable ./leaderboard
@@ -58,4 +69,4 @@ $(VENV)/.bubblewrap: $(VENV)/.installed-dev
 	touch $@
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(LMMS) .pytest_cache .mypy_cache .ruff_cache

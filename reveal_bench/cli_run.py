@@ -111,6 +111,7 @@ def run(
         raise ValueError("`--model` and `--out` must be given, or `--dry-run`")
     from reveal_bench.runner.running import ModelChoice, run_model
 
+    prices = prices_of(price_in, price_out, price_cached)
     choice = ModelChoice(
         model,
         endpoint=endpoint,
@@ -133,7 +134,7 @@ def run(
             choice,
             epochs=epochs,
             limit=limit,
-            prices=prices_of(price_in, price_out, price_cached),
+            prices=prices,
             ask_again=ask_again,
             organization=organization,
             progress=progress,
@@ -239,7 +240,6 @@ def export_lmms(
     shots: Shots = 3,
     shots_split: ShotsSplit = None,
     seed: Seed = 0,
-    detail: DetailHint = Detail.HIGH,
     limit: Limit = None,
 ) -> None:
     """Write the questions of a split as tasks of lmms-eval, for models that run there; they hold the pictures."""
@@ -256,12 +256,13 @@ def import_lmms(
     samples: Annotated[list[Path], typer.Argument(help="Files of --log_samples, or folders.", show_default=False)],
     tasks: Annotated[Path, typer.Option(help="The folder that `export-lmms` wrote.", show_default=False)],
     out: RunFolder,
+    model: Annotated[str | None, typer.Option(help="Name to publish; that in lmms-eval's results by default.")] = None,
     organization: Organization = "not stated",
 ) -> None:
     """Turn what lmms-eval logged into a run folder: predictions, transcript, submission.json."""
     from reveal_bench.runner.lmms import import_samples
 
-    _write(*import_samples(samples, tasks), out, organization)
+    _write(*import_samples(samples, tasks, model=model), out, organization)
 
 
 def _write(info: RunInfo, exchanges: list[Exchange], out: Path, organization: str) -> None:

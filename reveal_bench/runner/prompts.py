@@ -14,6 +14,7 @@ a likely place: models repeat examples. Coordinates are pixels of the picture th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from reveal_bench.geometry import Grid
@@ -234,9 +235,15 @@ def _parts(question: Question, settings: AskSettings, pictures: PictureSource) -
     for i, image in enumerate(_shown_images(question), start=1):
         if question.form == "text":
             parts.append(f"Picture {i}{' (earlier examination)' if image.is_prior else ''}:")
-        png = shown_png(pictures.open(image.image_id), form=question.form, side=settings.side, grid=Grid(settings.grid))
+        png = _shown_png(pictures, image.image_id, question.form, settings.side, settings.grid)
         parts.append(Shown(image.image_id, png))
     return (*parts, prompt_text(question, settings))
+
+
+@lru_cache(maxsize=64)
+def _shown_png(pictures: PictureSource, image_id: str, form: str, side: int, grid: int) -> bytes:
+    """Kept for a while: an image is shown for each of its findings, and as an example of others."""
+    return shown_png(pictures.open(image_id), form=form, side=side, grid=Grid(grid))
 
 
 def _example_answer(answer: str, form: str) -> str:

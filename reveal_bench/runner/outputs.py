@@ -1,0 +1,398 @@
+"""The run folder: what became of every question, written whole or not at all, and read back.
+
+Conventions
+-----------
+``run.json`` says what was asked of whom, ``transcript.jsonl`` holds a line per question and epoch in the order of the
+manifest, ``predictions.jsonl`` the canonical predictions (``predictions-1.jsonl`` and so on for several epochs),
+``submission.json`` what goes to a leaderboard beside them, ``summary.json`` the counts. The same exchanges give the
+same bytes: no time of day, path, host or key is in any of them. Coordinates are pixels of the full-size image.
+
+A question without a usable answer has no line among the predictions, but always one in the transcript;
+``score --allow-missing`` counts it as a miss. Costs are exact decimals; an answer that came without counts of tokens
+is left out of the cost, and counted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Literal
+
+import reveal_bench
+from reveal_bench.masks import Rle
+from reveal_bench.predictions import answers_to_jsonl, findings_to_jsonl, predictions_to_jsonl
+from reveal_bench.prices import Prices
+from reveal_bench.records import Box, LocalizationPrediction, Point
+from reveal_bench.runner.questions import FORMS, AskSettings
+from reveal_bench.study_records import FindingsPrediction
+from reveal_bench.task_records import AnswerBox, TaskAnswer
+
+__all__ = [
+    "RUN", "Exchange", "Run", "RunInfo", "RunSummary", "Scalar", "ShotUsed", "prediction_files", "read_run",
+    "read_run_info", "write_outputs", "write_run_info",
+]  # fmt: skip
+
+RUN, TRANSCRIPT, SUMMARY, SUBMISSION = "run.json", "transcript.jsonl", "summary.json", "submission.json"
+UNITS = {"localization": "image_id", "findings": "study_id", "tasks": "task_id"}
+"""Kind of benchmark -> the field of a transcript's line that names what the question is about."""
+UNKNOWN = "not stated"
+LONGEST_NAME, LONGEST_VALUE = 100, 500  # characters that submission.schema.json allows
+
+Scalar = str | int | float | bool | None
+System = Literal["multimodal_llm", "cnn", "saliency", "human_reader", "other"]
+
+
+@dataclass(frozen=True, slots=True)
+class ShotUsed:
+    """An example that a few-shot prompt showed; `tier` says how near to the question it could be chosen."""
+
+    image_id: str
+    split: str
+    tier: int
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """What became of one question in one epoch.
+
+    Attributes
+    ----------
+    question : id of the question
+    unit : id of the image, study or task
+    status : of :data:`reveal_bench.runner.answers.STATUSES`; only "answered" makes a prediction
+    finding : of a localization, else None
+    epoch : from 1
+    text : what the model wrote, None if there is no reply
+    note : why the text could not be read, or how
+    cell, point, box, mask, labels, answer, boxes : what was read, in full-image pixels; `answer` and `boxes` of tasks
+    score, error : the model's confidence, if it gives one; why there is no reply
+    sent_temperature : as it went to the model, None if none was sent
+    tokens_in, tokens_cached, tokens_out : None if the reply came without counts; `tokens_cached` of `tokens_in`
+    shots : examples that the prompt showed
+    """
+
+    question: str
+    unit: str
+    status: str
+    finding: str | None = None
+    epoch: int = 1
+    text: str | None = None
+    note: str | None = None
+    cell: str | None = None
+    point: Point | None = None
+    box: Box | None = None
+    mask: Rle | None = None
+    score: float | None = None
+    labels: tuple[str, ...] | None = None
+    answer: str | None = None
+    boxes: tuple[AnswerBox, ...] = ()
+    error: str | None = None
+    stop_reason: str | None = None
+    served_model: str | None = None
+    sent_temperature: float | None = None
+    tokens_in: int | None = None
+    tokens_cached: int | None = None
+    tokens_out: int | None = None
+    shots: tuple[ShotUsed, ...] = ()
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """``run.json``: what was asked, of whom, and with what.
+
+    Attributes
+    ----------
+    n_questions, n_asked : questions of the split, and those of them that were asked, see `limit`
+    model : name to publish
+    grid : cells per side that cells in the answers belong to
+    settings : how the questions were put; None if the model is no language model, or another harness put them
+    parameters : sent to the model, such as temperature and max_tokens
+    harness : name -> version of the programs that asked
+    system : kind of model, as ``submission.json`` names it
+    """
+
+    benchmark: str
+    benchmark_version: str
+    split: str
+    kind: str
+    n_questions: int
+    n_asked: int
+    model: str
+    grid: int
+    settings: AskSettings | None = None
+    parameters: Mapping[str, Scalar] = field(default_factory=dict)
+    epochs: int = 1
+    limit: int | None = None
+    prices: Prices | None = None
+    harness: Mapping[str, str] = field(default_factory=dict)
+    system: System = "multimodal_llm"
+    reveal_bench: str = reveal_bench.__version__
+
+    def __post_init__(self) -> None:
+        if self.kind not in FORMS:
+            raise ValueError(f"`kind` must be one of {', '.join(FORMS)}, got {self.kind!r}")
+        if not 1 <= len(self.model) <= LONGEST_NAME or not self.model.isprintable():
+            raise ValueError(f"`model` must be a name of 1 to {LONGEST_NAME} characters in a line, got {self.model!r}")
+        if self.epochs < 1:
+            raise ValueError(f"`epochs` must be at least 1, got {self.epochs}")
+        if self.settings is not None and self.settings.grid != self.grid:
+            raise ValueError(f"`grid` must be that of the settings, {self.settings.grid}, got {self.grid}")
+
+    def document(self) -> dict[str, Any]:
+        """The information as JSON."""
+        settings, prices = (part and part.document() for part in (self.settings, self.prices))
+        return {"schema": 1, **{name: getattr(self, name) for name in _NAMES}, "settings": settings, "prices": prices}
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> RunInfo:
+        """The information that :meth:`document` wrote; ValueError if a field is unknown, missing or out of range."""
+        if document.get("schema") != 1:
+            raise ValueError(f"`schema` must be 1, got {document.get('schema')!r}: another version wrote this run")
+        if set(document) != {"schema", *_NAMES}:
+            raise ValueError(f"the fields must be {sorted({'schema', *_NAMES})}, got {sorted(document)}")
+        given = {name: document[name] for name in _NAMES}
+        settings = given["settings"] and AskSettings.from_document(given["settings"])
+        prices = given["prices"] and Prices.from_text(**given["prices"])
+        return cls(**{**given, "settings": settings, "prices": prices})
+
+
+_NAMES = tuple(item.name for item in fields(RunInfo))
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """``summary.json``.
+
+    Attributes
+    ----------
+    n_expected : exchanges of the whole run: questions asked times epochs
+    by_status : status -> exchanges; "not_asked" is what is left to do
+    by_finding : the same by finding (localization), else empty
+    cost : None without prices
+    without_usage : replies whose tokens are unknown; the cost leaves them out
+    """
+
+    n_expected: int
+    by_status: Mapping[str, int]
+    by_finding: Mapping[str, Mapping[str, int]]
+    tokens_in: int
+    tokens_cached: int
+    tokens_out: int
+    cost: Decimal | None
+    without_usage: int
+    served_models: tuple[str, ...] = ()
+
+    def document(self) -> dict[str, Any]:
+        """The summary as JSON; the cost as exact decimal text."""
+        return {"schema": 1, **asdict(self), "cost": None if self.cost is None else _decimal_text(self.cost)}
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run folder as read; `predictions` are its prediction files, one per epoch."""
+
+    folder: Path
+    info: RunInfo
+    exchanges: tuple[Exchange, ...]
+    summary: RunSummary
+    predictions: tuple[Path, ...]
+
+
+def prediction_files(epochs: int) -> list[str]:
+    """Names of the prediction files: ``predictions.jsonl``, with several epochs ``predictions-1.jsonl`` and so on."""
+    return ["predictions.jsonl"] if epochs == 1 else [f"predictions-{epoch}.jsonl" for epoch in range(1, epochs + 1)]
+
+
+def write_outputs(out: Path, exchanges: Sequence[Exchange], run: RunInfo, *, organization: str = UNKNOWN) -> RunSummary:
+    """Write a run folder, except the logs of the program that asked; every file whole or not at all.
+
+    Parameters
+    ----------
+    exchanges : at most one per question and epoch, in the order of the manifest
+    organization : who submits, for ``submission.json``
+
+    Raises
+    ------
+    ValueError
+        If there are two exchanges of one question and epoch, more than the run asks, or an epoch that it has not.
+    """
+    _check(exchanges, run)
+    place = {question: i for i, question in enumerate(dict.fromkeys(e.question for e in exchanges))}
+    ordered = sorted(exchanges, key=lambda e: (place[e.question], e.epoch))
+    summary = _summary(ordered, run)
+    files: dict[str, str | dict[str, Any]] = {
+        RUN: run.document(),
+        TRANSCRIPT: "".join(json.dumps(_line(exchange, run.kind)) + "\n" for exchange in ordered),
+        SUBMISSION: _submission(run, summary, organization),
+        SUMMARY: summary.document(),
+    }
+    for epoch, name in enumerate(prediction_files(run.epochs), start=1):
+        files[name] = _predictions([e for e in ordered if e.epoch == epoch and e.status == "answered"], run.kind)
+    _write_all(Path(out), files)
+    for path in Path(out).glob("predictions*.jsonl"):
+        if path.name not in files:  # of a run with other epochs
+            path.unlink()
+    return summary
+
+
+def write_run_info(out: Path, run: RunInfo) -> None:
+    """Write ``run.json`` only, as a run does before it asks."""
+    _write_all(Path(out), {RUN: run.document()})
+
+
+def read_run_info(out: Path) -> RunInfo | None:
+    """``run.json`` of a folder, None if there is none; ValueError if it is not what :func:`write_outputs` writes."""
+    path = Path(out) / RUN
+    try:
+        return RunInfo.from_document(json.loads(path.read_bytes()))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (ValueError, TypeError, AttributeError, KeyError) as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def read_run(out: Path) -> Run:
+    """Read a run folder; ValueError, naming file and line, if it is none or damaged."""
+    out = Path(out)
+    info = read_run_info(out)
+    path = out / TRANSCRIPT
+    if info is None or not path.is_file():
+        raise ValueError(f"{out} is not the folder of a run: it has no {RUN if info is None else TRANSCRIPT}")
+    exchanges = []
+    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+        try:
+            exchanges.append(_exchange(json.loads(line), info.kind))
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise ValueError(f"{path}:{number}: is no line of a transcript: {error!r}") from None
+    paths = tuple(out / name for name in prediction_files(info.epochs))
+    return Run(out, info, tuple(exchanges), _summary(exchanges, info), paths)
+
+
+def _check(exchanges: Sequence[Exchange], run: RunInfo) -> None:
+    for (question, epoch), n in Counter((e.question, e.epoch) for e in exchanges).items():
+        if n > 1:
+            raise ValueError(f"`exchanges` must hold one per question and epoch, got {n} of {question!r}, {epoch}")
+        if not 1 <= epoch <= run.epochs:
+            raise ValueError(f"`epoch` must lie in [1, {run.epochs}], got {epoch} of {question!r}")
+    if len(exchanges) > (most := run.n_asked * run.epochs):
+        raise ValueError(f"`exchanges` must be at most {most}, as many as are asked, got {len(exchanges)}")
+
+
+_ALWAYS = ("status", "text", "note", "error", "stop_reason", "served_model", "sent_temperature")
+_TOKENS = ("tokens_in", "tokens_cached", "tokens_out")
+_READ = ("cell", "point", "box", "mask", "score", "labels", "answer", "boxes")
+
+
+def _line(exchange: Exchange, kind: str) -> dict[str, Any]:
+    """A line of the transcript; of what can be read from a reply, only what was."""
+    given = asdict(exchange)
+    as_read = {name: given[name] for name in _READ if given[name] is not None}
+    if not exchange.boxes:
+        del as_read["boxes"]
+    about: dict[str, Any] = {"question": exchange.question, "epoch": exchange.epoch, UNITS[kind]: exchange.unit}
+    about |= {"finding": exchange.finding} if exchange.finding else {}
+    return about | {name: given[name] for name in (*_ALWAYS, *_TOKENS, "shots")} | as_read
+
+
+def _exchange(line: dict[str, Any], kind: str) -> Exchange:
+    given = dict(line)
+    given["unit"] = given.pop(UNITS[kind])
+    for name in ("point", "box", "labels"):
+        if name in given:
+            given[name] = tuple(given[name])
+    if "mask" in given:
+        height, width = given["mask"]["size"]
+        given["mask"] = Rle((height, width), given["mask"]["counts"])
+    given["boxes"] = tuple(AnswerBox(**{**box, "box": tuple(box["box"])}) for box in given.get("boxes", ()))
+    given["shots"] = tuple(ShotUsed(**shot) for shot in given["shots"])
+    return Exchange(**given)
+
+
+def _predictions(answered: Sequence[Exchange], kind: str) -> str:
+    if kind == "findings":
+        return findings_to_jsonl(FindingsPrediction(e.unit, e.labels or ()) for e in answered)
+    if kind == "tasks":
+        return answers_to_jsonl(TaskAnswer(e.unit, e.answer or "", e.boxes) for e in answered)
+    return predictions_to_jsonl(
+        LocalizationPrediction(e.unit, e.finding or "", (e.point,) if e.point else (), e.cell, e.box, e.mask, e.score)
+        for e in answered
+    )
+
+
+def _summary(exchanges: Sequence[Exchange], run: RunInfo) -> RunSummary:
+    expected = run.n_asked * run.epochs
+    by_status = Counter(exchange.status for exchange in exchanges)
+    if len(exchanges) < expected:
+        by_status["not_asked"] = expected - len(exchanges)
+    by_finding: dict[str, Counter[str]] = {}
+    for exchange in exchanges:
+        if exchange.finding is not None:
+            by_finding.setdefault(exchange.finding, Counter())[exchange.status] += 1
+    counted = [exchange for exchange in exchanges if None not in (exchange.tokens_in, exchange.tokens_out)]
+    tokens = {name: sum(getattr(exchange, name) or 0 for exchange in counted) for name in _TOKENS}
+    n_in, n_cached, n_out = tokens.values()
+    return RunSummary(
+        expected,
+        dict(sorted(by_status.items())),
+        {finding: dict(sorted(counts.items())) for finding, counts in sorted(by_finding.items())},
+        **tokens,
+        cost=None if run.prices is None else run.prices.cost(n_in, n_out, tokens_cached=n_cached),
+        without_usage=sum(e.text is not None and None in (e.tokens_in, e.tokens_out) for e in exchanges),
+        served_models=tuple(sorted({e.served_model for e in exchanges if e.served_model})),
+    )
+
+
+def _submission(run: RunInfo, summary: RunSummary, organization: str) -> dict[str, Any]:
+    """What a leaderboard asks for beside the predictions, in the form of ``submission.schema.json``."""
+    how = {} if run.settings is None else run.settings.document()
+    style, shots_seed = how.pop("style", None), how.pop("seed", None)
+    parameters: dict[str, Scalar] = {
+        **how,
+        "shots_seed": shots_seed,  # not the one that the model samples with
+        **run.parameters,
+        "epochs": run.epochs,
+        "limit": run.limit,
+        **{name: getattr(summary, name) for name in _TOKENS},
+        "cost": None if summary.cost is None else _decimal_text(summary.cost),
+        "answers_without_usage": summary.without_usage,
+        "exchanges": summary.n_expected,
+        **{f"exchanges_{status}": n for status, n in summary.by_status.items()},
+        "served_models": ", ".join(summary.served_models)[:LONGEST_VALUE] or None,
+        **{f"version_{name}": version for name, version in run.harness.items()},
+        "version_reveal_bench": run.reveal_bench,
+    }
+    return {
+        "model": {"name": run.model},
+        "organization": organization,
+        "kind": run.system,
+        "prompt_style": style,
+        "parameters": parameters,
+        **({"grid": run.grid} if run.kind == "localization" else {}),
+    }
+
+
+def _decimal_text(value: Decimal) -> str:
+    text = f"{value:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _write_all(out: Path, files: Mapping[str, str | dict[str, Any]]) -> None:
+    """Write texts and JSON documents, then bring them all to their names."""
+    out.mkdir(parents=True, exist_ok=True)
+    scratches = {name: out / f".{name}.{os.getpid()}" for name in files}
+    try:
+        for name, content in files.items():
+            with scratches[name].open("w", encoding="utf-8", newline="\n") as file:
+                file.write(content if isinstance(content, str) else json.dumps(content, indent=2) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+        for name, scratch in scratches.items():
+            os.replace(scratch, out / name)
+    finally:
+        for scratch in scratches.values():
+            scratch.unlink(missing_ok=True)
