@@ -6,6 +6,8 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint .ci/constraints.txt
 SOURCES := pyproject.toml leaderboard/pyproject.toml .ci/constraints.txt
 PYTEST_ARGS ?=
+# Processes of tests: one more than cores, since tests of servers and workers wait for those.
+LANES ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 LMMS := .venv-lmms
 LMMS_TORCH ?= torch
 
@@ -15,7 +17,7 @@ demo: $(VENV)/.installed
 	$(BIN)/reveal-leaderboard demo
 
 test: $(VENV)/.installed-dev $(VENV)/.browser $(VENV)/.postgresql $(VENV)/.bubblewrap
-	$(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses $(LANES) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 # The real lmms-eval in an environment of its own (2.4 GB), then the kill tests in full: every point with 20 seeds on both
 # databases, an hour or so.

@@ -12,7 +12,8 @@ from reveal_bench import terminal
 from reveal_bench.options import Folder, Price, Seed, prices_of
 
 if TYPE_CHECKING:
-    from reveal_bench.runner.outputs import Exchange, RunInfo
+    from reveal_bench.runner.exchanges import Exchange
+    from reveal_bench.runner.outputs import RunInfo
     from reveal_bench.runner.questions import AskSettings
 
 __all__ = ["export_lmms", "import_inspect", "import_lmms", "run"]
@@ -87,9 +88,6 @@ def run(
     price_in: Price = None,
     price_out: Price = None,
     price_cached: Price = None,
-    cache: Annotated[
-        bool, typer.Option("--cache", help="Keep replies, for other runs with the same questions.")
-    ] = False,
     log_images: Annotated[bool, typer.Option("--log-images", help="Keep the pictures in the logs, too.")] = False,
     ask_again: Annotated[bool, typer.Option("--ask-again", help="Ask again what failed in an earlier run.")] = False,
     organization: Organization = "not stated",
@@ -122,7 +120,6 @@ def run(
         max_connections=max_connections,
         attempt_timeout=attempt_timeout,
         max_retries=max_retries,
-        cache=cache,
         log_images=log_images,
     )
     with terminal.progress("asking") as progress:
@@ -245,11 +242,9 @@ def export_lmms(
     """Write the questions of a split as tasks of lmms-eval, for models that run there; they hold the pictures."""
     from reveal_bench.runner.lmms import export_tasks
 
-    settings = _settings(folder, answer, prompt, grid, side, shots, shots_split, seed, detail)
-    export_tasks(folder, split, out, settings, limit=limit)
-    typer.echo(
-        f"wrote {out}; run: python -m lmms_eval eval --include_path {out} --tasks reveal_bench --log_samples ..."
-    )
+    settings = _settings(folder, answer, prompt, grid, side, shots, shots_split, seed, Detail.AUTO)
+    task = export_tasks(folder, split, out, settings, limit=limit).stem
+    typer.echo(f"wrote the task {task} to {out}; how to run and import it: {out / 'README.md'}")
 
 
 def import_lmms(

@@ -115,12 +115,10 @@ class LabelReader:
     Parameters
     ----------
     kind : "labels" or "probabilities", whichever earlier studies were answered with
-    labels_alone : whether probabilities are refused, for what keeps labels only
     """
 
-    def __init__(self, kind: str | None = None, *, labels_alone: bool = False) -> None:
+    def __init__(self, kind: str | None = None) -> None:
         self._kind = kind
-        self._labels_alone = labels_alone
 
     def __call__(self, question: Question, answer: Mapping[str, Any]) -> dict[str, Any]:
         """The field labels, in the benchmark's order, or probabilities."""
@@ -130,8 +128,6 @@ class LabelReader:
             after = f" after {self._kind}" if self._kind else ""
             rule = "the answer must give `labels` or `probabilities`, the same for all studies"
             raise ValueError(f"{rule}, got {' and '.join(answer)}{after}")
-        if kind == "probabilities" and self._labels_alone:
-            raise ValueError("`probabilities` are not kept in a run folder: leave `out` away and write `to_jsonl()`")
         fields = {kind: (_label_list if kind == "labels" else _probabilities)(answer[kind], question.choices)}
         self._kind = kind
         return fields

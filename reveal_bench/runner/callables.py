@@ -24,7 +24,8 @@ from reveal_bench.masks import Rle
 from reveal_bench.predictions import findings_to_jsonl, predictions_to_jsonl
 from reveal_bench.records import LocalizationPrediction, read_folder_info, read_manifest
 from reveal_bench.runner.callable_answers import LabelReader, PlaceReader, Reader, Threshold, check_threshold
-from reveal_bench.runner.outputs import Exchange, RunInfo, Scalar, System, read_run_info, write_outputs, write_run_info
+from reveal_bench.runner.exchanges import Exchange
+from reveal_bench.runner.outputs import RunInfo, Scalar, System, read_run_info, write_outputs, write_run_info
 from reveal_bench.runner.questions import AskSettings, PictureSource, Question, ViewedImage, list_questions
 from reveal_bench.study_records import FindingsPrediction
 
@@ -172,7 +173,7 @@ def _reader(folder: Path, run: RunInfo, threshold: Threshold, work: _Work) -> Re
     if run.kind == "localization":
         return PlaceReader(read_manifest(folder, run.split), run.grid, threshold)
     kinds = [name for outcome in work.outcomes.values() for name in outcome.answer]
-    return LabelReader(kinds[0] if kinds else None, labels_alone=work.is_kept)
+    return LabelReader(kinds[0] if kinds else None)
 
 
 def _check_options(batch_size: int | None, threshold: Threshold, on_error: str) -> None:
@@ -362,6 +363,7 @@ def _exchange(question: Question, outcome: _Outcome) -> Exchange:
             question.id,
             outcome.status,
             labels=None if labels is None else tuple(labels),
+            probabilities=outcome.answer.get("probabilities"),
             error=outcome.error,
         )
     place = _place(question, outcome.answer)

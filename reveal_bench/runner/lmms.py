@@ -35,7 +35,8 @@ from reveal_bench.records import read_folder_info
 from reveal_bench.runner.questions import AskSettings, Form, Message, Question, ViewedImage, list_questions
 
 if TYPE_CHECKING:
-    from reveal_bench.runner.outputs import Exchange, RunInfo, Scalar, ShotUsed
+    from reveal_bench.runner.exchanges import Exchange, ShotUsed
+    from reveal_bench.runner.outputs import RunInfo, Scalar
     from reveal_bench.runner.shots import Shot
 
 __all__ = ["TASKS", "export_tasks", "import_samples"]
@@ -263,7 +264,7 @@ def _read_export(export: Path) -> tuple[dict[str, Any], dict[str, _Exported]]:
     """``run-settings.json``, and id -> question."""
     import pyarrow.parquet as pq
 
-    from reveal_bench.runner.outputs import ShotUsed
+    from reveal_bench.runner.exchanges import ShotUsed
 
     try:
         asked = json.loads((export / SETTINGS).read_bytes())
@@ -342,7 +343,7 @@ def _samples(log: _Log, questions: Mapping[str, _Exported]) -> Iterator[_Sample]
 def _exchanges(sample: _Sample, settings: AskSettings, log: _Log) -> Iterator[Exchange]:
     """What became of a question, epoch by epoch."""
     from reveal_bench.runner.answers import read_reply
-    from reveal_bench.runner.outputs import Exchange
+    from reveal_bench.runner.exchanges import Exchange
 
     question = sample.exported.question
     common: dict[str, Any] = {

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reveal_bench.runner.answers import read_reply
-from reveal_bench.runner.outputs import Exchange, RunInfo, Scalar, ShotUsed
+from reveal_bench.runner.exchanges import Exchange, ShotUsed
+from reveal_bench.runner.outputs import RunInfo, Scalar
 from reveal_bench.runner.questions import AskSettings, Question
 
 if TYPE_CHECKING:

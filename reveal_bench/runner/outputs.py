@@ -24,81 +24,25 @@ from pathlib import Path
 from typing import Any, Literal
 
 import reveal_bench
-from reveal_bench.masks import Rle
 from reveal_bench.predictions import answers_to_jsonl, findings_to_jsonl, predictions_to_jsonl
 from reveal_bench.prices import Prices
-from reveal_bench.records import Box, LocalizationPrediction, Point
+from reveal_bench.records import LocalizationPrediction
+from reveal_bench.runner.exchanges import TOKENS, Exchange, from_line, to_line
 from reveal_bench.runner.questions import FORMS, AskSettings
 from reveal_bench.study_records import FindingsPrediction
-from reveal_bench.task_records import AnswerBox, TaskAnswer
+from reveal_bench.task_records import TaskAnswer
 
 __all__ = [
-    "RUN", "Exchange", "Run", "RunInfo", "RunSummary", "Scalar", "ShotUsed", "prediction_files", "read_run",
+    "RUN", "Run", "RunInfo", "RunSummary", "Scalar", "prediction_files", "read_run",
     "read_run_info", "write_outputs", "write_run_info",
 ]  # fmt: skip
 
 RUN, TRANSCRIPT, SUMMARY, SUBMISSION = "run.json", "transcript.jsonl", "summary.json", "submission.json"
-UNITS = {"localization": "image_id", "findings": "study_id", "tasks": "task_id"}
-"""Kind of benchmark -> the field of a transcript's line that names what the question is about."""
 UNKNOWN = "not stated"
 LONGEST_NAME, LONGEST_VALUE = 100, 500  # characters that submission.schema.json allows
 
 Scalar = str | int | float | bool | None
 System = Literal["multimodal_llm", "cnn", "saliency", "human_reader", "other"]
-
-
-@dataclass(frozen=True, slots=True)
-class ShotUsed:
-    """An example that a few-shot prompt showed; `tier` says how near to the question it could be chosen."""
-
-    image_id: str
-    split: str
-    tier: int
-
-
-@dataclass(frozen=True, slots=True)
-class Exchange:
-    """What became of one question in one epoch.
-
-    Attributes
-    ----------
-    question : id of the question
-    unit : id of the image, study or task
-    status : of :data:`reveal_bench.runner.answers.STATUSES`; only "answered" makes a prediction
-    finding : of a localization, else None
-    epoch : from 1
-    text : what the model wrote, None if there is no reply
-    note : why the text could not be read, or how
-    cell, point, box, mask, labels, answer, boxes : what was read, in full-image pixels; `answer` and `boxes` of tasks
-    score, error : the model's confidence, if it gives one; why there is no reply
-    sent_temperature : as it went to the model, None if none was sent
-    tokens_in, tokens_cached, tokens_out : None if the reply came without counts; `tokens_cached` of `tokens_in`
-    shots : examples that the prompt showed
-    """
-
-    question: str
-    unit: str
-    status: str
-    finding: str | None = None
-    epoch: int = 1
-    text: str | None = None
-    note: str | None = None
-    cell: str | None = None
-    point: Point | None = None
-    box: Box | None = None
-    mask: Rle | None = None
-    score: float | None = None
-    labels: tuple[str, ...] | None = None
-    answer: str | None = None
-    boxes: tuple[AnswerBox, ...] = ()
-    error: str | None = None
-    stop_reason: str | None = None
-    served_model: str | None = None
-    sent_temperature: float | None = None
-    tokens_in: int | None = None
-    tokens_cached: int | None = None
-    tokens_out: int | None = None
-    shots: tuple[ShotUsed, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -227,7 +171,7 @@ def write_outputs(out: Path, exchanges: Sequence[Exchange], run: RunInfo, *, org
     summary = _summary(ordered, run)
     files: dict[str, str | dict[str, Any]] = {
         RUN: run.document(),
-        TRANSCRIPT: "".join(json.dumps(_line(exchange, run.kind)) + "\n" for exchange in ordered),
+        TRANSCRIPT: "".join(json.dumps(to_line(exchange, run.kind)) + "\n" for exchange in ordered),
         SUBMISSION: _submission(run, summary, organization),
         SUMMARY: summary.document(),
     }
@@ -266,7 +210,7 @@ def read_run(out: Path) -> Run:
     exchanges = []
     for number, line in enumerate(path.read_bytes().splitlines(), start=1):
         try:
-            exchanges.append(_exchange(json.loads(line), info.kind))
+            exchanges.append(from_line(json.loads(line), info.kind))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise ValueError(f"{path}:{number}: is no line of a transcript: {error!r}") from None
     paths = tuple(out / name for name in prediction_files(info.epochs))
@@ -283,39 +227,9 @@ def _check(exchanges: Sequence[Exchange], run: RunInfo) -> None:
         raise ValueError(f"`exchanges` must be at most {most}, as many as are asked, got {len(exchanges)}")
 
 
-_ALWAYS = ("status", "text", "note", "error", "stop_reason", "served_model", "sent_temperature")
-_TOKENS = ("tokens_in", "tokens_cached", "tokens_out")
-_READ = ("cell", "point", "box", "mask", "score", "labels", "answer", "boxes")
-
-
-def _line(exchange: Exchange, kind: str) -> dict[str, Any]:
-    """A line of the transcript; of what can be read from a reply, only what was."""
-    given = asdict(exchange)
-    as_read = {name: given[name] for name in _READ if given[name] is not None}
-    if not exchange.boxes:
-        del as_read["boxes"]
-    about: dict[str, Any] = {"question": exchange.question, "epoch": exchange.epoch, UNITS[kind]: exchange.unit}
-    about |= {"finding": exchange.finding} if exchange.finding else {}
-    return about | {name: given[name] for name in (*_ALWAYS, *_TOKENS, "shots")} | as_read
-
-
-def _exchange(line: dict[str, Any], kind: str) -> Exchange:
-    given = dict(line)
-    given["unit"] = given.pop(UNITS[kind])
-    for name in ("point", "box", "labels"):
-        if name in given:
-            given[name] = tuple(given[name])
-    if "mask" in given:
-        height, width = given["mask"]["size"]
-        given["mask"] = Rle((height, width), given["mask"]["counts"])
-    given["boxes"] = tuple(AnswerBox(**{**box, "box": tuple(box["box"])}) for box in given.get("boxes", ()))
-    given["shots"] = tuple(ShotUsed(**shot) for shot in given["shots"])
-    return Exchange(**given)
-
-
 def _predictions(answered: Sequence[Exchange], kind: str) -> str:
     if kind == "findings":
-        return findings_to_jsonl(FindingsPrediction(e.unit, e.labels or ()) for e in answered)
+        return findings_to_jsonl(FindingsPrediction(e.unit, e.labels, e.probabilities) for e in answered)
     if kind == "tasks":
         return answers_to_jsonl(TaskAnswer(e.unit, e.answer or "", e.boxes) for e in answered)
     return predictions_to_jsonl(
@@ -334,7 +248,7 @@ def _summary(exchanges: Sequence[Exchange], run: RunInfo) -> RunSummary:
         if exchange.finding is not None:
             by_finding.setdefault(exchange.finding, Counter())[exchange.status] += 1
     counted = [exchange for exchange in exchanges if None not in (exchange.tokens_in, exchange.tokens_out)]
-    tokens = {name: sum(getattr(exchange, name) or 0 for exchange in counted) for name in _TOKENS}
+    tokens = {name: sum(getattr(exchange, name) or 0 for exchange in counted) for name in TOKENS}
     n_in, n_cached, n_out = tokens.values()
     return RunSummary(
         expected,
@@ -357,7 +271,7 @@ def _submission(run: RunInfo, summary: RunSummary, organization: str) -> dict[st
         **run.parameters,
         "epochs": run.epochs,
         "limit": run.limit,
-        **{name: getattr(summary, name) for name in _TOKENS},
+        **{name: getattr(summary, name) for name in TOKENS},
         "cost": None if summary.cost is None else _decimal_text(summary.cost),
         "answers_without_usage": summary.without_usage,
         "exchanges": summary.n_expected,

@@ -15,11 +15,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from reveal_bench.geometry import Grid
 from reveal_bench.runner.overlay import cells_are_named, shown_png
-from reveal_bench.runner.questions import STYLES, AskSettings, Message, PictureSource, Question, Shown, ViewedImage
+from reveal_bench.runner.questions import (
+    STYLES,
+    AskSettings,
+    Form,
+    Message,
+    PictureSource,
+    Question,
+    Shown,
+    ViewedImage,
+)
 
 if TYPE_CHECKING:
     from reveal_bench.runner.shots import Shot
@@ -232,16 +241,17 @@ def _shown_images(question: Question) -> tuple[ViewedImage, ...]:
 def _parts(question: Question, settings: AskSettings, pictures: PictureSource) -> tuple[str | Shown, ...]:
     """The pictures of a question, those of an open task each after its number, then the words."""
     parts: list[str | Shown] = []
+    source: Any = pictures  # by identity a key of the cache
     for i, image in enumerate(_shown_images(question), start=1):
         if question.form == "text":
             parts.append(f"Picture {i}{' (earlier examination)' if image.is_prior else ''}:")
-        png = _shown_png(pictures, image.image_id, question.form, settings.side, settings.grid)
+        png = _shown_png(source, image.image_id, question.form, settings.side, settings.grid)
         parts.append(Shown(image.image_id, png))
     return (*parts, prompt_text(question, settings))
 
 
 @lru_cache(maxsize=64)
-def _shown_png(pictures: PictureSource, image_id: str, form: str, side: int, grid: int) -> bytes:
+def _shown_png(pictures: Any, image_id: str, form: Form, side: int, grid: int) -> bytes:
     """Kept for a while: an image is shown for each of its findings, and as an example of others."""
     return shown_png(pictures.open(image_id), form=form, side=side, grid=Grid(grid))
 

@@ -33,9 +33,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from reveal_bench.prices import Prices
+from reveal_bench.runner.exchanges import Exchange
 from reveal_bench.runner.logs import ENDPOINT_MODEL, read_log_folder, reason_text
 from reveal_bench.runner.outputs import (
-    Exchange,
     RunInfo,
     RunSummary,
     Scalar,
@@ -52,7 +52,7 @@ __all__ = ["KEY_VARIABLE", "LOGS", "ModelChoice", "Progress", "RunStoppedError",
 
 KEY_VARIABLE = "REVEAL_MODEL_KEY"
 """Not a provider's own variable: a key for one must not go to another endpoint because it happens to be set."""
-LOGS, CACHE, SCRATCH, LOCK = "logs", "cache", ".scratch", ".lock"
+LOGS, SCRATCH, LOCK = "logs", ".scratch", ".lock"
 PART = 500
 """Questions of one log: it is written whole after every answer."""
 IN_A_ROW = 10
@@ -85,7 +85,6 @@ class ModelChoice:
     max_retries : further attempts after one that broke, hung, or was answered 408, 409, 429 or 5xx
     max_connections : requests under way at once
     log_images : whether pictures go into the logs; patients' pictures should not
-    cache : whether equal requests are answered from ``<out>/cache``
     instance : an ``inspect_ai.model.Model`` to ask in place of the one named
 
     Raises
@@ -106,7 +105,6 @@ class ModelChoice:
     max_retries: int = 8
     max_connections: int = 8
     log_images: bool = False
-    cache: bool = False
     instance: Any = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -230,13 +228,10 @@ def _ask(
 ) -> None:
     """Ask some questions, into one log."""
     import inspect_ai
-    from inspect_ai.model import CachePolicy
 
     sent: dict[str, Any] = dict(choice.parameters)
     if choice.seed is not None:
         sent["seed"] = choice.seed + epoch - 1
-    if choice.cache:
-        sent["cache"] = CachePolicy(expiry=None, scopes={"epoch": str(epoch)})
     facts = {"parameters": choice.parameters}
     task = asking.task(questions, epoch=epoch, facts=facts, watcher=count, keep_pictures=choice.log_images)
     (log,) = inspect_ai.eval(
@@ -371,7 +366,7 @@ def _contained(out: Path, choice: ModelChoice) -> Iterator[None]:
         "XDG_CACHE_HOME": str(scratch),
         "INSPECT_TRACE_FILE": str(scratch / "trace.log"),
         "INSPECT_TRACE_LEVEL": "CRITICAL",
-        "INSPECT_CACHE_DIR": str((out / CACHE).resolve()),
+        "INSPECT_CACHE_DIR": str(scratch),
     }
     if choice.endpoint is not None:
         given |= dict.fromkeys(FOREIGN)

@@ -13,7 +13,8 @@ from reveal_bench.geometry import Grid
 from reveal_bench.predictions import predictions_to_jsonl
 from reveal_bench.prices import Prices
 from reveal_bench.records import LocalizationPrediction, Manifest, read_manifest
-from reveal_bench.runner.outputs import Exchange, RunInfo, write_outputs
+from reveal_bench.runner.exchanges import Exchange
+from reveal_bench.runner.outputs import RunInfo, write_outputs
 from reveal_bench.runner.questions import AskSettings
 from tests.conftest import World
 

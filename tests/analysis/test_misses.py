@@ -178,7 +178,7 @@ def test_same_seed_same_bytes(tmp_path, ours):
         ({"open_picture": lambda _: Image.new("L", (80, 80))}, r"size \[80, 121\], got \[80, 80\]"),
         ({"case_errors": {}}, "nobody has judged, got none"),
     ],
-    ids=str,
+    ids=["number", "grid", "records", "picture", "nothing"],
 )
 def test_what_is_refused_leaves_nothing_behind(tmp_path, ours, change, message):
     given = {"case_errors": ours, "records": RECORDS, "open_picture": open_picture, "grid": 8} | change

@@ -12,7 +12,8 @@ import pytest
 
 from reveal_bench.masks import Rle
 from reveal_bench.prices import Prices
-from reveal_bench.runner.outputs import Exchange, RunInfo, ShotUsed, read_run, read_run_info, write_outputs
+from reveal_bench.runner.exchanges import Exchange, ShotUsed
+from reveal_bench.runner.outputs import RunInfo, read_run, read_run_info, write_outputs
 from reveal_bench.runner.questions import AskSettings
 from reveal_bench.task_records import AnswerBox
 from tests.conftest import ROOT
