@@ -133,8 +133,9 @@ def test_no_module_is_longer_than_400_lines() -> None:
 @pytest.mark.parametrize(
     ("statement", "forbidden"),
     [
-        ("import reveal_bench", "numpy pyarrow numba typer datasets"),
-        ("import reveal_bench.cli", "numpy pyarrow numba datasets evaluate PIL rich"),
+        ("import reveal_bench", "numpy pyarrow numba typer datasets inspect_ai openai matplotlib"),
+        ("import reveal_bench.cli", "numpy pyarrow numba datasets evaluate PIL rich inspect_ai openai matplotlib"),
+        ("import reveal_bench.runner.outputs", "pyarrow numba datasets inspect_ai openai"),
         ("import reveal_bench.predictions", "pyarrow numba datasets"),
         ("import reveal_bench.scoring", "pyarrow numba datasets"),
     ],
