@@ -35,6 +35,7 @@ from reveal_bench.predictions import lint_predictions
 from reveal_bench.records import Manifest
 from reveal_bench.study_records import StudyManifest
 from tests.leaderboard.conftest import BENCHMARK, METADATA, Board
+from tests.leaderboard.databases import DATABASE_SOURCE
 
 SUBMISSIONS = "/api/v1/submissions"
 NOBODY = "0" * 32
@@ -144,7 +145,7 @@ def api_world(board: Board, root: Path, *, settings: str = SETTINGS, **options: 
     own = root / "settings.toml"
     own.write_text(settings, encoding="utf-8")
     figures = load_settings(own)
-    store = Store(f"sqlite:///{root / 'board.sqlite'}", figures)
+    store = Store(DATABASE_SOURCE.migrated("sqlite", root), figures)
     accounts = Accounts(store.engine)
     provider = Provider("https://issuer.test", "id", "secret", "http://board.test/login/callback", "Test", "test")
     published = board.published

@@ -65,6 +65,16 @@ def watched_page(browser: Any, *own: str, width: int = 1280, scheme: str = "ligh
     scheme : "light" or "dark"
     """
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    try:
+        with watched_page_of(context, *own) as page:
+            yield page
+    finally:
+        context.close()
+
+
+@contextmanager
+def watched_page_of(context: Any, *own: str) -> Iterator[Any]:
+    """A page of `context`, whose cache has what its earlier pages loaded; afterwards it must have behaved."""
     page, watch = context.new_page(), Watch(own)
     page.set_default_timeout(PATIENCE_MS)
     page.on("request", watch.request)
@@ -76,7 +86,7 @@ def watched_page(browser: Any, *own: str, width: int = 1280, scheme: str = "ligh
         assert not watch.foreign, f"it asked {watch.foreign}"
         assert not watch.errors, f"its console says {watch.errors}"
     finally:
-        context.close()
+        page.close()
 
 
 def assert_well_built(page: Any) -> None:

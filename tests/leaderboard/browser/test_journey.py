@@ -15,7 +15,7 @@ import pytest
 
 from tests.leaderboard.browser.browsing import assert_well_built, faults, running_browser, watched_page
 from tests.leaderboard.browser.real_board import ADMIN, NEW, OLD, RealBoard, running_board
-from tests.leaderboard.conftest import BENCHMARK, wait_until
+from tests.leaderboard.conftest import ASKING, BENCHMARK, wait_until
 
 pytestmark = [pytest.mark.browser, pytest.mark.processes]
 TEAM, OTHER_TEAM = "Example University", "Example Hospital"
@@ -274,7 +274,7 @@ def test_a_second_version_takes_over_and_the_first_is_frozen(
         told = board.command("reveal-leaderboard", "admin", "refresh", BENCHMARK, *at, "--to", NEW)
         return told.rstrip().endswith("and 0 left")
 
-    wait_until(are_scored)
+    wait_until(are_scored, pause=ASKING)
     board.command("reveal-leaderboard", "admin", "refresh", BENCHMARK, *at, "--to", NEW, "--switch")
 
     page.goto(board.url)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.leaderboard.browser.browsing import faults, running_browser, watched_page
+from tests.leaderboard.browser.browsing import faults, running_browser, watched_page_of
 from tests.leaderboard.browser.served import serving
 from tests.leaderboard.browser.world import IMAGES, World
 
@@ -44,10 +44,16 @@ def browser() -> Iterator[Any]:
         yield browser
 
 
-@pytest.fixture(params=[(1280, "light"), (390, "dark")], ids=["desktop-light", "phone-dark"])
-def page(browser: Any, request: pytest.FixtureRequest, address: str) -> Iterator[Any]:
+@pytest.fixture(scope="module", params=[(1280, "light"), (390, "dark")], ids=["desktop-light", "phone-dark"])
+def context(browser: Any, request: pytest.FixtureRequest) -> Any:
+    """One for all pages of a kind, so that Gradio's scripts are loaded once: nobody signs in here."""
     width, scheme = request.param
-    with watched_page(browser, address, width=width, scheme=scheme) as page:
+    return browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+
+
+@pytest.fixture
+def page(context: Any, address: str) -> Iterator[Any]:
+    with watched_page_of(context, address) as page:
         yield page
 
 

@@ -21,7 +21,7 @@ from reveal_leaderboard.people import Team, User
 from reveal_leaderboard.store import Submission
 
 from reveal_bench.task_records import TaskAnswer
-from tests.leaderboard.browser.browsing import running_browser, watched_page
+from tests.leaderboard.browser.browsing import running_browser, watched_page_of
 from tests.leaderboard.browser.served import serving
 from tests.leaderboard.browser.world import IMAGES, STUDIES, TASKS, World
 
@@ -112,13 +112,14 @@ def compare(world: World, a: str, b: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
+def context() -> Iterator[Any]:
+    """One for all pages here, so that Gradio's scripts are loaded once: nobody signs in, and nothing is remembered."""
     with running_browser() as browser:
-        yield browser
+        yield browser.new_context(viewport={"width": 1280, "height": 900})
 
 
 @pytest.fixture
-def page(browser: Any, board: tuple[str, dict[str, Submission]]) -> Iterator[Any]:
+def page(context: Any, board: tuple[str, dict[str, Submission]]) -> Iterator[Any]:
     """A page that afterwards has opened no dialog, besides what every page must not do."""
     dialogs: list[str] = []
 
@@ -126,7 +127,7 @@ def page(browser: Any, board: tuple[str, dict[str, Submission]]) -> Iterator[Any
         dialogs.append(dialog.message)
         dialog.dismiss()
 
-    with watched_page(browser, board[0]) as page:
+    with watched_page_of(context, board[0]) as page:
         page.add_init_script(WATCH)
         page.on("dialog", dismiss)
         yield page

@@ -32,7 +32,7 @@ from reveal_leaderboard.store import Store
 from reveal_leaderboard.tables import jobs, ledger, receipts, results, scores, submissions
 
 from reveal_bench.predictions import predictions_to_jsonl
-from tests.leaderboard.conftest import BENCHMARK, METADATA, Board, free_port, guesses, wait_until
+from tests.leaderboard.conftest import ASKING, BENCHMARK, METADATA, Board, free_port, guesses, wait_until
 from tests.leaderboard.kill.orders import Desk, Orders
 from tests.leaderboard.kill.processes import Process, descendants, is_alive
 
@@ -122,7 +122,7 @@ class Arena:
                 return self.client.get(self.address("/readyz")).status_code == 200
             return False
 
-        wait_until(answers, seconds=PATIENCE)
+        wait_until(answers, seconds=PATIENCE, pause=ASKING)
         return player
 
     def start_worker(self) -> Player:

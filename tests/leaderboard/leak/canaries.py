@@ -111,12 +111,15 @@ class Search:
             yield Leak(f"exact figure {value!r}", "double", place, f"byte {at}")
 
     def _doubles_in(self, data: bytes) -> Iterator[tuple[int, float]]:
+        if not len(self._doubles):
+            return
         for shift in range(min(8, max(len(data) - 7, 0))):
             for order in ("<", ">"):
                 words = np.frombuffer(data, f"{order}u8", offset=shift, count=(len(data) - shift) // 8)
                 exponents = words >> np.uint64(52)
                 likely = np.flatnonzero((exponents >= 0x3F5) & (exponents <= 0x3FE))  # 2**-10 to 1
-                for i in likely[np.isin(words[likely], self._doubles)].tolist():
+                nearest = np.searchsorted(self._doubles[:-1], words[likely])  # they are sorted; np.isin sorts all anew
+                for i in likely[self._doubles[nearest] == words[likely]].tolist():
                     yield shift + 8 * i, struct.unpack_from(f"{order}d", data, shift + 8 * i)[0]
 
     def within_folder(self, folder: Path, *, besides: Iterable[Path] = ()) -> list[Leak]:

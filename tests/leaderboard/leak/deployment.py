@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from reveal_leaderboard.cli import app
+from typer.testing import CliRunner
 
-from tests.leaderboard.conftest import free_port, running, wait_until
+from tests.leaderboard.conftest import ASKING, free_port, running, wait_until
 from tests.leaderboard.leak.hospital import Hospital
 from tests.leaderboard.leak.wire import Wire
 
@@ -58,7 +60,7 @@ class Deployment:
 
     def wait(self, *submission_ids: str) -> list[dict[str, Any]]:
         """Wait until each has come to its end."""
-        return [wait_until(lambda one=one: self._ended(one)) for one in submission_ids]  # type: ignore[misc]
+        return [wait_until(lambda one=one: self._ended(one), pause=ASKING) for one in submission_ids]  # type: ignore[misc]
 
     def _ended(self, submission_id: str) -> dict[str, Any] | None:
         document = self.document(submission_id)
@@ -71,7 +73,7 @@ class Deployment:
             board = self.wire.get(f"/api/v1/leaderboard?benchmark={benchmark}").json()
             return board if all(entry["tier"] for entry in board["entries"]) else None
 
-        found: dict[str, Any] = wait_until(ranked)
+        found: dict[str, Any] = wait_until(ranked, pause=ASKING)
         return found
 
     def compare(self, a: str, b: str) -> dict[str, Any]:
@@ -82,17 +84,25 @@ class Deployment:
             assert answer.status_code in (200, 202), answer.text
             return answer.json() if answer.status_code == 200 else None
 
-        found: dict[str, Any] = wait_until(ready)
+        found: dict[str, Any] = wait_until(ready, pause=ASKING)
         return found
 
     def command(self, *words: str | Path) -> str:
         """``reveal-leaderboard WORDS``; what it prints, which is kept in a file, too."""
         command = [sys.executable, "-m", "reveal_leaderboard", *map(str, words)]
         done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ)
+        return self._printed(done.returncode, done.stdout, done.stderr)
+
+    def admin(self, *words: str | Path) -> str:
+        """``reveal-leaderboard admin WORDS`` without a process of its own, each of which imports for a second."""
+        done = CliRunner().invoke(app, ["admin", *map(str, words), "--data", str(self.data)])
+        return self._printed(done.exit_code, done.stdout, done.stderr + str(done.exception or ""))
+
+    def _printed(self, code: int, out: str, errors: str) -> str:
         with (self.root / "commands.log").open("a") as log:
-            log.write(done.stdout + done.stderr)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+            log.write(out + errors)
+        assert code == 0, errors
+        return out
 
 
 @contextmanager
@@ -135,7 +145,7 @@ def deployed(hospital: Hospital, root: Path, settings: str, *options: str, **var
             except httpx.TransportError:
                 return False
 
-        wait_until(answers)
+        wait_until(answers, pause=ASKING)
         try:
             yield Deployment(hospital, root, wire, server)
         finally:

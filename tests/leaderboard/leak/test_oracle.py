@@ -21,7 +21,7 @@ from reveal_bench import scoring
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
 from reveal_bench.masks import Rle, encode_mask, pack_masks
 from reveal_bench.records import LocalizationPrediction
-from tests.leaderboard.conftest import wait_until
+from tests.leaderboard.conftest import ASKING, wait_until
 from tests.leaderboard.leak.answers import metadata, points, present, with_line
 from tests.leaderboard.leak.deployment import Deployment, deployed
 from tests.leaderboard.leak.hospital import FIRST, IMAGES, LABELS, SIZE, STUDIES, Hospital
@@ -146,7 +146,7 @@ def test_a_failure_says_the_same_of_a_right_file_and_a_wrong_one(board: Deployme
             ]
             ids = [answer.json()["id"] for answer in answers]
             documents = board.wait(*ids)
-            wait_until(lambda: board.wire.get("/readyz").json()["queued"] == 0)
+            wait_until(lambda: board.wire.get("/readyz").json()["queued"] == 0, pause=ASKING)
     finally:
         if damaged:
             board.hospital.repair(STUDIES)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.leaderboard.conftest import wait_until
+from tests.leaderboard.conftest import ASKING, wait_until
 from tests.leaderboard.leak.answers import metadata, points, probabilities, with_line
 from tests.leaderboard.leak.deployment import Deployment
 from tests.leaderboard.leak.hospital import FIRST, IMAGES, SECOND, STUDIES
@@ -91,13 +91,13 @@ class Run:
         assert twin == self.ids["images A"]
 
     def change_what_is_shown(self) -> None:
-        data, wire = self.board.data, self.board.wire
-        reason = ("--why", "asked for by its team", "--data", data)
-        self.board.command("admin", "hide", self.ids["hidden"], *reason)
-        self.board.command("admin", "hide", self.ids["images B"], *reason)
-        self.board.command("admin", "restore", self.ids["images B"], *reason)
+        wire = self.board.wire
+        reason = ("--why", "asked for by its team")
+        self.board.admin("hide", self.ids["hidden"], *reason)
+        self.board.admin("hide", self.ids["images B"], *reason)
+        self.board.admin("restore", self.ids["images B"], *reason)
         for words in (("boards",), ("people",), ("flags",), ("workers",), ("exposure", IMAGES), ("exposure", STUDIES)):
-            self.board.command("admin", *words, "--data", data)
+            self.board.admin(*words)
         late = f"/api/v1/submissions/{self.ids['withdrawn late']}"
         answer = wire.client.delete(late)
         assert answer.status_code == 200, answer.text
@@ -106,12 +106,11 @@ class Run:
         self.board.compare(self.ids["studies A"], self.ids["studies B"])
 
     def refresh(self) -> None:
-        words = ("admin", "refresh", IMAGES, "--to", SECOND, "--data", self.board.data)
-        assert "queued" in self.board.command(*words)
-        wait_until(lambda: self.board.wire.get("/readyz").json()["queued"] == 0)
-        while "and 0 left" not in self.board.command(*words):
-            pass
-        self.board.command(*words, "--switch")
+        words = ("refresh", IMAGES, "--to", SECOND)
+        assert "queued" in self.board.admin(*words)
+        wait_until(lambda: self.board.wire.get("/readyz").json()["queued"] == 0, pause=ASKING)
+        wait_until(lambda: "and 0 left" in self.board.admin(*words), pause=ASKING)
+        self.board.admin(*words, "--switch")
         self.board.compare(self.ids["images B"], self.ids["images A"])
 
     def look_at_everything(self, version: str) -> None:
