@@ -198,20 +198,19 @@ def error_bars(
     labels = [wrap(label, 22) for label in shares]
     used = [name for name in CATEGORY_PAINTS if any(g.get(name) for run in shares.values() for g in run.values())]
     columns = columns_for(len(groups), panels)
-    n_rows = math.ceil(len(groups) / columns)
     with style():
         left = 4 + 1.75 * max(len(line) for label in labels for line in label.split("\n"))
         line = 4.2 + 2.9 * max(label.count("\n") for label in labels)
         titles = [wrap(group.label, int((WIDTH - left) / columns / 1.5) - 3) for group in groups]
-        head = 3.4 * (1 + max(title.count("\n") for title in titles)) + 1.5
-        panel_height = head + line * len(shares) + 8.5
+        rows = [titles[start : start + columns] for start in range(0, len(titles), columns)]
+        heights = [3.4 * max(title.count("\n") + 1 for title in row) + 10.0 + line * len(shares) for row in rows]
         top = _legend_height([CATEGORY_PAINTS[name][0] for name in used]) if used else 4
-        height = top + n_rows * panel_height + 2
+        height = top + sum(heights) + 2
         figure = new_figure(height)
         width = (WIDTH - left - 3) / columns
         for number, group in enumerate(groups):
             row, column = divmod(number, columns)
-            low = height - top - (row + 1) * panel_height + 7
+            low = height - top - sum(heights[: row + 1]) + 7
             axes = place_axes(figure, left + column * width, low, width - 8, line * len(shares))
             axes.set_title(titles[number], fontsize=8, loc="left", pad=3)
             last = number + columns >= len(groups)

@@ -181,7 +181,8 @@ def draw_heat(
             part = groups[start : start + ROWS_ON_PAGE]
             pathologies = ", ".join(group.key for group in part)
             alt = (
-                f"Heat maps over the average frontal image: columns ground truth, "
+                f"Heat maps over {'a plain background' if picture.pixels is None else 'the average frontal image'}: "
+                "columns ground truth, "
                 f"{', '.join(c.title for c in abreast)}; rows {pathologies}. The shares of all cells are in "
                 "heat-maps.csv."
             )
@@ -190,16 +191,20 @@ def draw_heat(
 
 
 def _behind(picture: AveragePicture) -> str:
-    if picture.pixels is None:
+    if picture.n == 0:
         return "The folder holds no pictures: plain background."
-    return f"Average of {picture.n} frontal image{'s' * (picture.n != 1)} only." if picture.n < FEW else ""
+    if picture.pixels is None:
+        return f"Fewer than {FEW} patients: plain background, as an average could show one of them."
+    return f"Average of {picture.n} frontal image{'s' * (picture.n != 1)} only." if picture.n_patients < FEW else ""
 
 
 def _heat_caption(grid: Grid, picture: AveragePicture) -> str:
     behind = (
-        "over a plain background, as the folder holds no pictures"
-        if picture.pixels is None
-        else f"over the average of the {picture.n} frontal images (central squares)"
+        f"over the average of the {picture.n} frontal images (central squares)"
+        if picture.pixels is not None
+        else "over a plain background, as the folder holds no pictures"
+        if picture.n == 0
+        else f"over a plain background, as the pictures are of fewer than {FEW} patients"
     )
     return (
         f"Frontal images only (n = questions), {behind}. Ground truth: share of questions in which the cell of the "

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ __all__ = ["FEW", "AveragePicture", "Truth", "average_picture", "prediction_shar
 
 LATERAL = "LATERAL"
 FEW = 10
-"""Fewer frontal images than this make no average worth the name; a figure then says so."""
+"""Patients; an average of fewer could show one of them, and is no average worth the name."""
 _AT_ONCE = 256
 """Masks unpacked together: bounds memory."""
 FloatArray = npt.NDArray[np.float64]
@@ -47,12 +47,18 @@ class AveragePicture:
 
     Attributes
     ----------
-    pixels : float array (side, side) in [0, 255]; None if the folder holds no pictures
+    pixels : float array (side, side) in [0, 255]; None if the folder holds no pictures, or it must not be shown
     n : pictures behind it
+    n_patients : whose pictures they are
     """
 
     pixels: FloatArray | None
     n: int
+    n_patients: int
+
+    def without_few(self) -> AveragePicture:
+        """Without the pixels if they are of fewer than :data:`FEW` patients: such an average can show a person."""
+        return replace(self, pixels=None) if self.n_patients < FEW else self
 
 
 @dataclass(frozen=True)
@@ -75,8 +81,8 @@ def average_picture(folder: Path, split: str, *, side: int = 256, progress: Prog
     """
     from PIL import Image
 
-    total, n = np.zeros((side, side)), 0
-    for image_id, data in _frontal_pictures(folder, split):
+    total, n, patients = np.zeros((side, side)), 0, set[str]()
+    for image_id, patient_id, data in _frontal_pictures(folder, split):
         try:
             with Image.open(io.BytesIO(data)) as picture:
                 grey = picture.convert("L")
@@ -87,12 +93,13 @@ def average_picture(folder: Path, split: str, *, side: int = 256, progress: Prog
         small = grey.resize((side, side), Image.Resampling.BOX, box=square)
         total += np.asarray(small, np.float64)
         n += 1
+        patients.add(patient_id)
         if progress is not None:
             progress("averaged pictures", n, None)
-    return AveragePicture(total / n if n else None, n)
+    return AveragePicture(total / n if n else None, n, len(patients))
 
 
-def _frontal_pictures(folder: Path, split: str) -> Iterator[tuple[str, bytes]]:
+def _frontal_pictures(folder: Path, split: str) -> Iterator[tuple[str, str, bytes]]:
     import pyarrow.parquet as pq
 
     from reveal_bench.records import VIEWS
@@ -101,12 +108,12 @@ def _frontal_pictures(folder: Path, split: str) -> Iterator[tuple[str, bytes]]:
         file = pq.ParquetFile(shard)
         if "image" not in file.schema_arrow.names:
             continue
-        for batch in file.iter_batches(batch_size=8, columns=["image_id", "view", "image"]):
+        for batch in file.iter_batches(batch_size=8, columns=["image_id", "patient_id", "view", "image"]):
             row: dict[str, Any]
             for row in batch.to_pylist():
                 data = (row["image"] or {}).get("bytes")
                 if VIEWS[row["view"]] != LATERAL and data:
-                    yield row["image_id"], data
+                    yield row["image_id"], row["patient_id"], data
 
 
 def truth_shares(records: Sequence[LocalizationRecord], findings: Sequence[str], grid: Grid) -> dict[str, Truth]:

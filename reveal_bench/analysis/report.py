@@ -234,6 +234,8 @@ def _heat_section(material: _Material, progress: Progress | None) -> str:
     if not truths:
         return "<p>No question is on a frontal image; heat maps are drawn of frontal images alone.</p>\n"
     picture = average_picture(world.folder, world.split, progress=progress)
+    if not world.info.synthetic:
+        picture = picture.without_few()
     n = {name: len(truth.image_ids) for name, truth in truths.items()}
     sizes = {record.image_id: record.size for record in world.records}
     rows = heat_rows("ground truth", {name: truth.shares for name, truth in truths.items()}, n)

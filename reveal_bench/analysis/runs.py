@@ -48,6 +48,7 @@ __all__ = ["MOST_RUNS", "ReportRun", "Scores", "World", "core_runs", "load_runs"
 
 MOST_RUNS = 12
 """Runs of one report; more cannot be told apart in a figure."""
+MOST_LABEL = 200
 PROTOCOLS = ("cell", "point", "box", "mask")
 Progress = Callable[[str, int, int | None], None]
 FloatArray = npt.NDArray[np.float64]
@@ -206,6 +207,9 @@ def load_runs(runs: Sequence[tuple[str, Path]], world: World, *, progress: Progr
     """
     if not 1 <= len(runs) <= MOST_RUNS:
         raise ValueError(f"`runs` must be 1 to {MOST_RUNS} runs, got {len(runs)}")
+    for _, path in runs:
+        if not Path(path).exists():
+            raise ValueError(f"{path} is neither a run folder nor a prediction file: there is nothing")
     folders = [_read_folder(Path(path), world) if Path(path).is_dir() else None for _, path in runs]
     grids = [run.info.grid for run in folders if run is not None]
     main_grid = world.info.grid if world.info.grid in grids or not grids else grids[0]
@@ -250,6 +254,10 @@ def _labels(given: Sequence[str], paths: Sequence[Path], folders: Sequence[Run |
     twice = [label for label, n in Counter(chosen).items() if n > 1]
     if twice:
         raise ValueError(f"`runs` must have labels of their own, got {twice[0]!r} twice: give LABEL=PATH")
+    for label in chosen:
+        if not (label.strip() and label.isprintable() and len(label) <= MOST_LABEL):
+            got = repr(label[:40])
+            raise ValueError(f"a label must be 1 to {MOST_LABEL} printable characters, got {got}: give LABEL=PATH")
     return chosen
 
 
@@ -259,6 +267,8 @@ def _score(label: str, path: Path, run: Run | None, world: World, main_grid: int
     cases = {(record.image_id, finding) for record in world.records for finding in record.asked("present")}
     predictions, n_missing = [], 0
     for file in files:
+        if not file.is_file():
+            raise ValueError(f"{file} is not there: the run folder is damaged")
         if run is not None and not file.read_bytes().strip():  # nothing was answered: the file says so by being empty
             predictions.append(())
             n_missing += len(cases)

@@ -116,6 +116,7 @@ def folder_of(tmp_path: Path, rows: list[tuple[str, str, bytes | None]]) -> Path
     table = pa.table(
         {
             "image_id": [image_id for image_id, _, _ in rows],
+            "patient_id": [image_id for image_id, _, _ in rows],
             "view": [VIEWS.index(view) for _, view, _ in rows],
             "image": pa.array(
                 [data and {"bytes": data, "path": "x"} for _, _, data in rows],
@@ -139,7 +140,7 @@ def test_average_of_the_central_squares_of_frontal_images(tmp_path: Path) -> Non
         ],
     )
     average = average_picture(folder, "test", side=16)
-    assert average.n == 3
+    assert (average.n, average.n_patients) == (3, 3)
     assert average.pixels is not None
     assert np.allclose(average.pixels, 50, atol=0.7)  # (10 + 40 + 100) / 3
 
@@ -147,6 +148,15 @@ def test_average_of_the_central_squares_of_frontal_images(tmp_path: Path) -> Non
 def test_no_pictures_no_average(tmp_path: Path) -> None:
     average = average_picture(folder_of(tmp_path, [("a", "PA", None)]), "test")
     assert (average.pixels, average.n) == (None, 0)
+
+
+def test_an_average_that_could_show_a_person_has_no_pixels(tmp_path: Path) -> None:
+    rows = [(f"p{i}", "PA", png(10, 10, 10 * i)) for i in range(10)]
+    ten = average_picture(folder_of(tmp_path / "ten", rows), "test", side=8)
+    assert ten.without_few() is ten
+    nine = average_picture(folder_of(tmp_path / "nine", [*rows[:9], rows[0]]), "test", side=8)
+    assert (nine.n, nine.n_patients) == (10, 9)
+    assert nine.without_few().pixels is None
 
 
 def test_a_picture_that_cannot_be_read_is_named(tmp_path: Path) -> None:

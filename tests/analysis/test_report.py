@@ -5,13 +5,17 @@ from __future__ import annotations
 import csv
 import math
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from reveal_bench.analysis import figure_style
+from reveal_bench.analysis.heat import AveragePicture
 from reveal_bench.analysis.report import PAGE, write_run_report
+from reveal_bench.analysis.runs import open_world
 from reveal_bench.analysis.tables import to_csv
 from reveal_bench.records import Manifest, read_localization
 from reveal_bench.score_file import score_file
@@ -206,6 +210,26 @@ def test_csv_leaves_undefined_empty_and_defuses_formulas() -> None:
     assert to_csv(("a", "b", "c"), [(math.nan, None, '=1+"1"'), (0.1, -1, "x,y")]) == (
         'a,b,c\n,,"\'=1+""1"""\n0.1,-1,"x,y"\n'
     )
+
+
+def test_no_patient_is_shown_or_named(
+    report: Path, world: World, run_paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = {name for r in read_localization(world.folder, SPLIT) for name in (r.image_id, r.patient_id)}
+    texts = [path.read_text(encoding="utf-8") for path in report.rglob("*.*") if path.suffix != ".png"]
+    assert not [name for name in names for text in texts if name in text]
+    film = AveragePicture(np.zeros((256, 256)), n=40, n_patients=9)
+    monkeypatch.setattr("reveal_bench.analysis.report.average_picture", lambda *_, **__: film)
+    shown = {}
+    for synthetic in (True, False):
+        opened = open_world(world.folder, [("", run_paths["one"])])
+        opened = replace(opened, info=replace(opened.info, synthetic=synthetic))
+        monkeypatch.setattr("reveal_bench.analysis.report.open_world", lambda *_, world=opened: world)
+        out = tmp_path / str(synthetic)
+        write_run_report([("", run_paths["one"])], world.folder, out, findings=TWO[:1], n_resamples=20)
+        shown[synthetic] = (out / PAGE).read_text(encoding="utf-8")
+    assert "over the average of the 40 frontal images" in shown[True]
+    assert "over a plain background, as the pictures are of fewer than 10 patients" in shown[False]
 
 
 def test_run_settings_reach_the_table(report: Path) -> None:

@@ -161,6 +161,23 @@ def test_what_cannot_be_a_report_is_refused(world: World, run_paths: Paths, tmp_
         score_runs(load_runs(named(one), opened), opened, findings=["Fracture"])
 
 
+@pytest.mark.parametrize("label", [" ", "a\nb", "\x00", "\u202eabc", "\ud800", "x" * 201], ids=ascii)
+def test_a_label_that_cannot_be_printed_is_refused(world: World, run_paths: Paths, label: str) -> None:
+    opened = open_world(world.folder, named(run_paths["one"]))
+    with pytest.raises(ValueError, match="a label must be 1 to 200 printable characters, got"):
+        load_runs([(label, run_paths["one"])], opened)
+
+
+def test_a_damaged_run_folder_is_refused(world: World, manifest: Manifest, tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", manifest, [guesses(manifest, 1)])
+    (run / "predictions.jsonl").unlink()
+    opened = open_world(world.folder, named(run))
+    with pytest.raises(ValueError, match=r"predictions\.jsonl is not there: the run folder is damaged"):
+        load_runs(named(run), opened)
+    with pytest.raises(ValueError, match="nowhere is neither a run folder nor a prediction file"):
+        load_runs(named(tmp_path / "nowhere"), opened)
+
+
 def test_a_private_holdout_without_references_is_refused(world: World, run_paths: Paths) -> None:
     with pytest.raises(ValueError, match="holds no references of split 'holdout': they are private"):
         open_world(world.folder, named(run_paths["points"]), "holdout")

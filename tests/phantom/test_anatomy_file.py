@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from reveal_bench.analysis.anatomy import PLAUSIBLE, is_plausible, read_anatomy
-from reveal_bench.analysis.errors import categorize, shares
+from reveal_bench.analysis.error_shares import shares
+from reveal_bench.analysis.errors import categorize
 from reveal_bench.builders import chexlocalize
 from reveal_bench.findings import GRID_STUDY_FINDINGS
 from reveal_bench.geometry import Grid

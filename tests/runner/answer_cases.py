@@ -351,28 +351,6 @@ ABSENT = [
     Case("There is no pneumothorax in this image.", "unclear"),
 ]
 
-# Written after the parser; what it first misread, and a choice of the rest.
-LATER = [
-    Case("Thank you for sharing. However, interpreting medical images requires a licensed professional.", "refused"),
-    Case("I apologize, but this falls outside of what I can do.", "refused"),
-    Case("This is a medical image and I shouldn't offer an interpretation.", "refused"),
-    Case("Die Kardiomegalie ist am besten in Zelle E6 zu erkennen, daneben auch in D6.", "E6"),
-    Case("我选择E6，因为D6较淡。", "E6"),
-    Case("Cell: D5.5", "unclear"),
-    Case("Cell: 5, 6", "unclear"),
-    Case("Cell: AA5", "unclear"),
-    Case("F6, definitely not F7.", "F6"),
-    Case("Cell: G9? No: the grid ends at row 8. Cell: G8", "G8"),
-    Case("I do not see a pneumothorax on this radiograph.", "absent", present=False),
-    Case("B1. There is no evidence of tension.", "B1", present=False),
-    Case("1st choice: E6; 2nd choice: F6", "E6"),
-    Case("I'm not a doctor, but it looks like F5.", "F5"),
-    Case("The lesion (F5) has a spiculated margin. No lesion in C5.", "F5"),
-    Case("A1 is the top left cell, H8 the bottom right one.", "unclear"),
-    Case("Cell: L12 (near the L1 vertebral body)", "L12", grid=16),
-    Case("I7 to K9, densest J8", "J8", grid=16),
-]
-
 GROUPS = {
     "terse": TERSE,
     "markdown": MARKDOWN,
@@ -388,6 +366,5 @@ GROUPS = {
     "refusals": REFUSALS,
     "languages": LANGUAGES,
     "absent": ABSENT,
-    "later": LATER,
 }
 CASES = {f"{group}-{i:02d}": case for group, cases in GROUPS.items() for i, case in enumerate(cases)}

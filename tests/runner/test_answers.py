@@ -12,6 +12,7 @@ from reveal_bench.findings import REVEAL_LABELS
 from reveal_bench.geometry import Grid
 from reveal_bench.runner.answers import STATUSES, Reply, read_reply
 from reveal_bench.runner.questions import AskSettings, Question, ViewedImage
+from tests.runner import answer_cases_later
 from tests.runner.answer_cases import CASES, Case
 
 WIDE = ViewedImage("i1", "AP", (512, 768))  # its square begins at x = 128 and is shown at half its size
@@ -30,7 +31,10 @@ def read(form: str, text: str, *, stop: str | None = None, present: bool = True,
     return read_reply(text, asked, AskSettings(form=form, side=side), stop_reason=stop)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+ALL = CASES | answer_cases_later.CASES
+
+
+@pytest.mark.parametrize("case", ALL.values(), ids=ALL.keys())
 def test_cell(case: Case) -> None:
     reply = read_reply(
         case.text, question("cell", present=case.present), AskSettings(grid=case.grid), stop_reason=case.stop
@@ -84,6 +88,11 @@ def test_note_tells_what_was_passed_over(text: str, note: str) -> None:
         ("Point: 1e999, 4", "unclear"),
         ("I'm sorry, I can't help with that.", "refused"),
         ("Point: absent", "unclear"),
+        ("<answer>(128, 64)</answer>", (384.0, 128.0)),
+        ("x: 128\ny: 64", (384.0, 128.0)),
+        ("坐标：(128, 64)", (384.0, 128.0)),
+        ("Punkt: 128,5; 64,5", "unclear"),
+        ('<point x="50.0" y="25.0" alt="nodule">nodule</point>', "unclear"),  # of a model that means percent
     ],
 )
 def test_point(text: str, expected: tuple[float, float] | str) -> None:
@@ -108,6 +117,9 @@ def test_point(text: str, expected: tuple[float, float] | str) -> None:
         ("Box: 10, 20, -30, 40", "unclear"),
         ("Box: 10, 20", "unclear"),
         ('[{"box_2d": [10, 20, 40, 60]}]', "unclear"),
+        ("Box: (10, 20), (40, 60)", "unclear"),
+        ("<loc0080><loc0040><loc0240><loc0160> effusion", "unclear"),
+        ("**Box:** 10, 20, 30, 40 (x, y, width, height)", (148.0, 40.0, 60.0, 80.0)),
     ],
 )
 def test_box(text: str, expected: tuple[float, ...] | str) -> None:
@@ -185,6 +197,12 @@ def test_point_and_box_may_be_absent_where_the_finding_may_be() -> None:
         ("No pneumothorax.", "unclear"),
         ("...", "unclear"),
         ("I cannot interpret medical images.", "refused"),
+        ("- Cardiomegaly: yes\n- COPD: no", ("Cardiomegaly",)),
+        ("| Finding | Present |\n|---|---|\n| Cardiomegaly | yes |\n| COPD | no |", ("Cardiomegaly",)),
+        ("Cardiomegaly: absent\nCOPD: absent", ()),
+        ("None of the listed findings are present.", ()),
+        ("\\boxed{Cardiomegaly}", ("Cardiomegaly",)),
+        ("Findings: Cardiomegaly (mild), possible COPD", "unclear"),
         ("", "empty"),
     ],
 )
@@ -292,7 +310,7 @@ def test_any_text_is_read(text: str, form: str, n: int, stop: str | None, presen
 )  # fmt: skip
 def test_long_text_comes_to_an_end(unit: str) -> None:
     for form in ("cell", "point", "labels"):
-        assert read(form, unit * (200_000 // len(unit))).status in STATUSES
+        assert read(form, unit * (60_000 // len(unit))).status in STATUSES
 
 
 def test_of_a_very_long_answer_the_end_is_read() -> None:

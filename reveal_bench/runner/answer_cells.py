@@ -1,0 +1,284 @@
+"""The cell that an answer names. Anything written like a cell is one here, in the grid or not, until the end.
+
+Conventions
+-----------
+A cell is looked for in this order; the first place that names one decides, "outside" if it names only cells that the
+grid does not have:
+
+=====  ===================================================================  ==========================================
+order  place                                                                which, of several cells
+=====  ===================================================================  ==========================================
+1      a line "Cell: D5" ("Answer: ...", JSON ``{"cell": "D5"}``, a boxed   the last such line; of a list right after
+       answer; the words of other languages)                                the colon ("C4, D5", "C4-D5") its last
+2      the last line, if it consists of cells                               the last
+3      a sentence that states it ("the answer is D5", "most marked in       the last such sentence; its first cell
+       D5", "I choose D5")
+4      any line that consists of a cell                                     the last such line
+5      the opening ("D5. The opacity ...")                                  only if no other line opens with a cell
+6      the one cell that is bold, quoted or in backticks                    only if there is exactly one
+7      a cell of the prose, outside ranges; no vertebra, lead, rib, format  the last one in the grid
+8      a range ("C4 to D5") but for the grid's own ("A1 to H8")             its last
+=====  ===================================================================  ==========================================
+
+"Row 5, column D" and "(D, 5)" are D5 everywhere; "5D", "D 5" and full-width letters are read in places 1 and 2.
+"Absent" is an answer only where the finding may be absent: said in places 1 and 2, or after the last cell of the prose.
+The words of a refusal count where there is no cell. An answer that was cut off counts only if places 1 or 2 were
+reached. "Text" is bare (:func:`reveal_bench.runner.answer_words.bare`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from reveal_bench.geometry import Grid
+from reveal_bench.runner.answer_replies import Reply, nothing
+from reveal_bench.runner.answer_words import KEY, MAX_PROSE, bare, begins_absent, is_refusal, says_absent
+from reveal_bench.runner.questions import AskSettings, Question
+
+__all__ = ["read_cell"]
+
+_LINE = re.compile(rf"(?i)(?P<lead>[^:=\n.!?]{{0,80}}?)(?P<key>{KEY})[^:=\n.!?0-9]{{0,60}}?\s*(?:[:=]|->|-)")
+_KEY_FIRST = re.compile(rf"(?i)\W{{0,12}}{KEY}\W{{0,5}}(?=\w)")
+_OTHER = re.compile(
+    r"(?i)alternativ|second|other|runner|adjacent|neighbo|next|2nd|example|format|such as|e\.g|\blike\b|\bnot\b|instead"
+    r"|zweit|nachbar|beispiel|exempl"
+)
+
+_TOKEN = re.compile(r"(?<![A-Za-z0-9])([A-Za-z])0?([0-9]{1,2})(?![A-Za-z0-9]|\.[0-9])")
+_END = r"(?=\s{0,3}(?:$|\.(?![0-9])|[;)\]}>\"'|\n]|[-,(]\s))"
+_OPENING = r"[\s\"'(\[{<]{0,6}(?:(?:the|grid|cell|in|at|is|zelle|feld|case)\s){0,3}[\"'(\[{<]{0,3}"
+_ITEM = re.compile(
+    rf"(?i){_OPENING}(?:(?P<column>[A-Za-z])0?(?P<row>[0-9]{{1,2}})(?![A-Za-z0-9]|\.[0-9])"
+    rf"|(?P<column2>[A-Za-z])\s{{0,2}}[-,/:.]?\s{{0,2}}0?(?P<row2>[0-9]{{1,2}}){_END}"
+    rf"|(?P<row3>[0-9]{{1,2}})\s?(?P<column3>[A-Za-z]){_END})"
+)
+_AND = re.compile(
+    r"(?i)[\s\"')\]}>]{0,4}(?:,|;|/|&|\+|-|、|和|或|至|到|と|(?:and|or|to|through|und|oder|bis|et|ou|à|y|o|e)(?=\s))"
+    r"(?:\s?(?:and|or|und|oder|et|ou)(?=\s))?\s{0,3}"
+)
+_RANGE = re.compile(
+    rf"(?i){_TOKEN.pattern}[ \t]{{0,3}}(?:-|~|to|through|thru|until|bis|à|hasta|至|到|から)[ \t]{{0,3}}(?:cell )?"
+    rf"(?:{_TOKEN.pattern.replace('(?<![A-Za-z0-9])', '')}|[0-9]{{1,2}}(?![A-Za-z0-9]))"
+    rf"|(?:between|zwischen|entre) {_TOKEN.pattern} (?:and|und|et|y) {_TOKEN.pattern}"
+)
+_NO_CELL_AFTER = re.compile(
+    r"(?i)[\s-]{0,2}(?:[A-Z]?\d{1,2} )?(?:vertebra|spin(?:e|al)\b|dis[ck]s?\b|leads?\b|ribs?\b|nerve|level|dermatome"
+    r"|end ?plate|electrode|segment|stage|sound|wirbel)"
+)
+_NO_CELL_BEFORE = re.compile(
+    r"(?i)(?:vertebrae?|vertebral (?:body|level)|leads?|ribs?|vitamin|stage|segment|ha?emoglobin|spine|dis[ck]|sound"
+    r"|electrode|icd-?10|wirbel|step|type|grade)\s$"
+)
+_CORNER_AFTER = re.compile(r"(?i)\W{1,3}(?:is |in |being |at )?the (?:top|upper|bottom|lower)[ -](?:left|right)")
+_DENIED_BEFORE = re.compile(
+    r"(?i)\b(?:not|nor|neither|instead of|rather than|no \w+|nicht|weniger|statt|pas)\s(?:in |at )?(?:cell )?$|不是$"
+)
+_EXAMPLE = re.compile(
+    r"(?i)such as|would read|e\.g|example|for instance|(?<!looks )\blike\b|format|beispiel|z\.B|exempl"
+)
+
+_STATING = re.compile(
+    rf"(?i){KEY}[^.!?\n]{{0,60}}?(?:\b(?:is|be|ist|wäre|est|serait|es|è)\b|[:=是为])"
+    r"|(?<![A-Za-z])(?:guess|choice|choose|chose|select|pick|go with|settle on|wähle|choisis|elijo"
+    r"|most|best|besten|meisten|densest|greatest|clearest|centred|centered|deutlichsten|le plus)(?![A-Za-z])|选择|最"
+)
+_STATED_AFTER = re.compile(
+    r"(?i)\s(?:is|seems|appears|looks|ist|est)\b[^.!?\n]{0,25}\b(?:most|best|densest|clearest|answer)\b"
+)
+_TURNS = re.compile(r"(?i)\b(?:followed|than|not|then|unlike|over|next|besides|with|nicht|pas|adjacent)\b")
+_EMPHASISED = re.compile(r"(?i)(?:\*\*|__|`|\")\s?(?:cell\s)?([A-Za-z])([0-9]{1,2})\s?\.?(?:\*\*|__|`|\")")
+
+
+_Place = tuple[str, int, int]
+"""A cell's name, and where it starts and ends in the text."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Cells:
+    """Cells that a part of an answer names, in its order, capital letters first; `is_absent` if it says "absent".
+
+    `how` tells where they stand, `end` where the last cell of the text ends; `is_sure` unless they are but the ends of
+    a range, or none of them is in the grid; `reversed_order` if one is written "5D".
+    """
+
+    names: tuple[str, ...]
+    how: str
+    end: int = 0
+    is_absent: bool = False
+    is_sure: bool = True
+    reversed_order: bool = False
+
+
+def read_cell(plain: str, question: Question, settings: AskSettings, is_cut: bool) -> Reply:
+    """The reply to a question whose answer is a cell; `plain` is cleaned text.
+
+    Examples
+    --------
+    >>> question = Question("i1|Edema", "cell", (), "Edema")
+    >>> read_cell("It spans C4 to E6 and is densest in D5.", question, AskSettings(), is_cut=False).cell
+    'D5'
+    """
+    grid, text = Grid(settings.grid), bare(plain)
+    statement = _stated(text, is_cut=is_cut)
+    if statement and is_cut and _may_go_on(statement, text, grid):
+        statement = None
+    if statement:
+        return _of_cells(statement, question, grid)
+    if is_cut:
+        return Reply("cut_off")
+    text = text[-MAX_PROSE:]
+    mention = _mentioned(text, plain, grid.cells)
+    is_sure = mention is not None and mention.is_sure
+    is_absent = says_absent(text, question.finding, after=mention.end if mention and is_sure else None)
+    denied = (is_absent and not question.present) or (not is_sure and is_refusal(plain))
+    return (
+        nothing(plain, question, is_absent=is_absent) if denied or not mention else _of_cells(mention, question, grid)
+    )
+
+
+def _may_go_on(statement: _Cells, text: str, grid: Grid) -> bool:
+    """Whether a cell at the very end of a cut answer may be the beginning of another one ("D1" of "D12")."""
+    name = statement.names[-1] if statement.names else ""
+    return len(name) == 2 and int(name[1]) * 10 <= grid.n and text.upper().endswith(name)
+
+
+def _of_cells(found: _Cells, question: Question, grid: Grid) -> Reply:
+    if found.is_absent:
+        return nothing("", question, is_absent=True)
+    known = frozenset(grid.cells)
+    inside = [name for name in found.names if name in known]
+    distinct = list(dict.fromkeys(found.names))
+    notes = [] if found.how in ("a line", "the last line") else [f"read from {found.how}"]
+    if len(distinct) > 1:
+        others = ", ".join([name for name in distinct if name not in inside[-1:]][:10])
+        notes.append(f"{len(distinct)} cells named, passed over: {others}")
+    if found.reversed_order:
+        notes.append("written with the row first")
+    if inside:
+        return Reply("answered", cell=inside[-1], note="; ".join(notes))
+    return Reply("outside", note="; ".join([f"{distinct[-1]} is not in the {grid.n} x {grid.n} grid", *notes]))
+
+
+def _stated(text: str, *, is_cut: bool = False) -> _Cells | None:
+    """What a line such as "Cell: D5" states (the last such line), else what the last line consists of.
+
+    `text` is bare. Of an answer that is cut off, the last line counts only if it is all there is.
+    """
+    lines = [line for line in text.split("\n") if line.strip(" \t\"'.-|>~{}[]()")]
+    for line in reversed(lines):
+        match = _LINE.match(line)
+        while match and _OTHER.search(match["lead"] + match[0][match.end("key") - match.start() :]):
+            match = None
+        if match:
+            found = _after_key(line[match.end() :])
+            if found:
+                return found
+    if not lines or (is_cut and len(lines) > 1):
+        return None
+    return _lone(lines[-1])
+
+
+def _mentioned(text: str, marked: str, known: Sequence[str]) -> _Cells | None:
+    """What prose names; `marked` is the same text with its markup, `known` the grid's cells in their order.
+
+    A range from the first to the last cell of the grid is the grid itself and names nothing.
+    """
+    found, ranged = _prose(text, known[-1])
+    in_grid = frozenset(known)
+    cells = [cell for cell in found if cell[0] in in_grid]
+    if not cells:
+        rest = ranged or [cell for cell in found if text[cell[1]].isupper()]
+        return replace(_cells(rest, "a range" if ranged else "prose"), is_sure=False) if rest else None
+    end = cells[-1][2]
+    if name := _stated_in_prose(text, cells):
+        return _Cells((name,), "a sentence that states it", end)
+    own = [line for line in map(_lone, text.split("\n")) if line and in_grid.intersection(line.names)]
+    if own:
+        return replace(own[-1], how="a line of its own", end=end)
+    opening = re.match(rf"\W{{0,5}}{_TOKEN.pattern}(?:\.| -)\s", text)
+    if opening and len(re.findall(rf"(?m)^\W{{0,5}}{_TOKEN.pattern}", text)) == 1:
+        return _Cells((f"{opening[1].upper()}{opening[2]}",), "the opening", end)
+    emphasised = {f"{m[1].upper()}{m[2]}" for m in _EMPHASISED.finditer(marked)} & {name for name, _, _ in cells}
+    if len(emphasised) == 1:
+        return _Cells((emphasised.pop(),), "the one that is emphasised", end)
+    return _cells(cells, "prose")
+
+
+def _stated_in_prose(text: str, cells: list[_Place]) -> str | None:
+    """The cell of the last sentence that states one ("the answer is D5", "I choose D5", "D5 is the densest")."""
+    known = {start: name for name, start, _ in cells}
+    for statement in reversed(list(_STATING.finditer(text))):
+        token = _TOKEN.search(text, statement.end(), statement.end() + 50)
+        if token is None or token.start() not in known:
+            continue
+        between = text[statement.end() : token.start()]
+        lead = text[max(0, statement.start() - 30) : statement.start()].rpartition(".")[2]
+        if not (re.search(r"[.!?\n]", between) or _TURNS.search(between) or _OTHER.search(lead + statement[0])):
+            return known[token.start()]
+    after = [name for name, _, end in cells if _STATED_AFTER.match(text, end)]
+    return after[-1] if after else None
+
+
+def _after_key(rest: str) -> _Cells | None:
+    """What a line says after its key: the list of cells that it begins with, "absent", or the cells of its prose."""
+    listed = _list(rest)
+    if listed:
+        return listed
+    if begins_absent(rest):
+        return _Cells((), "a line", is_absent=True)
+    cells, ranged = _prose(rest, "")
+    return _cells(cells or ranged, "a line") if cells or ranged else None
+
+
+def _lone(line: str) -> _Cells | None:
+    """A line that consists of cells, or of "absent", and nothing else."""
+    key = _KEY_FIRST.match(line)
+    rest = line[key.end() :] if key else line.lstrip(" \t-|>")
+    listed = _list(rest)
+    if listed and not re.search(r"\w", rest[listed.end :]):
+        return _Cells(listed.names, "the last line", reversed_order=listed.reversed_order)
+    return _Cells((), "the last line", is_absent=True) if begins_absent(rest, alone=True) else None
+
+
+def _list(text: str) -> _Cells | None:
+    names, end, turned = [], 0, False
+    while match := _ITEM.match(text, end):
+        column = match["column"] or match["column2"] or match["column3"]
+        names.append(f"{column.upper()}{match['row'] or match['row2'] or match['row3']}")
+        end, turned = match.end(), turned or bool(match["row3"])
+        separator = _AND.match(text, end)
+        if not separator or not _ITEM.match(text, separator.end()):
+            break
+        end = separator.end()
+    return _Cells(tuple(names), "a line", end, reversed_order=turned) if names else None
+
+
+def _prose(text: str, last_cell: str) -> tuple[list[_Place], list[_Place]]:
+    """(name, start, end) of the cells in prose outside ranges, and in ranges; what only looks like one is left out."""
+    spans: dict[int, bool] = {}
+    for span in _RANGE.finditer(text):
+        inner = [f"{m[1].upper()}{m[2]}" for m in _TOKEN.finditer(text, span.start(), span.end())]
+        whole = inner == ["A1", last_cell]
+        spans |= {m.start(): whole for m in _TOKEN.finditer(text, span.start(), span.end())}
+    cells, ranged = [], []
+    for match in _TOKEN.finditer(text):
+        before = text[max(0, match.start() - 60) : match.start()]
+        sentence = re.split(r"(?<!\be\.g)[.!?]\s|\n", before)[-1]
+        if _NO_CELL_AFTER.match(text, match.end()) or _NO_CELL_BEFORE.search(before):
+            continue
+        if _DENIED_BEFORE.search(before) or _EXAMPLE.search(sentence):
+            continue
+        found = (f"{match[1].upper()}{match[2]}", match.start(), match.end())
+        if found[0] in ("A1", last_cell) and _CORNER_AFTER.match(text, match.end()):  # how the grid is lettered
+            continue
+        if match.start() not in spans:
+            cells.append(found)
+        elif not spans[match.start()]:
+            ranged.append(found)
+    return cells, ranged
+
+
+def _cells(found: list[_Place], how: str) -> _Cells:
+    return _Cells(tuple(name for name, _, _ in found), how, found[-1][2])
