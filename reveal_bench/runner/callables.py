@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
@@ -25,8 +26,24 @@ from reveal_bench.predictions import findings_to_jsonl, predictions_to_jsonl
 from reveal_bench.records import LocalizationPrediction, read_folder_info, read_manifest
 from reveal_bench.runner.callable_answers import LabelReader, PlaceReader, Reader, Threshold, check_threshold
 from reveal_bench.runner.exchanges import Exchange
-from reveal_bench.runner.outputs import RunInfo, Scalar, System, read_run_info, write_outputs, write_run_info
-from reveal_bench.runner.questions import AskSettings, PictureSource, Question, ViewedImage, list_questions
+from reveal_bench.runner.outputs import (
+    RunInfo,
+    Scalar,
+    System,
+    alone,
+    check_same_run,
+    read_run_info,
+    write_outputs,
+    write_run_info,
+)
+from reveal_bench.runner.questions import (
+    AskSettings,
+    PictureSource,
+    Question,
+    ViewedImage,
+    describe_split,
+    list_questions,
+)
 from reveal_bench.study_records import FindingsPrediction
 
 if TYPE_CHECKING:
@@ -125,7 +142,7 @@ def run_callable(
     asked = list_questions(folder, split, settings, limit=limit)
     model = name or str(getattr(predict, "__name__", type(predict).__name__))
     run = _run_info(folder, split, settings, len(asked), limit, model, system, parameters or {}, threshold)
-    with _Work(None if out is None else Path(out), run) as work:
+    with nullcontext() if out is None else alone(Path(out)), _Work(None if out is None else Path(out), run) as work:
         rest = [question for question in asked if question.id not in work.outcomes]
         films = _Films(folder, split, pictures)
         read = _reader(folder, run, threshold, work)
@@ -135,9 +152,9 @@ def run_callable(
             work.add(caller.ask(rest[start : start + size]))
             if progress is not None:
                 progress(len(asked) - len(rest) + min(start + size, len(rest)), len(asked))
-    result = _result(asked, work.outcomes, run)
-    if out is not None:
-        write_outputs(Path(out), result.exchanges, run, organization=organization)
+        result = _result(asked, work.outcomes, run)
+        if out is not None:
+            write_outputs(Path(out), result.exchanges, run, organization=organization)
     return result
 
 
@@ -152,18 +169,14 @@ def _run_info(
     parameters: Mapping[str, Scalar],
     threshold: Threshold,
 ) -> RunInfo:
-    info = read_folder_info(folder)
-    kind = BENCHMARKS[info.benchmark].kind
+    about = describe_split(folder, split)
     return RunInfo(
-        info.benchmark,
-        info.version,
-        split,
-        kind,
+        **about,
         n_questions=len(list_questions(folder, split, settings)),
         n_asked=n_asked,
         model=model,
         grid=settings.grid,
-        parameters={**parameters, **({"threshold": threshold} if kind == "localization" else {})},
+        parameters={**parameters, **({"threshold": threshold} if about["kind"] == "localization" else {})},
         limit=limit,
         system=system,
     )
@@ -283,8 +296,7 @@ class _Work:
         if before is None and path.exists() and path.stat().st_size:
             raise ValueError(f"{out} holds the answers of a run, but not its run.json: give an empty folder")
         if before is not None:
-            if replace(before, n_asked=run.n_asked, limit=run.limit) != run:
-                raise ValueError(f"{out} holds another run (of {before.model!r}): give its settings, or another folder")
+            check_same_run(out, run)
             if not path.exists():
                 raise ValueError(f"{out} holds a run without {WORK_FILE}: give an empty folder")
             self._read(path)

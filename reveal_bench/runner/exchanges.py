@@ -6,14 +6,17 @@ Coordinates are pixels of the full-size image.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from reveal_bench.masks import Rle
 from reveal_bench.records import Box, Point
 from reveal_bench.task_records import AnswerBox
 
-__all__ = ["TOKENS", "Exchange", "ShotUsed", "from_line", "to_line"]
+if TYPE_CHECKING:
+    from reveal_bench.runner.answers import Reply
+
+__all__ = ["TOKENS", "Exchange", "ShotUsed", "from_line", "to_line", "with_reply"]
 
 UNITS = {"localization": "image_id", "findings": "study_id", "tasks": "task_id"}
 """Kind of benchmark -> the field of a line that names what the question is about."""
@@ -72,6 +75,13 @@ class Exchange:
     tokens_cached: int | None = None
     tokens_out: int | None = None
     shots: tuple[ShotUsed, ...] = ()
+
+
+def with_reply(asked: Exchange, reply: Reply, **facts: Any) -> Exchange:
+    """The exchange of a question that was replied to; `facts` are further fields."""
+    names = ("status", "note", "cell", "point", "box", "labels", "boxes")
+    as_read = {name: getattr(reply, name) for name in names}
+    return replace(asked, **{**as_read, "answer": reply.text, **facts})
 
 
 _ALWAYS = ("status", "text", "note", "error", "stop_reason", "served_model", "sent_temperature")

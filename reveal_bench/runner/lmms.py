@@ -30,9 +30,15 @@ from string import Template
 from typing import TYPE_CHECKING, Any
 
 import reveal_bench
-from reveal_bench.benchmarks import BENCHMARKS
-from reveal_bench.records import read_folder_info
-from reveal_bench.runner.questions import AskSettings, Form, Message, Question, ViewedImage, list_questions
+from reveal_bench.runner.questions import (
+    DESCRIBED,
+    AskSettings,
+    Form,
+    Message,
+    Question,
+    describe_split,
+    list_questions,
+)
 
 if TYPE_CHECKING:
     from reveal_bench.runner.exchanges import Exchange, ShotUsed
@@ -84,17 +90,13 @@ def export_tasks(folder: Path, split: str, out: Path, settings: AskSettings, *, 
     out = Path(out)
     if out.exists():
         raise ValueError(f"`out` must be a new folder, {out} exists")
-    info = read_folder_info(folder)
     settings = replace(settings, detail="auto")
     questions = list_questions(folder, split, settings, limit=limit)
     if not questions:
         raise ValueError(f"`split` must ask something, {split!r} of {folder} does not")
     asked = {
         "schema": 1,
-        "benchmark": info.benchmark,
-        "benchmark_version": info.version,
-        "split": split,
-        "kind": BENCHMARKS[info.benchmark].kind,
+        **describe_split(folder, split),
         "n_questions": len(questions if limit is None else list_questions(folder, split, settings)),
         "n_asked": len(questions),
         "limit": limit,
@@ -110,7 +112,7 @@ def export_tasks(folder: Path, split: str, out: Path, settings: AskSettings, *, 
         task = TASKS[settings.form]
         words = {
             **asked,
-            "version": info.version,
+            "version": asked["benchmark_version"],
             "form": settings.form,
             "style": settings.style,
             "task": task,
@@ -156,7 +158,7 @@ def _write_questions(out: Path, asked: Iterator[Asked]) -> str:
 
 def _row(pictures: Path, question: Question, shots: Sequence[Shot], messages: Sequence[Message]) -> dict[str, str]:
     sent = json.dumps([{"role": m.role, "content": [_part(pictures, part) for part in m.parts]} for m in messages])
-    used = [{"image_id": shot.question.image.image_id, "split": shot.split, "tier": shot.tier} for shot in shots]
+    used = [asdict(shot.used) for shot in shots]
     return {
         "id": question.id,
         "sent": hashlib.sha256(sent.encode()).hexdigest(),
@@ -220,7 +222,7 @@ def import_samples(paths: Sequence[Path], export: Path, *, model: str | None = N
                     found[key] = exchange
     place = {question_id: i for i, question_id in enumerate(questions)}
     info = RunInfo(
-        **{name: asked[name] for name in ("benchmark", "benchmark_version", "split", "kind", "n_questions", "n_asked")},
+        **{name: asked[name] for name in (*DESCRIBED, "n_questions", "n_asked")},
         model=logs[0].model,
         grid=settings.grid,
         settings=settings,
@@ -275,13 +277,8 @@ def _read_export(export: Path) -> tuple[dict[str, Any], dict[str, _Exported]]:
     questions = {}
     for row in pq.read_table(export / QUESTIONS, columns=["id", "sent", "question", "shots"]).to_pylist():
         shots = tuple(ShotUsed(**shot) for shot in json.loads(row["shots"]))
-        questions[row["id"]] = _Exported(_question(json.loads(row["question"])), row["sent"], shots)
+        questions[row["id"]] = _Exported(Question.from_document(json.loads(row["question"])), row["sent"], shots)
     return asked, questions
-
-
-def _question(given: Mapping[str, Any]) -> Question:
-    images = tuple(ViewedImage(**{**image, "size": tuple(image["size"])}) for image in given["images"])
-    return Question(**{**given, "images": images, "choices": tuple(given["choices"])})
 
 
 def _sample_files(paths: Sequence[Path], task: str) -> list[Path]:
@@ -343,12 +340,12 @@ def _samples(log: _Log, questions: Mapping[str, _Exported]) -> Iterator[_Sample]
 def _exchanges(sample: _Sample, settings: AskSettings, log: _Log) -> Iterator[Exchange]:
     """What became of a question, epoch by epoch."""
     from reveal_bench.runner.answers import read_reply
-    from reveal_bench.runner.exchanges import Exchange
+    from reveal_bench.runner.exchanges import Exchange, with_reply
 
     question = sample.exported.question
     common: dict[str, Any] = {
         "question": question.id,
-        "unit": question.image.image_id if question.finding is not None else question.id,
+        "unit": question.unit,
         "finding": question.finding,
         "shots": sample.exported.shots,
     }
@@ -363,22 +360,14 @@ def _exchanges(sample: _Sample, settings: AskSettings, log: _Log) -> Iterator[Ex
         spent, most = tokens.get("output_tokens"), log.parameters.get("max_tokens")
         stop_reason = "max_tokens" if spent is not None and isinstance(most, int) and spent >= most else None
         reply = read_reply(text, question, settings, stop_reason=stop_reason)
-        yield Exchange(
-            status=reply.status,
-            epoch=epoch,
+        yield with_reply(
+            Exchange(status=reply.status, epoch=epoch, **common),
+            reply,
             text=text,
-            note=reply.note,
-            cell=reply.cell,
-            point=reply.point,
-            box=reply.box,
-            labels=reply.labels,
-            answer=reply.text,
-            boxes=reply.boxes,
             stop_reason=stop_reason,
             sent_temperature=float(temperature) if isinstance(temperature, int | float) else None,
             tokens_in=tokens.get("input_tokens"),
             tokens_out=spent,
-            **common,
         )
 
 

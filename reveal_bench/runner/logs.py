@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reveal_bench.runner.answers import read_reply
-from reveal_bench.runner.exchanges import Exchange, ShotUsed
+from reveal_bench.runner.exchanges import Exchange, ShotUsed, with_reply
 from reveal_bench.runner.outputs import RunInfo, Scalar
-from reveal_bench.runner.questions import AskSettings, Question
+from reveal_bench.runner.questions import DESCRIBED, AskSettings, Question
 
 if TYPE_CHECKING:
     from inspect_ai.log import EvalLog, EvalSample
@@ -33,6 +33,9 @@ ENDPOINT_MODEL = "openai-api/reveal/"
 SENT = ("temperature", "top_p", "max_tokens", "seed", "reasoning_effort", "reasoning_tokens", "frequency_penalty")
 """What of inspect's configuration goes to a model."""
 LONGEST_REASON = 1000
+KEY_VARIABLES = ("_KEY", "_TOKEN", "_SECRET")
+"""Ends of names of variables that providers take keys from; REVEAL_MODEL_KEY is one."""
+SHORTEST_KEY = 6
 SECRETS = ((re.compile(r"https?://[^\s'\"]+"), "<address>"), (re.compile(r"(?i)\bbearer\s+[^\s'\",)]+"), "Bearer ***"))
 NOT_SENT = "the temperature is that of the configuration; the log does not hold what was sent"
 
@@ -46,9 +49,8 @@ class _Log:
     @property
     def key(self) -> dict[str, Any]:
         """What all logs of one run have in common."""
-        named = ("benchmark", "benchmark_version", "split", "kind", "n_questions", "settings")
         return {
-            **{name: self.facts[name] for name in named},
+            **{name: self.facts[name] for name in (*DESCRIBED, "n_questions", "settings")},
             "model": _model_name(self.header),
             "parameters": _parameters(self.header, self.facts),
         }
@@ -88,17 +90,14 @@ def import_logs(paths: Sequence[Path]) -> tuple[RunInfo, list[Exchange]]:
     n_questions = int(first.facts["n_questions"])
     settings = AskSettings.from_document(first.facts["settings"])
     info = RunInfo(
-        benchmark=first.facts["benchmark"],
-        benchmark_version=first.facts["benchmark_version"],
-        split=first.facts["split"],
-        kind=first.facts["kind"],
+        **{name: first.facts[name] for name in DESCRIBED},
         n_questions=n_questions,
         n_asked=n_asked,
         model=first.key["model"],
         grid=settings.grid,
         settings=settings,
         parameters=first.key["parameters"],
-        epochs=max([epoch for _, epoch in found], default=1),
+        epochs=max([log.header.eval.config.epochs or 1 for log in logs] + [epoch for _, epoch in found]),
         limit=None if n_asked == n_questions else n_asked,
         harness=dict(sorted((first.header.eval.packages or {}).items())),
     )
@@ -115,8 +114,11 @@ def read_log_folder(folder: Path) -> dict[tuple[str, int], Exchange]:
     ValueError
         If a log is damaged, or of another task.
     """
-    logs = _opened([folder]) if folder.is_dir() else []
-    return {key: exchange for key, (_, exchange) in _exchanges(logs).items()}
+    try:
+        logs = _opened([folder]) if folder.is_dir() else []
+        return {key: exchange for key, (_, exchange) in _exchanges(logs).items()}
+    except ValueError as error:
+        raise ValueError(f"{error}; without this file its questions are asked again") from None
 
 
 def _opened(paths: Sequence[Path]) -> list[_Log]:
@@ -168,22 +170,18 @@ def _samples(log: _Log) -> Iterator[EvalSample]:
 
 def _exchange(sample: EvalSample, settings: AskSettings, log: _Log) -> Exchange | None:
     """What became of a sample; None if it was cut short with its run."""
-    from reveal_bench.runner.tasks import question_from_metadata
-
     try:
-        question = question_from_metadata(sample.metadata["question"])
+        question = Question.from_document(sample.metadata["question"])
         epoch = int(sample.metadata["first_epoch"]) + sample.epoch - 1
         shots = tuple(ShotUsed(**shot) for shot in sample.metadata["shots"])
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{log.path}: sample {sample.id} does not say what it asked: {error!r}") from None
-    unit = question.image.image_id if question.finding is not None else question.id
-    asked = Exchange(question.id, unit, "failed", question.finding, epoch, shots=shots)
+    asked = Exchange(question.id, question.unit, "failed", question.finding, epoch, shots=shots)
     if sample.error is not None or not sample.output.choices:
         reason = "no reply" if sample.error is None else sample.error.message
         if _was_cut_short(reason) or (sample.error is None and log.header.status == "cancelled"):
             return None
-        refused = re.fullmatch(r"UnansweredError\((['\"])(.*)\1\)", reason, re.DOTALL)
-        return replace(asked, error=reason_text(refused[2] if refused else reason))
+        return replace(asked, error=reason_text(reason))
     return _answered(asked, sample, question, settings, log)
 
 
@@ -194,20 +192,14 @@ def _answered(asked: Exchange, sample: EvalSample, question: Question, settings:
     configured = _parameters(log.header, log.facts).get("temperature")
     notes = [reply.note, NOT_SENT if sent is None and configured is not None else ""]
     tokens_in, cached, tokens_out = _tokens(output.usage)
-    return replace(
+    return with_reply(
         asked,
-        status=reply.status,
+        reply,
         text=text,
         note="; ".join(note for note in notes if note) or None,
-        cell=reply.cell,
-        point=reply.point,
-        box=reply.box,
-        labels=reply.labels,
-        answer=reply.text,
-        boxes=reply.boxes,
         stop_reason=output.stop_reason,
         served_model=output.model or None,
-        sent_temperature=configured if sent is None else sent["temperature"],  # type: ignore[arg-type]
+        sent_temperature=configured if sent is None else sent["temperature"],
         tokens_in=tokens_in,
         tokens_cached=cached,
         tokens_out=tokens_out,
@@ -215,8 +207,11 @@ def _answered(asked: Exchange, sample: EvalSample, question: Question, settings:
 
 
 def _tokens(usage: ModelUsage | None) -> tuple[int | None, int | None, int | None]:
-    """Tokens sent, of these from the provider's cache, and written; inspect counts the cached ones apart."""
-    if usage is None:
+    """Tokens sent, of these from the provider's cache, and written; inspect counts the cached ones apart.
+
+    Counts that cannot be, such as more tokens from the cache than were sent, are none.
+    """
+    if usage is None or min(usage.input_tokens, usage.output_tokens, usage.input_tokens_cache_read or 0) < 0:
         return None, None, None
     cached = usage.input_tokens_cache_read
     return usage.input_tokens + (cached or 0) + (usage.input_tokens_cache_write or 0), cached, usage.output_tokens
@@ -229,11 +224,13 @@ def _was_cut_short(reason: str) -> bool:
 
 def reason_text(reason: str) -> str:
     """A reason in one line; endpoints repeat keys in their messages, and the SDK addresses."""
-    line = " ".join(reason.split())[:LONGEST_REASON]
+    line = " ".join(reason.split())
+    keys = {value for name, value in os.environ.items() if name.endswith(KEY_VARIABLES) and len(value) >= SHORTEST_KEY}
+    for key in sorted(keys, key=len, reverse=True):
+        line = line.replace(key, "***")
     for pattern, stands_for in SECRETS:
         line = pattern.sub(stands_for, line)
-    key = os.environ.get("REVEAL_MODEL_KEY")
-    return line.replace(key, "***") if key else line
+    return line[:LONGEST_REASON]
 
 
 def _model_name(header: EvalLog) -> str:

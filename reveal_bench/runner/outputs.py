@@ -14,10 +14,14 @@ is left out of the cost, and counted.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
+import sys
+import unicodedata
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from decimal import Decimal
 from pathlib import Path
@@ -33,13 +37,17 @@ from reveal_bench.study_records import FindingsPrediction
 from reveal_bench.task_records import TaskAnswer
 
 __all__ = [
-    "RUN", "Run", "RunInfo", "RunSummary", "Scalar", "prediction_files", "read_run",
+    "RUN", "Run", "RunInfo", "RunSummary", "Scalar", "alone", "check_same_run", "prediction_files", "read_run",
     "read_run_info", "write_outputs", "write_run_info",
 ]  # fmt: skip
 
 RUN, TRANSCRIPT, SUMMARY, SUBMISSION = "run.json", "transcript.jsonl", "summary.json", "submission.json"
+LOCK, SCRAPS = ".lock", (".*.json.*", ".*.jsonl.*", "logs/.inspect_tmp_*")
+FREE = ("n_asked", "limit", "epochs", "prices", "harness", "reveal_bench")
+"""Fields of ``run.json`` that may differ when a run goes on."""
 UNKNOWN = "not stated"
 LONGEST_NAME, LONGEST_VALUE = 100, 500  # characters that submission.schema.json allows
+NOT_IN_NAMES, LONGEST_PLAIN_NAME = re.compile(r"[^A-Za-z0-9 ._+()/-]"), 64  # those that the leaderboard does
 
 Scalar = str | int | float | bool | None
 System = Literal["multimodal_llm", "cnn", "saliency", "human_reader", "other"]
@@ -57,6 +65,7 @@ class RunInfo:
     settings : how the questions were put; None if the model is no language model, or another harness put them
     parameters : sent to the model, such as temperature and max_tokens
     harness : name -> version of the programs that asked
+    dataset : digest of the split's data, see :func:`reveal_bench.runner.questions.describe_split`
     system : kind of model, as ``submission.json`` names it
     """
 
@@ -75,6 +84,7 @@ class RunInfo:
     prices: Prices | None = None
     harness: Mapping[str, str] = field(default_factory=dict)
     system: System = "multimodal_llm"
+    dataset: str | None = None
     reveal_bench: str = reveal_bench.__version__
 
     def __post_init__(self) -> None:
@@ -200,6 +210,55 @@ def read_run_info(out: Path) -> RunInfo | None:
         raise ValueError(f"{path}: {error}") from None
 
 
+def check_same_run(out: Path, asked: RunInfo) -> None:
+    """Raise ValueError if `out` holds a run whose answers are no answers to what is asked now.
+
+    How much is asked may differ, and so may prices and versions of programs.
+    """
+    held = read_run_info(out)
+    if held is None:
+        return
+    told, now = held.document(), asked.document()
+    for name in (name for name in told if name not in FREE and told[name] != now[name]):
+        here, there = told[name], now[name]
+        if isinstance(here, Mapping) and isinstance(there, Mapping):
+            parts = sorted(part for part in {*here, *there} if here.get(part) != there.get(part))
+            here, there = ({part: side.get(part) for part in parts} for side in (here, there))
+        raise ValueError(f"{out} holds another run: {RUN} says {name} {here!r}, asked for is {there!r}")
+
+
+@contextlib.contextmanager
+def alone(out: Path) -> Iterator[None]:
+    """Keep a run folder from being written by two at once, where the system has such locks; remove scraps of a kill.
+
+    Raises
+    ------
+    ValueError
+        If another process writes it.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    if sys.platform == "win32":
+        yield
+        return
+    import fcntl
+
+    path = out / LOCK
+    with path.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not os.path.samestat(os.fstat(lock.fileno()), path.stat()):  # removed by the one before
+                raise FileNotFoundError
+        except OSError:
+            raise ValueError(f"{out} is being written by another run") from None
+        try:
+            for pattern in SCRAPS:
+                for scrap in out.glob(pattern):
+                    scrap.unlink()
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+
+
 def read_run(out: Path) -> Run:
     """Read a run folder; ValueError, naming file and line, if it is none or damaged."""
     out = Path(out)
@@ -266,6 +325,7 @@ def _submission(run: RunInfo, summary: RunSummary, organization: str) -> dict[st
     how = {} if run.settings is None else run.settings.document()
     style, shots_seed = how.pop("style", None), how.pop("seed", None)
     parameters: dict[str, Scalar] = {
+        "model": run.model,  # exactly; a leaderboard takes fewer characters for the name itself
         **how,
         "shots_seed": shots_seed,  # not the one that the model samples with
         **run.parameters,
@@ -281,13 +341,19 @@ def _submission(run: RunInfo, summary: RunSummary, organization: str) -> dict[st
         "version_reveal_bench": run.reveal_bench,
     }
     return {
-        "model": {"name": run.model},
+        "model": {"name": _plain_name(run.model)},
         "organization": organization,
         "kind": run.system,
         "prompt_style": style,
         "parameters": parameters,
         **({"grid": run.grid} if run.kind == "localization" else {}),
     }
+
+
+def _plain_name(model: str) -> str:
+    """A name as leaderboards take it, such as "llama3.2-vision-11b" for that with a colon."""
+    name = NOT_IN_NAMES.sub("-", unicodedata.normalize("NFKC", model)).lstrip(" ._+()/-")
+    return name[:LONGEST_PLAIN_NAME].strip() or "model"
 
 
 def _decimal_text(value: Decimal) -> str:

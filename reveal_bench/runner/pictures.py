@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reveal_bench.records import check_split, read_folder_info
+from reveal_bench.runner.questions import CONFIGS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 
 __all__ = ["FolderPictures", "Pictures"]
 
-CONFIGS = ("localization", "multilabel", "tasks", "holdout_inputs")
-"""Where rows with pictures lie; those of a private holdout in the last."""
 COLUMNS = {"image": None, "images": "image_facts", "prior_images": "prior_image_facts"}
 """Columns of pictures -> columns that say which pictures they are; None for the row itself."""
 FACTS = ("image_id", "width", "height", "pixel_pipeline")

@@ -9,6 +9,8 @@ The *form* of an answer is a grid cell, a point, a box, the labels of a study, o
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -16,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.geometry import MAX_CELLS, Grid
-from reveal_bench.records import VIEWS, FolderInfo, read_folder_info, read_manifest
+from reveal_bench.records import VIEWS, FolderInfo, check_split, read_folder_info, read_manifest
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FORMS",
     "STYLES",
+    "DESCRIBED",
     "AskSettings",
     "Form",
     "Message",
@@ -32,6 +35,7 @@ __all__ = [
     "Shown",
     "Style",
     "ViewedImage",
+    "describe_split",
     "list_questions",
 ]
 
@@ -48,6 +52,12 @@ LOCAL: tuple[Form, ...] = ("cell", "point", "box")
 SQUARE_SIDE, WHOLE_SIDE = 256, 1024
 """Pixels: side of the square that a localization is asked on (paper 000, section 3.2), long side of a whole picture."""
 MIN_SIDE, MAX_SIDE, MAX_SHOTS = 64, 4096, 16
+DESCRIBED = ("benchmark", "benchmark_version", "split", "kind", "dataset")
+"""What :func:`describe_split` says."""
+CONFIGS = ("localization", "multilabel", "tasks", "holdout_inputs")
+"""Where a folder keeps rows with pictures; those of a private holdout in the last."""
+FACTS = ("image_facts", "prior_image_facts")
+IDENTITIES = ("image_id", "pixel_sha256", *FACTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +100,17 @@ class Question:
     def image(self) -> ViewedImage:
         """The image of a localization."""
         return self.images[0]
+
+    @property
+    def unit(self) -> str:
+        """Id of what a prediction is about: the image of a localization, else the study or task."""
+        return self.id if self.finding is None else self.image.image_id
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Question:
+        """The question whose ``dataclasses.asdict`` went through JSON; KeyError or TypeError if it is none."""
+        images = tuple(ViewedImage(**{**image, "size": tuple(image["size"])}) for image in document["images"])
+        return cls(**{**document, "images": images, "choices": tuple(document["choices"])})
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,6 +268,40 @@ def list_questions(folder: Path, split: str, settings: AskSettings, *, limit: in
     return list(listed)[:limit]
 
 
+def describe_split(folder: Path, split: str) -> dict[str, Any]:
+    """What answers to a split's questions belong to: benchmark, version, split, kind, and the digest of its data.
+
+    The digest `dataset` is the SHA-256 of the rows of the split's manifest and of the hashes of its images' pixels, as
+    far as the folder knows them. Two builds of one version with other films, other questions or other grey values
+    differ in it; references have no part in it.
+
+    Raises
+    ------
+    ValueError
+        If the folder has no such split.
+    """
+    import pyarrow.parquet as pq
+
+    info = read_folder_info(folder)
+    check_split(info, folder, split)
+    asked = pq.read_table(Path(folder) / "manifest" / f"{split}.parquet").to_pylist()
+    shards = [path for config in CONFIGS for path in sorted((Path(folder) / config).glob(f"{split}-*.parquet"))]
+    pixels: set[tuple[str, str]] = set()
+    for shard in shards:
+        columns = [name for name in IDENTITIES if name in pq.read_schema(shard).names]
+        for row in pq.read_table(shard, columns=columns).to_pylist():
+            facts = [row] if "pixel_sha256" in row else [fact for name in FACTS for fact in row.get(name) or ()]
+            pixels.update((fact["image_id"], fact["pixel_sha256"] or "") for fact in facts)
+    told = json.dumps([asked, sorted(pixels)], sort_keys=True)
+    return {
+        "benchmark": info.benchmark,
+        "benchmark_version": info.version,
+        "split": split,
+        "kind": _kind(info),
+        "dataset": hashlib.sha256(told.encode()).hexdigest(),
+    }
+
+
 def _localizations(folder: Path, split: str, info: FolderInfo, settings: AskSettings) -> Iterator[Question]:
     for row in read_manifest(folder, split).rows.values():
         image = ViewedImage(row.image_id, row.view, row.size)
@@ -272,6 +327,8 @@ def _tasks(folder: Path, split: str, info: FolderInfo, settings: AskSettings) ->
     columns = ("task_id", "image_facts", "prior_image_facts")
     facts = {row["task_id"]: row for row in _inputs(folder, split, "tasks", columns)}
     for task in read_task_manifest(folder, split).tasks:
+        if task.task_id not in facts:
+            raise ValueError(f"{folder} must hold the inputs of every task, those of {task.task_id!r} are missing")
         row = facts[task.task_id]
         images = (*_images(row["image_facts"]), *_images(row["prior_image_facts"], is_prior=True))
         yield Question(

@@ -24,7 +24,6 @@ import logging
 import math
 import os
 import shutil
-import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -39,11 +38,13 @@ from reveal_bench.runner.outputs import (
     RunInfo,
     RunSummary,
     Scalar,
+    alone,
+    check_same_run,
     read_run_info,
     write_outputs,
     write_run_info,
 )
-from reveal_bench.runner.questions import AskSettings, Question
+from reveal_bench.runner.questions import DESCRIBED, AskSettings, Question
 
 if TYPE_CHECKING:
     from reveal_bench.runner.tasks import Asking
@@ -52,7 +53,7 @@ __all__ = ["KEY_VARIABLE", "LOGS", "ModelChoice", "Progress", "RunStoppedError",
 
 KEY_VARIABLE = "REVEAL_MODEL_KEY"
 """Not a provider's own variable: a key for one must not go to another endpoint because it happens to be set."""
-LOGS, SCRATCH, LOCK = "logs", ".scratch", ".lock"
+LOGS, SCRATCH = "logs", ".scratch"
 PART = 500
 """Questions of one log: it is written whole after every answer."""
 IN_A_ROW = 10
@@ -165,7 +166,7 @@ def run_model(
     Raises
     ------
     ValueError
-        If folder, split, settings or model are not what they must be, or `out` holds another run.
+        If folder, split, settings or model are not what they must be, or `out` holds another run or is being written.
     RunStoppedError
         If :data:`IN_A_ROW` requests in a row failed for good.
     KeyboardInterrupt
@@ -176,12 +177,14 @@ def run_model(
     out = Path(out)
     if epochs < 1:
         raise ValueError(f"`epochs` must be at least 1, got {epochs}")
-    with _alone(out), _contained(out, choice):
+    with alone(out), _contained(out):
         asking = _asking(Path(folder), split, settings, limit)
         info = _info(asking, choice, epochs, limit, prices)
-        _check_same(out, info)
-        write_run_info(out, info)
+        _check_logs(out)
+        check_same_run(out, info)
         done = read_log_folder(out / LOGS)
+        _check_shots(out, done, asking)
+        write_run_info(out, info)
         wanted = [(question.id, epoch) for question in asking.questions for epoch in range(1, epochs + 1)]
         left = {key for key in wanted if key not in done or (ask_again and done[key].status == "failed")}
         count = _Count(progress, len(wanted), [done[key] for key in wanted if key in done and key not in left])
@@ -283,6 +286,7 @@ def _model(choice: ModelChoice) -> Any:
     try:
         if choice.endpoint is None:
             return get_model(choice.model, memoize=False)
+        _shield(choice.endpoint)
         key = os.environ.get(KEY_VARIABLE) or "none"  # the SDK wants one, an open endpoint does not look
         model = get_model(ENDPOINT_MODEL + choice.model, base_url=choice.endpoint, api_key=key, memoize=False)
     except (PrerequisiteError, ValueError) as error:
@@ -292,10 +296,9 @@ def _model(choice: ModelChoice) -> Any:
 
 
 def _info(asking: Asking, choice: ModelChoice, epochs: int, limit: int | None, prices: Prices | None) -> RunInfo:
-    facts, names = asking.facts, ("benchmark", "benchmark_version", "split", "kind", "n_questions")
     versions = {name: importlib.metadata.version(name) for name in ("inspect_ai", "openai")}
     return RunInfo(
-        **{name: facts[name] for name in names},
+        **{name: asking.facts[name] for name in (*DESCRIBED, "n_questions")},
         n_asked=len(asking.questions),
         model=choice.name,
         grid=asking.settings.grid,
@@ -308,22 +311,17 @@ def _info(asking: Asking, choice: ModelChoice, epochs: int, limit: int | None, p
     )
 
 
-def _check_same(out: Path, info: RunInfo) -> None:
-    """Raise ValueError if `out` holds a run whose answers are not answers to what is asked now."""
-    held = read_run_info(out)
-    if held is None:
-        if (out / LOGS).is_dir() and any((out / LOGS).iterdir()):
-            raise ValueError(f"{out} must be a run folder or empty: it has logs but no run.json")
-        return
-    told, asked = held.document(), info.document()
-    free = ("n_asked", "limit", "epochs", "prices", "harness", "reveal_bench")
-    differing = [name for name in told if name not in free and told[name] != asked[name]]
-    for name in differing:
-        here, there = told[name], asked[name]
-        if isinstance(here, Mapping) and isinstance(there, Mapping):
-            parts = sorted(part for part in {*here, *there} if here.get(part) != there.get(part))
-            here, there = ({part: side.get(part) for part in parts} for side in (here, there))
-        raise ValueError(f"{out} holds another run: run.json says {name} {here!r}, asked for is {there!r}")
+def _check_logs(out: Path) -> None:
+    if read_run_info(out) is None and (out / LOGS).is_dir() and any((out / LOGS).iterdir()):
+        raise ValueError(f"{out} must be a run folder or empty: it has logs but no run.json")
+
+
+def _check_shots(out: Path, done: Mapping[tuple[str, int], Exchange], asking: Asking) -> None:
+    """Raise ValueError if answers were given to other examples: references have changed since."""
+    for (question, _), exchange in done.items():
+        if question in asking.shots and exchange.shots != tuple(shot.used for shot in asking.shots[question]):
+            rule = "its dataset folder has changed since"
+            raise ValueError(f"{out} holds another run: {question!r} was asked with other examples, {rule}")
 
 
 def _check_endpoint(endpoint: str) -> None:
@@ -337,47 +335,33 @@ def _check_endpoint(endpoint: str) -> None:
         raise ValueError(f"`endpoint` {rule}, got {endpoint!r}")
 
 
-@contextlib.contextmanager
-def _alone(out: Path) -> Iterator[None]:
-    """Two runs into one folder at once would ask everything twice; where the system has no such locks, they may."""
-    out.mkdir(parents=True, exist_ok=True)
-    if sys.platform == "win32":
-        yield
-        return
-    import fcntl
-
-    with (out / LOCK).open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise ValueError(f"{out} is being written by another run") from None
-        try:
-            yield
-        finally:
-            (out / LOCK).unlink(missing_ok=True)
+def _shield(endpoint: str) -> None:
+    """Before each log, as inspect_ai reads a file .env whenever it begins one; :func:`_contained` puts all back."""
+    _check_endpoint(endpoint)
+    url = urlsplit(endpoint)
+    for name in FOREIGN:
+        os.environ.pop(name, None)
+    if url.scheme != "https" or url.hostname in LOOPBACK:  # a proxy would read key and pictures
+        for proxy in PROXIES:
+            os.environ.pop(proxy, None)
+            os.environ.pop(proxy.upper(), None)
 
 
 @contextlib.contextmanager
-def _contained(out: Path, choice: ModelChoice) -> Iterator[None]:
+def _contained(out: Path) -> Iterator[None]:
     """What inspect_ai and the SDK take from the environment, for the time of a run; its scratch files are in `out`."""
     scratch = (out / SCRATCH).resolve()
-    given: dict[str, str | None] = {
+    given = {
         "XDG_DATA_HOME": str(scratch),
         "XDG_CACHE_HOME": str(scratch),
         "INSPECT_TRACE_FILE": str(scratch / "trace.log"),
         "INSPECT_TRACE_LEVEL": "CRITICAL",
         "INSPECT_CACHE_DIR": str(scratch),
     }
-    if choice.endpoint is not None:
-        given |= dict.fromkeys(FOREIGN)
-        url = urlsplit(choice.endpoint)
-        if url.scheme != "https" or url.hostname in LOOPBACK:  # a proxy would read key and pictures
-            given |= {name: None for proxy in PROXIES for name in (proxy, proxy.upper())}
     before, root = dict(os.environ), logging.getLogger()
     handlers, level = list(root.handlers), root.level
     scratch.mkdir(parents=True, exist_ok=True)
-    for name, value in given.items():
-        os.environ.pop(name, None) if value is None else os.environ.update({name: value})
+    os.environ.update(given)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of what inspect_ai calls, and of replies that are none

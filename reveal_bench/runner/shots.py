@@ -41,6 +41,7 @@ from reveal_bench.geometry import Grid
 from reveal_bench.masks import PackedMasks, Rle, encode_mask, pack_masks
 from reveal_bench.metrics.localization import cell_coverage, point_hit
 from reveal_bench.records import READERS, VIEWS, FolderInfo, read_folder_info, read_manifest
+from reveal_bench.runner.exchanges import ShotUsed
 from reveal_bench.runner.questions import AskSettings, Question, ViewedImage
 
 if TYPE_CHECKING:
@@ -69,6 +70,11 @@ class Shot:
     split: str
     answer: str
     tier: int
+
+    @property
+    def used(self) -> ShotUsed:
+        """What transcripts and logs say of it."""
+        return ShotUsed(self.question.image.image_id, self.split, self.tier)
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,13 +41,11 @@ from inspect_ai.scorer import Score, Scorer, Target, mean, scorer
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 
 import reveal_bench
-from reveal_bench.benchmarks import BENCHMARKS
-from reveal_bench.records import read_folder_info
 from reveal_bench.runner.answers import read_reply
 from reveal_bench.runner.logs import reason_text
 from reveal_bench.runner.pictures import FolderPictures
 from reveal_bench.runner.prompts import compose
-from reveal_bench.runner.questions import AskSettings, Message, Question, Shown, ViewedImage, list_questions
+from reveal_bench.runner.questions import AskSettings, Message, Question, Shown, describe_split, list_questions
 from reveal_bench.runner.shots import Shot, ShotPool
 
 __all__ = [
@@ -57,7 +55,6 @@ __all__ = [
     "localization_box",
     "localization_point",
     "open_tasks",
-    "question_from_metadata",
 ]
 
 PICTURE = "data:image/png;base64,"
@@ -94,14 +91,10 @@ class Asking:
     """
 
     def __init__(self, folder: Path, split: str, settings: AskSettings, *, limit: int | None = None) -> None:
-        info = read_folder_info(folder)
         every = list_questions(folder, split, settings)
         self.settings, self.questions = settings, list_questions(folder, split, settings, limit=limit)
         self.facts: dict[str, Any] = {
-            "benchmark": info.benchmark,
-            "benchmark_version": info.version,
-            "split": split,
-            "kind": BENCHMARKS[info.benchmark].kind,
+            **describe_split(folder, split),
             "n_questions": len(every),
             "settings": settings.document(),
             "reveal_bench": reveal_bench.__version__,
@@ -146,23 +139,9 @@ class Asking:
         return [_chat_message(message, self.settings.detail) for message in composed]
 
     def _sample(self, question: Question, epoch: int) -> Sample:
-        shots = [
-            {"image_id": s.question.image.image_id, "split": s.split, "tier": s.tier} for s in self.shots[question.id]
-        ]
+        shots = [asdict(shot.used) for shot in self.shots[question.id]]
         metadata = {"question": asdict(question), "shots": shots, "first_epoch": epoch}
         return Sample(input=question.id, id=_safe(question.id), metadata=metadata)
-
-
-def question_from_metadata(given: dict[str, Any]) -> Question:
-    """The question of a sample's metadata, as a log holds it.
-
-    Raises
-    ------
-    TypeError, KeyError
-        If it is none.
-    """
-    images = tuple(ViewedImage(**{**image, "size": tuple(image["size"])}) for image in given["images"])
-    return Question(**{**given, "images": images, "choices": tuple(given["choices"])})
 
 
 def _safe(question_id: str) -> str:
@@ -189,7 +168,14 @@ class NotAskedError(Exception):
 
 
 class UnansweredError(Exception):
-    """The provider refused a request, and said why."""
+    """A request was given up; `message`, all that the log says of it, holds no key, and not the request itself."""
+
+    def __init__(self, raised: Exception) -> None:
+        attempt = getattr(raised, "last_attempt", None)  # of the library that tries again
+        last = raised if attempt is None else attempt.exception() or raised
+        told = getattr(last, "provider_message", None) or f"{type(last).__name__}: {last}"
+        self.message = reason_text(told)
+        super().__init__(self.message)
 
 
 def _putting(asking: Asking, watcher: Watcher | None, *, keep_pictures: bool) -> Solver:
@@ -198,18 +184,14 @@ def _putting(asking: Asking, watcher: Watcher | None, *, keep_pictures: bool) ->
         async def solve(state: TaskState, generate: Generate) -> TaskState:
             if watcher is not None and watcher.is_over():
                 raise NotAskedError
-            question = question_from_metadata(state.metadata["question"])
+            question = Question.from_document(state.metadata["question"])
             state.messages = await anyio.to_thread.run_sync(partial(asking.messages, question))
             error: Exception | None = None
             try:
                 state = await generate(state)
             except Exception as raised:
-                error = raised
-                if (told := getattr(raised, "provider_message", None)) is None:
-                    raise
-                # inspect's own message begins with the whole request
-                error = UnansweredError(reason_text(told))
-                raise error from None
+                error = UnansweredError(raised)
+                raise error from None  # a traceback with the messages of others would be logged, too
             finally:
                 _clear(state, keep_pictures=keep_pictures)
                 if watcher is not None:
@@ -229,7 +211,7 @@ def _clear(state: TaskState, *, keep_pictures: bool) -> None:
                 state.metadata["sent"] = {"temperature": event.call.request.get("temperature")}
             if not keep_pictures:
                 event.input, event.call = [_without_pictures(message) for message in event.input], None
-            event.error = event.error and reason_text(event.error)
+            event.error, event.traceback, event.traceback_ansi = event.error and reason_text(event.error), None, None
     if not keep_pictures:
         held = transcript().attachments  # of requests, as some providers hand them over whole
         for name in [name for name, text in held.items() if PICTURE in text]:
@@ -248,7 +230,7 @@ def _answering(settings: AskSettings, watcher: Watcher | None) -> Scorer:
     @scorer(metrics=[mean()], name="answered")
     def answered() -> Scorer:
         async def score(state: TaskState, target: Target) -> Score:
-            question = question_from_metadata(state.metadata["question"])
+            question = Question.from_document(state.metadata["question"])
             if not state.output.choices:
                 status, note = "failed", None
             else:

@@ -268,9 +268,18 @@ def test_a_limit_can_be_raised(world: World, tmp_path: Path) -> None:
     assert len(read_run(tmp_path).exchanges) == len(read_manifest(world.folder, "released").asked_pairs())
 
 
+def test_a_later_version_goes_on(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(world, by_name, out=tmp_path, limit=3)
+    told = json.loads((tmp_path / "run.json").read_text())
+    (tmp_path / "run.json").write_text(json.dumps({**told, "reveal_bench": "0.0.1"}))
+    asked = []
+    run(world, lambda image, finding: asked.append(finding), out=tmp_path, name="by_name", limit=4)
+    assert len(asked) == 1
+
+
 def test_another_run_is_not_continued(world: World, tmp_path: Path) -> None:
     run(world, by_name, out=tmp_path, limit=3)
-    with pytest.raises(ValueError, match=r"holds another run \(of 'by_name'\): give its settings, or another folder"):
+    with pytest.raises(ValueError, match=r"holds another run: run\.json says model 'by_name', asked for is 'other'"):
         run(world, by_name, out=tmp_path, name="other")
     with (tmp_path / WORK_FILE).open("ab") as file:
         file.write(b"not json\n")

@@ -57,6 +57,8 @@ def ended(model: PlayedModel, folder: Path, out: Path, after: int, sent: signal.
 
 def test_interrupted_then_killed_then_done(films: Path, truth: Truth, tmp_path: Path) -> None:
     with playing(truth, error_rate=0.4) as (model, _):
+        code, in_flight_first = ended(model, films, tmp_path / "out", 0, signal.SIGKILL)
+        assert code == -signal.SIGKILL
         code, in_flight = ended(model, films, tmp_path / "out", 12, signal.SIGINT)
         assert code not in (0, None)
         assert read_run(tmp_path / "out").summary.by_status == {"answered": 12, "not_asked": len(truth.questions) - 12}
@@ -65,6 +67,7 @@ def test_interrupted_then_killed_then_done(films: Path, truth: Truth, tmp_path: 
         choice = ModelChoice("played", model.url, max_connections=CONNECTIONS)
         run_model(films, "test", tmp_path / "out", AskSettings(), choice)
         expected = Counter(question for question, _, _ in truth.questions)
+        expected.update(in_flight_first)
         expected.update(in_flight)
         expected.update(in_flight_then)
         assert Counter(question for question, _ in model.asked) == expected
@@ -74,4 +77,4 @@ def test_interrupted_then_killed_then_done(films: Path, truth: Truth, tmp_path: 
     for path in (tmp_path / "undisturbed").iterdir():
         if path.is_file():
             assert (tmp_path / "out" / path.name).read_bytes() == path.read_bytes()
-    assert sum(1 for _ in (tmp_path / "out" / "logs").iterdir()) == 3
+    assert sum(1 for _ in (tmp_path / "out" / "logs").iterdir()) == 4

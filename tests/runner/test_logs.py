@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reveal_bench.runner.logs import import_logs, read_log_folder, reason_text
+from reveal_bench.runner.logs import _tokens, import_logs, read_log_folder, reason_text
 from reveal_bench.runner.questions import AskSettings
 from reveal_bench.runner.running import ModelChoice, run_model
 from tests.runner.conftest import Truth, playing
@@ -61,6 +61,8 @@ def test_damaged_logs_are_named(logs: dict[str, Path], tmp_path: Path) -> None:
         path.write_bytes(data)
         with pytest.raises(ValueError, match=rf"{name}\.eval is damaged, or no log of inspect"):
             import_logs([path])
+    with pytest.raises(ValueError, match=r"\.eval is damaged.*; without this file its questions are asked again"):
+        read_log_folder(tmp_path)
     broken = bytearray(whole)
     at = whole.index(b"samples/") + 120
     broken[at : at + 40] = bytes(40)
@@ -94,6 +96,33 @@ def test_a_log_of_another_task_is_refused(tmp_path: Path) -> None:
     )
     with pytest.raises(ValueError, match="is the log of another task, 'sums'"):
         import_logs([tmp_path])
+
+
+def test_no_part_of_a_key_is_left_where_a_reason_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REVEAL_MODEL_KEY", "s3cret-of-an-endpoint")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "s3cret-of-a-provider")
+    for length in range(970, 1001):
+        told = reason_text("x" * length + "s3cret-of-an-endpoint s3cret-of-a-provider")
+        assert "s3c" not in told
+        assert len(told) <= 1000
+
+
+@pytest.mark.parametrize(
+    ("counts", "expected"),
+    [
+        ({"input_tokens": 8, "input_tokens_cache_read": 2, "output_tokens": 3}, (10, 2, 3)),
+        ({"input_tokens": 5, "input_tokens_cache_write": 4, "output_tokens": 0}, (9, None, 0)),
+        ({"input_tokens": -1, "input_tokens_cache_read": 11, "output_tokens": 3}, (None, None, None)),  # 11 of 10
+        (None, (None, None, None)),
+    ],
+    ids=["cached", "written", "impossible", "none"],
+)
+def test_tokens_are_counted_with_the_cached_ones(
+    counts: dict[str, int] | None, expected: tuple[int | None, int | None, int | None]
+) -> None:
+    from inspect_ai.model import ModelUsage
+
+    assert _tokens(None if counts is None else ModelUsage(**counts)) == expected
 
 
 def test_reasons_are_one_line_without_keys_and_addresses(monkeypatch: pytest.MonkeyPatch) -> None:

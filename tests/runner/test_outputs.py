@@ -13,7 +13,7 @@ import pytest
 from reveal_bench.masks import Rle
 from reveal_bench.prices import Prices
 from reveal_bench.runner.exchanges import Exchange, ShotUsed
-from reveal_bench.runner.outputs import RunInfo, read_run, read_run_info, write_outputs
+from reveal_bench.runner.outputs import RunInfo, alone, read_run, read_run_info, write_outputs
 from reveal_bench.runner.questions import AskSettings
 from reveal_bench.task_records import AnswerBox
 from tests.conftest import ROOT
@@ -154,3 +154,47 @@ def test_a_write_that_breaks_leaves_what_was_there(tmp_path: Path, monkeypatch: 
     with pytest.raises(OSError, match="no space left"):
         write_outputs(tmp_path, [FAILED], INFO)
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    ("model", "plain"),
+    [
+        ("gpt-5", "gpt-5"),
+        ("llama3.2-vision:11b", "llama3.2-vision-11b"),
+        ("@cf/meta/llama", "cf/meta/llama"),
+        ("医学", "model"),
+        ("m" * 100, "m" * 64),
+    ],
+    ids=["as it is", "colon", "first", "other script", "long"],
+)
+def test_the_leaderboard_takes_the_submission_of_any_model(model: str, plain: str, tmp_path: Path) -> None:
+    metadata = pytest.importorskip("reveal_leaderboard.metadata")
+    write_outputs(tmp_path, [CELL, FAILED], replace(INFO, model=model))
+    read = metadata.read_metadata((tmp_path / "submission.json").read_text())
+    assert (read.model.name, read.parameters["model"]) == (plain, model)
+
+
+def test_who_is_alone_clears_what_a_kill_left(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    for name in (".run.json.123", ".predictions-1.jsonl.9", "logs/.inspect_tmp_ab.writing"):
+        (tmp_path / name).write_text("torn")
+    for name in ("run.json", "logs/a.eval"):
+        (tmp_path / name).write_text("whole")
+    with alone(tmp_path), pytest.raises(ValueError, match="is being written by another run"), alone(tmp_path):
+        pass
+    held = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
+    assert held == {"run.json", "logs/a.eval"}
+
+
+def test_a_lock_that_was_removed_in_between_locks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fcntl = pytest.importorskip("fcntl")
+    lock = fcntl.flock
+
+    def removed_first(file: object, how: int) -> None:
+        (tmp_path / ".lock").unlink()
+        (tmp_path / ".lock").touch()  # by a third run
+        lock(file, how)
+
+    monkeypatch.setattr(fcntl, "flock", removed_first)
+    with pytest.raises(ValueError, match="is being written by another run"), alone(tmp_path):
+        pass

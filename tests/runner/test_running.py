@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import zipfile
 from collections import Counter
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import pyarrow.parquet as pq
 import pytest
 
 from reveal_bench.prices import Prices
@@ -158,6 +160,8 @@ def test_nothing_is_written_outside_and_no_picture_or_key_inside(done: Done) -> 
     with zipfile.ZipFile(log) as file:
         text = "".join(file.read(name).decode() for name in file.namelist())
     assert "iVBORw0KGgo" not in text  # how the base64 of a PNG begins
+    assert "for key Bearer ***" in text
+    assert KEY not in text
     for path in done.out.iterdir():
         if path.is_file():
             told = path.read_text()
@@ -209,6 +213,49 @@ def test_another_run_is_not_mixed_in(done: Done, films: Path) -> None:
     ):
         with pytest.raises(ValueError, match=f"holds another run: run.json says {told}"):
             run_model(films, "test", done.out, settings, choice)
+
+
+def test_another_build_of_the_data_is_not_mixed_in(films: Path, truth: Truth, tmp_path: Path) -> None:
+    folder = tmp_path / "films"
+    shutil.copytree(films, folder)
+    with playing(truth) as (model, _):
+        choice = ModelChoice("played", model.url)
+        run_model(folder, "test", tmp_path / "out", AskSettings(), choice, limit=1)
+        (shard,) = (folder / "localization").glob("test-*.parquet")
+        table = pq.read_table(shard)
+        hashes = table["pixel_sha256"].to_pylist()
+        at = table.schema.get_field_index("pixel_sha256")
+        pq.write_table(table.set_column(at, table.schema.field(at), [["0" * 64, *hashes[1:]]]), shard)
+        with pytest.raises(ValueError, match=r"holds another run: run\.json says dataset '[0-9a-f]{64}'"):
+            run_model(folder, "test", tmp_path / "out", AskSettings(), choice)
+        assert len(model.asked) == 1
+
+
+def test_answers_to_other_examples_are_not_mixed_in(films: Path, truth: Truth, tmp_path: Path) -> None:
+    settings = AskSettings(style="few-shot", shots=2, shots_split="validation")
+    with playing(truth) as (model, _):
+        choice = ModelChoice("played", model.url)
+        run_model(films, "test", tmp_path, settings, choice, limit=1)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("reveal_bench.runner.tasks.ShotPool.pick", lambda *_: ())
+            with pytest.raises(ValueError, match="was asked with other examples, its dataset folder has changed"):
+                run_model(films, "test", tmp_path, settings, choice, limit=2)
+        run_model(films, "test", tmp_path, settings, choice, limit=2)
+        assert len(model.asked) == 2
+
+
+def test_a_file_env_sends_nothing_to_an_endpoint(
+    films: Path, truth: Truth, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".env").write_text("OPENAI_ORG_ID=org-of-somebody-else\nHTTP_PROXY=http://127.0.0.1:9\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("reveal_bench.runner.running.PART", 1)
+    for name in ("OPENAI_ORG_ID", "HTTP_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with playing(truth) as (model, _):
+        run_model(films, "test", tmp_path / "out", AskSettings(), ModelChoice("played", model.url), limit=3)
+    assert len(model.headers) == 3
+    assert "org-of-somebody-else" not in str(model.headers)
 
 
 def test_a_run_that_nobody_answers_is_given_up(films: Path, truth: Truth, tmp_path: Path) -> None:

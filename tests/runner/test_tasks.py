@@ -20,7 +20,7 @@ from reveal_bench.runner.logs import NOT_SENT, import_logs
 from reveal_bench.runner.outputs import read_run, write_outputs
 from reveal_bench.runner.questions import AskSettings, Question, ViewedImage, list_questions
 from reveal_bench.runner.running import ModelChoice, run_model
-from reveal_bench.runner.tasks import Asking, _safe, grid_localization, question_from_metadata
+from reveal_bench.runner.tasks import Asking, _safe, grid_localization
 from reveal_bench.score_file import lint_file
 from tests.conftest import ROOT
 from tests.runner.conftest import Truth, playing
@@ -160,7 +160,7 @@ def test_studies_and_open_tasks_are_asked_whole(benchmark: str, tmp_path: Path) 
 def test_a_question_comes_back_from_its_metadata() -> None:
     images = (ViewedImage("a", "PA", (3, 4)), ViewedImage("b", "LATERAL", (5, 6), is_prior=True))
     question = Question("t", "text", images, choices=("x", "y"), prompt="?", requires_boxes=True)
-    assert question_from_metadata(json.loads(json.dumps(asdict(question)))) == question
+    assert Question.from_document(json.loads(json.dumps(asdict(question)))) == question
 
 
 def test_names_in_the_log_are_safe_and_differ() -> None:
