@@ -103,11 +103,12 @@ def run(
     """
     settings = _settings(folder, answer, prompt, grid, side, shots, shots_split, seed, detail)
     if dry_run is not None:
+        _check_place(dry_run, "--dry-run", "must be new or empty, as nothing is written over")
         _rehearse(folder, split, settings, dry_run, limit)
         return
     if model is None or out is None:
         raise ValueError("`--model` and `--out` must be given, or `--dry-run`")
-    from reveal_bench.runner.running import ModelChoice, run_model
+    from reveal_bench.runner.running import ModelChoice, RunStoppedError, run_model
 
     prices = prices_of(price_in, price_out, price_cached)
     choice = ModelChoice(
@@ -122,22 +123,92 @@ def run(
         max_retries=max_retries,
         log_images=log_images,
     )
-    with terminal.progress("asking") as progress:
-        summary = run_model(
-            folder,
-            split,
-            out,
-            settings,
-            choice,
-            epochs=epochs,
-            limit=limit,
-            prices=prices,
-            ask_again=ask_again,
-            organization=organization,
-            progress=progress,
-        )
+    _check_place(out, "--out", "must be new, empty, or the folder of a run to go on with", run=True)
+    if endpoint is not None and (ask_again or not _is_complete(out)):
+        _check_that_it_answers(endpoint)
+    try:
+        with terminal.progress("asking") as progress:
+            summary = run_model(
+                folder,
+                split,
+                out,
+                settings,
+                choice,
+                epochs=epochs,
+                limit=limit,
+                prices=prices,
+                ask_again=ask_again,
+                organization=organization,
+                progress=progress,
+            )
+    except KeyboardInterrupt:
+        typer.echo(f"stopped; what was answered is kept in {out}: the same command goes on from there", err=True)
+        raise typer.Exit(130) from None
+    except RunStoppedError as error:
+        raise RunStoppedError(f"{error}\n{_remedy(str(error), endpoint)}") from None
     terminal.print_run(summary)
     _say_where(out, epochs, folder, split)
+
+
+def _check_place(out: Path, option: str, rule: str, *, run: bool = False) -> None:
+    """Raise ValueError if `out` cannot be written, holds something else, or is part of a dataset: nobody asks yet."""
+    for place in (out.absolute(), *out.absolute().parents):
+        if (place / "manifest" / "benchmark.json").is_file():
+            raise ValueError(f"`{option}` must not lie in a dataset folder, which may be published, got {out}")
+    try:
+        there = {path.name for path in out.iterdir() if not path.name.startswith(".")} if out.exists() else set()
+        if there and not (run and there & {"run.json", "logs"}):
+            raise ValueError(f"`{option}` {rule}, got {out}, which holds {min(there)}")
+        if run:
+            out.mkdir(parents=True, exist_ok=True)
+            (out / ".writable").touch()
+            (out / ".writable").unlink()
+    except OSError as error:
+        raise ValueError(f"`{option}` must be a folder that you may write to, got {out}: {error.strerror}") from None
+
+
+def _is_complete(out: Path) -> bool:
+    """Whether a run of before left nothing to ask: then its files can be written anew without the model."""
+    from reveal_bench.runner.outputs import read_run
+
+    try:
+        return "not_asked" not in read_run(out).summary.by_status
+    except ValueError:
+        return False
+
+
+def _check_that_it_answers(endpoint: str) -> None:
+    """Raise ValueError if there is nothing at an endpoint: patient attempts would not say so for many minutes."""
+    import socket
+    from urllib.parse import urlsplit
+    from urllib.request import getproxies
+
+    url = urlsplit(endpoint)
+    if url.scheme == "https" and getproxies():  # what reaches it is not this machine
+        return
+    try:
+        socket.create_connection((url.hostname, url.port or {"http": 80}.get(url.scheme, 443)), timeout=20).close()
+    except OSError as error:
+        rule = "must be the address of a server that runs"
+        raise ValueError(f"`--endpoint` {rule}, got {endpoint}: {error.strerror or error}") from None
+
+
+def _remedy(reason: str, endpoint: str | None) -> str:
+    """What to do about a run that stopped, by what the model's side said last."""
+    import os
+
+    from reveal_bench.runner.running import KEY_VARIABLE
+
+    again = "then give the same command with --ask-again, which asks the failed ones again, too"
+    if "401" in reason or "403" in reason:
+        if endpoint is None:
+            return f"check the provider's key and what it may use; {again}"
+        state = "is set, check its value" if os.environ.get(KEY_VARIABLE) else "is not set"
+        return f"the key is read from {KEY_VARIABLE}, which {state}; {again}"
+    if "404" in reason:
+        path = " and --endpoint (it mostly ends in /v1)" if endpoint is not None else ""
+        return f"check the name in --model{path}; {again}"
+    return f"see to the model; {again}"
 
 
 def _settings(
@@ -205,7 +276,10 @@ def _say_where(out: Path, epochs: int, folder: Path, split: str) -> None:
     for name in prediction_files(epochs):
         typer.echo(f"wrote {out / name}")
     first = out / prediction_files(epochs)[0]
-    typer.echo(f"score: reveal-bench score {first} {folder} --split {split} --allow-missing")
+    if any(path.parent.name not in ("holdout_inputs", "manifest") for path in folder.glob(f"*/{split}-*.parquet")):
+        typer.echo(f"score: reveal-bench score {first} {folder} --split {split} --allow-missing")
+    else:
+        typer.echo(f"its references are private; score: reveal-bench submit {first} --benchmark NAME --allow-missing")
 
 
 def import_inspect(

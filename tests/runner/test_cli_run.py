@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import shutil
+import socket
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
 
+from reveal_bench import cli_run
+from reveal_bench.runner import running
 from reveal_bench.runner.outputs import read_run
+from reveal_bench.runner.running import RunStoppedError
 from tests.runner.conftest import Truth, playing
 from tests.runner.endpoint import PlayedModel
 from tests.test_cli import call
@@ -132,3 +137,75 @@ def test_the_run_reads_back(ran: tuple[Path, PlayedModel, str], truth: Truth) ->
     run = read_run(ran[0])
     assert [exchange.question for exchange in run.exchanges] == [question for question, _, _ in truth.questions]
     assert run.exchanges[0].status == "refused"
+
+
+def test_a_run_folder_is_no_dataset_and_nothing_of_others(films: Path, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / "file").write_text("")
+    asked = ("run", films, "--split", "test", "--model", "chat", "--endpoint", "http://127.0.0.1:9/v1")
+    for option in ("--out", "--dry-run"):
+        within = call(*asked, option, films / "runs", expect=1).stderr
+        assert f"`{option}` must not lie in a dataset folder" in within
+        assert not (films / "runs").exists()
+        assert "which holds file" in call(*asked, option, tmp_path, expect=1).stderr
+    beneath = call(*asked, "--out", tmp_path / "file" / "run", expect=1).stderr
+    assert "`--out` must be a folder that you may write to" in beneath
+
+
+def test_an_endpoint_that_is_down_is_said_at_once(films: Path, tmp_path: Path) -> None:
+    with socket.socket() as closed:  # bound, but nobody listens: no other process can take the port meanwhile
+        closed.bind(("127.0.0.1", 0))
+        endpoint = f"http://127.0.0.1:{closed.getsockname()[1]}/v1"
+        asked = ("run", films, "--split", "test", "--model", "chat", "--endpoint", endpoint)
+        said = call(*asked, "--out", tmp_path / "run", expect=1).stderr
+    assert f"`--endpoint` must be the address of a server that runs, got {endpoint}: Connection refused" in said
+
+
+def test_what_is_complete_is_written_anew_without_the_model(
+    ran: tuple[Path, PlayedModel, str], films: Path, tmp_path: Path
+) -> None:
+    out, model, _ = ran
+    shutil.copytree(out, tmp_path / "run")
+    gone = words(films, model, tmp_path / "run")
+    gone[gone.index("--endpoint") + 1] = "http://127.0.0.1:9/v1"
+    assert "cost 0\n" in call(*gone, "--price-in", "0", "--price-out", "0").stdout
+
+
+@pytest.mark.parametrize(
+    ("reason", "endpoint", "remedy"),
+    [
+        ("Error code: 401 - bad key", "http://x/v1", "REVEAL_MODEL_KEY, which is not set; "),
+        ("Error code: 401 - bad key", None, "check the provider's key"),
+        ("Error code: 404 - no such model", "http://x/v1", "check the name in --model and --endpoint"),
+        ("Connection error.", "http://x/v1", "see to the model; "),
+    ],
+)
+def test_a_run_that_stops_says_what_to_do(
+    films: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: str, endpoint: str | None, remedy: str
+) -> None:
+    def stops(*_: object, **__: object) -> None:
+        raise RunStoppedError(reason)
+
+    monkeypatch.delenv("REVEAL_MODEL_KEY", raising=False)
+    monkeypatch.setattr(running, "run_model", stops)
+    monkeypatch.setattr(cli_run, "_check_that_it_answers", lambda _: None)
+    where = () if endpoint is None else ("--endpoint", endpoint)
+    asked = ("run", films, "--split", "test", "--model", "a/chat", *where, "--out", tmp_path / "run")
+    said = call(*asked, expect=1).stderr
+    assert reason in said
+    assert remedy in said
+    assert "--ask-again" in said
+
+
+def test_an_interrupt_is_no_error(films: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(running, "run_model", interrupted)
+    said = call("run", films, "--split", "test", "--model", "a/chat", "--out", tmp_path / "run", expect=130).stderr
+    assert said == f"stopped; what was answered is kept in {tmp_path / 'run'}: the same command goes on from there\n"
+
+
+def test_after_a_holdout_comes_the_board(films: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cli_run._say_where(Path("run"), 1, films, "elsewhere")  # a split without references here
+    assert "references are private; score: reveal-bench submit run/predictions.jsonl" in capsys.readouterr().out
