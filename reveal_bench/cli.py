@@ -138,6 +138,8 @@ def baseline(
     from reveal_bench.records import read_localization, read_manifest
 
     manifest = read_manifest(folder, split)
+    if name is Baseline.LOCATION_PRIOR and fit_split == split:
+        terminal.warn([f"location-prior learns from the split that it answers, {split!r}: it flatters itself there"])
     if name is Baseline.CHANCE:
         predictions = chance_baseline(manifest, seed=seed)
     else:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from reveal_bench.scoring import CaseRows
 
 _SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
+_BESIDE = {"submission.json", "run.json", "transcript.jsonl", "summary.json", "answers.jsonl"}
+"""What stands beside predictions, in a run folder too."""
 _COMPRESSED = (".gz", ".zst")
 
 
@@ -59,15 +61,17 @@ def compare(
         seed=seed,
         unit=unit,  # type: ignore[arg-type]
     )
+    same = file_a.name == file_b.name  # as in two run folders
+    name_a, name_b = (f"{file.parent.name}/{file.name}" if same else file.name for file in (file_a, file_b))
     if as_json:
-        document = _head(scored, resamples, seed) | {"a": file_a.name, "b": file_b.name}
+        document = _head(scored, resamples, seed) | {"a": name_a, "b": name_b}
         kind = "relative_decrease" if relative else "difference"
         _print_json(document | {"value": kind, "comparisons": comparison.as_records(compared)})
         return
     what = "decrease from B, (B - A) / B" if relative else "difference A - B"
     terminal.print_comparisons(
         compared,
-        f"A {file_a.name}, B {file_b.name} on {_on(scored)}: percent, {what} with 95 % interval and two-sided p, "
+        f"A {name_a}, B {name_b} on {_on(scored)}: percent, {what} with 95 % interval and two-sided p, "
         f"{resamples} resamples of {unit}s, seed {seed}",
         what="decrease" if relative else "A - B",
     )
@@ -75,7 +79,10 @@ def compare(
 
 def rank(
     directory: Annotated[
-        Path, typer.Argument(help="Folder of prediction files, or of folders with one each.", show_default=False)
+        Path,
+        typer.Argument(
+            help="Folder of prediction files, of folders with one each, or of run folders.", show_default=False
+        ),
     ],
     folder: Folder,
     split: Split = "released",
@@ -154,7 +161,7 @@ def _prediction_files(directory: Path) -> dict[str, Path]:
 
 
 def _is_prediction_file(path: Path) -> bool:
-    return path.is_file() and path.name != "submission.json" and _stem(path) != path.name
+    return path.is_file() and path.name not in _BESIDE and _stem(path) != path.name
 
 
 def _stem(path: Path) -> str:

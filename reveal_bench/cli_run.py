@@ -65,6 +65,7 @@ def run(
         str | None, typer.Option(help="Model: openai/gpt-5, anthropic/..., or the name that --endpoint knows.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Run folder to write, or to go on with.", show_default=False)] = None,
+    label: Annotated[str | None, typer.Option(help="Name of the model to publish; --model by default.")] = None,
     endpoint: Annotated[
         str | None, typer.Option(help="Base URL of an OpenAI-compatible API; its key is read from REVEAL_MODEL_KEY.")
     ] = None,
@@ -114,6 +115,7 @@ def run(
     choice = ModelChoice(
         model,
         endpoint=endpoint,
+        label=label,
         temperature=_temperature(temperature),
         max_tokens=max_tokens,
         reasoning_effort=reasoning_effort,

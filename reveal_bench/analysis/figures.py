@@ -113,7 +113,10 @@ def draw_hit_rates(
     series = [_series(scores, i, name, look) for i, name, look in zip(shown, names, looks, strict=True)]
     grid = scores.runs[shown[0]].grid
     points = [name for i, name in zip(shown, names, strict=True) if scores.runs[i].metric == "point_hit"]
-    hits = f"A cell of the {grid} × {grid} grid is a hit if the reference covers at least half of it."
+    hits = (
+        f"A cell of the {grid} × {grid} grid is a hit if the reference covers at least half of it; where it covers "
+        "half of none, any part."
+    )
     if points:
         hits += f" Of {', '.join(points)} a point is a hit if it lies in the reference; chance is not shown for it."
     caption = (
@@ -121,6 +124,8 @@ def draw_hit_rates(
         f"{world.info.version}, split {world.split}. {hits} Unanswered questions are misses. {_spread(scores)} Dashed: "
         f"chance level, the expected hit rate of a cell drawn uniformly. {ranked}"
     )
+    if others := [run.label for i, run in enumerate(scores.runs) if i not in shown]:
+        caption += f" Not shown here, with other prompts or grids: {', '.join(others)}."
     alt = f"Bar chart of hit rates of {len(shown)} runs for {len(order)} pathologies. {_means(scores, shown)}"
     return Illustration(
         "hit-rates", "Hit rate by pathology", caption, alt, grouped_bars(_groups(scores, order), series)

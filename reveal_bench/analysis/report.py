@@ -284,7 +284,7 @@ def _abstract(material: _Material) -> str:
         f"{escape(name)} {percent(e.value)} ({100 * e.low:.1f} to {100 * e.high:.1f})" for e, name in ranked
     )
     others = len(scores.runs) - len(material.core)
-    told += f". Table 1 has the other {others} run{'s' * (others != 1)} too" if others else ""
+    told += f". {others} more, with other prompts or grids, in Table 1" if others else ""
     chance = scores.estimates(material.core[0], chance=True)[MACRO].value
     grid = scores.runs[material.core[0]].grid
     return (

@@ -40,6 +40,7 @@ from reveal_bench.records import (
     read_localization,
 )
 from reveal_bench.runner.outputs import Run, read_run
+from reveal_bench.runner.questions import describe_split
 from reveal_bench.score_file import LintError, lint_file
 from reveal_bench.scoring import CaseRows, resample_systems, score_localization
 
@@ -231,6 +232,10 @@ def _read_folder(path: Path, world: World) -> Run:
         got = getattr(run.info, name)
         if got != wanted:
             raise ValueError(f"{path}: `{name}` must be that of the report, {wanted!r}, got {got!r}")
+    if run.info.dataset not in (None, describe_split(world.folder, world.split)["dataset"]):
+        raise ValueError(
+            f"{path}: must answer {world.folder} as it is now, got answers to another build of that version"
+        )
     return run
 
 

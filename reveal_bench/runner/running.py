@@ -23,6 +23,7 @@ import importlib.metadata
 import logging
 import math
 import os
+import re
 import shutil
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -237,7 +238,7 @@ def _ask(
         sent["seed"] = choice.seed + epoch - 1
     facts = {"parameters": choice.parameters}
     task = asking.task(questions, epoch=epoch, facts=facts, watcher=count, keep_pictures=choice.log_images)
-    (log,) = inspect_ai.eval(
+    logs = inspect_ai.eval(
         task,
         model=_model(choice),
         log_dir=str(out / LOGS),
@@ -259,8 +260,9 @@ def _ask(
         attempt_timeout=choice.attempt_timeout,
         **sent,
     )
-    if log.status == "cancelled":  # inspect takes Ctrl-C for an end like any other
+    if not logs or logs[0].status == "cancelled":  # inspect takes Ctrl-C for an end like any other
         raise KeyboardInterrupt
+    log = logs[0]
     if count.is_over():
         raise RunStoppedError(f"{IN_A_ROW} requests in a row were not answered, the last: {count.last_error}")
     if log.status != "success":
@@ -290,7 +292,8 @@ def _model(choice: ModelChoice) -> Any:
         key = os.environ.get(KEY_VARIABLE) or "none"  # the SDK wants one, an open endpoint does not look
         model = get_model(ENDPOINT_MODEL + choice.model, base_url=choice.endpoint, api_key=key, memoize=False)
     except (PrerequisiteError, ValueError) as error:
-        raise ValueError(f"`model` {choice.model!r} cannot be asked: {error}") from None
+        plain = re.sub(r"\[/?[a-z ]+\]", "", str(error))  # inspect writes for a terminal
+        raise ValueError(f"`model` {choice.model!r} cannot be asked: {plain}") from None
     model.api.http_client.follow_redirects = False  # type: ignore[attr-defined]
     return model
 

@@ -133,6 +133,34 @@ def test_tasks_for_lmms_eval(films: Path, tmp_path: Path) -> None:
     assert nothing.stderr.startswith("error: ")
 
 
+def test_run_folders_are_compared_and_ranked(ran: tuple[Path, PlayedModel, str], films: Path, tmp_path: Path) -> None:
+    out, _, _ = ran
+    shutil.copytree(out, tmp_path / "runs" / "other")
+    shutil.copytree(out, tmp_path / "runs" / "chat")
+    first, second = (tmp_path / "runs" / name / "predictions.jsonl" for name in ("chat", "other"))
+    few = ("--split", "test", "--allow-missing", "--resamples", 50)
+    said = call("compare", first, second, films, "--metric", "grid_hit", *few).stdout
+    assert said.startswith("A chat/predictions.jsonl, B other/predictions.jsonl on chexlocalize 1.0.0")
+    ranked = json.loads(call("rank", tmp_path / "runs", films, "--metric", "grid_hit", *few, "--json").stdout)
+    assert {row["name"]: row["rank"] for row in ranked["systems"]} == {"chat": 1, "other": 1}
+
+
+def test_a_prior_that_answers_its_own_split_is_told_of(films: Path, tmp_path: Path) -> None:
+    itself = ("baseline", "location-prior", films, "--out", tmp_path / "prior.jsonl", "--split", "test", "--fit-split")
+    assert "learns from the split that it answers, 'test'" in call(*itself, "test").stderr
+    assert "learns from" not in call(*itself, "validation").stderr
+
+
+def test_an_early_ctrl_c_ends_the_run(
+    films: Path, truth: Truth, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """inspect_ai then gives back no log at all."""
+    monkeypatch.setattr("inspect_ai.eval", lambda *_, **__: [])
+    with playing(truth) as (model, _):
+        done = call(*words(films, model, tmp_path / "run"), expect=130)
+    assert "stopped; what was answered is kept in" in done.stderr
+
+
 def test_the_run_reads_back(ran: tuple[Path, PlayedModel, str], truth: Truth) -> None:
     run = read_run(ran[0])
     assert [exchange.question for exchange in run.exchanges] == [question for question, _, _ in truth.questions]
