@@ -59,21 +59,26 @@ def test_the_readme_has_no_gap() -> None:
     assert not re.findall(r"(?m)^[A-Z]{6,}$|TODO|TRANSCRIPT|BENCHTABLE", text)
 
 
-def test_commands_of_the_first_version() -> None:
+def test_commands_of_the_first_versions() -> None:
     assert COMMANDS == [
         "attach",
         "baseline",
         "build",
         "compare",
         "diff",
+        "export-lmms",
+        "import-inspect",
+        "import-lmms",
         "inspect",
         "lint",
         "metrics",
+        "misses",
         "phantom",
         "publish",
         "rank",
         "receipt",
         "report",
+        "run",
         "score",
         "status",
         "submit",

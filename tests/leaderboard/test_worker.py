@@ -160,7 +160,7 @@ def test_a_worker_that_wakes_after_its_lease_cannot_write(desk: Desk, write_file
 def test_a_heartbeat_outlives_many_leases(desk: Desk, write_file: Callable[..., Path]) -> None:
     submission = desk.submit(write_file())
     queue = Queue(desk.store.engine, desk.store.settings)
-    with desk.worker("--lease-seconds", "0.6", "--pause-before-finish", "3"):
+    with desk.worker("--lease-seconds", "1.2", "--pause-before-finish", "5"):
         desk.wait_for_result_in_hand(submission)
         while desk.status(submission) == "scoring":
             stolen = queue.claim("thief", served=[(BENCHMARK, "1.0.0")])

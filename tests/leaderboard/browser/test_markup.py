@@ -140,8 +140,14 @@ def assert_is_text(page: Any, place: str, texts: list[str]) -> None:
     assert page.evaluate("[window.ran ?? null, window.broken]") == [None, []]
     assert page.locator(f"{place} :is({FOREIGN})").count() == 0
     assert page.locator(f"{place} a[href^='javascript' i], {place} [onload], {place} [onerror]").count() == 0
-    shown = squeezed(page.locator(place).first.evaluate("element => element.textContent"))
-    missing = [text for text in texts if squeezed(text) not in shown]
+    missing = texts
+    for _ in range(100):  # what a board shows comes after its frame
+        shown = squeezed(page.locator(place).first.evaluate("element => element.textContent"))
+        missing = [text for text in texts if squeezed(text) not in shown]
+        if not missing:
+            break
+        page.wait_for_timeout(100)
+    assert page.locator(f"{place} :is({FOREIGN})").count() == 0
     assert missing == [], f"not to be read on {page.url}"
 
 
