@@ -18,7 +18,10 @@ from reveal_bench.runner.answer_texts import read_text
 from reveal_bench.runner.answer_words import MAX_CHARACTERS, cleaned, without_thinking
 from reveal_bench.runner.questions import AskSettings, Question
 
-__all__ = ["STATUSES", "Reply", "read_reply"]
+__all__ = ["PARSER_VERSION", "STATUSES", "Reply", "read_reply"]
+
+PARSER_VERSION = "1"
+"""Of the rules by which replies are read; changed when one comes to be read otherwise. Every run folder states it."""
 
 _CUT = {"max_tokens", "length", "model_length", "max_output_tokens", "model_context_window_exceeded"}
 _FILTERED = {"content_filter", "refusal", "safety", "recitation", "prohibited_content", "blocklist"}

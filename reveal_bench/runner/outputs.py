@@ -31,6 +31,7 @@ import reveal_bench
 from reveal_bench.predictions import answers_to_jsonl, findings_to_jsonl, predictions_to_jsonl
 from reveal_bench.prices import Prices
 from reveal_bench.records import LocalizationPrediction
+from reveal_bench.runner.answers import PARSER_VERSION
 from reveal_bench.runner.exchanges import TOKENS, Exchange, from_line, to_line
 from reveal_bench.runner.questions import FORMS, AskSettings
 from reveal_bench.study_records import FindingsPrediction
@@ -105,6 +106,8 @@ class RunInfo:
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> RunInfo:
         """The information that :meth:`document` wrote; ValueError if a field is unknown, missing or out of range."""
+        if not isinstance(document, dict) or not isinstance(document.get("model"), str):
+            raise ValueError(f"must hold one JSON object with a `model`, got {str(document)[:100]}")
         if document.get("schema") != 1:
             raise ValueError(f"`schema` must be 1, got {document.get('schema')!r}: another version wrote this run")
         if set(document) != {"schema", *_NAMES}:
@@ -143,7 +146,8 @@ class RunSummary:
 
     def document(self) -> dict[str, Any]:
         """The summary as JSON; the cost as exact decimal text."""
-        return {"schema": 1, **asdict(self), "cost": None if self.cost is None else _decimal_text(self.cost)}
+        cost = None if self.cost is None else _decimal_text(self.cost)
+        return {"schema": 1, **asdict(self), "cost": cost, "parser_version": PARSER_VERSION}
 
 
 @dataclass(frozen=True)
@@ -338,6 +342,7 @@ def _submission(run: RunInfo, summary: RunSummary, organization: str) -> dict[st
         **{f"exchanges_{status}": n for status, n in summary.by_status.items()},
         "served_models": ", ".join(summary.served_models)[:LONGEST_VALUE] or None,
         **{f"version_{name}": version for name, version in run.harness.items()},
+        **({} if run.settings is None else {"version_parser": PARSER_VERSION}),
         "version_reveal_bench": run.reveal_bench,
     }
     return {

@@ -12,6 +12,7 @@ import pytest
 
 from reveal_bench.masks import Rle
 from reveal_bench.prices import Prices
+from reveal_bench.runner.answers import PARSER_VERSION
 from reveal_bench.runner.exchanges import Exchange, ShotUsed
 from reveal_bench.runner.outputs import RunInfo, alone, read_run, read_run_info, write_outputs
 from reveal_bench.runner.questions import AskSettings
@@ -118,6 +119,13 @@ def test_information_that_cannot_be_is_refused(change: dict[str, object], messag
         replace(INFO, **change)  # type: ignore[arg-type]
 
 
+def test_the_version_of_the_parser_is_stated(tmp_path: Path) -> None:
+    write_outputs(tmp_path, [CELL], INFO)
+    assert json.loads((tmp_path / "summary.json").read_text())["parser_version"] == PARSER_VERSION
+    parameters = json.loads((tmp_path / "submission.json").read_text())["parameters"]
+    assert parameters["version_parser"] == PARSER_VERSION
+
+
 def test_damaged_folders_are_named(tmp_path: Path) -> None:
     assert read_run_info(tmp_path) is None
     with pytest.raises(ValueError, match=r"is not the folder of a run: it has no run\.json"):
@@ -136,7 +144,8 @@ def test_damaged_folders_are_named(tmp_path: Path) -> None:
         ({**document, "schema": 2}, "`schema` must be 1, got 2"),
         ({**document, "more": 1}, "the fields must be"),
         ({**document, "settings": {"form": "cell"}}, "`settings` must have the fields"),
-        ([], "run.json"),
+        ({**document, "model": None}, "must hold one JSON object with a `model`"),
+        ([], r"run\.json: must hold one JSON object with a `model`, got \[\]"),
     ):
         (tmp_path / "run.json").write_text(json.dumps(told))
         with pytest.raises(ValueError, match=message):
