@@ -149,7 +149,7 @@ def run(
     except RunStoppedError as error:
         raise RunStoppedError(f"{error}\n{_remedy(str(error), endpoint)}") from None
     terminal.print_run(summary)
-    _say_where(out, epochs, folder, split)
+    _say_where(out, epochs, folder, split, is_text=settings.form == "text")
 
 
 def _check_place(out: Path, option: str, rule: str, *, run: bool = False) -> None:
@@ -272,13 +272,15 @@ def _rehearse(folder: Path, split: str, settings: AskSettings, out: Path, limit:
     )
 
 
-def _say_where(out: Path, epochs: int, folder: Path, split: str) -> None:
+def _say_where(out: Path, epochs: int, folder: Path, split: str, *, is_text: bool) -> None:
     from reveal_bench.runner.outputs import prediction_files
 
     for name in prediction_files(epochs):
         typer.echo(f"wrote {out / name}")
     first = out / prediction_files(epochs)[0]
-    if any(path.parent.name not in ("holdout_inputs", "manifest") for path in folder.glob(f"*/{split}-*.parquet")):
+    if is_text:
+        typer.echo(f"readers score such answers; check them: reveal-bench lint {first} {folder} --split {split}")
+    elif any(path.parent.name not in ("holdout_inputs", "manifest") for path in folder.glob(f"*/{split}-*.parquet")):
         typer.echo(f"score: reveal-bench score {first} {folder} --split {split} --allow-missing")
     else:
         typer.echo(f"its references are private; score: reveal-bench submit {first} --benchmark NAME --allow-missing")
