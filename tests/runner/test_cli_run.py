@@ -235,5 +235,11 @@ def test_an_interrupt_is_no_error(films: Path, tmp_path: Path, monkeypatch: pyte
 
 
 def test_after_a_holdout_comes_the_board(films: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    cli_run._say_where(Path("run"), 1, films, "elsewhere")  # a split without references here
+    cli_run._say_where(Path("run"), 1, films, "elsewhere", is_text=False)  # a split without references here
     assert "references are private; score: reveal-bench submit run/predictions.jsonl" in capsys.readouterr().out
+
+
+def test_answers_in_words_are_for_readers(films: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cli_run._say_where(Path("run"), 1, films, "test", is_text=True)
+    told = capsys.readouterr().out
+    assert f"readers score such answers; check them: reveal-bench lint run/predictions.jsonl {films}" in told
