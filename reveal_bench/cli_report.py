@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from reveal_bench import terminal
-from reveal_bench.options import Resamples, Seed
+from reveal_bench.options import Resamples, Seed, check_outside_datasets
 
 __all__ = ["misses", "report"]
 
@@ -37,6 +37,7 @@ def misses(
     from reveal_bench.analysis.runs import load_runs, open_world
     from reveal_bench.runner.pictures import FolderPictures
 
+    check_outside_datasets(out, "--out")
     labelled = [_labelled(one) for one in runs]
     world = open_world(folder, labelled, split)
     regions = None if anatomy is None else read_anatomy(anatomy)

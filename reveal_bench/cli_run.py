@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reveal_bench import terminal
-from reveal_bench.options import Folder, Price, Seed, prices_of
+from reveal_bench.options import Folder, Price, Seed, check_outside_datasets, prices_of
 
 if TYPE_CHECKING:
     from reveal_bench.runner.exchanges import Exchange
@@ -154,9 +154,7 @@ def run(
 
 def _check_place(out: Path, option: str, rule: str, *, run: bool = False) -> None:
     """Raise ValueError if `out` cannot be written, holds something else, or is part of a dataset: nobody asks yet."""
-    for place in (out.absolute(), *out.absolute().parents):
-        if (place / "manifest" / "benchmark.json").is_file():
-            raise ValueError(f"`{option}` must not lie in a dataset folder, which may be published, got {out}")
+    check_outside_datasets(out, option)
     try:
         there = {path.name for path in out.iterdir() if not path.name.startswith(".")} if out.exists() else set()
         if there and not (run and there & {"run.json", "logs"}):
@@ -320,6 +318,7 @@ def export_lmms(
     """Write the questions of a split as tasks of lmms-eval, for models that run there; they hold the pictures."""
     from reveal_bench.runner.lmms import export_tasks
 
+    check_outside_datasets(out, "--out")
     settings = _settings(folder, answer, prompt, grid, side, shots, shots_split, seed, Detail.AUTO)
     task = export_tasks(folder, split, out, settings, limit=limit).stem
     typer.echo(f"wrote the task {task} to {out}; how to run and import it: {out / 'README.md'}")
@@ -339,6 +338,7 @@ def import_lmms(
 
 
 def _write(info: RunInfo, exchanges: list[Exchange], out: Path, organization: str) -> None:
+    check_outside_datasets(out, "--out")
     from reveal_bench.runner.outputs import prediction_files, write_outputs
 
     terminal.print_run(write_outputs(out, exchanges, info, organization=organization))

@@ -40,3 +40,10 @@ def prices_of(price_in: str | None, price_out: str | None, price_cached: str | N
         return Prices.from_text(price_in, price_out, price_cached)
     except ValueError as error:
         raise ValueError(str(error).replace("tokens_", "--price-")) from None
+
+
+def check_outside_datasets(out: Path, option: str) -> None:
+    """Raise ValueError if `out` lies in a dataset folder: what is written there may be published with it."""
+    for place in (out.resolve(), *out.resolve().parents):
+        if (place / "manifest" / "benchmark.json").is_file():
+            raise ValueError(f"`{option}` must not lie in a dataset folder, which may be published, got {out}")

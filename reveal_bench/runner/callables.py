@@ -288,7 +288,6 @@ class _Work:
     def __init__(self, out: Path | None, run: RunInfo) -> None:
         self.outcomes: dict[str, _Outcome] = {}
         self._file: BinaryIO | None = None
-        self.is_kept = out is not None
         if out is None:
             return
         path = out / WORK_FILE

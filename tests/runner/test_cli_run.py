@@ -239,6 +239,20 @@ def test_after_a_holdout_comes_the_board(films: Path, capsys: pytest.CaptureFixt
     assert "references are private; score: reveal-bench submit run/predictions.jsonl" in capsys.readouterr().out
 
 
+def test_pictures_and_references_stay_out_of_datasets(
+    ran: tuple[Path, PlayedModel, str], films: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "link").symlink_to(films)
+    for place in (films / "inside", tmp_path / "link" / "inside"):
+        for command in (
+            ("misses", ran[0], "--folder", films, "--split", "test"),
+            ("export-lmms", films, "--split", "test"),
+            ("import-inspect", ran[0] / "logs"),
+        ):
+            assert "`--out` must not lie in a dataset folder" in call(*command, "--out", place, expect=1).stderr
+    assert not (films / "inside").exists()
+
+
 def test_answers_in_words_are_for_readers(films: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cli_run._say_where(Path("run"), 1, films, "test", is_text=True)
     told = capsys.readouterr().out
