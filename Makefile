@@ -22,7 +22,7 @@ test: $(VENV)/.installed-dev $(VENV)/.browser $(VENV)/.postgresql $(VENV)/.bubbl
 # The real lmms-eval in an environment of its own (2.4 GB), then the kill tests in full: every point with 20 seeds on both
 # databases, an hour or so.
 soak: $(VENV)/.installed-dev $(VENV)/.postgresql $(VENV)/.bubblewrap $(LMMS)/.installed
-	REVEAL_LMMS_PYTHON=$(LMMS)/bin/python $(BIN)/python -m pytest tests/runner/test_lmms_real.py
+	REVEAL_LMMS_PYTHON=$(LMMS)/bin/python $(BIN)/python -m pytest tests/models/test_lmms_real.py
 	REVEAL_KILL_SEEDS=20 $(BIN)/python -m pytest tests/leaderboard/kill --numprocesses auto --dist loadfile $(PYTEST_ARGS)
 
 lint: $(VENV)/.installed-dev

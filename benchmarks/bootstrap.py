@@ -20,9 +20,9 @@ import pandas as pd
 from localization import cpu_seconds  # the benchmark beside this one
 
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
+from reveal_bench.kinds.localization.scoring import CaseRows, summarize
 from reveal_bench.metrics.bootstrap import bootstrap_means, resampling_counts
 from reveal_bench.metrics.intervals import INTERVALS
-from reveal_bench.scoring import CaseRows, summarize
 
 N_IMAGES, N_FINDINGS = 668, len(CHEXLOCALIZE_FINDINGS)
 SHARE_DEFINED = 0.25

@@ -21,10 +21,10 @@ import pandas as pd
 from localization import HEIGHT, STRIDE, WIDTH, cpu_seconds, make_pairs, peer_iou  # the benchmark beside this one
 
 from reveal_bench.benchmarks import BENCHMARKS
-from reveal_bench.builders.folder import build_folder
+from reveal_bench.dataset.build import build_folder
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
+from reveal_bench.kinds.localization.records import Annotation, LocalizationRecord
 from reveal_bench.masks import pack_masks
-from reveal_bench.records import Annotation, LocalizationRecord
 
 N_IMAGES, N_RESAMPLES, ROUNDS = 668, 1000, 3
 

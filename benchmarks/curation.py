@@ -22,15 +22,14 @@ from reveal_bench.curation.assign import assign
 from reveal_bench.curation.consensus import consensus
 from reveal_bench.curation.extract import ReportTable, SuggestionTable, extract
 from reveal_bench.curation.folder import CurationFolder, StepRecord
-from reveal_bench.curation.report import report
 from reveal_bench.curation.reports import ReportColumns, SuggestionColumns
 from reveal_bench.curation.sample import PAPER_STRATA, sample
 from reveal_bench.curation.select import select
 from reveal_bench.curation.split import split
 from reveal_bench.curation.tables import Assignment, Sampled, read_table
 from reveal_bench.curation.votes import import_votes
-from reveal_bench.phantom.curation_pool import write_pool
-from reveal_bench.phantom.curation_readers import cast, expected_agreement, write_readers, write_votes
+from reveal_bench.phantom.curation import cast, expected_agreement, write_pool, write_readers, write_votes
+from reveal_bench.reports.curation import report
 
 
 def timed(name: str, work: Callable[[], Any]) -> Any:

@@ -25,11 +25,11 @@ import httpx
 from localization import HEIGHT, WIDTH, make_pairs  # the benchmark beside this one
 
 from reveal_bench.benchmarks import BENCHMARKS
-from reveal_bench.builders import rows
-from reveal_bench.builders.folder import build_folder
+from reveal_bench.dataset.build import build_folder
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
+from reveal_bench.kinds.localization import rows
+from reveal_bench.kinds.localization.records import Annotation, LocalizationRecord, read_localization
 from reveal_bench.masks import Rle, pack_masks
-from reveal_bench.records import Annotation, LocalizationRecord, read_localization
 
 BENCHMARK = "chexlocalize"
 N_IMAGES, N_PATIENTS, ROUNDS = 668, 500, 7

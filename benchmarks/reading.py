@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 from localization import cpu_seconds  # the benchmark beside this one
 
 from reveal_bench.benchmarks import BENCHMARKS
-from reveal_bench.builders.folder import build_folder
-from reveal_bench.records import LocalizationRecord
+from reveal_bench.dataset.build import build_folder
+from reveal_bench.kinds.localization.records import LocalizationRecord
 
 N_IMAGES, IMAGE_BYTES, ROUNDS = 200, 1 << 20, 5
 

@@ -21,9 +21,9 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from threadpoolctl import threadpool_limits
 
 import reveal_bench
+from reveal_bench.kinds.folder import read_folder_info
 from reveal_bench.masks import decode_mask
-from reveal_bench.records import read_folder_info
-from reveal_bench.runner.pictures import Pictures
+from reveal_bench.models.pictures import Pictures
 
 CELLS, FINE, REACH = 16, 64, 2
 """Cells per side; pixels per side that texture is taken from; how many cells away a cell still sees."""

@@ -116,8 +116,8 @@ def fetch(repo_id: str, revision: str, folder: Path, token: str | None, patterns
 
 def main() -> None:
     """Fetch, start, and look after both until the Space is stopped."""
-    from reveal_leaderboard.confinement import landlock_abi
-    from reveal_leaderboard.supervisor import Supervisor
+    from reveal_leaderboard.custody.confinement import landlock_abi
+    from reveal_leaderboard.worker.supervisor import Supervisor
 
     try:
         if landlock_abi() < 1 and os.environ.get("REVEAL_UNCONFINED") != "accepted":

@@ -13,11 +13,11 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from reveal_bench.benchmarks import BENCHMARKS
     from reveal_bench.evaluate_modules import load_metric
+    from reveal_bench.kinds.localization.records import read_localization, read_manifest
+    from reveal_bench.kinds.localization.scoring import score_localization, summarize
     from reveal_bench.metrics import METRICS
+    from reveal_bench.models.callables import run_callable
     from reveal_bench.predictions import lint_predictions
-    from reveal_bench.records import read_localization, read_manifest
-    from reveal_bench.runner.callables import run_callable
-    from reveal_bench.scoring import score_localization, summarize
 
 __all__ = [
     "BENCHMARKS",
@@ -36,11 +36,11 @@ _HOME = {
     "METRICS": "metrics",
     "lint_predictions": "predictions",
     "load_metric": "evaluate_modules",
-    "read_localization": "records",
-    "read_manifest": "records",
-    "run_callable": "runner.callables",
-    "score_localization": "scoring",
-    "summarize": "scoring",
+    "read_localization": "kinds.localization.records",
+    "read_manifest": "kinds.localization.records",
+    "run_callable": "models.callables",
+    "score_localization": "kinds.localization.scoring",
+    "summarize": "kinds.localization.scoring",
 }
 
 

@@ -20,10 +20,10 @@ import pytest  # noqa: E402
 from hypothesis import settings as hypothesis_settings  # noqa: E402
 
 from reveal_bench.benchmarks import BENCHMARKS  # noqa: E402
-from reveal_bench.builders.folder import build_folder  # noqa: E402
+from reveal_bench.dataset.build import build_folder  # noqa: E402
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS  # noqa: E402
+from reveal_bench.kinds.localization.records import Annotation, LocalizationRecord  # noqa: E402
 from reveal_bench.masks import encode_mask, pack_masks  # noqa: E402
-from reveal_bench.records import Annotation, LocalizationRecord  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
 

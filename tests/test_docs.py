@@ -12,7 +12,7 @@ import typer
 import yaml
 from typer.testing import CliRunner
 
-from reveal_bench.cli_metrics import metrics
+from reveal_bench.cli.score import metrics
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.docs import render
 from tests.conftest import ROOT

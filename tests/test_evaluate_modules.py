@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 import reveal_bench
+from reveal_bench.kinds.localization.records import LocalizationPrediction, read_localization
+from reveal_bench.kinds.localization.scoring import score_localization, summarize
 from reveal_bench.masks import Rle, encode_mask
 from reveal_bench.metrics.bootstrap import MACRO, Estimate
 from reveal_bench.metrics.estimates import as_flat_result, estimate_agreement, estimate_labels
-from reveal_bench.records import LocalizationPrediction, read_localization
-from reveal_bench.scoring import score_localization, summarize
 from tests.conftest import ROOT, World
 
 pytest.importorskip("evaluate", reason="the extra [evaluate] is not installed: see README")

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from reveal_bench.findings import CHESTX_DET_FINDINGS
+from tests.cli.test_score import call
 from tests.conftest import ROOT
-from tests.test_cli import call
 from tests.transcripts import Step, plain, shell, steps
 
 REAL = ROOT.parent / "shared" / "data" / "chestx_det" / "ChestX_Det_test.json"

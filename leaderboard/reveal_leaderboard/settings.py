@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from reveal_bench.benchmarks import BENCHMARKS
-from reveal_leaderboard.release import ReleasePolicy
+from reveal_leaderboard.release.release import ReleasePolicy
 
 __all__ = [
     "AccountsPolicy", "BenchmarkSettings", "ExposurePolicy", "QuotaPolicy", "ReadingPolicy", "Settings",

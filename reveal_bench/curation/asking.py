@@ -15,29 +15,167 @@ A *dialogue* is a generator that yields requests, is sent what became of them, a
 of the network, so it is tested without one.
 
 Only here is the SDK ``openai`` imported (extra ``run``), when the first question is asked.
+
+What an endpoint sends back for one attempt: an answer, or a fault and whether it passes.
+
+Conventions
+-----------
+A body is read as data that may hold anything: what is no chat completion is a fault, never an exception.
+
+What a model answered, kept by what it was asked, so that nothing is asked and paid for twice.
+
+Conventions
+-----------
+The key of an answer is the SHA-256 of the request's body: model, messages, schema and settings, but neither endpoint
+nor key. An answer is one file, which appears whole or not at all; it holds what came back, not the question, and no
+time. What a reader of answers makes of it is not kept: another parser reads the same answers anew.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
+import math
 import os
 from collections.abc import Generator, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from decimal import Decimal
+from email.utils import parsedate_to_datetime
+from hashlib import sha256
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
-from reveal_bench.curation.answer_cache import Answer, AnswerCache, content_key
-from reveal_bench.curation.completions import Fault, read_completion, retry_after
 from reveal_bench.curation.folder import CurationError
 from reveal_bench.curation.model_settings import Failure, ModelSettings, Patience, Request, Spending
-from reveal_bench.prices import Prices
+from reveal_bench.evaluation.prices import Prices
 
 if TYPE_CHECKING:
     from openai import APIStatusError, AsyncOpenAI
 
-__all__ = ["KEY_VARIABLE", "Asker", "AskingError", "Dialogue"]
+__all__ = [
+    "Answer",
+    "AnswerCache",
+    "Asker",
+    "AskingError",
+    "Dialogue",
+    "Fault",
+    "KEY_VARIABLE",
+    "content_key",
+    "read_completion",
+    "retry_after",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a model said; `finish` is why it ended, `refusal` its words if it would not answer.
+
+    `tokens_in` and `tokens_out` are the endpoint's own count, None if it sends none; `served_model` is the name that
+    it answers with, often more exact than the one that was asked for.
+    """
+
+    text: str
+    finish: str | None = None
+    refusal: str | None = None
+    tokens_in: int | None = None
+    tokens_out: int | None = None
+    served_model: str | None = None
+
+    @property
+    def fault(self) -> str | None:
+        """Why the text is not to be read at all, None if it may be."""
+        if self.refusal:
+            return f"the model would not answer: {self.refusal[:200]}"
+        if self.finish == "length":
+            return "the answer was cut off at the largest number of tokens"
+        if self.finish == "content_filter":
+            return "the answer was held back by a content filter"
+        return None
+
+
+def content_key(body: Mapping[str, Any]) -> str:
+    """The key of a request's body: its keys' order does not matter, everything else does."""
+    text = json.dumps(body, sort_keys=True, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return sha256(text.encode()).hexdigest()
+
+
+class AnswerCache:
+    """Answers below `root`, which is made when the first is kept."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = Path(root)
+
+    def find(self, key: str) -> Answer | None:
+        """The answer of this key; None if there is none, or one that is damaged, which costs one more request."""
+        try:
+            document = json.loads(self._path(key).read_text(encoding="utf-8"))
+            return Answer(**document["answer"]) if document["key"] == key else None
+        except (OSError, ValueError, TypeError, KeyError):
+            return None
+
+    def keep(self, key: str, answer: Answer) -> None:
+        """Keep an answer, whole or not at all."""
+        path = self._path(key)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new = path.with_name(f"{key}.{os.getpid()}.new")
+        with new.open("w", encoding="utf-8") as file:
+            json.dump({"key": key, "answer": asdict(answer)}, file, ensure_ascii=True, indent=1)
+            file.write("\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(new, path)
+
+    def _path(self, key: str) -> Path:
+        return self.root / key[:2] / f"{key}.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What went wrong with one attempt; `asked_for` is the pause that the endpoint wants, `status` HTTP's."""
+
+    reason: str
+    is_passing: bool = True
+    status: int | None = None
+    asked_for: float | None = None
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Seconds to wait as the endpoint asks, None if it does not."""
+    for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        text = headers.get(name, "")
+        try:
+            seconds = float(text) * scale
+        except ValueError:
+            try:
+                moment = parsedate_to_datetime(text)
+                seconds = (moment.replace(tzinfo=moment.tzinfo or UTC) - datetime.now(UTC)).total_seconds()
+            except ValueError:
+                continue
+        if math.isfinite(seconds) and seconds >= 0:
+            return seconds
+    return None
+
+
+def read_completion(content: bytes) -> Answer | Fault:
+    """The answer in the body of a response."""
+    try:
+        document = json.loads(content)
+        choice = document["choices"][0]
+        text, refusal = choice["message"].get("content"), choice["message"].get("refusal")
+        usage = document.get("usage") or {}
+        tokens = [usage.get("prompt_tokens"), usage.get("completion_tokens")]
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        return Fault("HTTP 200 with a body that is no chat completion")
+    if not (text is None or isinstance(text, str)):
+        return Fault("HTTP 200 with content that is no text")
+    counted = [n if isinstance(n, int) and not isinstance(n, bool) and n >= 0 else None for n in tokens]
+    named = {"finish": choice.get("finish_reason"), "refusal": refusal, "served_model": document.get("model")}
+    texts = {name: value if isinstance(value, str) else None for name, value in named.items()}
+    return Answer(text or "", tokens_in=counted[0], tokens_out=counted[1], **texts)
+
 
 KEY_VARIABLE = "REVEAL_MODEL_KEY"
 """Not the SDK's own variable: a key for one provider must not go to another endpoint because it happens to be set."""

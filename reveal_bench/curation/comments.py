@@ -12,7 +12,7 @@ comment that says nothing of the labels, or denies only what nobody suggested, g
 * approval without a label ("labels are fine", "plausible") leaves the list as it was. So does doubt without a label
   from a reader who agreed mostly: readers were to answer so where a finding is plausible but subtle.
 
-Labels are named as in reports, see :mod:`reveal_bench.curation.terms`.
+Labels are named as in reports, see :mod:`reveal_bench.curation.rules`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from reveal_bench.curation.denials import clauses
 from reveal_bench.curation.rules import SIGNATURE, Mention, mentions
-from reveal_bench.curation.sentences import sentences
+from reveal_bench.curation.sentences import clauses, sentences
 from reveal_bench.curation.tables import ANSWERS, Labels, Revision, Vote, in_order
 
 __all__ = ["labels_after", "revise_by_rules"]

@@ -20,13 +20,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from reveal_bench.curation.answer_cache import Answer
-from reveal_bench.curation.answer_text import AnswerError
-from reveal_bench.curation.asking import Asker, Dialogue
+from reveal_bench.curation.asking import Answer, Asker, Dialogue
 from reveal_bench.curation.folder import Progress
 from reveal_bench.curation.model_settings import Failure, Request
 from reveal_bench.curation.prompts import (
     PROMPT_VERSION,
+    AnswerError,
     Prompt,
     findings_prompt,
     labelled_findings_prompt,

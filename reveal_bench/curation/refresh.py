@@ -26,17 +26,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from reveal_bench.builders.mapping import KEY_FACTS, VOCABULARIES
-from reveal_bench.builders.source import BuildError, Problem
-from reveal_bench.builders.study_labels import NO_LABEL, spelled_labels
-from reveal_bench.builders.study_table import TableRow
-from reveal_bench.builders.study_table import read_table as read_text_table
-from reveal_bench.curation.benchmark_files import LABELS_NAME, write_benchmark
-from reveal_bench.curation.facts import read_facts
+from reveal_bench.curation.balance import read_facts
 from reveal_bench.curation.folder import STEPS, CurationError, CurationFolder, Progress, StepRecord
-from reveal_bench.curation.halves import draw_halves
+from reveal_bench.curation.halves import LABELS_NAME, draw_halves, write_benchmark
 from reveal_bench.curation.tables import HALVES, Labels, Placed, Released, Selected, in_order, read_table, write_table
 from reveal_bench.findings import REVEAL_LABELS, hint
+from reveal_bench.sources.mapping import KEY_FACTS, VOCABULARIES
+from reveal_bench.sources.source import BuildError, Problem
+from reveal_bench.sources.study_labels import NO_LABEL, spelled_labels
+from reveal_bench.sources.study_table import TableRow
+from reveal_bench.sources.study_table import read_table as read_text_table
 
 __all__ = ["Correction", "bump", "read_corrections", "refresh"]
 

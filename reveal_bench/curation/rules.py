@@ -1,9 +1,36 @@
 """Labels read out of reports by rules: no model, no network, the same answer everywhere.
 
-What is looked for is in :mod:`reveal_bench.curation.terms`, which sections are read in
-:mod:`reveal_bench.curation.sentences`, what is denied and how hedges are read in :mod:`reveal_bench.curation.denials`.
-A finding that one sentence asserts is there, whatever another one says. Every pattern has bounded repetitions: time is
-linear in the length of the report. A change of any of these that changes an answer raises the version.
+What is looked for is in :mod:`reveal_bench.curation.rules`, which sections are read in
+:mod:`reveal_bench.curation.sentences`, what is denied and how hedges are read in
+:mod:`reveal_bench.curation.sentences`. A finding that one sentence asserts is there, whatever another one says. Every
+pattern has bounded repetitions: time is linear in the length of the report. A change of any of these that changes an
+answer raises the version.
+
+What radiologists call the twelve labels, as data for :mod:`reveal_bench.curation.rules`. The lists are our own.
+
+Conventions
+-----------
+A pattern is a regular expression over normalised text: lower case, American spelling, words apart by one space, no
+hyphens (see :mod:`reveal_bench.curation.sentences`). It matches whole words. ``{is}`` stands for a few words such as
+"remains mildly", ``{gap}`` for up to five words; every repetition is bounded, so that reading takes linear time.
+
+A longer match hides the shorter ones within it: "subcutaneous emphysema" hides "emphysema". So a term without a label
+is a finding that belongs to none of the twelve, and one without a finding's name is no finding at all.
+
+Decisions, where the paper's own examples (paper 004, Box 3 and Table S1) leave it open:
+
+* atelectasis, pneumonia, infection, aspiration, haemorrhage, collapse, oedema that is not said to be interstitial, and
+  any opacity that is not said to be reticular, linear, nodular or like a mass are Airspace opacity;
+* interstitial oedema, septal lines, peribronchial cuffing and fibrosis are Interstitial opacity; so is oedema that the
+  same sentence gives as the cause of an interstitial pattern;
+* emphysema, hyperinflation and flat diaphragms are COPD;
+* a blunt costophrenic angle is Pleural effusion, unless it is put down to scars or thickening;
+* a wide or tortuous aorta is no Aneurysm, heart failure and vascular congestion alone are no label, a granuloma or
+  calcified nodule is no Lung nodule, a mass outside of the lung is no Lung mass;
+* a nodule or mass whose size is said is told by its size, see :data:`LARGEST_NODULE_CM`.
+
+ICD-10 codes are of the WHO's edition (2019), the nearest one per finding; a nodule, mass or opacity has that of an
+abnormal image of the lung, R91.
 """
 
 from __future__ import annotations
@@ -15,14 +42,319 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from reveal_bench.curation.denials import POLICY, Denial, clauses, denials
 from reveal_bench.curation.folder import Progress
 from reveal_bench.curation.reports import Quarantined, Report
-from reveal_bench.curation.sentences import sentences, told_sections
+from reveal_bench.curation.sentences import POLICY, Denial, clauses, denials, sentences, told_sections
 from reveal_bench.curation.tables import Finding, Labels, Suggestion, in_order
-from reveal_bench.curation.terms import EXPLAINED_AWAY, LARGEST_NODULE_CM, SIDED, SIDES, TERMS, Term
 
-__all__ = ["SIGNATURE", "Mention", "Rules", "find_findings", "labels_of", "mentions"]
+__all__ = ["Mention", "Rules", "SIGNATURE", "TERMS", "find_findings", "labels_of", "mentions"]
+
+LARGEST_NODULE_CM = 3.0
+"""A lesion up to this size is a nodule, a larger one a mass (paper 004, Table S1)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A finding, its label, its ICD-10 code, and the patterns it is written as; `sized` if its size decides."""
+
+    finding: str
+    label: str | None
+    icd10: str | None
+    patterns: tuple[str, ...]
+    sized: bool = False
+
+
+_AIR, _INTERSTITIAL, _NODULE, _MASS = "Airspace opacity", "Interstitial opacity", "Lung nodule", "Lung mass"
+_EFFUSION, _THICK, _AIRLESS = "Pleural effusion", "Pleural thickening", "Pneumothorax"
+
+_OPACITY = "(?:opacit(?:y|ies)|opacification|densit(?:y|ies)|shadow(?:ing|s)?|infiltrates?)"
+_HEART = (
+    "(?:heart(?: size| shadow| silhouette)?|(?:cardiac|cardio ?pericardial|cardio ?mediastinal)"
+    "(?: size| silhouette| shadow| contours?| outline){1,2})"
+)
+_ANGLE = "(?:costo ?phrenic|cp) (?:angles?|sulcus|sulci|recess(?:es)?)"
+_NODES = (
+    "(?:(?:hilar|perihilar|mediastinal|right|left|bilateral|paratracheal|subcarinal|intrathoracic|thoracic|and|,|lymph)"
+    " ){0,6}nodes?"
+)
+_MORE = "(?:increased|prominent|coarse|coarsened|thickened|accentuated|exaggerated)"
+_DIAPHRAGM = "(?:hemi ?)?diaphragms?"
+
+TERMS: tuple[Term, ...] = (
+    Term("atelectasis", _AIR, "J98.1", ("atelecta(?:sis|ses|tic)", "atx")),
+    Term(
+        "collapse",
+        _AIR,
+        "J98.1",
+        (
+            "(?:lobe|lobar|lung|segmental|[rl][uml]l) (?:partial |complete )?collapse",
+            "collapse of the (?:[a-z]+ ){0,3}(?:lung|lobe|lingula)",
+        ),
+    ),
+    Term("pneumonia", _AIR, "J18.9", ("(?:broncho ?)?pneumonias?", "pneumonitis", "pna", "infections?", "infectious")),
+    Term("aspiration", _AIR, "J69.0", ("aspiration(?: pneumonia| pneumonitis)?(?! of)",)),
+    Term("consolidation", _AIR, "R91", ("consolidat(?:ions?|ive|ed|ing)",)),
+    Term("pulmonary edema", _AIR, "J81", ("(?:(?:acute|pulmonary|lung|flash) ){0,2}edema",)),
+    Term("alveolar edema", _AIR, "J81", ("(?:alveolar|air ?space) (?:pulmonary )?edema",)),
+    Term("pulmonary hemorrhage", _AIR, "R04.8", ("(?:pulmonary|alveolar|parenchymal|lung) hemorrhage",)),
+    Term("pulmonary contusion", _AIR, "S27.3", ("(?:pulmonary|lung) contusions?",)),
+    Term(
+        "airspace opacity",
+        _AIR,
+        "R91",
+        (
+            f"(?:air ?space|alveolar|parenchymal|acinar) (?:{_OPACITY}|disease|process|filling|changes?)",
+            f"(?:air ?space|alveolar)(?= and interstitial {_OPACITY})",
+            "opacit(?:y|ies)",
+            "opacification",
+            "opacified",
+            "infiltrat(?:es?|ion|ions)",
+            "(?:patchy|confluent|hazy|ill defined|increased|basal|basilar|bibasilar|lung) "
+            "(?:densit(?:y|ies)|shadowing)",
+            f"ground glass(?: {_OPACITY}| changes?)?",
+            "air bronchograms?",
+        ),
+    ),
+    Term("aneurysm", "Aneurysm", "I71.2", ("(?:pseudo ?)?aneurysms?", "aneurysmal(?:ly)?")),
+    Term(
+        "cardiomegaly",
+        "Cardiomegaly",
+        "I51.7",
+        (
+            "cardiomegaly",
+            "cardiac enlargement",
+            f"{_HEART} (?:: )?{{is}}(?:enlarged|enlarging|dilated|increased|large|globular)",
+            f"(?:enlarged|enlarging|dilated|increased|large|globular) (?:and [a-z]+ )?{_HEART}",
+            f"(?:enlargement|increase|dilatation) (?:of|in) (?:the |global |overall ){{0,2}}{_HEART}",
+            "heart (?:size )?{is}(?:exceeds?|exceeding|more than|greater than|over) (?:[a-z]+ ){0,2}half",
+            "(?:cardio ?thoracic ratio|ctr) {is}(?:increased|enlarged|elevated)",
+            "(?:cardio ?thoracic ratio|ctr) {is}(?:exceed(?:s|ing)|above|over|more than|greater than|>) "
+            "(?:0\\.5\\d?|50)",
+            "(?:cardio ?thoracic ratio|ctr) (?:(?:is|of|measures|about|:) ){0,2}"
+            "(?:0\\.(?:5[1-9]|[6-9]\\d?)|5[1-9]|[6-9]\\d)",
+        ),
+    ),
+    Term(
+        "chronic obstructive pulmonary disease",
+        "COPD",
+        "J44.9",
+        ("copd", "coad", "(?:chronic )?obstructive (?:pulmonary|airways?|lung) disease"),
+    ),
+    Term(
+        "emphysema",
+        "COPD",
+        "J43.9",
+        ("emphysema", "emphysematous", "bullous (?:disease|lung disease|changes?|emphysema)"),
+    ),
+    Term(
+        "hyperinflation",
+        "COPD",
+        "J44.9",
+        (
+            "(?:hyper|over) ?(?:inflat(?:ed|ion)|expan(?:ded|sion)|aerat(?:ed|ion))",
+            "hyper ?lucent lungs?",
+            "air trapping",
+            "barrel chest",
+            f"flat(?:ten(?:ed|ing))? (?:(?:of|the|both|bilateral|right|left|and) ){{0,4}}{_DIAPHRAGM}",
+            f"{_DIAPHRAGM} {{is}}flat(?:tened)?",
+            "lung volumes? {is}(?:increased|large|high)",
+            "(?:increased|large|high) lung volumes?",
+            "(?:increased|enlarged) retro ?sternal (?:air ?space|clear space|lucency)",
+        ),
+    ),
+    Term(
+        "hiatal hernia",
+        "Hiatal hernia",
+        "K44.9",
+        ("(?:hiat(?:al|us)|para ?esophageal|sliding) hernias?(?! repair)", "intra ?thoracic stomach"),
+    ),
+    Term("interstitial edema", _INTERSTITIAL, "J81", ("interstitial (?:pulmonary |lung )?edema",)),
+    Term(
+        "pulmonary fibrosis",
+        _INTERSTITIAL,
+        "J84.1",
+        ("(?:(?:pulmonary|lung|interstitial|radiation) ){0,2}fibrosis", "fibrotic(?: changes?)?", "honeycomb(?:ing)?"),
+    ),
+    Term(
+        "interstitial opacity",
+        _INTERSTITIAL,
+        "J84.9",
+        (
+            f"interstitial (?:lung |pulmonary ){{0,2}}(?:{_OPACITY}|disease|pattern|thickening|prominence|changes?"
+            "|process|abnormalit(?:y|ies)|pneumonias?|pneumonitis|coarsening|reticulation|lines)",
+            f"interstitial(?= and (?:air ?space|alveolar) (?:{_OPACITY}|edema))",
+            f"interstitial (?:lung )?markings? {{is}}{_MORE}",
+            f"{_MORE} (?:[a-z]+ ){{0,2}}(?:interstitial (?:lung )?markings?|interstitium)",
+            "(?:increase|thickening|prominence|accentuation|coarsening) (?:of|in) (?:[a-z]+ ){0,2}"
+            "(?:interstitial (?:lung )?markings?|interstitium)",
+            f"reticul(?:ar|ation|ations|o ?nodular)(?: interstitial)?(?: {_OPACITY}| pattern| markings| changes?)?",
+            "kerley(?: [abc])?(?: lines?)?",
+            "septal (?:thickening|lines?)",
+            "peri ?bronchial (?:cuffing|thickening)",
+            "ild",
+            "lymphangitic (?:spread|carcinomatosis|disease)",
+        ),
+    ),
+    Term(
+        "mass",
+        _MASS,
+        "R91",
+        (
+            "mass(?:es)?",
+            f"mass ?like (?:{_OPACITY}|lesions?|consolidation|area)",
+            "(?:lung|pulmonary|bronchogenic|pancoast|superior sulcus) (?:cancers?|carcinomas?|tumors?|neoplasms?)",
+        ),
+        sized=True,
+    ),
+    Term(
+        "nodule",
+        _NODULE,
+        "R91",
+        (
+            "(?:micro ?)?nodules?",
+            "nodularity",
+            f"nodular (?:{_OPACITY}|lesions?|focus|foci|pattern)",
+            "round(?:ed)? (?:lung |pulmonary )?opacit(?:y|ies)",
+            "coin lesions?",
+            "(?:pulmonary|lung) metasta(?:sis|ses)",
+            "metastatic (?:pulmonary|lung) (?:disease|lesions|deposits)",
+        ),
+        sized=True,
+    ),
+    Term("lesion", None, "R91", ("lesions?",), sized=True),
+    Term(
+        "lymphadenopathy",
+        "Lymphadenopathy",
+        "R59.0",
+        (
+            "(?:lymph ?)?adenopath(?:y|ies)",
+            f"(?:enlarged|enlarging|bulky) {_NODES}",
+            f"{_NODES} {{is}}(?:enlarged|bulky)",
+            "(?:lymph node|nodal|node) enlargement",
+            f"enlargement of (?:the )?{_NODES}",
+        ),
+    ),
+    Term(
+        "enlarged hilum",
+        "Lymphadenopathy",
+        "R59.0",
+        (
+            "hil(?:a|um) {is}(?:lobulated and )?(?:enlarged|bulky|lobulated|lumpy)",
+            "(?:enlarged|bulky|lobulated|lumpy) (?:and [a-z]+ )?(?:(?:right|left|both|bilateral) )?hil(?:a|um)",
+            "hilar enlargement",
+        ),
+    ),
+    Term(
+        "pleural effusion",
+        _EFFUSION,
+        "J90",
+        (
+            "(?:pleural |pl |parapneumonic |subpulmonic )?(?:effusions?|effs?)",
+            "pleural(?= (?:and|or) pericardial effusions?)",
+            "(?:hydro|chylo) ?thora(?:x|ces)",
+            "(?:pleural|fissural) (?:fluid|collections?)",
+            "fluid (?:in|within|along) {gap}(?:pleural (?:space|cavity)|pleura|fissures?)",
+        ),
+    ),
+    Term("hemothorax", _EFFUSION, "J94.2", ("hemo ?thora(?:x|ces)", "hemo ?pneumo ?thora(?:x|ces)")),
+    Term("empyema", _EFFUSION, "J86.9", ("empyemas?", "pyo ?thora(?:x|ces)")),
+    Term("hydropneumothorax", _EFFUSION, "J94.8", ("hydro ?pneumo ?thora(?:x|ces)",)),
+    Term(
+        "blunt costophrenic angle",
+        _EFFUSION,
+        "J90",
+        (f"blunt(?:ed|ing|s)? {{gap}}{_ANGLE}", f"{_ANGLE} {{is}}blunt(?:ed|ing)"),
+    ),
+    Term(
+        "pleural thickening",
+        _THICK,
+        "J92.9",
+        (
+            "(?:pleural|pleuro ?parenchymal)(?: (?:or|and|apical|lateral|parenchymal|based|fissural)){0,3} "
+            "(?:thickening|scarring|scars?|plaques?|calcifications?|fibrosis|rind)",
+            "thickening (?:of|along) (?:[a-z]+ ){0,3}pleura",
+            "(?:thickened|calcified) (?:[a-z]+ ){0,2}pleura",
+            "pleura {is}(?:thickened|calcified)",
+            "(?<=effusion and )thickening",
+            "apical (?:pleural )?(?:caps?|capping)",
+            "fibro ?thorax",
+        ),
+    ),
+    Term(
+        "pneumothorax",
+        _AIRLESS,
+        "J93.9",
+        (
+            "(?:hydro ?|hemo ?)?pneumo ?thora(?:x|ces)",
+            "ptx",
+            "(?:visceral )?pleural line",
+            "air in the pleural (?:space|cavity)",
+            "deep sulcus sign",
+        ),
+    ),
+    # Findings of none of the twelve, and what only sounds like one
+    Term("granuloma", None, None, ("(?:calcified )?granulomas?", "calcified (?:lung |pulmonary )?nodules?")),
+    Term("subcutaneous emphysema", None, "T79.7", ("(?:subcutaneous|surgical|soft tissue|chest wall) emphysema",)),
+    Term("pneumomediastinum", None, "J98.2", ("pneumo ?mediastinum", "(?:mediastinal|interstitial) emphysema")),
+    Term("pericardial effusion", None, "I31.3", ("pericardial effusions?",)),
+    Term("mediastinal mass", None, "R22.2", ("(?:mediastinal|thymic|paraspinal) mass(?:es)?",)),
+    Term("thyroid nodule", None, "E04.1", ("thyroid (?:nodules?|mass(?:es)?)", "nodular goiter")),
+    Term("axillary lymphadenopathy", None, "R59.0", ("(?:axillary|cervical|supraclavicular) (?:lymph ?)?adenopathy",)),
+    Term("cystic fibrosis", None, "E84.9", ("cystic fibrosis",)),
+    Term("heart failure", None, "I50.0", ("chf", "(?:congestive )?(?:heart|cardiac) failure")),
+    Term("linear opacity", None, None, ("linear opacit(?:y|ies)",)),
+    Term(
+        "",
+        None,
+        None,
+        (
+            "mass effects?",
+            "body mass(?: index)?",
+            "(?:breast|soft tissue|chest wall|pleural|pleural based|neck|abdominal|renal|liver|hepatic|adrenal|cardiac"
+            "|bone|muscle|axillary) mass(?:es)?",
+            "(?:bone|bony|osseous|lytic|sclerotic|blastic|skin|liver|hepatic|soft tissue) (?:[a-z]+ )?lesions?",
+            "(?:pleural|skin|subcutaneous|breast|soft tissue) (?:nodules?|nodularity)",
+            "pseudo ?nodules?",
+            "pleural (?:based )?opacit(?:y|ies)",
+            "joint effusions?",
+            "(?:soft tissue|subcutaneous|chest wall|peripheral|ankle|leg) edema",
+            "(?:cerebral|intracranial|brain|ventricular|septal|splenic) (?:artery )?aneurysms?(?: clips?| coils?)?",
+            "aneurysm (?:clips?|coils?|repair)",
+            "aneurysmal bone cyst",
+            "(?:cuff|balloon) {is}(?:hyper|over) ?inflated",
+            "(?:hyper|over) ?inflat(?:ed|ion) (?:of )?(?:(?:the|endotracheal|et|tracheostomy|tube) ){0,4}"
+            "(?:cuff|balloon)",
+            "(?:needle|thoracic|pleural|bone marrow) aspiration",
+        ),
+    ),
+)
+"""Everything that is looked for; a match within a longer one does not count."""
+
+_LINK = (
+    "(?:likely|probabl[ey]|possibl[ey]|represents?|representing|consistent|compatible|keeping|suggests?|or|versus|is)"
+)
+
+EXPLAINED_AWAY: dict[str, str] = {
+    "pulmonary edema": "interstitial|kerley|septal lines?|reticul(?:ar|ation|ations)",
+    "nodule": f"{_LINK} (?:[a-z]+ ){{0,4}}(?:granulomas?|nipples?)",
+    "enlarged hilum": "vascular|vessels?|arter(?:y|ies|ial)",
+    "blunt costophrenic angle": "scar(?:s|ring)?|thickening|fibrosis|fibrotic",
+}
+"""Finding -> what in the same sentence makes it something else."""
+
+SIDED = frozenset((_AIR, _INTERSTITIAL, _MASS, _NODULE, _EFFUSION, _THICK, _AIRLESS, "Lymphadenopathy"))
+"""Labels of findings that may be on one side."""
+
+_BOTH = (
+    "(?:bilateral(?:ly)?|both|bibasilar|bibasal|biapical|b l|(?:left|right) (?:and|greater than|more than|worse than"
+)
+SIDES: dict[str, str] = {
+    "bilateral": _BOTH + "|larger than|>) (?:the )?(?:left|right))",
+    "left": "(?:left|lt|l|lul|lll|lingula|lingular)",
+    "right": "(?:right|rt|r|rul|rml|rll)",
+}
+"""Side -> how it is written, the first that matches at a place."""
+
 
 SIGNATURE = "rules|v:2"
 

@@ -9,14 +9,32 @@ another heading is read, too: many reports tell the findings there without a hea
 Normalised text is in lower case and American spelling; words, numbers and ``, : ? >`` stand apart by one space; a
 hyphen is a space; a bracket, slash or dash is a comma. CM is cardiomegaly where it cannot be centimetres: not in a text
 all in capitals, after a number, or before a word like "above".
+
+Which words of a sentence are denied: negation, resolution, what is only asked for, and history.
+
+Conventions
+-----------
+Sentences are normalised (:mod:`reveal_bench.curation.sentences`). A trigger before a finding denies what follows it,
+one after a finding what precedes it, within a clause; triggers that only ask ("rule out") or tell of the past reach to
+the next comma or "with". A clause ends at words such as "but", and where a new statement begins after a comma, "and" or
+"with": at a word of its own verb, or, after a denial, at one such as "small" or "stable" ("no pneumothorax, small
+effusion", though not in "no large effusion, new consolidation or edema").
+
+What is not denied counts as there. So the policy on hedges is: "may represent", "possible", "probable", "suspicious
+for" and "versus" count; "cannot be excluded", "rule out", "questionable", "borderline", a question mark and history do
+not.
+
+The idea of triggers, pseudo-triggers and scopes is that of NegEx (Chapman et al. 2001); rules and words are our own.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from textwrap import wrap
+from typing import Literal
 
-__all__ = ["normalised", "sentences", "told_sections"]
+__all__ = ["Denial", "POLICY", "clauses", "denials", "normalised", "sentences", "told_sections"]
 
 MOST_CHARACTERS = 600
 """Of a sentence."""
@@ -172,3 +190,221 @@ def normalised(sentence: str) -> str:
         sentence = pattern.sub(plain, sentence)
     text = " ".join(_TOKEN.findall(sentence))
     return re.sub(r"(?: ,){2,}", " ,", text).strip(" ,")
+
+
+Span = tuple[int, int]
+Denial = Literal["absent", "doubtful"]
+
+KINDS: dict[str, Denial] = {
+    "asked_before": "doubtful",
+    "asked_after": "doubtful",
+    "absent_before": "absent",
+    "gone_after": "absent",
+}
+"""Kind of trigger -> what it says; pseudo-triggers say nothing."""
+
+POLICY = {
+    "counts": ["may represent", "possible", "probable", "suspicious for", "versus", "improving", "partly resolved"],
+    "does not count": ["cannot be excluded", "rule out", "questionable", "borderline", "?", "unlikely", "history of"],
+}
+"""How hedges are read; recorded with the settings of a curation."""
+
+_SEEN = (
+    "(?:seen|identified|visuali[sz]ed|evident|present|appreciated|demonstrated|detected|visible|apparent|noted|observed"
+    "|found|suspected|recogni[sz]ed|shown)"
+)
+_BE = "(?:is|are|was|were|be|been|being|has|have|had|appears?|seems?|remains?)"
+_SOFT = (
+    "(?:(?:now|since|fully|completely|entirely|clearly|definitely|also|again|yet|essentially|subsequently|felt to be) )"
+)
+_MOVED = (
+    "(?:chang(?:e|es|ed)|increas(?:e|es|ed)|decreas(?:e|es|ed)|differen(?:ce|t)|improve(?:ment|d)?|progress(?:ion|ed)"
+    "|worsen(?:ing|ed)?|growth|grown|enlargement|reduction)"
+)
+_GRADE = "(?:(?:significantly|substantially|appreciably|markedly|much|significant|substantial|appreciable|marked|major"
+_GRADE += "|definite|interval|real|overall|further|any|relevant|gross|obvious|or) )"
+
+PSEUDO = (
+    f"(?:no|not|without) {_GRADE}{{0,3}}{_MOVED}(?: (?:in|of|to|from|since))?",
+    f"not {_SOFT}{{0,2}}(?:resolved|cleared|disappeared)",
+    "not (?:only|just|necessarily)",
+    "no (?:doubt|question)",
+    "no tension(?: component| physiology)?(?: (?:to|of|in))?",
+    f"not (?:well|optimally|clearly|fully|adequately|completely) (?:{_SEEN}|evaluated|assessed|included|delineated)",
+    "not (?:included|imaged|fully included)",
+    "(?:near|nearly|almost|partial|partially|incomplete|incompletely|mostly|largely) (?:complete |completely )?"
+    "(?:resolution|clearing|resolved|cleared)(?: of)?",
+    "(?:compared (?:to|with)|comparison (?:to|with)|since|than|relative to|on|in) (?:the |a )?prior",
+    "(?:prior|previous) (?:chest )?(?:film|films|exam|exams|examination|examinations|radiographs?|study|studies|ct"
+    "|x ray|x rays|imaging|image|images|one)",
+)
+"""What looks like a trigger and is none."""
+
+ASKED_AFTER = (
+    "(?:can|could|may|might) not (?:be )?(?:\\w+ly )?(?:be )?(?:excluded|ruled out)",
+    f"{_BE} not {_SOFT}{{0,1}}(?:excluded|ruled out)",
+    "(?:should|must|to) be (?:excluded|ruled out)",
+    "\\?$",
+)
+"""After a finding: it is not known whether it is there."""
+
+GONE_AFTER = (
+    f"{_BE} {_SOFT}{{0,2}}(?:resolved|cleared|gone|disappeared|absent|excluded|ruled out|negative)",
+    f"{_BE} {_SOFT}{{0,2}}(?:(?:very|highly|thought) ){{0,2}}unlikely(?! to\\b)",
+    f"(?:{_BE} )?(?:not|no longer|never) {_SOFT}{{0,2}}{_SEEN}"
+    "(?! (?:to|(?:on|in) (?:the |any )?(?:prior|previous|earlier|last|old))\\b)",
+    "(?:resolved|cleared|absent|none|nil|unlikely|negative)$",
+    ":(?= (?:there (?:is|are) )?(?:no|none|nil|not|absent|negative|without|normal|clear|resolved)\\b)",
+)
+"""After a finding: it is not there, or no longer."""
+
+ASKED_BEFORE = (
+    "(?:to |must |please )?(?:rule out|exclude)",
+    "(?:can|could) not (?:\\w+ly )?(?:exclude|rule out)",
+    "difficult to (?:exclude|rule out)",
+    "(?:evaluate|evaluation|assess|assessment|screen|screening|look|looking|surveillance) for",
+    "query",
+    "\\?",
+    "if",
+    "questionable",
+    "equivocal",
+    "doubtful",
+    "borderline",
+    "less likely",
+    "(?:at )?risk (?:of|for)",
+    "clinical (?:concern|suspicion) (?:for|of)",
+    "(?:history|hx) of",
+    "status post",
+    "prior",
+)
+"""Before a finding: it is asked for, or was there once."""
+
+ABSENT_BEFORE = (
+    "no",
+    "not",
+    "without",
+    "never",
+    "nothing",
+    "none of",
+    "neither",
+    "nor",
+    "no longer",
+    "negative for",
+    "(?:free|clear|devoid|absence|lack) of",
+    "(?:resolution|clearing|disappearance) of",
+    "resolved",
+    "rather than",
+    "instead of",
+    "mimic(?:s|king)?",
+    "simulat(?:es|ing)",
+    "mistaken for",
+    "unlikely",
+    "(?:low|little) (?:suspicion|probability|likelihood|concern) (?:for|of)",
+    "fail(?:s|ed) to (?:show|demonstrate|reveal)",
+    "excludes?",
+)
+"""Before a finding: it is not there."""
+
+_ENDINGS = (
+    "but|however|although|though|whereas|while|yet|except(?: for)?|apart from|aside from|other than"
+    "|with the exception of|nevertheless|nonetheless|despite"
+)
+_VERB = "\\b(?:is|are|was|were|has|have|had|remains?|appears?|persists?|shows?|demonstrates?|represents?|measures?)\\b"
+_CUES = (
+    "small|moderate|large|tiny|trace|mild|mildly|minimal|minor|marked|severe|extensive|stable|unchanged|persistent"
+    "|persisting|increased|increasing|improved|improving|decreased|decreasing|worsening|worsened|new|there|a|an"
+    "|multiple|several|few|left|right|bilateral|again|also|add|plus|possible|probable|likely|known|chronic|patchy|slight"
+)
+
+
+def _any(patterns: Sequence[str]) -> str:
+    return "|".join(f"(?:{pattern})" for pattern in patterns)
+
+
+def _whole(pattern: str) -> re.Pattern[str]:
+    return re.compile(f"(?<![^ ])(?:{pattern})(?![^ ])")
+
+
+_TRIGGER = _whole(
+    f"(?P<pseudo>{_any(PSEUDO)})|(?P<asked_after>{_any(ASKED_AFTER)})|(?P<gone_after>{_any(GONE_AFTER)})"
+    f"|(?P<asked_before>{_any(ASKED_BEFORE)})|(?P<absent_before>{_any(sorted(ABSENT_BEFORE, key=len, reverse=True))})"
+)
+_ENDING = _whole(_ENDINGS)
+_CANDIDATE = _whole("(?P<comma>,(?: and)?(?! (?:or|nor)\\b))|(?P<and>and)|(?P<with>with)")
+_HAS_VERB = re.compile(_VERB)
+_OWN_VERB = re.compile(f"(?!which|that|who)\\S.*?{_VERB}")
+_PERCEIVED = re.compile(f"{_VERB}(?: \\w+){{0,2}} {_SEEN}")
+_CUE = re.compile(f"(?:the )?(?:{_CUES})\\b")
+_DENIES = _whole("no|not|without|neither|never|(?:negative|free|clear|absence|lack) (?:of|for)")
+_NARROW_END, _AND_END = re.compile(" , | with "), re.compile(" , | with | and ")
+
+
+def denials(sentence: str, spans: Sequence[Span]) -> list[Denial | None]:
+    """Of each span of a normalised sentence, how it is denied; None if it is not.
+
+    Parameters
+    ----------
+    spans : (start, end) of findings in characters
+
+    Examples
+    --------
+    >>> denials("no effusion but small pneumothorax , nodule ?", [(3, 11), (22, 34), (37, 43)])
+    ['absent', None, 'doubtful']
+    """
+    found: list[Denial | None] = [None] * len(spans)
+    for clause in clauses(sentence):
+        inside = [number for number, span in enumerate(spans) if clause[0] <= span[0] < clause[1]]
+        if not inside:
+            continue
+        for trigger in _TRIGGER.finditer(sentence, *clause):
+            for number in inside:
+                if found[number] != "absent":
+                    found[number] = _denial(trigger, sentence, spans[number]) or found[number]
+    return found
+
+
+def _denial(trigger: re.Match[str], sentence: str, span: Span) -> Denial | None:
+    """What a trigger does to a span of the same clause."""
+    kind = str(trigger.lastgroup)
+    kind_of = KINDS.get(kind)
+    if trigger.start() < span[1] and trigger.end() > span[0]:  # "the heart is not enlarged"
+        return kind_of or "absent"
+    if kind_of is None or kind.endswith("_before") != (trigger.end() <= span[0]):
+        return None
+    between = sentence[min(trigger.end(), span[1]) : max(trigger.start(), span[0])]
+    ending = _AND_END if trigger[0] in ("prior", "status post") else _NARROW_END
+    return None if kind_of == "doubtful" and ending.search(f"{between} ") else kind_of
+
+
+def clauses(sentence: str) -> list[Span]:
+    """(start, end) of the clauses of a normalised sentence, see the module's conventions."""
+    found: list[Span] = []
+    start = 0
+    for ending in _ENDING.finditer(sentence):
+        found += _statements(sentence, start, ending.start())
+        start = ending.end()
+    return [*found, *_statements(sentence, start, len(sentence))]
+
+
+def _statements(sentence: str, start: int, end: int) -> Iterator[Span]:
+    candidates = [*_CANDIDATE.finditer(sentence, start, end)]
+    for number, candidate in enumerate(candidates):
+        following = candidates[number + 1].start() if number + 1 < len(candidates) else end
+        left, right = sentence[start : candidate.start()], sentence[candidate.end() : following].strip()
+        if _begins(str(candidate.lastgroup), left, right, sentence[candidate.end() : end]):
+            yield start, candidate.start()
+            start = candidate.end()
+    yield start, end
+
+
+def _begins(kind: str, left: str, right: str, rest: str) -> bool:
+    """Whether a new statement begins between `left` and `right`; `rest` is all that follows `left`."""
+    is_denial = _DENIES.search(left) is not None
+    if is_denial and _CUE.match(right):
+        until = _DENIES.split(rest, maxsplit=1)[0]
+        return " or " not in until and " nor " not in until
+    if kind == "with" or not _OWN_VERB.match(right):
+        return False
+    if is_denial and _PERCEIVED.search(right):
+        return False
+    return kind == "comma" or is_denial or _HAS_VERB.search(left) is not None

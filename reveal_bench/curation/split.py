@@ -17,13 +17,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from reveal_bench.builders.mapping import KEY_FACTS, VOCABULARIES
-from reveal_bench.curation.balance import ColumnBalance, compare_halves
-from reveal_bench.curation.benchmark_files import write_benchmark
-from reveal_bench.curation.facts import Facts, read_facts
+from reveal_bench.curation.balance import ColumnBalance, Facts, compare_halves, read_facts
 from reveal_bench.curation.folder import CurationFolder, Progress, StepRecord
-from reveal_bench.curation.halves import CRITERION, Draws, draw_best, label_columns
+from reveal_bench.curation.halves import CRITERION, Draws, draw_best, label_columns, write_benchmark
 from reveal_bench.curation.tables import HALVES, Placed, Selected, read_table, write_table
+from reveal_bench.sources.mapping import KEY_FACTS, VOCABULARIES
 
 __all__ = ["split"]
 
@@ -46,7 +44,7 @@ def split(
 ) -> StepRecord:
     """Divide the selected studies, see the module.
 
-    Writes ``split.parquet``, ``balance.json`` and ``benchmark/``, see :mod:`reveal_bench.curation.benchmark_files`.
+    Writes ``split.parquet``, ``balance.json`` and ``benchmark/``, see :mod:`reveal_bench.curation.halves`.
 
     Parameters
     ----------

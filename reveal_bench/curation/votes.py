@@ -17,10 +17,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from reveal_bench.builders.source import BuildError, Problem
-from reveal_bench.builders.study_labels import spelled_labels
-from reveal_bench.builders.study_table import StudyTable, TableRow
-from reveal_bench.builders.study_table import read_table as read_any_table
 from reveal_bench.curation.folder import CurationError, CurationFolder, Progress, StepRecord
 from reveal_bench.curation.tables import (
     ANSWERS,
@@ -33,6 +29,10 @@ from reveal_bench.curation.tables import (
     write_table,
 )
 from reveal_bench.findings import REVEAL_LABELS, hint
+from reveal_bench.sources.source import BuildError, Problem
+from reveal_bench.sources.study_labels import spelled_labels
+from reveal_bench.sources.study_table import StudyTable, TableRow
+from reveal_bench.sources.study_table import read_table as read_any_table
 
 __all__ = ["COLUMNS", "check_votes", "import_votes", "spelled_answer", "vote_counts"]
 
@@ -63,7 +63,7 @@ def import_votes(
     separator : between labels in one cell
     allow_missing : go on though studies lack votes
     reassigned : assignments as they were in the end, a Parquet file like ``assignments.parquet``, if readings changed
-        hands (:func:`~reveal_bench.curation.reassign.reassign`)
+        hands (:func:`~reveal_bench.curation.assign.reassign`)
 
     Returns
     -------

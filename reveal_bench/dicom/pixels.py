@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from reveal_bench.dicom import decode as decoding
 from reveal_bench.dicom import display
 from reveal_bench.dicom.dataset import damage_refused, quiet_pydicom, read_dataset, transfer_syntax
+from reveal_bench.dicom.display import grey_table
 from reveal_bench.dicom.files import DicomError, DicomFile
-from reveal_bench.dicom.grey import grey_table
 
 if TYPE_CHECKING:
     import numpy as np

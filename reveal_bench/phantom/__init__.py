@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from reveal_bench.phantom.anatomy_file import write_anatomy
-from reveal_bench.phantom.curation_pool import write_pool
-from reveal_bench.phantom.curation_readers import write_readers
+from reveal_bench.phantom.curation import write_pool, write_readers
 from reveal_bench.phantom.layouts import TRAPS, write_chexlocalize
 from reveal_bench.phantom.models import model_predictions, study_predictions
 from reveal_bench.phantom.reveal import write_reveal

@@ -1,12 +1,17 @@
-"""Smooth curves and strips; points are float arrays (n, 2) of (x, y) in any unit."""
+"""Smooth curves and strips; points are float arrays (n, 2) of (x, y) in any unit.
+
+What is drawn into a film: one contour with a density.
+"""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 from numpy.typing import ArrayLike
 
-__all__ = ["Points", "area", "blob", "closed_curve", "open_curve", "strip"]
+__all__ = ["Points", "Shape", "area", "blob", "closed_curve", "open_curve", "strip"]
 
 Points = npt.NDArray[np.float64]
 
@@ -57,3 +62,16 @@ def area(contour: Points) -> float:
     """Area inside a closed contour that does not cross itself."""
     x, y = contour[:, 0], contour[:, 1]
     return float(abs(np.dot(x, np.roll(y, -1)) - np.dot(y, np.roll(x, -1))) / 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A closed contour (long side of the picture = 1) that adds `density` to the film.
+
+    `blur` is the width of its edge; `sharp` shapes (devices) are drawn at the picture's full size.
+    """
+
+    contour: Points
+    density: float
+    blur: float = 0.006
+    sharp: bool = False

@@ -4,18 +4,162 @@ Whoever builds a dataset from real files has names, dates, places and private el
 de-identification promised. These headers hold such values on purpose, in every kind of element that was found to leak:
 text, names, dates, comments, elements inside sequences, private elements of known and of unknown kind.
 :func:`identifiers` lists what a test must not find again.
+
+How a synthetic film was taken: vendor, tube, detector and view, in the spellings that real files have.
+
+Vendors, models, detectors, distances, kVp, mAs and spacings are those of Table S2 of paper 004 (both halves together),
+with the share of each as there. Values that belong to one machine stay together. Spacings are the published ones,
+whatever the size of the picture. How often an element is missing, empty, zero or doubled is as in the 7,469 headers of
+:mod:`reveal_bench.phantom.reveal_pixels`; where neither source says, it is chosen.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from reveal_bench.phantom.reveal_acquisition import draw_acquisition
 from reveal_bench.phantom.reveal_studies import RevealImage, RevealStudy
 
 __all__ = ["PLANTED", "draw_header", "identifiers"]
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """One spelling of a manufacturer and a model; `share` in images of Table S2."""
+
+    share: float
+    manufacturer: str
+    model: str
+    detector: str
+    spacing: str
+    distances: tuple[str, ...] = ()
+
+
+MACHINES = (
+    Machine(86, "CARESTREAM HEALTH", "DRX-REVOLUTION", "DIRECT", "0.139", ("0.0", "1000", "")),
+    Machine(71, "Carestream Health", "DRX-Revolution", "DIRECT", "0.139", ("0.0", "1000", "")),
+    Machine(15, "Carestream", "DRX-Revolution", "DIRECT", "0.139", ("1000", "")),
+    Machine(3, "Carestream Health", "DRX-EVOLUTION", "DIRECT", "0.139", ("1828", "1829")),
+    Machine(1, "CARESTREAM", "DRX-1", "", "0.139", ("18.4",)),
+    Machine(2, "KODAK", "DRX-1", "DIRECT", "0.139", ("12.4", "0.0")),
+    Machine(2, "KODAK", "DR 7500", "SCINTILLATOR", "0.143", ("1810", "1811")),
+    Machine(13, "GE Healthcare", "Discovery XR656", "SCINTILLATOR", "0.194311", ("1817", "1828", "1829")),
+    Machine(2, "GE MEDICAL SYSTEMS", '"Revolution XRd ADS 28.4"', "SCINTILLATOR", "0.1988", ("1830",)),
+    Machine(9, "Philips Medical Systems", "DigitalDiagnost", "SCINTILLATOR", "0.1488959823886", ("1800", "1885")),
+    Machine(4, "Imaging Dynamics Company Ltd.", "X3", "SCINTILLATOR", "0.144", ("",)),
+    Machine(2, "KONICA MINOLTA", "CS-7", "", "0.175", ("0.0", "")),
+    Machine(14, "GE Healthcare", "Definium 5000", "SCINTILLATOR", "0.1988", ("1828", "1829")),
+)
+
+AT_BEDSIDE = ("DRX-REVOLUTION", "DRX-Revolution", "DRX-1")
+"""Models on wheels; the others stand in a room."""
+
+KVP_AT_BEDSIDE = (("85", 69), ("110", 79), ("95", 7), ("90", 4), ("100", 4), ("83", 1), ("107", 1))
+KVP_IN_A_ROOM = (("120", 30), ("115", 11), ("125", 5), ("140", 1), ("112", 1))
+MAS = (
+    1.6,
+    1.6,
+    2.0,
+    2.0,
+    2.2,
+    2.5,
+    2.8,
+    3.1,
+    3.1,
+    3.2,
+    3.2,
+    3.2,
+    3.9,
+    4.0,
+    4.0,
+    4.5,
+    5.0,
+    5.6,
+    6.3,
+    7.1,
+    10.1,
+    12.5,
+    19.8,
+)
+
+POSITIONS = {
+    "AP": (("AP", 0.93), ("", 0.05), (None, 0.02)),
+    "PA": (("PA", 0.80), ("POSTERO ANTERIOR", 0.17), ("", 0.03)),
+    "LATERAL": (("LL", 0.72), ("LATERAL", 0.15), ("RL", 0.07), ("LARGE LATERAL", 0.02), ("", 0.04)),
+}
+"""ViewPosition as written, per view."""
+VIEW_CODES = {
+    "AP": ("399348003", "antero-posterior"),
+    "PA": ("272479007", "postero-anterior"),
+    "LATERAL": ("399067008", "lateral projection"),
+}
+BODY_PARTS = (("CHEST", 0.80), ("PORT CHEST", 0.12), ("EXTREMETY", 0.03), ("", 0.05))
+SPACINGS = (("imager", 0.34), ("different", 0.12), ("zero", 0.02), ("pixel", 0.02), ("both", 0.50))
+"""Which of PixelSpacing and ImagerPixelSpacing are there; 34 % and 12 % are measured."""
+
+
+def draw_acquisition(rng: np.random.Generator, view: str, *, at_bedside: bool) -> Attributes:
+    """Attributes of one exposure (DICOM keyword -> value)."""
+    machines = [machine for machine in MACHINES if (machine.model in AT_BEDSIDE) == at_bedside]
+    machine = _pick(rng, [(machine, machine.share) for machine in machines])
+    is_computed = rng.random() < 0.15
+    attributes: Attributes = {
+        "Modality": "CR" if is_computed or rng.random() < 962 / 7469 else "DX",
+        "SOPClassUID": "1.2.840.10008.5.1.4.1.1.1" + ("" if is_computed else ".1"),
+        "Manufacturer": machine.manufacturer,
+        "ManufacturerModelName": machine.model,
+        "KVP": _pick(rng, KVP_AT_BEDSIDE if at_bedside else KVP_IN_A_ROOM),
+        "ImageType": ["ORIGINAL" if rng.random() < 0.4 else "DERIVED", "PRIMARY"],
+        "PresentationIntentType": None if is_computed else "FOR PRESENTATION",
+        "BodyPartExamined": _pick(rng, BODY_PARTS),
+        "InstanceNumber": _pick(rng, (("1", 0.6), ("2", 0.2), ("1001", 0.1), ("", 0.1))),
+    }
+    if machine.detector:
+        attributes["DetectorType"] = machine.detector
+    mas = MAS[int(rng.integers(len(MAS)))]
+    attributes["Exposure"] = str(max(round(mas), 1))
+    if rng.random() < 0.8:
+        attributes["ExposureInuAs"] = str(round(1000 * mas))
+    distance = machine.distances[int(rng.integers(len(machine.distances)))]
+    if distance:
+        attributes["DistanceSourceToDetector"] = distance
+    attributes.update(_spacing(rng, machine.spacing))
+    attributes.update(_view(rng, view))
+    return {keyword: value for keyword, value in attributes.items() if value is not None}
+
+
+def _spacing(rng: np.random.Generator, spacing: str) -> Attributes:
+    kind = _pick(rng, SPACINGS)
+    twice = f"{spacing}\\{spacing}"
+    at_patient = f"{0.96 * float(spacing):.6f}"
+    found: dict[str, Attributes] = {
+        "imager": {"ImagerPixelSpacing": twice},
+        "different": {"ImagerPixelSpacing": twice, "PixelSpacing": f"{at_patient}\\{at_patient}"},
+        "zero": {"ImagerPixelSpacing": twice, "PixelSpacing": "0.000\\0.000"},
+        "pixel": {"PixelSpacing": twice},
+        "both": {"ImagerPixelSpacing": twice, "PixelSpacing": twice},
+    }
+    return found[kind]
+
+
+def _view(rng: np.random.Generator, view: str) -> Attributes:
+    position = _pick(rng, POSITIONS[view])
+    attributes: Attributes = {"ViewPosition": position}
+    if rng.random() < 0.3:
+        code, meaning = VIEW_CODES[view]
+        item = {"CodeValue": code, "CodingSchemeDesignator": "SCT", "CodeMeaning": meaning}
+        attributes["ViewCodeSequence"] = [item]
+    attributes["PatientOrientation"] = "A\\F" if view == "LATERAL" else "L\\F"
+    return attributes
+
+
+def _pick(rng: np.random.Generator, choices: Sequence[tuple[Any, float]]) -> Any:
+    weights = np.array([weight for _, weight in choices], float)
+    return choices[int(rng.choice(len(choices), p=weights / weights.sum()))][0]
+
 
 Attributes = dict[Any, Any]
 

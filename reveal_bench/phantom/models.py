@@ -13,11 +13,11 @@ from typing import Literal
 import numpy as np
 
 from reveal_bench.geometry import Grid
+from reveal_bench.kinds.findings.records import FindingsPrediction, StudyRecord
+from reveal_bench.kinds.localization.records import Annotation, LocalizationPrediction, LocalizationRecord, Manifest
 from reveal_bench.masks import Rle, pack_masks, rasterize_polygons
 from reveal_bench.phantom.curves import Points, blob
 from reveal_bench.phantom.readers import perturb
-from reveal_bench.records import Annotation, LocalizationPrediction, LocalizationRecord, Manifest
-from reveal_bench.study_records import FindingsPrediction, StudyRecord
 
 __all__ = ["model_predictions", "study_predictions"]
 

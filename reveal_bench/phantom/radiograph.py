@@ -13,8 +13,7 @@ import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFilter
 
 from reveal_bench.phantom.anatomy import Anatomy
-from reveal_bench.phantom.curves import Points
-from reveal_bench.phantom.shapes import Shape
+from reveal_bench.phantom.curves import Points, Shape
 
 __all__ = ["BASE_SIDE", "jpeg_bytes", "render"]
 

@@ -2,7 +2,7 @@
 
 The source's own layout is not public; ``layout="dicom"`` is a plain tree of DICOM files beside one table of labels, as
 such sets usually come, ``layout="midrc"`` that of the Medical Imaging and Data Resource Center
-(:mod:`reveal_bench.phantom.reveal_midrc`). Everything is synthetic, and ``SYNTHETIC.txt`` says so. ::
+(:mod:`reveal_bench.phantom.reveal`). Everything is synthetic, and ``SYNTHETIC.txt`` says so. ::
 
     labels.csv  mapping.yaml    what a builder reads: one row per study, and what its columns mean
     images/...                  DICOM files; folder names say nothing about studies
@@ -12,30 +12,358 @@ such sets usually come, ``layout="midrc"`` that of the Medical Imaging and Data 
 
 With ``traps`` some films are stored in ways that are rare (:data:`RARE`), some studies come with files that are no
 further films (:data:`EXTRA_FILES`), one in seven lies in a folder with others, and things lie about that are no DICOM.
+
+The layout of the Medical Imaging and Data Resource Center (MIDRC) around synthetic films.
+
+``<case>/<study uid>/<series uid>.zip``, in older releases ``.../<series uid>/<sop uid>.dcm``; a manifest in JSON; one
+table per node of the data model, tab separated, required columns with a leading ``*``, arrays as Python literals, ages
+above 89 as a flag; mRALE scores in a CSV. As in the real thing nothing of it says which of the twelve labels a study
+has: ``labels.csv`` does.
+
+The tables of the synthetic REVEAL world, written study by study.
+
+``labels.csv`` spells labels as the paper does, in more than one way; ``mapping.yaml`` says what its columns mean.
+
+What makes real DICOM collections awkward: rare ways to store a film, files that are no further film, litter.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import csv
+import hashlib
+import json
+import shutil
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from reveal_bench.findings import REVEAL_LABELS
 from reveal_bench.phantom.anatomy import Anatomy
 from reveal_bench.phantom.dicom_headers import draw_header
 from reveal_bench.phantom.findings_drawn import Drawn
 from reveal_bench.phantom.radiograph import render
+from reveal_bench.phantom.reports import write_report
 from reveal_bench.phantom.reveal_findings import DEVICES, draw_reveal_film, sides
-from reveal_bench.phantom.reveal_midrc import MidrcLayout
 from reveal_bench.phantom.reveal_pixels import draw_storage, stored_values
 from reveal_bench.phantom.reveal_studies import RevealImage, RevealStudy, Stage, studies
-from reveal_bench.phantom.reveal_tables import Tables
-from reveal_bench.phantom.reveal_traps import EXTRA_FILES, RARE, write_extra_file, write_litter
-from reveal_bench.phantom.votes import draw_votes
+from reveal_bench.phantom.votes import Votes, draw_votes
 
 __all__ = ["EXTRA_FILES", "NOTICE", "RARE", "TreeLayout", "reveal_film", "write_reveal"]
+
+PROJECT = "Synthetic-R0"
+_CAPITAL = {"F": "Female", "M": "Male", "unknown": "Not Reported"}
+_RACES = {"Other": "Other", "unknown": "Not Reported"}
+CASE = (
+    "*submitter_id", "*project_id", "age_at_index", "age_at_index_gt89", "sex", "race", "ethnicity", "covid19_positive",
+    "zip",
+)  # fmt: skip
+STUDY = (
+    "*submitter_id", "*study_uid", "case_ids", "age_at_imaging", "age_at_imaging_gt89", "days_to_study",
+    "study_description", "body_part_examined",
+)  # fmt: skip
+SERIES = (
+    "*submitter_id", "*series_uid", "study_uid", "case_ids", "object_id", "file_name", "file_size", "md5sum",
+    "modality", "view_position", "imager_pixel_spacing", "manufacturer", "manufacturer_model_name", "image_type",
+)  # fmt: skip
+
+
+class MidrcLayout:
+    """Writes films below `root` in MIDRC's layout; every fifth study in its older form, without archives."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._files: list[Any] = []
+        self._case, self._study = self._tsv("case.tsv", CASE), self._tsv("imaging_study.tsv", STUDY)
+        self._series = {name: self._tsv(f"{name}_series_file.tsv", SERIES) for name in ("cr", "dx")}
+        mrale = (root / "mRALE_annotations.csv").open("w", newline="", encoding="utf-8")
+        self._files.append(mrale)
+        self._mrale = csv.writer(mrale, lineterminator="\n")
+        self._mrale.writerow(["StudyInstanceUID", "mRALE Score"])
+        self._manifest = (root / "manifest.json").open("w", encoding="utf-8")
+        self._files.append(self._manifest)
+        self._separator = "[\n"
+        self._last_patient = self._last_study = -1
+
+    def place(self, study: RevealStudy, image: RevealImage) -> Path:
+        """Where a film is to be written; its folder exists."""
+        series = study.uid("series", image.number)
+        path = self.root / study.case_id / study.study_uid / series / f"{study.uid('image', image.number)}.dcm"
+        path.parent.mkdir(parents=True)
+        return path
+
+    def add(self, study: RevealStudy, attributes: Mapping[str, Any], file: Path) -> str:
+        """Put a film into the archive of its series, and into manifest and tables; its path in the download."""
+        self._add_study(study)
+        if study.index % 5 != 4:
+            file, inner = file.parent.parent / f"{file.parent.name}.zip", file
+            with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as target:
+                info = zipfile.ZipInfo("1-1.dcm", (1980, 1, 1, 0, 0, 0))
+                info.compress_type = zipfile.ZIP_DEFLATED
+                target.writestr(info, inner.read_bytes())
+            inner.unlink()
+            inner.parent.rmdir()
+        name = file.relative_to(self.root).as_posix()
+        md5 = hashlib.md5(file.read_bytes(), usedforsecurity=False).hexdigest()
+        entry: dict[str, Any] = {"object_id": f"dg.SYN/{study.uid('object', name)}"}
+        if study.index % 3:  # an entry needs nothing but its object
+            entry |= {"md5sum": md5, "file_name": name, "file_size": file.stat().st_size}
+        self._manifest.write(self._separator + json.dumps(entry))
+        self._separator = ",\n"
+        self._series["cr" if attributes["Modality"] == "CR" else "dx"].writerow(
+            [
+                attributes["SOPInstanceUID"], attributes["SeriesInstanceUID"], study.study_uid, repr([study.case_id]),
+                entry["object_id"], name, file.stat().st_size, md5, attributes["Modality"],
+                attributes.get("ViewPosition", ""), repr([0.139, 0.139]), attributes["Manufacturer"],
+                attributes["ManufacturerModelName"], repr(list(attributes["ImageType"])),
+            ]
+        )  # fmt: skip
+        return name if name.endswith(".dcm") else f"{name}!1-1.dcm"
+
+    def finish(self) -> None:
+        """Close manifest and tables."""
+        self._manifest.write("\n]\n")
+        for file in self._files:
+            file.close()
+
+    def _add_study(self, study: RevealStudy) -> None:
+        """Rows of the study and, the first time, of its patient."""
+        is_old = "Yes" if study.age is not None and study.age > 89 else "No"
+        age = "" if study.age is None else str(min(study.age, 89))
+        if study.patient != self._last_patient:
+            self._last_patient = study.patient
+            race = _RACES.get(study.race, study.race)
+            self._case.writerow(
+                [study.case_id, PROJECT, age, is_old, _CAPITAL[study.sex], race, "Not Reported", "No", "999"]
+            )
+        if study.index != self._last_study:
+            self._last_study = study.index
+            cases = repr([study.case_id])
+            self._study.writerow([f"study-{study.index}", study.study_uid, cases, age, is_old, 3, "XR CHEST", "CHEST"])
+            if study.index % 4 == 1:
+                self._mrale.writerow([study.study_uid, int(study.rng(60).integers(0, 25))])
+
+    def _tsv(self, name: str, columns: tuple[str, ...]) -> Any:
+        file = (self.root / name).open("w", newline="", encoding="utf-8")
+        self._files.append(file)
+        writer = csv.writer(file, delimiter="\t", lineterminator="\n")
+        writer.writerow(columns)
+        return writer
+
+
+AGREEMENT = {2: "Agree All: 2 of 3", 3: "Agree All: 3 of 3"}
+
+SPELLINGS = {
+    "Airspace opacity": "Airspace Opacity",
+    "COPD": "copd",
+    "Lung mass": "Lung Mass",
+    "Lung nodule": "Lung Nodule",
+    "Pleural effusion": "pleural effusion",
+}
+"""A second spelling of some labels; paper 004 has several in its text, figures and prompts."""
+
+_TEXTS = {"F": "Female", "M": "Male", "unknown": "Unknown", "Black or African American": "African American"}
+
+LABEL_COLUMNS = ("StudyInstanceUID", "Findings", "Agreement")
+DEMOGRAPHIC_COLUMNS = ("AgeGroup", "Sex", "Race", "PatientClass")
+
+MAPPING = """# What the columns of labels.csv mean.
+table: labels.csv
+study_key: {column: StudyInstanceUID, matches: StudyInstanceUID}
+labels:
+  list: {column: Findings, separator: ";"}
+agreement:
+  column: Agreement
+  values:
+    "Agree All: 2 of 3": two_of_three
+    "Agree All: 3 of 3": three_of_three
+"""
+MAPPED_DEMOGRAPHICS = """demographics:
+  age_band: {column: AgeGroup}
+  sex: {column: Sex, values: {Female: F, Male: M}}
+  race: {column: Race, values: {African American: Black or African American}}
+  patient_class: {column: PatientClass}
+"""
+
+
+class Tables:
+    """All tables below `root`; a context manager."""
+
+    def __init__(self, root: Path, *, has_demographics: bool) -> None:
+        self.root, self.has_demographics = root, has_demographics
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Tables:
+        demographics = DEMOGRAPHIC_COLUMNS if self.has_demographics else ()
+        (self.root / "reports").mkdir()
+        mapping = MAPPING + (MAPPED_DEMOGRAPHICS if self.has_demographics else "")
+        (self.root / "mapping.yaml").write_text(mapping, encoding="utf-8")
+        self._labels = self._csv("labels.csv", [*LABEL_COLUMNS, *demographics])
+        self._votes = self._csv("votes.csv", ["study_uid", "suggested", "reader", "answer", "comment", "labels"])
+        self._reports = self._csv("reports.csv", ["study_uid", "case_id", "file", "report", "labels"])
+        self._truth = self._stack.enter_context((self.root / "truth.jsonl").open("w", encoding="utf-8"))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def add(
+        self,
+        study: RevealStudy,
+        votes: Votes,
+        sides: Mapping[str, str],
+        images: Sequence[Mapping[str, Any]],
+        *,
+        has_devices: bool,
+    ) -> None:
+        """Everything that is written down about a study."""
+        self._labels.writerow(self._label_row(study, votes))
+        for vote in votes.votes:
+            labels = "" if vote.labels is None else _joined(vote.labels)
+            row = [study.study_uid, _joined(votes.suggested), vote.reader, vote.answer, vote.comment, labels]
+            self._votes.writerow(row)
+        report = write_report(study, sides, has_devices=has_devices)
+        file = f"reports/{study.study_uid}.txt"
+        (self.root / file).write_text(report, encoding="utf-8")
+        self._reports.writerow([study.study_uid, study.case_id, file, report, _joined(study.labels)])
+        truth = {
+            "study_uid": study.study_uid,
+            "case_id": study.case_id,
+            "labels": study.labels,
+            "sides": dict(sides),
+            "suggested": votes.suggested,
+            "n_agree_all": votes.n_agree_all,
+            "age": study.age,
+            "sex": study.sex,
+            "race": study.race,
+            "patient_class": study.patient_class,
+            "images": list(images),
+        }
+        self._truth.write(json.dumps(truth) + "\n")
+
+    def _label_row(self, study: RevealStudy, votes: Votes) -> list[str]:
+        labels = [
+            SPELLINGS.get(label, label) if (study.index + i) % 3 else label for i, label in enumerate(votes.suggested)
+        ]
+        row = [study.study_uid, _joined(labels), AGREEMENT.get(votes.n_agree_all, "")]
+        if self.has_demographics:
+            row += [_age_group(study.age), *(_text(value) for value in (study.sex, study.race, study.patient_class))]
+        return row
+
+    def _csv(self, name: str, columns: Sequence[str]) -> Any:
+        file = self._stack.enter_context((self.root / name).open("w", newline="", encoding="utf-8"))
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(columns)
+        return writer
+
+
+def _joined(labels: Sequence[str]) -> str:
+    assert all(label.casefold() in {known.casefold() for known in REVEAL_LABELS} for label in labels)
+    return "; ".join(labels) or "None"
+
+
+def _text(value: str) -> str:
+    return _TEXTS.get(value, value.capitalize() if value.islower() else value)
+
+
+def _age_group(age: int | None) -> str:
+    """In the bands of paper 004, Table 1."""
+    if age is None:
+        return "Unknown"
+    return "80+" if age >= 80 else f"{age // 10 * 10}-{age // 10 * 10 + 9}"
+
+
+RARE: dict[int, dict[str, str]] = {
+    0: {"voi": "window", "windows": "3", "function": ""},
+    1: {"voi": "both"},
+    2: {"meta": "missing", "syntax": "explicit"},
+    3: {"voi": "window", "function": "SIGMOID"},
+    4: {
+        "photometric": "MONOCHROME1", "shape": "INVERSE", "bits": "10", "voi": "window", "rescale": "LOG_E REL",
+        "slope": "-1",
+    },
+    5: {"voi": "neither", "bits": "15", "photometric": "MONOCHROME1"},
+    6: {"syntax": "jpeg2000-lossless", "voi": "lut"},
+    7: {"meta": "missing", "syntax": "implicit", "voi": "lut"},
+    12: {"voi": "window", "function": "LINEAR_EXACT", "bits": "14"},
+    13: {"syntax": "rle"},
+    14: {"syntax": "jpegls-lossless", "bits": "15"},
+}  # fmt: skip
+"""Index of a study -> how its films are stored, in names and values of `SHARES`; and their transfer syntax and meta."""
+
+EXTRA_FILES = {
+    8: "a secondary capture",
+    9: "the same exposure for processing",
+    10: "the same file again",
+    11: "a derived secondary picture",
+}
+"""Index of a study, modulo :data:`EVERY` -> file that comes with it and is no further film."""
+EVERY = 25
+EXTRA = 9
+"""Number of the extra file among the images of its study."""
+
+SECONDARY_CAPTURE = "1.2.840.10008.5.1.4.1.1.7"
+DX_FOR_PROCESSING = "1.2.840.10008.5.1.4.1.1.1.1.1"
+
+
+def write_extra_file(study: RevealStudy, first: Path, layout: Layout) -> int:
+    """Write the extra file of a study, if it has one; how many were written."""
+    kind = EXTRA_FILES.get(study.index % EVERY)
+    if kind is None or (kind == "the same file again" and not first.exists()):
+        return 0  # a film that went into an archive lies there once
+    image = RevealImage(EXTRA, study.images[0].view, study.images[0].size)
+    path = layout.place(study, image)
+    if kind == "the same file again":
+        shutil.copyfile(first, path)
+    else:
+        layout.add(study, _write_small_picture(study, image, path, kind), path)
+    return 1
+
+
+def _write_small_picture(study: RevealStudy, image: RevealImage, path: Path, kind: str) -> dict[Any, Any]:
+    from reveal_bench.dicom import write_dicom
+
+    rng = study.rng(32)
+    attributes = draw_header(study, image, rng)
+    if kind == "a secondary capture":
+        attributes.update(SOPClassUID=SECONDARY_CAPTURE, Modality="OT", ImageType=["DERIVED", "SECONDARY"])
+        attributes.pop("PresentationIntentType", None)
+    elif kind == "a derived secondary picture":
+        attributes.update(ImageType=["DERIVED", "SECONDARY", "SCREENSHOT"])
+    else:
+        attributes.update(
+            SOPClassUID=DX_FOR_PROCESSING,
+            Modality="DX",
+            PresentationIntentType="FOR PROCESSING",
+            IrradiationEventUID=study.uid("event", 1),
+            ImageType=["ORIGINAL", "PRIMARY"],
+        )
+    storage = draw_storage(rng, force={"bits": "12", "voi": "neither", "photometric": "MONOCHROME1"})
+    grey = np.tile(np.linspace(0, 255, 96).astype(np.uint8), (64, 1))
+    write_dicom(
+        path,
+        stored_values(grey, storage, rng),
+        {**attributes, **storage.attributes},
+        bits_stored=storage.bits_stored,
+        photometric=storage.photometric,
+    )
+    return attributes
+
+
+def write_litter(root: Path) -> None:
+    """What lies about in a folder that people and programs have used."""
+    (root / "Thumbs.db").write_bytes(b"\xd0\xcf\x11\xe0" + bytes(60))
+    (root / ".DS_Store").write_bytes(bytes(8))
+    (root / "readme.txt").write_text("Films in any order; see labels.csv.\n", encoding="utf-8")
+    (root / "archive_02.zip.part").write_bytes(b"PK\x03\x04 an interrupted download")
+
 
 NOTICE = """SYNTHETIC DATA
 

@@ -16,10 +16,9 @@ import numpy.typing as npt
 
 from reveal_bench.findings import REVEAL_LABELS, canonical_finding
 from reveal_bench.phantom.anatomy import Anatomy, draw_anatomy
-from reveal_bench.phantom.curves import Points, blob, closed_curve, strip
+from reveal_bench.phantom.curves import Points, Shape, blob, closed_curve, strip
 from reveal_bench.phantom.findings_drawn import Drawn, draw_findings
 from reveal_bench.phantom.reveal_studies import RevealImage, RevealStudy
-from reveal_bench.phantom.shapes import Shape
 
 __all__ = ["draw_reveal_film", "sides"]
 

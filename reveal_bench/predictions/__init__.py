@@ -6,13 +6,13 @@ a file passes them: ``source`` (bytes, limits), ``formats`` (which format), ``js
 found); ``findings`` is the linter of studies, ``tasks`` that of answers to tasks. ``rules`` lists every rule.
 """
 
-from reveal_bench.predictions.findings import lint_findings
-from reveal_bench.predictions.jsonl import findings_to_jsonl, predictions_to_jsonl
-from reveal_bench.predictions.linter import lint_predictions
-from reveal_bench.predictions.report import LintReport, Problem
+from reveal_bench.entries.jsonl import findings_to_jsonl, predictions_to_jsonl
+from reveal_bench.entries.report import LintReport, Problem
+from reveal_bench.entries.source import Limits
+from reveal_bench.kinds.findings.lint import lint_findings
+from reveal_bench.kinds.localization.lint import lint_predictions
+from reveal_bench.kinds.tasks.lint import answers_to_jsonl, lint_tasks
 from reveal_bench.predictions.rules import RULES
-from reveal_bench.predictions.source import Limits
-from reveal_bench.predictions.tasks import answers_to_jsonl, lint_tasks
 
 __all__ = [
     "RULES",

@@ -13,11 +13,10 @@ from typing import Any
 
 import pytest
 
-from reveal_bench.curation.answer_cache import Answer, AnswerCache, content_key
-from reveal_bench.curation.asking import KEY_VARIABLE, Asker, AskingError, Dialogue
+from reveal_bench.curation.asking import KEY_VARIABLE, Answer, AnswerCache, Asker, AskingError, Dialogue, content_key
 from reveal_bench.curation.model_settings import Failure, ModelSettings, Patience, Request
 from reveal_bench.curation.prompts import labelled_findings_prompt
-from reveal_bench.prices import Prices
+from reveal_bench.evaluation.prices import Prices
 from tests.conftest import ROOT
 from tests.curation import model_server
 from tests.curation.model_server import BODIES, ModelServer, phantom_reports, running_model

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reveal_bench.builders.source import BuildError
 from reveal_bench.curation.assign import assign, draw_assignment, loads, read_readers
 from reveal_bench.curation.folder import CurationError
 from reveal_bench.curation.sample import sample
 from reveal_bench.curation.tables import Assignment, read_table
+from reveal_bench.sources.source import BuildError
 from tests.curation.test_sample import curation, pool
 
 TABLE_S4 = [300, 300, 300, 273, 229, 222, 213, 203, 177, 151, 140, 133, 121, 94, 57, 53, 34]

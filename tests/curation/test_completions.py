@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from reveal_bench.curation.answer_cache import Answer
-from reveal_bench.curation.completions import Fault, read_completion, retry_after
+from reveal_bench.curation.asking import Answer, Fault, read_completion, retry_after
 from reveal_bench.curation.model_settings import ModelSettings, Patience
-from reveal_bench.prices import Prices
+from reveal_bench.evaluation.prices import Prices
 
 
 @pytest.mark.parametrize(

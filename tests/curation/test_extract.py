@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from reveal_bench.builders.source import BuildError
 from reveal_bench.curation.extract import ReportTable, SuggestionTable, extract
 from reveal_bench.curation.folder import CurationError, CurationFolder, Progress
 from reveal_bench.curation.reports import Quarantined, Report, ReportColumns, SuggestionColumns
@@ -19,6 +18,7 @@ from reveal_bench.curation.tables import Suggestion, read_table
 from reveal_bench.findings import REVEAL_LABELS
 from reveal_bench.phantom.reports import write_report
 from reveal_bench.phantom.reveal_studies import studies
+from reveal_bench.sources.source import BuildError
 
 COLUMNS = ReportColumns("study", "patient", "report")
 ROWS = [

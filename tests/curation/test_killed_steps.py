@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from reveal_bench.curation.tables import Assignment, Placed, Sampled, read_table
-from reveal_bench.phantom.curation_readers import cast, write_votes
+from reveal_bench.phantom.curation import cast, write_votes
+from tests.cli.test_score import call
 from tests.conftest import ROOT
-from tests.test_cli import call
 
 pytestmark = pytest.mark.processes
 

@@ -14,8 +14,7 @@ from typing import Any, Literal
 
 import pytest
 
-from reveal_bench.curation.answer_cache import Answer
-from reveal_bench.curation.asking import KEY_VARIABLE, Asker, AskingError
+from reveal_bench.curation.asking import KEY_VARIABLE, Answer, Asker, AskingError
 from reveal_bench.curation.consensus import Reviser
 from reveal_bench.curation.extract import ReportTable, extract
 from reveal_bench.curation.folder import CurationFolder
@@ -23,7 +22,7 @@ from reveal_bench.curation.model_engine import ModelEngine, ModelReviser, Unread
 from reveal_bench.curation.model_settings import Failure, ModelSettings, Patience
 from reveal_bench.curation.reports import Engine, Quarantined, Report, ReportColumns
 from reveal_bench.curation.tables import Finding, Revision, Suggestion, Vote
-from reveal_bench.prices import Prices
+from reveal_bench.evaluation.prices import Prices
 from tests.conftest import ROOT
 from tests.curation.model_server import BAD_TEXTS, FRACTURE, GOOD_TEXTS, ModelServer, phantom_reports, running_model
 

@@ -10,17 +10,19 @@ from typing import Any
 import jsonschema
 import pytest
 
-from reveal_bench.curation.answer_text import AnswerError, check_schema, only_object
 from reveal_bench.curation.prompts import (
     FINDINGS_SCHEMA,
     LABELS_SCHEMA,
     NOTE_SCHEMA,
     PROMPT_VERSION,
+    AnswerError,
     Prompt,
+    check_schema,
     findings_prompt,
     labelled_findings_prompt,
     labels_prompt,
     note_prompt,
+    only_object,
 )
 from reveal_bench.curation.tables import Finding
 from reveal_bench.findings import REVEAL_LABELS

@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import cohen_kappa_score
 
-from reveal_bench.curation.consensus import find_consensus, revise_votes
-from reveal_bench.curation.reader_agreement import Agreement, as_document, measure_agreement
+from reveal_bench.curation.consensus import Agreement, as_document, find_consensus, measure_agreement, revise_votes
 from reveal_bench.curation.tables import Sampled, Vote
 from reveal_bench.findings import REVEAL_LABELS
 from reveal_bench.phantom.votes import (

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from reveal_bench.curation.assign import draw_assignment
-from reveal_bench.curation.reassign import reassign
+from reveal_bench.curation.assign import draw_assignment, reassign
 from reveal_bench.curation.tables import Assignment
 
 

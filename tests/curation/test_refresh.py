@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from reveal_bench.builders.source import BuildError
-from reveal_bench.curation.benchmark_files import write_benchmark
 from reveal_bench.curation.folder import CurationError, CurationFolder
+from reveal_bench.curation.halves import write_benchmark
 from reveal_bench.curation.refresh import read_corrections, refresh
 from reveal_bench.curation.tables import Placed, Released, Selected, read_table, write_table
+from reveal_bench.sources.source import BuildError
 
 EFFUSION, COPD, NODULE = ("Pleural effusion",), ("COPD",), ("Lung nodule",)
 BEFORE = [

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from reveal_bench.builders.source import BuildError, Problem
 from reveal_bench.curation.reports import (
     Report,
     ReportColumns,
@@ -21,6 +20,7 @@ from reveal_bench.curation.reports import (
     texts_digest,
 )
 from reveal_bench.curation.tables import Suggestion
+from reveal_bench.sources.source import BuildError, Problem
 
 COLUMNS = ReportColumns("study", "patient", "report")
 FILES = ReportColumns("study", "patient", file="path")

@@ -9,12 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from reveal_bench.curation.denials import clauses, denials
 from reveal_bench.curation.reports import Quarantined, Report
-from reveal_bench.curation.rules import Rules, find_findings, labels_of, mentions
-from reveal_bench.curation.sentences import normalised, sentences, told_sections
+from reveal_bench.curation.rules import TERMS, Rules, find_findings, labels_of, mentions
+from reveal_bench.curation.sentences import clauses, denials, normalised, sentences, told_sections
 from reveal_bench.curation.tables import Finding, Suggestion
-from reveal_bench.curation.terms import TERMS
 from reveal_bench.findings import REVEAL_LABELS
 from reveal_bench.phantom.reports import write_report
 from reveal_bench.phantom.reveal_studies import studies

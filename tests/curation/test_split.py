@@ -15,15 +15,15 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from reveal_bench.builders.mapping import read_mapping
-from reveal_bench.builders.source import Problem
-from reveal_bench.builders.study_labels import check_columns, labelled_studies
-from reveal_bench.builders.study_table import read_table as read_any_table
 from reveal_bench.curation.balance import Column
 from reveal_bench.curation.folder import CurationError, CurationFolder
 from reveal_bench.curation.halves import draw_best, draw_halves, label_columns
 from reveal_bench.curation.split import split
 from reveal_bench.curation.tables import Placed, Selected, read_table
+from reveal_bench.sources.mapping import read_mapping
+from reveal_bench.sources.source import Problem
+from reveal_bench.sources.study_labels import check_columns, labelled_studies
+from reveal_bench.sources.study_table import read_table as read_any_table
 from tests.curation.made_folder import AO, CM, COPD, done, make_folder, make_folder_to_split
 
 

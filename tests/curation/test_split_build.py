@@ -10,13 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from reveal_bench.benchmarks import BENCHMARKS
-from reveal_bench.builders import reveal_cxr
-from reveal_bench.builders.folder import build_folder
-from reveal_bench.builders.ids import keyed_id
 from reveal_bench.curation.split import split
 from reveal_bench.curation.tables import Placed, Selected, in_order, read_table
+from reveal_bench.dataset.build import build_folder
+from reveal_bench.kinds.findings.records import read_studies
 from reveal_bench.phantom.reveal import write_reveal
-from reveal_bench.study_records import read_studies
+from reveal_bench.sources import reveal_cxr
+from reveal_bench.sources.ids import keyed_id
 from tests.curation.made_folder import make_folder_to_split
 
 

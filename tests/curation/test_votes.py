@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from reveal_bench.builders.source import BuildError
 from reveal_bench.curation.folder import CurationError, CurationFolder
 from reveal_bench.curation.tables import Assignment, Sampled, Vote, read_table, write_table
 from reveal_bench.curation.votes import import_votes, spelled_answer, vote_counts
+from reveal_bench.sources.source import BuildError
 
 AO, PE = "Airspace opacity", "Pleural effusion"
 SAMPLED = [Sampled("s1", "p1", (AO,), 1), Sampled("s2", "p2", (AO, PE), 2), Sampled("s3", "p3", (PE,), 1)]

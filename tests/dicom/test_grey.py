@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from reveal_bench.dicom.grey import Display, Lut, Rescale, Window, grey_table
+from reveal_bench.dicom.display import Display, Lut, Rescale, Window, grey_table
 
 FULL = [0, 17, 34, 51, 68, 85, 102, 119, 136, 153, 170, 187, 204, 221, 238, 255]
 """Four bits without any step: 255 / 15 = 17 per value."""

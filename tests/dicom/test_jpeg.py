@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from reveal_bench.dicom import DicomError, develop_dicom
-from reveal_bench.dicom.decode import DECODERS
-from reveal_bench.dicom.jpeg import BASELINE, LOSSLESS, check_jpeg
+from reveal_bench.dicom.decode import BASELINE, DECODERS, LOSSLESS, check_jpeg
 from tests.conftest import ROOT
 from tests.dicom.conftest import grey
 from tests.dicom.jpeg_streams import (

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from reveal_bench.dicom.codestream import Frame, read_frame
+from reveal_bench.dicom.decode import Frame, read_frame
 from tests.conftest import ROOT
 from tests.dicom.conftest import Write
 

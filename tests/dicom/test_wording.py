@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reveal_bench.dicom.wording import canonical_manufacturer, canonical_model, canonical_view
+from reveal_bench.dicom.header import canonical_manufacturer, canonical_model, canonical_view
 
 
 @pytest.mark.parametrize(

@@ -16,24 +16,24 @@ from typing import Any
 
 import httpx
 from fastapi import FastAPI
-from reveal_leaderboard.accounts import Accounts
-from reveal_leaderboard.api import Services, add_api
-from reveal_leaderboard.auth import Auth, Provider
-from reveal_leaderboard.blobs import Blobs
-from reveal_leaderboard.catalogue import Catalogue
+from reveal_leaderboard.accounts.accounts import Accounts
+from reveal_leaderboard.accounts.people import Team, User
+from reveal_leaderboard.boards.catalogue import Catalogue
 from reveal_leaderboard.custody import BOARD_LIMITS
-from reveal_leaderboard.fingerprints import Fingerprint
-from reveal_leaderboard.intake import Intake
-from reveal_leaderboard.people import Team, User
-from reveal_leaderboard.queue import Queue, ScoredOutcome
-from reveal_leaderboard.release import Figure, ReleasedScore
+from reveal_leaderboard.release.fingerprints import Fingerprint
+from reveal_leaderboard.release.release import Figure, ReleasedScore
 from reveal_leaderboard.settings import load_settings
-from reveal_leaderboard.store import Store
+from reveal_leaderboard.store.blobs import Blobs
+from reveal_leaderboard.store.queue import Queue, ScoredOutcome
+from reveal_leaderboard.store.store import Store
+from reveal_leaderboard.web.api import Services, add_api
+from reveal_leaderboard.web.auth import Auth, Provider
+from reveal_leaderboard.web.intake import Intake
 from starlette.testclient import TestClient
 
+from reveal_bench.kinds.findings.records import StudyManifest
+from reveal_bench.kinds.localization.records import Manifest
 from reveal_bench.predictions import lint_predictions
-from reveal_bench.records import Manifest
-from reveal_bench.study_records import StudyManifest
 from tests.leaderboard.conftest import BENCHMARK, METADATA, Board
 from tests.leaderboard.databases import DATABASE_SOURCE
 

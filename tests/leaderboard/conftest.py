@@ -18,15 +18,20 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from reveal_leaderboard.boards.published import Published, read_published
 from reveal_leaderboard.custody import Custody
-from reveal_leaderboard.published import Published, read_published
 
 from reveal_bench.benchmarks import BENCHMARKS
-from reveal_bench.builders.folder import build_folder
+from reveal_bench.dataset.build import build_folder
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
+from reveal_bench.kinds.localization.records import (
+    LocalizationPrediction,
+    LocalizationRecord,
+    Manifest,
+    read_localization,
+)
 from reveal_bench.masks import encode_mask
 from reveal_bench.predictions import predictions_to_jsonl
-from reveal_bench.records import LocalizationPrediction, LocalizationRecord, Manifest, read_localization
 from tests.conftest import annotate
 from tests.leaderboard.databases import database_url, empty_database_url
 

@@ -24,7 +24,7 @@ from typing import Any
 import psycopg
 import pytest
 import sqlalchemy as sa
-from reveal_leaderboard.database import connect, migrate
+from reveal_leaderboard.store.database import connect, migrate
 
 DATABASES = ("sqlite", "postgresql")
 PLACES = "/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql*/bin", "/usr/local/pgsql/bin"
@@ -98,7 +98,7 @@ class PostgreSQL:
         return f"host={self.folder} user=tests dbname={name}"
 
     def url(self, name: str) -> str:
-        """What :func:`reveal_leaderboard.database.connect` takes."""
+        """What :func:`reveal_leaderboard.store.database.connect` takes."""
         return f"postgresql+psycopg://tests@/{name}?host={self.folder}"
 
     def create(self, *, template: str = "template0") -> str:

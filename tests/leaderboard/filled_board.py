@@ -13,16 +13,16 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from reveal_leaderboard import receipts
-from reveal_leaderboard.accounts import Accounts
-from reveal_leaderboard.blobs import Blobs
-from reveal_leaderboard.boards import register_version
-from reveal_leaderboard.fingerprints import Fingerprint
-from reveal_leaderboard.outcomes import Score, ScoredOutcome
-from reveal_leaderboard.queue import Queue
-from reveal_leaderboard.release import Figure, ReleasedScore
+from reveal_leaderboard.accounts.accounts import Accounts
+from reveal_leaderboard.boards.boards import register_version
+from reveal_leaderboard.release import receipts
+from reveal_leaderboard.release.fingerprints import Fingerprint
+from reveal_leaderboard.release.release import Figure, ReleasedScore
 from reveal_leaderboard.settings import load_settings
-from reveal_leaderboard.store import NewSubmission, Store, Submission
+from reveal_leaderboard.store.blobs import Blobs
+from reveal_leaderboard.store.outcomes import Score, ScoredOutcome
+from reveal_leaderboard.store.queue import Queue
+from reveal_leaderboard.store.store import NewSubmission, Store, Submission
 
 BENCHMARK, VERSION = "chexlocalize", "1.0.0"
 SERVED = [(BENCHMARK, VERSION)]
@@ -104,7 +104,7 @@ class FilledBoard:
 
     def all_rows(self) -> dict[str, list[Any]]:
         """Every row of every table."""
-        from reveal_leaderboard.tables import tables
+        from reveal_leaderboard.store.tables import tables
 
         with self.store.read() as connection:
             return {

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 import sqlalchemy as sa
-from reveal_leaderboard.accounts import Accounts, Team, User
-from reveal_leaderboard.database import connect
-from reveal_leaderboard.events import history, verify_events
+from reveal_leaderboard.accounts.accounts import Accounts, Team, User
+from reveal_leaderboard.store.database import connect
+from reveal_leaderboard.store.events import history, verify_events
 
 from tests.leaderboard.databases import database_url
 

@@ -9,27 +9,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from reveal_leaderboard.accounts import Accounts
-from reveal_leaderboard.blobs import Blobs
-from reveal_leaderboard.catalogue import Catalogue
+from reveal_leaderboard.accounts.accounts import Accounts
+from reveal_leaderboard.accounts.people import Actor, User
+from reveal_leaderboard.boards.catalogue import Catalogue
+from reveal_leaderboard.boards.published import Published, read_published
+from reveal_leaderboard.boards.ratings import answers_of
+from reveal_leaderboard.boards.reading import rate
 from reveal_leaderboard.custody import Custody
-from reveal_leaderboard.holdouts import open_holdouts
-from reveal_leaderboard.intake import Intake
-from reveal_leaderboard.metadata import read_metadata
-from reveal_leaderboard.people import Actor, User
-from reveal_leaderboard.published import Published, read_published
-from reveal_leaderboard.queue import Queue
-from reveal_leaderboard.ratings import answers_of
-from reveal_leaderboard.reading import rate
 from reveal_leaderboard.settings import load_settings
-from reveal_leaderboard.store import Store, Submission
-from reveal_leaderboard.worker import Worker
+from reveal_leaderboard.store.blobs import Blobs
+from reveal_leaderboard.store.metadata import read_metadata
+from reveal_leaderboard.store.queue import Queue
+from reveal_leaderboard.store.store import Store, Submission
+from reveal_leaderboard.web.intake import Intake
+from reveal_leaderboard.worker.worker import Worker, open_holdouts
 
 from reveal_bench.benchmarks import BENCHMARKS
-from reveal_bench.builders.folder import build_folder
+from reveal_bench.dataset.build import build_folder
+from reveal_bench.kinds.images import StudyImage
+from reveal_bench.kinds.tasks.records import CATEGORIES, CRITERIA, AnswerBox, TaskAnswer, TaskManifest, TaskRecord
 from reveal_bench.predictions import answers_to_jsonl
-from reveal_bench.study_records import StudyImage
-from reveal_bench.task_records import CATEGORIES, CRITERIA, AnswerBox, TaskAnswer, TaskManifest, TaskRecord
 
 BENCHMARK = "rexecution"
 SETTINGS = """

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from reveal_leaderboard.accounts import (
+from reveal_leaderboard.accounts.accounts import (
     AccountDisabledError,
     Accounts,
     NotPermittedError,

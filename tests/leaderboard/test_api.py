@@ -12,9 +12,9 @@ from typing import Any
 import httpx
 import pyarrow.parquet as pq
 import pytest
-from reveal_leaderboard.intake import display_name
+from reveal_leaderboard.web.intake import display_name
 
-from reveal_bench import client
+from reveal_bench.cli import client
 from tests.leaderboard.conftest import BENCHMARK, METADATA, RARE, Board, Server
 
 pytestmark = pytest.mark.processes

@@ -12,16 +12,16 @@ import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
 from fastapi import FastAPI
-from reveal_leaderboard import boards
-from reveal_leaderboard.api import add_api
-from reveal_leaderboard.api.documents import PublicMetadata
-from reveal_leaderboard.api.problems import PROBLEMS
-from reveal_leaderboard.metadata import Metadata
-from reveal_leaderboard.receipts import Signer, append
-from reveal_leaderboard.tables import jobs
+from reveal_leaderboard.boards import boards
+from reveal_leaderboard.release.receipts import Signer, append
+from reveal_leaderboard.store.metadata import Metadata
+from reveal_leaderboard.store.tables import jobs
+from reveal_leaderboard.web.api import add_api
+from reveal_leaderboard.web.api.documents import PublicMetadata
+from reveal_leaderboard.web.api.problems import PROBLEMS
 from starlette.testclient import TestClient
 
-from reveal_bench.receipts import verify_receipt
+from reveal_bench.evaluation.receipts import verify_receipt
 from tests.leaderboard.api_app import (
     NOBODY,
     SUBMISSIONS,

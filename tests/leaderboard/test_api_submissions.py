@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from reveal_leaderboard import boards
+from reveal_leaderboard.boards import boards
 from reveal_leaderboard.custody import ParseFailed
 
 from tests.leaderboard.api_app import SUBMISSIONS, World, api_world, problem, sent

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from reveal_leaderboard import database, events
-from reveal_leaderboard.audit import NoBoardError, audit, check_schema, opened_to_read
-from reveal_leaderboard.database import connect
-from reveal_leaderboard.tables import teams
+from reveal_leaderboard.store import database, events
+from reveal_leaderboard.store.audit import NoBoardError, audit, check_schema, opened_to_read
+from reveal_leaderboard.store.database import connect
+from reveal_leaderboard.store.tables import teams
 from typer.testing import CliRunner
 
 from tests.leaderboard.databases import database_url, empty_database_url
@@ -121,7 +121,7 @@ def test_the_command_says_what_to_do(filled: FilledBoard, tmp_path: Path) -> Non
 KILLED = """
 import os, signal, sys
 from reveal_leaderboard import events
-from reveal_leaderboard.store import Store
+from reveal_leaderboard.store.store import Store
 store = Store(sys.argv[1])
 with store.write() as connection:
     events.append(connection, subject="board:b", who="test", to_status="seen", why="before it was killed")

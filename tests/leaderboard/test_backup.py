@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from reveal_leaderboard import backup as backups
-from reveal_leaderboard.backup import BackupError, backup, restore
-from reveal_leaderboard.blobs import Blobs
-from reveal_leaderboard.queue import Queue
-from reveal_leaderboard.store import Store
+from reveal_leaderboard.store import backup as backups
+from reveal_leaderboard.store.backup import BackupError, backup, restore
+from reveal_leaderboard.store.blobs import Blobs
+from reveal_leaderboard.store.queue import Queue
+from reveal_leaderboard.store.store import Store
 
 from tests.leaderboard.databases import DATABASE_SOURCE, database_url
 from tests.leaderboard.filled_board import FilledBoard, filled

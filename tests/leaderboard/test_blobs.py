@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from reveal_leaderboard.blobs import BlobDamagedError, Blobs, write_durably
+from reveal_leaderboard.store.blobs import BlobDamagedError, Blobs, write_durably
 
 CONTENT = b"x" * 3_000_000
 

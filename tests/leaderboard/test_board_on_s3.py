@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from reveal_leaderboard.blobs import Blobs
+from reveal_leaderboard.store.blobs import Blobs
 
 from tests.leaderboard.conftest import Board, serve
 from tests.leaderboard.test_blobs import bucket

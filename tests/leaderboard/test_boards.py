@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from reveal_leaderboard import boards
-from reveal_leaderboard.boards import BoardClosedError, Progress, RankChange, RefreshError
-from reveal_leaderboard.events import history
-from reveal_leaderboard.store import NotAllowedError, Submission
-from reveal_leaderboard.tables import scores
+from reveal_leaderboard.boards import boards
+from reveal_leaderboard.boards.boards import BoardClosedError, Progress, RankChange, RefreshError
+from reveal_leaderboard.store.events import history
+from reveal_leaderboard.store.store import NotAllowedError, Submission
+from reveal_leaderboard.store.tables import scores
 
 from tests.leaderboard.databases import database_url
 from tests.leaderboard.worlds import BENCHMARK, World, outcome

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from reveal_leaderboard import boards
-from reveal_leaderboard.catalogue import Catalogue, UnknownBenchmarkError
-from reveal_leaderboard.published import Published
-from reveal_leaderboard.store import Store
+from reveal_leaderboard.boards import boards
+from reveal_leaderboard.boards.catalogue import Catalogue, UnknownBenchmarkError
+from reveal_leaderboard.boards.published import Published
+from reveal_leaderboard.store.store import Store
 
 from tests.leaderboard.conftest import BENCHMARK, Board
 

@@ -125,7 +125,7 @@ def test_a_flag_is_settled_once(operator: Operator) -> None:
 
 
 def test_a_grant_raises_the_budget(operator: Operator) -> None:
-    from reveal_leaderboard import quota
+    from reveal_leaderboard.release import quota
 
     def left() -> int:
         policy = operator.board.store.settings.of(BENCHMARK).quota
@@ -157,7 +157,7 @@ def test_an_audit_finds_what_was_changed(operator: Operator) -> None:
     assert operator.run("audit", blobs=True).endswith("intact\n")
     report = json.loads(operator.run("audit", "--json", blobs=True))
     assert report["ok"]
-    from reveal_leaderboard.tables import scores
+    from reveal_leaderboard.store.tables import scores
 
     with operator.board.store.write() as connection:
         connection.execute(scores.update().values(signature="another"))

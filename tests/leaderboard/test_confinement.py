@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from reveal_leaderboard import confinement
-from reveal_leaderboard.confinement import confine, is_inside, landlock_abi, program_places, readable_places
+from reveal_leaderboard.custody import confinement
+from reveal_leaderboard.custody.confinement import confine, is_inside, landlock_abi, program_places, readable_places
 
 from tests.leaderboard.conftest import BENCHMARK, Board, serve
 
@@ -134,7 +134,7 @@ def test_a_process_with_threads_is_not_confined_halfway() -> None:
     if landlock_abi() == 0:
         pytest.skip("this kernel has no Landlock")
     code = (
-        "import threading; from reveal_leaderboard.confinement import confine\n"
+        "import threading; from reveal_leaderboard.custody.confinement import confine\n"
         "threading.Thread(target=threading.Event().wait, daemon=True).start()\n"
         "confine(read=[], write=[])"
     )
@@ -144,7 +144,7 @@ def test_a_process_with_threads_is_not_confined_halfway() -> None:
 
 SHORT_LIST = """
 import os, socket, sys
-from reveal_leaderboard.confinement import confine, program_places
+from reveal_leaderboard.custody.confinement import confine, program_places
 
 handed, other = (os.open(path, os.O_RDONLY) for path in sys.argv[1:3])
 confine(read=program_places(), write=[], files=[handed], network=False)

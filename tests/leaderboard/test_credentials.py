@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from reveal_leaderboard import tables
-from reveal_leaderboard.accounts import Accounts, TokenError
-from reveal_leaderboard.database import now
+from reveal_leaderboard.accounts.accounts import Accounts, TokenError
+from reveal_leaderboard.store import tables
+from reveal_leaderboard.store.database import now
 
 from tests.leaderboard.people_world import accounts, database_url, engine, later, me, person, steps, team_of
 

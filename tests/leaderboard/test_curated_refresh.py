@@ -15,24 +15,22 @@ from pathlib import Path
 import datasets
 import pytest
 import sqlalchemy as sa
-from reveal_leaderboard import boards, receipts
-from reveal_leaderboard.accounts import Accounts
-from reveal_leaderboard.audit import audit
-from reveal_leaderboard.blobs import Blobs
-from reveal_leaderboard.catalogue import Catalogue
+from reveal_leaderboard.accounts.accounts import Accounts
+from reveal_leaderboard.boards import boards
+from reveal_leaderboard.boards.catalogue import Catalogue
+from reveal_leaderboard.boards.published import read_published
+from reveal_leaderboard.cli.demo_studies import SETTINGS
 from reveal_leaderboard.custody import Custody
-from reveal_leaderboard.demo_studies import SETTINGS
-from reveal_leaderboard.holdouts import open_holdouts
-from reveal_leaderboard.intake import Intake
-from reveal_leaderboard.metadata import read_metadata
-from reveal_leaderboard.published import read_published
+from reveal_leaderboard.release import receipts
 from reveal_leaderboard.settings import load_settings
-from reveal_leaderboard.store import Store
-from reveal_leaderboard.worker import Worker
+from reveal_leaderboard.store.audit import audit
+from reveal_leaderboard.store.blobs import Blobs
+from reveal_leaderboard.store.metadata import read_metadata
+from reveal_leaderboard.store.store import Store
+from reveal_leaderboard.web.intake import Intake
+from reveal_leaderboard.worker.worker import Worker, open_holdouts
 
 from reveal_bench.benchmarks import BENCHMARKS
-from reveal_bench.builders.folder import build_folder
-from reveal_bench.builders.reveal_cxr import read
 from reveal_bench.curation.assign import assign
 from reveal_bench.curation.consensus import consensus
 from reveal_bench.curation.extract import ReportTable, extract
@@ -44,12 +42,14 @@ from reveal_bench.curation.select import select
 from reveal_bench.curation.split import split
 from reveal_bench.curation.tables import Assignment, Placed, Sampled, read_table
 from reveal_bench.curation.votes import import_votes
+from reveal_bench.dataset.build import build_folder
+from reveal_bench.evaluation.receipts import verify_receipt
+from reveal_bench.kinds.findings.records import read_studies
+from reveal_bench.kinds.folder import read_folder_info
 from reveal_bench.phantom import study_predictions, write_curation_world
-from reveal_bench.phantom.curation_readers import cast, write_votes
+from reveal_bench.phantom.curation import cast, write_votes
 from reveal_bench.predictions import findings_to_jsonl
-from reveal_bench.receipts import verify_receipt
-from reveal_bench.records import read_folder_info
-from reveal_bench.study_records import read_studies
+from reveal_bench.sources.reveal_cxr import read
 from tests.leaderboard.conftest import METADATA
 
 NAME, KEY = "reveal-cxr", bytes(range(32))

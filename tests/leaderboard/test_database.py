@@ -13,12 +13,12 @@ from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
-from reveal_leaderboard import database
-from reveal_leaderboard.database import connect, insert_if_absent, migrate, moment, reading
-from reveal_leaderboard.events import GENESIS, history, verify_events
-from reveal_leaderboard.store import Store
-from reveal_leaderboard.tables import chains, teams
-from reveal_leaderboard.tables import tables as metadata
+from reveal_leaderboard.store import database
+from reveal_leaderboard.store.database import connect, insert_if_absent, migrate, moment, reading
+from reveal_leaderboard.store.events import GENESIS, history, verify_events
+from reveal_leaderboard.store.store import Store
+from reveal_leaderboard.store.tables import chains, teams
+from reveal_leaderboard.store.tables import tables as metadata
 
 from tests.leaderboard.databases import database_url, empty_database_url
 

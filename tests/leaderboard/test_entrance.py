@@ -9,12 +9,12 @@ import gradio as gr
 import pytest
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.testclient import TestClient
-from reveal_leaderboard.accounts import Accounts
-from reveal_leaderboard.auth import Auth, Provider, require
-from reveal_leaderboard.database import connect
-from reveal_leaderboard.entrance import guard
-from reveal_leaderboard.rate import Limits, Rate
-from reveal_leaderboard.signin import add_sign_in
+from reveal_leaderboard.accounts.accounts import Accounts
+from reveal_leaderboard.store.database import connect
+from reveal_leaderboard.web.app import guard
+from reveal_leaderboard.web.auth import Auth, Provider, require
+from reveal_leaderboard.web.rate import Limits, Rate
+from reveal_leaderboard.web.signin import add_sign_in
 
 from tests.leaderboard.databases import DATABASE_SOURCE
 

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 import sqlalchemy as sa
-from reveal_leaderboard.database import connect
-from reveal_leaderboard.events import GENESIS, append, history, verify_events
+from reveal_leaderboard.store.database import connect
+from reveal_leaderboard.store.events import GENESIS, append, history, verify_events
 
 from tests.leaderboard.databases import database_url
 

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reveal_leaderboard.exports import COLUMNS, to_csv, to_json, to_parquet
-from reveal_leaderboard.standings import Entry, Standings, standings
+from reveal_leaderboard.boards.exports import COLUMNS, to_csv, to_json, to_parquet
+from reveal_leaderboard.boards.standings import Entry, Standings, standings
 
 from tests.leaderboard.conftest import RARE, Board
 from tests.leaderboard.test_standings import NOON, Scores, score

@@ -11,13 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import sqlalchemy as sa
-from reveal_leaderboard.exposure import Exposure, Group, answer_bits, exposure, groups_of_scored, label_bits
-from reveal_leaderboard.fingerprints import fingerprint
-from reveal_leaderboard.release import RELEASED_OF_STUDIES, Figure, ReleasedScore, ReleasePolicy
+from reveal_leaderboard.release.exposure import Exposure, Group, answer_bits, exposure, groups_of_scored, label_bits
+from reveal_leaderboard.release.fingerprints import fingerprint
+from reveal_leaderboard.release.release import RELEASED_OF_STUDIES, Figure, ReleasedScore, ReleasePolicy
 from reveal_leaderboard.settings import load_settings
-from reveal_leaderboard.tables import fingerprints, members, scores, submissions, tables, teams, users, versions
+from reveal_leaderboard.store.tables import fingerprints, members, scores, submissions, tables, teams, users, versions
 
-from reveal_bench.study_records import FindingsPrediction, StudyManifest
+from reveal_bench.kinds.findings.records import FindingsPrediction, StudyManifest
 
 BENCHMARK, VERSION = "reveal-cxr", "1.0.0"
 KEY = b"0123456789abcdef"

@@ -10,15 +10,16 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from reveal_leaderboard import boards, receipts
-from reveal_leaderboard.audit import audit
-from reveal_leaderboard.fingerprints import Fingerprint
-from reveal_leaderboard.outcomes import Score, ScoredOutcome
-from reveal_leaderboard.submissions import Submission
-from reveal_leaderboard.tables import receipts as table
-from reveal_leaderboard.tables import scores
+from reveal_leaderboard.boards import boards
+from reveal_leaderboard.release import receipts
+from reveal_leaderboard.release.fingerprints import Fingerprint
+from reveal_leaderboard.store.audit import audit
+from reveal_leaderboard.store.outcomes import Score, ScoredOutcome
+from reveal_leaderboard.store.submissions import Submission
+from reveal_leaderboard.store.tables import receipts as table
+from reveal_leaderboard.store.tables import scores
 
-from reveal_bench.receipts import FINAL_SCHEMA, SCHEMA, receipt_hash, verify_receipt
+from reveal_bench.evaluation.receipts import FINAL_SCHEMA, SCHEMA, receipt_hash, verify_receipt
 from tests.leaderboard.api_app import SUBMISSIONS, Person, World, api_world, problem, released, sent
 from tests.leaderboard.conftest import BENCHMARK as SERVED_BENCHMARK
 from tests.leaderboard.conftest import Board

@@ -7,11 +7,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from reveal_leaderboard.fingerprints import Fingerprint, Predictions, fingerprint, is_near, similarity, tripwires
+from reveal_leaderboard.release.fingerprints import (
+    Fingerprint,
+    Predictions,
+    fingerprint,
+    is_near,
+    similarity,
+    tripwires,
+)
 
+from reveal_bench.kinds.findings.records import FindingsPrediction, StudyManifest
+from reveal_bench.kinds.localization.records import LocalizationPrediction, Manifest, ManifestRow
 from reveal_bench.masks import encode_mask
-from reveal_bench.records import LocalizationPrediction, Manifest, ManifestRow
-from reveal_bench.study_records import FindingsPrediction, StudyManifest
 
 KEY = b"0123456789abcdef"
 LABELS = ("Edema", "Mass", "Nodule")

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Callable
 
 import httpx
 import pytest
-from reveal_leaderboard.auth import FORWARDED
-from reveal_leaderboard.gate import (
+from reveal_leaderboard.web.auth import FORWARDED
+from reveal_leaderboard.web.gate import (
     SPACE_FRAMES,
     BodyLimit,
     Forwarded,

@@ -12,10 +12,10 @@ import pytest
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
-from reveal_leaderboard.accounts import Accounts
-from reveal_leaderboard.auth import Auth, Provider
-from reveal_leaderboard.database import connect
-from reveal_leaderboard.gradio_gate import ROUTES, GradioGate
+from reveal_leaderboard.accounts.accounts import Accounts
+from reveal_leaderboard.store.database import connect
+from reveal_leaderboard.web.auth import Auth, Provider
+from reveal_leaderboard.web.gradio_gate import ROUTES, GradioGate
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send

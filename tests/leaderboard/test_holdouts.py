@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from reveal_leaderboard.holdouts import Vault, open_holdouts
+from reveal_leaderboard.worker.worker import Vault, open_holdouts
 
 from tests.leaderboard.conftest import BENCHMARK, Board
 

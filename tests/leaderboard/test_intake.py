@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from reveal_leaderboard import boards
-from reveal_leaderboard.accounts import Accounts
-from reveal_leaderboard.blobs import Blobs
-from reveal_leaderboard.catalogue import Catalogue, UnknownBenchmarkError
+from reveal_leaderboard.accounts.accounts import Accounts
+from reveal_leaderboard.accounts.people import Actor
+from reveal_leaderboard.boards import boards
+from reveal_leaderboard.boards.catalogue import Catalogue, UnknownBenchmarkError
 from reveal_leaderboard.custody import Custody, ParseFailed
-from reveal_leaderboard.intake import Intake, NotAMemberError, Outcome, display_name
-from reveal_leaderboard.metadata import MetadataError, read_metadata
-from reveal_leaderboard.people import Actor
-from reveal_leaderboard.store import BoardClosedError, QuotaExceededError, Store
+from reveal_leaderboard.store.blobs import Blobs
+from reveal_leaderboard.store.metadata import MetadataError, read_metadata
+from reveal_leaderboard.store.store import BoardClosedError, QuotaExceededError, Store
+from reveal_leaderboard.web.intake import Intake, NotAMemberError, Outcome, display_name
 
 from tests.leaderboard.conftest import BENCHMARK, METADATA, Board
 

@@ -12,11 +12,11 @@ import sqlalchemy as sa
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from reveal_leaderboard.events import verify_events
-from reveal_leaderboard.queue import Job
 from reveal_leaderboard.settings import QuotaPolicy
-from reveal_leaderboard.store import NotAllowedError, QuotaExceededError
-from reveal_leaderboard.tables import jobs, ledger, scores, submissions
+from reveal_leaderboard.store.events import verify_events
+from reveal_leaderboard.store.queue import Job
+from reveal_leaderboard.store.store import NotAllowedError, QuotaExceededError
+from reveal_leaderboard.store.tables import jobs, ledger, scores, submissions
 
 from tests.leaderboard.databases import DATABASE_SOURCE
 from tests.leaderboard.worlds import NEW, World, outcome

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from reveal_leaderboard.metadata import MetadataError, read_metadata
+from reveal_leaderboard.store.metadata import MetadataError, read_metadata
 
 from tests.conftest import ROOT
 from tests.leaderboard.conftest import METADATA

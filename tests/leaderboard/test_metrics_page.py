@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 from prometheus_client.parser import text_string_to_metric_families
-from reveal_leaderboard.metrics_page import CountRequests, Metrics, _quantile
-from reveal_leaderboard.store import Store
+from reveal_leaderboard.store.store import Store
+from reveal_leaderboard.web.metrics_page import CountRequests, Metrics, _quantile
 from starlette.testclient import TestClient
 
 from tests.leaderboard.databases import database_url

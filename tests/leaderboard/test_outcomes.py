@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from reveal_leaderboard import boards
-from reveal_leaderboard.release import ReleasePolicy
-from reveal_leaderboard.store import NotAllowedError
+from reveal_leaderboard.boards import boards
+from reveal_leaderboard.release.release import ReleasePolicy
+from reveal_leaderboard.store.store import NotAllowedError
 
 from tests.leaderboard.databases import database_url
 from tests.leaderboard.worlds import BENCHMARK, NEW, World, outcome

@@ -8,10 +8,10 @@ from html.parser import HTMLParser
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from reveal_leaderboard.pages import drawing, plots
-from reveal_leaderboard.pages.lint_view import LINT_ROWS_SHOWN, lint_view
-from reveal_leaderboard.pages.plots import Mark
-from reveal_leaderboard.pages.progress_view import duration
+from reveal_leaderboard.web.pages import drawing, plots
+from reveal_leaderboard.web.pages.plots import Mark
+from reveal_leaderboard.web.pages.progress_view import duration
+from reveal_leaderboard.web.pages.submit import LINT_ROWS_SHOWN, lint_view
 
 from reveal_bench.predictions import LintReport, Problem
 

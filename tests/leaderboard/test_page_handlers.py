@@ -10,13 +10,17 @@ from typing import Any
 import gradio as gr
 import pytest
 import sqlalchemy as sa
-from reveal_leaderboard import boards, quota
-from reveal_leaderboard.comparisons import read_comparison
-from reveal_leaderboard.pages import admin, admin_acts, admin_panels, compare, entry, mine, submit, tokens
-from reveal_leaderboard.pages.desk import NotAdminError
-from reveal_leaderboard.pages.submit_form import FIELDS
-from reveal_leaderboard.people import User
-from reveal_leaderboard.tables import events, jobs
+from reveal_leaderboard.accounts.people import User
+from reveal_leaderboard.boards import boards
+from reveal_leaderboard.boards.comparisons import read_comparison
+from reveal_leaderboard.release import quota
+from reveal_leaderboard.store.tables import events, jobs
+from reveal_leaderboard.web.pages import admin, compare, entry, mine, submit
+from reveal_leaderboard.web.pages import admin as admin_acts
+from reveal_leaderboard.web.pages import admin as admin_panels
+from reveal_leaderboard.web.pages import mine as tokens
+from reveal_leaderboard.web.pages.desk import NotAdminError
+from reveal_leaderboard.web.pages.submit import FIELDS
 
 from tests.leaderboard.browser.world import IMAGES, STUDIES, World
 
@@ -165,7 +169,7 @@ def test_only_an_owner_adds_and_removes_members(world: Any) -> None:
 
 
 def test_a_tokens_secret_is_in_one_answer_and_nowhere_else(world: Any) -> None:
-    wire = tokens._Handlers(world.desk)
+    wire = tokens._TokenHandlers(world.desk)
     told, listed = wire.issue(asking(world, world.ada), world.north.id, "cluster", 30, ["read", "submit"])
     secret = told.split('rv-secret">')[1].split("<")[0]
     assert world.accounts.token_actor(secret).user.name == "Ada"
@@ -181,7 +185,7 @@ def test_a_tokens_secret_is_in_one_answer_and_nowhere_else(world: Any) -> None:
 @pytest.mark.parametrize("team", ["south", "none"])
 def test_no_token_is_issued_for_a_team_of_others(world: Any, team: str) -> None:
     team_id = world.south.id if team == "south" else None
-    told, _ = tokens._Handlers(world.desk).issue(asking(world, world.ada), team_id, "cluster", 30, ["submit"])
+    told, _ = tokens._TokenHandlers(world.desk).issue(asking(world, world.ada), team_id, "cluster", 30, ["submit"])
     assert "No token was made" in told
     assert world.accounts.tokens_of(world.ada) == []
 

@@ -8,9 +8,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from reveal_leaderboard.pages import account_strip, admin, admin_panels, admin_view, mine, tokens
-from reveal_leaderboard.people import Actor, Membership, Team, Token, User
+from reveal_leaderboard.accounts.people import Actor, Membership, Team, Token, User
 from reveal_leaderboard.settings import load_settings
+from reveal_leaderboard.web.pages import admin, admin_view, mine
+from reveal_leaderboard.web.pages import admin as admin_panels
+from reveal_leaderboard.web.pages import desk as account_strip
+from reveal_leaderboard.web.pages import mine as tokens
 
 from tests.leaderboard.browser.world import IMAGES, World
 from tests.leaderboard.test_board import XSS
@@ -140,7 +143,7 @@ def test_an_administrator_revokes_one_token_with_a_reason_that_its_owner_reads(w
     shown = panels(world)["tokens"]
     assert "cluster" not in shown
     assert "laptop" in shown
-    assert "seen in a public notebook" in tokens._Handlers(world.desk).show(asking(world, world.ada))
+    assert "seen in a public notebook" in tokens._TokenHandlers(world.desk).show(asking(world, world.ada))
 
 
 def test_texts_of_people_are_escaped_for_administrators_too() -> None:

@@ -8,10 +8,10 @@ from typing import Any
 import gradio as gr
 import pytest
 import sqlalchemy as sa
-from reveal_leaderboard.pages import read
-from reveal_leaderboard.pages.desk import Desk
-from reveal_leaderboard.people import Actor
-from reveal_leaderboard.tables import ratings
+from reveal_leaderboard.accounts.people import Actor
+from reveal_leaderboard.store.tables import ratings
+from reveal_leaderboard.web.pages import read
+from reveal_leaderboard.web.pages.desk import Desk
 
 from tests.leaderboard.task_world import BENCHMARK, REFERENCE, Room, answers_to, room, task_board
 

@@ -5,21 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from reveal_leaderboard.outcomes import Score
-from reveal_leaderboard.pages.about import about_view, policy_view
-from reveal_leaderboard.pages.account_strip import SCRIPT, strip_view
-from reveal_leaderboard.pages.balance_view import balance_view, ledger_view
-from reveal_leaderboard.pages.compare import compare_view
-from reveal_leaderboard.pages.entry import entry_view
-from reveal_leaderboard.pages.exposure_view import exposure_view
-from reveal_leaderboard.pages.mine_view import account_view, submissions_view, team_view
-from reveal_leaderboard.pages.progress_view import progress_view
-from reveal_leaderboard.people import Actor, Membership, Team, User
-from reveal_leaderboard.queue import Waiting
-from reveal_leaderboard.quota import Balance, LedgerRow
-from reveal_leaderboard.release import ReleasePolicy
+from reveal_leaderboard.accounts.people import Actor, Membership, Team, User
+from reveal_leaderboard.release.quota import Balance, LedgerRow
+from reveal_leaderboard.release.release import ReleasePolicy
 from reveal_leaderboard.settings import BenchmarkSettings, ExposurePolicy, QuotaPolicy, load_settings
-from reveal_leaderboard.store import Submission
+from reveal_leaderboard.store.outcomes import Score
+from reveal_leaderboard.store.queue import Waiting
+from reveal_leaderboard.store.store import Submission
+from reveal_leaderboard.web.pages.about import about_view, policy_view
+from reveal_leaderboard.web.pages.admin_view import exposure_view
+from reveal_leaderboard.web.pages.balance_view import balance_view, ledger_view
+from reveal_leaderboard.web.pages.compare import compare_view
+from reveal_leaderboard.web.pages.desk import SCRIPT, strip_view
+from reveal_leaderboard.web.pages.entry import entry_view
+from reveal_leaderboard.web.pages.mine_view import account_view, submissions_view, team_view
+from reveal_leaderboard.web.pages.progress_view import progress_view
 
 from tests.leaderboard.browser.world import IMAGES, RARE, STUDIES, published, released
 from tests.leaderboard.test_board import XSS, entry
@@ -190,7 +190,7 @@ def test_texts_of_people_are_escaped_on_every_page() -> None:
 
 
 def test_an_exposure_without_a_ceiling_is_told_in_words() -> None:
-    from reveal_leaderboard.exposure import Exposure, Group
+    from reveal_leaderboard.release.exposure import Exposure, Group
 
     group = Group((XSS, "Twin"), 3, 1)
     meter = Exposure(4, 500, ((XSS, 4),), (group,), "Edema", group, 8.0, 0.0, float("inf"), "close", XSS)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from reveal_leaderboard.pages.entry import withdrawn_view
-from reveal_leaderboard.store import Submission
-from reveal_leaderboard.withdrawn import WithdrawnEntry, read_withdrawn
+from reveal_leaderboard.boards.withdrawn import WithdrawnEntry, read_withdrawn
+from reveal_leaderboard.store.store import Submission
+from reveal_leaderboard.web.pages.entry import withdrawn_view
 
 from tests.leaderboard.browser.world import IMAGES, World
 

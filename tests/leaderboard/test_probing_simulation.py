@@ -12,15 +12,15 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 import pytest
-from reveal_leaderboard.ranking import compare_document
-from reveal_leaderboard.release import ReleasedScore, ReleasePolicy, climb, release_studies
+from reveal_leaderboard.release.ranking import compare_document
+from reveal_leaderboard.release.release import ReleasedScore, ReleasePolicy, climb, release_studies
 from reveal_leaderboard.settings import load_settings
 from scipy.special import expit, logit
 from scipy.stats import norm
 from sklearn.metrics import f1_score, roc_auc_score
 
-from reveal_bench.study_records import StudyRecord
-from reveal_bench.study_scoring import StudyRows
+from reveal_bench.kinds.findings.records import StudyRecord
+from reveal_bench.kinds.findings.scoring import StudyRows
 from tests.leaderboard.probing import (
     STRATEGIES,
     Answer,

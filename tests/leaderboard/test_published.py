@@ -9,12 +9,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from reveal_leaderboard.published import read_published, read_published_boards
+from reveal_leaderboard.boards.published import read_published, read_published_boards
 
 from reveal_bench.benchmarks import BENCHMARKS
-from reveal_bench.builders.folder import build_folder
+from reveal_bench.dataset.build import build_folder
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS, REVEAL_LABELS
-from reveal_bench.study_records import StudyRecord
+from reveal_bench.kinds.findings.records import StudyRecord
 from tests.leaderboard.conftest import Board
 
 

@@ -7,10 +7,10 @@ import time
 
 import pytest
 import sqlalchemy as sa
-from reveal_leaderboard.events import verify_events
-from reveal_leaderboard.queue import Job, Queue, Waiting
-from reveal_leaderboard.store import Score, Store, Submission
-from reveal_leaderboard.tables import jobs, results, workers
+from reveal_leaderboard.store.events import verify_events
+from reveal_leaderboard.store.queue import Job, Queue, Waiting
+from reveal_leaderboard.store.store import Score, Store, Submission
+from reveal_leaderboard.store.tables import jobs, results, workers
 
 from tests.leaderboard.databases import database_url
 from tests.leaderboard.worlds import BENCHMARK, SERVED, World, outcome

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from reveal_leaderboard import quota
-from reveal_leaderboard.events import history
-from reveal_leaderboard.quota import QuotaExceededError
+from reveal_leaderboard.release import quota
+from reveal_leaderboard.release.quota import QuotaExceededError
 from reveal_leaderboard.settings import QuotaPolicy
-from reveal_leaderboard.tables import ledger
+from reveal_leaderboard.store.events import history
+from reveal_leaderboard.store.tables import ledger
 
 from tests.leaderboard.databases import database_url
 from tests.leaderboard.worlds import BENCHMARK, NEW, World

@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from reveal_leaderboard import tiers
-from reveal_leaderboard.ranking import FEWEST_DIFFERING, Rows, compare_document, rank_document
-from reveal_leaderboard.release import ReleasePolicy, release, release_studies
+from reveal_leaderboard.release import ranking as tiers
+from reveal_leaderboard.release.ranking import FEWEST_DIFFERING, Rows, compare_document, rank_document
+from reveal_leaderboard.release.release import ReleasePolicy, release, release_studies
 from scipy import stats
 
-from reveal_bench.comparison import compare
-from reveal_bench.scoring import CaseRows
-from reveal_bench.study_records import StudyRecord
-from reveal_bench.study_scoring import StudyRows
+from reveal_bench.evaluation.compare import compare
+from reveal_bench.kinds.findings.records import StudyRecord
+from reveal_bench.kinds.findings.scoring import StudyRows
+from reveal_bench.kinds.localization.scoring import CaseRows
 
 POLICY = ReleasePolicy(n_resamples=300, small_resolution=0.01)
 SHOWN, HIDDEN = ("Edema", "Cardiomegaly"), "Lung Lesion"

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from reveal_leaderboard.ranking import compare_document, rank_document
-from reveal_leaderboard.release import release, release_studies
+from reveal_leaderboard.release.ranking import compare_document, rank_document
+from reveal_leaderboard.release.release import release, release_studies
 from scipy import stats
 
 from tests.leaderboard.test_ranking import PAIRS, POLICY, SHOWN, cases, pointer, reader

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from reveal_leaderboard import rate
-from reveal_leaderboard.accounts import Actor, Membership, Team, User
-from reveal_leaderboard.rate import Limits, Rate, RateLimit, cost_of
+from reveal_leaderboard.accounts.accounts import Actor, Membership, Team, User
+from reveal_leaderboard.web import rate
+from reveal_leaderboard.web.rate import Limits, Rate, RateLimit, cost_of
 from starlette.responses import PlainTextResponse
 from starlette.types import Message, Receive, Scope, Send
 

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from reveal_leaderboard.accounts import Accounts
-from reveal_leaderboard.audit import audit
-from reveal_leaderboard.people import Actor, NotPermittedError
-from reveal_leaderboard.ratings import RatingError, StoredAnswer, answers_of, digest_of, own_scores, ratings_of
-from reveal_leaderboard.reading import (
+from reveal_leaderboard.accounts.accounts import Accounts
+from reveal_leaderboard.accounts.people import Actor, NotPermittedError
+from reveal_leaderboard.boards.ratings import RatingError, StoredAnswer, answers_of, digest_of, own_scores, ratings_of
+from reveal_leaderboard.boards.reading import (
     ReadingProgress,
     answers_csv,
     import_ratings,
@@ -25,11 +24,12 @@ from reveal_leaderboard.reading import (
     readable,
 )
 from reveal_leaderboard.settings import BenchmarkSettings, ReadingPolicy, load_settings
-from reveal_leaderboard.store import Submission
-from reveal_leaderboard.submissions import NotAllowedError
-from reveal_leaderboard.tables import CRITERIA, answers, ratings
+from reveal_leaderboard.store.audit import audit
+from reveal_leaderboard.store.store import Submission
+from reveal_leaderboard.store.submissions import NotAllowedError
+from reveal_leaderboard.store.tables import CRITERIA, answers, ratings
 
-from reveal_bench.task_records import AnswerBox, TaskAnswer
+from reveal_bench.kinds.tasks.records import AnswerBox, TaskAnswer
 from tests.leaderboard.databases import database_url
 from tests.leaderboard.worlds import BENCHMARK, FixedSettings, World
 

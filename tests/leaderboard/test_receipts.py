@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from reveal_leaderboard import receipts
-from reveal_leaderboard.tables import receipts as table
+from reveal_leaderboard.release import receipts
+from reveal_leaderboard.store.tables import receipts as table
 
-from reveal_bench.receipts import GENESIS, ReceiptError, verify_receipt
+from reveal_bench.evaluation.receipts import GENESIS, ReceiptError, verify_receipt
 from tests.leaderboard.databases import database_url
 from tests.leaderboard.filled_board import BENCHMARK, VERSION, FilledBoard, filled
 

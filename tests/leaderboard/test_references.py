@@ -1,4 +1,4 @@
-"""Published rows of findings-type benchmarks; those of CheXlocalize are in tests/test_reference_rows.py."""
+"""Published rows of findings-type benchmarks; those of CheXlocalize are in tests/evaluation/test_reference_rows.py."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from jsonschema import Draft202012Validator  # type: ignore[import-untyped, unused-ignore]
-from reveal_leaderboard.references import read_reference_rows
+from reveal_leaderboard.boards.references import read_reference_rows
 
 from reveal_bench.findings import REVEAL_LABELS
 from reveal_bench.metrics import METRICS

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from reveal_leaderboard.release import (
+from reveal_leaderboard.release.release import (
     ReleasedScore,
     ReleasePolicy,
     climb,
@@ -18,7 +18,7 @@ from reveal_leaderboard.release import (
     split_final,
 )
 
-from reveal_bench.scoring import CaseRows, score_localization
+from reveal_bench.kinds.localization.scoring import CaseRows, score_localization
 from tests.leaderboard.conftest import RARE, Board, guesses
 
 COUNTS = {"A": 40, "B": 10, "C": 200}

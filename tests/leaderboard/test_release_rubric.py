@@ -4,15 +4,30 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from reveal_leaderboard.fingerprints import fingerprint, tripwires
-from reveal_leaderboard.ranking import compare_document, rank_document
-from reveal_leaderboard.release import ReleasedScore, ReleasePolicy, climb, part_of, primary_figure
-from reveal_leaderboard.release_rubric import RELEASED_OF_TASKS, release_rubric
+from reveal_leaderboard.release.fingerprints import fingerprint, tripwires
+from reveal_leaderboard.release.ranking import compare_document, rank_document
+from reveal_leaderboard.release.release import (
+    RELEASED_OF_TASKS,
+    ReleasedScore,
+    ReleasePolicy,
+    climb,
+    part_of,
+    primary_figure,
+    release_rubric,
+)
 
+from reveal_bench.kinds.localization.scoring import CaseRows
+from reveal_bench.kinds.tasks.records import (
+    CATEGORIES,
+    CRITERIA,
+    Rating,
+    TaskAnswer,
+    TaskManifest,
+    TaskQuestion,
+    TaskRecord,
+)
+from reveal_bench.kinds.tasks.scoring import RubricRows, score_ratings
 from reveal_bench.metrics.ordinal import REPORTED
-from reveal_bench.rubric_scoring import RubricRows, score_ratings
-from reveal_bench.scoring import CaseRows
-from reveal_bench.task_records import CATEGORIES, CRITERIA, Rating, TaskAnswer, TaskManifest, TaskQuestion, TaskRecord
 from tests.leaderboard.task_world import REFERENCE
 
 POLICY = ReleasePolicy(n_resamples=200)
@@ -138,6 +153,6 @@ def test_the_same_answers_have_the_same_fingerprint() -> None:
 
 
 def test_criteria_of_the_tables_are_those_of_the_records() -> None:
-    from reveal_leaderboard import tables
+    from reveal_leaderboard.store import tables
 
     assert tables.CRITERIA == CRITERIA

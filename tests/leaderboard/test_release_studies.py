@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 import pytest
-from reveal_leaderboard.release import ReleasePolicy, part_of, release_studies, shown_labels
+from reveal_leaderboard.release.release import ReleasePolicy, part_of, release_studies, shown_labels
 from sklearn.metrics import cohen_kappa_score, f1_score, recall_score, roc_auc_score
 
-from reveal_bench.study_records import StudyRecord
-from reveal_bench.study_scoring import StudyRows
+from reveal_bench.kinds.findings.records import StudyRecord
+from reveal_bench.kinds.findings.scoring import StudyRows
 
 N = 300
 POSITIVES = {"Edema": 130, "Nodule": 29, "Mass": 30, "Opacity": 270, "Device": 271}

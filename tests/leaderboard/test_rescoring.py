@@ -9,9 +9,9 @@ from pathlib import Path
 
 from reveal_leaderboard.custody import Custody
 from reveal_leaderboard.custody.canonical import read_canonical
-from reveal_leaderboard.worker import _with_coverage
+from reveal_leaderboard.worker.worker import _with_coverage
 
-from reveal_bench.records import Manifest
+from reveal_bench.kinds.localization.records import Manifest
 from tests.leaderboard.conftest import Board
 from tests.leaderboard.worlds import outcome
 

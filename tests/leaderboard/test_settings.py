@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from reveal_leaderboard.release import ReleasePolicy
+from reveal_leaderboard.release.release import ReleasePolicy
 from reveal_leaderboard.settings import (
     PACKAGED,
     AccountsPolicy,

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from reveal_leaderboard import boards
-from reveal_leaderboard.published import Published
-from reveal_leaderboard.release import POLICY, Figure, ReleasedScore
-from reveal_leaderboard.standings import (
+from reveal_leaderboard.boards import boards
+from reveal_leaderboard.boards.published import Published
+from reveal_leaderboard.boards.standings import (
     Standings,
     UnknownVersionError,
     board_metrics,
@@ -19,8 +18,9 @@ from reveal_leaderboard.standings import (
     sorted_by,
     standings,
 )
-from reveal_leaderboard.store import Store
-from reveal_leaderboard.tables import results, scores, submissions, teams, users, versions
+from reveal_leaderboard.release.release import POLICY, Figure, ReleasedScore
+from reveal_leaderboard.store.store import Store
+from reveal_leaderboard.store.tables import results, scores, submissions, teams, users, versions
 
 from tests.leaderboard.conftest import BENCHMARK, RARE, Board
 

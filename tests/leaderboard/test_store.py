@@ -7,10 +7,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from reveal_leaderboard import boards
-from reveal_leaderboard.events import verify_events
+from reveal_leaderboard.boards import boards
 from reveal_leaderboard.settings import QuotaPolicy
-from reveal_leaderboard.store import (
+from reveal_leaderboard.store.events import verify_events
+from reveal_leaderboard.store.store import (
     BoardClosedError,
     KeyReusedError,
     NotAllowedError,
@@ -19,7 +19,7 @@ from reveal_leaderboard.store import (
     Submission,
     UnknownSubmissionError,
 )
-from reveal_leaderboard.tables import teams
+from reveal_leaderboard.store.tables import teams
 
 from tests.leaderboard.databases import database_url
 from tests.leaderboard.worlds import BENCHMARK, NEW, World

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from reveal_leaderboard.supervisor import Supervisor
+from reveal_leaderboard.worker.supervisor import Supervisor
 
 from tests.leaderboard.conftest import wait_until
 
@@ -60,7 +60,7 @@ def test_a_process_that_ends_at_once_is_started_ever_more_rarely(tmp_path: Path)
 
 
 def test_a_process_that_does_not_end_when_asked_is_killed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("reveal_leaderboard.supervisor.SECONDS_TO_END", 0.5)
+    monkeypatch.setattr("reveal_leaderboard.worker.supervisor.SECONDS_TO_END", 0.5)
     ready = tmp_path / "ready"
     deaf = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); open({str(ready)!r}, 'w'); {SLEEPER}"
     with supervised(deaf) as supervisor:

@@ -7,21 +7,21 @@ from dataclasses import replace
 from typing import Any
 
 import sqlalchemy as sa
-from reveal_leaderboard import boards
-from reveal_leaderboard.audit import audit
-from reveal_leaderboard.exports import to_csv, to_json, to_parquet
-from reveal_leaderboard.pages import rubric_view
-from reveal_leaderboard.pages.board_view import View
-from reveal_leaderboard.ratings import answers_of
-from reveal_leaderboard.receipts import receipt_file
-from reveal_leaderboard.release import ReleasedScore
-from reveal_leaderboard.standings import standings
-from reveal_leaderboard.tables import flags, results
-from reveal_leaderboard.tables import tables as metadata
+from reveal_leaderboard.boards import boards
+from reveal_leaderboard.boards.exports import to_csv, to_json, to_parquet
+from reveal_leaderboard.boards.ratings import answers_of
+from reveal_leaderboard.boards.standings import standings
+from reveal_leaderboard.release.receipts import receipt_file
+from reveal_leaderboard.release.release import ReleasedScore
+from reveal_leaderboard.store.audit import audit
+from reveal_leaderboard.store.tables import flags, results
+from reveal_leaderboard.store.tables import tables as metadata
+from reveal_leaderboard.web.pages import rubric_view
+from reveal_leaderboard.web.pages.board_view import View
 
+from reveal_bench.evaluation.receipts import verify_receipt
+from reveal_bench.kinds.tasks.records import TaskAnswer
 from reveal_bench.predictions import answers_to_jsonl
-from reveal_bench.receipts import verify_receipt
-from reveal_bench.task_records import TaskAnswer
 from tests.leaderboard.task_world import (
     BENCHMARK,
     REFERENCE,

@@ -10,12 +10,12 @@ import pytest
 import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
-from reveal_leaderboard import database, tables
-from reveal_leaderboard.accounts import Accounts, NotPermittedError, Team
-from reveal_leaderboard.database import connect, migrate
-from reveal_leaderboard.pages.submit import WAITING, _account
-from reveal_leaderboard.people import Actor, User
-from reveal_leaderboard.store import NewSubmission, NotAllowedError, Store
+from reveal_leaderboard.accounts.accounts import Accounts, NotPermittedError, Team
+from reveal_leaderboard.accounts.people import Actor, User
+from reveal_leaderboard.store import database, tables
+from reveal_leaderboard.store.database import connect, migrate
+from reveal_leaderboard.store.store import NewSubmission, NotAllowedError, Store
+from reveal_leaderboard.web.pages.submit import WAITING, _account
 from starlette.testclient import TestClient
 
 from tests.leaderboard.api_app import SUBMISSIONS, World, api_world, problem
@@ -120,7 +120,7 @@ def test_the_store_refuses_what_slipped_by(database_url: str) -> None:
         benchmark=BENCHMARK, version="1.0.0", split="holdout", team_id=lab.id, user_id=jane.id, model_name="Net",
         kind="cnn", prompt_style=None, metadata={}, filename="net.jsonl", sha256="0" * 64, size=1,
     )  # fmt: skip
-    from reveal_leaderboard.boards import register_version
+    from reveal_leaderboard.boards.boards import register_version
 
     with store.write() as connection:
         register_version(connection, BENCHMARK, "1.0.0", "holdout", {})

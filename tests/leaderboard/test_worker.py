@@ -13,22 +13,21 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
-from reveal_leaderboard import worker as worker_module
-from reveal_leaderboard.accounts import Accounts
-from reveal_leaderboard.blobs import Blobs
-from reveal_leaderboard.catalogue import Catalogue
+from reveal_leaderboard.accounts.accounts import Accounts
+from reveal_leaderboard.boards.catalogue import Catalogue
 from reveal_leaderboard.custody import Custody
-from reveal_leaderboard.custody.cases import read_cases
-from reveal_leaderboard.holdouts import open_holdouts
-from reveal_leaderboard.intake import Intake
-from reveal_leaderboard.metadata import read_metadata
-from reveal_leaderboard.queue import Job, Queue
-from reveal_leaderboard.release import release
-from reveal_leaderboard.store import NewSubmission, Store, Submission
-from reveal_leaderboard.worker import Worker
+from reveal_leaderboard.custody.scoring import read_cases
+from reveal_leaderboard.release.release import release
+from reveal_leaderboard.store.blobs import Blobs
+from reveal_leaderboard.store.metadata import read_metadata
+from reveal_leaderboard.store.queue import Job, Queue
+from reveal_leaderboard.store.store import NewSubmission, Store, Submission
+from reveal_leaderboard.web.intake import Intake
+from reveal_leaderboard.worker import worker as worker_module
+from reveal_leaderboard.worker.worker import Worker, open_holdouts
 from sqlalchemy.exc import OperationalError
 
-from reveal_bench.scoring import CaseRows, score_localization
+from reveal_bench.kinds.localization.scoring import CaseRows, score_localization
 from tests.leaderboard.conftest import BENCHMARK, METADATA, Board, guesses, running, wait_until
 
 
@@ -69,7 +68,7 @@ class Desk:
 
     def job(self, submission: Submission) -> Job:
         with self.store.read() as connection:
-            from reveal_leaderboard.tables import jobs
+            from reveal_leaderboard.store.tables import jobs
 
             return Job(**connection.execute(jobs.select().where(jobs.c.subject == submission.id)).one()._mapping)
 
@@ -266,7 +265,7 @@ def test_only_what_is_on_the_board_is_compared(desk: Desk, write_file: Callable[
     desk.store.hide(submission.id, who="test", why="a test")
     worker.run(once=True)
     with desk.store.read() as connection:
-        from reveal_leaderboard.tables import jobs
+        from reveal_leaderboard.store.tables import jobs
 
         row = connection.execute(jobs.select().where(jobs.c.kind == "compare")).one()
     assert (row.status, row.why) == ("refused", "One of the two entries is no longer on the board.")

@@ -8,14 +8,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import sqlalchemy as sa
-from reveal_leaderboard import boards, quota
-from reveal_leaderboard.fingerprints import Fingerprint
-from reveal_leaderboard.outcomes import ScoredOutcome
-from reveal_leaderboard.queue import Job, Queue
-from reveal_leaderboard.release import Figure, ReleasedScore, ReleasePolicy
+from reveal_leaderboard.boards import boards
+from reveal_leaderboard.release import quota
+from reveal_leaderboard.release.fingerprints import Fingerprint
+from reveal_leaderboard.release.release import Figure, ReleasedScore, ReleasePolicy
 from reveal_leaderboard.settings import BenchmarkSettings, QuotaPolicy, Settings, load_settings
-from reveal_leaderboard.store import NewSubmission, Store, Submission
-from reveal_leaderboard.tables import ledger, teams, users
+from reveal_leaderboard.store.outcomes import ScoredOutcome
+from reveal_leaderboard.store.queue import Job, Queue
+from reveal_leaderboard.store.store import NewSubmission, Store, Submission
+from reveal_leaderboard.store.tables import ledger, teams, users
 
 BENCHMARK = "bench"
 SERVED = [(BENCHMARK, "1.0"), (BENCHMARK, "2.0")]

@@ -8,16 +8,15 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from reveal_bench.analysis.anatomy import PLAUSIBLE, is_plausible, read_anatomy
-from reveal_bench.analysis.error_shares import shares
-from reveal_bench.analysis.errors import categorize
-from reveal_bench.builders import chexlocalize
 from reveal_bench.findings import GRID_STUDY_FINDINGS
 from reveal_bench.geometry import Grid
+from reveal_bench.kinds.localization.records import LocalizationPrediction
 from reveal_bench.masks import decode_mask, pack_masks, rasterize_polygons
 from reveal_bench.metrics.localization import cell_coverage
 from reveal_bench.phantom import write_anatomy, write_chexlocalize
-from reveal_bench.records import LocalizationPrediction
+from reveal_bench.reports.anatomy import PLAUSIBLE, is_plausible, read_anatomy
+from reveal_bench.reports.run_errors import categorize, shares
+from reveal_bench.sources import chexlocalize
 
 N, N_VAL, SEED, SIDE = 60, 6, 5, 512
 GRID = Grid(8)

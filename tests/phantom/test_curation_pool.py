@@ -8,7 +8,7 @@ import pydicom
 import pytest
 
 from reveal_bench.phantom import write_reveal
-from reveal_bench.phantom.curation_pool import FACTS, FIXED_SIDES, _sides, write_pool
+from reveal_bench.phantom.curation import FACTS, FIXED_SIDES, _sides, write_pool
 from reveal_bench.phantom.reveal_findings import draw_reveal_film, sides
 from reveal_bench.phantom.reveal_studies import studies
 from reveal_bench.phantom.votes import SUGGESTION_RIGHT
@@ -134,7 +134,7 @@ def test_a_film_that_is_drawn_in_part_has_the_same_sides():
 
 
 def test_same_bytes_whatever_the_number_of_processes_and_studies(tmp_path, monkeypatch):
-    monkeypatch.setattr("reveal_bench.phantom.curation_pool.CHUNK", 4)
+    monkeypatch.setattr("reveal_bench.phantom.curation.CHUNK", 4)
     seen = []
     for name, n, workers in (("one", 22, 1), ("two", 22, 2), ("few", 9, 1)):
         progress = (lambda done, total: seen.append((done, total))) if name == "two" else None

@@ -21,8 +21,9 @@ from reveal_bench.metrics.agreement import (
     resample_tables,
 )
 from reveal_bench.metrics.bootstrap import resampling_counts
-from reveal_bench.phantom import curation_readers, votes
-from reveal_bench.phantom.curation_readers import READERS, cast, expected_agreement, write_readers, write_votes
+from reveal_bench.phantom import curation as curation_readers
+from reveal_bench.phantom import votes
+from reveal_bench.phantom.curation import READERS, cast, expected_agreement, write_readers, write_votes
 from reveal_bench.phantom.reveal_studies import studies
 from reveal_bench.phantom.votes import AGREE_IF_RIGHT, AGREE_IF_WRONG, SILENT, SUGGESTION_RIGHT, draw_votes
 

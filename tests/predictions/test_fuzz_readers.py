@@ -20,6 +20,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
+from reveal_bench.kinds.findings.records import FindingsPrediction, StudyManifest
+from reveal_bench.kinds.localization.records import LocalizationPrediction, Manifest, ManifestRow
 from reveal_bench.predictions import (
     RULES,
     LintReport,
@@ -28,8 +30,6 @@ from reveal_bench.predictions import (
     lint_predictions,
     predictions_to_jsonl,
 )
-from reveal_bench.records import LocalizationPrediction, Manifest, ManifestRow
-from reveal_bench.study_records import FindingsPrediction, StudyManifest
 
 HEIGHT, WIDTH = 48, 64
 IMAGES = tuple(f"p{i:03}" for i in range(8))

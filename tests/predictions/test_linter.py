@@ -11,9 +11,9 @@ import pytest
 
 import reveal_bench.predictions as predictions_package
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
+from reveal_bench.kinds.localization.records import LocalizationPrediction
 from reveal_bench.masks import Rle, decode_mask, empty_rle, encode_mask, rasterize_polygons
 from reveal_bench.predictions import RULES, Limits, lint_predictions, predictions_to_jsonl
-from reveal_bench.records import LocalizationPrediction
 
 WIDE, TALL, SMALL = (f"patient{i}_study1_view1_frontal" for i in (1, 2, 3))
 AS_PATH = "patient1/study1/view1_frontal.jpg"
@@ -309,8 +309,8 @@ def test_mask_beats_polygons_and_that_is_said(lint):
 
 def test_every_rule_of_the_table_is_used():
     """The `lint` fixture checks the other direction: a report names no rule that is not in the table."""
-    package = Path(predictions_package.__file__).parent
-    modules = [*package.glob("*.py"), package.parent / "masks.py"]
+    package = Path(predictions_package.__file__).parents[1]
+    modules = [*(package / "kinds").rglob("*.py"), *(package / "entries").glob("*.py"), package / "masks.py"]
     sources = "".join(path.read_text() for path in modules if path.name != "rules.py")
     assert [rule for rule in RULES if f'"{rule}"' not in sources] == []
 

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from reveal_bench.benchmarks import bundled
+from reveal_bench.entries.source import Limits
+from reveal_bench.kinds.tasks.lint import ANSWER_LIMITS
+from reveal_bench.kinds.tasks.records import AnswerBox, TaskAnswer, TaskManifest, TaskQuestion
 from reveal_bench.predictions import LintReport, answers_to_jsonl, lint_tasks
 from reveal_bench.predictions.rules import RULES
-from reveal_bench.predictions.source import Limits
-from reveal_bench.predictions.tasks import ANSWER_LIMITS
-from reveal_bench.task_records import AnswerBox, TaskAnswer, TaskManifest, TaskQuestion
 
 MANIFEST = TaskManifest(
     "rexecution",

@@ -23,8 +23,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from reveal_leaderboard.custody.custody import Custody, Parsed, cases_file
-    from reveal_leaderboard.custody.failures import ParseFailed, ScoreFailed
+    from reveal_leaderboard.custody.custody import Custody, Parsed, ParseFailed, ScoreFailed, cases_file
     from reveal_leaderboard.custody.limits import BOARD_LIMITS, MOST_MASK_RUNS, PARSE_LIMITS, SCORE_LIMITS, JailLimits
 
 __all__ = [
@@ -42,7 +41,7 @@ __all__ = [
 
 _WHERE = dict.fromkeys(__all__, "limits")
 _WHERE |= {"Custody": "custody", "Parsed": "custody", "cases_file": "custody"}
-_WHERE |= {"ParseFailed": "failures", "ScoreFailed": "failures"}
+_WHERE |= {"ParseFailed": "custody", "ScoreFailed": "custody"}
 
 
 def __getattr__(name: str) -> Any:

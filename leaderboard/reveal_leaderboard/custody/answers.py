@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from reveal_bench.metrics.bootstrap import MACRO
-from reveal_leaderboard.release import ReleasedScore, ReleasePolicy
+from reveal_leaderboard.release.release import ReleasedScore, ReleasePolicy
 
 __all__ = ["CompareAnswer", "ParseAnswer", "RankAnswer", "ScoreAnswer", "check_released"]
 
@@ -75,7 +75,7 @@ class _Place(_Strict):
 
 
 class RankAnswer(_Strict):
-    """What a rank child says, see :func:`reveal_leaderboard.ranking.rank_document`."""
+    """What a rank child says, see :func:`reveal_leaderboard.release.ranking.rank_document`."""
 
     schema_: Annotated[Literal[1], Field(alias="schema")]
     metric: Short
@@ -98,7 +98,7 @@ class _Difference(_Strict):
 
 
 class CompareAnswer(_Strict):
-    """What a compare child says, see :func:`reveal_leaderboard.ranking.compare_document`."""
+    """What a compare child says, see :func:`reveal_leaderboard.release.ranking.compare_document`."""
 
     schema_: Annotated[Literal[1], Field(alias="schema")]
     kind: Literal["localization", "findings", "tasks"]

@@ -6,6 +6,8 @@ What a child wrote is copied to its place, durably, only after what it said was 
 files, which vanish with this process. Exact rows are nameless files *of the vault*.
 
 A process that must not see holdouts never calls :meth:`Custody.score`; its score template is then never started.
+
+The few ways in which a child can fail, and the fixed sentences for them.
 """
 
 from __future__ import annotations
@@ -24,20 +26,51 @@ from typing import Any, BinaryIO, Literal, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from reveal_bench.kinds.folder import read_folder_info
 from reveal_bench.predictions import LintReport
-from reveal_bench.records import read_folder_info
 from reveal_leaderboard.custody.answers import CompareAnswer, ParseAnswer, RankAnswer, ScoreAnswer, check_released
-from reveal_leaderboard.custody.failures import FailureKind, ParseFailed, ScoreFailed
 from reveal_leaderboard.custody.jail import confinement_here
 from reveal_leaderboard.custody.keeper import Keeper, TemplateError
 from reveal_leaderboard.custody.limits import PARSE_LIMITS, SCORE_LIMITS, JailLimits
 from reveal_leaderboard.custody.manifests import AnyManifest, dump_manifest
 from reveal_leaderboard.custody.messages import TOO_LARGE, Ended, Request
-from reveal_leaderboard.fingerprints import Fingerprint
-from reveal_leaderboard.outcomes import ScoredOutcome
-from reveal_leaderboard.release import ReleasePolicy
+from reveal_leaderboard.release.fingerprints import Fingerprint
+from reveal_leaderboard.release.release import ReleasePolicy
+from reveal_leaderboard.store.outcomes import ScoredOutcome
 
-__all__ = ["Custody", "Parsed", "cases_file"]
+__all__ = ["Custody", "ParseFailed", "Parsed", "ScoreFailed", "cases_file"]
+
+FailureKind = Literal["too_large", "timeout", "crashed"]
+
+_SENTENCES: dict[FailureKind, str] = {
+    "too_large": "The file needs more memory to read than a check may take. Send it with fewer or smaller masks, or "
+    "as JSONL, which is read line by line.",
+    "timeout": "The file takes longer to check than a check may take. Send it with fewer or smaller masks or contours.",
+    "crashed": "The file could not be read: the check broke off. Run `reveal-bench lint` on it at home to see why, or "
+    "write it again as JSONL.",
+}
+
+
+class ParseFailed(Exception):  # noqa: N818 - an outcome among others, not a fault of ours
+    """The check of an upload did not end with a report; `kind` says how, ``str()`` is fixed for each kind."""
+
+    def __init__(self, kind: FailureKind) -> None:
+        self.kind: FailureKind = kind
+        super().__init__(_SENTENCES[kind])
+
+
+class ScoreFailed(Exception):  # noqa: N818
+    """Scoring, ranking or comparing did not end with a result.
+
+    ``str()`` is always the same. `kind` and `detail` (a traceback, or how the child died) are for the vault alone: they
+    may depend on references.
+    """
+
+    def __init__(self, kind: FailureKind, detail: str = "") -> None:
+        self.kind: FailureKind = kind
+        self.detail = detail
+        super().__init__("Scoring stopped on our side.")
+
 
 Part = Literal["public", "final"]
 Model = TypeVar("Model", bound=BaseModel)
@@ -196,7 +229,7 @@ class Custody:
         Parameters
         ----------
         canonical : written by :meth:`parse`; of answers to tasks, with their ratings, by
-            :func:`~reveal_leaderboard.custody.canonical_tasks.write_rated`
+            :func:`~reveal_leaderboard.custody.canonical.write_rated`
         vault : holds ``salt``, the key of the reference hash, the fingerprint and the final part; exact rows are kept
             in :func:`cases_file` of it, under the holdout's version
         thresholds : of a findings-type benchmark: probability from which a label counts as predicted
@@ -243,9 +276,9 @@ class Custody:
         groups: Mapping[str, str] | None = None,
         part: Part = "public",
     ) -> dict[str, Any]:
-        """:func:`reveal_leaderboard.ranking.rank_document` of submissions whose rows are in the vault.
+        """:func:`reveal_leaderboard.release.ranking.rank_document` of submissions whose rows are in the vault.
 
-        `groups` are those of :func:`reveal_leaderboard.comparisons.groups`.
+        `groups` are those of :func:`reveal_leaderboard.boards.comparisons.groups`.
 
         Raises
         ------
@@ -270,9 +303,9 @@ class Custody:
         paired: bool = True,
         part: Part = "public",
     ) -> dict[str, Any]:
-        """:func:`reveal_leaderboard.ranking.compare_document` of two submissions whose rows are in the vault.
+        """:func:`reveal_leaderboard.release.ranking.compare_document` of two submissions whose rows are in the vault.
 
-        Whether they may be `paired` says :func:`reveal_leaderboard.comparisons.may_pair`.
+        Whether they may be `paired` says :func:`reveal_leaderboard.boards.comparisons.may_pair`.
 
         Raises
         ------

@@ -5,17 +5,27 @@ Conventions
 A keeper may be used from many threads; more than `lanes` requests wait their turn. A template that dies is started
 again with the next request, and a request whose template died under it is run once more. Waiting is bounded: a template
 that does not tell a child's end in time is killed.
+
+bubblewrap around a template, where it is installed and allowed: namespaces of its own, and only its own files.
+
+Conventions
+-----------
+Inside there is the interpreter, the packages, the folders named, a `/proc` of the few processes inside, and no network
+device. Children are forked inside, so they have no other view. Whether it works is tried once per process: containers
+often forbid it, and a process that Landlock confines may not mount.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import importlib.util
 import json
 import logging
 import os
 import select
+import shutil
 import socket
 import subprocess
 import sys
@@ -26,12 +36,52 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from reveal_leaderboard.confinement import PACKAGES
-from reveal_leaderboard.custody.bubblewrap import bubblewrap_works, wrap
+from reveal_leaderboard.custody.confinement import PACKAGES, is_inside, program_places
 from reveal_leaderboard.custody.limits import JailLimits
 from reveal_leaderboard.custody.messages import Ended, Request, memory_file, send_files
 
-__all__ = ["Keeper", "TemplateError"]
+__all__ = ["Keeper", "TemplateError", "bubblewrap_works"]
+
+_SYSTEM = ("/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache")
+_PROBE_SECONDS = 30
+
+
+def wrap(command: Sequence[str], *, read: Sequence[Path], write: Sequence[Path]) -> list[str]:
+    """`command` inside bubblewrap, with `read` and `write` besides the program's own files."""
+    binary = shutil.which("bwrap") or "bwrap"
+    wrapped = [binary, "--unshare-all", "--cap-drop", "ALL", "--new-session", "--proc", "/proc", "--dev", "/dev"]
+    bound: list[Path] = []
+    for name in _SYSTEM:
+        place = Path(name)
+        if place.is_symlink():
+            wrapped += ["--symlink", os.readlink(place), name]
+        elif place.exists():
+            wrapped += ["--ro-bind", name, name]
+            bound.append(place)
+    program = [Path(sys.prefix), Path(sys.base_prefix), *program_places()]
+    for place in sorted({Path(place) for place in (*program, *read)}):
+        if place.exists() and not place.is_relative_to("/dev") and not is_inside(place, bound):
+            wrapped += ["--ro-bind", str(place), str(place)]
+            bound.append(place)
+    for place in write:
+        wrapped += ["--bind", str(place), str(place)]
+    return [*wrapped, "--chdir", "/", "--", *command]
+
+
+@functools.cache
+def bubblewrap_works() -> bool:
+    """Whether the `bwrap` binary is there and may do what is asked of it; tried once."""
+    if shutil.which("bwrap") is None:
+        return False
+    command = wrap([sys.executable, "-I", "-c", "pass"], read=[], write=[])
+    try:
+        done = subprocess.run(
+            command, capture_output=True, timeout=_PROBE_SECONDS, check=False, stdin=subprocess.DEVNULL
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
+
 
 _START_SECONDS = 180  # the first start after installation compiles
 _GRACE_SECONDS = 15

@@ -6,9 +6,9 @@ import hashlib
 import json
 from dataclasses import asdict
 
-from reveal_bench.records import Manifest, ManifestRow
-from reveal_bench.study_records import StudyManifest
-from reveal_bench.task_records import TaskManifest, TaskQuestion
+from reveal_bench.kinds.findings.records import StudyManifest
+from reveal_bench.kinds.localization.records import Manifest, ManifestRow
+from reveal_bench.kinds.tasks.records import TaskManifest, TaskQuestion
 
 __all__ = ["AnyManifest", "dump_manifest", "load_manifest", "manifest_digest"]
 

@@ -12,18 +12,18 @@ from pathlib import Path
 from typing import Any
 
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
+from reveal_bench.kinds.findings.records import StudyManifest
+from reveal_bench.kinds.localization.records import LocalizationPrediction, Manifest, ManifestRow
+from reveal_bench.kinds.tasks.records import TaskManifest
 from reveal_bench.masks import empty_rle, pack_masks, rasterize_polygons, union_masks
 from reveal_bench.predictions import LintReport, Problem, lint_findings, lint_predictions, lint_tasks
-from reveal_bench.records import LocalizationPrediction, Manifest, ManifestRow
-from reveal_bench.study_records import StudyManifest
-from reveal_bench.task_records import TaskManifest
+from reveal_leaderboard.custody.arrays import count_codes
 from reveal_leaderboard.custody.canonical import read_canonical, write_canonical
 from reveal_leaderboard.custody.limits import BOARD_LIMITS, MOST_MASK_RUNS
 from reveal_leaderboard.custody.manifests import AnyManifest, load_manifest
 from reveal_leaderboard.custody.messages import memory_file
-from reveal_leaderboard.custody.runs import count_codes
 from reveal_leaderboard.custody.template import Job
-from reveal_leaderboard.fingerprints import tripwires
+from reveal_leaderboard.release.fingerprints import tripwires
 
 __all__ = ["JOBS", "load_shared", "parse", "warm_up"]
 
@@ -39,7 +39,7 @@ def parse(arguments: dict[str, Any], files: list[int], manifest: AnyManifest) ->
     Returns
     -------
     JSON object of report (as text, without the predictions) and signs (what the tripwires of
-    :mod:`reveal_leaderboard.fingerprints` say)
+    :mod:`reveal_leaderboard.release.fingerprints` say)
     """
     upload = Path(f"/proc/self/fd/{files[0]}")
     is_other = arguments["is_of_other_version"]

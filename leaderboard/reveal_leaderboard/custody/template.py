@@ -30,7 +30,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from reveal_leaderboard.confinement import count_threads
+from reveal_leaderboard.custody.confinement import count_threads
 from reveal_leaderboard.custody.jail import confinement_here, enter_jail
 from reveal_leaderboard.custody.messages import TOO_LARGE, Ended, Request, receive_files
 

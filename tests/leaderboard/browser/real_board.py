@@ -19,14 +19,14 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from reveal_leaderboard.accounts import Accounts
-from reveal_leaderboard.database import connect
-from reveal_leaderboard.people import User
+from reveal_leaderboard.accounts.accounts import Accounts
+from reveal_leaderboard.accounts.people import User
+from reveal_leaderboard.store.database import connect
 
 from reveal_bench.benchmarks import BENCHMARKS
-from reveal_bench.builders.folder import build_folder
+from reveal_bench.dataset.build import build_folder
+from reveal_bench.kinds.localization.records import LocalizationRecord
 from reveal_bench.predictions import predictions_to_jsonl
-from reveal_bench.records import LocalizationRecord
 from tests.conftest import annotate
 from tests.leaderboard.conftest import ASKING, BENCHMARK, Board, free_port, guesses, make_records, running, wait_until
 from tests.leaderboard.oidc_provider import CLIENT_ID, CLIENT_SECRET, Provider, running_provider

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import uvicorn
-from reveal_leaderboard.app import build_app
+from reveal_leaderboard.web.app import build_app
 
 from tests.leaderboard.browser.world import World
 from tests.leaderboard.conftest import free_port

@@ -15,12 +15,13 @@ from urllib.parse import urlencode
 
 import pyarrow.parquet as pq
 import pytest
-from reveal_leaderboard import boards, tables
-from reveal_leaderboard.comparisons import read_comparison
-from reveal_leaderboard.people import Team, User
-from reveal_leaderboard.store import Submission
+from reveal_leaderboard.accounts.people import Team, User
+from reveal_leaderboard.boards import boards
+from reveal_leaderboard.boards.comparisons import read_comparison
+from reveal_leaderboard.store import tables
+from reveal_leaderboard.store.store import Submission
 
-from reveal_bench.task_records import TaskAnswer
+from reveal_bench.kinds.tasks.records import TaskAnswer
 from tests.leaderboard.browser.browsing import running_browser, watched_page_of
 from tests.leaderboard.browser.served import serving
 from tests.leaderboard.browser.world import IMAGES, STUDIES, TASKS, World

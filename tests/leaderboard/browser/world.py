@@ -12,27 +12,28 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from reveal_leaderboard.accounts import Accounts
-from reveal_leaderboard.auth import Auth
-from reveal_leaderboard.blobs import Blobs
-from reveal_leaderboard.boards import start_refresh, switch_version
-from reveal_leaderboard.catalogue import Catalogue
-from reveal_leaderboard.fingerprints import Fingerprint
-from reveal_leaderboard.intake import Intake
-from reveal_leaderboard.outcomes import ScoredOutcome
-from reveal_leaderboard.pages.desk import Desk
-from reveal_leaderboard.people import Actor, Team, User
-from reveal_leaderboard.published import Published
-from reveal_leaderboard.queue import Queue
-from reveal_leaderboard.release import Figure, ReleasedScore
+from reveal_leaderboard.accounts.accounts import Accounts
+from reveal_leaderboard.accounts.people import Actor, Team, User
+from reveal_leaderboard.boards.boards import start_refresh, switch_version
+from reveal_leaderboard.boards.catalogue import Catalogue
+from reveal_leaderboard.boards.published import Published
+from reveal_leaderboard.release.fingerprints import Fingerprint
+from reveal_leaderboard.release.release import Figure, ReleasedScore
 from reveal_leaderboard.settings import Settings, load_settings
-from reveal_leaderboard.store import NewSubmission, Store, Submission
+from reveal_leaderboard.store.blobs import Blobs
+from reveal_leaderboard.store.outcomes import ScoredOutcome
+from reveal_leaderboard.store.queue import Queue
+from reveal_leaderboard.store.store import NewSubmission, Store, Submission
+from reveal_leaderboard.web.auth import Auth
+from reveal_leaderboard.web.intake import Intake
+from reveal_leaderboard.web.pages.desk import Desk
 
 from reveal_bench.benchmarks import BENCHMARKS
+from reveal_bench.kinds.findings.records import StudyManifest
+from reveal_bench.kinds.folder import FolderInfo
+from reveal_bench.kinds.localization.records import Manifest, ManifestRow
+from reveal_bench.kinds.tasks.records import CATEGORIES, TaskManifest, TaskQuestion
 from reveal_bench.predictions import lint_predictions
-from reveal_bench.records import FolderInfo, Manifest, ManifestRow
-from reveal_bench.study_records import StudyManifest
-from reveal_bench.task_records import CATEGORIES, TaskManifest, TaskQuestion
 
 IMAGES, STUDIES, TASKS = "chexlocalize", "reveal-cxr", "rexecution"
 RARE = 2  # the last findings of a board are too rare to be shown

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 from reveal_leaderboard.custody import Custody, JailLimits
-from reveal_leaderboard.custody.bubblewrap import bubblewrap_works
-from reveal_leaderboard.custody.keeper import Keeper
+from reveal_leaderboard.custody.keeper import Keeper, bubblewrap_works
 
 ROOT = Path(__file__).parents[3]
 SMALL = JailLimits(

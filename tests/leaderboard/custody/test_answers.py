@@ -10,9 +10,9 @@ import pytest
 from reveal_leaderboard.custody import Custody, ParseFailed, ScoreFailed
 from reveal_leaderboard.custody import custody as custody_module
 from reveal_leaderboard.custody.keeper import Keeper
-from reveal_leaderboard.release import ReleasePolicy
+from reveal_leaderboard.release.release import ReleasePolicy
 
-from reveal_bench.records import Manifest
+from reveal_bench.kinds.localization.records import Manifest
 from tests.leaderboard.conftest import Board
 from tests.leaderboard.custody.conftest import ROOT, SMALL
 

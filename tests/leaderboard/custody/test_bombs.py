@@ -11,9 +11,9 @@ from reveal_leaderboard.custody.keeper import Keeper
 from reveal_leaderboard.custody.messages import Ended, Request
 
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
+from reveal_bench.kinds.findings.records import StudyManifest
+from reveal_bench.kinds.localization.records import Manifest, ManifestRow
 from reveal_bench.predictions import LintReport
-from reveal_bench.records import Manifest, ManifestRow
-from reveal_bench.study_records import StudyManifest
 from tests.leaderboard.custody.bombs import BOMBS, write_bomb
 
 pytestmark = pytest.mark.processes

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reveal_leaderboard.custody import MOST_MASK_RUNS
-from reveal_leaderboard.custody.archive import read_arrays, write_arrays
+from reveal_leaderboard.custody.arrays import read_arrays, write_arrays
 from reveal_leaderboard.custody.canonical import read_canonical, write_canonical
 from reveal_leaderboard.custody.manifests import dump_manifest, load_manifest, manifest_digest
 
+from reveal_bench.kinds.findings.records import FindingsPrediction, StudyManifest
+from reveal_bench.kinds.localization.records import LocalizationPrediction, Manifest, ManifestRow
 from reveal_bench.masks import Rle, encode_mask
-from reveal_bench.records import LocalizationPrediction, Manifest, ManifestRow
-from reveal_bench.study_records import FindingsPrediction, StudyManifest
 
 FINDINGS = ("Edema", "Lung Lesion", "Fracture")
 SIZES = {"b": (7, 5), "a": (1, 1), "c": (40, 3)}

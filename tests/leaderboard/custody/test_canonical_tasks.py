@@ -10,14 +10,21 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reveal_leaderboard.custody.archive import read_arrays, write_arrays
-from reveal_leaderboard.custody.canonical import _TASKS, read_canonical, write_canonical
-from reveal_leaderboard.custody.canonical_tasks import _RATINGS, MODEL, read_rated, write_rated
-from reveal_leaderboard.custody.cases import read_cases, write_cases
+from reveal_leaderboard.custody.arrays import read_arrays, write_arrays
+from reveal_leaderboard.custody.canonical import (
+    _RATINGS,
+    _TASKS,
+    MODEL,
+    read_canonical,
+    read_rated,
+    write_canonical,
+    write_rated,
+)
 from reveal_leaderboard.custody.manifests import dump_manifest, load_manifest, manifest_digest
+from reveal_leaderboard.custody.scoring import read_cases, write_cases
 
-from reveal_bench.rubric_scoring import score_ratings
-from reveal_bench.task_records import AnswerBox, Rating, TaskAnswer, TaskManifest, TaskQuestion, TaskRecord
+from reveal_bench.kinds.tasks.records import AnswerBox, Rating, TaskAnswer, TaskManifest, TaskQuestion, TaskRecord
+from reveal_bench.kinds.tasks.scoring import score_ratings
 
 MANIFEST = TaskManifest(
     "rexecution",

@@ -14,21 +14,27 @@ import numpy as np
 import pytest
 from reveal_leaderboard.custody import MOST_MASK_RUNS, Custody, ParseFailed, ScoreFailed, cases_file
 from reveal_leaderboard.custody.canonical import read_canonical, write_canonical
-from reveal_leaderboard.custody.cases import read_cases
 from reveal_leaderboard.custody.limits import PARSE_LIMITS
-from reveal_leaderboard.fingerprints import fingerprint
-from reveal_leaderboard.ranking import compare_document, rank_document
-from reveal_leaderboard.release import ReleasePolicy, part_of, release, release_studies, split_final
+from reveal_leaderboard.custody.scoring import read_cases
+from reveal_leaderboard.release.fingerprints import fingerprint
+from reveal_leaderboard.release.ranking import compare_document, rank_document
+from reveal_leaderboard.release.release import ReleasePolicy, part_of, release, release_studies, split_final
 
 from reveal_bench.benchmarks import BENCHMARKS
-from reveal_bench.builders.folder import build_folder
+from reveal_bench.dataset.build import build_folder
 from reveal_bench.findings import REVEAL_LABELS
+from reveal_bench.kinds.findings.records import (
+    FindingsPrediction,
+    StudyManifest,
+    StudyRecord,
+    read_studies,
+    read_study_manifest,
+)
+from reveal_bench.kinds.findings.scoring import score_studies
+from reveal_bench.kinds.localization.records import LocalizationPrediction, Manifest, ManifestRow
+from reveal_bench.kinds.localization.scoring import CaseRows, score_localization
 from reveal_bench.masks import encode_mask
 from reveal_bench.predictions import findings_to_jsonl, lint_findings, lint_predictions, predictions_to_jsonl
-from reveal_bench.records import LocalizationPrediction, Manifest, ManifestRow
-from reveal_bench.scoring import CaseRows, score_localization
-from reveal_bench.study_records import FindingsPrediction, StudyManifest, StudyRecord, read_studies, read_study_manifest
-from reveal_bench.study_scoring import score_studies
 from tests.leaderboard.conftest import Board, guesses
 
 pytestmark = pytest.mark.processes

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from reveal_leaderboard.confinement import landlock_abi
+from reveal_leaderboard.custody.confinement import landlock_abi
 
 from reveal_bench.predictions import predictions_to_jsonl
 from tests.leaderboard.conftest import Board, guesses
@@ -23,12 +23,12 @@ LIKE_THE_SERVER = """
 import json, os, signal, sys
 from pathlib import Path
 
-from reveal_leaderboard.confinement import confine, readable_places
+from reveal_leaderboard.custody.confinement import confine, readable_places
 
 data, public, upload = map(Path, sys.argv[1:])
 confine(read=[*readable_places(), public], write=[data])  # before libraries start threads
 
-from reveal_bench.records import read_manifest
+from reveal_bench.kinds.localization.records import read_manifest
 from reveal_leaderboard.custody import Custody
 
 manifest = read_manifest(public, "holdout")

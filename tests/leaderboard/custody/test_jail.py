@@ -11,11 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from reveal_leaderboard.confinement import landlock_abi
 from reveal_leaderboard.custody import jail as jail_module
+from reveal_leaderboard.custody.confinement import landlock_abi
+from reveal_leaderboard.custody.jail import has_seccomp, install_filter
 from reveal_leaderboard.custody.keeper import Keeper
 from reveal_leaderboard.custody.messages import TOO_LARGE, Ended, Request
-from reveal_leaderboard.custody.seccomp import has_seccomp, install_filter
 
 from tests.leaderboard.custody.conftest import SMALL
 

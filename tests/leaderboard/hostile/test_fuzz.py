@@ -16,14 +16,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from reveal_leaderboard.custody.canonical import read_canonical, write_canonical
-from reveal_leaderboard.metadata import KINDS, PROMPT_STYLES, MetadataError, read_metadata
 from reveal_leaderboard.settings import SettingsError, load_settings
+from reveal_leaderboard.store.metadata import KINDS, PROMPT_STYLES, MetadataError, read_metadata
 
+from reveal_bench.evaluation.receipts import ReceiptError, read_receipt, verify_receipt
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
+from reveal_bench.kinds.findings.records import FindingsPrediction, StudyManifest
+from reveal_bench.kinds.localization.records import LocalizationPrediction, Manifest, ManifestRow
 from reveal_bench.predictions import LintReport
-from reveal_bench.receipts import ReceiptError, read_receipt, verify_receipt
-from reveal_bench.records import LocalizationPrediction, Manifest, ManifestRow
-from reveal_bench.study_records import FindingsPrediction, StudyManifest
 from tests.leaderboard.conftest import METADATA
 
 FOLDER = tempfile.TemporaryDirectory(prefix="fuzz-")

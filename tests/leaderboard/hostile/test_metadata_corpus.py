@@ -11,12 +11,12 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from reveal_leaderboard.exports import to_csv, to_json, to_parquet
-from reveal_leaderboard.metadata import MAX_BYTES, Metadata, MetadataError, read_metadata
-from reveal_leaderboard.pages.board_view import render
-from reveal_leaderboard.pages.entry import entry_view
-from reveal_leaderboard.pages.mine_view import submissions_view
-from reveal_leaderboard.standings import standings
+from reveal_leaderboard.boards.exports import to_csv, to_json, to_parquet
+from reveal_leaderboard.boards.standings import standings
+from reveal_leaderboard.store.metadata import MAX_BYTES, Metadata, MetadataError, read_metadata
+from reveal_leaderboard.web.pages.board_view import render
+from reveal_leaderboard.web.pages.entry import entry_view
+from reveal_leaderboard.web.pages.mine_view import submissions_view
 
 from tests.leaderboard.conftest import METADATA, Board
 from tests.leaderboard.hostile.lines import HOSTILE_TEXTS

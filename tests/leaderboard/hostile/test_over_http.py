@@ -10,8 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
+from reveal_bench.kinds.localization.records import Manifest
 from reveal_bench.predictions import RULES
-from reveal_bench.records import Manifest
 from tests.leaderboard.conftest import METADATA, Board, Server, running, serve
 from tests.leaderboard.hostile.corpus import BROKE_OFF, TOO_LARGE, Bad, Site
 from tests.leaderboard.hostile.test_small_files import CORPUS

@@ -6,7 +6,7 @@ import re
 from html.parser import HTMLParser
 
 from reveal_leaderboard.custody import ParseFailed
-from reveal_leaderboard.pages.lint_view import lint_view
+from reveal_leaderboard.web.pages.submit import lint_view
 
 from reveal_bench.predictions import RULES, LintReport
 

@@ -11,24 +11,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from reveal_leaderboard.accounts import Accounts
-from reveal_leaderboard.blobs import Blobs
-from reveal_leaderboard.catalogue import Catalogue
+from reveal_leaderboard.accounts.accounts import Accounts
+from reveal_leaderboard.boards.catalogue import Catalogue
+from reveal_leaderboard.boards.published import read_published
 from reveal_leaderboard.custody import Custody, ParseFailed
 from reveal_leaderboard.custody.keeper import Keeper
 from reveal_leaderboard.custody.messages import Ended, Request
-from reveal_leaderboard.intake import Intake, Outcome
-from reveal_leaderboard.metadata import read_metadata
-from reveal_leaderboard.outcomes import ScoredOutcome
-from reveal_leaderboard.published import read_published
 from reveal_leaderboard.settings import load_settings
-from reveal_leaderboard.store import Store
+from reveal_leaderboard.store.blobs import Blobs
+from reveal_leaderboard.store.metadata import read_metadata
+from reveal_leaderboard.store.outcomes import ScoredOutcome
+from reveal_leaderboard.store.store import Store
+from reveal_leaderboard.web.intake import Intake, Outcome
 
 from reveal_bench.benchmarks import BENCHMARKS
-from reveal_bench.builders.folder import build_folder
+from reveal_bench.dataset.build import build_folder
 from reveal_bench.findings import REVEAL_LABELS
-from reveal_bench.records import Manifest
-from reveal_bench.study_records import StudyManifest, StudyRecord
+from reveal_bench.kinds.findings.records import StudyManifest, StudyRecord
+from reveal_bench.kinds.localization.records import Manifest
 from tests.leaderboard.conftest import METADATA, Board
 from tests.leaderboard.hostile.corpus import BROKE_OFF, TOO_LARGE, Bad, Site
 from tests.leaderboard.hostile.understanding import SENTENCES, check_report

@@ -26,10 +26,10 @@ from pathlib import Path
 
 import httpx
 import sqlalchemy as sa
-from reveal_leaderboard.audit import audit
-from reveal_leaderboard.blobs import Blobs
-from reveal_leaderboard.store import Store
-from reveal_leaderboard.tables import jobs, ledger, receipts, results, scores, submissions
+from reveal_leaderboard.store.audit import audit
+from reveal_leaderboard.store.blobs import Blobs
+from reveal_leaderboard.store.store import Store
+from reveal_leaderboard.store.tables import jobs, ledger, receipts, results, scores, submissions
 
 from reveal_bench.predictions import predictions_to_jsonl
 from tests.leaderboard.conftest import ASKING, BENCHMARK, METADATA, Board, free_port, guesses, wait_until

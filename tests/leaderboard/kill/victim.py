@@ -123,8 +123,8 @@ def wrap(owner: Any, name: str, around: Callable[[Callable[..., Any]], Callable[
 def wrap_transactions(seams: Seams) -> None:
     """Points right before a transaction that wrote something is committed, and right after its method."""
     import sqlalchemy as sa
-    from reveal_leaderboard.queue import Queue
-    from reveal_leaderboard.store import Store
+    from reveal_leaderboard.store.queue import Queue
+    from reveal_leaderboard.store.store import Store
 
     here = threading.local()
 
@@ -165,7 +165,7 @@ def wrap_transactions(seams: Seams) -> None:
 
 def wrap_queue(seams: Seams) -> None:
     """A held worker finds no job; a worker that beats cannot be stopped just then."""
-    from reveal_leaderboard.queue import Queue
+    from reveal_leaderboard.store.queue import Queue
 
     def hold(method: Callable[..., Any]) -> Callable[..., Any]:
         return lambda *arguments, **options: None if seams.desk.orders().is_held else method(*arguments, **options)
@@ -223,7 +223,7 @@ def wrap_custody(seams: Seams) -> None:
 
 def wrap_blobs(seams: Seams) -> None:
     """Points while an upload is received and kept."""
-    from reveal_leaderboard.blobs import Blobs, Incoming
+    from reveal_leaderboard.store.blobs import Blobs, Incoming
 
     def receive(method: Callable[..., Any]) -> Callable[..., Any]:
         return lambda blobs, stream: method(blobs, Watched(stream, lambda: seams.reach("mid-receive")))

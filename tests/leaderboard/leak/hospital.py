@@ -19,11 +19,12 @@ from typing import Any
 import numpy as np
 
 from reveal_bench.benchmarks import BENCHMARKS
-from reveal_bench.builders.folder import build_folder
+from reveal_bench.dataset.build import build_folder
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
+from reveal_bench.kinds.findings.records import StudyRecord, read_studies
+from reveal_bench.kinds.images import StudyImage
+from reveal_bench.kinds.localization.records import LocalizationRecord, SalientPoint, read_localization
 from reveal_bench.masks import encode_mask
-from reveal_bench.records import LocalizationRecord, SalientPoint, read_localization
-from reveal_bench.study_records import StudyImage, StudyRecord, read_studies
 from tests.conftest import annotate
 
 IMAGES, STUDIES = "chexlocalize", "reveal-cxr"

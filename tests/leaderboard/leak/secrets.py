@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from reveal_leaderboard.custody.cases import read_cases
+from reveal_leaderboard.custody.scoring import read_cases
 
+from reveal_bench.kinds.findings.scoring import StudyRows, summarize_studies
+from reveal_bench.kinds.localization.scoring import CaseRows, summarize
 from reveal_bench.metrics.bootstrap import Estimate
-from reveal_bench.scoring import CaseRows, summarize
-from reveal_bench.study_scoring import StudyRows, summarize_studies
 from tests.leaderboard.leak.canaries import Search
 from tests.leaderboard.leak.hospital import HASH, MARKERS, ODD, Hospital, bar_code
 

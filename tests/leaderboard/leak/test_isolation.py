@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from reveal_leaderboard.confinement import landlock_abi
-from reveal_leaderboard.custody.seccomp import has_seccomp
+from reveal_leaderboard.custody.confinement import landlock_abi
+from reveal_leaderboard.custody.jail import has_seccomp
 
 from tests.leaderboard.custody import hostile
 from tests.leaderboard.leak import opener
@@ -71,7 +71,7 @@ import json, sys
 from pathlib import Path
 
 from reveal_leaderboard import cli
-from reveal_leaderboard.places import places
+from reveal_leaderboard.store.places import places
 
 root, files = Path(sys.argv[1]), json.loads(sys.argv[2])
 cli._live_in(root / "data")

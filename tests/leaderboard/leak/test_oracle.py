@@ -17,10 +17,10 @@ import httpx
 import numpy as np
 import pytest
 
-from reveal_bench import scoring
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
+from reveal_bench.kinds.localization import scoring
+from reveal_bench.kinds.localization.records import LocalizationPrediction
 from reveal_bench.masks import Rle, encode_mask, pack_masks
-from reveal_bench.records import LocalizationPrediction
 from tests.leaderboard.conftest import ASKING, wait_until
 from tests.leaderboard.leak.answers import metadata, points, present, with_line
 from tests.leaderboard.leak.deployment import Deployment, deployed

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from reveal_leaderboard.release import ReleasePolicy
+from reveal_leaderboard.release.release import ReleasePolicy
 from scipy.special import expit, logit
 from scipy.stats import norm
 from sklearn.metrics import f1_score, roc_auc_score
 
+from reveal_bench.kinds.findings.records import FindingsPrediction
 from reveal_bench.predictions import findings_to_jsonl
-from reveal_bench.study_records import FindingsPrediction
 from tests.leaderboard.leak.answers import BoolArray, figures, metadata, of_calls, of_values, present
 from tests.leaderboard.leak.deployment import Deployment, deployed
 from tests.leaderboard.leak.hospital import FIRST, LABELS, STUDIES, Hospital

@@ -9,9 +9,9 @@ from contextlib import closing
 from typing import Any
 
 import pytest
-from reveal_leaderboard.confinement import landlock_abi
+from reveal_leaderboard.custody.confinement import landlock_abi
 
-from reveal_bench.records import read_localization
+from reveal_bench.kinds.localization.records import read_localization
 from tests.leaderboard.leak.canaries import Search
 from tests.leaderboard.leak.collected import PLACES, Collected, dump_of
 from tests.leaderboard.leak.deployment import deployed

@@ -1,0 +1,459 @@
+"""People and teams: who belongs where, and who may change it.
+
+Conventions
+-----------
+Moments are seconds since 1970 UTC by the database's clock. Every change appends an event under ``user:ID``,
+``team:ID`` or ``token:ID``; no event holds a secret, a person's name or an address.
+
+`who` names the author of a change: :attr:`Actor.name` of a signed-in person (``user:ID``), or ``cli`` for the operator
+on the server's own machine. What a ``user:ID`` may do is looked up inside the same transaction, so rights that were
+taken away a moment ago count no more.
+
+A team always has an owner. Two teams never have names that differ in case or spaces only. Where the settings ask for
+it (`accounts.new_teams`), a team that no administrator made waits until one approves it, and submits nothing before.
+
+Who may change people and teams: asked inside the transaction that makes the change.
+
+Conventions
+-----------
+`who` names the author of a change: ``user:ID``, or ``cli`` for the operator on the server's own machine. Every function
+but :func:`event_name` takes the `connection` of its caller's transaction; a check raises, or returns nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from dataclasses import asdict
+from typing import Any
+
+import sqlalchemy as sa
+from pydantic import TypeAdapter, ValidationError
+from sqlalchemy.exc import IntegrityError
+
+from reveal_leaderboard.accounts.credentials import Credentials, TokenError, is_admin, memberships_of, revoke
+from reveal_leaderboard.accounts.people import (
+    ROLES,
+    SCOPES,
+    Actor,
+    Membership,
+    NotPermittedError,
+    Team,
+    Token,
+    User,
+    team_key,
+    waits_for_approval,
+)
+from reveal_leaderboard.store import events, tables
+from reveal_leaderboard.store.database import locked, moment
+from reveal_leaderboard.store.metadata import Name
+from reveal_leaderboard.store.submissions import NotAllowedError
+
+__all__ = [
+    "AccountDisabledError",
+    "Accounts",
+    "Actor",
+    "Membership",
+    "NotPermittedError",
+    "ROLES",
+    "SCOPES",
+    "Team",
+    "TeamNameError",
+    "Token",
+    "TokenError",
+    "User",
+    "team_key",
+]
+
+OPERATOR = "cli"
+
+
+def event_name(whom: User | Team) -> str:
+    """As events name a person or a team."""
+    return f"{type(whom).__name__.lower()}:{whom.id}"
+
+
+def is_trusted(connection: sa.Connection, who: str) -> bool:
+    """Whether `who` is the operator or an administrator."""
+    kind, _, user_id = who.partition(":")
+    return kind == OPERATOR or (kind == "user" and is_admin(connection, user_id))
+
+
+def check_right(connection: sa.Connection, who: str, team: Team | None = None) -> None:
+    """Refuse anybody but the operator, administrators and, where `team` is given, its owners.
+
+    Raises
+    ------
+    NotPermittedError
+        If it is refused.
+    """
+    if is_trusted(connection, who):
+        return
+    if team is None:
+        raise NotPermittedError("only administrators may do this")
+    kind, _, user_id = who.partition(":")
+    users, members = tables.users, tables.members
+    role = (
+        sa.select(members.c.role)
+        .join(users, users.c.id == members.c.user_id)
+        .where(members.c.team_id == team.id, users.c.id == user_id, users.c.disabled_at.is_(None))
+    )
+    if kind != "user" or connection.execute(role).scalar_one_or_none() != "owner":
+        raise NotPermittedError(f"only owners of {team.name} and administrators may change its members")
+
+
+def check_may_create(connection: sa.Connection, owner: User, who: str) -> None:
+    """Refuse a person's second team; whether there was one, the events tell even after the person left it.
+
+    Raises
+    ------
+    NotPermittedError
+        If it is refused.
+    """
+    if is_trusted(connection, who):
+        return
+    if who != event_name(owner):
+        raise NotPermittedError("only administrators may make a team for somebody else")
+    # Two requests of one person wait for each other here.
+    connection.execute(locked(sa.select(tables.users.c.id).where(tables.users.c.id == owner.id)))
+    made = [tables.events.c.who == who, tables.events.c.to_status == "created", tables.events.c.subject.like("team:%")]
+    if connection.execute(sa.select(sa.func.count()).select_from(tables.events).where(*made)).scalar_one():
+        raise NotPermittedError("you made a team already; ask an administrator for another")
+
+
+def lock_team(connection: sa.Connection, team: Team) -> None:
+    """Let changes of one team's members wait for each other.
+
+    Raises
+    ------
+    ValueError
+        If there is no such team.
+    """
+    query = locked(sa.select(tables.teams.c.id).where(tables.teams.c.id == team.id))
+    if connection.execute(query).one_or_none() is None:
+        raise ValueError(f"team must be one that there is, got {team.id}")
+
+
+def check_owner_left(connection: sa.Connection, team: Team, user: User) -> None:
+    """Refuse to take the last owner of `team` away.
+
+    Raises
+    ------
+    ValueError
+        If `user` is the only one.
+    """
+    members = tables.members
+    query = sa.select(members.c.user_id).where(members.c.team_id == team.id, members.c.role == "owner")
+    if set(connection.execute(query).scalars()) == {user.id}:
+        raise ValueError(f"user must not be the last owner of {team.name}, got {user.id}: make another owner first")
+
+
+LOCAL_ISSUER = "local"
+LOCAL_NAME = "Local user"
+
+NAME = TypeAdapter(Name)
+
+
+class TeamNameError(ValueError):
+    """A team's name breaks the rule for names, or another team has it."""
+
+
+class AccountDisabledError(PermissionError):
+    """The account was closed by an administrator."""
+
+
+class Accounts(Credentials):
+    """Queries on people and teams, and on their sessions and tokens."""
+
+    # People ---------------------------------------------------------------------------------------------------------
+
+    def sign_in(self, issuer: str, subject: str, name: str, *, as_admin: bool = False) -> User:
+        """The user whom `issuer` knows as `subject`; made on the first visit, renamed and made admin if so told.
+
+        Raises
+        ------
+        AccountDisabledError
+            If an administrator closed the account.
+        """
+        try:
+            return self._sign_in(issuer, subject, name, as_admin)
+        except IntegrityError:  # signed in for the first time in two places at once
+            return self._sign_in(issuer, subject, name, as_admin)
+
+    def _sign_in(self, issuer: str, subject: str, name: str, as_admin: bool) -> User:
+        table = tables.users
+        me = [table.c.issuer == issuer, table.c.subject == subject]
+        with self._engine.begin() as connection:
+            row = connection.execute(sa.select(table).where(*me)).one_or_none()
+            if row is not None and row.disabled_at is not None:
+                raise AccountDisabledError("this account was closed by an administrator")
+            was_admin = row is not None and row.is_admin
+            user_id = secrets.token_hex(12) if row is None else row.id
+            user = User(user_id, issuer, subject, name, was_admin or as_admin)
+            if row is None:
+                connection.execute(table.insert().values(**asdict(user), created_at=moment(connection)))
+                events.append(connection, subject=event_name(user), who=event_name(user), to_status="created", why="")
+            elif (row.name, row.is_admin) != (user.name, user.is_admin):
+                connection.execute(table.update().where(*me).values(name=name, is_admin=user.is_admin))
+            if user.is_admin and not was_admin:
+                why = "listed as an administrator in the settings"
+                events.append(connection, subject=event_name(user), who=event_name(user), to_status="admin", why=why)
+        return user
+
+    def local_actor(self) -> Actor:
+        """The single person of local mode: an administrator, owner of the team "Local user"."""
+        table = tables.users
+        me = [table.c.issuer == LOCAL_ISSUER, table.c.subject == LOCAL_ISSUER]
+        with self._reading.begin() as connection:
+            row = connection.execute(sa.select(table).where(*me)).one_or_none()
+            memberships = () if row is None else memberships_of(connection, row.id)
+        if row is not None and memberships:
+            return Actor(_as_user(row), memberships, frozenset(SCOPES), "local")
+        user = self.sign_in(LOCAL_ISSUER, LOCAL_ISSUER, LOCAL_NAME, as_admin=True)
+        if not self.teams_of(user):
+            with contextlib.suppress(TeamNameError):  # another request made it in between
+                self.create_team(LOCAL_NAME, owner=user, who=event_name(user))
+        return Actor(user, self.teams_of(user), frozenset(SCOPES), "local")
+
+    def user(self, user_id: str) -> User | None:
+        """The user of this id, disabled or not."""
+        with self._reading.begin() as connection:
+            row = connection.execute(sa.select(tables.users).where(tables.users.c.id == user_id)).one_or_none()
+        return None if row is None else _as_user(row)
+
+    def users(self) -> list[User]:
+        """Everybody, by name."""
+        with self._reading.begin() as connection:
+            return [_as_user(row) for row in connection.execute(sa.select(tables.users).order_by(tables.users.c.name))]
+
+    def set_admin(self, user: User, is_admin: bool, who: str) -> None:
+        """Make `user` an administrator or no longer one (who is listed in the settings becomes one again)."""
+        with self._engine.begin() as connection:
+            check_right(connection, who)
+            connection.execute(tables.users.update().where(tables.users.c.id == user.id).values(is_admin=is_admin))
+            to_status = "admin" if is_admin else "not admin"
+            events.append(connection, subject=event_name(user), who=who, to_status=to_status, why="")
+
+    def disable_user(self, user: User, who: str, why: str = "") -> None:
+        """Close an account: sessions end at once, tokens are refused until it is opened again."""
+        with self._engine.begin() as connection:
+            check_right(connection, who)
+            connection.execute(tables.sessions.delete().where(tables.sessions.c.user_id == user.id))
+            _set_disabled(connection, tables.users, user.id, moment(connection))
+            events.append(connection, subject=event_name(user), who=who, to_status="disabled", why=why)
+
+    def enable_user(self, user: User, who: str, why: str = "") -> None:
+        """Open a closed account."""
+        with self._engine.begin() as connection:
+            check_right(connection, who)
+            _set_disabled(connection, tables.users, user.id, None)
+            events.append(connection, subject=event_name(user), who=who, to_status="enabled", why=why)
+
+    # Teams ----------------------------------------------------------------------------------------------------------
+
+    def create_team(self, name: str, *, owner: User, who: str, is_asked: bool = False) -> Team:
+        """A new team. A person makes one; further ones are made by administrators, since each has its own quota.
+
+        Parameters
+        ----------
+        is_asked : whether it waits for approval, unless `who` is an administrator
+
+        Raises
+        ------
+        TeamNameError
+            If the name breaks the rule for names or is taken.
+        NotPermittedError
+            If `who` made a team before and is no administrator, or makes one for somebody else.
+        """
+        called = _team_name(name)
+        try:
+            with self._engine.begin() as connection:
+                check_may_create(connection, owner, who)
+                now = moment(connection)
+                waits = is_asked and not is_trusted(connection, who)
+                team = Team(secrets.token_hex(12), called, waiting_since=now if waits else None)
+                row = asdict(team) | {"name_key": team_key(called), "created_at": now}
+                connection.execute(tables.teams.insert().values(**row))
+                member = {"team_id": team.id, "user_id": owner.id, "role": "owner", "since": now}
+                connection.execute(tables.members.insert().values(**member))
+                why = f"owner {event_name(owner)}" + (", waits for approval" if waits else "")
+                events.append(connection, subject=event_name(team), who=who, to_status="created", why=why)
+        except IntegrityError:
+            raise TeamNameError(f"name: there is a team of this name already, got {name!r}") from None
+        return team
+
+    def team(self, team_id: str) -> Team | None:
+        """The team of this id, disabled or not."""
+        with self._reading.begin() as connection:
+            row = connection.execute(sa.select(tables.teams).where(tables.teams.c.id == team_id)).one_or_none()
+        return None if row is None else _as_team(row)
+
+    def teams(self) -> list[Team]:
+        """All teams, by name."""
+        with self._reading.begin() as connection:
+            rows = connection.execute(sa.select(tables.teams).order_by(tables.teams.c.name_key))
+            return [_as_team(row) for row in rows]
+
+    def team_to_submit_for(self, actor: Actor, organization: str) -> Team | None:
+        """The actor's team named `organization`, None if it may not submit for it; a local actor's is made.
+
+        Raises
+        ------
+        TeamNameError
+            If a local actor names a team by what is no name.
+        NotAllowedError
+            If the team waits for approval.
+        """
+        key = team_key(organization)
+        for membership in actor.memberships:
+            if team_key(membership.team.name) == key:
+                if membership.team.waiting_since is not None:
+                    raise NotAllowedError(waits_for_approval(membership.team.name))
+                return actor.team(membership.team.id)
+        if actor.via != "local":
+            return None
+        try:
+            return self.create_team(organization, owner=actor.user, who=actor.name)
+        except TeamNameError:  # made by another request in between, or not a name at all
+            found = (m.team for m in self.teams_of(actor.user) if team_key(m.team.name) == key)
+            team = next(found, None)
+            if team is None:
+                raise
+            return team
+
+    def add_member(self, team: Team, user: User, role: str, who: str) -> None:
+        """Add `user` to `team`, or change its role.
+
+        Raises
+        ------
+        NotPermittedError
+            If `who` neither owns the team nor is an administrator.
+        ValueError
+            If `role` is none of `ROLES`, or the last owner would stop being one.
+        """
+        if role not in ROLES:
+            raise ValueError(f"role must be one of {', '.join(ROLES)}, got {role!r}")
+        table = tables.members
+        with self._engine.begin() as connection:
+            lock_team(connection, team)
+            check_right(connection, who, team)
+            if role != "owner":
+                check_owner_left(connection, team, user)
+            changed = connection.execute(table.update().where(*_place(team, user)).values(role=role)).rowcount
+            if not changed:
+                row = {"team_id": team.id, "user_id": user.id, "role": role, "since": moment(connection)}
+                connection.execute(table.insert().values(**row))
+            why = f"{event_name(user)} is {role}"
+            events.append(connection, subject=event_name(team), who=who, to_status="member", why=why)
+
+    def remove_member(self, team: Team, user: User, who: str) -> None:
+        """Take `user` out of `team` and revoke its tokens for it. Everybody may leave; the last owner may not.
+
+        Raises
+        ------
+        NotPermittedError, ValueError
+            As :meth:`add_member`; and if `user` is no member.
+        """
+        with self._engine.begin() as connection:
+            lock_team(connection, team)
+            if who != event_name(user):
+                check_right(connection, who, team)
+            check_owner_left(connection, team, user)
+            if not connection.execute(tables.members.delete().where(*_place(team, user))).rowcount:
+                raise ValueError(f"user must be a member of the team, got {user.id}")
+            mine = [tables.tokens.c.user_id == user.id, tables.tokens.c.team_id == team.id]
+            revoke(connection, mine, who, "no longer a member")
+            why = f"{event_name(user)} left" if who == event_name(user) else f"{event_name(user)} was removed"
+            events.append(connection, subject=event_name(team), who=who, to_status="member", why=why)
+
+    def members(self, team: Team) -> list[tuple[User, str]]:
+        """The members of `team` with their roles, longest first."""
+        table = tables.members
+        query = (
+            sa.select(tables.users, table.c.role)
+            .join(table, table.c.user_id == tables.users.c.id)
+            .where(table.c.team_id == team.id)
+            .order_by(table.c.since, tables.users.c.id)
+        )
+        with self._reading.begin() as connection:
+            return [(_as_user(row), row.role) for row in connection.execute(query)]
+
+    def teams_of(self, user: User) -> tuple[Membership, ...]:
+        """The teams of `user` that are not disabled."""
+        with self._reading.begin() as connection:
+            return memberships_of(connection, user.id)
+
+    def approve_team(self, team: Team, who: str) -> bool:
+        """Let a team that waits submit; False if it did not wait.
+
+        Raises
+        ------
+        NotPermittedError
+            If `who` is no administrator.
+        ValueError
+            If the team is closed: whoever closed it gave a reason.
+        """
+        table = tables.teams
+        with self._engine.begin() as connection:
+            check_right(connection, who)
+            row = connection.execute(locked(sa.select(table).where(table.c.id == team.id))).one_or_none()
+            if row is None or row.waiting_since is None:
+                return False
+            if row.disabled_at is not None:
+                raise ValueError(f"{row.name} is closed: open it again before you approve it")
+            connection.execute(table.update().where(table.c.id == team.id).values(waiting_since=None))
+            events.append(connection, subject=event_name(team), who=who, to_status="approved", why="")
+        return True
+
+    def closed_teams_of(self, user: User) -> list[tuple[Team, str]]:
+        """The teams of `user` that are disabled, and why."""
+        table, members = tables.teams, tables.members
+        query = sa.select(table).join(members, members.c.team_id == table.c.id).order_by(table.c.name_key)
+        with self._reading.begin() as connection:
+            rows = connection.execute(query.where(members.c.user_id == user.id, table.c.disabled_at.is_not(None)))
+            return [(team, _why_disabled(connection, team)) for team in map(_as_team, rows)]
+
+    def disable_team(self, team: Team, who: str, why: str = "") -> None:
+        """Keep a team from submitting; its submissions stay."""
+        self._switch_team(team, who, why, is_on=False)
+
+    def enable_team(self, team: Team, who: str, why: str = "") -> None:
+        """Let a team submit again."""
+        self._switch_team(team, who, why, is_on=True)
+
+    def _switch_team(self, team: Team, who: str, why: str, *, is_on: bool) -> None:
+        with self._engine.begin() as connection:
+            check_right(connection, who)
+            _set_disabled(connection, tables.teams, team.id, None if is_on else moment(connection))
+            to_status = "enabled" if is_on else "disabled"
+            events.append(connection, subject=event_name(team), who=who, to_status=to_status, why=why)
+
+
+def _as_user(row: Any) -> User:
+    return User(row.id, row.issuer, row.subject, row.name, row.is_admin, row.disabled_at)
+
+
+def _as_team(row: Any) -> Team:
+    return Team(row.id, row.name, row.disabled_at, row.waiting_since)
+
+
+def _why_disabled(connection: sa.Connection, team: Team) -> str:
+    reasons = [event.why for event in events.history(connection, event_name(team)) if event.to_status == "disabled"]
+    return reasons[-1] if reasons else ""
+
+
+def _place(team: Team, user: User) -> list[sa.ColumnElement[bool]]:
+    return [tables.members.c.team_id == team.id, tables.members.c.user_id == user.id]
+
+
+def _set_disabled(connection: sa.Connection, table: sa.Table, row_id: str, at: float | None) -> None:
+    if not connection.execute(table.update().where(table.c.id == row_id).values(disabled_at=at)).rowcount:
+        raise ValueError(f"there must be such a row of {table.name}, got {row_id}")
+
+
+def _team_name(name: str) -> str:
+    try:
+        return NAME.validate_python(name)
+    except ValidationError as error:
+        rule = error.errors()[0]["msg"].removeprefix("Value error, ")
+        raise TeamNameError(f"name {rule}, got {name!r}") from None

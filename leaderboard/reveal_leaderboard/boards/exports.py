@@ -1,0 +1,203 @@
+"""The board as files: JSON, CSV and Parquet.
+
+Conventions
+-----------
+CSV and Parquet have one row per figure, with the columns of :data:`COLUMNS`; JSON has one object per entry. Figures are
+fractions as released, moments UTC. All three hold the same, but that published rows stand in them only when they were
+measured on the data that the board's holdout is a part of.
+
+A text of a CSV cell never begins like a formula, wherever a spreadsheet program may cut it: an apostrophe is put before
+``= + - @ |`` and their wide forms, tabs and line ends, at the start of a cell and after a separator in it. Numbers are
+plain. JSON and Parquet are read by programs and keep every text as it is.
+
+JSON, schema 2
+--------------
+benchmark, title, kind, version, split, synthetic, is_frozen, min_cell, primary (a metric), findings, hidden, notes,
+ranked_at; versions: [{version, shown_at, frozen_at}]; metrics: [{name, title, better}]; entries: [{submission_id,
+model, model_version, team, kind, prompt_style, date, version, rank, rank_low, rank_high, tier, is_new, place, figures:
+[{metric, finding, value, low, high, n, signature}], hidden}]; references: [{name, kind, prompt_style, citation, url,
+place, protocol, notes, figures: {metric: {finding: value}}, macro: {metric: value}}].
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import asdict
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+from reveal_leaderboard.boards.standings import MACRO, Entry, Standings, iso_time
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["COLUMNS", "harmless", "to_csv", "to_json", "to_parquet"]
+
+SCHEMA = 2
+COLUMNS: dict[str, tuple[str, str]] = {
+    "benchmark": ("string", "name of the benchmark"),
+    "version": ("string", "version of the benchmark that the figures are of"),
+    "rank": ("int32", "rank of the tier, 1 for the best; empty without a place"),
+    "rank_low": ("int32", "best rank that the entry may have, with 95 % confidence for all entries at once"),
+    "rank_high": ("int32", "worst rank that it may have"),
+    "tier": ("string", "A for the best; no two members of a tier are told apart"),
+    "is_new": ("bool", "whether the entry was scored since the ranks were computed, and is being placed"),
+    "submission_id": ("string", "of the entry's permalink; empty for a published row"),
+    "model": ("string", "name of the model, or of the published system"),
+    "model_version": ("string", "as its team states it"),
+    "team": ("string", "organization"),
+    "kind": ("string", "multimodal_llm, cnn, saliency, human_reader or other; of a published row also human, chance"),
+    "prompt_style": ("string", "how a language model was asked"),
+    "date": ("date32", "UTC day on which the entry was sent"),
+    "metric": ("string", "name of the metric"),
+    "finding": ("string", '"macro" for the mean over the shown findings'),
+    "value": ("float64", "rounded fraction, coefficient from -1 to 1, or mean rating from 1 to 5"),
+    "low": ("float64", "lower end of the 95 % interval, rounded"),
+    "high": ("float64", "upper end of it"),
+    "n": ("string", "band of the cases behind the figure; of a macro, the number of findings"),
+    "signature": ("string", "recipe of the figure, with the metric's version"),
+    "is_reference": ("bool", "whether a paper published the row: it is not ranked"),
+    "source": ("string", '"submission", or the paper and the place in it'),
+}
+"""Column -> Arrow type and meaning, in order. An empty cell is unknown or does not apply."""
+
+_START = r"[=+\-@|\uff1d\uff0b\uff0d\uff20\uff5c]"
+_AT_START = re.compile(rf"\s*{_START}|[\t\r\n]")
+_AFTER_SEPARATOR = re.compile(rf"([;,\t\r\n|]\s*)(?={_START})")
+
+
+def to_json(board: Standings) -> dict[str, Any]:
+    """The board as plain JSON values, see the module's schema."""
+    return {
+        "schema": SCHEMA,
+        **{name: getattr(board, name) for name in ("benchmark", "title", "kind", "version", "split", "synthetic")},
+        "is_frozen": board.is_frozen,
+        "min_cell": board.min_cell,
+        "primary": board.primary.name,
+        "findings": list(board.findings),
+        "hidden": list(board.hidden),
+        "notes": list(board.notes),
+        "ranked_at": board.ranked_at,
+        "versions": [asdict(version) for version in board.history],
+        "metrics": [{"name": m.name, "title": m.title, "better": m.better} for m in board.metrics],
+        "entries": [_entry(entry) for entry in board.entries],
+        "references": [
+            {
+                **{name: getattr(row, name) for name in _REFERENCE_FIELDS},
+                "figures": {metric: dict(values) for metric, values in row.figures.items()},
+                "macro": {metric: value for metric, (value, _) in row.macro.items()},
+            }
+            for row in (board.references if board.comparable else ())
+        ],
+    }
+
+
+_REFERENCE_FIELDS = ("name", "kind", "prompt_style", "citation", "url", "place", "protocol", "notes")
+_ENTRY_FIELDS = (
+    "submission_id", "model", "model_version", "team", "kind", "prompt_style", "date", "version", "rank", "rank_low",
+    "rank_high", "tier", "is_new", "place",
+)  # fmt: skip
+
+
+def _entry(entry: Entry) -> dict[str, Any]:
+    fields = {name: getattr(entry, name) for name in _ENTRY_FIELDS}
+    return {**fields, "figures": [asdict(f) for f in entry.score.figures], "hidden": list(entry.score.hidden)}
+
+
+def to_csv(board: Standings) -> str:
+    """The board as CSV with a head, as RFC 4180 has it: lines end with CR LF, and a text with either is quoted."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\r\n")
+    writer.writerow(COLUMNS)
+    for row in _rows(board):
+        writer.writerow([_cell(row.get(name)) for name in COLUMNS])
+    return text.getvalue()
+
+
+def to_parquet(board: Standings, *, exported_at: float | None = None) -> bytes:
+    """The board as a Parquet file.
+
+    Parameters
+    ----------
+    exported_at : seconds since 1970, for the file's metadata; nothing else in the file depends on the time
+
+    Returns
+    -------
+    bytes
+        The columns of :data:`COLUMNS`; their meanings stand in the fields' metadata. The schema's metadata has, under
+        ``reveal_leaderboard``, JSON with schema, benchmark, version, split, synthetic, is_frozen, primary, ranked_at,
+        exported_at, and signatures: metric -> recipes.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = [
+        {**row, "date": None if row.get("date") is None else date.fromisoformat(row["date"])} for row in _rows(board)
+    ]
+    schema = _schema().with_metadata({"reveal_leaderboard": json.dumps(_about(board, exported_at))})
+    sink = io.BytesIO()
+    pq.write_table(pa.Table.from_pylist(rows, schema=schema), sink)
+    return sink.getvalue()
+
+
+def _schema() -> pa.Schema:
+    import pyarrow as pa
+
+    kinds = {
+        "string": pa.string(), "int32": pa.int32(), "bool": pa.bool_(), "float64": pa.float64(), "date32": pa.date32(),
+    }  # fmt: skip
+    fields = [pa.field(name, kinds[kind], metadata={"meaning": told}) for name, (kind, told) in COLUMNS.items()]
+    return pa.schema(fields)
+
+
+def _about(board: Standings, exported_at: float | None) -> dict[str, Any]:
+    signatures: dict[str, set[str]] = {}
+    for entry in board.entries:
+        for figure in entry.score.figures:
+            signatures.setdefault(figure.metric, set()).add(figure.signature)
+    names = ("benchmark", "version", "split", "synthetic", "is_frozen", "ranked_at")
+    return {
+        "schema": SCHEMA,
+        **{name: getattr(board, name) for name in names},
+        "primary": board.primary.name,
+        "exported_at": None if exported_at is None else iso_time(exported_at),
+        "signatures": {metric: sorted(recipes) for metric, recipes in sorted(signatures.items())},
+    }
+
+
+def _rows(board: Standings) -> Iterator[dict[str, Any]]:
+    """One row per figure: of the entries in order, then of the published rows if they are comparable."""
+    for entry in board.entries:
+        head = {name: getattr(entry, name) for name in _ENTRY_FIELDS if name in COLUMNS}
+        for figure in entry.score.figures:
+            yield {
+                "benchmark": board.benchmark,
+                **head,
+                **asdict(figure),
+                "is_reference": False,
+                "source": "submission",
+            }
+    for row in board.references if board.comparable else ():
+        head = {"benchmark": board.benchmark, "version": board.version, "model": row.name, "kind": row.kind}
+        head |= {"prompt_style": row.prompt_style, "is_new": False, "is_reference": True, "source": row.source}
+        for metric, values in row.figures.items():
+            yield {**head, "metric": metric, "finding": MACRO, "value": row.macro[metric][0]}
+            for finding, value in values.items():
+                yield {**head, "metric": metric, "finding": finding, "value": value}
+
+
+def _cell(value: object) -> object:
+    """A cell of a CSV file: None empty, truth values in small letters, texts harmless, numbers as they are."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return harmless(value) if isinstance(value, str) else value
+
+
+def harmless(text: str) -> str:
+    """A text that no spreadsheet program takes for a formula."""
+    text = _AFTER_SEPARATOR.sub(r"\1'", text)
+    return f"'{text}" if _AT_START.match(text) else text

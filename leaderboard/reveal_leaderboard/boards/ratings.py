@@ -1,0 +1,223 @@
+"""Answers to tasks as the board keeps them, and the scores that readers gave: the queries, and ratings from files.
+
+Conventions
+-----------
+An answer has a random id, which is all that a reader is told of whose it is. A rating is one reader's scores of one
+answer, whole numbers from 1 to 5: the four text criteria always, those of pictures where the answer has boxes and
+nowhere else. A reader is "user:ID", or "file:NAME" as a file of ratings calls its readers. Functions run in their
+caller's transaction; who may do what and what follows is settled in :mod:`reveal_leaderboard.boards.reading`.
+
+A file of ratings is CSV in UTF-8 with the columns of :data:`COLUMNS`; a cell of the pictures' criteria may be empty.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from reveal_bench.kinds.tasks.records import AnswerBox, Rating, TaskAnswer
+from reveal_leaderboard.store.database import insert_if_absent, moment
+from reveal_leaderboard.store.tables import CRITERIA, answers, ratings, submissions
+
+__all__ = [
+    "COLUMNS", "PICTURE_CRITERIA", "READ_TO_THE_END", "TEXT_CRITERIA", "RatingError", "RatingLine", "StoredAnswer",
+    "answers_of", "check_scores", "count_ratings", "digest_of", "find_answer", "own_scores", "put_answers",
+    "put_rating", "ratings_of", "read_ratings_file",
+]  # fmt: skip
+
+TEXT_CRITERIA, PICTURE_CRITERIA = CRITERIA[:4], CRITERIA[4:]
+COLUMNS = ("answer_id", "reader", *CRITERIA)
+READ_TO_THE_END = "read to the end"
+"""How the event that ends a reading begins; the digest of the ratings follows."""
+MOST_LINES, MOST_BYTES = 100_000, 32 << 20
+_SHOWN = 20
+
+Scores = Mapping[str, int | None]
+
+
+class RatingError(ValueError):
+    """Scores that break a rule, or a file of them; the message names line, field, rule and value."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredAnswer:
+    """A row of the table of answers."""
+
+    id: str
+    submission_id: str
+    task_id: str
+    answer: str
+    boxes: Sequence[Mapping[str, Any]]
+
+    def to_answer(self) -> TaskAnswer:
+        """As the linter handed it on."""
+        boxes = [AnswerBox(box["image_id"], box["label"], tuple(box["box"])) for box in self.boxes]
+        return TaskAnswer(self.task_id, self.answer, tuple(boxes))
+
+
+@dataclass(frozen=True, slots=True)
+class RatingLine:
+    """A rating as a file gives it."""
+
+    line: int
+    answer_id: str
+    reader: str
+    scores: Scores
+
+
+def put_answers(connection: sa.Connection, submission_id: str, given: Iterable[TaskAnswer]) -> None:
+    """Keep the answers of a submission; those that are there stay, with their ids and ratings."""
+    for answer in given:
+        boxes = [{"image_id": box.image_id, "label": box.label, "box": list(box.box)} for box in answer.boxes]
+        row = {"submission_id": submission_id, "task_id": answer.task_id, "answer": answer.answer, "boxes": boxes}
+        insert_if_absent(connection, answers, {"id": secrets.token_hex(16)} | row)
+
+
+def answers_of(connection: sa.Connection, submission_id: str) -> list[StoredAnswer]:
+    """The answers of a submission, by task."""
+    query = sa.select(answers).where(answers.c.submission_id == submission_id).order_by(answers.c.task_id)
+    return [StoredAnswer(**row._mapping) for row in connection.execute(query)]
+
+
+def find_answer(connection: sa.Connection, answer_id: str) -> StoredAnswer | None:
+    """One answer, if there is such."""
+    row = connection.execute(sa.select(answers).where(answers.c.id == answer_id)).one_or_none()
+    return None if row is None else StoredAnswer(**row._mapping)
+
+
+def count_ratings(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> dict[str, int]:
+    """Readers of each answer, by its id: of the answers of the submissions that `where` asks for."""
+    counted = sa.func.count(ratings.c.reader)
+    query = (
+        sa.select(answers.c.id, counted)
+        .join(submissions, submissions.c.id == answers.c.submission_id)
+        .join(ratings, ratings.c.answer_id == answers.c.id, isouter=True)
+        .where(*where)
+        .group_by(answers.c.id)
+    )
+    return {row[0]: int(row[1]) for row in connection.execute(query)}
+
+
+def ratings_of(connection: sa.Connection, submission_id: str) -> list[Rating]:
+    """Every rating of a submission's answers, by task and reader."""
+    query = (
+        sa.select(answers.c.task_id, ratings)
+        .join(answers, answers.c.id == ratings.c.answer_id)
+        .where(answers.c.submission_id == submission_id)
+        .order_by(answers.c.task_id, ratings.c.reader)
+    )
+    rows = connection.execute(query)
+    return [Rating(row.task_id, submission_id, row.reader, *(getattr(row, name) for name in CRITERIA)) for row in rows]
+
+
+def own_scores(connection: sa.Connection, answer_id: str, reader: str) -> dict[str, int | None] | None:
+    """What a reader gave to an answer, or None."""
+    mine = (ratings.c.answer_id == answer_id, ratings.c.reader == reader)
+    row = connection.execute(sa.select(ratings).where(*mine)).one_or_none()
+    return None if row is None else {name: getattr(row, name) for name in CRITERIA}
+
+
+def digest_of(given: Sequence[Rating]) -> str:
+    """SHA-256 over ratings by task and reader, 64 hexadecimal digits: what the event of a finished reading says."""
+    rows = sorted([r.task_id, r.reader, *(getattr(r, name) for name in CRITERIA)] for r in given)
+    return hashlib.sha256(json.dumps(rows, separators=(",", ":")).encode()).hexdigest()
+
+
+def check_scores(answer: StoredAnswer, scores: Scores) -> None:
+    """Refuse scores that are not whole numbers from 1 to 5, that are missing, or of boxes that are not there.
+
+    Raises
+    ------
+    RatingError
+        With everything that is wrong.
+    """
+    faults = []
+    for name in CRITERIA:
+        score = scores.get(name)
+        if score is not None and (type(score) is not int or not 1 <= score <= 5):
+            faults.append(f"`{name}` must be a whole number from 1 to 5, got {score!r}")
+        elif name in TEXT_CRITERIA and score is None:
+            faults.append(f"`{name}` must be scored")
+        elif name in PICTURE_CRITERIA and (score is None) == bool(answer.boxes):
+            rule = "must be scored: the answer has boxes" if answer.boxes else "must be empty: the answer has no boxes"
+            faults.append(f"`{name}` {rule}")
+    if faults:
+        raise RatingError("; ".join(faults))
+
+
+def put_rating(connection: sa.Connection, answer: StoredAnswer, reader: str, scores: Scores, *, who: str) -> bool:
+    """Keep one reader's scores in place of what the reader gave before; whether they are the first.
+
+    Raises
+    ------
+    RatingError
+        As :func:`check_scores`.
+    """
+    check_scores(answer, scores)
+    key = {"answer_id": answer.id, "reader": reader}
+    values = {name: scores.get(name) for name in CRITERIA} | {"who": who, "rated_at": moment(connection)}
+    if insert_if_absent(connection, ratings, key | values):
+        return True
+    mine = (ratings.c.answer_id == answer.id, ratings.c.reader == reader)
+    connection.execute(ratings.update().where(*mine).values(**values))
+    return False
+
+
+def read_ratings_file(path: Path) -> list[RatingLine]:
+    """Read a file of ratings, all problems at once.
+
+    Raises
+    ------
+    RatingError
+        If the file is too large, no CSV of these columns, or a line breaks a rule.
+    OSError
+        If it cannot be read.
+    """
+    if path.stat().st_size > MOST_BYTES:
+        raise RatingError(f"{path.name}: must have at most {MOST_BYTES} bytes, got {path.stat().st_size}")
+    problems: list[str] = []
+    lines: list[RatingLine] = []
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.DictReader(file, strict=True)
+            if tuple(reader.fieldnames or ()) != COLUMNS:
+                raise RatingError(f"{path.name}: the columns must be {','.join(COLUMNS)}, got {reader.fieldnames}")
+            for row in reader:
+                if len(lines) == MOST_LINES:
+                    raise RatingError(f"{path.name}: must have at most {MOST_LINES} lines")
+                lines.append(_line(row, reader.line_num, problems))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise RatingError(f"{path.name}: must be CSV in UTF-8: {error}") from None
+    first: dict[tuple[str, str], int] = {}
+    for line in lines:
+        before = first.setdefault((line.answer_id, line.reader), line.line)
+        if before != line.line:
+            problems.append(f"line {line.line}: the reader rated this answer already in line {before}")
+    if problems:
+        more = f"; and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
+        raise RatingError(f"{path.name}: {'; '.join(problems[:_SHOWN])}{more}")
+    return lines
+
+
+def _line(row: dict[str | Any, Any], number: int, problems: list[str]) -> RatingLine:
+    scores: dict[str, int | None] = {}
+    if None in row or None in row.values():
+        problems.append(f"line {number}: must have {len(COLUMNS)} cells")
+        return RatingLine(number, "", str(number), {})
+    for name in CRITERIA:
+        cell = row[name].strip()
+        if cell not in ("", "1", "2", "3", "4", "5"):
+            problems.append(f"line {number}: `{name}` must be 1, 2, 3, 4 or 5, got {cell[:40]!r}")
+        scores[name] = int(cell) if cell in ("1", "2", "3", "4", "5") else None
+    name = row["reader"].strip()
+    if not 1 <= len(name) <= 100 or not name.isprintable():
+        problems.append(f"line {number}: `reader` must be a name of 1 to 100 characters, got {name[:40]!r}")
+    return RatingLine(number, row["answer_id"].strip(), f"file:{name}", scores)

@@ -1,0 +1,312 @@
+"""Reading: which answer a reader is shown next, what a rating changes, and when a submission is read to its end.
+
+Conventions
+-----------
+``queued -> scoring -> reading -> queued -> scoring -> scored``: a worker takes the answers out of the file, then they
+wait for readers; with the last rating the submission is queued once more, and a worker releases its means. What is
+reserved of the quota stays reserved meanwhile, and is charged when the means are released.
+
+Readers are blinded: they are shown a task and an answer, in an order of their own, and nothing of the submission.
+Nobody reads answers of a team of their own; only in local mode, where there is one person, this one reads them all.
+
+Each answer is read by as many readers as the setting `reading.readers_per_answer` says. Two readers who are shown the
+same last answer at once may both rate it: all ratings count. A reader may change a rating until the submission is read.
+Clock and order of locks: :mod:`reveal_leaderboard.store.database`.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from reveal_leaderboard.accounts.people import Actor, NotPermittedError, team_key
+from reveal_leaderboard.boards.ratings import (
+    READ_TO_THE_END,
+    RatingError,
+    Scores,
+    StoredAnswer,
+    count_ratings,
+    digest_of,
+    find_answer,
+    put_rating,
+    ratings_of,
+    read_ratings_file,
+)
+from reveal_leaderboard.settings import ReadingPolicy, Settings
+from reveal_leaderboard.store.database import locked, moment
+from reveal_leaderboard.store.queue import Queue
+from reveal_leaderboard.store.submissions import NotAllowedError, Submission, get_known, note
+from reveal_leaderboard.store.tables import answers, jobs, ratings, submissions, teams
+
+__all__ = [
+    "Imported", "ReadingProgress", "answers_csv", "import_ratings", "is_complete", "last_rated",
+    "may_read", "next_answer", "progress", "rate", "readable",
+]  # fmt: skip
+
+READERS = "readers"
+"""Who ends a reading, as its team is told: which readers they were stays with the maintainer."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingProgress:
+    """How far a reader is on one benchmark: answers rated, answers still to be rated by this reader, all that wait."""
+
+    rated: int
+    left: int
+    waiting: int
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What a file of ratings did: new ratings, ratings changed, submissions that are now read to the end."""
+
+    new: int
+    changed: int
+    complete: tuple[str, ...]
+
+
+def may_read(actor: Actor | None, policy: ReadingPolicy) -> bool:
+    """Whether `actor` may score answers: admins, and the readers of the team that the settings name."""
+    if actor is None or not actor.may("submit"):
+        return False
+    wanted = team_key(policy.team)
+    open_ones = (m for m in actor.memberships if m.team.disabled_at is None and m.team.waiting_since is None)
+    readers = (m for m in open_ones if m.role == "reader")
+    return actor.is_admin or (bool(wanted) and any(team_key(m.team.name) == wanted for m in readers))
+
+
+def next_answer(connection: sa.Connection, actor: Actor, benchmark: str, policy: ReadingPolicy) -> StoredAnswer | None:
+    """What `actor` reads next; None when nothing is left.
+
+    Answers that somebody has begun come first, so that submissions are read to the end; among equals the order is the
+    reader's own and the same every time.
+
+    Raises
+    ------
+    NotPermittedError
+        If the actor may not read.
+    """
+    left = _left(connection, actor, benchmark, policy)
+    first = min(left, key=lambda one: (-left[one], _shuffled(actor, one)), default=None)
+    return None if first is None else find_answer(connection, first)
+
+
+def last_rated(connection: sa.Connection, actor: Actor, benchmark: str, policy: ReadingPolicy) -> StoredAnswer | None:
+    """The answer that `actor` rated last, if its submission is still read.
+
+    Raises
+    ------
+    NotPermittedError
+        If the actor may not read.
+    """
+    _permit(actor, policy)
+    query = (
+        sa.select(ratings.c.answer_id)
+        .join(answers, answers.c.id == ratings.c.answer_id)
+        .join(submissions, submissions.c.id == answers.c.submission_id)
+        .where(ratings.c.reader == actor.name, *_is_read(benchmark))
+        .order_by(ratings.c.rated_at.desc(), ratings.c.answer_id)
+        .limit(1)
+    )
+    found = connection.execute(query).scalar_one_or_none()
+    return None if found is None else find_answer(connection, found)
+
+
+def readable(connection: sa.Connection, actor: Actor, answer_id: str, policy: ReadingPolicy) -> StoredAnswer | None:
+    """The answer of this id, if it waits for readers and is none of the actor's own teams.
+
+    Raises
+    ------
+    NotPermittedError
+        If the actor may not read.
+    """
+    _permit(actor, policy)
+    answer = find_answer(connection, answer_id)
+    if answer is None:
+        return None
+    submission = get_known(connection, answer.submission_id)
+    is_open = submission.status == "reading" and submission.hidden_at is None
+    return answer if is_open and submission.team_id not in _own_teams(actor) else None
+
+
+def progress(connection: sa.Connection, actor: Actor, benchmark: str, policy: ReadingPolicy) -> ReadingProgress:
+    """How far `actor` is.
+
+    Raises
+    ------
+    NotPermittedError
+        If the actor may not read.
+    """
+    left = _left(connection, actor, benchmark, policy)
+    counts = count_ratings(connection, *_is_read(benchmark))
+    mine = _rated_by(connection, actor.name, benchmark)
+    waiting = sum(n < policy.readers_per_answer for n in counts.values())
+    return ReadingProgress(len(mine), len(left), waiting)
+
+
+def rate(connection: sa.Connection, actor: Actor, answer_id: str, scores: Scores, settings: Settings) -> bool:
+    """Keep the scores that `actor` gives; whether the submission is now read to the end, and queued.
+
+    Raises
+    ------
+    NotPermittedError
+        If the actor may not read, or is of the team that sent the answer.
+    NotAllowedError
+        If there is no such answer, or its submission is no longer read.
+    RatingError
+        If the scores break a rule.
+    """
+    answer = find_answer(connection, answer_id)
+    if answer is None:
+        raise NotAllowedError("there is no such answer")
+    submission = _lock(connection, answer.submission_id)
+    policy = settings.of(submission.benchmark).reading
+    _permit(actor, policy)
+    if submission.team_id in _own_teams(actor):
+        raise NotPermittedError("nobody scores answers of a team of their own")
+    _write(connection, submission, answer, actor.name, scores, who=actor.name)
+    return _end_if_complete(connection, submission, policy, who=READERS)
+
+
+def import_ratings(connection: sa.Connection, path: Path, settings: Settings, *, who: str) -> Imported:
+    """Keep the ratings of a file, all or none.
+
+    Parameters
+    ----------
+    path : CSV, see :mod:`reveal_leaderboard.boards.ratings`; the ids of answers are those of :func:`answers_csv`
+
+    Raises
+    ------
+    RatingError
+        With the line, if an answer is unknown or no longer read, or scores break a rule.
+    """
+    lines = read_ratings_file(path)
+    found = {line.answer_id: find_answer(connection, line.answer_id) for line in lines}
+    ids = {answer.submission_id for answer in found.values() if answer is not None}
+    in_order = sorted((get_known(connection, one) for one in ids), key=lambda one: (one.team_id, one.id))
+    touched = {one.id: _lock(connection, one.id) for one in in_order}
+    problems, n_new = [], 0
+    for line in lines:
+        answer = found[line.answer_id]
+        try:
+            if answer is None:
+                raise RatingError(f"`answer_id` must be that of an answer of this board, got {line.answer_id[:40]!r}")
+            n_new += _write(connection, touched[answer.submission_id], answer, line.reader, line.scores, who=who)
+        except (RatingError, NotAllowedError) as error:
+            problems.append(f"line {line.line}: {error}")
+    if problems:
+        more = f"; and {len(problems) - 20} more" if len(problems) > 20 else ""
+        raise RatingError(f"{path.name}: {'; '.join(problems[:20])}{more}")
+    complete = []
+    for one, submission in touched.items():
+        if _end_if_complete(connection, submission, settings.of(submission.benchmark).reading, who=who):
+            complete.append(one)
+    return Imported(n_new, len(lines) - n_new, tuple(complete))
+
+
+def answers_csv(connection: sa.Connection, benchmark: str, prompts: Mapping[str, str] | None = None) -> str:
+    """The answers that wait for readers, blinded, for readers who work elsewhere: CSV in the order of random ids.
+
+    Columns: answer_id, task_id, prompt, answer, boxes (JSON). Texts that a spreadsheet would take for a formula get an
+    apostrophe before them.
+
+    Parameters
+    ----------
+    prompts : of the tasks, by id
+    """
+    from reveal_leaderboard.boards.exports import harmless
+
+    query = sa.select(answers).join(submissions, submissions.c.id == answers.c.submission_id)
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\r\n")
+    writer.writerow(("answer_id", "task_id", "prompt", "answer", "boxes"))
+    for row in connection.execute(query.where(*_is_read(benchmark)).order_by(answers.c.id)):
+        prompt = (prompts or {}).get(row.task_id, "")
+        boxes = json.dumps(row.boxes) if row.boxes else ""
+        writer.writerow([row.id, *map(harmless, (row.task_id, prompt, row.answer, boxes))])
+    return text.getvalue()
+
+
+def is_complete(connection: sa.Connection, submission_id: str, policy: ReadingPolicy) -> bool:
+    """Whether every answer of a submission was read by enough readers; False if it has none yet."""
+    counts = count_ratings(connection, submissions.c.id == submission_id)
+    return bool(counts) and min(counts.values()) >= policy.readers_per_answer
+
+
+# What the functions above share ---------------------------------------------------------------------------------------
+
+
+def _permit(actor: Actor, policy: ReadingPolicy) -> None:
+    if not may_read(actor, policy):
+        raise NotPermittedError("only readers of this board and admins score answers")
+
+
+def _own_teams(actor: Actor) -> set[str]:
+    return set() if actor.via == "local" else {m.team.id for m in actor.memberships}
+
+
+def _is_read(benchmark: str) -> tuple[sa.ColumnElement[bool], ...]:
+    """Submissions whose answers wait for readers; hidden ones do not."""
+    of_board = submissions.c.benchmark == benchmark
+    return of_board, submissions.c.status == "reading", submissions.c.hidden_at.is_(None)
+
+
+def _rated_by(connection: sa.Connection, reader: str, benchmark: str) -> set[str]:
+    query = (
+        sa.select(ratings.c.answer_id)
+        .join(answers, answers.c.id == ratings.c.answer_id)
+        .join(submissions, submissions.c.id == answers.c.submission_id)
+        .where(ratings.c.reader == reader, *_is_read(benchmark))
+    )
+    return set(connection.execute(query).scalars())
+
+
+def _left(connection: sa.Connection, actor: Actor, benchmark: str, policy: ReadingPolicy) -> dict[str, int]:
+    """Answers that `actor` may still rate, with the readers that each has."""
+    _permit(actor, policy)
+    others = submissions.c.team_id.not_in(sorted(_own_teams(actor)))
+    counts = count_ratings(connection, *_is_read(benchmark), others)
+    mine = _rated_by(connection, actor.name, benchmark)
+    return {one: n for one, n in counts.items() if n < policy.readers_per_answer and one not in mine}
+
+
+def _shuffled(actor: Actor, answer_id: str) -> bytes:
+    return hashlib.sha256(f"{actor.name}\0{answer_id}".encode()).digest()
+
+
+def _lock(connection: sa.Connection, submission_id: str) -> Submission:
+    """The submission, with its team, its job and itself locked, in this order."""
+    found = get_known(connection, submission_id)
+    connection.execute(locked(sa.select(teams.c.id).where(teams.c.id == found.team_id))).one()
+    job = sa.and_(jobs.c.kind == "score", jobs.c.subject == submission_id)
+    connection.execute(locked(sa.select(jobs.c.id).where(job))).all()
+    connection.execute(locked(sa.select(submissions.c.id).where(submissions.c.id == submission_id))).one()
+    return get_known(connection, submission_id)
+
+
+def _write(
+    connection: sa.Connection, submission: Submission, answer: StoredAnswer, reader: str, scores: Scores, *, who: str
+) -> bool:
+    if submission.status != "reading" or submission.hidden_at is not None:
+        raise NotAllowedError("this answer waits for readers no longer")
+    return put_rating(connection, answer, reader, scores, who=who)
+
+
+def _end_if_complete(connection: sa.Connection, submission: Submission, policy: ReadingPolicy, *, who: str) -> bool:
+    """Queue a submission that is read to the end, and write down by their digest what its ratings were."""
+    if not is_complete(connection, submission.id, policy):
+        return False
+    given = ratings_of(connection, submission.id)
+    mine = submissions.c.id == submission.id
+    connection.execute(submissions.update().where(mine).values(status="queued", updated_at=moment(connection)))
+    why = f"{READ_TO_THE_END}: {len(given)} ratings, SHA-256 {digest_of(given)}"
+    note(connection, submission.id, "reading", "queued", who, why)
+    Queue.put(connection, "score", submission.benchmark, submission.version, submission.id)
+    return True

@@ -1,0 +1,338 @@
+"""The board as data: what the page draws, the API answers and the exports hold.
+
+Conventions
+-----------
+Everything here is made of released figures (rounded, small cells hidden), of the rank document that a worker computed
+(:mod:`reveal_leaderboard.release.ranking`) and of published rows. A rank is a range, shared by the tier: nothing puts
+one member of a tier before another, and that they are listed by their released figure, then by arrival, claims nothing.
+A submission that was scored since the ranks were computed is *new*: it stands behind those that have a place, without
+one. One without a released primary figure comes last.
+
+A board is of one version. That of an earlier version is *frozen*: it stays as it was when the next one was shown, but
+for what an admin hid since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import sqlalchemy as sa
+
+from reveal_bench.benchmarks import BENCHMARKS
+from reveal_bench.metrics import METRICS, Metric
+from reveal_leaderboard.boards import boards
+from reveal_leaderboard.boards.boards import VersionRow
+from reveal_leaderboard.boards.published import Published
+from reveal_leaderboard.boards.references import ReferenceRow, read_reference_rows
+from reveal_leaderboard.release.release import (
+    PRIMARY,
+    RELEASED,
+    RELEASED_OF_STUDIES,
+    RELEASED_OF_TASKS,
+    Figure,
+    ReleasedScore,
+    primary_figure,
+)
+from reveal_leaderboard.store.store import Score, Store, Submission
+from reveal_leaderboard.store.tables import results
+
+__all__ = [
+    "BoardVersion", "Entry", "Standings", "UnknownVersionError", "board_metrics", "filtered", "iso_time", "sorted_by",
+    "standings",
+]  # fmt: skip
+
+MACRO = "macro"
+SHOWN = {"localization": RELEASED, "findings": (*RELEASED_OF_STUDIES, "auroc"), "tasks": RELEASED_OF_TASKS}
+"""Kind of benchmark -> metrics of which a board may have figures."""
+
+
+class UnknownVersionError(ValueError):
+    """The board never showed this version."""
+
+
+@dataclass(frozen=True)
+class BoardVersion:
+    """A version that is or was on the board, with UTC times such as 2026-11-21T23:05:00Z; `frozen_at` None: current."""
+
+    version: str
+    shown_at: str
+    frozen_at: str | None
+
+    @property
+    def is_current(self) -> bool:
+        """Whether it is the one that submissions go to."""
+        return self.frozen_at is None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One scored submission on the board.
+
+    Attributes
+    ----------
+    rank, tier : of the tier that it is in, 1 and "A" for the best; None without a place
+    rank_low, rank_high : between which its rank lies, see :mod:`reveal_leaderboard.release.ranking`
+    is_new : scored since the ranks were computed, and being placed
+    version : of the benchmark
+    date : UTC day on which it was sent
+    """
+
+    submission_id: str
+    model: str
+    model_version: str
+    team: str
+    kind: str
+    prompt_style: str | None
+    date: str
+    version: str
+    score: ReleasedScore
+    rank: int | None = None
+    rank_low: int | None = None
+    rank_high: int | None = None
+    tier: str | None = None
+    is_new: bool = False
+
+    def figure(self, metric: str, finding: str = MACRO) -> Figure | None:
+        """One released figure, if it is shown."""
+        return self.score.figure(metric, finding)
+
+    @property
+    def place(self) -> str:
+        """Its place in words: "2-5", "3", "new, being placed" or "not placed"."""
+        if self.rank_low is not None and self.rank_high is not None:
+            return str(self.rank_low) if self.rank_low == self.rank_high else f"{self.rank_low}-{self.rank_high}"
+        return "new, being placed" if self.is_new else "not placed"
+
+
+@dataclass(frozen=True)
+class Standings:
+    """The board of one version of a benchmark.
+
+    Attributes
+    ----------
+    kind : {"localization", "findings", "tasks"}; of tasks the criteria of the rubric stand in place of findings
+    metrics : columns, the primary one first
+    hidden : findings too small to be shown
+    entries : in order: placed, new, without a primary figure
+    references : published rows, never ranked
+    synthetic : whether the benchmark's data are made up
+    comparable : whether the reference rows were measured on the data that this split is a part of
+    history : versions that are or were on the board, newest first
+    ranked_at : UTC time at which the ranks were computed, None if they were not yet
+    notes : what a reader should know, for people
+    """
+
+    benchmark: str
+    title: str
+    kind: str
+    version: str
+    split: str
+    metrics: tuple[Metric, ...]
+    findings: tuple[str, ...]
+    hidden: tuple[str, ...]
+    min_cell: int
+    entries: tuple[Entry, ...]
+    references: tuple[ReferenceRow, ...]
+    synthetic: bool
+    comparable: bool
+    history: tuple[BoardVersion, ...] = ()
+    ranked_at: str | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def primary(self) -> Metric:
+        """The metric that is ranked by."""
+        return self.metrics[0]
+
+    @property
+    def versions(self) -> tuple[str, ...]:
+        """Names of the versions that can be looked at, newest first."""
+        return tuple(entry.version for entry in self.history)
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether a later version is on the board."""
+        return any(entry.version == self.version and not entry.is_current for entry in self.history)
+
+
+def board_metrics(benchmark: str) -> tuple[Metric, ...]:
+    """The columns of a benchmark's board, the primary one first: its metrics, so far as they are released.
+
+    Examples
+    --------
+    >>> [metric.name for metric in board_metrics("chexlocalize")]
+    ['point_hit', 'grid_hit', 'mask_iou_all']
+    """
+    asked = BENCHMARKS[benchmark]
+    names = [name for name in asked.metrics or SHOWN[asked.kind] if name in SHOWN[asked.kind]]
+    names.sort(key=lambda name: name != PRIMARY[asked.kind])
+    return tuple(METRICS[name] for name in names)
+
+
+def standings(store: Store, published: Published, version: str | None = None) -> Standings:
+    """The board of a benchmark.
+
+    Parameters
+    ----------
+    published : the public side of any version of it
+    version : that of `published` by default
+
+    Raises
+    ------
+    UnknownVersionError
+        If the board does not and did not show this version; a version that is only being scored is not shown.
+    """
+    name, version = published.name, version or published.version
+    with store.read() as connection:
+        history = boards.list_versions(connection, name)
+        ranked = _rank_document(connection, name, version)
+    asked = next((row for row in history if row.version == version), None)
+    if asked is None:
+        known = ", ".join(row.version for row in history) or "none"
+        raise UnknownVersionError(f"`version` must be one that {name} showed ({known}), got {version!r}")
+    document, ranked_at = ranked
+    entries = _placed([_entry(*pair) for pair in store.board_rows(name, version)], document)
+    facts = _facts(published, asked)
+    references = tuple(read_reference_rows(name))
+    board = Standings(
+        benchmark=name,
+        title=published.title,
+        kind=published.kind,
+        version=version,
+        split=asked.split,
+        metrics=board_metrics(name),
+        findings=tuple(facts["findings"]),
+        hidden=_hidden(entries, facts["findings"]),
+        min_cell=_min_cell(entries, store, name),
+        entries=tuple(entries),
+        references=references,
+        synthetic=bool(facts["synthetic"]),
+        comparable=bool(references) and not facts["synthetic"] and all(row.is_of_test_split for row in references),
+        history=tuple(_board_version(row) for row in reversed(history)),
+        ranked_at=None if ranked_at is None else iso_time(ranked_at),
+    )
+    return replace(board, notes=tuple(_notes(board, document)))
+
+
+def _rank_document(connection: sa.Connection, benchmark: str, version: str) -> tuple[Mapping[str, Any], float | None]:
+    """The rank document and when it was computed; an empty one if there is none yet."""
+    of_board = {"kind": "rank", "benchmark": benchmark, "version": version, "subject": "board"}
+    query = sa.select(results.c.document, results.c.computed_at).filter_by(**of_board)
+    row = connection.execute(query).one_or_none()
+    return ({}, None) if row is None else (row.document, float(row.computed_at))
+
+
+def _facts(published: Published, asked: VersionRow) -> Mapping[str, Any]:
+    """Facts of the version asked for: of its folder if that is here, else as they were kept."""
+    return published.facts() if asked.version == published.version else {**published.facts(), **asked.facts}
+
+
+def _entry(submission: Submission, score: Score) -> Entry:
+    return Entry(
+        submission_id=submission.id,
+        model=submission.model_name,
+        model_version=str(submission.metadata.get("model", {}).get("version") or ""),
+        team=submission.team,
+        kind=submission.kind,
+        prompt_style=submission.prompt_style,
+        date=iso_time(submission.created_at)[:10],
+        version=score.version,
+        score=ReleasedScore.from_json(score.released),
+    )
+
+
+def _placed(entries: list[Entry], document: Mapping[str, Any]) -> list[Entry]:
+    """Entries with their places, in the order of the board; `entries` come in that of arrival."""
+    places, known = document.get("entries", {}), set(document.get("computed_for", ()))
+    placed = []
+    for entry in entries:
+        place = places.get(entry.submission_id)
+        has_figure = primary_figure(entry.score) is not None
+        if place is not None and has_figure:
+            entry = replace(entry, **{name: place[name] for name in ("rank", "rank_low", "rank_high", "tier")})
+        else:
+            entry = replace(entry, is_new=has_figure and entry.submission_id not in known)
+        placed.append(entry)
+    return sorted(placed, key=_order)
+
+
+def _order(entry: Entry) -> tuple[float, ...]:
+    figure = primary_figure(entry.score)
+    if figure is None:
+        return (2,)
+    sign = -1 if METRICS[figure.metric].better == "higher" else 1
+    return (1, sign * figure.value) if entry.rank is None else (0, entry.rank, sign * figure.value)
+
+
+def _hidden(entries: Iterable[Entry], findings: Iterable[str]) -> tuple[str, ...]:
+    hidden = {finding for entry in entries for finding in entry.score.hidden}
+    return tuple(finding for finding in findings if finding in hidden)
+
+
+def _min_cell(entries: Iterable[Entry], store: Store, benchmark: str) -> int:
+    """As it was when the scores were released; without any, as it is."""
+    told = [int(entry.score.policy["min_cell"]) for entry in entries if "min_cell" in entry.score.policy]
+    return max(told) if told else store.settings.of(benchmark).release.min_cell
+
+
+def _board_version(row: VersionRow) -> BoardVersion:
+    assert row.shown_at is not None, "only versions that were shown are listed"
+    return BoardVersion(row.version, iso_time(row.shown_at), None if row.frozen_at is None else iso_time(row.frozen_at))
+
+
+def _notes(board: Standings, document: Mapping[str, Any]) -> Iterable[str]:
+    if board.is_frozen:
+        current = next((entry.version for entry in board.history if entry.is_current), None)
+        yield f"Frozen, not the current version{'' if current is None else f', which is {current}'}."
+    n_new = sum(entry.is_new for entry in board.entries)
+    if n_new:
+        yield f"{n_new} new {'entry is' if n_new == 1 else 'entries are'} being placed."
+    shown = {entry.submission_id for entry in board.entries}
+    if set(document.get("computed_for", ())) - shown:
+        again = "its ranks stay as they were" if board.is_frozen else "they are being computed again"
+        yield f"An entry left the board since the ranks were computed; {again}."
+
+
+def filtered(board: Standings, *, search: str = "", kind: str = "", organization: str = "") -> Standings:
+    """The board with only the entries that match; places stay those among all entries.
+
+    Parameters
+    ----------
+    search : words that must all occur in model, version, organization or prompt style, in any case
+    kind, organization : to be met exactly; empty asks for nothing
+    """
+    words = search.casefold().split()
+
+    def fits(entry: Entry) -> bool:
+        told = f"{entry.model} {entry.model_version} {entry.team} {entry.prompt_style or ''}".casefold()
+        is_kind, is_team = kind in ("", entry.kind), organization in ("", entry.team)
+        return is_kind and is_team and all(word in told for word in words)
+
+    return replace(board, entries=tuple(entry for entry in board.entries if fits(entry)))
+
+
+def sorted_by(board: Standings, metric: str, finding: str = MACRO, *, worst_first: bool = False) -> Standings:
+    """The board with its entries by one figure, best first; without the figure last either way.
+
+    Raises
+    ------
+    ValueError
+        If `metric` is no column or `finding` neither a finding nor "macro".
+    """
+    column = next((column for column in board.metrics if column.name == metric), None)
+    if column is None:
+        raise ValueError(f"`metric` must be one of {[column.name for column in board.metrics]}, got {metric!r}")
+    if finding != MACRO and finding not in board.findings:
+        raise ValueError(f"`finding` must be {MACRO!r} or one of {list(board.findings)}, got {finding!r}")
+    valued = [(figure.value, entry) for entry in board.entries if (figure := entry.figure(metric, finding)) is not None]
+    valued.sort(key=lambda pair: pair[0], reverse=(column.better == "higher") != worst_first)
+    without = [entry for entry in board.entries if entry.figure(metric, finding) is None]
+    return replace(board, entries=(*(entry for _, entry in valued), *without))
+
+
+def iso_time(moment: float) -> str:
+    """Seconds since 1970 as UTC text, such as 2026-11-21T23:05:00Z."""
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,280 @@
+"""Command line of the leaderboard: parse, call, translate errors.
+
+Nothing heavy is imported at the top: `serve` confines its process before libraries start threads.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, BinaryIO
+
+import typer
+
+from reveal_leaderboard.cli.admin import admin, audit, backup, restore
+from reveal_leaderboard.cli.process import live_in, lock_folder
+from reveal_leaderboard.cli.readers import add_readers
+from reveal_leaderboard.custody.confinement import confine, readable_places
+from reveal_leaderboard.store.places import BlobsAt, Data, Database, Places, SettingsFile, places
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="The REVEAL leaderboard."
+)
+app.add_typer(admin, name="admin")
+app.command()(backup)
+app.command()(restore)
+app.command()(audit)
+add_readers(app)
+log = logging.getLogger("reveal_leaderboard")
+
+
+@dataclass(frozen=True)
+class _Listening:
+    """Where the server listens, and whom it lets in."""
+
+    host: str
+    auth: str
+    proxies: int
+    max_upload_mb: int
+
+
+@app.command()
+def serve(
+    data: Data,
+    benchmark: Annotated[
+        list[str],
+        typer.Option(metavar="FOLDER[:SPLIT]", help="Public dataset folder; the split is `holdout` unless said."),
+    ],
+    database: Database = None,
+    blobs: BlobsAt = None,
+    settings: SettingsFile = None,
+    auth: Annotated[str, typer.Option(help="local, oidc or huggingface: how people sign in.")] = "local",
+    host: Annotated[str, typer.Option(help="Address to listen on; in local mode a loopback one.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535)] = 7860,
+    proxies: Annotated[int, typer.Option(min=0, help="Trusted proxies in front of the server.")] = 0,
+    max_upload_mb: Annotated[int, typer.Option(min=1, help="Largest request, in megabytes.")] = 200,
+) -> None:
+    """Serve the pages and the API. The process gives up opening files it has no business with."""
+    from reveal_leaderboard.web.auth import ModeError, check_mode
+
+    _log_to_stderr()
+    listening = _Listening(host, auth, proxies, max_upload_mb)
+    try:
+        check_mode(auth, host, os.environ, trusts_proxy=proxies > 0)
+    except ModeError as error:
+        raise typer.BadParameter(str(error), param_hint="--auth") from None
+    at = places(data, database, blobs, settings)
+    folders = [_folder_and_split(text) for text in benchmark]
+    lock = lock_folder(at.data)
+    live_in(at.data)
+    confinement = _confine(at, [folder for folder, _ in folders])
+
+    import uvicorn  # after confinement: threads started by libraries are bound by it too
+
+    try:
+        application, close = _build(at, folders, listening, confinement)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    try:
+        uvicorn.run(
+            application,
+            host=host,
+            port=port,
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=75,  # longer than proxies keep theirs, else a request meets a connection that closes
+        )
+    finally:
+        close()
+        lock.close()
+
+
+def _build(
+    at: Places, folders: list[tuple[Path, str]], listening: _Listening, confinement: str
+) -> tuple[FastAPI, Callable[[], None]]:
+    from reveal_leaderboard.accounts.accounts import Accounts
+    from reveal_leaderboard.boards.catalogue import Catalogue
+    from reveal_leaderboard.boards.published import read_published_boards
+    from reveal_leaderboard.custody import Custody
+    from reveal_leaderboard.web.app import Front, build_app
+    from reveal_leaderboard.web.auth import open_auth
+
+    store, blobs = at.open_store(), at.open_blobs()
+    blobs.sweep()
+    auth = open_auth(Accounts(store.engine), listening.auth, os.environ)
+    catalogue = Catalogue(store, read_published_boards(folders).values())
+    _log_to_stderr([word for name in catalogue.names for one in catalogue.versions(name) for word in one.key])
+    custody = Custody(at.data / "custody")
+    threading.Thread(target=custody.warm_up, name="warm-up", daemon=True).start()
+    front = Front(
+        n_proxies=listening.proxies,
+        confinement=f"{confinement}; children: {custody.confinement}",
+        blocked=at.private,
+        max_upload_bytes=listening.max_upload_mb * 1_000_000,
+        metrics_token=os.environ.get("REVEAL_METRICS_TOKEN") or None,
+    )
+    return build_app(store, blobs, catalogue, custody, auth, front), custody.close
+
+
+@app.command()
+def worker(
+    data: Data,
+    holdout: Annotated[
+        list[str],
+        typer.Option(metavar="NAME=FOLDER", help="Private references of a benchmark; once per version that is scored."),
+    ],
+    database: Database = None,
+    blobs: BlobsAt = None,
+    settings: SettingsFile = None,
+    vault: Annotated[
+        Path | None, typer.Option(help="For exact scores, incidents and keys; `vault` beside the holdout unless said.")
+    ] = None,
+    processes: Annotated[int, typer.Option(min=1, help="Workers side by side; each that dies is started again.")] = 1,
+    once: Annotated[bool, typer.Option("--once", help="Stop when the queue is empty.")] = False,
+    lease_seconds: Annotated[float, typer.Option(min=0.3, help="How long a silent worker keeps a job.")] = 60.0,
+    pause_before_finish: Annotated[
+        float, typer.Option(min=0, help="For drills: wait so many seconds with a result in hand.")
+    ] = 0.0,
+) -> None:
+    """Score queued submissions. This process alone is told where the holdouts are."""
+    _log_to_stderr()
+    at = places(data, database, blobs, settings)
+    from reveal_leaderboard.custody import Custody
+    from reveal_leaderboard.custody.scratch import scratch_folder
+    from reveal_leaderboard.release import receipts
+    from reveal_leaderboard.worker.worker import Worker, open_holdouts
+
+    try:
+        holdouts = open_holdouts((_name_and_folder(text) for text in holdout), shared=at.shared, vault=vault)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    if processes > 1:
+        _supervise(processes)
+        return
+    with scratch_folder() as scratch, Custody(scratch / "custody") as custody:
+        store = at.open_store()
+        process = Worker(
+            store,
+            at.open_blobs(),
+            holdouts,
+            custody,
+            store.settings,
+            lease_seconds=lease_seconds,
+            pause_before_finish=pause_before_finish,
+        )
+        _log_to_stderr([process.name, *(word for key in holdouts for word in key)])
+        with store.write() as connection:  # those of a board that has final figures from before they were signed
+            if n := receipts.append_missing(connection, process.signers):
+                log.info("signed %d receipts of final figures that had none", n)
+        custody.warm_up([one.folder for one in holdouts.values()])
+        _on_end_signals(process.stopping)
+        process.run(once=once)
+
+
+def _supervise(processes: int) -> None:
+    """Run this very command as `processes` single workers, and restart those that die."""
+    from reveal_leaderboard.worker.supervisor import Supervisor
+
+    words = [sys.executable, "-m", "reveal_leaderboard", *sys.argv[1:], "--processes", "1"]
+    supervisor = Supervisor({f"worker {number}": words for number in range(1, processes + 1)})
+    _on_end_signals(supervisor.stopping)
+    supervisor.run()
+
+
+@app.command()
+def migrate(data: Data, database: Database = None) -> None:
+    """Bring the database to this version (server and workers do so at start, too)."""
+    places(data, database, None, None).open_store()
+
+
+@app.command()
+def demo(
+    folder: Annotated[Path, typer.Option("--dir", help="Folder of the demo; made if missing.")] = Path("demo-data"),
+    images: Annotated[int, typer.Option(min=20, help="Images of the synthetic test split.")] = 400,
+    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Another is taken if it is in use.")] = 7860,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Throw away the demo that is there.")] = False,
+    stay: Annotated[bool, typer.Option(help="Keep the board running until Ctrl-C.")] = True,
+) -> None:
+    """Show everything on synthetic data: build, predict, score at home, upload, and boards with private holdouts."""
+    from reveal_leaderboard.cli.demo import BENCHMARK, STUDIES, Demo
+    from reveal_leaderboard.cli.demo_board import heed_signals, show_board, upload
+
+    heed_signals()
+    show = Demo(folder, n_images=images, seed=seed, say=typer.echo)
+    try:
+        if fresh:
+            show.remove()
+        show.prepare()
+        show.score_at_home()
+        with show.running(port) as url:
+            upload(show.uploads(), url, typer.echo)
+            for name in (BENCHMARK, STUDIES):
+                show_board(url, name, typer.echo)
+            show.say_what_next(url)
+            if stay:
+                threading.Event().wait()  # until Ctrl-C; the supervisor restarts whatever dies
+    except KeyboardInterrupt:
+        typer.echo("stopped")
+    except (ValueError, RuntimeError) as error:
+        typer.secho(f"error: {error}", fg="red", err=True)
+        raise typer.Exit(1) from None
+
+
+def _log_to_stderr(known: Iterable[str] = ()) -> None:
+    from reveal_leaderboard.store.journal import set_up_journal
+
+    set_up_journal(sys.stderr, known=known)
+
+
+def _on_end_signals(stopping: threading.Event) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+
+
+def _folder_and_split(text: str) -> tuple[Path, str]:
+    folder, _, split = text.rpartition(":")
+    if not folder or Path(text).is_dir():
+        folder, split = text, "holdout"
+    if not Path(folder).is_dir():
+        raise typer.BadParameter(f"there is no folder {folder}", param_hint="--benchmark")
+    return Path(folder).resolve(), split
+
+
+def _name_and_folder(text: str) -> tuple[str, Path]:
+    name, _, folder = text.partition("=")
+    if not name or not Path(folder).is_dir():
+        raise typer.BadParameter(f"must be NAME=FOLDER of an existing folder, got {text!r}", param_hint="--holdout")
+    return name, Path(folder).resolve()
+
+
+def _confine(at: Places, public: list[Path]) -> str:
+    from reveal_bench.benchmarks import bundled
+
+    settings = [at.settings] if at.settings else []
+    secrets = [Path(value) for name, value in os.environ.items() if name.startswith("REVEAL_") and "_FILE" in name]
+    reading = [*readable_places(), *public, *settings, *secrets, bundled("submissions")]
+    confinement = confine(read=reading, write=at.shared)
+    if confinement == "none":
+        log.warning("this kernel has no Landlock: only file permissions keep the server from the holdout")
+    return confinement
+
+
+if __name__ == "__main__":
+    app()

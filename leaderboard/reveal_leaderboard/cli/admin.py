@@ -1,0 +1,463 @@
+"""``reveal-leaderboard admin``: what an operator does to a board from the machine that it runs on.
+
+Whoever may open the database is trusted here; every action is noted in the event log under the operator's login.
+
+``reveal-leaderboard backup``, ``restore`` and ``audit``: copies of a board, and proof that nobody changed it.
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from reveal_leaderboard.store.places import BlobsAt, Data, Database, SettingsFile, places
+
+if TYPE_CHECKING:
+    from reveal_leaderboard.accounts.accounts import Accounts
+    from reveal_leaderboard.accounts.people import Team, User
+    from reveal_leaderboard.store.audit import Report
+    from reveal_leaderboard.store.store import Store
+
+__all__ = ["admin", "audit", "backup", "restore"]
+
+admin = typer.Typer(no_args_is_help=True, help="Boards, teams, people, flags and budgets.")
+Why = Annotated[str, typer.Option(help="The reason, shown to those concerned and kept in the event log.")]
+
+
+@contextmanager
+def _store(data: Path, database: str | None, settings: Path | None = None) -> Iterator[Store]:
+    """The open store; what cannot be done is one line, not a traceback."""
+    try:
+        yield places(data, database, None, settings).open_store(is_new=False)
+    except (ValueError, LookupError, PermissionError) as error:
+        typer.secho(f"error: {error.args[0] if error.args else error}", fg="red", err=True)
+        raise typer.Exit(1) from None
+
+
+def _who() -> str:
+    return f"cli:{getpass.getuser()}"
+
+
+def _show(rows: Iterable[Iterable[object]], head: tuple[str, ...]) -> None:
+    table = [list(head), *(["-" if cell is None else str(cell) for cell in row] for row in rows)]
+    widths = [max(len(row[i]) for row in table) for i in range(len(head))]
+    for row in table:
+        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _time(moment: float | None) -> str | None:
+    return None if moment is None else datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+# Boards -------------------------------------------------------------------------------------------------------------
+
+
+@admin.command()
+def boards(data: Data, database: Database = None) -> None:
+    """List boards, their versions and states."""
+    from reveal_leaderboard.boards import boards as board_queries
+
+    with _store(data, database) as store, store.read() as connection:
+        rows = board_queries.list_boards(connection)
+        _show(((r.benchmark, r.version, r.state, r.why, _time(r.changed_at)) for r in rows),
+              ("board", "version", "state", "why", "since"))  # fmt: skip
+
+
+@admin.command(name="set-board")
+def set_board(benchmark: str, state: str, data: Data, why: Why, database: Database = None) -> None:
+    """Open, pause or close a board (STATE: open, paused or closed)."""
+    from reveal_leaderboard.boards import boards as board_queries
+
+    with _store(data, database) as store, store.write() as connection:
+        row = board_queries.set_state(connection, benchmark, state, who=_who(), why=why)
+    typer.echo(f"{row.benchmark} {row.version} is {row.state}")
+
+
+@admin.command()
+def refresh(
+    benchmark: str,
+    data: Data,
+    to: Annotated[str, typer.Option(metavar="VERSION", help="A version that the server knows.")],
+    switch: Annotated[bool, typer.Option("--switch", help="Show it now; only when nothing is left to score.")] = False,
+    database: Database = None,
+) -> None:
+    """Score the stored submissions against a new version; with --switch, show it in place of the present one."""
+    from reveal_leaderboard.boards import boards as board_queries
+
+    with _store(data, database) as store, store.write() as connection:
+        if not switch:
+            n = board_queries.start_refresh(connection, benchmark, to, who=_who())
+            done = board_queries.progress(connection, benchmark, to)
+            typer.echo(f"{n} submissions queued; of {done.total}, {done.done} are done and {done.left} left")
+            return
+        changes = board_queries.switch_version(connection, benchmark, to, who=_who())
+    _show(((c.submission_id, c.before, c.after) for c in changes.changes), ("submission", "rank before", "rank now"))
+    if changes.dropped:
+        typer.echo(f"not on the new board: {', '.join(changes.dropped)}")
+
+
+@admin.command()
+def exposure(benchmark: str, data: Data, database: Database = None, settings: SettingsFile = None) -> None:
+    """Estimate what has been let out of a board's holdout."""
+    from reveal_leaderboard.boards import boards as board_queries
+    from reveal_leaderboard.release.exposure import exposure as read_meter
+
+    with _store(data, database, settings) as store, store.read() as connection:
+        board = board_queries.board(connection, benchmark)
+        if board is None:
+            raise LookupError(f"there is no board of {benchmark}")
+        meter = read_meter(connection, benchmark, board.version, store.settings)
+    typer.echo(f"{benchmark} {board.version}: {meter.level}. {meter.sentence}")
+
+
+# People and teams ---------------------------------------------------------------------------------------------------
+
+
+@admin.command()
+def people(data: Data, database: Database = None) -> None:
+    """List people and teams, those first that wait for approval."""
+    with _store(data, database) as store:
+        accounts = _accounts(store)
+        _show(
+            (
+                (u.id, u.name, u.issuer, u.subject, "admin" if u.is_admin else "", _time(u.disabled_at))
+                for u in accounts.users()
+            ),
+            ("person", "name", "signs in by", "subject", "rights", "closed"),
+        )
+        typer.echo("")
+        _show(
+            (
+                (
+                    t.id,
+                    t.name,
+                    ", ".join(f"{u.name} ({role})" for u, role in accounts.members(t)),
+                    _time(t.waiting_since),
+                    _time(t.disabled_at),
+                )
+                for t in sorted(accounts.teams(), key=lambda t: t.waiting_since is None or t.disabled_at is not None)
+            ),
+            ("team", "name", "members", "waits since", "closed"),
+        )
+
+
+@admin.command(name="add-team")
+def add_team(name: str, owner: str, data: Data, database: Database = None) -> None:
+    """Make a team of which OWNER, a person's id, is the owner."""
+    with _store(data, database) as store:
+        accounts = _accounts(store)
+        team = accounts.create_team(name, owner=_person(accounts, owner), who=_who())
+    typer.echo(f"team {team.id}: {team.name}")
+
+
+@admin.command(name="approve-team")
+def approve_team(team: str, data: Data, database: Database = None) -> None:
+    """Let a team submit that waits for approval (TEAM: its name). To refuse it, close it with `set-team`."""
+    with _store(data, database) as store:
+        accounts = _accounts(store)
+        found = _team(accounts, team)
+        done = accounts.approve_team(found, _who())
+    typer.echo(f"{found.name} {'may submit now' if done else 'was approved before'}")
+
+
+@admin.command(name="set-team")
+def set_team(
+    team: str, data: Data, why: Why, is_open: Annotated[bool, typer.Option("--open/--closed")] = False,
+    database: Database = None,
+) -> None:  # fmt: skip
+    """Close a team (it cannot submit, what it sent stays), or open it again (TEAM: its name)."""
+    with _store(data, database) as store:
+        accounts = _accounts(store)
+        change = accounts.enable_team if is_open else accounts.disable_team
+        change(_team(accounts, team), _who(), why)
+
+
+@admin.command(name="add-member")
+def add_member(
+    team: str, person: str, data: Data, role: Annotated[str, typer.Option()] = "member", database: Database = None
+) -> None:
+    """Let a person into a team (TEAM: its name; PERSON: an id)."""
+    with _store(data, database) as store:
+        accounts = _accounts(store)
+        accounts.add_member(_team(accounts, team), _person(accounts, person), role, _who())
+
+
+@admin.command(name="remove-member")
+def remove_member(team: str, person: str, data: Data, database: Database = None) -> None:
+    """Take a person out of a team."""
+    with _store(data, database) as store:
+        accounts = _accounts(store)
+        accounts.remove_member(_team(accounts, team), _person(accounts, person), _who())
+
+
+@admin.command(name="set-admin")
+def set_admin(
+    person: str, data: Data, is_admin: Annotated[bool, typer.Option("--yes/--no")] = True, database: Database = None
+) -> None:
+    """Make a person an administrator, or no longer one."""
+    with _store(data, database) as store:
+        accounts = _accounts(store)
+        accounts.set_admin(_person(accounts, person), is_admin, _who())
+
+
+@admin.command(name="set-person")
+def set_person(
+    person: str, data: Data, why: Why, is_open: Annotated[bool, typer.Option("--open/--closed")] = False,
+    database: Database = None,
+) -> None:  # fmt: skip
+    """Close a person's account (their sessions and tokens end at once), or open it again."""
+    with _store(data, database) as store:
+        accounts = _accounts(store)
+        change = accounts.enable_user if is_open else accounts.disable_user
+        change(_person(accounts, person), _who(), why)
+
+
+@admin.command()
+def tokens(data: Data, database: Database = None) -> None:
+    """List the API tokens that work, without their secrets."""
+    with _store(data, database) as store:
+        rows = _accounts(store).live_tokens()
+    _show(
+        (
+            (t.id, t.name, owner, t.team.name, " ".join(t.scopes), *map(_time, (t.created_at, t.used_at, t.expires_at)))
+            for t, owner in rows
+        ),
+        ("token", "name", "owner", "team", "may", "made", "last used", "until"),
+    )
+
+
+@admin.command(name="revoke-token")
+def revoke_token(token: str, data: Data, why: Why, database: Database = None) -> None:
+    """End one API token for good (TOKEN: its id, or the secret itself where it was found)."""
+    with _store(data, database) as store:
+        accounts = _accounts(store)
+        token_id = accounts.token_id_of(token) or token
+        if not accounts.revoke_token(token_id, _who(), why):
+            raise LookupError("there is no such token alive; `admin tokens` lists them")
+    typer.echo(f"token {token_id} is revoked")
+
+
+# Submissions, flags and budgets ---------------------------------------------------------------------------------------
+
+
+@admin.command()
+def hide(submission: str, data: Data, why: Why, database: Database = None) -> None:
+    """Take a submission off its board."""
+    with _store(data, database) as store:
+        store.hide(submission, who=_who(), why=why)
+
+
+@admin.command(name="restore")
+def restore_entry(submission: str, data: Data, why: Why, database: Database = None) -> None:
+    """Put a hidden submission back."""
+    with _store(data, database) as store:
+        store.restore(submission, who=_who(), why=why)
+
+
+@admin.command()
+def flags(
+    data: Data, clear: Annotated[str | None, typer.Option(metavar="ID", help="Settle this one.")] = None,
+    database: Database = None,
+) -> None:  # fmt: skip
+    """List open flags, or settle one."""
+    with _store(data, database) as store:
+        if clear is not None and not store.clear_flag(clear, _who()):
+            raise LookupError(f"there is no open flag {clear}")
+        rows = store.flags()
+        _show(((f.id, f.kind, f.submission_id, f.other_id, f.detail, _time(f.raised_at)) for f in rows),
+              ("flag", "kind", "submission", "other", "detail", "since"))  # fmt: skip
+
+
+@admin.command()
+def grant(
+    team: str,
+    benchmark: str,
+    n: Annotated[int, typer.Argument(min=1)],
+    data: Data,
+    why: Why,
+    database: Database = None,
+) -> None:
+    """Let a team have N more submissions scored on the board's present version."""
+    from reveal_leaderboard.boards import boards as board_queries
+    from reveal_leaderboard.release import quota
+
+    with _store(data, database) as store:
+        found = _team(_accounts(store), team)
+        with store.write() as connection:
+            board = board_queries.board(connection, benchmark)
+            if board is None:
+                raise LookupError(f"there is no board of {benchmark}")
+            quota.grant(connection, found.id, benchmark, board.version, n, who=_who(), why=why)
+    typer.echo(f"{found.name} may have {n} more submissions scored on {benchmark} {board.version}")
+
+
+@admin.command()
+def workers(data: Data, database: Database = None) -> None:
+    """List the workers that have been seen."""
+    from reveal_leaderboard.store.queue import Queue
+
+    with _store(data, database) as store, store.read() as connection:
+        for w in Queue.workers(connection):
+            serves = ", ".join(f"{name} {version}" for name, version in w.serves)
+            typer.echo(f"{w.name}: {serves}; since {_time(w.started_at)}, seen {_time(w.seen_at)}; {w.confinement}")
+
+
+@admin.command()
+def answers(
+    benchmark: str,
+    data: Data,
+    out: Annotated[Path, typer.Option(help="CSV to write: task, answer, a column to fill per criterion.")],
+    database: Database = None,
+    settings: SettingsFile = None,
+) -> None:
+    """Write the answers that wait for readers to a file that names neither model nor team."""
+    from reveal_leaderboard.boards.reading import answers_csv
+
+    with _store(data, database, settings) as store, store.read() as connection:
+        out.write_text(answers_csv(connection, benchmark), encoding="utf-8", newline="")
+
+
+@admin.command()
+def ratings(
+    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False)],
+    data: Data,
+    database: Database = None,
+    settings: SettingsFile = None,
+) -> None:
+    """Take in a filled file of ratings: all of it, or nothing."""
+    from reveal_leaderboard.boards.reading import import_ratings
+
+    with _store(data, database, settings) as store, store.write() as connection:
+        taken = import_ratings(connection, file, store.settings, who=_who())
+    typer.echo(f"{taken.new} new, {taken.changed} changed; {taken.complete} submissions are read to their end")
+
+
+@admin.command()
+def orphans(
+    data: Data,
+    database: Database = None,
+    blobs: BlobsAt = None,
+    remove: Annotated[bool, typer.Option("--remove", help="Delete them.")] = False,
+) -> None:
+    """List stored uploads that no submission names, older than a day: left by uploads that were cut off."""
+    at = places(data, database, blobs, None)
+    store = at.open_store(is_new=False)
+    stored = at.open_blobs()
+    for name in stored.orphans(store):
+        if remove:
+            stored.remove(name)
+        typer.echo(f"{name}{' removed' if remove else ''}")
+
+
+@admin.command(name="rotate-receipt-key")
+def rotate_receipt_key(
+    vault: Annotated[Path, typer.Option(exists=True, file_okay=False, help="The worker's vault.")],
+) -> None:
+    """Sign receipts with a new key from now on; old and new key sign the change. As the worker's user."""
+    from reveal_leaderboard.release.receipts import Signer
+
+    signer = Signer(vault)
+    signer.rotate()
+    typer.echo(f"{signer.key_id}  {signer.public_key_text}")
+
+
+def _accounts(store: Store) -> Accounts:
+    from reveal_leaderboard.accounts.accounts import Accounts
+
+    return Accounts(store.engine)
+
+
+def _person(accounts: Accounts, person_id: str) -> User:
+    found = accounts.user(person_id)
+    if found is None:
+        raise LookupError(f"there is no person {person_id}; `admin people` lists them")
+    return found
+
+
+def _team(accounts: Accounts, name: str) -> Team:
+    found = next((team for team in accounts.teams() if team.name.casefold() == name.casefold()), None)
+    if found is None:
+        raise LookupError(f"there is no team {name!r}; `admin people` lists them")
+    return found
+
+
+def backup(
+    target: Annotated[Path, typer.Argument(help="New folder for the copy.")],
+    data: Data,
+    database: Database = None,
+    blobs: BlobsAt = None,
+) -> None:
+    """Copy the database and every upload into a new folder, while the board runs. Vaults are not in it."""
+    from reveal_leaderboard.store.backup import BackupError
+    from reveal_leaderboard.store.backup import backup as make
+
+    at = places(data, database, blobs, None)
+    try:
+        made = make(at.database, at.blobs, target)
+    except BackupError as error:
+        raise typer.BadParameter(str(error)) from None
+    typer.echo(f"{made.folder}: {len(made.manifest['files'])} files")
+    _show_audit(made.report)
+
+
+def restore(
+    source: Annotated[Path, typer.Argument(help="Folder of a backup.", exists=True, file_okay=False)],
+    data: Data,
+    database: Database = None,
+    blobs: BlobsAt = None,
+) -> None:
+    """Put a backup into an empty place, check every hash, and audit the board that it makes."""
+    from reveal_leaderboard.store.backup import BackupError
+    from reveal_leaderboard.store.backup import restore as put_back
+
+    at = places(data, database, blobs, None)
+    at.data.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        made = put_back(source, at.database, at.blobs)
+    except BackupError as error:
+        raise typer.BadParameter(str(error)) from None
+    _show_audit(made.report)
+
+
+def audit(
+    data: Data,
+    database: Database = None,
+    blobs: BlobsAt = None,
+    uploads: Annotated[bool, typer.Option(help="Hash every stored upload, too.")] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="The whole report as JSON.")] = False,
+) -> None:
+    """Check the chains of events and receipts, and that scores, ledger and uploads agree with them. Writes nothing."""
+    from reveal_leaderboard.store.audit import NoBoardError, check_schema, opened_to_read
+    from reveal_leaderboard.store.audit import audit as check
+
+    at = places(data, database, blobs, None)
+    try:
+        with opened_to_read(at.database) as connection:
+            check_schema(connection)
+            report = check(connection, blobs=at.open_blobs() if uploads else None)
+    except NoBoardError as error:
+        raise typer.BadParameter(str(error), param_hint="--database" if database else "--data") from None
+    if as_json:
+        typer.echo(json.dumps(report.to_json(), indent=2))
+    _show_audit(report, quiet=as_json)
+
+
+def _show_audit(report: Report, *, quiet: bool = False) -> None:
+    """Print what was found; the exit code says whether there was anything."""
+    if not quiet:
+        counted = ", ".join(f"{n} {name}" for name, n in report.counts.items() if n is not None)
+        typer.echo(f"looked at {counted}")
+        for name, (length, head) in report.heads.items():
+            typer.echo(f"chain of {name}: {length} links, head {head}")
+        for problem in report.problems:
+            typer.secho(f"{problem.area}: {problem.text}", fg="red", err=True)
+        typer.echo("intact" if report.ok else f"{len(report.problems)} problems")
+    if not report.ok:
+        raise typer.Exit(1)

@@ -1,0 +1,302 @@
+"""``reveal-leaderboard readers`` and its kin: the page where readers judge labels, errors or answers, and its results.
+
+Nothing heavy is imported at the top: the server confines its process before libraries start threads. It runs apart from
+the board's server, in a data folder of its own.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from reveal_leaderboard.readers.store import Readings
+
+__all__ = ["add_readers"]
+
+Data = Annotated[Path, typer.Option(help="The annotation page's own data folder.", show_default=False)]
+Images = Annotated[Path | None, typer.Option(help="Root of the pictures.", exists=True, file_okay=False)]
+Curation = Annotated[Path | None, typer.Option(help="Curation folder whose assignment is done; at the first start.")]
+Pictures = Annotated[Path | None, typer.Option(help="Table study, file, view: for sets without DICOM.")]
+Misses = Annotated[Path | None, typer.Option(help="Misses of a model, for --form errors (jsonl, parquet).")]
+Answers = Annotated[Path | None, typer.Option(help="For --form rubric: what `admin answers` wrote.")]
+Tasks = Annotated[Path | None, typer.Option(help="For --form rubric: the public dataset folder of the tasks.")]
+PerItem = Annotated[int | None, typer.Option(min=1, help="Readers of an item; unless said 1 of errors, 2 of answers.")]
+Readers = Annotated[Path | None, typer.Option("--readers", help="Table with the columns reader and capacity.")]
+
+log = logging.getLogger("reveal_leaderboard")
+
+
+class FormName(StrEnum):
+    """What readers are asked."""
+
+    VOTES = "votes"
+    ERRORS = "errors"
+    RUBRIC = "rubric"
+
+
+FormOption = Annotated[FormName, typer.Option("--form", help="What readers are asked.")]
+
+
+def add_readers(app: typer.Typer) -> None:
+    """Add the commands to `app`."""
+    app.command()(readers)
+    app.command("readers-prepare", hidden=True)(readers_prepare)
+    app.command("readers-status")(readers_status)
+    app.command("readers-close")(readers_close)
+    app.command("readers-reassign")(readers_reassign)
+    app.command("readers-export")(readers_export)
+
+
+def readers(
+    data: Data,
+    images: Images = None,
+    curation: Curation = None,
+    pictures: Pictures = None,
+    form: FormOption = FormName.VOTES,
+    misses: Misses = None,
+    answers: Answers = None,
+    tasks: Tasks = None,
+    capacities: Annotated[Path | None, typer.Option("--readers", help="Of errors, rubric: reader, capacity.")] = None,
+    per_item: PerItem = None,
+    people: Annotated[Path | None, typer.Option(help="Table subject, reader: who signs in reads as whom.")] = None,
+    auth: Annotated[str, typer.Option(help="local, oidc or huggingface: how readers sign in.")] = "local",
+    host: Annotated[str, typer.Option(help="Address to listen on; in local mode a loopback one.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535)] = 7870,
+    proxies: Annotated[int, typer.Option(min=0, help="Trusted proxies in front of the server.")] = 0,
+) -> None:
+    """Serve the page where readers judge labels, errors or answers, blinded to one another."""
+    from reveal_leaderboard.custody.confinement import confine, readable_places
+    from reveal_leaderboard.web.auth import ModeError, check_mode
+
+    _log_to_stderr()
+    try:
+        check_mode(auth, host, os.environ, trusts_proxy=proxies > 0)
+    except ModeError as error:
+        raise typer.BadParameter(str(error), param_hint="--auth") from None
+    if auth != "local" and people is None:
+        raise typer.BadParameter(f"must be given in the mode {auth}: who reads as whom", param_hint="--people")
+    if curation is not None and images is not None and curation.resolve().is_relative_to(images.resolve()):
+        hint = "it must not lie below --images, which the server reads"
+        raise typer.BadParameter(hint, param_hint="--curation")
+    data.mkdir(parents=True, exist_ok=True)
+    data.chmod(0o700)
+    sources = {"--curation": curation, "--misses": misses, "--answers": answers}
+    if any(source is not None for source in sources.values()):
+        others = {"--pictures": pictures, "--tasks": tasks, "--readers": capacities, "--per-item": per_item}
+        _prepare_in_a_child({"--data": data, "--form": form.value, "--images": images, **sources, **others})
+    data, people = data.resolve(), people.resolve() if people else None
+    root = images.resolve() if images else _stored_root(data)
+    from reveal_leaderboard.cli.process import live_in, lock_folder
+
+    lock = lock_folder(data)
+    live_in(data)
+    secrets = [Path(value) for name, value in os.environ.items() if name.startswith("REVEAL_") and "_FILE" in name]
+    allowed = [*readable_places(), root, *secrets, *([people] if people else [])]
+    if confine(read=allowed, write=[data]) == "none":
+        log.warning("this kernel has no Landlock: only file permissions keep the server from the curation folder")
+
+    import uvicorn  # after confinement: threads started by libraries are bound by it too
+
+    application = _build(data, root, people, auth, proxies)
+    try:
+        uvicorn.run(
+            application, host=host, port=port, log_level="warning", access_log=False, server_header=False,
+            proxy_headers=False, timeout_keep_alive=75,
+        )  # fmt: skip
+    finally:
+        lock.close()
+
+
+def readers_prepare(
+    data: Data,
+    images: Images = None,
+    curation: Curation = None,
+    pictures: Pictures = None,
+    form: FormOption = FormName.VOTES,
+    misses: Misses = None,
+    answers: Answers = None,
+    tasks: Tasks = None,
+    capacities: Readers = None,
+    per_item: PerItem = None,
+) -> None:
+    """Put lists and places of pictures into the data folder: the server itself never opens where they come from."""
+    try:
+        if form is FormName.VOTES:
+            if per_item is not None:
+                raise ValueError("`--per-item` must not be given with the form votes: the assignment has it")
+            folder, root = _given("--curation", curation, form), _given("--images", images, form)
+            made = _prepared_votes(data, folder, root, pictures)
+        else:
+            from reveal_bench.curation.assign import read_readers
+
+            room = read_readers(_given("--readers", capacities, form))
+            if form is FormName.ERRORS:
+                from reveal_leaderboard.readers.misses import prepare_misses
+
+                table, root = _given("--misses", misses, form), _given("--images", images, form)
+                made = prepare_misses(data, table, root, room, per_item=per_item or 1)
+            else:
+                from reveal_leaderboard.readers.rubric_answers import READERS_PER_ANSWER, prepare_rubric
+
+                if images is not None:
+                    raise ValueError("`--images` must not be given with the form rubric: `--tasks` holds the pictures")
+                table, folder = _given("--answers", answers, form), _given("--tasks", tasks, form)
+                made = prepare_rubric(data, table, folder, room, per_item=per_item or READERS_PER_ANSWER)
+    except (ValueError, OSError) as error:
+        _fail(error)
+    listed = made.listed()
+    typer.echo(f"{data}: {len({item for _, _, item in listed}):,} to read, {len(listed):,} readings")
+
+
+def readers_status(data: Data) -> None:
+    """Show how far every reader is, and how many studies have how many votes; no answers."""
+    from reveal_leaderboard.readers.upkeep import progress
+
+    found = progress(_open(data))
+    typer.echo(f"{'reader':<24}{'list':>7}{'done':>7}{'left':>7}{'not readable':>14}  state")
+    for one in found.readers:
+        counts = f"{one.assigned:>7}{one.answered:>7}{one.left:>7}{one.not_readable:>14}"
+        typer.echo(f"{one.reader:<24}{counts}  {one.state}")
+    for n_votes, n_items in found.items_by_votes.items():
+        typer.echo(f"{n_items:,} with {n_votes} vote{'s' * (n_votes != 1)}")
+    if found.version:
+        typer.echo(f"lists changed {found.version} times: export with --reassigned")
+
+
+def readers_close(
+    data: Data,
+    reader: Annotated[list[str] | None, typer.Option(help="Whose list; all of them unless said.")] = None,
+    reopen: Annotated[bool, typer.Option("--reopen", help="Open it again instead.")] = False,
+) -> None:
+    """Take no answers any more: of all readers, or of those named."""
+    readings = _open(data)
+    try:
+        for name in reader or readings.readers():
+            readings.mark(name, "open" if reopen else "close")
+    except ValueError as error:
+        _fail(error)
+
+
+def readers_reassign(
+    data: Data,
+    capacities: Annotated[Path, typer.Option("--readers", help="Table reader, capacity; perhaps with more of both.")],
+    allow_missing: Annotated[bool, typer.Option("--allow-missing", help="Give up what finds no reader.")] = False,
+) -> None:
+    """Hand what readers who stopped have not read to others; the page shows it at once."""
+    from reveal_bench.curation.assign import read_readers
+    from reveal_leaderboard.readers.upkeep import hand_on
+
+    try:
+        done = hand_on(_open(data), read_readers(capacities), allow_missing=allow_missing)
+    except ValueError as error:
+        _fail(error)
+    typer.echo(f"{done.n_moved:,} readings went to other readers")
+    if done.missing:
+        typer.secho(f"{len(done.missing):,} readings found no reader and are given up", fg="yellow")
+
+
+def readers_export(
+    data: Data,
+    out: Annotated[Path, typer.Option(help="CSV file.", show_default=False)],
+    reassigned: Annotated[Path | None, typer.Option(help="Also the lists as they are now (Parquet).")] = None,
+) -> None:
+    """Write votes for `reveal-bench curate import-votes`, scores for `admin ratings`, or the kinds of errors."""
+    from reveal_leaderboard.readers.upkeep import export_answers, export_assignments
+
+    readings = _open(data)
+    n_answers = export_answers(readings, out)
+    typer.echo(f"{out}: {n_answers:,} answers")
+    if reassigned is not None:
+        version = export_assignments(readings, reassigned)
+        typer.echo(f"{reassigned}: the lists, changed {version} times")
+    elif readings.version() and readings.form == "votes":
+        typer.secho("lists have changed: import-votes needs --reassigned, too", fg="yellow")
+
+
+def _prepare_in_a_child(given: Mapping[str, object]) -> None:
+    """Prepare in a process of its own: this one is to have one thread, and no business with what is read there."""
+    words = [str(word) for name, value in given.items() if value is not None for word in (name, value)]
+    if done := subprocess.run([sys.executable, "-m", "reveal_leaderboard", "readers-prepare", *words]).returncode:
+        raise typer.Exit(done)
+
+
+def _prepared_votes(data: Path, curation: Path, images: Path, pictures: Path | None) -> Readings:
+    from reveal_bench.cli import output as terminal
+    from reveal_leaderboard.readers.preparation import prepare_votes
+
+    told = "looking for pictures"
+    with terminal.progress(told) as bar:
+        return prepare_votes(
+            data, curation, images, pictures=pictures, progress=lambda done, total: bar(told, done, total)
+        )
+
+
+def _given(name: str, value: Path | None, form: FormName) -> Path:
+    if value is None:
+        raise ValueError(f"`{name}` must be given with the form {form.value}")
+    return value
+
+
+def _stored_root(data: Path) -> Path:
+    """Where the pictures were when the data folder was prepared; read without what would start threads."""
+    import sqlite3
+
+    path = data / "readings.sqlite"
+    if not path.is_file():
+        told = "there is nothing to read yet: give --curation, --misses or --answers"
+        raise typer.BadParameter(told, param_hint="--data")
+    connection = sqlite3.connect(path)
+    try:
+        return Path(connection.execute("SELECT value FROM facts WHERE name = 'root'").fetchone()[0])
+    finally:
+        connection.close()
+
+
+def _build(data: Path, root: Path, people: Path | None, auth: str, proxies: int) -> FastAPI:
+    from reveal_leaderboard.accounts.accounts import Accounts
+    from reveal_leaderboard.readers.app import build_readers_app
+    from reveal_leaderboard.readers.films import Darkroom
+    from reveal_leaderboard.readers.people import read_people
+    from reveal_leaderboard.store.database import connect, migrate
+    from reveal_leaderboard.web.auth import open_auth
+
+    try:
+        readings = _open(data)
+        bound = read_people(people, readings.readers()) if people and auth != "local" else {}
+        engine = connect(f"sqlite:///{data / 'accounts.sqlite'}")
+        migrate(engine)
+        accounts = open_auth(Accounts(engine), auth, os.environ)
+    except ValueError as error:
+        _fail(error)
+    return build_readers_app(readings, Darkroom(root), accounts, bound, n_proxies=proxies)
+
+
+def _open(data: Path) -> Readings:
+    from reveal_leaderboard.readers.store import Readings
+
+    try:
+        return Readings(data)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--data") from None
+
+
+def _fail(error: Exception) -> NoReturn:
+    typer.secho(f"error: {error}", fg="red", err=True)
+    raise typer.Exit(1) from None
+
+
+def _log_to_stderr() -> None:
+    from reveal_leaderboard.store.journal import set_up_journal
+
+    set_up_journal(sys.stderr)

@@ -1,0 +1,342 @@
+"""The application that readers meet: their own list, one item at a time, and its pictures; behind the board's gates.
+
+Conventions
+-----------
+Everything below ``/api`` is for a reader: somebody signed in whom the maintainer's table binds to a name, or in local
+mode whoever chose one. What is not on this reader's list does not exist (404). Items are called by tokens of the
+session; no answer holds a study's id, a patient's, a report, or another reader's name. Pages are files of ours: no
+script or style comes from elsewhere or stands in the page, and the content security policy says so.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import logging
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Annotated, Any
+
+from fastapi import Depends, FastAPI, HTTPException, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, RedirectResponse, Response
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from reveal_leaderboard.readers.films import Darkroom, FilmError
+from reveal_leaderboard.readers.forms import FORMS, AnswerError
+from reveal_leaderboard.readers.people import tokens_of
+from reveal_leaderboard.readers.store import (
+    Answer,
+    Item,
+    KeyUsedError,
+    ListClosedError,
+    NotOnListError,
+    Place,
+    Readings,
+)
+from reveal_leaderboard.web import signin
+from reveal_leaderboard.web.app import OwnMethods
+from reveal_leaderboard.web.auth import Auth
+from reveal_leaderboard.web.gate import (
+    SPACE_FRAMES,
+    BodyLimit,
+    Forwarded,
+    KnownHost,
+    NoTraces,
+    Problems,
+    SameOrigin,
+    SecureHeaders,
+)
+from reveal_leaderboard.web.rate import Limits, RateLimit
+
+__all__ = ["build_readers_app"]
+
+MAX_BODY_BYTES = 64_000
+MAX_SECONDS = 86_400.0
+CHOSEN = "reveal-reader"
+STATIC = {
+    "app.js": "text/javascript", "viewer.js": "text/javascript", "film.js": "text/javascript",
+    "panel.js": "text/javascript", "scales.js": "text/javascript", "made.js": "text/javascript",
+    "style.css": "text/css", "icon.svg": "image/svg+xml",
+}  # fmt: skip
+
+log = logging.getLogger(__name__)
+
+
+class Sent(BaseModel):
+    """An answer as the browser sends it; `key` is made anew for each one, so that two clicks are one answer."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    key: Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+    answer: Annotated[str, Field(max_length=40)]
+    comment: Annotated[str, Field(max_length=20_000)] = ""
+    details: Any = None
+    seconds: Annotated[float, Field(ge=0, le=MAX_SECONDS, allow_inf_nan=False)]
+
+
+class Chosen(BaseModel):
+    """The name that somebody takes in local mode."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    reader: Annotated[str, Field(max_length=200)]
+
+
+@dataclass(frozen=True)
+class Seat:
+    """A reader at work: the name, and what the session calls the items of the reader's list."""
+
+    reader: str
+    places: tuple[Place, ...]
+    tokens: Mapping[str, str]
+
+    def item(self, token: str) -> str:
+        """The item of a token; 404 if there is none on this list."""
+        if token not in self.tokens:
+            raise HTTPException(404, "This is not on your list. Load the page again.")
+        return self.tokens[token]
+
+
+class ReadingRoom:
+    """What the routes do."""
+
+    def __init__(self, readings: Readings, darkroom: Darkroom, auth: Auth, people: Mapping[str, str]) -> None:
+        self.readings, self.darkroom, self.auth, self.people = readings, darkroom, auth, people
+        self.form = FORMS[readings.form]
+
+    def reader(self, request: Request) -> str | None:
+        """Who reads here; None for who may not. 401 for nobody."""
+        actor = self.auth.actor(request)
+        if actor is None or actor.via == "token":
+            raise HTTPException(401, "Sign in to read.")
+        if self.auth.mode == "local":
+            chosen = _decoded(request.cookies.get(CHOSEN, ""))
+            return chosen if chosen in self.readings.readers() else None
+        return self.people.get(actor.user.subject)
+
+    def seat(self, request: Request) -> Seat:
+        """The reader of a request with the list; 403 for who is none."""
+        reader = self.reader(request)
+        if reader is None:
+            raise HTTPException(403, "You are not among the readers of this set.")
+        places = tuple(self.readings.places(reader))
+        session = "local" if self.auth.mode == "local" else self.auth.session_of(request) or ""
+        return Seat(reader, places, tokens_of(self.readings.key, session, reader, (one.item for one in places)))
+
+    def who(self, request: Request) -> dict[str, Any]:
+        """Whether somebody is signed in, and as which reader."""
+        about = {"mode": self.auth.mode, "title": self.form.title, "signed_in": False, "reader": None}
+        try:
+            reader = self.reader(request)
+        except HTTPException:
+            return about
+        names = self.readings.readers() if self.auth.mode == "local" else []
+        return about | {"signed_in": True, "reader": reader, "readers": names}
+
+    def listed(self, seat: Seat) -> dict[str, Any]:
+        """The list in its order: token and the answer that counts."""
+        entries = [
+            {"token": token, "answer": place.answer} for token, place in zip(seat.tokens, seat.places, strict=True)
+        ]
+        return {"items": entries, "is_open": self.readings.is_open(seat.reader)}
+
+    def shown(self, seat: Seat, token: str) -> dict[str, Any]:
+        """What is asked of an item, its pictures' facts, and the reader's own answer."""
+        item = self.readings.item(seat.item(token))
+        own = self.readings.answer(seat.reader, item.item)
+        given = None if own is None else {"answer": own.answer, "comment": own.comment, "details": own.details}
+        pictures = [{"view": film.view, **self._facts(item, n)} for n, film in enumerate(item.films)]
+        return {"token": token, "panel": self.form.panel(item.content), "films": pictures, "own": given}
+
+    def film(self, seat: Seat, token: str, number: int) -> Response:
+        """Packed values of a picture."""
+        item = self.readings.item(seat.item(token))
+        if not 0 <= number < len(item.films):
+            raise HTTPException(404, "There is no such picture.")
+        try:
+            _, data = self.darkroom.get(item.films[number])
+        except FilmError:
+            raise HTTPException(404, "This picture cannot be shown.") from None
+        return Response(data, media_type="application/octet-stream", headers={"Content-Encoding": "gzip"})
+
+    def put(self, seat: Seat, token: str, sent: Sent) -> dict[str, Any]:
+        """Keep an answer; what the browser is told when it is on the disk."""
+        name = seat.item(token)
+        try:
+            read = self.form.read(self.readings.item(name).content, sent.answer, sent.comment, sent.details)
+            answer, comment, details = read
+            is_new = self.readings.put(
+                Answer(seat.reader, name, answer, comment, details, math.floor(sent.seconds * 10) / 10), sent.key
+            )
+        except AnswerError as error:
+            raise HTTPException(422, str(error)) from None
+        except NotOnListError as error:
+            raise HTTPException(404, f"{error}".capitalize() + ".") from None
+        except (ListClosedError, KeyUsedError) as error:
+            raise HTTPException(409, f"Not saved: {error}.") from None
+        log.info("an answer was kept", extra={"count": int(is_new)})
+        return {"saved": True, "answer": answer}
+
+    def _facts(self, item: Item, number: int) -> dict[str, Any]:
+        try:
+            facts, _ = self.darkroom.get(item.films[number])
+        except FilmError as error:
+            log.warning("a picture cannot be shown: %s", error)
+            return {"fault": "This picture cannot be shown."}
+        return {"fault": "", **facts}
+
+
+def build_readers_app(
+    readings: Readings,
+    darkroom: Darkroom,
+    auth: Auth,
+    people: Mapping[str, str],
+    *,
+    n_proxies: int = 0,
+    limits: Limits | None = None,
+) -> FastAPI:
+    """The application over prepared readings.
+
+    Parameters
+    ----------
+    people : subject of the sign-in provider -> reader; not looked at in local mode
+    n_proxies : trusted proxies in front of the server
+    limits : of requests; in local mode none unless given
+    """
+    app = FastAPI(title="REVEAL readers", openapi_url=None, docs_url=None, redoc_url=None)
+    room = ReadingRoom(readings, darkroom, auth, people)
+    signin.add_sign_in(app, auth)
+    _add_pages(app)
+    _add_api(app, room)
+    app.add_middleware(NoTraces)
+    app.add_middleware(OwnMethods, owner=app)
+    app.add_middleware(BodyLimit, limit=MAX_BODY_BYTES)
+    app.add_middleware(SameOrigin)
+    if auth.mode != "local" or limits is not None:
+        app.add_middleware(RateLimit, auth=auth, limits=limits)
+    app.add_middleware(Problems)
+    app.add_middleware(KnownHost, hosts=auth.hosts)
+    app.add_middleware(Forwarded, n_proxies=n_proxies)
+    frames = SPACE_FRAMES if auth.mode == "huggingface" else ()
+    app.add_middleware(SecureHeaders, framed_by=frames, is_secure=auth.is_secure)
+    app.add_middleware(StrictPolicy, framed_by=frames)
+    return app
+
+
+def _add_pages(app: FastAPI) -> None:
+    static = files("reveal_leaderboard.readers") / "static"
+    texts = {name: (static / name).read_bytes() for name in ("index.html", *STATIC)}
+
+    @app.get("/", include_in_schema=False)
+    def index() -> Response:
+        return Response(texts["index.html"], media_type="text/html")
+
+    @app.get("/static/{name}", include_in_schema=False)
+    def asset(name: str) -> Response:
+        if name not in STATIC:
+            raise HTTPException(404, "There is nothing here.")
+        return Response(texts[name], media_type=STATIC[name], headers={"Cache-Control": "no-cache"})
+
+    @app.get("/healthz", include_in_schema=False)
+    def healthz() -> dict[str, str]:
+        return {"status": "ok"}
+
+
+def _add_api(app: FastAPI, room: ReadingRoom) -> None:
+    @app.exception_handler(RequestValidationError)
+    def refused(request: Request, error: RequestValidationError) -> Response:
+        faults = (f"{'.'.join(map(str, one['loc'][1:]))}: {one['msg']}" for one in error.errors())
+        return JSONResponse({"detail": "; ".join(faults)[:200]}, 422)  # without the values, which may be anything
+
+    at_desk = Depends(room.seat)
+
+    @app.get("/api/who")
+    def who(request: Request) -> dict[str, Any]:
+        return room.who(request)
+
+    @app.post("/api/reader")
+    def choose(request: Request, chosen: Chosen) -> Response:
+        room.reader(request)
+        if room.auth.mode != "local":
+            raise HTTPException(403, "Your name is bound to your account.")
+        if chosen.reader not in room.readings.readers():
+            raise HTTPException(422, "There is no list of a reader of that name.")
+        answer = RedirectResponse("/", 303)
+        answer.set_cookie(CHOSEN, _encoded(chosen.reader), httponly=True, samesite="strict", path="/")
+        return answer
+
+    @app.get("/api/list")
+    def listed(seat: Seat = at_desk) -> dict[str, Any]:
+        return room.listed(seat)
+
+    @app.get("/api/items/{token}")
+    def shown(token: str, seat: Seat = at_desk) -> dict[str, Any]:
+        return room.shown(seat, token)
+
+    @app.get("/api/items/{token}/films/{number}")
+    def film(token: str, number: int, seat: Seat = at_desk) -> Response:
+        return room.film(seat, token, number)
+
+    @app.post("/api/items/{token}/answers")
+    def put(token: str, sent: Sent, seat: Seat = at_desk) -> dict[str, Any]:
+        return room.put(seat, token, sent)
+
+    @app.post("/api/stop")
+    def stop(seat: Seat = at_desk) -> dict[str, bool]:
+        if room.readings.is_open(seat.reader):
+            room.readings.mark(seat.reader, "stop")
+        return {"is_open": False}
+
+
+class StrictPolicy:
+    """Sets the content security policy of these pages over the board's, and keeps answers out of caches.
+
+    Pages of signing in carry one style sheet of their own, which is allowed by its hash.
+    """
+
+    def __init__(self, app: ASGIApp, framed_by: tuple[str, ...] = ()) -> None:
+        self.app = app
+        style = re.search(r"<style>(.*?)</style>", signin.PAGE.replace("{{", "{").replace("}}", "}"), re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256((style[1] if style else "").encode()).digest()).decode()
+        frames = " ".join(framed_by) or "'none'"
+        self.policy = "; ".join(
+            (
+                "default-src 'none'",
+                "script-src 'self'",
+                f"style-src 'self' 'sha256-{digest}'",
+                "img-src 'self'",
+                "connect-src 'self'",
+                "form-action 'self'",
+                "base-uri 'none'",
+                f"frame-ancestors {frames}",
+            )
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one connection."""
+
+        async def stamped(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(raw=message.setdefault("headers", []))
+                headers["Content-Security-Policy"] = self.policy
+                headers.setdefault("Cache-Control", "no-store")
+            await send(message)
+
+        await self.app(scope, receive, stamped if scope["type"] == "http" else send)
+
+
+def _encoded(name: str) -> str:
+    return base64.urlsafe_b64encode(name.encode()).decode("ascii").rstrip("=")
+
+
+def _decoded(text: str) -> str:
+    try:
+        return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode()
+    except ValueError:
+        return ""

@@ -1,0 +1,226 @@
+"""Pixels for the browser: every picture as 16-bit values with what it takes to show them, and nothing else of its file.
+
+Conventions
+-----------
+A :class:`Picture` holds unsigned 16-bit `values`; ``slope * value + intercept`` is what the window is about (of DICOM
+the modality value). A modality table is applied here, since it is no line. The reader starts with the file's own window
+or VOI table; without one with the full range of the stored bits, as :mod:`reveal_bench.dicom.display` decides.
+
+On the wire (:func:`packed`): differences along each row, modulo 65,536, first all high bytes, then all low bytes; gzip.
+So a film of 12 bits takes about half of its size, and the browser needs no decoder.
+
+PNG and JPEG (8 or 16 bit; colour becomes luminance) are for sets without DICOM. Their metadata are dropped with the
+rest of the file; the orientation that a photograph's metadata may name is not applied, so such a file is refused.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import zlib
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from reveal_leaderboard.readers.store import Film
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from reveal_bench.dicom.display import Display
+
+__all__ = ["Darkroom", "FilmError", "Picture", "develop", "packed"]
+
+MAX_KEPT_BYTES = 256 << 20
+MAX_PIXELS = 100_000_000
+UNTURNED = (None, 1)
+
+
+class FilmError(ValueError):
+    """A picture that cannot be shown; the message is the reason, without a path."""
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A picture as the module's conventions say; `facts` is what the browser is told of it."""
+
+    values: npt.NDArray[np.uint16] = field(repr=False)
+    facts: dict[str, Any]
+
+
+def develop(data: bytes) -> Picture:
+    """Read a DICOM, PNG or JPEG file.
+
+    Raises
+    ------
+    FilmError
+        If it holds no grey picture that can be read.
+    """
+    from reveal_bench.dicom.files import DicomError, is_dicom
+
+    if data[:8] == b"\x89PNG\r\n\x1a\n" or data[:2] == b"\xff\xd8":
+        return _of_picture_file(data)
+    try:
+        return _of_dicom(data)
+    except DicomError as error:
+        what = str(error) if is_dicom(data[:132]) else "no DICOM, PNG or JPEG file"
+        raise FilmError(what) from None
+
+
+def packed(values: npt.NDArray[np.uint16]) -> bytes:
+    """The values as they travel.
+
+    >>> import gzip, numpy as np
+    >>> gzip.decompress(packed(np.array([[1, 258, 2]], dtype=np.uint16))).hex()  # 1, +257, -256
+    '0001ff010100'
+    """
+    import numpy as np
+
+    steps = values.copy()
+    steps[:, 1:] -= values[:, :-1]
+    planes = np.concatenate([(steps >> 8).astype(np.uint8).ravel(), (steps & 0xFF).astype(np.uint8).ravel()])
+    coder = zlib.compressobj(level=1, wbits=31)
+    return coder.compress(planes.tobytes()) + coder.flush()
+
+
+class Darkroom:
+    """Pictures below `root`, developed when they are asked for; the last ones are kept, packed, in memory."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = Path(root).resolve()
+        self._kept: OrderedDict[Film, tuple[dict[str, Any], bytes]] = OrderedDict()
+        self._lock = Lock()
+        self._n_bytes = 0
+
+    def get(self, film: Film) -> tuple[dict[str, Any], bytes]:
+        """Facts and packed values of a picture.
+
+        Raises
+        ------
+        FilmError
+            If it cannot be shown.
+        """
+        with self._lock:
+            if film in self._kept:
+                self._kept.move_to_end(film)
+                return self._kept[film]
+        picture = develop(self._read(film))
+        found = picture.facts, packed(picture.values)
+        with self._lock:
+            if film not in self._kept:
+                self._kept[film] = found
+                self._n_bytes += len(found[1])
+            while self._n_bytes > MAX_KEPT_BYTES and len(self._kept) > 1:
+                _, (_, old) = self._kept.popitem(last=False)
+                self._n_bytes -= len(old)
+        return found
+
+    def _read(self, film: Film) -> bytes:
+        from reveal_bench.dicom.files import DicomError, DicomFile
+
+        path = (self.root / film.file).resolve()
+        if not path.is_relative_to(self.root):
+            raise FilmError("the file lies outside the folder of the pictures")
+        try:
+            return DicomFile(path, film.member).read()
+        except DicomError as error:
+            raise FilmError(str(error)) from None
+
+
+def _of_dicom(data: bytes) -> Picture:
+    from reveal_bench.dicom import decode as decoding
+    from reveal_bench.dicom import display
+    from reveal_bench.dicom.dataset import damage_refused, quiet_pydicom, read_dataset, transfer_syntax
+    from reveal_bench.dicom.files import DicomError
+
+    with quiet_pydicom():
+        dataset, has_pixels = read_dataset(io.BytesIO(data), (*decoding.KEYWORDS, *display.KEYWORDS), pixels=True)
+        with damage_refused():
+            stored = dataset.get("PixelData") if has_pixels else None
+        if not isinstance(stored, bytes) or not stored:
+            raise DicomError("no integer pixel data, or cut off within them")
+        size = decoding.frame_size(dataset)
+        shown = display.plan_display(dataset).display
+        patterns, _ = decoding.decode(dataset, transfer_syntax(dataset), size)
+    values, slope, intercept = _values(patterns, shown)
+    facts = {"height": size[0], "width": size[1], "slope": slope, "intercept": intercept, "invert": shown.invert}
+    return Picture(values, facts | _start(shown))
+
+
+def _values(patterns: npt.NDArray[Any], shown: Display) -> tuple[npt.NDArray[np.uint16], float, float]:
+    """Bit patterns -> unsigned values, and the line from them to modality values."""
+    import numpy as np
+
+    from reveal_bench.dicom.display import Lut, Rescale
+
+    low = shown.stored_range[0]
+    mask = (1 << shown.bits_stored) - 1
+    # Two's complement plus half of its range is the pattern with its highest bit turned.
+    unsigned = ((patterns & mask) ^ (-low if shown.is_signed else 0)).astype(np.uint16)
+    if isinstance(shown.modality, Lut):
+        table = shown.modality
+        index = np.clip(unsigned.astype(np.int64) + low - table.first, 0, len(table.entries) - 1)
+        return table.entries[index].astype(np.uint16), 1.0, 0.0
+    slope, intercept = (
+        (shown.modality.slope, shown.modality.intercept) if isinstance(shown.modality, Rescale) else (1, 0)
+    )
+    return unsigned, float(slope), float(intercept + slope * low)
+
+
+def _start(shown: Display) -> dict[str, Any]:
+    """How the file is shown first: a window, or a table of 8-bit greys by value and the window that goes on from it."""
+    from reveal_bench.dicom.display import Lut, Window
+
+    low, high = shown.modality_range
+    if isinstance(shown.voi, Window):
+        window = {"center": shown.voi.center, "width": shown.voi.width, "function": shown.voi.function}
+    elif isinstance(shown.voi, Lut):
+        n = len(shown.voi.entries)
+        window = {"center": shown.voi.first + (n - 1) / 2, "width": float(max(n - 1, 1)), "function": "LINEAR_EXACT"}
+        return {"window": window, "range": [low, high], "table": _table(shown, shown.voi)}
+    else:
+        window = {"center": (low + high) / 2, "width": high - low, "function": "LINEAR_EXACT"}
+    return {"window": window, "range": [low, high], "table": None}
+
+
+def _table(shown: Display, voi: Any) -> str:
+    """Grey of every value after a VOI table, before any inversion: bytes as base64."""
+    import numpy as np
+
+    from reveal_bench.dicom.display import Lut, Rescale
+
+    values = np.arange(1 << 16, dtype=np.float64)
+    if not isinstance(shown.modality, Lut):
+        values += shown.stored_range[0]
+    if isinstance(shown.modality, Rescale):
+        values = values * shown.modality.slope + shown.modality.intercept
+    index = np.clip(np.floor(values) - voi.first, 0, len(voi.entries) - 1).astype(np.intp)
+    greys = np.rint(voi.entries[index] / ((1 << voi.bits) - 1) * 255).astype(np.uint8)
+    return base64.b64encode(greys.tobytes()).decode("ascii")
+
+
+def _of_picture_file(data: bytes) -> Picture:
+    import numpy as np
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with Image.open(io.BytesIO(data), formats=("PNG", "JPEG")) as image:
+            if image.width * image.height > MAX_PIXELS:
+                raise FilmError(f"{image.height} x {image.width} pixels; at most {MAX_PIXELS:,} are read")
+            if image.getexif().get(0x0112) not in UNTURNED:
+                raise FilmError("the file's metadata say that it lies on its side: turn its pixels first")
+            is_deep = image.mode in ("I;16", "I;16B", "I")
+            values = np.asarray(image if is_deep else image.convert("L"))
+    except FilmError:
+        raise
+    except (UnidentifiedImageError, OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise FilmError(f"the picture cannot be read: {type(error).__name__}") from None
+    if values.min(initial=0) < 0 or values.max(initial=0) > 65_535:
+        raise FilmError("values must be from 0 to 65,535")
+    high = 65_535.0 if is_deep else 255.0
+    facts = {"height": values.shape[0], "width": values.shape[1], "slope": 1.0, "intercept": 0.0, "invert": False}
+    window = {"center": high / 2, "width": high, "function": "LINEAR_EXACT"}
+    return Picture(values.astype(np.uint16), facts | {"window": window, "range": [0.0, high], "table": None})

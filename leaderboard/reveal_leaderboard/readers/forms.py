@@ -1,0 +1,218 @@
+"""What a reader is asked of an item, and which answers there are: votes on labels, and kinds of errors.
+
+Conventions
+-----------
+A :class:`Form` says what the browser shows of an item (:meth:`Form.panel`) and reads what it sends back
+(:meth:`Form.read`). The panel holds nothing that tells whose the item is. Definitions of labels are in this project's
+own words; those that paper 004 (Table S1) prints none of are from common radiological usage.
+
+``votes``: paper 004, section 2.2; the comment is asked for unless a reader agrees to all, and may be left out.
+``errors``: paper 000, section 3: a miss that touches the reference is a partial hit, which is found before
+(:mod:`reveal_leaderboard.readers.misses`) and not shown; of the others the reader says which error it is.
+``rubric``: paper 001, section 3.3: six criteria from 1 to 5, those of pictures where the answer has boxes and nowhere
+else, as the board's own page asks them. `details` are the scores; there is no comment, since the board keeps none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from reveal_bench.curation.tables import ANSWERS, in_order
+from reveal_bench.findings import REVEAL_LABELS, REVEAL_TERMS, hint
+from reveal_bench.kinds.tasks.records import CRITERIA, meaning
+from reveal_bench.metrics.ordinal import HIGHEST, LOWEST
+from reveal_leaderboard.boards.ratings import PICTURE_CRITERIA, TEXT_CRITERIA, RatingError, StoredAnswer, check_scores
+from reveal_leaderboard.readers.store import CANNOT_READ
+
+__all__ = ["DEFINITIONS", "FORMS", "MAX_COMMENT", "SCORED", "AnswerError", "Form", "Given"]
+
+SCORED = "scored"
+"""The answer of the form of the rubric that has scores."""
+
+MAX_COMMENT = 4000
+LINE_BREAKS = "\n\t"
+DEFINITIONS = {term.name: term.definition or "" for term in REVEAL_TERMS} | {
+    "Pleural effusion": "Fluid between the pleural layers: blunted angle, meniscus, or veiling of a supine film",
+    "Pleural thickening": "Band or plaque along the pleura, smooth or lobulated, calcified or not, that is no fluid",
+    "Pneumothorax": "Air between the pleural layers: a visceral line without lung markings beyond it",
+}
+NOT_READ = {"value": CANNOT_READ, "label": "Cannot be read", "key": "u", "why": "Why can it not be read? (optional)"}
+
+Given = tuple[str, str, Any]
+"""Answer, comment, details."""
+
+
+class AnswerError(ValueError):
+    """An answer that the form does not take; the message is for the reader."""
+
+
+class Form(Protocol):
+    """What is asked of an item."""
+
+    title: str
+
+    def panel(self, content: Mapping[str, Any]) -> dict[str, Any]:
+        """What the browser shows beside the pictures, as JSON."""
+
+    def read(self, content: Mapping[str, Any], answer: str, comment: str, details: Any) -> Given:
+        """What the browser sent, checked.
+
+        Raises
+        ------
+        AnswerError
+            If it breaks a rule of the form.
+        """
+
+
+class _Votes:
+    title = "Judge the suggested labels"
+
+    def panel(self, content: Mapping[str, Any]) -> dict[str, Any]:
+        labels = content["labels"]
+        entries = [{"name": label, "text": DEFINITIONS[label]} for label in labels]
+        nothing = {"name": "None of the twelve labels", "text": "The suggestion is that no label applies"}
+        return {
+            "heading": "Suggested labels",
+            "entries": entries or [nothing],
+            "choices": [
+                {"value": "agree_all", "label": "Agree all", "key": "1", "why": "Remark (optional)"},
+                {"value": "agree_mostly", "label": "Agree mostly", "key": "2", "why": "What is not right?"},
+                {"value": "disagree", "label": "Disagree", "key": "3", "why": "What is not right?"},
+                NOT_READ,
+            ],
+            "asked": ["agree_mostly", "disagree"],
+            "ticks": {"labels": [{"name": name, "text": DEFINITIONS[name]} for name in REVEAL_LABELS], "from": labels},
+            "overlays": [],
+        }
+
+    def read(self, content: Mapping[str, Any], answer: str, comment: str, details: Any) -> Given:
+        said = _comment(comment)
+        _one_of(answer, (*ANSWERS, CANNOT_READ))
+        if details is None:
+            return answer, said, None
+        if not isinstance(details, list) or not all(isinstance(label, str) for label in details):
+            raise AnswerError("`details` must be a list of labels, or null")
+        unknown = [label for label in details if label not in REVEAL_LABELS]
+        if unknown:
+            raise AnswerError(f"labels must be of the twelve, got {hint(unknown[0][:60], REVEAL_LABELS)}")
+        if len(set(details)) < len(details):
+            raise AnswerError("labels must be named once")
+        labels = list(in_order(details))
+        if answer == CANNOT_READ:
+            raise AnswerError("labels must not be given of what cannot be read")
+        if answer == "agree_all" and labels != list(content["labels"]):
+            raise AnswerError("you agree to all labels, but ticked others")
+        return answer, said, labels
+
+
+class _Errors:
+    title = "Say what kind of error it is"
+
+    def panel(self, content: Mapping[str, Any]) -> dict[str, Any]:
+        overlays = [
+            *({"kind": "reference", "rect": rect, "label": "Reference"} for rect in content["reference"]),
+            *({"kind": "model", "rect": rect, "label": "Model"} for rect in content["model"]),
+            *({"kind": "model", "point": point, "label": "Model"} for point in content["points"]),
+        ]
+        return {
+            "heading": "Finding asked for",
+            "entries": [{"name": content["finding"], "text": "Orange is where the model pointed, green the reference"}],
+            "choices": [
+                {
+                    "value": "position_error", "label": "Position error", "key": "1", "why": "Remark (optional)",
+                    "text": "The place is wrong, but the finding could be there",
+                },
+                {
+                    "value": "anatomy_error", "label": "Anatomy error", "key": "2", "why": "Remark (optional)",
+                    "text": "The finding cannot be there: anatomy rules it out",
+                },
+                NOT_READ,
+            ],
+            "asked": [],
+            "ticks": None,
+            "overlays": overlays,
+        }  # fmt: skip
+
+    def read(self, content: Mapping[str, Any], answer: str, comment: str, details: Any) -> Given:
+        if details is not None:
+            raise AnswerError("`details` must be null")
+        return _one_of(answer, ("position_error", "anatomy_error", CANNOT_READ)), _comment(comment), None
+
+
+class _Rubric:
+    title = "Score answers by the rubric"
+
+    def panel(self, content: Mapping[str, Any]) -> dict[str, Any]:
+        boxes = content["boxes"]
+        wants = "The task asks for boxes." if content["requires_boxes"] else "The task asks for no boxes."
+        draws = "The answer draws none." if not boxes else f"The answer draws {len(boxes)}, shown on the pictures."
+        texts = [("Task", content["prompt"]), ("Indication", content["indication"]), ("Answer", content["answer"])]
+        return {
+            "heading": "Score this answer on its own",
+            "texts": [{"name": name, "text": text} for name, text in texts if text],
+            "entries": [{"name": "Boxes", "text": f"{wants} {draws}"}],
+            "scales": [_scale(name) for name in _asked(content)],
+            "scored": SCORED,
+            "choices": [NOT_READ],
+            "asked": [],
+            "ticks": None,
+            "overlays": [{"kind": "model", **box} for box in boxes],
+        }
+
+    def read(self, content: Mapping[str, Any], answer: str, comment: str, details: Any) -> Given:
+        _one_of(answer, (SCORED, CANNOT_READ))
+        if answer == CANNOT_READ:
+            if details is not None:
+                raise AnswerError("scores must not be given of what cannot be read")
+            return answer, _comment(comment), None
+        if comment.strip():
+            raise AnswerError("scores take no comment: the board keeps none")
+        if not isinstance(details, dict):
+            raise AnswerError("`details` must be the scores by criterion")
+        unknown = [name for name in details if name not in CRITERIA]
+        if unknown:
+            raise AnswerError(f"scores must be of the criteria, got {hint(str(unknown[0])[:60], CRITERIA)}")
+        try:
+            check_scores(StoredAnswer("", "", "", content["answer"], content["boxes"]), details)
+        except RatingError as error:
+            raise AnswerError(_in_words(str(error)[:400])) from None
+        return answer, "", {name: details[name] for name in _asked(content)}
+
+
+def _asked(content: Mapping[str, Any]) -> tuple[str, ...]:
+    """The criteria that an answer is scored on."""
+    return (*TEXT_CRITERIA, *(PICTURE_CRITERIA if content["boxes"] else ()))
+
+
+def _scale(criterion: str) -> dict[str, Any]:
+    scores = [{"score": score, "text": meaning(criterion, score)} for score in range(HIGHEST, LOWEST - 1, -1)]
+    return {"name": criterion, "title": _title(criterion), "scores": scores}
+
+
+def _title(criterion: str) -> str:
+    return criterion.replace("_", " ").capitalize()
+
+
+def _in_words(faults: str) -> str:
+    for name in CRITERIA:
+        faults = faults.replace(f"`{name}`", _title(name))
+    return faults
+
+
+def _one_of(answer: str, known: Sequence[str]) -> str:
+    if answer not in known:
+        raise AnswerError(f"the answer must be one of {', '.join(known)}, got {hint(answer[:60], known)}")
+    return answer
+
+
+def _comment(text: str) -> str:
+    said = text.strip()
+    if len(said) > MAX_COMMENT:
+        raise AnswerError(f"a comment must have at most {MAX_COMMENT} characters, got {len(said)}")
+    if any(not (letter.isprintable() or letter in LINE_BREAKS) for letter in said):
+        raise AnswerError("a comment must have no control characters")
+    return said
+
+
+FORMS: dict[str, Form] = {"votes": _Votes(), "errors": _Errors(), "rubric": _Rubric()}

@@ -1,0 +1,167 @@
+"""From a curation folder, or a file of misses or answers, to a database of lists and pictures that the page can serve.
+
+It runs in a process of its own before the server: the server never opens the curation folder, where reports and the
+votes of earlier readings lie. Prepared again from the same things, nothing happens; from others it is refused, since
+the answers that are there would be about something else.
+
+Pictures: DICOM files below a root, by StudyInstanceUID, doubles and what is no radiograph left out; or a table of
+pictures (columns `study`, `file`, perhaps `view`; paths relative to the root) for sets without DICOM.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from reveal_bench.curation.folder import CurationFolder
+from reveal_bench.curation.tables import Assignment, Sampled, read_table
+from reveal_bench.sources.source import BuildError, Problem
+from reveal_bench.sources.study_table import read_table as read_any_table
+from reveal_leaderboard.readers.store import FILE_NAME, Film, Item, Readings, UnpreparedError
+
+__all__ = ["PreparationError", "find_films", "prepare_votes", "put", "read_pictures"]
+
+VIEW_ORDER = ("PA", "AP", "UNKNOWN", "LATERAL")
+_SHOWN = 3
+
+Films = Mapping[str, tuple[Film, ...]]
+Progress = Callable[[int, int], None]
+
+
+class PreparationError(ValueError):
+    """Something is missing that readers would need."""
+
+
+def prepare_votes(
+    data: Path, curation: Path, images: Path, *, pictures: Path | None = None, progress: Progress | None = None
+) -> Readings:
+    """Make the database of a curation whose assignment is done.
+
+    Parameters
+    ----------
+    data : folder of the annotation page
+    images : root of the pictures
+    pictures : table of pictures; without it DICOM files are looked for
+
+    Raises
+    ------
+    CurationError
+        If the curation has no assignment.
+    PreparationError
+        If a study has no picture.
+    BuildError
+        If the table of pictures is wrong.
+    UnpreparedError
+        If the folder holds readings of something else.
+    """
+    folder = CurationFolder(curation)
+    made = {**folder.need("sample").outputs, **folder.need("assign").outputs}
+    digest = _digest({name: made[name] for name in ("sample.parquet", "assignments.parquet")})
+    there = _same(data, digest, "votes")
+    if there is not None:
+        return there
+    given = [
+        (one.reader, one.position, one.study_id) for one in read_table(folder.path("assignments.parquet"), Assignment)
+    ]
+    studies = {item for _, _, item in given}
+    labels = {one.study_id: one.labels for one in read_table(folder.path("sample.parquet"), Sampled)}
+    films = find_films(images, studies, progress) if pictures is None else read_pictures(pictures, images)
+    lacking = sorted(studies - {study for study in films if films[study]})
+    if lacking:
+        raise PreparationError(
+            f"every study must have a picture below {images}, got {len(lacking):,} without, the first of them "
+            f"{', '.join(lacking[:_SHOWN])}"
+        )
+    items = [Item(study, {"labels": list(labels[study])}, films[study]) for study in sorted(studies)]
+    return Readings.create(
+        data, items, given, form="votes", name=folder.name, seed=folder.seed, digest=digest, root=images
+    )
+
+
+def put(
+    data: Path, items: list[Item], given: list[tuple[str, int, str]], *, form: str, seed: int, root: Path
+) -> Readings:
+    """Make the database of another form, or find that it is there."""
+    content = [[one.item, one.content, [film.file for film in one.films]] for one in items]
+    digest = _digest({"items": json.dumps(content, sort_keys=True), "lists": json.dumps(given)})
+    there = _same(data, digest, form)
+    if there is not None:
+        return there
+    return Readings.create(data, items, given, form=form, name=form, seed=seed, digest=digest, root=root)
+
+
+def find_films(root: Path, studies: Collection[str], progress: Progress | None = None) -> Films:
+    """The radiographs of `studies` below `root`, frontal views first."""
+    from reveal_bench.dicom import DicomError, develop_dicom, find_duplicates, scan_tree
+
+    scan = scan_tree(Path(root), progress=progress)
+    asked = [(file, header) for file, header in scan.headers if header.study_uid in studies and header.has_pixels]
+    n_films = Counter(header.study_uid for _, header in asked)
+    hashes = {}
+    for file, header in asked:
+        if n_films[header.study_uid] > 1:
+            with suppress(DicomError):  # the page says that it cannot be shown
+                hashes[file] = develop_dicom(file).pixel_sha256
+    doubles = {one.file for one in find_duplicates(asked, hashes)}
+    found: dict[str, list[tuple[tuple[int, int, str], Film]]] = {}
+    shown = {(header.study_uid, header.exposure_key) for _, header in asked if header.intent != "PROCESSING"}
+    for file, header in asked:
+        is_raw = header.intent == "PROCESSING" and header.exposure_key is not None
+        if file not in doubles and not (is_raw and (header.study_uid, header.exposure_key) in shown):
+            name = file.path.relative_to(root).as_posix()
+            order = (VIEW_ORDER.index(header.view), header.instance_number or 0, file.shown(root))
+            found.setdefault(str(header.study_uid), []).append((order, Film(name, file.member, header.view)))
+    return {study: tuple(film for _, film in sorted(films, key=lambda one: one[0])) for study, films in found.items()}
+
+
+def read_pictures(table: Path, root: Path) -> Films:
+    """The pictures that a table names.
+
+    Raises
+    ------
+    BuildError
+        With everything that is wrong with it.
+    """
+    problems: list[Problem] = []
+    read = read_any_table(table, table.name, problems)
+    if read is None:
+        raise BuildError(problems)
+    lacking = [name for name in ("study", "file") if name not in read.columns]
+    problems += [Problem(table.name, None, "columns", f"must have {name}", ", ".join(read.columns)) for name in lacking]
+    found: dict[str, list[Film]] = {}
+    for row in read.rows if not lacking else ():
+        study, name = row.text("study"), row.text("file")
+        path = (root / name).resolve()
+        if not study or not name:
+            problems.append(Problem(table.name, row.number, "study, file", "must not be blank", "a blank cell"))
+        elif not path.is_relative_to(root.resolve()) or not path.is_file():
+            problems.append(Problem(table.name, row.number, "file", "must be a file below the root", repr(name)))
+        else:
+            view = (row.text("view") if "view" in read.columns else "") or "UNKNOWN"
+            found.setdefault(study, []).append(Film(name, None, view[:20]))
+    if problems:
+        raise BuildError(problems)
+    return {study: tuple(films) for study, films in found.items()}
+
+
+def _same(data: Path, digest: str, form: str) -> Readings | None:
+    """The readings that are there, if there are; only of the very same things."""
+    data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not (data / FILE_NAME).exists():
+        return None
+    there = Readings(data)
+    if (there.form, there.digest) != (form, digest):
+        there.engine.dispose()
+        raise UnpreparedError(
+            f"{data} holds readings of something else (form {there.form}): what was assigned has changed since; "
+            "take another data folder"
+        )
+    return there
+
+
+def _digest(parts: Mapping[str, str]) -> str:
+    return hashlib.sha256(json.dumps(dict(parts), sort_keys=True).encode()).hexdigest()

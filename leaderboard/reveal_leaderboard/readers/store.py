@@ -1,0 +1,411 @@
+"""What readers answered, kept for good: every answer is on the disk before it is acknowledged, and none is changed.
+
+Conventions
+-----------
+A *reader* is a name of the assignments; an *item* is what is judged (a study, a miss of a model, an answer). Of several
+answers of a reader to an item the last counts. ``cannot_read`` is an answer that is no vote. A list is *open* until its
+reader stops (mark ``stop``) or the maintainer closes it (``close``); ``open`` opens it again. Tables and what may
+happen to them: :mod:`reveal_leaderboard.readers.store`. The clock is the database's.
+
+Tables of the annotation page's database, a SQLite file of its own.
+
+Conventions
+-----------
+Answers and marks are appended and never changed; triggers refuse it. The last answer of a reader to an item counts, and
+the last mark of a reader says whether the list is open. Lists have versions: 0 as they were assigned, then one more
+each time that studies changed hands. `content` and `details` are JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from reveal_leaderboard.store.database import connect, moment, reading
+
+__all__ = [
+    "Answer",
+    "CANNOT_READ",
+    "FILE_NAME",
+    "Film",
+    "Item",
+    "KeyUsedError",
+    "ListClosedError",
+    "MARKS",
+    "NotOnListError",
+    "Place",
+    "Readings",
+    "UnpreparedError",
+    "answers",
+    "marks",
+]
+
+metadata = sa.MetaData()
+
+facts = sa.Table(
+    "facts",
+    metadata,
+    sa.Column("name", sa.String(40), primary_key=True),
+    sa.Column("value", sa.Text, nullable=False),
+)
+"""What this folder is about: form, name, seed, digest of what it was prepared from, and the key of the tokens."""
+
+items = sa.Table(
+    "items",
+    metadata,
+    sa.Column("item", sa.String(200), primary_key=True),
+    sa.Column("content", sa.JSON, nullable=False),
+)
+
+films = sa.Table(
+    "films",
+    metadata,
+    sa.Column("item", sa.ForeignKey("items.item"), primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True),
+    sa.Column("file", sa.Text, nullable=False),
+    sa.Column("member", sa.Text),
+    sa.Column("view", sa.String(20), nullable=False),
+)
+"""Pictures of an item in the order in which they are shown; `file` is relative to the root of the pictures."""
+
+lists = sa.Table(
+    "lists",
+    metadata,
+    sa.Column("version", sa.Integer, primary_key=True),
+    sa.Column("reader", sa.String(200), primary_key=True),
+    sa.Column("position", sa.Integer, primary_key=True),
+    sa.Column("item", sa.ForeignKey("items.item"), nullable=False),
+    sa.UniqueConstraint("version", "reader", "item"),
+)
+
+answers = sa.Table(
+    "answers",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("reader", sa.String(200), nullable=False),
+    sa.Column("item", sa.ForeignKey("items.item"), nullable=False),
+    sa.Column("answer", sa.String(40), nullable=False),
+    sa.Column("comment", sa.Text, nullable=False),
+    sa.Column("details", sa.JSON(none_as_null=True)),
+    sa.Column("seconds", sa.Float, nullable=False),
+    sa.Column("at", sa.Float, nullable=False),
+    sa.Column("key", sa.String(64), nullable=False, unique=True),
+    sa.Index("answers_by_reader", "reader", "item"),
+    sqlite_autoincrement=True,
+)
+"""`seconds`: how long the item was on the screen; `at`: the database's clock; `key`: one for each press of a button."""
+
+marks = sa.Table(
+    "marks",
+    metadata,
+    sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
+    sa.Column("reader", sa.String(200), nullable=False),
+    sa.Column("kind", sa.String(20), nullable=False),
+    sa.Column("at", sa.Float, nullable=False),
+    sqlite_autoincrement=True,
+)
+"""`kind` is one of :data:`reveal_leaderboard.readers.store.MARKS`."""
+
+APPEND_ONLY = tuple(
+    f"CREATE TRIGGER IF NOT EXISTS {table}_no_{verb.lower()} BEFORE {verb} ON {table} "
+    f"BEGIN SELECT RAISE(ABORT, '{table} are only appended'); END"
+    for table in ("answers", "marks")
+    for verb in ("UPDATE", "DELETE")
+)
+
+
+FILE_NAME = "readings.sqlite"
+CANNOT_READ = "cannot_read"
+MARKS = ("stop", "close", "open")
+
+Lists = Sequence[tuple[str, int, str]]  # reader, position, item
+
+
+class UnpreparedError(ValueError):
+    """There is no such database in the folder, or one about something else."""
+
+
+class NotOnListError(LookupError):
+    """The item is not, or no longer, on the reader's list."""
+
+
+class ListClosedError(PermissionError):
+    """The reader's list takes no answers any more."""
+
+
+class KeyUsedError(ValueError):
+    """The key of an answer was used for another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Film:
+    """One picture of an item: `file` relative to the root of the pictures, `member` of the archive that it is in."""
+
+    file: str
+    member: str | None
+    view: str
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """What is judged, with its pictures in the order in which they are shown."""
+
+    item: str
+    content: Mapping[str, Any]
+    films: tuple[Film, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a reader says of an item; `seconds` on the screen, `at` by the database's clock, `details` as JSON."""
+
+    reader: str
+    item: str
+    answer: str
+    comment: str = ""
+    details: Any = None
+    seconds: float = 0.0
+    at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An item on a reader's list; `answer` is the one that counts, "" if there is none."""
+
+    position: int
+    item: str
+    answer: str
+
+
+class Readings:
+    """The database in `folder`, made by :meth:`create`.
+
+    Raises
+    ------
+    UnpreparedError
+        If there is none.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        path = Path(folder) / FILE_NAME
+        if not path.is_file():
+            raise UnpreparedError(f"{folder} holds no {FILE_NAME}: start with --curation, or --form and its input")
+        self.engine = connect(f"sqlite:///{path.resolve()}")
+        self._reading = reading(self.engine)
+        with self._reading.begin() as connection:
+            found = {row.name: row.value for row in connection.execute(sa.select(facts))}
+        self.form, self.name, self.seed = found["form"], found["name"], int(found["seed"])
+        self.digest, self.root, self.key = found["digest"], Path(found["root"]), bytes.fromhex(found["key"])
+
+    @classmethod
+    def create(
+        cls, folder: Path, content: Iterable[Item], given: Lists, *, form: str, name: str, seed: int, digest: str,
+        root: Path,
+    ) -> Readings:  # fmt: skip
+        """Put items and lists into a new database; it appears whole or not at all.
+
+        Parameters
+        ----------
+        given : (reader, position, item), the lists' version 0
+        digest : of what they were made from, so that a later start can tell whether it is the same
+        root : folder of the pictures
+
+        Raises
+        ------
+        UnpreparedError
+            If there is one already.
+        """
+        path = Path(folder) / FILE_NAME
+        if path.exists():
+            raise UnpreparedError(f"{path} is there already")
+        new = path.with_suffix(".new")
+        for old in Path(folder).glob(f"{new.name}*"):  # of an attempt that was interrupted
+            old.unlink()
+        engine = connect(f"sqlite:///{new.resolve()}")
+        told = {"form": form, "name": name, "seed": str(seed), "digest": digest, "root": str(root.resolve())}
+        with engine.begin() as connection:
+            metadata.create_all(connection)
+            for trigger in APPEND_ONLY:
+                connection.exec_driver_sql(trigger)
+            rows = [{"name": key, "value": value} for key, value in (told | {"key": secrets.token_hex(32)}).items()]
+            connection.execute(facts.insert(), rows)
+            for item in content:
+                connection.execute(items.insert().values(item=item.item, content=dict(item.content)))
+                for number, film in enumerate(item.films):
+                    row = {"item": item.item, "number": number, "file": film.file, "member": film.member}
+                    connection.execute(films.insert().values(**row, view=film.view))
+            _put_lists(connection, 0, given)
+        with engine.connect() as connection:  # one file again, so that it can be renamed
+            connection.connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        engine.dispose()
+        new.rename(path)
+        return cls(folder)
+
+    # What a reader sees ---------------------------------------------------------------------------------------------
+
+    def readers(self) -> list[str]:
+        """Everybody who has or had a list, by name."""
+        with self._reading.begin() as connection:
+            return list(connection.execute(sa.select(lists.c.reader).distinct().order_by(lists.c.reader)).scalars())
+
+    def places(self, reader: str) -> list[Place]:
+        """The reader's list in its order, with the answers that count."""
+        with self._reading.begin() as connection:
+            given = {row.item: row.answer for row in connection.execute(_last_answers().where(_of(reader)))}
+            mine = _current(connection).where(lists.c.reader == reader).order_by(lists.c.position)
+            return [Place(row.position, row.item, given.get(row.item, "")) for row in connection.execute(mine)]
+
+    def is_open(self, reader: str) -> bool:
+        """Whether the reader may answer."""
+        with self._reading.begin() as connection:
+            return _is_open(connection, reader)
+
+    def item(self, name: str) -> Item:
+        """An item with its pictures."""
+        with self._reading.begin() as connection:
+            content = connection.execute(sa.select(items.c.content).where(items.c.item == name)).scalar_one()
+            rows = connection.execute(sa.select(films).where(films.c.item == name).order_by(films.c.number))
+            return Item(name, content, tuple(Film(row.file, row.member, row.view) for row in rows))
+
+    def answer(self, reader: str, item: str) -> Answer | None:
+        """The reader's answer to an item that counts."""
+        query = _last_answers().where(_of(reader), answers.c.item == item)
+        with self._reading.begin() as connection:
+            row = connection.execute(query).one_or_none()
+        return None if row is None else _answer(row)
+
+    # What a reader does ---------------------------------------------------------------------------------------------
+
+    def put(self, answer: Answer, key: str) -> bool:
+        """Keep an answer; False if the same one came with this key before. When it returns, the answer is on the disk.
+
+        Raises
+        ------
+        NotOnListError, ListClosedError
+            If this reader may not answer this item, or not any more.
+        KeyUsedError
+            If another answer came with this key.
+        """
+        with self.engine.begin() as connection:
+            known = connection.execute(sa.select(answers).where(answers.c.key == key)).one_or_none()
+            if known is not None:
+                if _said(_answer(known)) != _said(answer):
+                    raise KeyUsedError("this key was used for another answer")
+                return False
+            here = (lists.c.reader == answer.reader, lists.c.item == answer.item)
+            if connection.execute(_current(connection).where(*here)).one_or_none() is None:
+                raise NotOnListError("this is not on your list any more")
+            if not _is_open(connection, answer.reader):
+                raise ListClosedError("your list is closed")
+            row = asdict(answer) | {"at": moment(connection), "key": key}
+            connection.execute(answers.insert().values(**row))
+        return True
+
+    def mark(self, reader: str, kind: str) -> None:
+        """Note that a reader stops, or that a list is closed or open again.
+
+        Raises
+        ------
+        ValueError
+            If `kind` is none of :data:`MARKS`, or nobody of this name has a list.
+        """
+        if kind not in MARKS:
+            raise ValueError(f"`kind` must be one of {', '.join(MARKS)}, got {kind!r}")
+        if reader not in self.readers():
+            raise ValueError(f"there is no list of a reader {reader!r}")
+        with self.engine.begin() as connection:
+            connection.execute(marks.insert().values(reader=reader, kind=kind, at=moment(connection)))
+
+    # What the maintainer asks for -----------------------------------------------------------------------------------
+
+    def version(self) -> int:
+        """How often studies changed hands."""
+        with self._reading.begin() as connection:
+            return int(connection.execute(sa.select(sa.func.max(lists.c.version))).scalar_one())
+
+    def listed(self) -> list[tuple[str, int, str]]:
+        """The lists as they are: (reader, position, item)."""
+        with self._reading.begin() as connection:
+            return _listed(connection)
+
+    def all_items(self) -> dict[str, Mapping[str, Any]]:
+        """Item -> content."""
+        with self._reading.begin() as connection:
+            return {row.item: row.content for row in connection.execute(sa.select(items).order_by(items.c.item))}
+
+    def all_answers(self) -> list[Answer]:
+        """The answers that count, of items that are still on their reader's list; by item and reader."""
+        with self._reading.begin() as connection:
+            return _counting(connection)
+
+    def last_marks(self) -> dict[str, str]:
+        """Reader -> the last mark."""
+        with self._reading.begin() as connection:
+            return {row.reader: row.kind for row in connection.execute(sa.select(marks).order_by(marks.c.id))}
+
+    def relist(self, plan: Callable[[Lists, Sequence[Answer], Mapping[str, str]], Lists]) -> int:
+        """Put new lists in place of the present ones, without a vote in between; their version.
+
+        Parameters
+        ----------
+        plan : given the lists, the answers that count and the last marks, returns the new lists
+        """
+        with self.engine.begin() as connection:
+            given = {row.reader: row.kind for row in connection.execute(sa.select(marks).order_by(marks.c.id))}
+            new = plan(_listed(connection), _counting(connection), given)
+            version = int(connection.execute(sa.select(sa.func.max(lists.c.version))).scalar_one()) + 1
+            _put_lists(connection, version, new)
+        return version
+
+
+def _put_lists(connection: sa.Connection, version: int, given: Lists) -> None:
+    rows = [{"version": version, "reader": reader, "position": n, "item": item} for reader, n, item in given]
+    if not rows:
+        raise UnpreparedError("there must be something to read, got empty lists")
+    connection.execute(lists.insert(), rows)
+
+
+def _current(connection: sa.Connection) -> sa.Select[Any]:
+    newest = sa.select(sa.func.max(lists.c.version)).scalar_subquery()
+    return sa.select(lists).where(lists.c.version == newest)
+
+
+def _listed(connection: sa.Connection) -> list[tuple[str, int, str]]:
+    rows = connection.execute(_current(connection).order_by(lists.c.reader, lists.c.position))
+    return [(row.reader, row.position, row.item) for row in rows]
+
+
+def _last_answers() -> sa.Select[Any]:
+    newest = sa.select(sa.func.max(answers.c.id)).group_by(answers.c.reader, answers.c.item)
+    return sa.select(answers).where(answers.c.id.in_(newest))
+
+
+def _of(reader: str) -> sa.ColumnElement[bool]:
+    return answers.c.reader == reader
+
+
+def _counting(connection: sa.Connection) -> list[Answer]:
+    places = {(reader, item) for reader, _, item in _listed(connection)}
+    rows = connection.execute(_last_answers().order_by(answers.c.item, answers.c.reader))
+    return [_answer(row) for row in rows if (row.reader, row.item) in places]
+
+
+def _is_open(connection: sa.Connection, reader: str) -> bool:
+    mine = sa.select(marks.c.kind).where(marks.c.reader == reader).order_by(marks.c.id.desc()).limit(1)
+    return connection.execute(mine).scalar_one_or_none() in (None, "open")
+
+
+def _answer(row: Any) -> Answer:
+    return Answer(row.reader, row.item, row.answer, row.comment, row.details, row.seconds, row.at)
+
+
+def _said(answer: Answer) -> tuple[str, ...]:
+    """What makes an answer another one; the time it took does not."""
+    details = json.dumps(answer.details, sort_keys=True)
+    return answer.reader, answer.item, answer.answer, answer.comment, details

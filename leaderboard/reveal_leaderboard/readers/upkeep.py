@@ -1,0 +1,188 @@
+"""What the maintainer does with readings: see how far they are, hand on what is left, take the votes out.
+
+Nothing here shows an answer but :func:`export_answers`. A vote is an answer that says something of the labels: what
+could not be read is counted apart and is no vote, so that its study lacks one.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+
+from reveal_bench.curation.assign import reassign
+from reveal_bench.curation.tables import Assignment, write_table
+from reveal_leaderboard.boards.ratings import COLUMNS as RATING_COLUMNS
+from reveal_leaderboard.readers.forms import SCORED
+from reveal_leaderboard.readers.store import CANNOT_READ, Answer, Readings
+from reveal_leaderboard.store.tables import CRITERIA
+
+__all__ = [
+    "HandedOn", "Progress", "Standing", "export_answers", "export_assignments", "hand_on", "progress",
+]  # fmt: skip
+
+VOTE_COLUMNS = ("study", "reader", "answer", "comment", "labels")
+ERROR_COLUMNS = ("id", "finding", "reader", "category", "comment")
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How far a reader is. `state`: "open", or "stopped" by the reader, or "closed" by the maintainer."""
+
+    reader: str
+    assigned: int
+    answered: int
+    not_readable: int
+    state: str
+
+    @property
+    def left(self) -> int:
+        """Items without an answer."""
+        return self.assigned - self.answered
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Readers by name, and number of votes -> items with so many; `version` counts how often lists changed."""
+
+    readers: tuple[Standing, ...]
+    items_by_votes: Mapping[int, int]
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class HandedOn:
+    """New lists: `version`, readings that `moved`, and items that lack a reader, once per reading missing."""
+
+    version: int
+    n_moved: int
+    missing: tuple[str, ...]
+
+
+def progress(readings: Readings) -> Progress:
+    """How far everybody is; no answers."""
+    listed, given, marks = readings.listed(), readings.all_answers(), readings.last_marks()
+    assigned = Counter(reader for reader, _, _ in listed)
+    answered = Counter(one.reader for one in given)
+    blank = Counter(one.reader for one in given if one.answer == CANNOT_READ)
+    states = {"stop": "stopped", "close": "closed"}
+    names = sorted({*assigned, *readings.readers()})
+    votes = Counter(one.item for one in given if one.answer != CANNOT_READ)
+    tally = Counter(votes[item] for item in {item for _, _, item in listed})
+    rows = (Standing(n, assigned[n], answered[n], blank[n], states.get(marks.get(n, ""), "open")) for n in names)
+    return Progress(tuple(rows), {n: tally[n] for n in sorted(tally)}, readings.version())
+
+
+def hand_on(readings: Readings, capacities: Mapping[str, int], *, allow_missing: bool = False) -> HandedOn:
+    """Give what readers who stopped have not voted on to others (:func:`reveal_bench.curation.assign.reassign`).
+
+    Parameters
+    ----------
+    capacities : reader -> studies in all; here capacity may be raised, and readers be added
+    allow_missing : give up the readings that find no reader
+
+    Raises
+    ------
+    ValueError
+        If nobody stopped, a reader who goes on has no capacity, or readings find no reader; then nothing is changed.
+    """
+    version = readings.version() + 1
+    found: list[HandedOn] = []
+
+    def plan(
+        listed: Sequence[tuple[str, int, str]], given: Sequence[Answer], marks: Mapping[str, str]
+    ) -> Sequence[tuple[str, int, str]]:
+        stopped = sorted(reader for reader, kind in marks.items() if kind in ("stop", "close"))
+        if not stopped:
+            raise ValueError("there is nothing to hand on: no reader has stopped")
+        before = [Assignment(reader, position, item) for reader, position, item in listed]
+        votes = [(one.item, one.reader) for one in given if one.answer != CANNOT_READ]
+        read = {*votes, *((one.item, one.reader) for one in given if one.reader not in stopped)}
+        rng = np.random.default_rng([readings.seed, version, *sha256(b"hand on").digest()[:8]])
+        after = reassign(before, read, capacities, stopped, rng)
+        if after.missing and not allow_missing:
+            raise ValueError(
+                f"{len(after.missing):,} readings find no reader with room, the first of {after.missing[0]}: raise "
+                "capacities or add readers; or give these readings up (allow_missing)"
+            )
+        found.append(HandedOn(version, after.n_moved, after.missing))
+        return [(one.reader, one.position, one.study_id) for one in after.assignments]
+
+    readings.relist(plan)
+    return found[0]
+
+
+def export_answers(readings: Readings, out: Path) -> int:
+    """Write the answers that count as CSV; how many there are.
+
+    Votes: what ``reveal-bench curate import-votes`` takes; comments and labels stand there as they were given. Errors:
+    one line per reader and miss, and one per partial hit, which no reader saw. Rubric: what ``reveal-leaderboard admin
+    ratings`` takes; what could not be read is no rating and has no line.
+    """
+    columns, rows_of = EXPORTS[readings.form]
+    rows = rows_of(readings)
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\r\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
+    _write(out, text.getvalue().encode())
+    return len(rows)
+
+
+def export_assignments(readings: Readings, out: Path) -> int:
+    """Write the lists as they are in the end, for ``import-votes --reassigned``; how often they changed."""
+    new = out.with_name(out.name + ".new")
+    write_table(new, [Assignment(reader, n, item) for reader, n, item in readings.listed()], Assignment)
+    os.replace(new, out)
+    return readings.version()
+
+
+def _vote_rows(readings: Readings) -> list[tuple[str, ...]]:
+    votes = [one for one in readings.all_answers() if one.answer != CANNOT_READ]
+    return [(one.item, one.reader, one.answer, one.comment, _labels(one)) for one in votes]
+
+
+def _labels(answer: Answer) -> str:
+    if answer.details is None:
+        return ""
+    return "; ".join(answer.details) or "None"
+
+
+def _error_rows(readings: Readings) -> list[tuple[str, ...]]:
+    content = readings.all_items()
+    rows = [
+        (one.item, content[one.item]["finding"], one.reader, one.answer, one.comment) for one in readings.all_answers()
+    ]
+    rows += [(item, one["finding"], "", "partial_hit", "") for item, one in content.items() if one.get("is_partial")]
+    return sorted(rows)
+
+
+def _rating_rows(readings: Readings) -> list[tuple[str, ...]]:
+    scored = [one for one in readings.all_answers() if one.answer == SCORED]
+    return [(one.item, one.reader, *(str(one.details.get(name, "")) for name in CRITERIA)) for one in scored]
+
+
+EXPORTS: dict[str, tuple[Sequence[str], Callable[[Readings], list[tuple[str, ...]]]]] = {
+    "votes": (VOTE_COLUMNS, _vote_rows),
+    "errors": (ERROR_COLUMNS, _error_rows),
+    "rubric": (RATING_COLUMNS, _rating_rows),
+}
+"""Form -> columns and lines of its export."""
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Whole or not at all, for the maintainer's eyes only: votes are labels of a holdout to be."""
+    new = path.with_name(path.name + ".new")
+    handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(handle, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(new, path)

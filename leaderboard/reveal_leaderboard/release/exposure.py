@@ -1,0 +1,336 @@
+"""The exposure meter: what could have been learned of a holdout version from the scores that were shown.
+
+Conventions
+-----------
+Bits are base-2 logarithms. A figure that counts (hits, calls that were right) can take one value more than its finding
+has cases, so it tells at most log2(n + 1) bits; an IoU tells at most what its rounding leaves. F1, recall and kappa of
+a label all tell the same count. A score that the ladder held back tells one bit. Labels hold log2 of the number of ways
+in which they could lie: which n of N studies have the finding; for drawings, in which of an 8 x 8 grid's cells each
+point lies, or which box of such cells holds each mask. Numbers of cases are those of the bands, not the exact ones.
+
+Teams that share a person, or whose predictions are near-identical, count as one. A person is shared who is a member of
+both or sent something for both; administrators link nobody, for they may look after many teams and have no need to ask.
+The same predictions sent again by a team tell nothing new and are not counted. All of this is a ceiling. Below a share
+of 1 nobody can know all labels of a finding from these figures alone; but who has a good model needs about half as
+much, and what honest developers learn is far less than the ceiling. So the meter tells a maintainer when to look, not
+what happened.
+
+Not counted are macros, which follow from the figures but for their rounding; AUROC, one number over five labels or
+more; the intervals of single scores, which follow from them but for a little; and comparisons. The interval of a
+*paired* difference is an answer of its own, and there is one for every pair: therefore two entries of one group are
+compared by their released intervals alone (:mod:`reveal_leaderboard.release.ranking`). Pairs across groups tell one
+group something, too, if it knows the other one's predictions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import sqlalchemy as sa
+
+from reveal_bench.metrics.bootstrap import MACRO
+from reveal_leaderboard.release.release import POLICY, RELEASED_OF_STUDIES, Figure, ReleasedScore, ReleasePolicy
+from reveal_leaderboard.settings import BenchmarkSettings, Settings
+from reveal_leaderboard.store.tables import fingerprints, members, scores, submissions, teams, users, versions
+
+__all__ = ["Exposure", "Group", "answer_bits", "exposure", "groups_of_scored", "label_bits"]
+
+Level = Literal["low", "watch", "close"]
+COUNTING = ("point_hit", "grid_hit")
+AREAS = ("mask_iou_all", "box_iou")
+TELLING = (*COUNTING, *AREAS, *RELEASED_OF_STUDIES)
+GRID = 8
+POINT_BITS = math.log2(GRID**2)
+BOX_BITS = 2 * math.log2(GRID * (GRID + 1) / 2)
+HELD_BITS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Teams that may be one, by name, with their scores: shown, and held back by the ladder."""
+
+    teams: tuple[str, ...]
+    n_shown: int
+    n_held: int
+
+
+@dataclass(frozen=True, slots=True)
+class Exposure:
+    """Of one version of a benchmark.
+
+    Attributes
+    ----------
+    n_scored : int, scored submissions, without those that repeat what their team sent before; those withdrawn or hidden
+        are among them, for their teams saw the figures
+    board_total : int, after how many the benchmark closes
+    by_team : (name, scored submissions), most first
+    groups : tuple of Group, most first
+    finding : the most exposed one, and who could have learned it: `group`; None if nothing is shown
+    bits_out, bits_held, share : bits let out to that group about it, bits in its labels, and the one over the other
+    level : {"low", "watch", "close"}
+    sentence : the same for people
+    """
+
+    n_scored: int
+    board_total: int
+    by_team: tuple[tuple[str, int], ...]
+    groups: tuple[Group, ...]
+    finding: str | None
+    group: Group | None
+    bits_out: float
+    bits_held: float
+    share: float
+    level: Level
+    sentence: str
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """A scored submission: its team, its figures, whether the ladder held it back, and its fingerprint."""
+
+    submission_id: str
+    team: str
+    score: ReleasedScore
+    is_held: bool
+    content: str | None
+    sketch: tuple[int, ...]
+
+
+def exposure(connection: sa.Connection, benchmark: str, version: str, settings: Settings) -> Exposure:
+    """Read the meter of `benchmark` at `version`."""
+    rows = _read(connection, benchmark, version)
+    facts = connection.execute(
+        sa.select(versions.c.facts).where(versions.c.benchmark == benchmark, versions.c.version == version)
+    ).scalar_one_or_none()
+    figures = settings.of(benchmark)
+    group_of = _group_teams(rows, figures.exposure.near, _persons(connection))
+    return _measure(_without_repeats(rows), group_of, facts or {}, figures)
+
+
+def groups_of_scored(connection: sa.Connection, benchmark: str, version: str, settings: Settings) -> dict[str, str]:
+    """Id of each scored submission -> the first team, by name, of the group that its own belongs to."""
+    rows = _read(connection, benchmark, version)
+    group_of = _group_teams(rows, settings.of(benchmark).exposure.near, _persons(connection))
+    return {row.submission_id: group_of[row.team][0] for row in rows}
+
+
+def answer_bits(figures: Iterable[Figure], n_cases: int | None, policy: ReleasePolicy = POLICY) -> float:
+    """Most bits that the figures of one finding tell together.
+
+    Parameters
+    ----------
+    figures : of one finding and one score
+    n_cases : most cases it can have, where the band is open; None if that is not known
+    policy : how they were rounded
+
+    Examples
+    --------
+    >>> figure = Figure("f1", "Edema", 0.61, 0.5, 0.7, "30-59", "")
+    >>> answer_bits([figure], 668) == math.log2(11)  # 0.0, 0.1 ... 1.0
+    True
+    """
+    bits = calls = 0.0
+    for figure in figures:
+        least, most = _band(figure.n)
+        steps = math.log2(1 / policy.step_of(least) + 1)
+        most = most or n_cases
+        count = math.inf if most is None else math.log2(most + 1)
+        if figure.metric in COUNTING:
+            bits += min(count, steps)
+        elif figure.metric in AREAS:
+            bits += steps
+        elif figure.metric in RELEASED_OF_STUDIES:  # together they can tell the count more finely than one does
+            calls = min(count, calls + steps)
+    return bits + calls
+
+
+def label_bits(figures: Sequence[Figure], n_cases: int | None) -> float:
+    """Fewest bits that the labels of one finding hold, by the band of its figures.
+
+    Parameters
+    ----------
+    figures : of one finding, at least one
+    n_cases : studies of the split, for labels of studies; None if that is not known
+    """
+    metrics = {figure.metric for figure in figures}
+    least, most = _band(figures[0].n)
+    if metrics & set(RELEASED_OF_STUDIES):
+        n = n_cases or 2 * least
+        return min(_log2_choose(n, least), _log2_choose(n, min(most or n - least, n - least)))
+    return least * (BOX_BITS if metrics & set(AREAS) else POINT_BITS)
+
+
+def _log2_choose(n: int, k: int) -> float:
+    """log2 of the number of ways to choose k of n; 0 where there is none."""
+    return math.log2(math.comb(n, k)) if 0 <= k <= n else 0.0
+
+
+def _band(band: str) -> tuple[int, int | None]:
+    """Ends of "30-59" or "120+"."""
+    low, _, high = band.rstrip("+").partition("-")
+    return int(low), int(high) if high else None
+
+
+def _read(connection: sa.Connection, benchmark: str, version: str) -> list[_Shown]:
+    own = sa.and_(fingerprints.c.submission_id == scores.c.submission_id, fingerprints.c.version == scores.c.version)
+    query = (
+        sa.select(teams.c.name, scores.c.released, scores.c.shown_of, scores.c.submission_id)
+        .add_columns(fingerprints.c.content, fingerprints.c.sketch)
+        .select_from(scores)
+        .join(submissions, submissions.c.id == scores.c.submission_id)
+        .join(teams, teams.c.id == submissions.c.team_id)
+        .join(fingerprints, own, isouter=True)
+        .where(submissions.c.benchmark == benchmark, scores.c.version == version, scores.c.part == "public")
+        .order_by(scores.c.scored_at, scores.c.submission_id)
+    )
+    return [
+        _Shown(
+            submission_id=row.submission_id,
+            team=row.name,
+            score=ReleasedScore.from_json(row.released),
+            is_held=row.shown_of != row.submission_id,
+            content=row.content,
+            sketch=tuple(row.sketch or ()),
+        )
+        for row in connection.execute(query)
+    ]
+
+
+def _persons(connection: sa.Connection) -> list[tuple[str, str]]:
+    """Each (person, name of a team) where the person is a member or has sent something; administrators left out."""
+    belongs = sa.union(
+        sa.select(members.c.user_id, members.c.team_id), sa.select(submissions.c.user_id, submissions.c.team_id)
+    ).subquery()
+    query = (
+        sa.select(belongs.c.user_id, teams.c.name)
+        .join(users, users.c.id == belongs.c.user_id)
+        .join(teams, teams.c.id == belongs.c.team_id)
+        .where(users.c.is_admin.is_(False))
+    )
+    return [(row.user_id, row.name) for row in connection.execute(query)]
+
+
+def _without_repeats(rows: Sequence[_Shown]) -> list[_Shown]:
+    """The first of each team's submissions of the same predictions; `rows` are in order of time."""
+    first = {(row.team, row.content): row for row in reversed(rows)}
+    return [row for row in rows if row.content is None or first[row.team, row.content] is row]
+
+
+def _measure(
+    rows: Sequence[_Shown],
+    group_of: Mapping[str, tuple[str, ...]],
+    facts: Mapping[str, Any],
+    figures: BenchmarkSettings,
+) -> Exposure:
+    n_cases = facts.get("n_studies", facts.get("n_images"))
+    by_group: dict[tuple[str, ...], list[_Shown]] = defaultdict(list)
+    for row in rows:
+        by_group[group_of[row.team]].append(row)
+    n_held = {names: sum(row.is_held for row in own) for names, own in by_group.items()}
+    groups = {names: Group(names, len(own) - n_held[names], n_held[names]) for names, own in by_group.items()}
+    learnt = [
+        (out / held if held else math.inf, out, held, finding, groups[names])
+        for names, own in by_group.items()
+        for finding, (out, held) in _bits(own, n_cases, figures.release).items()
+    ]
+    nothing: tuple[float, float, float, str | None, Group | None] = (0.0, 0.0, 0.0, None, None)
+    share, out, held, finding, group = max(learnt, key=lambda entry: entry[0], default=nothing)
+    level = _level(share, len(rows), figures)
+    counted = Counter(row.team for row in rows)
+    return Exposure(
+        n_scored=len(rows),
+        board_total=figures.quota.board_total,
+        by_team=tuple(sorted(counted.items(), key=lambda entry: (-entry[1], entry[0]))),
+        groups=tuple(sorted(groups.values(), key=lambda g: (-g.n_shown - g.n_held, g.teams))),
+        finding=finding,
+        group=group,
+        bits_out=round(out, 1),
+        bits_held=round(held, 1),
+        share=round(share, 3),
+        level=level,
+        sentence=_sentence(len(rows), len(counted), figures.quota.board_total, finding, group, share, level),
+    )
+
+
+def _bits(rows: Sequence[_Shown], n_cases: int | None, policy: ReleasePolicy) -> dict[str, tuple[float, float]]:
+    """Bits let out by `rows` about each finding, and bits that its labels hold."""
+    out: dict[str, float] = defaultdict(float)
+    seen: dict[str, dict[str, Figure]] = defaultdict(dict)
+    for row in rows:
+        by_finding: dict[str, list[Figure]] = defaultdict(list)
+        for figure in row.score.figures:
+            if figure.finding != MACRO and figure.metric in TELLING:
+                by_finding[figure.finding].append(figure)
+                seen[figure.finding][figure.metric] = figure
+        for finding, own in by_finding.items():
+            out[finding] += HELD_BITS if row.is_held else answer_bits(own, n_cases, policy)
+    return {finding: (bits, label_bits(list(seen[finding].values()), n_cases)) for finding, bits in out.items()}
+
+
+def _group_teams(rows: Sequence[_Shown], near: float, persons: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
+    """Team -> all teams that it hangs together with, by a person or near-identical predictions; itself among them."""
+    persons = list(persons)
+    leader = {row.team: row.team for row in rows} | {team: team for _, team in persons}
+
+    def find(team: str) -> str:
+        while leader[team] != team:
+            team = leader[team]
+        return team
+
+    sketched = [row for row in rows if row.sketch]  # predictions without an item are everybody's first try
+    matrix = np.array([row.sketch for row in sketched], np.int64)
+    for i, row in enumerate(sketched):
+        for j in np.flatnonzero(_agreement(matrix[:i], matrix[i]) >= near).tolist():
+            leader[find(row.team)] = find(sketched[j].team)
+    teams_of: dict[str, list[str]] = defaultdict(list)
+    for person, team in persons:
+        teams_of[person].append(team)
+    for first, *others in teams_of.values():
+        for team in others:
+            leader[find(team)] = find(first)
+    together: dict[str, list[str]] = defaultdict(list)
+    for team in dict.fromkeys(row.team for row in rows):
+        together[find(team)].append(team)
+    return {team: tuple(sorted(names)) for names in together.values() for team in names}
+
+
+def _agreement(sketches: npt.NDArray[np.int64], sketch: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+    """:func:`reveal_leaderboard.release.fingerprints.similarity` of many."""
+    jaccard = (sketches == sketch).mean(axis=1)
+    agreement: npt.NDArray[np.float64] = 2 * jaccard / (1 + jaccard)
+    return agreement
+
+
+def _level(share: float, n_scored: int, figures: BenchmarkSettings) -> Level:
+    policy, used = figures.exposure, n_scored / figures.quota.board_total
+    if share >= policy.close_bits or used >= 1:
+        return "close"
+    return "watch" if share >= policy.watch_bits or used >= policy.watch_used else "low"
+
+
+_ADVICE: dict[Level, str] = {
+    "low": "Nothing needs to be done.",
+    "watch": "Look at the flags of near-identical predictions, and plan a refresh.",
+    "close": "Close the benchmark and refresh its labels.",
+}
+
+
+def _sentence(
+    n_scored: int, n_teams: int, board_total: int, finding: str | None, group: Group | None, share: float, level: Level
+) -> str:
+    scored = f"{n_scored} of {board_total} submissions are used, by {n_teams} team{'s' * (n_teams != 1)}."
+    if finding is None or group is None:
+        return f"{scored} Nothing was let out. {_ADVICE[level]}"
+    who = " with ".join(group.teams) if len(group.teams) < 4 else f"{len(group.teams)} teams together"
+    most = "all" if share >= 1 else f"{100 * share:.0f} %"
+    return f"{scored} At the very most, {who} could know {most} of what the labels of {finding} hold. {_ADVICE[level]}"

@@ -1,0 +1,238 @@
+"""The ledger of scored submissions: what a team may still have scored, and where its budget went.
+
+Conventions
+-----------
+A budget belongs to a team and to one version of one benchmark. Sending a submission *reserves* one (+1), a released
+score *charges* it (0: the reservation stands for good), a fault, a refusal, a withdrawal in time or a repetition
+*refunds* it (-1), and an admin may *grant* more (-n). So the sum of a team's amounts, grants aside, is what it has
+spent and what is under way; every row says why, and none is ever changed.
+
+A repetition costs nothing of the total but counts for its day: it was scored, and scoring costs us something. It is
+what is scored and refunded all the same, as nothing that was scored is ever sent to be scored again.
+
+Days are UTC days by the database's clock. :func:`reserve` locks the team's row, and its caller holds the board's, so
+that two submissions at once cannot both take the last one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from reveal_leaderboard.settings import QuotaPolicy
+from reveal_leaderboard.store import events
+from reveal_leaderboard.store.database import locked, moment
+from reveal_leaderboard.store.tables import ledger, submissions, teams
+
+__all__ = ["Balance", "LedgerRow", "QuotaExceededError", "balance", "charge", "grant", "refund", "reserve", "statement"]
+
+DAY = 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """What a team may still have scored on one version of a benchmark.
+
+    Attributes
+    ----------
+    total : scored submissions it may have, grants included
+    charged, pending : of these, scored and under way
+    left : of `total`
+    per_day, left_today : the day's limit, and what is left of it
+    next_at : when the next one is possible, seconds since 1970 UTC: now or the next midnight; None for never
+    board_left : what is left for all teams together
+    why : all this as a sentence
+    """
+
+    total: int
+    charged: int
+    pending: int
+    left: int
+    per_day: int
+    left_today: int
+    next_at: float | None
+    board_left: int
+    why: str
+
+    @property
+    def may_send(self) -> bool:
+        """Whether one more may be sent now."""
+        return min(self.left, self.left_today, self.board_left) > 0
+
+
+class QuotaExceededError(ValueError):
+    """No further submission may be scored now; `balance` says why and until when."""
+
+    def __init__(self, balance: Balance) -> None:
+        super().__init__(balance.why)
+        self.balance = balance
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRow:
+    """One line of the ledger: `kind` is "reserved" (+1), "charged" (0), "refunded" (-1) or "granted" (-n)."""
+
+    id: int
+    team_id: str
+    benchmark: str
+    version: str
+    submission_id: str | None
+    sending: int
+    kind: str
+    amount: int
+    why: str
+    who: str
+    at: float
+
+
+def balance(connection: sa.Connection, team_id: str, benchmark: str, version: str, policy: QuotaPolicy) -> Balance:
+    """What a team has spent of its budget and what is left, now."""
+    at = moment(connection)
+    ours = _account(benchmark, version) & (ledger.c.team_id == team_id)
+    amount, kind = ledger.c.amount, ledger.c.kind
+    granted = -_sum(connection, amount, ours & (kind == "granted"))
+    used = _sum(connection, amount, ours & (kind != "granted"))
+    charged = _sum(connection, sa.literal(1), ours & (kind == "charged"))
+    of_all = _sum(connection, amount, _account(benchmark, version) & (kind != "granted"))
+    midnight = at - at % DAY
+    today = _used_since(connection, ours, midnight)
+    total = policy.total + granted
+    left, left_today = max(0, total - used), max(0, policy.per_day - today)
+    board_left = max(0, policy.board_total - of_all)
+    next_at = None if not left or not board_left or not policy.per_day else at if left_today else midnight + DAY
+    why = _sentence(left, total, left_today, policy.per_day, board_left)
+    return Balance(total, charged, used - charged, left, policy.per_day, left_today, next_at, board_left, why)
+
+
+def reserve(
+    connection: sa.Connection,
+    submission_id: str,
+    team_id: str,
+    benchmark: str,
+    version: str,
+    policy: QuotaPolicy,
+    *,
+    who: str,
+) -> Balance:
+    """Set one scored submission aside for `submission_id`, within the caller's transaction.
+
+    Returns
+    -------
+    what was left before
+
+    Raises
+    ------
+    QuotaExceededError
+        If the team's total, its day or the board's total is used up; the caller's transaction must then be undone.
+    ValueError
+        If one is set aside for it already.
+    """
+    connection.execute(locked(sa.select(teams.c.id).where(teams.c.id == team_id))).one()
+    last = _last(connection, submission_id)
+    if last is not None and last.kind != "refunded":
+        raise ValueError(f"`submission_id` must have nothing reserved, got {submission_id}, {last.kind}")
+    before = balance(connection, team_id, benchmark, version, policy)
+    if not before.may_send:
+        raise QuotaExceededError(before)
+    sending = 1 if last is None else last.sending + 1
+    row = {"team_id": team_id, "benchmark": benchmark, "version": version, "submission_id": submission_id}
+    why = "sent to be scored" if sending == 1 else "sent again"
+    _write(connection, row | {"sending": sending}, "reserved", 1, why, who)
+    return before
+
+
+def charge(connection: sa.Connection, submission_id: str, *, who: str, why: str) -> None:
+    """Make what is reserved for a submission spent.
+
+    Raises
+    ------
+    ValueError
+        If nothing is reserved for it.
+    """
+    _close(connection, submission_id, "charged", 0, why, who)
+
+
+def refund(connection: sa.Connection, submission_id: str, *, who: str, why: str) -> None:
+    """Give back what is reserved for a submission.
+
+    Raises
+    ------
+    ValueError
+        If nothing is reserved for it.
+    """
+    _close(connection, submission_id, "refunded", -1, why, who)
+
+
+def grant(connection: sa.Connection, team_id: str, benchmark: str, version: str, n: int, *, who: str, why: str) -> None:
+    """Let a team have `n` more submissions scored.
+
+    Raises
+    ------
+    ValueError
+        If `n` is less than 1.
+    """
+    if n < 1:
+        raise ValueError(f"`n` must be at least 1, got {n}")
+    row = {"team_id": team_id, "benchmark": benchmark, "version": version, "submission_id": None, "sending": 0}
+    _write(connection, row, "granted", -n, why, who)
+    told = f"{n} more on {benchmark} {version}" + (f": {why}" if why else "")
+    events.append(connection, subject=f"team:{team_id}", who=who, to_status="granted", why=told)
+
+
+def statement(connection: sa.Connection, team_id: str, benchmark: str, version: str) -> list[LedgerRow]:
+    """Every line of a team's budget, oldest first."""
+    query = sa.select(ledger).where(_account(benchmark, version), ledger.c.team_id == team_id).order_by(ledger.c.id)
+    return [LedgerRow(**row._mapping) for row in connection.execute(query)]
+
+
+def _account(benchmark: str, version: str) -> sa.ColumnElement[bool]:
+    return (ledger.c.benchmark == benchmark) & (ledger.c.version == version)
+
+
+def _sum(connection: sa.Connection, amount: Any, where: sa.ColumnElement[bool]) -> int:
+    return int(connection.execute(sa.select(sa.func.coalesce(sa.func.sum(amount), 0)).where(where)).scalar_one())
+
+
+def _used_since(connection: sa.Connection, ours: sa.ColumnElement[bool], start: float) -> int:
+    """Reservations made since `start` that were not refunded, whenever that was, and those of repetitions."""
+    back, later = ledger.alias("back"), ledger.alias("later")
+    is_again = sa.exists().where(later.c.submission_id == back.c.submission_id, later.c.sending > back.c.sending)
+    is_scored = sa.exists().where(submissions.c.id == back.c.submission_id, submissions.c.status == "scored")
+    refunded = sa.exists().where(
+        back.c.submission_id == ledger.c.submission_id,
+        back.c.sending == ledger.c.sending,
+        back.c.kind == "refunded",
+        ~is_scored | is_again,  # else it is the last refund of something scored: of a repetition
+    )
+    return _sum(connection, ledger.c.amount, ours & (ledger.c.kind == "reserved") & (ledger.c.at >= start) & ~refunded)
+
+
+def _sentence(left: int, total: int, left_today: int, per_day: int, board_left: int) -> str:
+    if not left:
+        return f"All {total} scored submissions of your organization for this version of the benchmark are used."
+    if not board_left:
+        return "All scored submissions that this version of the benchmark has for everybody together are used."
+    if not left_today:
+        return f"Today's {per_day} scored submissions of your organization are used; the next day starts at 00:00 UTC."
+    return f"{left} of {total} scored submissions are left to your organization, {min(left, left_today)} of them today."
+
+
+def _last(connection: sa.Connection, submission_id: str) -> sa.Row[Any] | None:
+    query = sa.select(ledger).where(ledger.c.submission_id == submission_id).order_by(ledger.c.id.desc()).limit(1)
+    return connection.execute(query).one_or_none()
+
+
+def _close(connection: sa.Connection, submission_id: str, kind: str, amount: int, why: str, who: str) -> None:
+    last = _last(connection, submission_id)
+    if last is None or last.kind != "reserved":
+        found = "nothing" if last is None else last.kind
+        raise ValueError(f"`submission_id` must have one reserved to be {kind}, got {submission_id}, {found}")
+    names = ("team_id", "benchmark", "version", "submission_id", "sending")
+    _write(connection, {name: getattr(last, name) for name in names}, kind, amount, why, who)
+
+
+def _write(connection: sa.Connection, row: dict[str, Any], kind: str, amount: int, why: str, who: str) -> None:
+    at = moment(connection)
+    connection.execute(ledger.insert().values(**row, kind=kind, amount=amount, why=why, who=who, at=at))

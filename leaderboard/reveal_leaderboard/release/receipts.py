@@ -1,0 +1,308 @@
+"""Signs a receipt for every score, public or final, within the transaction that writes the score.
+
+Conventions
+-----------
+What a receipt says and how it is checked is in :mod:`reveal_bench.evaluation.receipts`. The private key lies in the
+worker's vault and is read again for every signature, so that a rotation takes effect at once; the web process never
+sees it, and needs no more than the receipts themselves, each of which holds its public key. Rotating makes a new key,
+has old and new sign the change, and forgets the old one; the statements travel in every later receipt.
+
+The table `chains` holds how many receipts there are and the last hash. Its row is locked until the transaction ends.
+
+Final figures are withheld until a round ends, which a web process or an operator says and neither can sign. So their
+receipt is signed with them and withheld with them: whoever asks for it must first be shown the score
+(:meth:`reveal_leaderboard.store.store.Store.score_of`). Its hash stands in the next receipt at once. That tells
+nothing, as 32 random bytes are hashed with the figures: see `blind` in :mod:`reveal_bench.evaluation.receipts`.
+"""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import json
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+import reveal_bench
+import reveal_leaderboard
+from reveal_bench.evaluation.receipts import (
+    FINAL_SCHEMA,
+    SCHEMA,
+    SUCCESSION_SCHEMA,
+    canonical_bytes,
+    exact,
+    key_id,
+    receipt_hash,
+)
+from reveal_leaderboard.boards.boards import split_of
+from reveal_leaderboard.store.blobs import write_durably
+from reveal_leaderboard.store.database import locked
+from reveal_leaderboard.store.outcomes import Score
+from reveal_leaderboard.store.submissions import Submission, get_known
+from reveal_leaderboard.store.tables import chains, receipts, scores, submissions
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+__all__ = ["PublicKey", "Receipt", "Signer", "append", "append_missing", "key_id", "public_keys", "receipt_file"]
+
+CHAIN = "receipts"
+KEY_FILE = "receipt-key.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """A row of the table of receipts: `document` is the signed text, `hash` its SHA-256."""
+
+    id: int
+    submission_id: str
+    version: str
+    part: str
+    document: str
+    signature: str
+    key_id: str
+    previous: str
+    hash: str
+
+    def to_file(self) -> dict[str, Any]:
+        """The receipt file, which ``reveal-bench verify-receipt`` reads."""
+        return {"receipt": json.loads(self.document), "hash": self.hash, "signature": self.signature}
+
+
+@dataclass(frozen=True, slots=True)
+class PublicKey:
+    """A key with which receipts were signed, and the numbers of the first and the last of them."""
+
+    key_id: str
+    public_key: str
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """What the key file holds."""
+
+    private: Ed25519PrivateKey
+    succession: list[dict[str, Any]]
+
+    @property
+    def public_text(self) -> str:
+        return _text(self.private.public_key().public_bytes_raw())
+
+    def sign(self, document: Mapping[str, Any]) -> str:
+        return _text(self.private.sign(canonical_bytes(document)))
+
+    def to_bytes(self) -> bytes:
+        return json.dumps({"private": _text(self.private.private_bytes_raw()), "succession": self.succession}).encode()
+
+
+class Signer:
+    """The key that lies in the folder `vault`; made on first use, by one of several workers.
+
+    Raises
+    ------
+    ValueError
+        If others than its owner can read the key file, or it holds no key.
+    """
+
+    def __init__(self, vault: Path) -> None:
+        self._file = Path(vault) / KEY_FILE
+        if not self._file.exists():
+            _create_once(self._file, _new_key().to_bytes())
+        self._load()
+
+    @property
+    def public_key_text(self) -> str:
+        """The public half: 32 bytes in base64."""
+        return self._load().public_text
+
+    @property
+    def key_id(self) -> str:
+        """Short name of the key."""
+        return key_id(self.public_key_text)
+
+    def rotate(self) -> dict[str, Any]:
+        """Put a new key in the place of this one, which is forgotten; returns the statement signed with both.
+
+        Receipts that were signed before stay valid, and those that come hold the statement.
+        """
+        old, fresh = self._load(), _new_key()
+        statement = {
+            "schema": SUCCESSION_SCHEMA,
+            "old_key": old.public_text,
+            "new_key": fresh.public_text,
+            "time": _moment_text(datetime.now(UTC).timestamp()),
+        }
+        change = {
+            "statement": statement,
+            "signature_old": old.sign(statement),
+            "signature_new": fresh.sign(statement),
+        }
+        write_durably(self._file, _Key(fresh.private, [*old.succession, change]).to_bytes())
+        return change
+
+    def _load(self) -> _Key:
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+        if self._file.stat().st_mode & 0o077:
+            raise ValueError(f"{self._file} must be readable by its owner only (mode 0600)")
+        try:
+            document = json.loads(self._file.read_bytes())
+            private = Ed25519PrivateKey.from_private_bytes(base64.b64decode(document["private"], validate=True))
+            return _Key(private, document["succession"])
+        except (ValueError, KeyError, TypeError):
+            raise ValueError(f"{self._file} must hold the key of receipts, it does not") from None
+
+
+def append(connection: sa.Connection, signer: Signer, submission: Submission, score: Score) -> Receipt:
+    """Sign and append the receipt of `score`, which the same transaction writes.
+
+    Raises
+    ------
+    LookupError
+        If the database was not migrated: there is no chain to append to.
+    RefreshError
+        If the version of the score is not known.
+    """
+    chain = _locked_chain(connection)
+    key = signer._load()
+    split = split_of(connection, submission.benchmark, score.version)  # not as it was called when it was sent
+    facts = _facts(submission, score, split) | {
+        "number": chain.length + 1,
+        "previous": chain.head,
+        "public_key": key.public_text,
+        "key_id": key_id(key.public_text),
+        "succession": key.succession,
+    }
+    receipt = Receipt(
+        id=chain.length + 1,
+        submission_id=submission.id,
+        version=score.version,
+        part=score.part,
+        document=canonical_bytes(facts).decode("ascii"),
+        signature=key.sign(facts),
+        key_id=facts["key_id"],
+        previous=chain.head,
+        hash=receipt_hash(facts),
+    )
+    values = {name: getattr(receipt, name) for name in Receipt.__slots__}
+    connection.execute(receipts.insert().values(**values))
+    connection.execute(chains.update().where(chains.c.name == CHAIN).values(length=receipt.id, head=receipt.hash))
+    return receipt
+
+
+def append_missing(connection: sa.Connection, signers: Mapping[tuple[str, str], Signer]) -> int:
+    """Sign the final figures that have no receipt; boards computed such before these were signed.
+
+    Parameters
+    ----------
+    signers : (benchmark, version) -> the key that signs for it; of other versions nothing is signed
+
+    Returns
+    -------
+    how many were signed; 0 if it was done before, by this worker or by another
+
+    Raises
+    ------
+    LookupError
+        If the database was not migrated: there is no chain to append to.
+    """
+    _locked_chain(connection)  # before looking: of several workers one signs
+    mine = (receipts.c[name] == scores.c[name] for name in ("submission_id", "version", "part"))
+    query = (
+        sa.select(submissions.c.benchmark, scores)
+        .join(submissions, submissions.c.id == scores.c.submission_id)
+        .where(scores.c.part == "final", ~sa.exists().where(*mine))
+        .order_by(scores.c.scored_at, scores.c.submission_id)
+    )
+    n = 0
+    for row in connection.execute(query).all():
+        signer = signers.get((row.benchmark, row.version))
+        if signer is not None:
+            score = Score(**{column.name: getattr(row, column.name) for column in scores.columns})
+            append(connection, signer, get_known(connection, row.submission_id), score)
+            n += 1
+    return n
+
+
+def _locked_chain(connection: sa.Connection) -> sa.Row[Any]:
+    chain = connection.execute(locked(sa.select(chains).where(chains.c.name == CHAIN))).one_or_none()
+    if chain is None:
+        raise LookupError("the chain of receipts must be there, the database was not migrated")
+    return chain
+
+
+def _facts(submission: Submission, score: Score, split: str) -> dict[str, Any]:
+    kind: dict[str, Any] = {"schema": SCHEMA}
+    if score.part == "final":
+        kind = {"schema": FINAL_SCHEMA, "blind": secrets.token_hex(32)}
+    return kind | {
+        "submission": submission.id,
+        "file_sha256": submission.sha256,
+        "team": submission.team,
+        "model": submission.model_name,
+        "benchmark": submission.benchmark,
+        "version": score.version,
+        "split": split,
+        "part": score.part,
+        "reference_hash": score.reference_hash,
+        "metric_signature": score.signature,
+        "released": exact(score.released),
+        "shown_of": None if score.shown_of == submission.id else score.shown_of,
+        "allow_missing": submission.allow_missing,
+        "time": _moment_text(score.scored_at),
+        "software": {"reveal-bench": reveal_bench.__version__, "reveal-leaderboard": reveal_leaderboard.__version__},
+    }
+
+
+def receipt_file(
+    connection: sa.Connection, submission_id: str, version: str, part: str = "public"
+) -> dict[str, Any] | None:
+    """The receipt file of a released score, if it has one."""
+    mine = (receipts.c.submission_id == submission_id, receipts.c.version == version, receipts.c.part == part)
+    row = connection.execute(sa.select(receipts).where(*mine)).one_or_none()
+    return None if row is None else Receipt(**row._mapping).to_file()
+
+
+def public_keys(connection: sa.Connection) -> list[PublicKey]:
+    """The keys with which receipts were signed, in the order of their first receipts."""
+    first, last = sa.func.min(receipts.c.id), sa.func.max(receipts.c.id)
+    spans = connection.execute(sa.select(receipts.c.key_id, first, last).group_by(receipts.c.key_id).order_by(first))
+    found = []
+    for name, start, end in spans.all():
+        document = connection.execute(sa.select(receipts.c.document).where(receipts.c.id == start)).scalar_one()
+        found.append(PublicKey(name, json.loads(document)["public_key"], start, end))
+    return found
+
+
+def _new_key() -> _Key:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    return _Key(Ed25519PrivateKey.generate(), [])
+
+
+def _create_once(path: Path, data: bytes) -> None:
+    """Write `path` unless another process was first; whole or not at all, readable by its owner only."""
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)  # closing it lets go
+        if not path.exists():
+            write_durably(path, data)
+    finally:
+        os.close(folder)
+
+
+def _text(raw: bytes) -> str:
+    return base64.b64encode(raw).decode("ascii")
+
+
+def _moment_text(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,341 @@
+"""Audits a board: do its chains hold, and do its tables agree with each other and with what is stored?
+
+Conventions
+-----------
+An audit reads only: through :func:`opened_to_read` it could not write, and migrates nothing. What it finds are
+problems, one sentence each, under the area where they lie. The chains prove that nothing in them was changed by
+somebody who could not rewrite all of it; against somebody who could, compare the heads that the report names with those
+of earlier reports kept elsewhere.
+
+What is checked: the chain of events; the chain of receipts with every signature, and that a key was followed by none
+but those it signed for; that each score, public or final, has the receipt of its figures, and no receipt is of anything
+else; that each submission stands where its events leave it; that readers' ratings are those that its event knows; that
+the ledger agrees with that; and, if asked, that every upload is stored with its content unchanged.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from reveal_bench.evaluation.receipts import ReceiptError, exact, verify_receipt
+from reveal_leaderboard.boards.ratings import READ_TO_THE_END, digest_of, ratings_of
+from reveal_leaderboard.release.receipts import Receipt
+from reveal_leaderboard.store.blobs import Blobs
+from reveal_leaderboard.store.database import BUSY_TIMEOUT_MS, connect, reading
+from reveal_leaderboard.store.events import GENESIS, verify_events
+from reveal_leaderboard.store.tables import STATUSES, chains, events, ledger, receipts, scores, submissions
+
+__all__ = ["AREAS", "NoBoardError", "Problem", "Report", "audit", "check_schema", "opened_to_read"]
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+AREAS = ("events", "receipts", "scores", "submissions", "ledger", "uploads")
+AMOUNTS = {"reserved": 1, "charged": 0, "refunded": -1}
+ENDS = {
+    **dict.fromkeys(("queued", "scoring", "reading"), ({"reserved"},)),
+    **dict.fromkeys(("refused", "failed", "withdrawn"), ({"reserved", "refunded"},)),
+    "scored": ({"reserved", "charged"}, {"reserved", "refunded"}),
+}
+"""What the ledger may hold of the last sending of a submission, by its status."""
+
+
+class NoBoardError(ValueError):
+    """There is no board in the database, or one of another version of this program."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that does not hold, in one of :data:`AREAS`."""
+
+    area: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """What an audit found.
+
+    Attributes
+    ----------
+    problems : empty if all is well
+    counts : what was looked at: events, receipts, scores, submissions, ledger rows, uploads (None: not looked at)
+    heads : chain -> (length, last hash), to be kept elsewhere
+    keys : ids of the keys that signed receipts, in order of first use
+    """
+
+    problems: tuple[Problem, ...]
+    counts: dict[str, int | None]
+    heads: dict[str, tuple[int, str]]
+    keys: tuple[str, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was found."""
+        return not self.problems
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        return {
+            "ok": self.ok,
+            "problems": [{"area": problem.area, "text": problem.text} for problem in self.problems],
+            "counts": self.counts,
+            "heads": {name: {"length": length, "hash": head} for name, (length, head) in self.heads.items()},
+            "keys": list(self.keys),
+        }
+
+
+@contextmanager
+def opened_to_read(url: str | sa.URL) -> Iterator[sa.Connection]:
+    """A connection to the database at `url` as it is: it sees one moment, and the database refuses it any change.
+
+    Raises
+    ------
+    NoBoardError
+        If there is no such file.
+    ValueError
+        If `url` names another database than SQLite or PostgreSQL through psycopg.
+    """
+    engine = connect(url)
+    if engine.dialect.name == "sqlite":
+        engine = _sqlite_to_read(Path(str(engine.url.database)).absolute())
+    try:
+        with reading(engine).begin() as connection:
+            if engine.dialect.name == "postgresql":  # reading every upload between two queries takes its time
+                connection.execute(sa.text("SET LOCAL idle_in_transaction_session_timeout = 0"))
+            yield connection
+    finally:
+        engine.dispose()
+
+
+def _sqlite_to_read(file: Path) -> sa.Engine:
+    if not file.is_file():
+        raise NoBoardError(f"there is no board at {file}")
+
+    def connect_to_read() -> sqlite3.Connection:
+        return sqlite3.connect(
+            f"{file.as_uri()}?mode=ro", uri=True, timeout=BUSY_TIMEOUT_MS / 1000, isolation_level=None
+        )
+
+    engine = sa.create_engine("sqlite://", creator=connect_to_read, poolclass=sa.NullPool)
+    sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
+    return engine
+
+
+def check_schema(connection: sa.Connection) -> None:
+    """Make sure that the tables are those which this program knows.
+
+    Raises
+    ------
+    NoBoardError
+        If they are older or newer, or not there.
+    """
+    from alembic.migration import MigrationContext
+    from alembic.script import ScriptDirectory
+
+    present = MigrationContext.configure(connection).get_current_revision()
+    versions = ScriptDirectory(str(MIGRATIONS))
+    head = versions.get_current_head()
+    if present is None:
+        raise NoBoardError("there is no board in the database: its tables are missing")
+    of = f"than this program ({present}, not {head})"
+    if present in {script.revision for script in versions.walk_revisions()} - {head}:
+        raise NoBoardError(f"the database is older {of}: run `reveal-leaderboard migrate` first")
+    if present != head:
+        raise NoBoardError(f"the database is newer {of}: audit it with the program that made it")
+
+
+def audit(connection: sa.Connection, *, blobs: Blobs | None = None) -> Report:
+    """Audit the board of `connection`, which must see one moment of it: :func:`opened_to_read`, or ``store.read()``.
+
+    Parameters
+    ----------
+    blobs : where the uploads are stored; None: they are not looked at, which is much faster
+    """
+    problems = [Problem("events", text) for text in verify_events(connection)]
+    chain = _Chain()
+    problems += [Problem("receipts", text) for text in chain.verify(connection)]
+    problems += [Problem("scores", text) for text in _scores(connection, chain)]
+    problems += [Problem("submissions", text) for text in _statuses(connection)]
+    problems += [Problem("submissions", text) for text in _readings(connection)]
+    problems += [Problem("ledger", text) for text in _ledger(connection)]
+    uploads: int | None = None
+    if blobs is not None:
+        names = set(connection.execute(sa.select(submissions.c.sha256).distinct()).scalars())
+        problems += [Problem("uploads", text) for text in _uploads(blobs, names)]
+        uploads = len(names)
+    counts: dict[str, int | None] = {
+        table.name: int(connection.execute(sa.select(sa.func.count()).select_from(table)).scalar_one())
+        for table in (events, receipts, scores, submissions, ledger)
+    }
+    heads = {row.name: (row.length, row.head) for row in connection.execute(sa.select(chains).order_by(chains.c.name))}
+    return Report(tuple(problems), counts | {"uploads": uploads}, heads, tuple(chain.keys))
+
+
+@dataclass
+class _Chain:
+    """Goes through the receipts in order, and remembers what they are of."""
+
+    of: dict[tuple[str, str, str], dict[str, Any]] = field(default_factory=dict)
+    keys: dict[str, str] = field(default_factory=dict)
+    _last_key: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    def verify(self, connection: sa.Connection) -> Iterator[str]:
+        n, head = 0, GENESIS
+        query = sa.select(receipts).order_by(receipts.c.id).execution_options(yield_per=500)
+        for row in connection.execute(query):
+            receipt = Receipt(**row._mapping)
+            if receipt.id != n + 1:
+                yield f"receipt {n + 1} is missing: the next one is {receipt.id}"
+            elif receipt.previous != head:
+                yield f"receipt {receipt.id} does not follow receipt {n}"
+            yield from self._verify_one(receipt)
+            n, head = receipt.id, receipt.hash
+        end = connection.execute(sa.select(chains.c.length, chains.c.head).where(chains.c.name == "receipts")).first()
+        if end is None:
+            yield "the chain of receipts has no end written down"
+        elif tuple(end) != (n, head):
+            yield f"the chain must end with receipt {end.length} ({end.head[:12]}), it ends with {n}"
+
+    def _verify_one(self, receipt: Receipt) -> Iterator[str]:
+        try:
+            said = dict(verify_receipt(receipt.to_file()).receipt)
+        except (ReceiptError, ValueError) as error:
+            yield f"receipt {receipt.id}: {error}"
+            return
+        row = (receipt.id, receipt.submission_id, receipt.version, receipt.part, receipt.key_id, receipt.previous)
+        names = ("number", "submission", "version", "part", "key_id", "previous")
+        if row != tuple(said[name] for name in names):
+            yield f"receipt {receipt.id} stands in a row that says something else"
+        self.of[receipt.submission_id, receipt.version, receipt.part] = said
+        self.keys.setdefault(said["key_id"], said["public_key"])
+        yield from self._follow_key(receipt, said)
+
+    def _follow_key(self, receipt: Receipt, said: dict[str, Any]) -> Iterator[str]:
+        """Each version has its vault and so its key; another key must have been signed for with the one before."""
+        before = self._last_key.get((said["benchmark"], said["version"]))
+        if before is not None and before != said["public_key"]:
+            try:
+                verify_receipt(receipt.to_file(), before)
+            except ReceiptError:
+                yield (
+                    f"receipt {receipt.id} is signed with key {said['key_id']}, "
+                    f"for which the key before it on {said['benchmark']} {said['version']} did not sign"
+                )
+        self._last_key[said["benchmark"], said["version"]] = said["public_key"]
+
+
+def _scores(connection: sa.Connection, chain: _Chain) -> Iterator[str]:
+    """Every score against its receipt, whether it is shown yet or not."""
+    found = set()
+    query = sa.select(scores, submissions.c.sha256).join(submissions, submissions.c.id == scores.c.submission_id)
+    for score in connection.execute(query.order_by(scores.c.submission_id, scores.c.version)):
+        place = (score.submission_id, score.version, score.part)
+        name = f"submission {score.submission_id} on {score.version}, {score.part} part"
+        found.add(place)
+        said = chain.of.get(place)
+        if said is None:
+            # A switch to another version copies the figures that a held submission shows.
+            is_copied = (score.shown_of, score.version, score.part) in chain.of
+            if score.shown_of == score.submission_id or not is_copied:
+                yield f"{name}: there is a score without a receipt"
+            continue
+        facts = {
+            "released": exact(score.released),
+            "shown_of": None if score.shown_of == score.submission_id else score.shown_of,
+            "metric_signature": score.signature,
+            "reference_hash": score.reference_hash,
+            "file_sha256": score.sha256,
+        }
+        for what, value in facts.items():
+            if said[what] != value:
+                yield f"{name}: `{what}` is not what its receipt says"
+    for submission_id, version, part in sorted(set(chain.of) - found):
+        yield f"submission {submission_id} on {version}, {part} part: there is a receipt without a score"
+
+
+def _statuses(connection: sa.Connection) -> Iterator[str]:
+    query = sa.select(events.c.subject, events.c.from_status, events.c.to_status)
+    rows = connection.execute(
+        query.where(events.c.subject.like("submission:%")).order_by(events.c.subject, events.c.id)
+    )
+    stand = {subject: _follow(list(steps)) for subject, steps in groupby(rows, key=lambda row: row.subject)}
+    for row in connection.execute(sa.select(submissions).order_by(submissions.c.id)):
+        name = f"submission {row.id}"
+        followed = stand.pop(f"submission:{row.id}", None)
+        if followed is None:
+            yield f"{name} has no events"
+            continue
+        status, is_withdrawn, is_hidden = followed
+        if status != row.status:
+            yield f"{name} is {row.status}, its events leave it {status}"
+        if is_withdrawn != (row.withdrawn_at is not None):
+            yield f"{name} is {'' if is_withdrawn else 'not '}withdrawn by its events, its row says otherwise"
+        if is_hidden != (row.hidden_at is not None):
+            yield f"{name} is {'' if is_hidden else 'not '}hidden by its events, its row says otherwise"
+    for subject in sorted(stand):
+        yield f"there are events of {subject.replace(':', ' ')}, which is not there"
+
+
+def _follow(steps: list[Any]) -> tuple[str | None, bool, bool]:
+    """(status, whether withdrawn, whether hidden) after all steps; one that is scored stays so when it is withdrawn."""
+    status, is_withdrawn, is_hidden = None, False, False
+    for step in steps:
+        if step.to_status in STATUSES and (step.from_status, step.to_status) != ("scored", "withdrawn"):
+            status = step.to_status
+        if step.to_status == "withdrawn":
+            is_withdrawn = True
+        elif step.from_status == "withdrawn" and step.to_status in STATUSES:
+            is_withdrawn = False
+        if step.to_status in ("hidden", "restored"):
+            is_hidden = step.to_status == "hidden"
+    return status, is_withdrawn, is_hidden
+
+
+def _readings(connection: sa.Connection) -> Iterator[str]:
+    """Ratings of every submission that was read to its end, against the digest that its event holds."""
+    query = sa.select(events.c.subject, events.c.why).where(events.c.from_status == "reading")
+    last = {row.subject: row.why for row in connection.execute(query.order_by(events.c.id))}
+    for subject, why in sorted(last.items()):
+        if why.startswith(READ_TO_THE_END):
+            submission_id = subject.partition(":")[2]
+            if not why.endswith(digest_of(ratings_of(connection, submission_id))):
+                yield f"submission {submission_id}: its ratings are not those with which it was read to the end"
+
+
+def _ledger(connection: sa.Connection) -> Iterator[str]:
+    sendings: dict[str, dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for row in connection.execute(sa.select(ledger).order_by(ledger.c.id)):
+        is_right = row.amount < 0 if row.kind == "granted" else row.amount == AMOUNTS[row.kind]
+        if not is_right or (row.submission_id is None) != (row.kind == "granted"):
+            yield f"ledger row {row.id} is {row.kind} with the amount {row.amount}, which cannot be"
+        if row.submission_id is not None:
+            sendings[row.submission_id][row.sending].add(row.kind)
+    for submission in connection.execute(sa.select(submissions.c.id, submissions.c.status).order_by(submissions.c.id)):
+        name, kinds = f"submission {submission.id}", sendings[submission.id]
+        if sorted(kinds) != list(range(1, len(kinds) + 1)) or not kinds:
+            yield f"{name}: the ledger must hold its sendings from 1 on, it holds {sorted(kinds)}"
+            continue
+        *earlier, last = (kinds[number] for number in sorted(kinds))
+        if any(one != {"reserved", "refunded"} for one in earlier):
+            yield f"{name}: it was sent again though an earlier sending was not refunded"
+        if last not in ENDS.get(submission.status, ()):
+            yield f"{name} is {submission.status}, but the ledger says {', '.join(sorted(last))}"
+
+
+def _uploads(blobs: Blobs, names: set[str]) -> Iterator[str]:
+    for sha256 in sorted(names):
+        try:
+            with blobs.open_local(sha256):
+                pass
+        except FileNotFoundError:
+            yield f"upload {sha256} is not stored"
+        except OSError as error:
+            yield f"upload {sha256}: {error}"

@@ -1,0 +1,265 @@
+"""Copies a whole board away, and puts it back: the database as it was at one moment, and every upload.
+
+Conventions
+-----------
+A backup is a folder: the database (``database.sqlite``, or ``database.dump`` in PostgreSQL's custom format), ``blobs/``
+with the uploads by hash, and ``manifest.json`` with the size and SHA-256 of everything and what an audit found, with
+the heads of the chains. What is audited is the copy: the file itself, or the snapshot that was dumped. A backup is made
+beside its place and renamed when it is whole, so a folder that is there is complete. The database is copied before the
+uploads: an upload is never removed while a submission names it, so each that the copy names is there still. Servers and
+workers may run meanwhile.
+
+Not in it, on purpose: holdouts and vaults (exact figures, incidents, the salt, the key of receipts), which only the
+worker's user may read. Back up a vault apart, encrypted. A backup holds names of users and hashes of tokens: keep it
+private.
+
+Restoring goes into an empty place only, verifies every hash first and audits the board afterwards.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from hashlib import file_digest
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from reveal_leaderboard import __version__
+from reveal_leaderboard.store.audit import NoBoardError, Report, audit, opened_to_read
+from reveal_leaderboard.store.blobs import Blobs, flush_folder, write_durably
+from reveal_leaderboard.store.database import connect
+from reveal_leaderboard.store.tables import submissions
+
+__all__ = ["BackupError", "Backup", "backup", "restore"]
+
+SCHEMA = "reveal-leaderboard-backup/1"
+DATABASES = {"sqlite": "database.sqlite", "postgresql": "database.dump"}
+
+
+class BackupError(ValueError):
+    """A backup cannot be made, or is not whole, or cannot be put where it was asked for."""
+
+
+@dataclass(frozen=True)
+class Backup:
+    """A backup that was made or restored: its folder, its manifest, and what an audit of the board found."""
+
+    folder: Path
+    manifest: Mapping[str, Any]
+    report: Report
+
+
+def backup(store_url: str, blobs_url: str | Path, target: Path) -> Backup:
+    """Copy the board at `store_url` and `blobs_url` into the new folder `target`.
+
+    Raises
+    ------
+    BackupError
+        If `target` is there already, `pg_dump` is missing or fails, or an upload is missing or damaged.
+    """
+    target = Path(target).absolute()
+    if target.exists():
+        raise BackupError(f"`target` must not exist yet, got {target}")
+    blobs = Blobs(blobs_url)
+    new = target.with_name(f".{target.name}.{os.getpid()}")
+    new.mkdir(parents=True, mode=0o700)
+    try:
+        kind = sa.make_url(store_url).get_backend_name()
+        dump = new / DATABASES.get(kind, "none")
+        with _copied(store_url, dump) as connection:
+            names = sorted(set(connection.execute(sa.select(submissions.c.sha256)).scalars()))
+            report = audit(connection)
+        files = {dump.name: _facts(dump)}
+        for name in names:
+            files[f"blobs/{name}"] = _copy_blob(blobs, name, new / "blobs" / name)
+        manifest = {
+            "schema": SCHEMA,
+            "made_at": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "software": {"reveal-leaderboard": __version__},
+            "database": kind,
+            "files": files,
+            "audit": report.to_json(),
+        }
+        write_durably(new / "manifest.json", json.dumps(manifest, indent=1, sort_keys=True).encode())
+        flush_folder(new)
+        new.rename(target)
+        flush_folder(target.parent)
+    except BaseException:
+        shutil.rmtree(new, ignore_errors=True)
+        raise
+    return Backup(target, manifest, report)
+
+
+def restore(source: Path, store_url: str, blobs_url: str | Path) -> Backup:
+    """Put the backup in the folder `source` back into an empty database and an empty place for uploads.
+
+    The board is audited afterwards, uploads included; look at the report.
+
+    Raises
+    ------
+    BackupError
+        If the backup is not whole, or the target is not empty or of another kind.
+    """
+    source = Path(source).absolute()
+    manifest = _read_manifest(source)
+    blobs = Blobs(blobs_url)
+    url = sa.make_url(store_url)
+    if url.get_backend_name() != manifest["database"]:
+        raise BackupError(f"a backup of {manifest['database']} cannot be put into {url.get_backend_name()}")
+    if next(blobs.names(), None) is not None:
+        raise BackupError(f"the place for uploads must be empty, {blobs.url} is not")
+    _check_empty(url)
+    _check_files(source, manifest)
+    for name in manifest["files"]:
+        if name.startswith("blobs/"):
+            _put_blob(blobs, source / name)
+    dump = source / DATABASES[manifest["database"]]
+    if manifest["database"] == "sqlite":
+        _put_sqlite(dump, Path(str(url.database)).absolute())
+    else:
+        _run_postgresql(url, ["pg_restore", "--no-owner", "--exit-on-error", "--single-transaction", str(dump)], "-d")
+    with opened_to_read(store_url) as connection:
+        return Backup(source, manifest, audit(connection, blobs=blobs))
+
+
+@contextmanager
+def _copied(url: str, dump: Path) -> Iterator[sa.Connection]:
+    """Copy the database at `url` to `dump`; a connection that sees just what was copied."""
+    try:
+        with opened_to_read(url) as connection:
+            if not sa.inspect(connection).has_table("submissions"):
+                raise BackupError("there is no board in the database: its tables are missing")
+            if connection.dialect.name == "postgresql":
+                snapshot = connection.execute(sa.select(sa.func.pg_export_snapshot())).scalar_one()
+                _dump_postgresql(sa.make_url(url), dump, snapshot)
+                yield connection
+                return
+    except NoBoardError as error:
+        raise BackupError(str(error)) from None
+    _copy_sqlite(Path(str(sa.make_url(url).database)), dump)
+    with opened_to_read(f"sqlite:///{dump}") as connection:
+        yield connection
+
+
+def _check_empty(url: sa.URL) -> None:
+    if url.get_backend_name() == "sqlite":
+        path = Path(str(url.database))
+        if any(path.with_name(path.name + end).exists() for end in ("", "-wal", "-shm", "-journal")):
+            raise BackupError(f"the database must not exist yet, {path} does")
+        return
+    engine = connect(url)
+    try:
+        if tables := sa.inspect(engine).get_table_names():
+            raise BackupError(f"the database must be empty, it has the table {tables[0]!r}")
+    finally:
+        engine.dispose()
+
+
+def _copy_sqlite(source: Path, path: Path) -> None:
+    with closing(sqlite3.connect(source, timeout=30)) as connection:
+        connection.execute("VACUUM INTO ?", [str(path)])
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+    path.chmod(0o600)
+
+
+def _put_sqlite(dump: Path, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    new = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with dump.open("rb") as source, open(os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as copy:
+            shutil.copyfileobj(source, copy)
+            copy.flush()
+            os.fsync(copy.fileno())
+        os.replace(new, path)
+    finally:
+        new.unlink(missing_ok=True)
+    flush_folder(path.parent)
+
+
+def _dump_postgresql(url: sa.URL, path: Path, snapshot: str) -> None:
+    words = ["--format=custom", "--no-owner", "--no-privileges", f"--snapshot={snapshot}", f"--file={path}"]
+    _run_postgresql(url, ["pg_dump", *words], "-d")
+    path.chmod(0o600)
+
+
+def _run_postgresql(url: sa.URL, command: list[str], database_option: str) -> None:
+    """Run one of PostgreSQL's programs; the password goes through its environment, never its command line."""
+    program = shutil.which(command[0])
+    if program is None:
+        raise BackupError(f"{command[0]} is needed for PostgreSQL: install its client programs (postgresql-client)")
+    options = {name: value for name, value in url.query.items() if isinstance(value, str)}
+    facts = {"host": url.host, "port": url.port, "user": url.username, "dbname": url.database} | options
+    words = {name: str(value) for name, value in facts.items() if value and name != "password"}
+    conninfo = " ".join(f"{name}='{_quoted(value)}'" for name, value in words.items())
+    environment = os.environ | ({"PGPASSWORD": str(url.password)} if url.password else {})
+    done = subprocess.run(
+        [program, *command[1:], database_option, conninfo, "--no-password"],
+        env=environment, capture_output=True, text=True, errors="replace", check=False,
+    )  # fmt: skip
+    if done.returncode != 0:
+        raise BackupError(f"{command[0]} failed: {done.stderr.strip()[-500:]}")
+
+
+def _quoted(value: str) -> str:
+    return value.replace("\\", "\\\\").replace("'", "\\'")
+
+
+def _copy_blob(blobs: Blobs, name: str, target: Path) -> dict[str, Any]:
+    target.parent.mkdir(exist_ok=True, mode=0o700)
+    try:
+        with blobs.open_local(name) as path:  # its hash is checked there
+            write_durably(target, path.read_bytes())
+    except FileNotFoundError:
+        raise BackupError(f"upload {name} is not stored: audit the board before backing it up") from None
+    except OSError as error:
+        raise BackupError(f"upload {name}: {error}") from None
+    return _facts(target)
+
+
+def _put_blob(blobs: Blobs, path: Path) -> None:
+    with path.open("rb") as stream, blobs.receive(stream) as incoming:
+        blobs.keep(incoming)
+
+
+def _facts(path: Path) -> dict[str, Any]:
+    with path.open("rb") as file:
+        return {"sha256": file_digest(file, "sha256").hexdigest(), "size": path.stat().st_size}
+
+
+def _read_manifest(source: Path) -> dict[str, Any]:
+    try:
+        manifest = json.loads((source / "manifest.json").read_bytes())
+    except (OSError, ValueError) as error:
+        raise BackupError(f"{source} must be the folder of a backup with its manifest.json: {error}") from None
+    if not isinstance(manifest, dict) or manifest.get("schema") != SCHEMA or manifest.get("database") not in DATABASES:
+        raise BackupError(f"{source}: manifest.json must be of {SCHEMA}")
+    expected = {DATABASES[manifest["database"]]}
+    names = set(manifest["files"])
+    strange = {name for name in names - expected if not _is_blob(name)}
+    if strange or not expected <= names:
+        raise BackupError(f"{source}: manifest.json must name the database and uploads, got {sorted(strange)[:3]}")
+    return manifest
+
+
+def _is_blob(name: str) -> bool:
+    folder, _, sha256 = name.partition("/")
+    return folder == "blobs" and len(sha256) == 64 and set(sha256) <= set("0123456789abcdef")
+
+
+def _check_files(source: Path, manifest: Mapping[str, Any]) -> None:
+    for name, facts in manifest["files"].items():
+        path = source / name
+        if not path.is_file():
+            raise BackupError(f"the backup is not whole: {name} is missing")
+        if _facts(path) != facts or (_is_blob(name) and facts["sha256"] != path.name):
+            raise BackupError(f"the backup is damaged: {name} is not what its manifest says")

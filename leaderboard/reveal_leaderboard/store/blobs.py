@@ -1,0 +1,317 @@
+"""Uploaded files, stored under the SHA-256 of their content: in a folder, or in a bucket that speaks S3.
+
+Conventions
+-----------
+A name that exists always holds the whole content, whatever was killed when. In a folder, a file is written under a
+temporary name, hashed on the way, flushed to disk and renamed; the folder is flushed too. In a bucket, an object shows
+once its upload is complete. Whoever opens a blob gets it only if its content still has its hash. Names given by clients
+never become paths.
+
+A place is named by its URL: ``file:///FOLDER`` (or a plain path) or ``s3://BUCKET/PREFIX``. Credentials and the address
+of a bucket come from where AWS's own tools take them (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``, ...), never from
+the URL. The bucket must be private to the board and be there already.
+
+A bucket that speaks S3, through fsspec's `s3fs` (extra ``s3``).
+
+Conventions
+-----------
+Objects are written whole: a small one in one request, a large one as a multipart upload that shows when it is
+completed. Nothing is cached here: another server may have written since.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import sqlalchemy as sa
+
+from reveal_leaderboard.store.tables import submissions
+
+if TYPE_CHECKING:
+    from reveal_leaderboard.store.store import Store
+
+__all__ = ["BlobDamagedError", "Blobs", "Incoming", "flush_folder", "write_durably"]
+
+
+class Bucket:
+    """The objects below ``s3://BUCKET/PREFIX``.
+
+    Raises
+    ------
+    ValueError
+        If `url` names no bucket, or holds credentials or a query.
+    ImportError
+        If `s3fs` is not installed.
+    """
+
+    def __init__(self, url: str) -> None:
+        place = url.removeprefix("s3://").strip("/")
+        if not place or any(c in place for c in "@?#"):
+            raise ValueError(f"`blobs` must be s3://BUCKET/PREFIX without credentials, got {url.split('@')[-1]!r}")
+        try:
+            from s3fs import S3FileSystem
+        except ImportError:
+            raise ImportError("blobs in a bucket need s3fs: pip install 'reveal-leaderboard[s3]'") from None
+        self._root, self.url = place, f"s3://{place}"
+        self._name = place.split("/")[0]
+        self._files: Any = S3FileSystem(use_listings_cache=False, skip_instance_cache=True)
+
+    def put(self, path: Path, name: str, size: int) -> None:
+        """Store a local file under `name`.
+
+        Raises
+        ------
+        OSError
+            If the bucket holds something else afterwards.
+        """
+        self._files.put_file(str(path), self._key(name))
+        stored = int(self._files.info(self._key(name), refresh=True)["size"])
+        if stored != size:
+            raise OSError(f"{self.url}/{name} must have {size} bytes after it was stored, got {stored}")
+
+    def get(self, name: str, path: Path) -> None:
+        """Download the object `name`; FileNotFoundError if there is none."""
+        self._files.get_file(self._key(name), str(path))
+
+    def exists(self, name: str) -> bool:
+        """Whether there is an object `name`."""
+        try:
+            return bool(self._files.info(self._key(name), refresh=True)["type"] == "file")
+        except FileNotFoundError:
+            return False
+
+    def remove(self, name: str) -> None:
+        """Remove the object `name`."""
+        self._files.rm_file(self._key(name))
+
+    def names(self) -> Iterator[tuple[str, float]]:
+        """(last part of the name, seconds since 1970 UTC when it was stored) of every object."""
+        for path, info in self._files.find(self._root, detail=True, refresh=True).items():
+            yield path.rsplit("/", 1)[-1], info["LastModified"].timestamp()
+
+    def abort_uploads(self, *, older_than: float) -> int:
+        """Give up multipart uploads that were begun `older_than` seconds ago and never completed; returns how many."""
+        prefix = self._key("")[len(self._name) + 1 :]
+        count = 0
+        for upload in self._files.list_multipart_uploads(self._name):
+            if upload["Key"].startswith(prefix) and time.time() - upload["Initiated"].timestamp() >= older_than:
+                key = {"Bucket": self._name, "Key": upload["Key"], "UploadId": upload["UploadId"]}
+                self._files.call_s3("abort_multipart_upload", **key)
+                count += 1
+        return count
+
+    def _key(self, name: str) -> str:
+        return f"{self._root}/{name}"
+
+
+CHUNK = 1 << 20
+ORPHANED_AFTER = 24 * 3600.0
+"""Seconds after which a file without a submission is an orphan: an upload is stored before its submission is."""
+
+_NAME = re.compile(r"[0-9a-f]{64}")
+
+
+class BlobDamagedError(OSError):
+    """The stored content is not what was stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """A received file that is not stored yet: its temporary path, size and hash."""
+
+    path: Path
+    size: int
+    sha256: str
+
+
+class Blobs:
+    """The uploaded files at `url`; a folder is made if missing.
+
+    Raises
+    ------
+    ValueError
+        If `url` is of another kind than ``file://`` and ``s3://``.
+    """
+
+    def __init__(self, url: str | Path) -> None:
+        text = str(url)
+        self._bucket = Bucket(text) if text.startswith("s3://") else None
+        if self._bucket is not None:
+            self.url = self._bucket.url
+            # Files on their way to a bucket; what a killed server leaves goes with its temporary folder.
+            self._temporary = tempfile.TemporaryDirectory(prefix="reveal-incoming-", ignore_cleanup_errors=True)
+            self._incoming = Path(self._temporary.name)
+            return
+        if "://" in text and not text.startswith("file:///"):
+            raise ValueError(f"`blobs` must be a folder, file:///FOLDER or s3://BUCKET/PREFIX, got {text!r}")
+        self.folder = Path(text.removeprefix("file://")).absolute()
+        self.url = f"file://{self.folder}"
+        self._incoming = self.folder / "incoming"
+        self._incoming.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def path(self, sha256: str) -> Path:
+        """Where the content with this hash lies in a folder.
+
+        Raises
+        ------
+        ValueError
+            If the files lie in a bucket, or this is no hash.
+        """
+        if self._bucket is not None:
+            raise ValueError(f"files at {self.url} have no path: use open_local")
+        return self.folder / _place(sha256)
+
+    @contextmanager
+    def receive(self, stream: BinaryIO) -> Iterator[Incoming]:
+        """Copy `stream` to a temporary file, which is gone afterwards unless it was kept."""
+        with _locked_file(self._incoming) as file:
+            path = Path(file.name)
+            try:
+                digest = hashlib.sha256()
+                while chunk := stream.read(CHUNK):
+                    digest.update(chunk)
+                    file.write(chunk)
+                file.flush()
+                os.fsync(file.fileno())
+                yield Incoming(path, file.tell(), digest.hexdigest())
+            finally:
+                path.unlink(missing_ok=True)
+
+    def keep(self, incoming: Incoming) -> None:
+        """Store a received file for good; when this returns it survives a crash."""
+        if self._bucket is not None:
+            self._bucket.put(incoming.path, _place(incoming.sha256), incoming.size)
+            return
+        target = self.path(incoming.sha256)
+        target.parent.mkdir(exist_ok=True, mode=0o700)
+        flush_folder(target.parent.parent)
+        os.replace(incoming.path, target)
+        os.utime(target)  # its age counts from now, see `orphans`
+        flush_folder(target.parent)
+
+    def exists(self, sha256: str) -> bool:
+        """Whether content with this hash is stored."""
+        if self._bucket is not None:
+            return self._bucket.exists(_place(sha256))
+        return self.path(sha256).is_file()
+
+    @contextmanager
+    def open_local(self, sha256: str) -> Iterator[Path]:
+        """A local file with this content, to be read within the block only; downloaded if it lies in a bucket.
+
+        Raises
+        ------
+        FileNotFoundError
+            If it is not stored.
+        BlobDamagedError
+            If what is stored has another hash.
+        """
+        if self._bucket is None:
+            path = self.path(sha256)
+            _check(path, sha256)
+            yield path
+            return
+        with _locked_file(self._incoming) as file:
+            path = Path(file.name)
+            try:
+                self._bucket.get(_place(sha256), path)
+                _check(path, sha256)
+                yield path
+            finally:
+                path.unlink(missing_ok=True)
+
+    def names(self) -> Iterator[tuple[str, float]]:
+        """(hash, seconds since 1970 UTC when it was stored) of every file."""
+        if self._bucket is not None:
+            found = self._bucket.names()
+        else:
+            found = ((path.name, path.stat().st_mtime) for path in self.folder.glob("??/*"))
+        return ((name, at) for name, at in found if _NAME.fullmatch(name))
+
+    def orphans(self, store: Store, *, older_than: float = ORPHANED_AFTER) -> list[str]:
+        """Hashes of files that no submission names, `older_than` seconds or more after they were stored.
+
+        A file is stored before its submission is, and stays when a quota then refuses that.
+        """
+        latest = time.time() - older_than
+        old = {name for name, at in self.names() if at <= latest}
+        with store.read() as connection:  # after the listing: what was submitted meanwhile is known
+            known = set(connection.execute(sa.select(submissions.c.sha256).distinct()).scalars())
+        return sorted(old - known)
+
+    def remove(self, sha256: str) -> None:
+        """Remove a stored file; meant for orphans."""
+        if self._bucket is not None:
+            self._bucket.remove(_place(sha256))
+        else:
+            self.path(sha256).unlink(missing_ok=True)
+
+    def sweep(self) -> int:
+        """Remove what killed servers left half received; returns how many. Uploads under way are left alone."""
+        if self._bucket is not None:
+            return self._bucket.abort_uploads(older_than=ORPHANED_AFTER)
+        return sum(_remove_if_left(path) for path in self._incoming.iterdir())
+
+
+def _place(sha256: str) -> str:
+    if not _NAME.fullmatch(sha256):
+        raise ValueError(f"`sha256` must be 64 hexadecimal digits, got {sha256!r:.80}")
+    return f"{sha256[:2]}/{sha256}"
+
+
+def _check(path: Path, sha256: str) -> None:
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != sha256:
+        raise BlobDamagedError(f"the stored file {sha256} is damaged: its content has the hash {found}")
+
+
+@contextmanager
+def _locked_file(folder: Path) -> Iterator[BinaryIO]:
+    """A new file, locked while it is open: the lock of a process ends with it, whatever ended it."""
+    while True:
+        with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            if os.fstat(file.fileno()).st_nlink:  # else it was swept away before it was locked
+                yield file  # type: ignore[misc]
+                return
+
+
+def _remove_if_left(path: Path) -> bool:
+    with suppress(FileNotFoundError, BlockingIOError), path.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        path.unlink()
+        return True
+    return False
+
+
+def write_durably(path: Path, data: bytes) -> None:
+    """Replace `path` by `data`, readable by its owner only, so that a crash leaves the old content or the new."""
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".writing-", delete=False) as file:
+        try:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+            os.replace(file.name, path)
+        finally:
+            Path(file.name).unlink(missing_ok=True)
+    flush_folder(path.parent)
+
+
+def flush_folder(folder: Path) -> None:
+    """Flush a folder's entries to disk, so that a new name outlives a crash of the machine."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

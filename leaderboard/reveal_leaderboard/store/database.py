@@ -1,0 +1,146 @@
+"""The connection to the database, its clock and its migrations; the tables are in
+:mod:`reveal_leaderboard.store.tables`.
+
+Conventions
+-----------
+A database is named by its URL: ``sqlite:///FILE`` or ``postgresql+psycopg://...``. Nothing but this module and the
+migrations knows which of the two it is. Every change is one transaction, ``with engine.begin() as connection``;
+functions that take a `connection` run inside their caller's. Every moment is a float: seconds since 1970 UTC by the
+*database's* clock (:func:`now`), so that servers and workers on machines with wrong clocks agree about leases.
+
+SQLite is set up for durability (write-ahead log, ``synchronous=FULL``) and takes its write lock at the start of a
+writing transaction. PostgreSQL runs writers at READ COMMITTED, and they lock the rows that they decide on, always in
+this order: board, team, job, submission, chain of receipts, chain of events. So no two of them wait for each other.
+Readers see one moment of the database for the whole of their transaction, on both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.functions import FunctionElement
+
+__all__ = ["connect", "insert_if_absent", "locked", "migrate", "moment", "now", "reading"]
+
+BUSY_TIMEOUT_MS = 30_000
+POOL = {"pool_size": 5, "max_overflow": 15, "pool_timeout": 30, "pool_recycle": 1800, "pool_pre_ping": True}
+MIGRATION_LOCK = 5_262_626_262  # any number that nothing else in the same PostgreSQL uses
+UNDER_WAY = {"options": "-c idle_in_transaction_session_timeout=60000", "keepalives_idle": 30}
+"""A machine that freezes within a transaction must not hold its locks, and with them the board, for ever."""
+
+
+class now(FunctionElement[float]):  # noqa: N801 - reads as a function, like those of sqlalchemy.func
+    """The database's clock, in seconds since 1970 UTC."""
+
+    type = sa.Float(53)
+    inherit_cache = True
+
+
+@compiles(now)
+def _now(element: now, compiler: Any, **options: Any) -> str:
+    return "CAST(EXTRACT(EPOCH FROM clock_timestamp()) AS double precision)"
+
+
+@compiles(now, "sqlite")
+def _now_sqlite(element: now, compiler: Any, **options: Any) -> str:
+    return "((julianday('now') - 2440587.5) * 86400.0)"
+
+
+def moment(connection: sa.Connection) -> float:
+    """What the database's clock shows, in seconds since 1970 UTC."""
+    return float(connection.execute(sa.select(now())).scalar_one())
+
+
+def connect(url: str | sa.URL) -> sa.Engine:
+    """An engine for `url`, with a pool of connections that are tried before they are used.
+
+    Raises
+    ------
+    ValueError
+        If `url` names another database than SQLite or PostgreSQL through psycopg.
+    """
+    parsed = sa.make_url(url)
+    if parsed.drivername in ("sqlite", "sqlite+pysqlite"):
+        engine = sa.create_engine(parsed, **(POOL if parsed.database else {}))
+        sa.event.listen(engine, "connect", _set_up_sqlite)
+        sa.event.listen(engine, "begin", _begin_sqlite)
+        return engine
+    if parsed.drivername == "postgresql+psycopg":
+        return sa.create_engine(parsed, isolation_level="READ COMMITTED", connect_args=UNDER_WAY, **POOL)
+    raise ValueError(f"`url` must start with sqlite:/// or postgresql+psycopg://, got {parsed.drivername}://")
+
+
+def reading(engine: sa.Engine) -> sa.Engine:
+    """The same engine for transactions that only read: they take no write lock and see one moment."""
+    if engine.dialect.name == "sqlite":
+        return engine.execution_options(reading=True)
+    return engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+
+
+def _set_up_sqlite(connection: Any, record: Any) -> None:
+    connection.isolation_level = None  # the driver's own BEGIN comes too late for BEGIN IMMEDIATE
+    cursor = connection.cursor()
+    for pragma in (
+        f"busy_timeout={BUSY_TIMEOUT_MS}",
+        "journal_mode=WAL",
+        "synchronous=FULL",
+        "foreign_keys=ON",
+    ):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def _begin_sqlite(connection: sa.Connection) -> None:
+    is_reading = connection.get_execution_options().get("reading", False)
+    connection.exec_driver_sql("BEGIN" if is_reading else "BEGIN IMMEDIATE")
+
+
+def locked(query: sa.Select[Any], *, skip: bool = False) -> sa.Select[Any]:
+    """`query` with its rows locked until the transaction ends; with `skip`, without those that another holds.
+
+    The lock is PostgreSQL's FOR NO KEY UPDATE, so that rows which only refer to a locked one may be put in meanwhile.
+    """
+    return query.with_for_update(key_share=True, skip_locked=skip)
+
+
+def insert_if_absent(connection: sa.Connection, table: sa.Table, values: Mapping[str, Any]) -> bool:
+    """Put a row in unless one with the same key is there; whether it was put in."""
+    dialect: Any = sqlite if connection.dialect.name == "sqlite" else postgresql
+    insert = dialect.insert(table).values(**values).on_conflict_do_nothing()
+    key = next(iter(table.primary_key))
+    return connection.execute(insert.returning(key)).one_or_none() is not None
+
+
+def migrate(engine: sa.Engine) -> None:
+    """Bring the tables to this version; several processes may do so at once. Takes no lock when there is nothing to do.
+
+    Raises
+    ------
+    ValueError
+        If the database was made by a later version of this program.
+    """
+    from alembic import command
+    from alembic.config import Config
+    from alembic.migration import MigrationContext
+    from alembic.script import ScriptDirectory
+
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
+    versions = ScriptDirectory.from_config(config)
+    with reading(engine).begin() as connection:
+        present = MigrationContext.configure(connection).get_current_revision()
+    if present == versions.get_current_head():
+        return
+    known = {script.revision for script in versions.walk_revisions()}
+    if present is not None and present not in known:
+        raise ValueError(f"the database must be of version {versions.get_current_head()} or before, got {present}")
+    with engine.begin() as connection:
+        if engine.dialect.name == "postgresql":
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(MIGRATION_LOCK)))
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")

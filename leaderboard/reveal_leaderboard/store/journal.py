@@ -1,0 +1,120 @@
+"""The log: one JSON object to a line, with what happened to which id, and nothing that a user wrote.
+
+Conventions
+-----------
+A line has `time` (UTC), `level`, `logger`, `event` and perhaps `where`, `error` and named facts. `event` is the message
+as it stands in our source with its arguments put in, but only those that cannot be a user's words: numbers, ids and
+hashes, numbers of incidents, our own words for kinds and states, and what :func:`set_up_journal` was told to know.
+All else is replaced by its length. Of an exception the type and the places in the code are kept, never its message or
+any variable: a parser's message quotes the file it parsed. Of other libraries' lines only who, where and how grave.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import traceback
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import PurePath
+from typing import Any, TextIO
+
+from reveal_leaderboard.store.tables import BOARD_STATES, JOB_KINDS, JOB_STATES, LEDGER_KINDS, STATUSES
+
+__all__ = ["FACTS", "JournalFormatter", "set_up_journal"]
+
+OURS = "reveal_leaderboard"
+FACTS = ("submission", "job", "kind", "status", "benchmark", "version", "incident", "seconds", "count", "route")
+"""Names under which a line may carry facts: ``log.info("...", extra={"submission": ID, "seconds": 1.5})``."""
+
+_WORDS = frozenset((*STATUSES, *JOB_STATES, *JOB_KINDS, *LEDGER_KINDS, *BOARD_STATES))
+_ID = re.compile(r"[0-9a-f]{24,64}|INC-[0-9A-F]{8}")
+_INCIDENT = re.compile(r"\bINC-[0-9A-F]{8}\b")
+_HANDLER = "reveal-journal"
+
+
+class JournalFormatter(logging.Formatter):
+    """Formats a record as a line of the journal.
+
+    Parameters
+    ----------
+    known : words that may be printed: names of benchmarks and versions, the worker's name
+    """
+
+    def __init__(self, known: Iterable[str] = ()) -> None:
+        super().__init__()
+        self._known = _WORDS | frozenset(known)
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, without its end."""
+        line: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+        }
+        if record.name.split(".")[0] == OURS:
+            line["event"] = self._event(record)
+        else:
+            line["event"] = "a line of another library"
+            line["where"] = f"{PurePath(record.pathname).name}:{record.lineno}"
+        facts = {name: getattr(record, name) for name in FACTS if hasattr(record, name)}
+        line |= {name: self._safe(value) for name, value in facts.items()}
+        if record.exc_info and record.exc_info[1] is not None:
+            line["error"] = _error(record.exc_info[1])
+        return json.dumps(line)
+
+    def _event(self, record: logging.LogRecord) -> str:
+        if not record.args:
+            return str(record.msg)
+        try:
+            if isinstance(record.args, tuple):
+                return str(record.msg) % tuple(self._safe(value) for value in record.args)
+            return str(record.msg) % {name: self._safe(value) for name, value in record.args.items()}
+        except (TypeError, ValueError):
+            return str(record.msg)
+
+    def _safe(self, value: object) -> object:
+        if value is None or isinstance(value, (bool, int, float)):
+            return value
+        if isinstance(value, BaseException):
+            return type(value).__name__
+        text = str(value)
+        if text in self._known or _ID.fullmatch(text):
+            return text
+        numbers = " ".join(_INCIDENT.findall(text))
+        return f"[{len(text)} characters{': ' + numbers if numbers else ''}]"
+
+
+def _error(error: BaseException) -> dict[str, Any]:
+    """Type and places of an exception and of those it came from, without messages or variables."""
+    frames = traceback.extract_tb(error.__traceback__)
+    described: dict[str, Any] = {
+        "type": f"{type(error).__module__}.{type(error).__qualname__}",
+        "frames": [f"{PurePath(frame.filename).name}:{frame.lineno} {frame.name}" for frame in frames],
+    }
+    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    if cause is not None:
+        described["cause"] = _error(cause)
+    return described
+
+
+def set_up_journal(stream: TextIO, *, known: Iterable[str] = (), level: int = logging.INFO) -> None:
+    """Write the log of this process to `stream` as a journal, instead of whatever handlers there are.
+
+    Our own lines from `level` on, those of other libraries from WARNING on. Called again, it replaces itself.
+    """
+    handler = logging.StreamHandler(stream)
+    handler.set_name(_HANDLER)
+    handler.setFormatter(JournalFormatter(known))
+    root = logging.getLogger()
+    for old in list(root.handlers):
+        root.removeHandler(old)
+    root.addHandler(handler)
+    root.setLevel(logging.WARNING)
+    logging.getLogger(OURS).setLevel(level)
+    logging.captureWarnings(True)
+    for name in ("uvicorn", "uvicorn.error", "uvicorn.access"):  # these bring handlers of their own
+        logger = logging.getLogger(name)
+        logger.handlers.clear()
+        logger.propagate = name != "uvicorn.access"  # its lines are addresses with queries

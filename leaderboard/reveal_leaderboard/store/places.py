@@ -1,0 +1,92 @@
+"""Where a leaderboard keeps what it keeps: its data folder, its database, its uploads, its settings.
+
+`--data FOLDER` alone is the small form: a SQLite database and the uploads below one folder. With `--database` and
+`--blobs` several servers and workers share a PostgreSQL database and a bucket, each with a data folder of its own for
+what is temporary.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from reveal_leaderboard.store.blobs import Blobs
+    from reveal_leaderboard.store.store import Store
+
+__all__ = ["BlobsAt", "Data", "Database", "Places", "SettingsFile", "places"]
+
+DATABASE = "leaderboard.sqlite"
+
+Data = Annotated[
+    Path, typer.Option(envvar="REVEAL_DATA", help="Folder of the database and the uploads, unless they are elsewhere.")
+]
+Database = Annotated[
+    str | None,
+    typer.Option(
+        envvar="REVEAL_DATABASE",
+        metavar="URL",
+        help="PostgreSQL, such as postgresql+psycopg://host/name; better given by REVEAL_DATABASE than here.",
+    ),
+]
+BlobsAt = Annotated[
+    str | None, typer.Option(envvar="REVEAL_BLOBS", metavar="URL", help="Uploads: s3://bucket/folder or a folder.")
+]
+SettingsFile = Annotated[
+    Path | None, typer.Option(envvar="REVEAL_SETTINGS", exists=True, dir_okay=False, help="TOML of the board's rules.")
+]
+
+
+@dataclass(frozen=True)
+class Places:
+    """Resolved places; `settings` is None for the rules that come with the package."""
+
+    data: Path
+    database: str
+    blobs: str
+    settings: Path | None
+
+    @property
+    def shared(self) -> list[Path]:
+        """Folders on this machine that a server reads and writes."""
+        return [self.data, *([Path(self.blobs)] if self.blobs.startswith(os.sep) else [])]
+
+    @property
+    def private(self) -> list[Path]:
+        """What no file route may serve."""
+        return [self.data / DATABASE, *(folder for folder in self.shared[1:] or [self.data / "blobs"])]
+
+    def open_store(self, *, is_new: bool = True) -> Store:
+        """The database, brought up to date, with the settings; made if there is none and `is_new`."""
+        file = self.database.removeprefix("sqlite:///")
+        if not is_new and file != self.database and not Path(file).is_file():
+            raise typer.BadParameter(f"there is no board at {file}", param_hint="--data")
+        from reveal_leaderboard.settings import SettingsError, load_settings
+        from reveal_leaderboard.store.store import Store
+
+        try:
+            settings = load_settings(self.settings)
+        except SettingsError as error:
+            raise typer.BadParameter(str(error), param_hint="--settings") from None
+        self.data.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return Store(self.database, settings)
+
+    def open_blobs(self) -> Blobs:
+        """The uploads."""
+        from reveal_leaderboard.store.blobs import Blobs
+
+        return Blobs(self.blobs)
+
+
+def places(data: Path, database: str | None, blobs: str | None, settings: Path | None) -> Places:
+    """What the options mean."""
+    data = data.resolve()
+    if blobs is None:
+        blobs = str(data / "blobs")
+    elif "://" not in blobs:
+        blobs = str(Path(blobs).resolve())
+    return Places(data, database or f"sqlite:///{data / DATABASE}", blobs, settings and settings.resolve())

@@ -1,0 +1,419 @@
+"""The queue: jobs are leased to workers, and each is finished once.
+
+Conventions
+-----------
+A worker *leases* a job. The lease carries a number, the fence, that grows with every lease and is never set back, and
+whatever the worker reports counts only while the job still bears its number: a worker that was presumed dead cannot
+write after its successor. A lease that is not prolonged in time (:meth:`Queue.heartbeat`) is given to another worker;
+a job whose lease ran out `max_attempts` times stopped its worker each time, so it is set aside: failed and refunded.
+
+A job of kind "score" moves its submission along: queued, scoring, then scored, refused or failed; answers to tasks wait
+for readers in between, and are queued a second time (:mod:`reveal_leaderboard.boards.reading`). A "rescore" scores a
+submission against another version and changes neither its status nor the ledger. "rank" and "compare" write a document
+into the table of results. There is one job of a kind for a subject; asked for again after its end, it is done again; a
+document that is asked for again while it is made is made once more afterwards. All moments are the database's.
+
+Workers that live, and how long a queued submission still waits.
+
+Conventions
+-----------
+A worker is alive if it was seen within :data:`ALIVE_SECONDS`. A submission stands behind every older queued one on any
+board that a worker serving its own board serves too. The estimate is the median time of the board's last scorings
+times the turns it must wait; there is none without a living worker or without a scoring to go by.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Any
+
+import sqlalchemy as sa
+
+from reveal_bench.kinds.tasks.records import TaskAnswer
+from reveal_leaderboard.boards.ratings import put_answers
+from reveal_leaderboard.release import quota
+from reveal_leaderboard.settings import Settings
+from reveal_leaderboard.store.database import insert_if_absent, locked, moment, now, reading
+from reveal_leaderboard.store.outcomes import ScoredOutcome, Signing, record
+from reveal_leaderboard.store.submissions import note
+from reveal_leaderboard.store.tables import jobs, results, submissions, teams, workers
+
+__all__ = ["ALIVE_SECONDS", "Job", "LEASE_SECONDS", "MAX_ATTEMPTS", "Queue", "ScoredOutcome", "Waiting", "WorkerRow"]
+
+ALIVE_SECONDS = 90.0
+RECENT = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Where a submission stands: 1 for the next one, None unless it is queued; and about how long until it starts."""
+
+    position: int | None
+    expected_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRow:
+    """A worker: what it serves, how its children are confined, and what it works on."""
+
+    name: str
+    serves: list[list[str]]
+    started_at: float
+    seen_at: float
+    job_id: str | None
+    confinement: str
+    receipt_key: str | None
+
+
+def beat(
+    connection: sa.Connection,
+    name: str,
+    serves: Sequence[tuple[str, str]],
+    confinement: str,
+    receipt_key: str | None,
+    job_id: str | None,
+) -> None:
+    """Write down that a worker lives."""
+    at = moment(connection)
+    values: dict[str, Any] = {
+        "serves": [list(pair) for pair in serves],
+        "seen_at": at,
+        "job_id": job_id,
+        "confinement": confinement[:100],
+        "receipt_key": receipt_key,
+    }
+    if not insert_if_absent(connection, workers, {"name": name, "started_at": at} | values):
+        connection.execute(workers.update().where(workers.c.name == name).values(**values))
+
+
+def workers_seen(connection: sa.Connection) -> list[WorkerRow]:
+    """Every worker that was ever seen, the last seen first."""
+    query = sa.select(workers).order_by(workers.c.seen_at.desc(), workers.c.name)
+    return [WorkerRow(**row._mapping) for row in connection.execute(query)]
+
+
+def waiting(connection: sa.Connection, submission_id: str) -> Waiting:
+    """Where a submission stands, and about how long until its scoring starts, in seconds."""
+    mine = jobs.c.kind == "score"
+    job = connection.execute(sa.select(jobs).where(mine, jobs.c.subject == submission_id).limit(1)).one_or_none()
+    if job is None or job.status != "queued":
+        return Waiting(None, None)
+    alive_since = moment(connection) - ALIVE_SECONDS
+    board = [job.benchmark, job.version]
+    alive = [w for w in workers_seen(connection) if w.seen_at >= alive_since and board in w.serves]
+    boards = {tuple(board), *(tuple(pair) for worker in alive for pair in worker.serves)}
+    live = sa.select(jobs).where(mine, jobs.c.status.in_(("queued", "leased")))
+    rivals = [row for row in connection.execute(live) if (row.benchmark, row.version) in boards]
+    before = sum(row.status == "queued" and (row.created_at, row.id) < (job.created_at, job.id) for row in rivals)
+    seconds = _usual_seconds(connection, job.benchmark, job.version)
+    if not alive or seconds is None:
+        return Waiting(before + 1, None)
+    busy = sum(row.status == "leased" for row in rivals)
+    return Waiting(before + 1, seconds * ((before + busy) // len(alive)))
+
+
+def _usual_seconds(connection: sa.Connection, benchmark: str, version: str) -> float | None:
+    query = (
+        sa.select(jobs.c.started_at, jobs.c.ended_at)
+        .where(jobs.c.kind == "score", jobs.c.benchmark == benchmark, jobs.c.version == version)
+        .where(jobs.c.status == "done")
+        .order_by(jobs.c.ended_at.desc())
+        .limit(RECENT)
+    )
+    took = [row.ended_at - row.started_at for row in connection.execute(query)]
+    return median(took) if took else None
+
+
+LEASE_SECONDS = 60.0
+MAX_ATTEMPTS = 3
+STANDS_BACK = {"score": 0.0, "compare": 5.0, "rank": 15.0, "rescore": 120.0}
+"""Seconds by which a kind of job stands back: submissions go first, but nothing waits for ever on a busy board."""
+
+FRESH = {
+    "status": "queued", "attempts": 0, "lease_until": None, "worker": None, "started_at": None, "ended_at": None,
+    "why": "", "incident": None, "is_stale": False,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A row of the table of jobs.
+
+    Attributes
+    ----------
+    subject : a submission's id; "board" for a rank; "a:b", two ids, for a comparison
+    attempts : leases since it was queued
+    fence : leases ever
+    is_stale : it was asked for again while it was leased
+    """
+
+    id: str
+    kind: str
+    benchmark: str
+    version: str
+    subject: str
+    status: str
+    attempts: int
+    fence: int
+    lease_until: float | None
+    worker: str | None
+    created_at: float
+    started_at: float | None
+    ended_at: float | None
+    why: str
+    incident: str | None
+    is_stale: bool
+
+
+class Queue:
+    """Jobs on the database of `engine`, under the `settings` of the boards."""
+
+    def __init__(self, engine: sa.Engine, settings: Settings) -> None:
+        self.engine, self.settings = engine, settings
+        self._reading = reading(engine)
+
+    @staticmethod
+    def put(connection: sa.Connection, kind: str, benchmark: str, version: str, subject: str) -> Job:
+        """Queue a job within the caller's transaction; see the module for one that is there already."""
+        key = {"kind": kind, "benchmark": benchmark, "version": version, "subject": subject}
+        fresh = FRESH | {"created_at": moment(connection)}
+        if not insert_if_absent(connection, jobs, {"id": secrets.token_hex(16), "fence": 0} | key | fresh):
+            mine = sa.and_(*(jobs.c[name] == value for name, value in key.items()))
+            there = connection.execute(locked(sa.select(jobs.c.id, jobs.c.status).where(mine))).one()
+            if there.status == "leased":
+                is_document = kind in ("rank", "compare")  # a score does not depend on when it is made
+                connection.execute(jobs.update().where(jobs.c.id == there.id).values(is_stale=is_document))
+            elif there.status != "queued":
+                connection.execute(jobs.update().where(jobs.c.id == there.id).values(**fresh))
+        return _job(connection, *(jobs.c[name] == value for name, value in key.items()))
+
+    def claim(
+        self,
+        worker: str,
+        *,
+        served: Sequence[tuple[str, str]],
+        lease_seconds: float = LEASE_SECONDS,
+        max_attempts: int = MAX_ATTEMPTS,
+    ) -> Job | None:
+        """Lease the next job on one of the `served` (benchmark, version) pairs; None if there is none."""
+        while self._set_aside_one(max_attempts):
+            pass
+        table = jobs.c
+        ours = sa.or_(sa.false(), *(sa.and_(table.benchmark == b, table.version == v) for b, v in served))
+        with self.engine.begin() as connection:
+            at = moment(connection)
+            abandoned = sa.and_(table.status == "leased", table.lease_until < at)
+            free = sa.or_(table.status == "queued", sa.and_(abandoned, table.attempts < max_attempts))
+            order = table.created_at + sa.case(STANDS_BACK, value=table.kind)
+            query = sa.select(jobs).where(ours, free).order_by(order, table.id).limit(1)
+            row = connection.execute(locked(query, skip=True)).one_or_none()
+            if row is None:
+                return None
+            job = Job(**row._mapping)
+            changes: dict[str, Any] = {
+                "status": "leased",
+                "attempts": job.attempts + 1,
+                "fence": job.fence + 1,
+                "lease_until": at + lease_seconds,
+                "worker": worker,
+                "started_at": at,
+                "is_stale": False,
+            }
+            connection.execute(jobs.update().where(table.id == job.id).values(**changes))
+            if job.kind == "score":
+                before = "queued" if job.status == "queued" else "scoring"
+                why = "" if job.status == "queued" else "the worker before went silent"
+                _move(connection, job.subject, before, "scoring", who=f"worker:{worker}", why=why)
+        return replace(job, **changes)
+
+    def heartbeat(self, job: Job, *, lease_seconds: float = LEASE_SECONDS) -> bool:
+        """Prolong a lease; False if it is no longer the caller's."""
+        with self.engine.begin() as connection:
+            update = jobs.update().where(*_lease(job)).values(lease_until=now() + lease_seconds)
+            return int(connection.execute(update).rowcount) == 1
+
+    def give_back(self, job: Job, *, who: str, why: str) -> bool:
+        """Return a job to the queue, the attempt not counted, when what it needs is away; False if it is another's."""
+        is_score = job.kind == "score"
+        with self.engine.begin() as connection:
+            if is_score:
+                _lock_team(connection, job.subject)
+            values = {"status": "queued", "attempts": job.attempts - 1, "lease_until": None, "worker": None}
+            if connection.execute(jobs.update().where(*_lease(job)).values(**values)).rowcount != 1:
+                return False
+            if is_score:
+                _move(connection, job.subject, "scoring", "queued", who=who, why=why)
+        return True
+
+    def finish_score(self, job: Job, *, who: str, outcome: ScoredOutcome, sign: Signing | None = None) -> bool:
+        """Write what was scored and all that follows from it, in one transaction; False if the lease is another's.
+
+        A job of kind "score" also ends its submission and charges the ledger, see
+        :func:`reveal_leaderboard.store.outcomes.record`. `sign` makes the receipt of each score, public or final, see
+        there.
+        """
+        with self.engine.begin() as connection:
+            _lock_team(connection, job.subject)
+            if not _end(connection, job, "done"):
+                return False
+            self.put(connection, "rank", job.benchmark, job.version, "board")
+            is_first = job.kind == "score"
+            settings = self.settings.of(job.benchmark)
+            verdict = record(
+                connection, job.subject, job.version, outcome, settings, is_first=is_first, who=who, sign=sign
+            )
+            if not is_first:
+                why = f"scored against version {job.version}" + (f"; {verdict.why}" if verdict.why else "")
+                note(connection, job.subject, "scored", "scored", who, why)
+                return True
+            if verdict.is_charged:
+                quota.charge(connection, job.subject, who=who, why=verdict.why or "scored")
+            else:
+                quota.refund(connection, job.subject, who=who, why=verdict.why)
+            _move(connection, job.subject, "scoring", "scored", who=who, why=verdict.why)
+        return True
+
+    def await_readers(self, job: Job, *, who: str, answers: Iterable[TaskAnswer]) -> bool:
+        """Keep the answers of a submission and let them wait for readers; False if the lease is another's.
+
+        What is reserved stays so; see :mod:`reveal_leaderboard.boards.reading` for what follows.
+        """
+        with self.engine.begin() as connection:
+            _lock_team(connection, job.subject)
+            if not _end(connection, job, "done"):
+                return False
+            put_answers(connection, job.subject, answers)
+            _move(connection, job.subject, "scoring", "reading", who=who, why="the answers wait for readers")
+        return True
+
+    def finish_result(self, job: Job, *, document: Mapping[str, Any]) -> bool:
+        """Write the document of a rank or a comparison; False if the lease is another's.
+
+        A job that was asked for again meanwhile is queued once more.
+        """
+        key = {"kind": job.kind, "benchmark": job.benchmark, "version": job.version, "subject": job.subject}
+        with self.engine.begin() as connection:
+            if not _end(connection, job, "done"):
+                return False
+            values = {"document": dict(document), "computed_at": moment(connection)}
+            if not insert_if_absent(connection, results, key | values):
+                mine = (results.c[name] == value for name, value in key.items())
+                connection.execute(results.update().where(*mine).values(**values))
+        return True
+
+    def refuse(self, job: Job, *, who: str, why: str) -> bool:
+        """End a job because of the submitted file, refunded; False if the lease is another's."""
+        return self._give_up(job, "refused", who=who, why=why, incident=None)
+
+    def fail(self, job: Job, *, who: str, why: str, incident: str) -> bool:
+        """End a job because of us, refunded; False if the lease is another's."""
+        return self._give_up(job, "failed", who=who, why=why, incident=incident)
+
+    def position(self, submission_id: str) -> Waiting:
+        """Where in the queue a submission stands, and about how long until it is scored."""
+        with self._reading.begin() as connection:
+            return waiting(connection, submission_id)
+
+    def beat_worker(
+        self,
+        name: str,
+        serves: Sequence[tuple[str, str]],
+        confinement: str,
+        receipt_key: str | None = None,
+        job_id: str | None = None,
+    ) -> None:
+        """Say that a worker lives, what it serves and what it works on."""
+        with self.engine.begin() as connection:
+            beat(connection, name, serves, confinement, receipt_key, job_id)
+
+    @staticmethod
+    def workers(connection: sa.Connection) -> list[WorkerRow]:
+        """Every worker that was ever seen, the last seen first."""
+        return workers_seen(connection)
+
+    def _set_aside_one(self, max_attempts: int) -> bool:
+        """End one job that stopped its worker too often; each in a transaction of its own, as each locks a team."""
+        table = jobs.c
+        spent = sa.and_(table.status == "leased", table.lease_until < now(), table.attempts >= max_attempts)
+        with self._reading.begin() as connection:
+            row = connection.execute(sa.select(jobs).where(spent).order_by(table.id).limit(1)).one_or_none()
+        if row is None:
+            return False
+        job = Job(**row._mapping)
+        why = f"the work stopped without an answer {job.attempts} times; it is set aside, and nothing is charged"
+        number = f"INC-{secrets.token_hex(4).upper()}"
+        self._give_up(job, "failed", who="store", why=why, incident=number, only=spent)
+        return True
+
+    def _give_up(
+        self,
+        job: Job,
+        status: str,
+        *,
+        who: str,
+        why: str,
+        incident: str | None,
+        only: sa.ColumnElement[bool] | None = None,
+    ) -> bool:
+        is_of_submission = job.kind in ("score", "rescore")
+        with self.engine.begin() as connection:
+            if is_of_submission:
+                _lock_team(connection, job.subject)
+            if not _end(connection, job, status, why=why, incident=incident, only=only):
+                return False
+            if job.kind == "score":
+                quota.refund(connection, job.subject, who=who, why=why)
+                _move(connection, job.subject, "scoring", status, who=who, why=why, incident=incident)
+            elif is_of_submission:
+                told = f"not scored against version {job.version}: {why}"
+                note(connection, job.subject, "scored", "scored", who, told)
+        return True
+
+
+def _job(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> Job:
+    return Job(**connection.execute(sa.select(jobs).where(*where)).one()._mapping)
+
+
+def _lease(job: Job) -> list[sa.ColumnElement[bool]]:
+    return [jobs.c.id == job.id, jobs.c.status == "leased", jobs.c.fence == job.fence]
+
+
+def _end(
+    connection: sa.Connection,
+    job: Job,
+    status: str,
+    *,
+    why: str = "",
+    incident: str | None = None,
+    only: sa.ColumnElement[bool] | None = None,
+) -> bool:
+    """End a lease; False if it is another's. A job that was asked for again meanwhile is queued again."""
+    where = _lease(job) if only is None else [*_lease(job), only]
+    stale = connection.execute(locked(sa.select(jobs.c.is_stale).where(*where))).scalar_one_or_none()
+    if stale is None:
+        return False
+    at = moment(connection)
+    ended = {"status": status, "lease_until": None, "ended_at": at, "why": why[:500], "incident": incident}
+    values = FRESH | {"created_at": at} if stale else ended
+    connection.execute(jobs.update().where(jobs.c.id == job.id).values(**values))
+    return True
+
+
+def _lock_team(connection: sa.Connection, submission_id: str) -> None:
+    mine = sa.select(submissions.c.team_id).where(submissions.c.id == submission_id).scalar_subquery()
+    connection.execute(locked(sa.select(teams.c.id).where(teams.c.id == mine))).one()
+
+
+def _move(
+    connection: sa.Connection, submission_id: str, before: str, after: str, *, who: str, why: str,
+    incident: str | None = None,
+) -> None:  # fmt: skip
+    """Change the status of a submission, and append the event."""
+    mine = sa.and_(submissions.c.id == submission_id, submissions.c.status == before)
+    values = {"status": after, "updated_at": moment(connection), "incident": incident}
+    if connection.execute(submissions.update().where(mine).values(**values)).rowcount != 1:
+        raise LookupError(f"submission {submission_id} must be {before} to become {after}")
+    note(connection, submission_id, before, after, who, why)

@@ -1,0 +1,475 @@
+"""Submissions and what happens to them: every change is one transaction that also appends an event.
+
+Conventions
+-----------
+``received -> linted -> queued -> scoring -> scored | refused | failed``, or `withdrawn` while it is queued; answers to
+tasks wait for readers in between (`reading`, see :mod:`reveal_leaderboard.boards.reading`). The row of
+a submission is only the summary of its events. A submission that failed, was refused or was withdrawn before it was
+scored may be sent again: it is queued under the same id. What was scored stays charged when it is withdrawn; it only
+leaves the board. Scores of a version that is not on the board yet are shown to nobody, and final figures only once
+their version is frozen or its board is closed. Clock and order of locks: :mod:`reveal_leaderboard.store.database`.
+
+Sending a linted submission: what is queued, what was there before, and what is refused.
+
+Conventions
+-----------
+The same file by the same team under the same name is one submission. If it failed, was refused, or was withdrawn
+before it was scored, sending it again queues it under the same id; if it was withdrawn after it was scored, it is back
+on the board at no cost, unless the same predictions are there under another name, or were hidden.
+
+:func:`check` says early what :func:`add` will refuse, so that no file is kept for nothing; what counts is :func:`add`,
+which decides with the board and the team locked. Order of locks: :mod:`reveal_leaderboard.store.database`.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from reveal_leaderboard.accounts.people import waits_for_approval
+from reveal_leaderboard.boards.boards import BoardClosedError, board, check_open_board, lock_open_board, rank_again
+from reveal_leaderboard.release import quota
+from reveal_leaderboard.release.quota import QuotaExceededError
+from reveal_leaderboard.settings import Settings, load_settings
+from reveal_leaderboard.store import events
+from reveal_leaderboard.store.database import connect, locked, migrate, moment, reading
+from reveal_leaderboard.store.events import Event
+from reveal_leaderboard.store.outcomes import Score, on_board, place_holder, raise_flag
+from reveal_leaderboard.store.queue import Queue
+from reveal_leaderboard.store.submissions import (
+    KeyReusedError,
+    NewSubmission,
+    NotAllowedError,
+    OtherThresholdsError,
+    Submission,
+    UnknownSubmissionError,
+    find_all,
+    find_one,
+    find_repeated,
+    get_known,
+    note,
+)
+from reveal_leaderboard.store.tables import boards, flags, jobs, scores, submissions, teams, versions
+
+__all__ = [
+    "BoardClosedError",
+    "Event",
+    "Flag",
+    "KeyReusedError",
+    "NewSubmission",
+    "NotAllowedError",
+    "OtherThresholdsError",
+    "QuotaExceededError",
+    "Score",
+    "Store",
+    "Submission",
+    "UnknownSubmissionError",
+]
+
+RESENDABLE = ("refused", "failed", "withdrawn")
+
+
+def add(connection: sa.Connection, new: NewSubmission, settings: Settings, *, who: str) -> tuple[Submission, bool]:
+    """Queue a submission; see :meth:`reveal_leaderboard.store.store.Store.add_submission`, which this is."""
+    is_open = _lock_board(connection, new)
+    _check_team(connection, locked(sa.select(teams).where(teams.c.id == new.team_id)))
+    known = find_repeated(connection, new)
+    if known is None:
+        return _send(connection, new, settings, who), True
+    if is_open and not _is_replay(known, new) and known.status in RESENDABLE:
+        return _send_again(connection, known, new, settings, who), True
+    _check_thresholds(known, new)
+    if is_open and not _is_replay(known, new) and known.status == "scored" and known.withdrawn_at is not None:
+        return _show_again(connection, known, who), False
+    return known, False
+
+
+def check(connection: sa.Connection, new: NewSubmission, settings: Settings) -> None:
+    """Raise what :func:`add` would, as things are now; `connection` may be one that only reads."""
+    _check_team(connection, sa.select(teams).where(teams.c.id == new.team_id))
+    known = find_repeated(connection, new)
+    if known is not None and (known.status not in RESENDABLE or _is_replay(known, new)):
+        _check_thresholds(known, new)
+        return
+    try:
+        check_open_board(connection, new.benchmark, new.version)
+    except BoardClosedError:
+        if known is None:
+            raise
+        _check_thresholds(known, new)
+        return
+    policy = settings.of(new.benchmark).quota
+    balance = quota.balance(connection, new.team_id, new.benchmark, new.version, policy)
+    if not balance.may_send:
+        raise QuotaExceededError(balance)
+
+
+def _lock_board(connection: sa.Connection, new: NewSubmission) -> bool:
+    """Whether the board takes `new`; if it does not, what was sent before is found all the same."""
+    try:
+        lock_open_board(connection, new.benchmark, new.version)
+    except BoardClosedError:
+        if find_repeated(connection, new) is None:
+            raise
+        return False
+    return True
+
+
+def _check_team(connection: sa.Connection, query: sa.Select[Any]) -> None:
+    team = connection.execute(query).one()
+    if team.disabled_at is not None:
+        raise NotAllowedError(f"the team {team.name} is disabled")
+    if team.waiting_since is not None:
+        raise NotAllowedError(waits_for_approval(team.name))
+
+
+def _check_thresholds(known: Submission, new: NewSubmission) -> None:
+    """What is scored with other thresholds is something else, and must not pass for what is there."""
+    if known.metadata.get("thresholds") != new.metadata.get("thresholds"):
+        raise OtherThresholdsError(f"`thresholds` must be those of submission {known.id}, which is the same file")
+
+
+def _is_replay(known: Submission, new: NewSubmission) -> bool:
+    """Whether `new` is the same request once more."""
+    return new.idempotency_key is not None and known.idempotency_key == new.idempotency_key
+
+
+def _send(connection: sa.Connection, new: NewSubmission, settings: Settings, who: str) -> Submission:
+    submission_id = secrets.token_hex(16)
+    at = moment(connection)
+    row = asdict(new) | {"metadata": dict(new.metadata), "id": submission_id, "status": "queued"}
+    row |= {"created_at": at, "updated_at": at, "is_chosen": False}
+    connection.execute(submissions.insert().values(**row))
+    _queue(connection, submission_id, new, settings, who)
+    for before, after in ((None, "received"), ("received", "linted"), ("linted", "queued")):
+        note(connection, submission_id, before, after, who)
+    return get_known(connection, submission_id)
+
+
+def _send_again(
+    connection: sa.Connection, known: Submission, new: NewSubmission, settings: Settings, who: str
+) -> Submission:
+    said = ("user_id", "kind", "prompt_style", "filename", "allow_missing", "idempotency_key")
+    values: dict[str, Any] = {name: getattr(new, name) for name in said}
+    values |= {"metadata": dict(new.metadata), "status": "queued", "incident": None}
+    values |= {"withdrawn_at": None, "updated_at": moment(connection)}
+    _queue(connection, known.id, new, settings, who)
+    connection.execute(submissions.update().where(submissions.c.id == known.id).values(**values))
+    note(connection, known.id, known.status, "queued", who, "sent again")
+    return get_known(connection, known.id)
+
+
+def _show_again(connection: sa.Connection, known: Submission, who: str) -> Submission:
+    holder = place_holder(connection, known, known.version)
+    if holder is not None:
+        raise NotAllowedError(f"the same predictions are on the board, or were hidden there, as submission {holder}")
+    rank_again(connection, known)
+    values = {"withdrawn_at": None, "updated_at": moment(connection)}
+    connection.execute(submissions.update().where(submissions.c.id == known.id).values(**values))
+    note(connection, known.id, "withdrawn", "scored", who, "sent again; it is shown again")
+    return get_known(connection, known.id)
+
+
+def _queue(connection: sa.Connection, submission_id: str, new: NewSubmission, settings: Settings, who: str) -> None:
+    policy = settings.of(new.benchmark).quota
+    quota.reserve(connection, submission_id, new.team_id, new.benchmark, new.version, policy, who=who)
+    Queue.put(connection, "score", new.benchmark, new.version, submission_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """Something the moderators should look at."""
+
+    id: str
+    submission_id: str
+    kind: str
+    other_id: str | None
+    detail: str
+    raised_at: float
+    cleared_at: float | None
+    cleared_by: str | None
+
+
+class Store:
+    """Queries on the database at `url`, whose tables are brought up to date first.
+
+    Parameters
+    ----------
+    url : ``sqlite:///FILE`` or ``postgresql+psycopg://...``
+    settings : the figures of the policy; the packaged ones if not given
+    """
+
+    def __init__(self, url: str | sa.URL, settings: Settings | None = None) -> None:
+        self.settings = load_settings() if settings is None else settings
+        self.engine = connect(url)
+        self._reading = reading(self.engine)
+        migrate(self.engine)
+
+    @contextmanager
+    def read(self) -> Iterator[sa.Connection]:
+        """A connection that sees one moment of the database and writes nothing."""
+        with self._reading.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def write(self) -> Iterator[sa.Connection]:
+        """A connection whose changes are kept together at the end of the block, or not at all."""
+        with self.engine.begin() as connection:
+            yield connection
+
+    # Sending --------------------------------------------------------------------------------------------------------
+
+    def add_submission(self, new: NewSubmission, *, who: str) -> tuple[Submission, bool]:
+        """Queue a linted submission; the same file by the same team under the same name is queued once.
+
+        Returns
+        -------
+        (submission, whether it was queued by this call)
+
+        Raises
+        ------
+        KeyReusedError
+            If the team used this Idempotency-Key for another submission. With the same one, nothing is done again.
+        BoardClosedError
+            If the board takes no submissions to this version now.
+        NotAllowedError
+            If the team is disabled, or the same predictions were scored, withdrawn and shown under another name since.
+        OtherThresholdsError
+            If the file was sent before under this name with other thresholds, and is not to be scored again.
+        QuotaExceededError
+            If the team, its day or the board has no scored submission left.
+        """
+        with self.write() as connection:
+            return add(connection, new, self.settings, who=who)
+
+    def check_sending(self, new: NewSubmission) -> None:
+        """Raise what :meth:`add_submission` would, as things are now; nothing is written."""
+        with self.read() as connection:
+            check(connection, new, self.settings)
+
+    # Looking --------------------------------------------------------------------------------------------------------
+
+    def get(self, submission_id: str) -> Submission | None:
+        """The submission, if there is one."""
+        with self.read() as connection:
+            return find_one(connection, submissions.c.id == submission_id)
+
+    def events_of(self, submission_id: str) -> list[Event]:
+        """What happened to a submission, oldest first."""
+        with self.read() as connection:
+            return events.history(connection, f"submission:{submission_id}")
+
+    def score_of(self, submission_id: str, version: str | None = None, part: str = "public") -> Score | None:
+        """The score against a version, once it is shown; without `version`, against the board's if there is one.
+
+        A submission without a score against the board's version shows its latest.
+        """
+        found = [score for score in self._scores(submission_id) if score.part == part]
+        if version is not None:
+            return next((score for score in found if score.version == version), None)
+        return found[-1] if found else None
+
+    def scores_of(self, submission_id: str) -> list[Score]:
+        """All scores of a submission that are shown, by version in the order in which the versions were."""
+        return self._scores(submission_id)
+
+    def _scores(self, submission_id: str) -> list[Score]:
+        is_final_shown = sa.or_(versions.c.frozen_at.is_not(None), boards.c.state == "closed")
+        query = (
+            sa.select(scores)
+            .join(submissions, submissions.c.id == scores.c.submission_id)
+            .join(
+                versions,
+                sa.and_(versions.c.benchmark == submissions.c.benchmark, versions.c.version == scores.c.version),
+            )
+            .join(boards, boards.c.benchmark == submissions.c.benchmark)
+            .where(scores.c.submission_id == submission_id, versions.c.shown_at.is_not(None))
+            .where(sa.or_(scores.c.part == "public", is_final_shown))
+            .order_by(versions.c.shown_at, scores.c.part)
+        )
+        with self.read() as connection:
+            return [Score(**row._mapping) for row in connection.execute(query)]
+
+    def board_rows(self, benchmark: str, version: str) -> list[tuple[Submission, Score]]:
+        """What the board shows of a version, oldest submission first; nothing of a version that is not shown yet.
+
+        See :func:`reveal_leaderboard.store.outcomes.on_board`.
+        """
+        with self.read() as connection:
+            shown = sa.select(versions.c.shown_at).where(
+                versions.c.benchmark == benchmark, versions.c.version == version
+            )
+            if connection.execute(shown).scalar_one_or_none() is None:
+                return []
+            names = {row.id: row.name for row in connection.execute(sa.select(teams.c.id, teams.c.name))}
+            rows = on_board(connection, benchmark, version)
+        pairs = []
+        for row in rows:
+            fields = {column.name: getattr(row, column.name) for column in submissions.columns}
+            score = Score(**{column.name: getattr(row, f"score_{column.name}") for column in scores.columns})
+            pairs.append((Submission(**fields, team=names[row.team_id]), score))
+        return pairs
+
+    def of_team(self, team_id: str) -> list[Submission]:
+        """All submissions of a team, oldest first."""
+        with self.read() as connection:
+            return find_all(connection, submissions.c.team_id == team_id)
+
+    def list_submissions(self, status: str | None = None, benchmark: str | None = None) -> list[Submission]:
+        """Submissions, oldest first; of one status or benchmark if asked."""
+        asked = {"status": status, "benchmark": benchmark}
+        where = [submissions.c[name] == value for name, value in asked.items() if value is not None]
+        with self.read() as connection:
+            return find_all(connection, *where)
+
+    def count_waiting(self) -> int:
+        """How many submissions are queued or being scored."""
+        waiting = submissions.c.status.in_(("queued", "scoring"))
+        with self.read() as connection:
+            return int(connection.execute(sa.select(sa.func.count()).where(waiting)).scalar_one())
+
+    # Changing -------------------------------------------------------------------------------------------------------
+
+    def withdraw(self, submission_id: str, *, who: str) -> Submission:
+        """Take a submission back: refunded while it is queued or read; off the board, still charged, once it is scored.
+
+        Withdrawing twice does nothing.
+
+        Raises
+        ------
+        UnknownSubmissionError
+            If there is none.
+        NotAllowedError
+            While it is being scored, and if it was refused or failed.
+        """
+        with self.write() as connection:
+            found = self._lock(connection, submission_id)
+            if found.status == "withdrawn" or found.withdrawn_at is not None:
+                return found
+            values: dict[str, Any] = {"withdrawn_at": moment(connection), "updated_at": moment(connection)}
+            is_in_time = found.status in ("queued", "reading")
+            if is_in_time:
+                ended = {"status": "cancelled", "ended_at": moment(connection), "why": "withdrawn"}
+                job = sa.and_(jobs.c.kind == "score", jobs.c.subject == submission_id, jobs.c.status == "queued")
+                connection.execute(jobs.update().where(job).values(**ended))
+                quota.refund(connection, submission_id, who=who, why="withdrawn before it was scored")
+                values["status"] = "withdrawn"
+            elif found.status == "scored":
+                rank_again(connection, found)
+            else:
+                raise NotAllowedError(f"a submission that is {found.status} cannot be withdrawn")
+            why = "before it was scored" if is_in_time else "off the board; it stays charged"
+            return self._change(connection, found, values, "withdrawn", who, why)
+
+    def choose(self, submission_id: str, *, who: str) -> Submission:
+        """Show this one of its team's submissions under the same model name.
+
+        Raises
+        ------
+        UnknownSubmissionError
+            If there is none.
+        NotAllowedError
+            If it cannot be on the board: not scored, withdrawn, showing another one's figures, or not scored on
+            the version that the board shows.
+        """
+        with self.write() as connection:
+            found = self._lock(connection, submission_id)
+            shown = board(connection, found.benchmark)
+            mine = sa.select(scores.c.version).where(
+                scores.c.submission_id == submission_id, scores.c.shown_of == submission_id
+            )
+            own = set(connection.execute(mine).scalars())
+            if found.status != "scored" or found.withdrawn_at is not None:
+                raise NotAllowedError("only a scored submission that is not withdrawn can be chosen")
+            if not own:
+                raise NotAllowedError("a submission that shows the figures of another one cannot be chosen")
+            if shown is None or shown.version not in own:
+                raise NotAllowedError("a submission without a score on the board's version cannot be chosen")
+            names = ("team_id", "benchmark", "model_name")
+            same = (submissions.c[name] == getattr(found, name) for name in names)
+            rank_again(connection, found)
+            connection.execute(submissions.update().where(*same, submissions.c.is_chosen).values(is_chosen=False))
+            why = "the one shown of its model"
+            return self._change(connection, found, {"is_chosen": True}, "chosen", who, why)
+
+    def hide(self, submission_id: str, *, who: str, why: str) -> Submission:
+        """Take a submission off the board and say why; for admins.
+
+        Raises
+        ------
+        UnknownSubmissionError
+            If there is none.
+        ValueError
+            If no reason is given.
+        """
+        if not why.strip():
+            raise ValueError("`why` must say why the submission is hidden, got nothing")
+        with self.write() as connection:
+            found = self._lock(connection, submission_id)
+            rank_again(connection, found)
+            values = {"hidden_at": moment(connection), "hidden_why": why[:500]}
+            return self._change(connection, found, values, "hidden", who, why)
+
+    def restore(self, submission_id: str, *, who: str, why: str) -> Submission:
+        """Put a hidden submission back; for admins. One that is not hidden stays as it is.
+
+        Raises
+        ------
+        UnknownSubmissionError
+            If there is none.
+        """
+        with self.write() as connection:
+            found = self._lock(connection, submission_id)
+            if found.hidden_at is None:
+                return found
+            rank_again(connection, found)
+            return self._change(connection, found, {"hidden_at": None, "hidden_why": None}, "restored", who, why)
+
+    def _lock(self, connection: sa.Connection, submission_id: str) -> Submission:
+        """The submission, with its team, its waiting job and itself locked, in this order."""
+        found = get_known(connection, submission_id)
+        connection.execute(locked(sa.select(teams.c.id).where(teams.c.id == found.team_id))).one()
+        job = sa.and_(jobs.c.kind == "score", jobs.c.subject == submission_id)
+        connection.execute(locked(sa.select(jobs.c.id).where(job))).all()
+        connection.execute(locked(sa.select(submissions.c.id).where(submissions.c.id == submission_id))).one()
+        return get_known(connection, submission_id)
+
+    @staticmethod
+    def _change(
+        connection: sa.Connection, found: Submission, values: Mapping[str, Any], to_status: str, who: str, why: str
+    ) -> Submission:
+        mine = submissions.c.id == found.id
+        connection.execute(submissions.update().where(mine).values(**{"updated_at": moment(connection), **values}))
+        note(connection, found.id, found.status, to_status, who, why)
+        return get_known(connection, found.id)
+
+    # Flags ----------------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def raise_flag(connection: sa.Connection, submission_id: str, kind: str, other_id: str | None, detail: str) -> str:
+        """Tell the moderators something about a submission; returns the flag's id."""
+        return raise_flag(connection, submission_id, kind, other_id, detail)
+
+    def flags(self, open_only: bool = True) -> list[Flag]:
+        """What moderators should look at, the newest first."""
+        query = sa.select(flags).order_by(flags.c.raised_at.desc(), flags.c.id)
+        if open_only:
+            query = query.where(flags.c.cleared_at.is_(None))
+        with self.read() as connection:
+            return [Flag(**row._mapping) for row in connection.execute(query)]
+
+    def clear_flag(self, flag_id: str, who: str) -> bool:
+        """Say that a flag was looked at; False if it was cleared before or never raised."""
+        with self.write() as connection:
+            mine = sa.and_(flags.c.id == flag_id, flags.c.cleared_at.is_(None))
+            values = {"cleared_at": moment(connection), "cleared_by": who}
+            if connection.execute(flags.update().where(mine).values(**values)).rowcount != 1:
+                return False
+            subject = f"flag:{flag_id}"
+            events.append(connection, subject=subject, who=who, from_status="raised", to_status="cleared")
+            return True

@@ -1,0 +1,135 @@
+"""Submissions as the database keeps them, and the queries that find them.
+
+Conventions
+-----------
+A submission is named by a random id, its team by its own, and `team` is the team's name as shown. `filename` is for
+display only: the file lies under its `sha256`. Functions run in their caller's transaction and lock nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from reveal_leaderboard.store import events
+from reveal_leaderboard.store.tables import submissions, teams
+
+__all__ = [
+    "KeyReusedError", "NewSubmission", "NotAllowedError", "OtherThresholdsError", "Submission",
+    "UnknownSubmissionError", "find_all", "find_one", "find_repeated", "get_known", "note",
+]  # fmt: skip
+
+
+class KeyReusedError(ValueError):
+    """An Idempotency-Key came back with another submission."""
+
+
+class NotAllowedError(ValueError):
+    """The state of the submission does not allow this now."""
+
+
+class OtherThresholdsError(ValueError):
+    """The file was sent before under the same name, with other thresholds."""
+
+
+class UnknownSubmissionError(LookupError):
+    """There is no submission with this id."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewSubmission:
+    """What is known of a submission when it is queued; `filename` is for display only, the file lies under `sha256`."""
+
+    benchmark: str
+    version: str
+    split: str
+    team_id: str
+    user_id: str
+    model_name: str
+    kind: str
+    prompt_style: str | None
+    metadata: Mapping[str, Any]
+    filename: str
+    sha256: str
+    size: int
+    allow_missing: bool = False
+    idempotency_key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Submission(NewSubmission):
+    """A row of the table of submissions, with the name of its team.
+
+    Attributes
+    ----------
+    withdrawn_at : when its team took it back, before or after it was scored
+    hidden_at, hidden_why : when and why an admin took it off the board
+    is_chosen : it is the one of its model that is shown
+    """
+
+    id: str = ""
+    status: str = "queued"
+    incident: str | None = None
+    created_at: float = 0.0
+    updated_at: float = 0.0
+    withdrawn_at: float | None = None
+    hidden_at: float | None = None
+    hidden_why: str | None = None
+    is_chosen: bool = False
+    team: str = ""
+
+
+def find_all(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> list[Submission]:
+    """Submissions, oldest first."""
+    query = sa.select(submissions, teams.c.name.label("team")).join(teams, teams.c.id == submissions.c.team_id)
+    query = query.where(*where).order_by(submissions.c.created_at, submissions.c.id)
+    return [Submission(**row._mapping) for row in connection.execute(query)]
+
+
+def find_one(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> Submission | None:
+    """The first of them, if there is one."""
+    return next(iter(find_all(connection, *where)), None)
+
+
+def get_known(connection: sa.Connection, submission_id: str) -> Submission:
+    """The submission with this id.
+
+    Raises
+    ------
+    UnknownSubmissionError
+        If there is none.
+    """
+    found = find_one(connection, submissions.c.id == submission_id)
+    if found is None:
+        raise UnknownSubmissionError(f"there is no submission {submission_id!r}")
+    return found
+
+
+def find_repeated(connection: sa.Connection, new: NewSubmission) -> Submission | None:
+    """The submission that `new` repeats: the one of its Idempotency-Key, else the same file for the same model.
+
+    Raises
+    ------
+    KeyReusedError
+        If the key belongs to another file, model, benchmark or version.
+    """
+    of_team = submissions.c.team_id == new.team_id
+    same = ("benchmark", "version", "model_name", "sha256")
+    if new.idempotency_key is not None:
+        found = find_one(connection, of_team, submissions.c.idempotency_key == new.idempotency_key)
+        if found is not None:
+            if any(getattr(found, name) != getattr(new, name) for name in same):
+                raise KeyReusedError(f"`Idempotency-Key` was used for submission {found.id}, which is another one")
+            return found
+    return find_one(connection, of_team, *(submissions.c[name] == getattr(new, name) for name in same))
+
+
+def note(
+    connection: sa.Connection, submission_id: str, before: str | None, after: str, who: str, why: str = ""
+) -> None:
+    """Append an event of a submission."""
+    subject = f"submission:{submission_id}"
+    events.append(connection, subject=subject, who=who, from_status=before, to_status=after, why=why)

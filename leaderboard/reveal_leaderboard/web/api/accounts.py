@@ -1,0 +1,158 @@
+"""Routes of the person who is asking: who they are, what they sent, what they spent, and their tokens."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, Request
+
+from reveal_leaderboard.accounts.accounts import Actor
+from reveal_leaderboard.accounts.credentials import TokenError
+from reveal_leaderboard.accounts.people import Token
+from reveal_leaderboard.boards.standings import iso_time
+from reveal_leaderboard.release import quota
+from reveal_leaderboard.web.api.board_documents import (
+    Account,
+    LedgerDocument,
+    LedgerList,
+    LedgerRow,
+    Membership,
+    TokenDocument,
+    TokenIssued,
+    TokenList,
+    TokenRequest,
+)
+from reveal_leaderboard.web.api.documents import Fault, SubmissionList
+from reveal_leaderboard.web.api.problems import ProblemError, answers
+from reveal_leaderboard.web.api.services import SIGN_IN, Services
+from reveal_leaderboard.web.api.submissions import budget
+
+__all__ = ["account_routes"]
+
+MOST_LISTED = 200
+ALWAYS = ("malformed", "rate", "incident")
+IN_BROWSER = answers("sign-in", "scope", "session-only", "invalid", *ALWAYS)
+
+
+def account_routes(services: Services) -> APIRouter:
+    """The routes below ``/me``."""
+    router = APIRouter(dependencies=SIGN_IN)
+    _add_account(router, services)
+    _add_tokens(router, services)
+    return router
+
+
+def _add_account(router: APIRouter, services: Services) -> None:
+    signed_in = answers("sign-in", "scope", "invalid", *ALWAYS)
+
+    @router.get("/me", responses=answers("sign-in", "scope", *ALWAYS))
+    def me(request: Request) -> Account:
+        """Who is asking, and for which teams."""
+        actor = services.actor(request, "read")
+        return Account(
+            id=actor.user.id,
+            name=actor.user.name,
+            is_admin=actor.is_admin,
+            via=actor.via,
+            scopes=sorted(actor.scopes),
+            teams=_teams(actor),
+        )
+
+    @router.get("/me/submissions", responses=signed_in)
+    def mine(
+        request: Request,
+        limit: Annotated[int, Query(ge=1, le=MOST_LISTED)] = 50,
+        skip: Annotated[int, Query(ge=0, le=10_000)] = 0,
+    ) -> SubmissionList:
+        """The submissions of the asker's teams, the newest first."""
+        actor = services.actor(request, "read")
+        found = [one for membership in actor.memberships for one in services.store.of_team(membership.team.id)]
+        found.sort(key=lambda one: (one.created_at, one.id), reverse=True)
+        documents = [services.document(services.look(one, is_own=True)) for one in found[skip : skip + limit]]
+        return SubmissionList(submissions=documents, n=len(found))
+
+    @router.get("/me/ledger", responses={**signed_in, **answers("unknown-benchmark")})
+    def ledger(
+        request: Request,
+        benchmark: Annotated[str, Query(max_length=100)],
+        version: Annotated[str | None, Query(max_length=100)] = None,
+    ) -> LedgerList:
+        """The itemised accounts of the asker's teams for a version of a benchmark."""
+        actor = services.actor(request, "read")
+        of = services.published(benchmark, version)
+        policy = services.settings.of(of.name).quota
+        ledgers = []
+        with services.store.read() as connection:
+            for team in _teams(actor):
+                rows = quota.statement(connection, team.id, of.name, of.version)
+                balance = budget(quota.balance(connection, team.id, of.name, of.version, policy))
+                ledgers.append(
+                    LedgerDocument(
+                        team=team,
+                        benchmark=of.name,
+                        version=of.version,
+                        balance=balance,
+                        rows=[_row(row) for row in rows],
+                    )
+                )
+        return LedgerList(ledgers=ledgers)
+
+
+def _teams(actor: Actor) -> list[Membership]:
+    return [Membership(id=m.team.id, name=m.team.name, role=m.role) for m in actor.memberships]
+
+
+def _row(row: quota.LedgerRow) -> LedgerRow:
+    return LedgerRow(
+        at=iso_time(row.at), kind=row.kind, amount=row.amount, submission_id=row.submission_id, why=row.why
+    )
+
+
+def _add_tokens(router: APIRouter, services: Services) -> None:
+    def in_browser(request: Request) -> Actor:
+        actor = services.actor(request, "read")
+        if actor.via == "token":
+            raise ProblemError("session-only")
+        return actor
+
+    @router.get("/me/tokens", responses=answers("sign-in", "scope", "session-only", *ALWAYS))
+    def tokens(request: Request) -> TokenList:
+        """The asker's tokens, without their secrets, those that are over too."""
+        return TokenList(tokens=[_token(token) for token in services.accounts.tokens_of(in_browser(request).user)])
+
+    @router.post("/me/tokens", status_code=201, responses=IN_BROWSER)
+    def issue(request: Request, wanted: TokenRequest) -> TokenIssued:
+        """A new token for one of the asker's teams; its secret is in this answer and nowhere else."""
+        actor = in_browser(request)
+        team = next((m.team for m in actor.memberships if m.team.id == wanted.team_id), None)
+        if team is None:
+            raise ProblemError(
+                "invalid", errors=[Fault(field="body.team_id", rule="must be a team of yours", value=wanted.team_id)]
+            )
+        try:
+            token, secret = services.accounts.issue_token(
+                actor.user, team, name=wanted.name, scopes=wanted.scopes, days=wanted.days
+            )
+        except TokenError as error:
+            raise ProblemError("invalid", str(error)) from None
+        return TokenIssued(token=_token(token), secret=secret)
+
+    @router.delete("/me/tokens/{token_id}", status_code=204, responses={**IN_BROWSER, **answers("not-found")})
+    def revoke(request: Request, token_id: Annotated[str, Path(pattern=r"^[0-9a-f]{1,32}$")]) -> None:
+        """End a token at once."""
+        actor = in_browser(request)
+        if not services.accounts.revoke_token(token_id, actor.name):
+            raise ProblemError("not-found")
+
+
+def _token(token: Token) -> TokenDocument:
+    return TokenDocument(
+        id=token.id,
+        name=token.name,
+        team_id=token.team.id,
+        scopes=list(token.scopes),
+        created_at=iso_time(token.created_at),
+        expires_at=iso_time(token.expires_at),
+        used_at=None if token.used_at is None else iso_time(token.used_at),
+        revoked_at=None if token.revoked_at is None else iso_time(token.revoked_at),
+    )

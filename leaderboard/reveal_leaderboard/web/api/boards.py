@@ -1,0 +1,244 @@
+"""Routes of boards: the benchmarks served, their manifests, the board itself, comparisons.
+
+Conventions
+-----------
+Everything here is made of public manifests, released figures and published rows. The board is the same for everybody;
+it is made anew when an event or a ranking was added since, and an unchanged one is answered by 304.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from dataclasses import asdict
+from typing import Annotated, Literal
+
+import sqlalchemy as sa
+from fastapi import APIRouter, Header, Query, Request
+from fastapi.responses import FileResponse, JSONResponse, Response
+
+from reveal_bench.kinds.localization.records import Manifest
+from reveal_bench.kinds.tasks.records import TaskManifest
+from reveal_leaderboard.boards import boards as stored_boards
+from reveal_leaderboard.boards.comparisons import ComparisonFailedError, read_comparison
+from reveal_leaderboard.boards.exports import to_csv, to_json, to_parquet
+from reveal_leaderboard.boards.published import Published
+from reveal_leaderboard.boards.standings import UnknownVersionError, standings
+from reveal_leaderboard.store.tables import chains, results
+from reveal_leaderboard.web.api.board_documents import (
+    BenchmarkDocument,
+    BenchmarkList,
+    Board,
+    Comparison,
+    ManifestDocument,
+    ManifestRow,
+)
+from reveal_leaderboard.web.api.problems import ProblemError, answers
+from reveal_leaderboard.web.api.services import ANYBODY, SIGN_IN, Services, Visible
+
+__all__ = ["board_routes"]
+
+PARQUET = "application/vnd.apache.parquet"
+MEDIA = {"json": "application/json", "csv": "text/csv; charset=utf-8", "parquet": PARQUET}
+BOARD_SECONDS = 10  # how long a browser or a proxy may keep a board without asking
+KEPT_BOARDS = 64
+ALWAYS = ("malformed", "rate", "incident")
+BINARY = {"schema": {"type": "string", "format": "binary"}}
+
+VISIBLE = r"^[!-~]+$"
+Name = Annotated[str, Query(max_length=100, examples=["chexlocalize"])]
+Version = Annotated[str | None, Query(max_length=100, pattern=VISIBLE, description="the one on the board unless given")]
+Id = Annotated[str, Query(pattern=r"^[0-9a-f]{1,32}$")]
+
+
+def board_routes(services: Services) -> APIRouter:
+    """The routes of boards."""
+    router = APIRouter()
+    _add_benchmarks(router, services)
+    _add_leaderboard(router, services)
+    _add_compare(router, services)
+    return router
+
+
+def _add_benchmarks(router: APIRouter, services: Services) -> None:
+    @router.get("/benchmarks", responses=answers(*ALWAYS))
+    def benchmarks() -> BenchmarkList:
+        """The benchmarks that are served, with the rules of their boards."""
+        names = services.intake.catalogue.names
+        return BenchmarkList(benchmarks=[_benchmark(services, services.published(name)) for name in names])
+
+    @router.get(
+        "/benchmarks/{name}/manifest",
+        response_model=ManifestDocument,
+        responses={
+            200: {"content": {PARQUET: BINARY}},
+            **answers("unknown-benchmark", "invalid", *ALWAYS),
+        },
+    )
+    def manifest(name: str, format: Literal["parquet", "json"] = "parquet", version: Version = None) -> Response:
+        """The public manifest of the scored split: what is asked, image by image or study by study."""
+        published = services.published(name, version)
+        if format == "parquet":
+            path = published.manifest_file
+            return FileResponse(path, media_type=PARQUET, filename=f"{name}-{published.version}-{path.name}")
+        document = ManifestDocument(benchmark=_benchmark(services, published), rows=_rows(published))
+        return JSONResponse(document.model_dump(mode="json", exclude_none=True))
+
+
+def _rows(published: Published) -> list[ManifestRow]:
+    manifest = published.manifest
+    if isinstance(manifest, Manifest):
+        return [ManifestRow(**asdict(row)) for row in manifest.rows.values()]
+    if isinstance(manifest, TaskManifest):
+        names = ("task_id", "prompt", "indication", "requires_boxes")
+        return [ManifestRow(**{n: getattr(t, n) for n in names}, asked=[t.category]) for t in manifest.tasks]
+    return [ManifestRow(study_id=study, asked=list(manifest.labels)) for study in manifest.studies]
+
+
+def _benchmark(services: Services, published: Published) -> BenchmarkDocument:
+    with services.store.read() as connection:
+        board = stored_boards.board(connection, published.name)
+        shown = [row.version for row in stored_boards.list_versions(connection, published.name)]
+    assert board is not None, "a benchmark that is served has a board"
+    is_localization = isinstance(published.manifest, Manifest)
+    return BenchmarkDocument(
+        name=published.name,
+        title=published.title,
+        kind=published.kind,
+        version=published.version,
+        versions=shown,
+        split=published.split,
+        state=board.state,
+        state_why=board.why,
+        synthetic=published.synthetic,
+        findings=list(published.findings),
+        n_items=published.n_items,
+        items=published.items,
+        grid=published.info.grid if is_localization else None,
+        asks=published.info.asks if is_localization else None,
+        settings=services.settings.document(published.name),
+    )
+
+
+class _Boards:
+    """Boards as bytes, kept until anything that they are made of may have changed."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._kept: OrderedDict[tuple[str, ...], tuple[object, bytes]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, published: Published, version: str, format: str) -> bytes:
+        """The board of a version in a format."""
+        key = (published.name, version, format)
+        state = self._state()  # asked for first: a change in between makes the kept board old, not wrong
+        with self._lock:
+            found = self._kept.get(key)
+        if found is not None and found[0] == state:
+            return found[1]
+        body = self._make(published, version, format)
+        with self._lock:
+            self._kept[key] = (state, body)
+            self._kept.move_to_end(key)
+            while len(self._kept) > KEPT_BOARDS:
+                self._kept.popitem(last=False)
+        return body
+
+    def _state(self) -> object:
+        """Changes with every event and every ranking."""
+        with self._services.store.read() as connection:
+            length = connection.execute(
+                sa.select(chains.c.length).where(chains.c.name == "events")
+            ).scalar_one_or_none()
+            computed = connection.execute(sa.select(sa.func.max(results.c.computed_at))).scalar_one_or_none()
+        return length, computed
+
+    def _make(self, published: Published, version: str, format: str) -> bytes:
+        board = standings(self._services.store, published, version)
+        if format == "parquet":
+            return to_parquet(board)
+        if format == "csv":
+            return to_csv(board).encode("utf-8")
+        return Board.model_validate(to_json(board)).model_dump_json().encode("utf-8")
+
+
+def _add_leaderboard(router: APIRouter, services: Services) -> None:
+    made = _Boards(services)
+
+    @router.get(
+        "/leaderboard",
+        response_model=Board,
+        responses={
+            200: {"content": {"text/csv": {"schema": {"type": "string"}}, PARQUET: BINARY}},
+            304: {"description": "unchanged since `If-None-Match`"},
+            **answers("unknown-benchmark", "invalid", *ALWAYS),
+        },
+    )
+    def leaderboard(
+        benchmark: Name,
+        version: Version = None,
+        format: Literal["json", "csv", "parquet"] = "json",
+        if_none_match: Annotated[str | None, Header()] = None,
+    ) -> Response:
+        """The board of a benchmark: submissions in tiers, and published rows beside them."""
+        published = services.published(benchmark)
+        try:
+            body = made.get(published, version or published.version, format)
+        except UnknownVersionError as error:
+            raise ProblemError("unknown-benchmark", str(error)) from None
+        tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+        headers = {"ETag": tag, "Cache-Control": f"public, max-age={BOARD_SECONDS}"}
+        if if_none_match is not None and tag in (
+            known.strip().removeprefix("W/") for known in if_none_match.split(",")
+        ):
+            return Response(status_code=304, headers=headers)
+        if format != "json":
+            name = f"{published.name}-{version or published.version}.{format}"
+            headers["Content-Disposition"] = f'attachment; filename="{name}"'
+        return Response(body, media_type=MEDIA[format], headers=headers)
+
+
+def _add_compare(router: APIRouter, services: Services) -> None:
+    @router.get(
+        "/compare",
+        response_model=Comparison,
+        dependencies=SIGN_IN,
+        openapi_extra=ANYBODY,
+        responses={
+            202: {"model": Comparison, "description": "being computed; ask again after `Retry-After` seconds"},
+            **answers("sign-in", "scope", "not-found", "withdrawn", "not-comparable", "invalid", *ALWAYS),
+        },
+    )
+    def compare(request: Request, a: Id, b: Id) -> Response:
+        """Two scored submissions to one benchmark, case by case: differences with their intervals."""
+        actor = services.visitor(request)
+        pair = services.see(actor, a), services.see(actor, b)
+        _check_comparable(services, *pair)
+        of = services.published(pair[0].submission.benchmark)
+        try:
+            found = read_comparison(services.store, of.name, of.version, a, b)
+        except ComparisonFailedError:
+            raise ProblemError("not-comparable", "This comparison could not be made.") from None
+        status: Literal["ready", "computing"] = "computing" if found is None else "ready"
+        answer = Comparison(status=status, a=a, b=b, benchmark=of.name, version=of.version, document=found)
+        headers = {"Retry-After": "2"} if found is None else {}
+        return JSONResponse(answer.model_dump(mode="json"), 202 if found is None else 200, headers=headers)
+
+
+def _check_comparable(services: Services, a: Visible, b: Visible) -> None:
+    """What was held back or hidden must not come out as a difference; and no worker is asked in vain."""
+    if a.submission.id == b.submission.id:
+        raise ProblemError("not-comparable", "The two must be different submissions.")
+    if a.submission.benchmark != b.submission.benchmark:
+        raise ProblemError("not-comparable", "The two were sent to different benchmarks.")
+    benchmark = a.submission.benchmark
+    version = services.published(benchmark).version
+    on_board = {submission.id for submission, _ in services.store.board_rows(benchmark, version)}
+    for one in (a, b):
+        score = one.score
+        if score is None or score.is_held or score.version != version:
+            detail = f"Submission {one.submission.id} has no figures of its own on version {version}."
+            raise ProblemError("not-comparable", detail)
+        if one.submission.id not in on_board:
+            raise ProblemError("not-comparable", f"Submission {one.submission.id} is not on the board of {version}.")

@@ -1,0 +1,101 @@
+"""Routes for those who run the board and check its receipts: health, readiness, metrics, keys."""
+
+from __future__ import annotations
+
+import hmac
+from typing import Annotated
+
+from fastapi import APIRouter, Request, Security
+from fastapi.responses import PlainTextResponse
+from fastapi.security import HTTPBearer
+from sqlalchemy.exc import SQLAlchemyError
+
+from reveal_bench.evaluation.receipts import key_id
+from reveal_leaderboard.release import receipts
+from reveal_leaderboard.store.database import moment
+from reveal_leaderboard.web.api.board_documents import Health, Key, Keys, Readiness
+from reveal_leaderboard.web.api.problems import ProblemError, answers
+from reveal_leaderboard.web.api.services import Services
+from reveal_leaderboard.web.auth import FORWARDED, is_loopback
+
+__all__ = ["health_routes", "key_routes"]
+
+LIVE_SECONDS = 60.0
+OPERATOR = Security(
+    HTTPBearer(auto_error=False, scheme_name="operator", description="REVEAL_METRICS_TOKEN of the server")
+)
+
+
+def health_routes(services: Services) -> APIRouter:
+    """``/healthz``, ``/readyz`` and ``/metrics``."""
+    router = APIRouter()
+
+    @router.get("/healthz", responses=answers("malformed", "rate", "incident"))
+    async def healthz() -> Health:
+        """Whether the process answers."""
+        return Health(status="ok")
+
+    @router.get("/readyz", responses=answers("malformed", "rate", "incident", "not-ready"))
+    def readyz() -> Readiness:
+        """Whether it can serve: the database answers; how many wait, and who works on them."""
+        try:
+            with services.store.read() as connection:
+                now = moment(connection)
+                live = [one for one in services.queue.workers(connection) if now - one.seen_at <= LIVE_SECONDS]
+            n_waiting = services.store.count_waiting()
+        except SQLAlchemyError:
+            raise ProblemError("not-ready", confinement=services.confinement) from None
+        return Readiness(
+            status="ready",
+            confinement=services.confinement,
+            benchmarks=list(services.intake.catalogue.names),
+            queued=n_waiting,
+            live_workers=len(live),
+            worker_confinement=sorted({one.confinement for one in live}),
+        )
+
+    @router.get(
+        "/metrics",
+        response_class=PlainTextResponse,
+        responses=answers("malformed", "operators-only", "not-found", "rate", "incident"),
+    )
+    def metrics(request: Request, token: Annotated[object, OPERATOR] = None) -> PlainTextResponse:
+        """Counts and times for Prometheus; for the server's operators."""
+        if services.metrics is None:
+            raise ProblemError("not-found")
+        if not _is_operator(request, services.metrics_token):
+            raise ProblemError("operators-only")
+        return PlainTextResponse(services.metrics(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    return router
+
+
+def _is_operator(request: Request, token: str | None) -> bool:
+    """Whether the request bears the token or, where there is none, was sent from this machine and not passed on."""
+    if token is not None:
+        scheme, _, sent = request.headers.get("authorization", "").partition(" ")
+        return scheme.lower() == "bearer" and hmac.compare_digest(sent.strip().encode(), token.encode())
+    if request.scope.get(FORWARDED) or request.client is None:
+        return False
+    return is_loopback(request.client.host)
+
+
+def key_routes(services: Services) -> APIRouter:
+    """``/keys``."""
+    router = APIRouter()
+
+    @router.get("/keys", responses=answers("malformed", "rate", "incident"))
+    def keys() -> Keys:
+        """The public keys with which this board's workers sign receipts."""
+        with services.store.read() as connection:
+            used = receipts.public_keys(connection)
+            ready = {one.receipt_key for one in services.queue.workers(connection) if one.receipt_key}
+        fresh = sorted(ready - {key.public_key for key in used})
+        return Keys(
+            keys=[
+                *(Key(key_id=k.key_id, public_key=k.public_key, first=k.first, last=k.last) for k in used),
+                *(Key(key_id=key_id(text), public_key=text, first=None, last=None) for text in fresh),
+            ]
+        )
+
+    return router

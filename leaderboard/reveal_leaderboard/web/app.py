@@ -1,0 +1,207 @@
+"""Builds the web application: the REST API, and the Gradio pages mounted beside it.
+
+Puts everything that a request passes before the application, in its order.
+
+`OwnMethods` stands here and not with the other gates because it looks at the application's routes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+
+import gradio as gr
+from fastapi import FastAPI
+from fastapi.middleware.cors import CORSMiddleware
+from gradio.components import Navbar
+from starlette.routing import Match, Mount
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from reveal_leaderboard import __version__
+from reveal_leaderboard.boards.catalogue import Catalogue
+from reveal_leaderboard.custody import Custody
+from reveal_leaderboard.store.blobs import Blobs
+from reveal_leaderboard.store.queue import Queue
+from reveal_leaderboard.store.store import Store
+from reveal_leaderboard.web.api import PREFIX, Services, add_api
+from reveal_leaderboard.web.auth import Auth
+from reveal_leaderboard.web.error_page import ErrorPages
+from reveal_leaderboard.web.gate import (
+    SPACE_FRAMES,
+    BodyLimit,
+    Forwarded,
+    KnownHost,
+    NoTraces,
+    Problems,
+    SameOrigin,
+    SecureHeaders,
+    send_problem,
+)
+from reveal_leaderboard.web.gradio_gate import GradioGate
+from reveal_leaderboard.web.intake import Intake
+from reveal_leaderboard.web.metrics_page import CountRequests, Metrics
+from reveal_leaderboard.web.pages import about, admin, board, compare, entry, mine, read, submit
+from reveal_leaderboard.web.pages.desk import Desk
+from reveal_leaderboard.web.rate import Limits, RateLimit
+from reveal_leaderboard.web.signin import add_sign_in
+
+__all__ = ["Front", "MAX_UPLOAD_BYTES", "OwnMethods", "build_app", "guard"]
+
+METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
+
+
+class OwnMethods:
+    """Answers 405 where a path is the application's own but the method is not.
+
+    Without it such a request would fall through to what is mounted below ``/``.
+    """
+
+    def __init__(self, app: ASGIApp, owner: FastAPI) -> None:
+        self.app, self.owner = app, owner
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one connection."""
+        if scope["type"] != "http" or self._match(scope) is not Match.PARTIAL:
+            await self.app(scope, receive, send)
+            return
+        allowed = [method for method in METHODS if self._match({**scope, "method": method}) is Match.FULL]
+        detail = f"This address takes {' and '.join(allowed)}, not {scope['method'][:20]}."
+        await send_problem(send, 405, detail, {"allow": ", ".join(allowed)})
+
+    def _match(self, scope: Scope) -> Match:
+        matches = [route.matches(scope)[0] for route in self.owner.router.routes if not isinstance(route, Mount)]
+        return max(matches, key=lambda match: match.value, default=Match.NONE)
+
+
+def guard(app: FastAPI, auth: Auth, *, max_body_bytes: int, n_proxies: int = 0, limits: Limits | None = None) -> None:
+    """Let requests to `app` through the gates only; to be called once, before or after Gradio is mounted.
+
+    Parameters
+    ----------
+    auth : who is asking, and under which host names the server is reached
+    max_body_bytes : largest request body
+    n_proxies : how many trusted proxies stand before the server; their word counts, nobody else's
+    limits : how much may be asked for; in local mode, where everybody is one person, only what is given here
+    """
+    # The last one added sees a request first. Gradio's own CORS rules stand down when there is a CORSMiddleware.
+    app.add_middleware(NoTraces)
+    app.add_middleware(OwnMethods, owner=app)
+    app.add_middleware(GradioGate, auth=auth)
+    app.add_middleware(CORSMiddleware, allow_origins=[])
+    app.add_middleware(BodyLimit, limit=max_body_bytes)
+    app.add_middleware(SameOrigin)
+    if auth.mode != "local" or limits is not None:
+        app.add_middleware(RateLimit, auth=auth, limits=limits)
+    app.add_middleware(Problems)
+    app.add_middleware(KnownHost, hosts=auth.hosts)
+    app.add_middleware(Forwarded, n_proxies=n_proxies)
+    app.add_middleware(ErrorPages)
+    frames = SPACE_FRAMES if auth.mode == "huggingface" else ()
+    app.add_middleware(SecureHeaders, framed_by=frames, is_secure=auth.is_secure)
+
+
+MAX_UPLOAD_BYTES = 200 * 1000 * 1000
+SYSTEM_FONTS = ["system-ui", "-apple-system", "Segoe UI", "sans-serif"]
+MONO_FONTS = ["ui-monospace", "monospace"]
+MAIN_PAGE = "Board"
+PAGES = (
+    ("Submit", "/submit", submit),
+    ("My submissions", "/mine", mine),
+    ("Compare", "/compare", compare),
+    ("About", "/about", about),
+    ("Entry", "/entry", entry),
+    ("Admin", "/admin", admin),
+    ("Read", "/read", read),
+)
+UNLISTED = ("Entry", "Admin", "Read")
+
+
+@dataclass(frozen=True)
+class Front:
+    """How the application meets the world.
+
+    Attributes
+    ----------
+    n_proxies : proxies in front of it whose word is taken
+    confinement : what :func:`reveal_leaderboard.custody.confinement.confine` answered, shown by ``/readyz``
+    blocked : paths that no file route may serve
+    max_upload_bytes : largest request body
+    metrics_token : whoever asks for ``/metrics`` must bear it; without one, only this machine may ask
+    limits : of requests; None for those of the mode
+    """
+
+    n_proxies: int = 0
+    confinement: str = "none"
+    blocked: Sequence[Path] = field(default=())
+    max_upload_bytes: int = MAX_UPLOAD_BYTES
+    metrics_token: str | None = None
+    limits: Limits | None = None
+
+
+def build_app(
+    store: Store, blobs: Blobs, catalogue: Catalogue, custody: Custody, auth: Auth, front: Front | None = None
+) -> FastAPI:
+    """The application: API, sign-in and pages over the parts given, behind the gate."""
+    front = front or Front()
+    queue, accounts = Queue(store.engine, store.settings), auth.accounts
+    app = FastAPI(
+        title="REVEAL leaderboard",
+        version=__version__,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=f"{PREFIX}/openapi.json",
+    )
+    metrics = Metrics(store, catalogue.names)
+
+    def count(benchmark: str, passed: bool) -> None:
+        metrics.count_lint(benchmark, passed=passed)
+
+    intake = Intake(store, blobs, catalogue, custody, accounts, count)
+    services = Services(
+        store=store,
+        queue=queue,
+        intake=intake,
+        accounts=accounts,
+        auth=auth,
+        settings=store.settings,
+        confinement=front.confinement,
+        metrics=metrics,
+        metrics_token=front.metrics_token,
+    )
+    add_api(app, services)
+    add_sign_in(app, auth)
+    app.add_middleware(CountRequests, metrics=metrics, templates=list(app.openapi()["paths"]))
+    guard(app, auth, max_body_bytes=front.max_upload_bytes, n_proxies=front.n_proxies, limits=front.limits)
+    _mount_pages(app, Desk(store, queue, intake, accounts, auth, store.settings, catalogue), front)
+    return app
+
+
+def _mount_pages(app: FastAPI, desk: Desk, front: Front) -> None:
+    os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
+    with gr.Blocks(title="REVEAL leaderboard", analytics_enabled=False, delete_cache=(3600, 3600)) as pages:
+        Navbar(main_page_name=MAIN_PAGE)
+        board.build(desk, pages)
+    for name, path, module in PAGES:
+        with pages.route(name, path, show_in_navbar=name not in UNLISTED) as page:
+            Navbar(main_page_name=MAIN_PAGE)
+            module.build(desk, page)
+    pages.queue(default_concurrency_limit=4, max_size=64)
+    gr.mount_gradio_app(
+        app,
+        pages,
+        path="/",
+        show_error=False,
+        allowed_paths=[],
+        blocked_paths=[str(path) for path in front.blocked],
+        max_file_size=front.max_upload_bytes,
+        run_history=False,
+        footer_links=[],
+        enable_monitoring=False,
+        ssr_mode=False,
+        mcp_server=False,
+        theme=gr.themes.Base(primary_hue="teal", neutral_hue="slate", font=SYSTEM_FONTS, font_mono=MONO_FONTS),
+        css=(files("reveal_leaderboard.web.pages") / "style.css").read_text(encoding="utf-8"),
+    )

@@ -1,0 +1,382 @@
+"""What every request passes before it meets the API or a page, as ASGI middleware.
+
+From the outside in: `SecureHeaders` stamps every answer. `Forwarded` believes a proxy's headers or removes them.
+`KnownHost` refuses names that are not the server's. `Problems` turns every plain error into a problem document.
+:class:`reveal_leaderboard.web.rate.RateLimit` comes here. `SameOrigin` refuses writes that another site's page sends.
+`BodyLimit` counts the bytes of a request while they arrive, whatever its headers say, and hangs up on who sends too
+slowly. :class:`reveal_leaderboard.web.gradio_gate.GradioGate` guards what Gradio mounts. `NoTraces`, innermost, turns
+an unexpected exception into a number to quote; the log has the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import secrets
+from collections.abc import Collection, Mapping, Sequence
+from http import HTTPStatus
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from reveal_leaderboard.web.auth import FORWARDED
+
+__all__ = [
+    "PROBLEM_TYPE", "BodyLimit", "Forwarded", "KnownHost", "NoTraces", "Problems", "SameOrigin", "SecureHeaders",
+    "problem_body", "send_problem",
+]  # fmt: skip
+
+PROBLEM_TYPE = "application/problem+json"
+SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+SPACE_FRAMES = ("https://huggingface.co", "https://*.huggingface.co")  # a Space is shown inside their page
+GRACE_SECONDS = 120.0
+SLOWEST_BYTES_PER_SECOND = 50_000
+MAX_PLAIN_ERROR = 16 * 1024
+
+# Gradio's pages are built from inline scripts and, in its HTML component, from templates compiled in the browser. So
+# the policy cannot forbid those: what stops foreign markup is that all user text is escaped. The policy stops requests
+# to other sites, foreign forms and framing.
+CONTENT_POLICY = (
+    "default-src 'self'",
+    "script-src 'self' 'unsafe-inline' 'unsafe-eval'",
+    "style-src 'self' 'unsafe-inline'",
+    "img-src 'self' data: blob:",
+    "font-src 'self' data:",
+    "connect-src 'self'",
+    "object-src 'none'",
+    "base-uri 'self'",
+    "form-action 'self'",
+)
+SECURE_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",  # with "no-referrer" browsers do not say where a form comes from either
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
+}
+
+log = logging.getLogger(__name__)
+
+
+def problem_body(status: int, title: str, detail: str, **extensions: object) -> dict[str, object]:
+    """A problem document (RFC 9457)."""
+    return {"type": "about:blank", "title": title, "status": status, "detail": detail, **extensions}
+
+
+async def send_problem(
+    send: Send, status: int, detail: str, headers: Mapping[str, str] | None = None, *, errors: object = None
+) -> None:
+    """Answer with a problem document titled by the status; `errors` is an extension of it."""
+    extensions = {} if errors is None else {"errors": errors}
+    body = json.dumps(problem_body(status, HTTPStatus(status).phrase, detail, **extensions)).encode()
+    fields = {"content-type": PROBLEM_TYPE, "content-length": str(len(body)), **(headers or {})}
+    raw = [(name.encode(), value.encode()) for name, value in fields.items()]
+    await send({"type": "http.response.start", "status": status, "headers": raw})
+    await send({"type": "http.response.body", "body": body})
+
+
+class SecureHeaders:
+    """Adds the security headers to every answer.
+
+    Parameters
+    ----------
+    framed_by : sites whose pages may show this one in a frame; nobody unless said (`SPACE_FRAMES` on a Space)
+    is_secure : whether browsers come by https; they are told to keep to it
+    """
+
+    def __init__(self, app: ASGIApp, framed_by: Sequence[str] = (), *, is_secure: bool = False) -> None:
+        self.app = app
+        frames = " ".join(framed_by) or "'none'"
+        self.headers = {
+            "Content-Security-Policy": "; ".join((*CONTENT_POLICY, f"frame-ancestors {frames}")),
+            **SECURE_HEADERS,
+        }
+        if not framed_by:
+            self.headers["X-Frame-Options"] = "DENY"
+        if is_secure:
+            self.headers["Strict-Transport-Security"] = "max-age=31536000"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one connection."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+
+        async def stamped(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(raw=message.setdefault("headers", []))
+                for name, value in self.headers.items():
+                    headers[name] = value
+            await send(message)
+
+        await self.app(scope, receive, stamped)
+
+
+class Forwarded:
+    """Believes what `n_proxies` trusted proxies say of the client, and removes what anybody else says.
+
+    With none, ``X-Forwarded-*`` and their kind are dropped, since anybody can send them. With n, the address that the
+    n-th proxy from the server saw is the client's, and the scheme and host are those that it was asked by.
+    """
+
+    def __init__(self, app: ASGIApp, n_proxies: int = 0) -> None:
+        self.app, self.n_proxies = app, n_proxies
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one connection."""
+        if scope["type"] in ("http", "websocket"):
+            scope = self._read(scope)
+        await self.app(scope, receive, send)
+
+    def _read(self, scope: Scope) -> Scope:
+        told = Headers(scope=scope)
+        headers = [(name, value) for name, value in scope["headers"] if not _is_forwarding(name)]
+        scope = {**scope, FORWARDED: len(headers) < len(scope["headers"])}
+        if self.n_proxies:
+            client, scheme, host = (self._told(told, f"x-forwarded-{name}") for name in ("for", "proto", "host"))
+            if client:
+                scope["client"] = (client, 0)
+            if scheme in ("http", "https"):
+                scope["scheme"] = scheme
+            if host:
+                headers = [pair for pair in headers if pair[0] != b"host"]
+                headers.append((b"host", host.encode("latin-1")))
+        scope["headers"] = headers
+        return scope
+
+    def _told(self, headers: Headers, name: str) -> str:
+        values = [part.strip() for line in headers.getlist(name) for part in line.split(",")]
+        return values[-min(self.n_proxies, len(values))] if values else ""
+
+
+def _is_forwarding(name: bytes) -> bool:
+    return name.startswith((b"x-forwarded-", b"x-original-")) or name in (b"forwarded", b"x-real-ip")
+
+
+class KnownHost:
+    """Refuses requests for any host but `hosts` (400), and websockets, which nothing here speaks.
+
+    Parameters
+    ----------
+    hosts : names and addresses without a port, as in the Host header: ``127.0.0.1``, ``[::1]``, ``board.example.org``
+    """
+
+    def __init__(self, app: ASGIApp, hosts: Collection[str]) -> None:
+        self.app, self.hosts = app, frozenset(host.lower() for host in hosts)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one connection."""
+        if scope["type"] == "websocket":
+            await receive()  # the request to connect
+            await send({"type": "websocket.close", "code": 1008})
+        elif scope["type"] == "http" and not self._is_known(Headers(scope=scope).getlist("host")):
+            await send_problem(send, 400, "This server does not answer to that host name.")
+        else:
+            await self.app(scope, receive, send)
+
+    def _is_known(self, named: list[str]) -> bool:
+        if len(named) != 1:
+            return False
+        host, _, port = named[0].rpartition(":")
+        if not host or not port.isdecimal():  # no port; a bare IPv6 address ends with a bracket
+            host = named[0]
+        return host.lower() in self.hosts
+
+
+class Problems:
+    """Turns every error that is neither a page nor a problem document into a problem document.
+
+    Frameworks answer some errors by themselves, in plain text or in JSON of their own: CORS, routing, Gradio.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one connection."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        status = 0  # of the answer that is being replaced
+        kept: dict[str, str] = {}
+        body = b""
+        is_readable = False
+
+        async def replaced(message: Message) -> None:
+            nonlocal status, kept, body, is_readable
+            if message["type"] == "http.response.start" and message["status"] >= 400:
+                headers = Headers(raw=message.get("headers", []))
+                kind = headers.get("content-type", "").partition(";")[0]
+                if kind not in (PROBLEM_TYPE, "text/html"):
+                    status, is_readable = message["status"], "content-encoding" not in headers
+                    names = ("allow", "retry-after", "www-authenticate", "connection")
+                    kept = {name: headers[name] for name in names if name in headers}
+                    return
+            if not status:
+                await send(message)
+                return
+            if len(body) < MAX_PLAIN_ERROR:
+                body += message.get("body", b"")
+            if not message.get("more_body", False):
+                detail, errors = _detail_of(status, body if is_readable else b"")
+                await send_problem(send, status, detail, kept, errors=errors)
+
+        await self.app(scope, receive, replaced)
+
+
+def _detail_of(status: int, body: bytes) -> tuple[str, object]:
+    """What an error answer says for people, and what it says for programs; nothing of ours if the fault is ours."""
+    if status >= 500 and status != 503:
+        return "Something went wrong on our side.", None
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError):
+        text = body.decode("utf-8", "replace")
+        return (text if 0 < len(text) <= 200 and text.isprintable() else HTTPStatus(status).description), None
+    detail = document.get("detail") if isinstance(document, dict) else None
+    if isinstance(detail, str):
+        return detail, None
+    return HTTPStatus(status).description or HTTPStatus(status).phrase, detail
+
+
+class SameOrigin:
+    """Refuses requests that change something and come, or may come, from another site's page (403).
+
+    A browser says where a write comes from; so a write with a cookie that does not say is refused too. A page cannot
+    send a token without asking first, which CORS refuses: a request with one needs no origin.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one connection."""
+        if scope["type"] == "http" and scope["method"] not in SAFE_METHODS and _is_foreign(Headers(scope=scope)):
+            await send_problem(send, 403, "Requests from other sites' pages are refused.")
+            return
+        await self.app(scope, receive, send)
+
+
+def _is_foreign(headers: Headers) -> bool:
+    origin, site = headers.get("origin"), headers.get("sec-fetch-site")
+    if origin is not None and _netloc(origin) != headers.get("host"):
+        return True
+    if site is not None and site not in ("none", "same-origin"):
+        return True
+    is_silent = origin is None and site is None
+    return is_silent and "cookie" in headers and "authorization" not in headers
+
+
+def _netloc(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:  # no address at all
+        return None
+
+
+class BodyLimit:
+    """Refuses a request body of more than `limit` bytes (413) or one that arrives too slowly (408).
+
+    Parameters
+    ----------
+    limit : bytes, counted while they arrive
+    grace_seconds, bytes_per_second : n bytes must have arrived after `grace_seconds` + n / `bytes_per_second`
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        limit: int,
+        *,
+        grace_seconds: float = GRACE_SECONDS,
+        bytes_per_second: float = SLOWEST_BYTES_PER_SECOND,
+    ) -> None:
+        self.app, self.limit = app, limit
+        self.grace_seconds, self.bytes_per_second = grace_seconds, bytes_per_second
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one connection."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        body = _Body(self, receive)
+        started = False
+
+        async def checked(message: Message) -> None:
+            nonlocal started
+            if not body.refused or started:
+                started = True
+                await send(message)
+
+        declared = Headers(scope=scope).get("content-length", "")
+        if declared.isdecimal() and int(declared) > self.limit:
+            body.refused = 413
+        else:
+            try:
+                await self.app(scope, body.receive, checked)
+            except Exception:
+                if not body.refused:
+                    raise
+        if body.refused and not started:
+            details = {
+                413: f"The request is larger than the {self.limit:,} bytes that are taken.",
+                408: "The request arrived too slowly. Try again on a faster connection.",
+            }
+            await send_problem(send, body.refused, details[body.refused], {"connection": "close"})
+
+
+class _Body:
+    """One request's body while it arrives; `refused` is the status to refuse it with, 0 while it is good."""
+
+    def __init__(self, rules: BodyLimit, receive: Receive) -> None:
+        self.rules, self._receive = rules, receive
+        self.n_bytes, self.refused, self._is_complete = 0, 0, False
+        self._began = asyncio.get_running_loop().time()
+
+    async def receive(self) -> Message:
+        """The next message; to the application the client is gone once its body is refused."""
+        if self.refused:
+            return {"type": "http.disconnect"}
+        if self._is_complete:
+            return await self._receive()
+        due = self._began + self.rules.grace_seconds + self.n_bytes / self.rules.bytes_per_second
+        try:
+            message = await asyncio.wait_for(self._receive(), due - asyncio.get_running_loop().time())
+        except TimeoutError:
+            return self._refuse(408)
+        self.n_bytes += len(message.get("body", b""))
+        if self.n_bytes > self.rules.limit:
+            return self._refuse(413)
+        self._is_complete = not message.get("more_body", False)
+        return message
+
+    def _refuse(self, status: int) -> Message:
+        self.refused = status
+        return {"type": "http.disconnect"}
+
+
+class NoTraces:
+    """Answers an unexpected exception with a number to quote, and logs it under that number."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one connection."""
+        started = False
+
+        async def noted(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            await self.app(scope, receive, noted)
+        except Exception:
+            number = f"INC-{secrets.token_hex(4).upper()}"
+            log.exception("%s: %s %s", number, scope.get("method"), scope.get("path"))
+            if scope["type"] != "http" or started:
+                raise
+            await send_problem(send, 500, f"Something went wrong on our side; it is noted as incident {number}.")

@@ -1,0 +1,161 @@
+"""From an uploaded file to a queued submission: the one way in, for the API and the page alike.
+
+Conventions
+-----------
+A file is linted against the public manifest, in a confined child, before anything is kept: a file with errors leaves
+nothing behind but its report, and one that may not be sent now leaves nothing at all. The linter knows no reference, so
+the report may say everything about the file. Who may submit for which organization is settled here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from reveal_bench.kinds.localization.records import Manifest
+from reveal_bench.predictions import LintReport
+from reveal_leaderboard.accounts.accounts import Accounts, Actor, Team
+from reveal_leaderboard.boards.catalogue import Catalogue
+from reveal_leaderboard.boards.published import Published
+from reveal_leaderboard.custody import Custody
+from reveal_leaderboard.store.blobs import Blobs
+from reveal_leaderboard.store.metadata import Metadata, MetadataError
+from reveal_leaderboard.store.store import NewSubmission, OtherThresholdsError, Store, Submission
+
+__all__ = ["Intake", "NotAMemberError", "Outcome", "display_name"]
+
+log = logging.getLogger(__name__)
+
+
+class NotAMemberError(ValueError):
+    """The organization named is none that the sender may submit for."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of an upload: its lint report and, if that is clean, the submission and whether it is new."""
+
+    report: LintReport
+    submission: Submission | None = None
+    is_new: bool = False
+
+
+class Intake:
+    """Lints, keeps and queues uploads to the benchmarks of `catalogue`; `on_lint` hears of every report."""
+
+    def __init__(
+        self,
+        store: Store,
+        blobs: Blobs,
+        catalogue: Catalogue,
+        custody: Custody,
+        accounts: Accounts,
+        on_lint: Callable[[str, bool], object] | None = None,
+    ) -> None:
+        self.store, self.blobs, self.catalogue, self.custody, self.accounts = store, blobs, catalogue, custody, accounts
+        self._on_lint = on_lint
+
+    def lint(self, path: Path, benchmark: str, *, name: str, allow_missing: bool) -> LintReport:
+        """Report on a file without keeping it.
+
+        Raises
+        ------
+        UnknownBenchmarkError
+            If there is no such board.
+        ParseFailed
+            If reading it took too much memory or time.
+        """
+        return self._lint(path, self.catalogue.current(benchmark), name=name, allow_missing=allow_missing)
+
+    def _lint(self, path: Path, published: Published, *, name: str, allow_missing: bool) -> LintReport:
+        shown = display_name(name)
+        report = self.custody.parse(path, published.manifest, name=shown, allow_missing=allow_missing).report
+        if self._on_lint is not None:
+            self._on_lint(published.name, report.ok)
+        return report
+
+    def submit(
+        self,
+        stream: BinaryIO,
+        benchmark: str,
+        metadata: Metadata,
+        *,
+        actor: Actor,
+        filename: str,
+        allow_missing: bool,
+        idempotency_key: str | None = None,
+    ) -> Outcome:
+        """Receive, lint and queue a file.
+
+        Raises
+        ------
+        UnknownBenchmarkError
+            If there is no such board.
+        NotAMemberError
+            If the actor may not submit for the organization that the metadata name.
+        MetadataError
+            If the metadata name another grid than the board's, or labels that it does not ask, or the file was sent
+            before under the same name with other thresholds.
+        ParseFailed
+            If reading the file took too much memory or time.
+        KeyReusedError, QuotaExceededError, BoardClosedError, NotAllowedError
+            As :meth:`reveal_leaderboard.store.store.Store.add_submission`.
+        """
+        published = self.catalogue.current(benchmark)
+        team = self.team_of(actor, metadata.organization)
+        if isinstance(published.manifest, Manifest):
+            metadata.check_grid(published.manifest.grid)
+        metadata.check_labels(published.findings)
+        with self.blobs.receive(stream) as incoming:
+            report = self._lint(incoming.path, published, name=filename, allow_missing=allow_missing)
+            if not report.ok:
+                log.info("refused at the door: %d errors, sha256 %s", report.n_errors, incoming.sha256)
+                return Outcome(report)
+            new = NewSubmission(
+                benchmark=published.name,
+                version=published.version,
+                split=published.split,
+                team_id=team.id,
+                user_id=actor.user.id,
+                model_name=metadata.model.name,
+                kind=metadata.kind,
+                prompt_style=metadata.prompt_style,
+                metadata=metadata.model_dump(exclude_none=True),
+                filename=display_name(filename),
+                sha256=incoming.sha256,
+                size=incoming.size,
+                allow_missing=allow_missing,
+                idempotency_key=idempotency_key,
+            )
+            try:
+                self.store.check_sending(new)  # nothing is kept for somebody who cannot send it
+                self.blobs.keep(incoming)
+                submission, is_new = self.store.add_submission(new, who=actor.name)
+            except OtherThresholdsError:
+                rule = "must be those of the first time: the file was sent before under this name; give it another"
+                fault = {"field": "thresholds", "rule": rule, "value": str(metadata.thresholds)[:80]}
+                raise MetadataError([fault]) from None
+        log.info("submission %s was %s", submission.id, "queued" if is_new else "there already")
+        return Outcome(report, submission, is_new)
+
+    def team_of(self, actor: Actor, organization: str) -> Team:
+        """The team of that name, if the actor may submit for it.
+
+        Raises
+        ------
+        NotAMemberError
+            If not.
+        """
+        team = self.accounts.team_to_submit_for(actor, organization)
+        if team is None:
+            raise NotAMemberError(f"You may not submit for {organization!r}: no team of yours has that name.")
+        return team
+
+
+def display_name(filename: str) -> str:
+    """A client's file name reduced to what is safe to show: its last part, printable, 200 characters."""
+    last = filename.replace("\\", "/").rsplit("/", 1)[-1]
+    return "".join(c for c in last if c.isprintable())[:200] or "upload"

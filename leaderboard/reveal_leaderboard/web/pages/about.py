@@ -1,0 +1,164 @@
+"""How scores are made, what is shown of them and what is not, how to cite, and what one agrees to."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import asdict
+
+import gradio as gr
+
+from reveal_leaderboard.boards import boards
+from reveal_leaderboard.boards.published import Published
+from reveal_leaderboard.boards.standings import board_metrics
+from reveal_leaderboard.settings import BenchmarkSettings
+from reveal_leaderboard.store.database import moment
+from reveal_leaderboard.store.queue import ALIVE_SECONDS
+from reveal_leaderboard.web.pages.board_notes import RANK_SENTENCE, rounding
+from reveal_leaderboard.web.pages.desk import Desk, build_strip
+from reveal_leaderboard.web.pages.drawing import badge, detail, facts, message, page_head, part, plural, table, text
+
+__all__ = ["build", "about_view", "policy_view"]
+
+LEAD = "How scores are made, what is shown of them, and what is not."
+HOW = (
+    ("A file is checked first", "The check knows only what is asked, never an answer. So it may say everything about "
+     "your file, line by line, and checking is free."),
+    ("It is scored apart", "A worker reads the upload in one confined process and scores it in another. The one that "
+     "sees your file does not see the references; the one that sees the references sees plain arrays of numbers. This "
+     "server holds neither references nor exact figures."),
+    ("Less than all is shown", "Rounded figures, with intervals, of findings with enough cases. What is not shown is "
+     "not in any average either. Every scored submission is charged to a small budget."),
+    ("A new best must be better", "A score that does not beat the earlier best of the same team by a step shows the "
+     "earlier figures again, and says so."),
+    ("Each score has a receipt", "It is signed and chained to the one before. reveal-bench verify-receipt FILE checks "
+     "it without this server; the public keys are under /api/v1/keys."),
+)  # fmt: skip
+
+NEW_TEAMS = {
+    "open": "Whoever signs in may make a team, and a new team may submit at once.",
+    "asked": "Whoever signs in may make a team; it may submit once the maintainers have approved it.",
+}
+
+PAPERS = {
+    "paper 000": "Gosai et al. 2025",
+    "paper 001": "Banerjee et al. (ReExecution)",
+    "paper 002": "Saporta et al. 2022",
+    "paper 004": "REVEAL-CXR, arXiv 2601.15129",
+}
+"""What the numbers of papers in the sources of metrics stand for."""
+
+log = logging.getLogger(__name__)
+
+
+def build(desk: Desk, page: gr.Blocks) -> None:
+    """Lay out the page inside the present Blocks."""
+    build_strip(desk, page)
+    gr.HTML(page_head("About this leaderboard", LEAD))
+    shown = gr.HTML(message("busy", "Reading the policy …"), elem_id="about")
+
+    def show() -> str:
+        try:
+            return _page(desk)
+        except Exception:
+            log.exception("the page About could not be drawn")
+            return message("bad", "The policy cannot be read now.", "Please reload the page in a moment.")
+
+    page.load(show, None, shown, api_visibility="private", show_progress="hidden")
+
+
+def _page(desk: Desk) -> str:
+    published = [desk.catalogue.current(name) for name in desk.names]
+    with desk.store.read() as connection:
+        states = {row.benchmark: (row.state, row.why) for row in boards.list_boards(connection)}
+        at = moment(connection)
+        alive = [w for w in desk.queue.workers(connection) if at - w.seen_at < ALIVE_SECONDS]
+    confinement = sorted({worker.confinement for worker in alive})
+    settings = {one.name: desk.settings.of(one.name) for one in published}
+    toml, new_teams = desk.settings.to_toml(), desk.settings.accounts.new_teams
+    return about_view(published, settings, states, confinement, toml, new_teams=new_teams)
+
+
+def about_view(
+    published: Sequence[Published],
+    settings: dict[str, BenchmarkSettings],
+    states: dict[str, tuple[str, str]],
+    confinement: Sequence[str],
+    toml: str,
+    *,
+    new_teams: str = "open",
+) -> str:
+    """The whole page below its heading."""
+    steps = "".join(f"<li><b>{text(title)}.</b> {text(told)}</li>" for title, told in HOW)
+    parts = [part("How a score is made"), f'<ol class="rv-how">{steps}</ol>', _confinement(confinement)]
+    parts += [part("Ranks"), f"<p>{text(RANK_SENTENCE)}</p>"]
+    for one in published:
+        parts.append(_benchmark(one, settings[one.name], *states.get(one.name, ("open", ""))))
+    parts += [part("Metrics"), _metrics([one.name for one in published])]
+    note = "The file in force, comments and all; a benchmark's own figures stand at its end."
+    policy = detail("Every figure of the policy", f'<pre class="rv-toml" tabindex="0">{text(toml)}</pre>')
+    parts += [part("The policy", note=note), f"<p>{NEW_TEAMS[new_teams]}</p>", policy]
+    return "".join(parts)
+
+
+def _confinement(confinement: Sequence[str]) -> str:
+    if not confinement:
+        return message("info", "No worker is at work right now.", "How its processes are confined stands here else.")
+    told = "; ".join(confinement)
+    return f'<p class="rv-note">How the processes of the workers are confined at this moment: {text(told)}.</p>'
+
+
+def _benchmark(one: Published, settings: BenchmarkSettings, state: str, why: str) -> str:
+    made_up = badge("synthetic") if one.synthetic else ""
+    open_for = badge(state) + (f" {text(why)}" if why else "")
+    return part(f"{one.title}") + facts(
+        {
+            "Name": f"<code>{text(one.name)}</code> {text(one.version)} {made_up}",
+            "Submissions": open_for,
+            "Scored on": f"split {text(one.split)}, {one.n_items} {one.items}, {plural(len(one.findings), 'finding')}",
+            "How to cite": text(settings.citation),
+            "Terms": text(settings.terms),
+            "What is shown": policy_view(settings),
+        }
+    )
+
+
+def policy_view(settings: BenchmarkSettings) -> str:
+    """The figures of one benchmark's policy as sentences."""
+    release, quota = settings.release, settings.quota
+    ladder = (
+        f"A new figure of a {text(release.ladder_per)} is shown if it is {release.ladder_step:g} above its best."
+        if release.ladder_step
+        else "Every figure is shown, better or not."
+    )
+    final = (
+        f"{100 * release.final_share:.0f} % of the patients are kept for final figures at announced rounds."
+        if release.final_share
+        else "No patients are kept apart for final figures."
+    )
+    sentences = (
+        f"Findings with at least {release.min_cell} cases. {rounding(asdict(release))} Intervals come from "
+        f"{release.n_resamples:,} draws of patients.",
+        ladder,
+        f"{quota.total} scored submissions per team and version, {quota.per_day} a day (UTC); "
+        f"{quota.board_total} for all teams together.",
+        final,
+    )
+    return f'<ul class="rv-list">{"".join(f"<li>{sentence}</li>" for sentence in sentences)}</ul>'
+
+
+def _named(source: str) -> str:
+    for number, name in PAPERS.items():
+        source = source.replace(number, name)
+    return source
+
+
+def _metrics(names: Sequence[str]) -> str:
+    metrics = {metric.name: metric for name in names for metric in board_metrics(name)}
+    rows = "".join(
+        f'<tr><th scope="row">{text(m.title)}</th><td>{text(m.formula)}</td><td>{text(m.better)}</td>'
+        f"<td>{text(m.undefined)}</td><td>{text(_named(m.source))}</td></tr>"
+        for m in metrics.values()
+    )
+    head = ["Metric", "Formula", "Better", "Undefined when", "Source"]
+    return table(head, [f"<tbody>{rows}</tbody>"], label="Metrics", css_class="rv-metrics") if rows else ""

@@ -1,0 +1,472 @@
+"""For maintainers: boards and versions, the queue, incidents, exposure, flags, submissions, people.
+
+Nothing of the page is sent to anybody who is no admin, and every act asks anew (:mod:`.admin_acts`). No exact figure
+and no text of an exception can be had here: the web process has none.
+
+What a maintainer can do on the admin page: each act by name, with the admin's right asked for at every call.
+
+An act answers a message for the page. The right is checked by :meth:`reveal_leaderboard.web.pages.desk.Desk.admin`
+before any of them runs, and again, where people are concerned, inside the transaction that writes.
+
+The panels of the admin page: what each one reads, drawn by :mod:`.admin_view`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import gradio as gr
+import sqlalchemy as sa
+
+from reveal_leaderboard.accounts.people import Actor, Team, Token, User
+from reveal_leaderboard.boards import boards
+from reveal_leaderboard.release import quota
+from reveal_leaderboard.release.exposure import exposure
+from reveal_leaderboard.store.database import moment
+from reveal_leaderboard.store.queue import Job
+from reveal_leaderboard.store.store import Submission
+from reveal_leaderboard.store.tables import BOARD_STATES, jobs
+from reveal_leaderboard.web.pages import admin_view
+from reveal_leaderboard.web.pages.admin_view import exposure_view
+from reveal_leaderboard.web.pages.desk import Desk, NotAdminError, build_strip
+from reveal_leaderboard.web.pages.drawing import ACTIONS, SHOW_ANSWER, action, link, message, page_head, part, plural
+
+__all__ = ["build"]
+
+REFUSALS = (NotAdminError, PermissionError, LookupError, ValueError)
+
+
+class Acts:
+    """The acts on `desk`; `do` runs one for whoever sent the event."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+        self._by_name: dict[str, Callable[[Actor, str, str], str]] = {
+            "refresh": self._refresh,
+            "switch": self._ask_switch,
+            "switch-now": self._switch,
+            "clear-flag": self._clear_flag,
+            "hide": self._ask_reason,
+            "restore": self._ask_reason,
+            "hide-now": self._hide,
+            "restore-now": self._restore,
+            "approve-team": self._approve_team,
+            "refuse-team": self._ask_refusal,
+            "refuse-now": self._refuse_team,
+            "close-team": self._close_team,
+            "open-team": self._open_team,
+            "close-user": self._close_user,
+            "open-user": self._open_user,
+            "make-admin": lambda actor, subject, why: self._set_admin(actor, subject, is_admin=True),
+            "revoke-token": self._ask_revocation,
+            "revoke-now": self._revoke_token,
+            "no-admin": lambda actor, subject, why: self._set_admin(actor, subject, is_admin=False),
+        }
+
+    def do(self, request: gr.Request, act: str, subject: str, why: str = "") -> str:
+        """Run the act `act` on `subject`; whatever goes wrong is a message, and nothing is half done."""
+        return self.told(request, lambda actor: self._by_name[act](actor, subject, why) if act in self._by_name else "")
+
+    def told(self, request: gr.Request, do: Callable[[Actor], str]) -> str:
+        """What `do` answers for an admin, or why it was not done."""
+        try:
+            return do(self.desk.admin(request))
+        except REFUSALS as error:
+            return message("bad", "Not done.", str(error.args[0]) if error.args else str(error))
+        except Exception:
+            log.exception("an act of the admin page failed")
+            return message("bad", "Not done.", "The fault is in the server’s log.")
+
+    def set_state(self, request: gr.Request, benchmark: str, state: str, why: str) -> str:
+        """Open, pause or close a board."""
+
+        def do(actor: Actor) -> str:
+            if state != "open" and not why.strip():
+                raise ValueError("say why: submitters are shown the reason")
+            with self.desk.store.write() as connection:
+                boards.set_state(connection, benchmark, state, who=actor.name, why=why.strip()[:500])
+            return message("good", f"The board of {benchmark} is {state} now.")
+
+        return self.told(request, do)
+
+    def grant(self, request: gr.Request, team_id: str, benchmark: str, n: int, why: str) -> str:
+        """Give a team more scored submissions."""
+
+        def do(actor: Actor) -> str:
+            team = self._team(team_id)
+            if not why.strip():
+                raise ValueError("say why: it stands in the team's ledger")
+            version = self.desk.catalogue.current(benchmark).version
+            with self.desk.store.write() as connection:
+                quota.grant(connection, team.id, benchmark, version, n, who=actor.name, why=why.strip()[:500])
+            return message("good", f"{team.name} has {plural(n, 'more scored submission')} on {benchmark} {version}.")
+
+        return self.told(request, do)
+
+    # Versions -------------------------------------------------------------------------------------------------------
+
+    def _refresh(self, actor: Actor, subject: str, why: str) -> str:
+        benchmark, _, version = subject.partition(":")
+        with self.desk.store.write() as connection:
+            n = boards.start_refresh(connection, benchmark, version, who=actor.name)
+        return message("good", f"{plural(n, 'submission')} of {benchmark} will be scored against {version}.")
+
+    def _ask_switch(self, actor: Actor, subject: str, why: str) -> str:
+        benchmark, _, version = subject.partition(":")
+        button = f"<p>{action('Yes, show it', 'switch-now', subject, tone='danger')} {action('Not yet', 'keep')}</p>"
+        told = "The version before is frozen for good; its entries keep their figures under their permanent addresses."
+        return message("info", f"Show version {version} of {benchmark} from now on?", told, markup=button)
+
+    def _switch(self, actor: Actor, subject: str, why: str) -> str:
+        benchmark, _, version = subject.partition(":")
+        with self.desk.store.write() as connection:
+            changes = boards.switch_version(connection, benchmark, version, who=actor.name)
+        moved = sum(change.before != change.after for change in changes.changes)
+        told = f"{plural(moved, 'rank')} changed, {plural(len(changes.dropped), 'submission')} dropped."
+        return message("good", f"The board of {benchmark} shows {version} now.", told)
+
+    # Submissions ----------------------------------------------------------------------------------------------------
+
+    def _submission(self, submission_id: str) -> Submission:
+        found = self.desk.store.get(submission_id)
+        if found is None:
+            raise LookupError(f"there is no submission {submission_id}")
+        return found
+
+    def _clear_flag(self, actor: Actor, subject: str, why: str) -> str:
+        done = self.desk.store.clear_flag(subject, actor.name)
+        return message("good", "The flag is cleared.") if done else message("info", "The flag was cleared before.")
+
+    def _ask_reason(self, actor: Actor, subject: str, why: str) -> str:
+        found = self._submission(subject)
+        act, verb = ("restore-now", "Restore it") if found.hidden_at is not None else ("hide-now", "Hide it")
+        button = f"<p>{action(verb, act, subject, tone='danger')} {action('Leave it', 'keep')}</p>"
+        told = "Write the reason into the field above first; its team is shown it."
+        return message("info", f"{verb}: {found.model_name}, {found.team}?", told, markup=button)
+
+    def _hide(self, actor: Actor, subject: str, why: str) -> str:
+        if not why.strip():
+            raise ValueError("write the reason into the field first")
+        found = self.desk.store.hide(subject, who=actor.name, why=why.strip())
+        return message("good", f"{found.model_name} of {found.team} is off the board.")
+
+    def _restore(self, actor: Actor, subject: str, why: str) -> str:
+        if not why.strip():
+            raise ValueError("write the reason into the field first")
+        found = self.desk.store.restore(subject, who=actor.name, why=why.strip())
+        return message("good", f"{found.model_name} of {found.team} is on the board again.")
+
+    # People ---------------------------------------------------------------------------------------------------------
+
+    def _team(self, team_id: str) -> Team:
+        found = self.desk.accounts.team(team_id)
+        if found is None:
+            raise LookupError("there is no such team")
+        return found
+
+    def _user(self, user_id: str, actor: Actor) -> User:
+        """Somebody else: nobody shuts the own door."""
+        found = self.desk.accounts.user(user_id)
+        if found is None:
+            raise LookupError("there is no such person")
+        if found.id == actor.user.id:
+            raise ValueError("you cannot close your own account or change your own right; another admin can")
+        return found
+
+    def _approve_team(self, actor: Actor, subject: str, why: str) -> str:
+        team = self._team(subject)
+        if not self.desk.accounts.approve_team(team, actor.name):
+            return message("info", f"{team.name} was approved before.")
+        return message("good", f"{team.name} is approved and may submit now.")
+
+    def _ask_refusal(self, actor: Actor, subject: str, why: str) -> str:
+        team = self._team(subject)
+        button = f"<p>{action('Refuse it', 'refuse-now', subject, tone='danger')} {action('Leave it', 'keep')}</p>"
+        told = "Write the reason into the field above first; its members are shown it. The team is closed with it."
+        return message("info", f"Refuse the team {team.name}?", told, markup=button)
+
+    def _refuse_team(self, actor: Actor, subject: str, why: str) -> str:
+        team = self._team(subject)
+        if not why.strip():
+            raise ValueError("write the reason into the field first")
+        if team.waiting_since is None:
+            raise ValueError(f"{team.name} was approved before: close it if it must not submit")
+        self.desk.accounts.disable_team(team, actor.name, why.strip())
+        return message("good", f"{team.name} is refused and closed.")
+
+    def _ask_revocation(self, actor: Actor, subject: str, why: str) -> str:
+        token, owner = self._token(subject)
+        button = f"<p>{action('Revoke it', 'revoke-now', subject, tone='danger')} {action('Leave it', 'keep')}</p>"
+        told = "Write the reason into the field above first; its owner is shown it. No token comes back to life."
+        return message("info", f"Revoke the token {token.name} of {owner}, for {token.team.name}?", told, markup=button)
+
+    def _revoke_token(self, actor: Actor, subject: str, why: str) -> str:
+        token, owner = self._token(subject)
+        if not why.strip():
+            raise ValueError("write the reason into the field first")
+        self.desk.accounts.revoke_token(token.id, actor.name, why.strip())
+        return message("good", f"The token {token.name} of {owner} is revoked.")
+
+    def _token(self, token_id: str) -> tuple[Token, str]:
+        found = next((one for one in self.desk.accounts.live_tokens() if one[0].id == token_id), None)
+        if found is None:
+            raise LookupError("there is no such token in use")
+        return found
+
+    def _close_team(self, actor: Actor, subject: str, why: str) -> str:
+        team = self._team(subject)
+        self.desk.accounts.disable_team(team, actor.name, why)
+        return message("good", f"{team.name} may not submit any more.")
+
+    def _open_team(self, actor: Actor, subject: str, why: str) -> str:
+        team = self._team(subject)
+        self.desk.accounts.enable_team(team, actor.name, why)
+        return message("good", f"{team.name} may submit again.")
+
+    def _close_user(self, actor: Actor, subject: str, why: str) -> str:
+        user = self._user(subject, actor)
+        self.desk.accounts.disable_user(user, actor.name, why)
+        return message("good", f"The account of {user.name} is closed and signed out.")
+
+    def _open_user(self, actor: Actor, subject: str, why: str) -> str:
+        user = self._user(subject, actor)
+        self.desk.accounts.enable_user(user, actor.name, why)
+        return message("good", f"The account of {user.name} is open.")
+
+    def _set_admin(self, actor: Actor, subject: str, *, is_admin: bool) -> str:
+        user = self._user(subject, actor)
+        self.desk.accounts.set_admin(user, is_admin, actor.name)
+        return message("good", f"{user.name} is {'an admin' if is_admin else 'no longer an admin'}.")
+
+
+PANELS = {
+    "boards": "Boards",
+    "versions": "Versions",
+    "exposure": "Exposure",
+    "queue": "Queue",
+    "workers": "Workers",
+    "incidents": "Incidents",
+    "flags": "Flags",
+    "submissions": "All submissions",
+    "waiting": "Teams that wait for approval",
+    "teams": "Teams",
+    "users": "People",
+    "tokens": "API tokens in use",
+}
+LIVE = ("versions", "queue", "workers", "incidents")
+"""What changes by itself while somebody looks; the others are drawn again when something was done."""
+
+MOST_JOBS = 500
+
+
+class Panels:
+    """Reads and draws the panels; the caller has asked whether an admin is there."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+
+    def drawn(self, actor: Actor, search: str, names: Iterable[str] = PANELS) -> list[str]:
+        """The panels of these names, in this order; one that fails says so and leaves the others alone."""
+        draw: dict[str, Callable[[], str]] = {
+            "boards": self._boards,
+            "versions": self._versions,
+            "exposure": self._exposure,
+            "queue": self._queue,
+            "workers": self._workers,
+            "incidents": self._incidents,
+            "flags": self._flags,
+            "submissions": lambda: admin_view.submissions_view(self.desk.store.list_submissions(), search),
+            "waiting": self._waiting,
+            "teams": lambda: admin_view.teams_view(self.desk.accounts.teams()),
+            "users": lambda: admin_view.users_view(self.desk.accounts.users(), actor.user),
+            "tokens": lambda: admin_view.live_tokens_view(self.desk.accounts.live_tokens()),
+        }
+        return [part(PANELS[name]) + self._drawn(name, draw[name]) for name in names]
+
+    @staticmethod
+    def _drawn(name: str, draw: Callable[[], str]) -> str:
+        try:
+            return draw()
+        except Exception:
+            log.exception("the panel %s could not be drawn", name)
+            return message("bad", "This cannot be read now.", "The fault is in the server’s log.")
+
+    def _boards(self) -> str:
+        with self.desk.store.read() as connection:
+            return admin_view.boards_view(boards.list_boards(connection))
+
+    def _versions(self) -> str:
+        with self.desk.store.read() as connection:
+            rows = [
+                (version, boards.progress(connection, name, version.version))
+                for name in self.desk.names
+                for version in boards.list_versions(connection, name, shown=False)
+            ]
+        return admin_view.versions_view(rows)
+
+    def _exposure(self) -> str:
+        with self.desk.store.read() as connection:
+            return "".join(
+                exposure_view(one.name, exposure(connection, one.name, one.version, self.desk.settings))
+                for one in map(self.desk.catalogue.current, self.desk.names)
+            )
+
+    def _queue(self) -> str:
+        live = sa.select(jobs).where(jobs.c.status.in_(("queued", "leased"))).order_by(jobs.c.created_at)
+        with self.desk.store.read() as connection:
+            found = [Job(**row._mapping) for row in connection.execute(live.limit(MOST_JOBS))]
+        return admin_view.queue_view(found)
+
+    def _workers(self) -> str:
+        with self.desk.store.read() as connection:
+            return admin_view.workers_view(self.desk.queue.workers(connection), moment(connection))
+
+    def _incidents(self) -> str:
+        """Of the jobs that ended in one: number and time, nothing else is selected."""
+        query = sa.select(jobs.c.incident, jobs.c.ended_at).where(jobs.c.incident.is_not(None))
+        with self.desk.store.read() as connection:
+            rows = connection.execute(query.order_by(jobs.c.ended_at.desc()).limit(MOST_JOBS)).all()
+        return admin_view.incidents_view([(str(row.incident), float(row.ended_at or 0)) for row in rows])
+
+    def notice(self) -> str:
+        """What an admin who opens the page is told first."""
+        n = len(self._waiting_teams())
+        if not n:
+            return ""
+        title = f"{plural(n, 'team')} {'waits' if n == 1 else 'wait'} for approval."
+        return message("info", title, "Approve or refuse under People.")
+
+    def _waiting_teams(self) -> list[Team]:
+        teams = self.desk.accounts.teams()
+        return [team for team in teams if team.waiting_since is not None and team.disabled_at is None]
+
+    def _waiting(self) -> str:
+        waiting = [(team, self.desk.accounts.members(team)) for team in self._waiting_teams()]
+        is_asked = self.desk.settings.accounts.new_teams == "asked"
+        return admin_view.waiting_view(waiting, is_asked=is_asked)
+
+    def _flags(self) -> str:
+        flags = self.desk.store.flags()
+        ids = {one for flag in flags for one in (flag.submission_id, flag.other_id) if one is not None}
+        found = [one for one in map(self.desk.store.get, sorted(ids)) if one is not None]
+        return admin_view.flags_view(flags, {one.id: f"{one.model_name}, {one.team}" for one in found})
+
+
+POLL_SECONDS = 5.0
+PEOPLE = ("waiting", "teams", "users", "tokens")
+CLOSED = message(
+    "info", "This page is for the maintainers.", markup=f"<p>{link('/login', 'Sign in', next='/admin')} as one.</p>"
+)
+
+log = logging.getLogger(__name__)
+
+
+def build(desk: Desk, page: gr.Blocks) -> None:
+    """Lay out the page inside the present Blocks."""
+    build_strip(desk, page)
+    gr.HTML(page_head("Admin"))
+    answer = gr.HTML(CLOSED, elem_id="answer", js_on_load=ACTIONS)
+    with gr.Column(visible=False) as everything:
+        reason = gr.Textbox(
+            label="Reason",
+            info="for pausing, hiding, restoring, refusing, closing, revoking and granting; those concerned see it",
+            max_length=500,
+        )
+        panels: dict[str, gr.HTML] = {}
+        with gr.Tabs():
+            with gr.Tab("Boards"):
+                panels["boards"] = gr.HTML("")
+                with gr.Row():
+                    benchmark = gr.Dropdown(desk.names, value=desk.names[0], label="Board", min_width=160)
+                    state = gr.Dropdown(list(BOARD_STATES), value="paused", label="State", min_width=120)
+                    set_state = gr.Button("Set the state", min_width=140)
+                panels |= {name: gr.HTML("", js_on_load=ACTIONS) for name in ("versions", "exposure")}
+            with gr.Tab("Queue"):
+                panels |= {name: gr.HTML("") for name in ("queue", "workers", "incidents")}
+            with gr.Tab("Submissions"):
+                panels["flags"] = gr.HTML("", js_on_load=ACTIONS)
+                search = gr.Textbox(label="Search model, team or id", max_length=100)
+                panels["submissions"] = gr.HTML("", js_on_load=ACTIONS)
+            with gr.Tab("People"):
+                panels |= {name: gr.HTML("", js_on_load=ACTIONS) for name in PEOPLE}
+                gr.HTML(part("Budgets", note="Scored submissions beyond those that the settings give to every team."))
+                with gr.Row():
+                    team = gr.Dropdown([], label="Team", min_width=160)
+                    of = gr.Dropdown(desk.names, value=desk.names[0], label="On the board", min_width=160)
+                    more = gr.Number(1, label="More submissions", precision=0, minimum=1, maximum=100, min_width=110)
+                    grant = gr.Button("Grant them", min_width=120)
+    wire = _Handlers(desk)
+    shown = [panels[name] for name in PANELS]
+    private: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
+    answer.change(None, js=SHOW_ANSWER, api_visibility="private")
+    timer = gr.Timer(POLL_SECONDS)
+    page.load(wire.open, None, [everything, answer, team, *shown], **private)
+    timer.tick(wire.live, None, [panels[name] for name in LIVE], **private)
+    search.input(wire.refresh, search, shown, **private)
+    for element in (answer, *(panels[name] for name in ("versions", "flags", "submissions", *PEOPLE))):
+        element.click(wire.act, [reason, search], [answer, *shown], **private)
+    set_state.click(wire.set_state, [benchmark, state, reason, search], [answer, *shown], **private)
+    grant.click(wire.grant, [team, of, more, reason, search], [answer, *shown], **private)
+
+
+class _Handlers:
+    """What happens on the page's events; each asks anew whether an admin is there."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk, self.acts, self.panels = desk, Acts(desk), Panels(desk)
+
+    def open(self, request: gr.Request) -> tuple[Any, ...]:
+        """Everything for an admin, nothing for anybody else."""
+        try:
+            actor = self.desk.admin(request)
+        except NotAdminError:
+            return gr.update(visible=False), CLOSED, gr.update(choices=[]), *[""] * len(PANELS)
+        teams = [(team.name, team.id) for team in self.desk.accounts.teams()]
+        told = self.panels.notice()
+        return gr.update(visible=True), told, gr.update(choices=teams), *self.panels.drawn(actor, "")
+
+    def refresh(self, request: gr.Request, search: str | None) -> tuple[Any, ...]:
+        """The panels as they are now."""
+        return tuple(self._panels(request, search))
+
+    def live(self, request: gr.Request) -> tuple[str, ...]:
+        """The panels that change by themselves."""
+        try:
+            return tuple(self.panels.drawn(self.desk.admin(request), "", LIVE))
+        except NotAdminError:
+            return ("",) * len(LIVE)
+
+    def act(self, request: gr.Request, event: gr.EventData, why: str | None, search: str | None) -> tuple[Any, ...]:
+        """A click on one of the page's own buttons."""
+        data = event._data if isinstance(event._data, dict) else {}
+        told = self.acts.do(request, str(data.get("act", "")), str(data.get("id", ""))[:200], (why or "")[:500])
+        return told, *self._panels(request, search)
+
+    def set_state(
+        self, request: gr.Request, benchmark: str, state: str, why: str | None, search: str | None
+    ) -> tuple[Any, ...]:
+        """Open, pause or close a board."""
+        told = self.acts.set_state(request, benchmark, state, why or "")
+        return told, *self._panels(request, search)
+
+    def grant(
+        self,
+        request: gr.Request,
+        team: str | None,
+        benchmark: str,
+        n: float | None,
+        why: str | None,
+        search: str | None,
+    ) -> tuple[Any, ...]:
+        """Give a team more scored submissions."""
+        told = self.acts.grant(request, team or "", benchmark, int(n or 0), why or "")
+        return told, *self._panels(request, search)
+
+    def _panels(self, request: gr.Request, search: str | None) -> list[str]:
+        try:
+            actor = self.desk.admin(request)
+        except NotAdminError:
+            return [""] * len(PANELS)
+        return self.panels.drawn(actor, (search or "")[:100])

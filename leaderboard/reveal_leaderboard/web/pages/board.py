@@ -1,0 +1,181 @@
+"""The board: who stands where, with intervals drawn, and the papers' rows beside.
+
+The choice of benchmark, version, columns, rows and order stands in the page's address, so that a view can be linked to.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import gradio as gr
+
+from reveal_leaderboard.boards import boards
+from reveal_leaderboard.boards.catalogue import UnknownBenchmarkError
+from reveal_leaderboard.boards.standings import Standings, UnknownVersionError, standings
+from reveal_leaderboard.store.metadata import KINDS
+from reveal_leaderboard.web.pages import board_notes, drawing
+from reveal_leaderboard.web.pages.board_view import OVERVIEW, View, column_groups, render
+from reveal_leaderboard.web.pages.desk import Desk, build_strip
+from reveal_leaderboard.web.pages.drawing import ACTIONS, message, page_head
+from reveal_leaderboard.web.pages.rubric_view import render_board
+
+__all__ = ["build"]
+
+SEARCH = 3  # its place among the choices
+ALL_KINDS, ALL_TEAMS = "All kinds", "All teams"
+LOADING = message("busy", "Reading the board …")
+LEAD = "Findings on chest radiographs, scored against holdouts whose references this server cannot open."
+
+# Writes what is shown into the address; the last input is the query that the server made of the view.
+REMEMBER = """(query) => {
+  history.replaceState(null, '', location.pathname + (query ? '?' + query : ''));
+  return [query];
+}"""
+
+log = logging.getLogger(__name__)
+
+
+def build(desk: Desk, page: gr.Blocks) -> None:
+    """Lay out `page`, which is the present Blocks."""
+    names = desk.names
+    build_strip(desk, page)
+    gr.HTML(page_head("REVEAL leaderboard", LEAD))
+    with gr.Row(elem_classes="rv-controls"):
+        benchmark = gr.Dropdown(names, value=names[0], label="Benchmark", min_width=160)
+        version = gr.Dropdown([], label="Version", min_width=120)
+        columns = gr.Dropdown([("Overview", OVERVIEW)], value=OVERVIEW, label="Columns", min_width=150)
+        search = gr.Textbox(label="Search", placeholder="model or team", max_length=100, min_width=160)
+        kind = gr.Dropdown([(ALL_KINDS, "")], value="", label="Kind", min_width=150)
+        organization = gr.Dropdown([(ALL_TEAMS, "")], value="", label="Organization", min_width=150)
+    shown = gr.HTML(LOADING, elem_id="board", js_on_load=ACTIONS)
+    order = gr.Textbox("", visible=False)
+    query = gr.Textbox("", visible=False)
+    wire = _Handlers(desk)
+    choices: list[Any] = [benchmark, version, columns, search, kind, organization]
+    outputs = [*choices, shown, order, query]
+    private: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
+    steps = [
+        page.load(wire.open, None, outputs, **private),
+        benchmark.input(wire.other_board, benchmark, outputs, **private),
+        gr.on(
+            [c.input for c in choices[1:]], wire.show, [*choices, order], outputs, trigger_mode="always_last", **private
+        ),
+        shown.click(wire.sort, [*choices, order], outputs, **private),
+    ]
+    for step in steps:
+        step.then(None, query, query, js=REMEMBER, api_visibility="private")
+
+
+class _Handlers:
+    """What happens on the page's events; each answers with all choices, the board, the order and the address."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+
+    def open(self, request: gr.Request) -> tuple[Any, ...]:
+        """The board that the address asks for."""
+        asked = {str(name): str(value) for name, value in dict(request.query_params or {}).items()}
+        name = asked.get("benchmark", "")
+        known = name in self.desk.names
+        version = asked.get("version") if known else None
+        return self._answer(name if known else self.desk.names[0], version, View.from_query(asked))
+
+    def other_board(self, benchmark: str) -> tuple[Any, ...]:
+        """Another benchmark: its present version, nothing filtered."""
+        return self._answer(benchmark, None, View())
+
+    def show(self, *choices: str | None) -> tuple[Any, ...]:
+        """The same board, seen otherwise."""
+        return _but_search(self._answer(str(choices[0]), choices[1], _view(*choices[2:])))
+
+    def sort(self, event: gr.EventData, *choices: str | None) -> tuple[Any, ...]:
+        """The same rows in another order."""
+        view = _view(*choices[2:])
+        data: Mapping[str, Any] = event._data if isinstance(event._data, Mapping) else {}
+        column = str(data.get("id", ""))[:100]
+        return _but_search(self._answer(str(choices[0]), choices[1], view.sorted_by(column) if column else view))
+
+    def _answer(self, benchmark: str, version: str | None, view: View) -> tuple[Any, ...]:
+        try:
+            board = self._standings(benchmark, version)
+            view = _known(view, board)
+            draw = render_board if board.kind == "tasks" else render
+            shown = self._closed(benchmark) + draw(board, view) + self._moves(board)
+        except UnknownBenchmarkError as error:
+            return (*[gr.skip()] * 6, message("bad", "This board does not exist.", str(error)), gr.skip(), "")
+        except Exception:
+            log.exception("the board of %s could not be drawn", benchmark)
+            sorry = message("bad", "The board cannot be read now.", "Please reload the page in a moment.")
+            return (*[gr.skip()] * 6, sorry, gr.skip(), gr.skip())
+        return (*self._choices(board, view), shown, _order(view), drawing.query_text(_query(board, view)))
+
+    def _standings(self, benchmark: str, version: str | None) -> Standings:
+        """The board of the version asked for; of the present one if the board never showed that."""
+        published = self.desk.catalogue.current(benchmark)
+        try:
+            return standings(self.desk.store, published, version=version or None)
+        except UnknownVersionError:
+            return standings(self.desk.store, published)
+
+    def _closed(self, benchmark: str) -> str:
+        """Whether submissions are taken, if not."""
+        with self.desk.store.read() as connection:
+            row = boards.board(connection, benchmark)
+        return "" if row is None else board_notes.closed(row.state, row.why)
+
+    def _moves(self, board: Standings) -> str:
+        """What the version shown changed when it took the place of the one before."""
+        with self.desk.store.read() as connection:
+            rows = boards.list_versions(connection, board.benchmark)
+        changes = next((row.facts.get("rank_changes") for row in rows if row.version == board.version), None)
+        names = {entry.submission_id: f"{entry.model}, {entry.team}" for entry in board.entries}
+        return board_notes.moves(changes, names) if changes else ""
+
+    def _choices(self, board: Standings, view: View) -> list[Any]:
+        versions = list(board.versions)
+        kinds = [(KINDS.get(kind, kind), kind) for kind in dict.fromkeys(e.kind for e in board.entries)]
+        teams = sorted({entry.team for entry in board.entries}, key=str.casefold)
+        groups = [(title, name) for name, title in column_groups(board).items()]
+        return [
+            gr.update(value=board.benchmark),
+            gr.update(choices=versions, value=board.version),
+            gr.update(choices=groups, value=view.columns),
+            gr.update(value=view.search),
+            gr.update(choices=[(ALL_KINDS, ""), *kinds], value=view.kind),
+            gr.update(choices=[(ALL_TEAMS, ""), *((team, team) for team in teams)], value=view.organization),
+        ]
+
+
+def _but_search(answer: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The answer without the text of the search: whoever types is ahead of the server."""
+    return (*answer[:SEARCH], gr.skip(), *answer[SEARCH + 1 :])
+
+
+def _view(columns: str | None, search: str | None, kind: str | None, team: str | None, order: str | None) -> View:
+    sort, _, direction = (order or "rank").partition(" ")
+    return View(columns or OVERVIEW, (search or "")[:100], kind or "", team or "", sort, direction == "down")
+
+
+def _order(view: View) -> str:
+    return f"{view.sort} {'down' if view.descending else 'up'}"
+
+
+def _known(view: View, board: Standings) -> View:
+    """The view with every value that this board does not know put back to the default."""
+    if view.columns not in column_groups(board):
+        view = replace(view, columns=OVERVIEW)
+    if view.kind not in {entry.kind for entry in board.entries}:
+        view = replace(view, kind="")
+    if view.organization not in {entry.team for entry in board.entries}:
+        view = replace(view, organization="")
+    metric, _, finding = view.sort.partition(":")
+    keys = {"rank", "model", "date"}
+    is_figure = metric in {m.name for m in board.metrics} and finding in ("macro", *board.findings)
+    return view if view.sort in keys or is_figure else replace(view, sort="rank", descending=False)
+
+
+def _query(board: Standings, view: View) -> dict[str, str]:
+    return {"benchmark": board.benchmark, "version": board.version, **view.to_query()}

@@ -1,0 +1,209 @@
+"""What stands round the table of a board: notes, the legend and the plots, as HTML."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from string import ascii_lowercase
+from typing import Any
+
+from reveal_leaderboard.boards.references import ReferenceRow
+from reveal_leaderboard.boards.standings import Entry, Standings
+from reveal_leaderboard.web.pages import plots
+from reveal_leaderboard.web.pages.drawing import detail, interval_bar, link, message, table, text
+from reveal_leaderboard.web.pages.plots import Mark
+
+__all__ = [
+    "RANK_SENTENCE",
+    "authors",
+    "closed",
+    "left_out",
+    "legend",
+    "moves",
+    "notes",
+    "plots_of",
+    "rounding",
+    "synthetic",
+    "year",
+]
+
+MACRO = "macro"
+MOST_IN_PANEL = 12
+MOST_IN_FOREST = 40
+PANEL_ROWS = {"human": "H", "chance": "C"}  # published rows that stand in the small panels too, and their letters
+RANK_SENTENCE = (
+    "Entries with the same letter cannot be told apart on this many patients, so they share a place and a range: with "
+    "95 % confidence, for all entries at once, the true rank lies within it. The order inside a tier claims nothing."
+)
+
+
+def synthetic(board: Standings) -> str:
+    """The box that a made-up benchmark carries."""
+    if not board.synthetic:
+        return ""
+    made_up = "A program drew the images and the findings: no figure here says anything about patients."
+    told = f"<strong>This benchmark is synthetic.</strong> {made_up}"
+    return f'<p class="rv-message rv-info rv-slim" role="status">{told}</p>'
+
+
+def closed(state: str, why: str) -> str:
+    """What a board says that takes no submissions now; nothing of one that does."""
+    if state == "open":
+        return ""
+    word = {"paused": "Submissions are paused.", "closed": "This board is closed to submissions."}.get(state, state)
+    return message("info", word, why)
+
+
+def notes(board: Standings) -> str:
+    """What a reader of this board should know first; that it is frozen, in a box of its own."""
+    told = list(board.notes)
+    banner = _frozen(board, told.pop(0)) if board.is_frozen and told else ""
+    items = "".join(f"<li>{text(note)}</li>" for note in told)
+    return banner + (f'<ul class="rv-list rv-notes">{items}</ul>' if items else "")
+
+
+def _frozen(board: Standings, note: str) -> str:
+    current = next((one.version for one in board.history if one.is_current), None)
+    stays = "It stays as it was when the next version took its place: what is cited can be looked up."
+    now = "" if current is None else f" {link('/', f'To version {current}', benchmark=board.benchmark)}"
+    return message("info", note, markup=f"<p>{stays}{now}</p>")
+
+
+def left_out(titles: Sequence[str], min_cell: int) -> str:
+    """The columns without any figure."""
+    if not titles:
+        return ""
+    listed = ", ".join(text(title) for title in titles)
+    why = f"no entry has a figure that may be shown, or the finding has fewer than {min_cell} cases"
+    return f'<p class="rv-note"><b>Columns left out</b> ({why}): {listed}.</p>'
+
+
+def legend(board: Standings) -> str:
+    """What the marks of the table mean."""
+    hidden = f" Here: {', '.join(text(finding) for finding in board.hidden)}." if board.hidden else ""
+    images = (
+        "<li><b>mIoU, all</b>: an empty or missing mask counts as 0. The papers’ rows leave such images out.</li>"
+        if any(metric.name == "mask_iou_all" for metric in board.metrics)
+        else ""
+    )
+    return (
+        '<section aria-label="How to read the board"><ul class="rv-legend">'
+        f"<li><b>Rank</b> {text(RANK_SENTENCE)}</li>"
+        f"<li>{interval_bar(0.6, 0.5, 0.7)} value (tick) and 95 % interval (bar) on a line from 0 to 100 %; "
+        "in figures: value, then low–high.</li>"
+        f"<li><b>–</b> fewer than {board.min_cell} cases: not shown, and not in any macro.{hidden}</li>"
+        "<li><b>n/a</b> the file has nothing that this metric needs, such as masks for IoU.</li>"
+        f'{images}<li>{text(_rounding(board))} How scores are made is told <a href="/about">on the page About</a>.</li>'
+        "</ul></section>"
+    )
+
+
+def _rounding(board: Standings) -> str:
+    return rounding(board.entries[0].score.policy if board.entries else {})
+
+
+def rounding(policy: Mapping[str, Any]) -> str:
+    """How a release policy rounds, as a sentence, in percent as figures stand on the pages."""
+    fine, coarse = policy.get("resolution"), policy.get("small_resolution")
+    bands: tuple[int, ...] = tuple(policy.get("bands") or ())
+    if fine is None or coarse is None:
+        return "Figures are rounded."
+    if coarse <= fine or len(bands) < 2:
+        return f"Figures are rounded to {100 * fine:g}\u00a0%."
+    few = f"{bands[0]} to {bands[1] - 1} cases"
+    return (
+        f"Figures are rounded: of findings with {few} to {100 * coarse:g}\u00a0%, of others to {100 * fine:g}\u00a0%, "
+        "of averages as their parts require."
+    )
+
+
+def moves(changes: Mapping[str, Any], names: Mapping[str, str]) -> str:
+    """How a refresh moved the board, for everybody; `names` maps submission ids to "model, team"."""
+    rows = []
+    for change in changes.get("changes", ()):
+        before, after = change["before"], change["after"]
+        if before is None and after is None:
+            continue
+        moved = "no longer listed" if after is None else "new" if before is None else _moved(before - after)
+        name = text(names.get(change["submission_id"], "an entry that left the board"))
+        rows.append(
+            f'<tr><th scope="row">{name}</th><td>{text(before or "–")}</td><td>{text(after or "–")}</td>'
+            f"<td>{moved}</td></tr>"
+        )
+    if not rows:
+        return ""
+    head = ["Entry", f"Version {text(changes['old'])}", f"Version {text(changes['new'])}", "Moved"]
+    shown = table(head, [f"<tbody>{''.join(rows)}</tbody>"], label="Rank changes", css_class="rv-moves")
+    note = '<p class="rv-note">By the rounded primary figure; equal figures share the better rank.</p>'
+    return detail(f"What version {changes['new']} changed", note + shown)
+
+
+def _moved(up: int) -> str:
+    return "same" if not up else f"▲ up {up}" if up > 0 else f"▼ down {-up}"
+
+
+def plots_of(board: Standings, entries: Sequence[Entry], columns: str) -> str:
+    """The primary metric (or the one chosen) of every row with intervals, and a small panel per finding."""
+    metric = next((m for m in board.metrics if m.name == columns), board.metrics[0])
+    rows = board.references if board.comparable else ()
+    marks = [mark for entry in entries[:MOST_IN_FOREST] if (mark := _entry_mark(entry, metric.name, MACRO))]
+    marks += [mark for row in rows if (mark := _reference_mark(row, metric.name, MACRO))]
+    if not entries or not marks:
+        return ""
+    shapes = "Filled dot: submission, with its 95 % interval."
+    if rows:
+        shapes += " Hollow square: human readers; hollow diamond: other published rows, without an interval."
+    shapes += _cut(entries, MOST_IN_FOREST)
+    main = plots.forest(marks, title=f"Macro {metric.title}, %", note=shapes)
+    few = dict(zip(ascii_lowercase, entries[:MOST_IN_PANEL], strict=False))
+    beside = [row for row in rows if row.kind in PANEL_ROWS]
+    panels = []
+    for finding in board.findings:
+        inside = [mark for key, entry in few.items() if (mark := _entry_mark(entry, metric.name, finding, key))]
+        inside += [mark for row in beside if (mark := _reference_mark(row, metric.name, finding))]
+        if any(mark.kind == "submission" for mark in inside):
+            panels.append((finding, inside))
+    letters = f"Rows in the order of the table: {_key(few, beside)}.{_cut(entries, MOST_IN_PANEL)}"
+    each = plots.small_multiples(panels, title=f"{metric.title} by finding, %", note=letters)
+    shown = detail("By finding", each, is_open=True) if each else ""
+    return f'<section class="rv-plots" aria-label="Plots">{main}{shown}</section>'
+
+
+def _cut(entries: Sequence[Entry], most: int) -> str:
+    return f" The first {most} of {len(entries)} entries of the table." if len(entries) > most else ""
+
+
+def _key(entries: Mapping[str, Entry], rows: Sequence[ReferenceRow]) -> str:
+    named = [f"{letter} {entry.model}" for letter, entry in entries.items()]
+    return ", ".join([*named, *(f"{PANEL_ROWS[row.kind]} {row.name}" for row in rows)])
+
+
+def _entry_mark(entry: Entry, metric: str, finding: str, short: str = "") -> Mark | None:
+    figure = entry.figure(metric, finding)
+    if figure is None:
+        return None
+    return Mark(entry.model, figure.value, figure.low, figure.high, note=entry.team, short=short)
+
+
+def _reference_mark(row: ReferenceRow, metric: str, finding: str) -> Mark | None:
+    if finding == MACRO:
+        value = row.macro[metric][0] if metric in row.macro else None
+    else:
+        value = row.figures.get(metric, {}).get(finding)
+    if value is None:
+        return None
+    style = f", {row.prompt_style}" if row.prompt_style else ""
+    kind = "human" if row.kind == "human" else "reference"
+    name = f"{row.name}{style}"
+    return Mark(name, value, kind=kind, note=f"reference, {authors(row.citation)}", short=PANEL_ROWS.get(row.kind, ""))
+
+
+def authors(citation: str) -> str:
+    """A citation in short: first author and year."""
+    return f"{citation.split()[0]} et al. {year(citation)}" if citation.strip() else "–"
+
+
+def year(citation: str) -> str:
+    """The last year that a citation names."""
+    years = re.findall(r"\b(?:19|20)\d\d\b", citation)
+    return years[-1] if years else "–"

@@ -1,0 +1,211 @@
+"""Two entries side by side: paired differences per finding, with intervals, computed by a worker on demand."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import gradio as gr
+
+from reveal_bench.metrics import METRICS
+from reveal_leaderboard.boards.comparisons import ComparisonFailedError, read_comparison
+from reveal_leaderboard.boards.standings import Entry, standings
+from reveal_leaderboard.web.pages.desk import Desk, build_strip
+from reveal_leaderboard.web.pages.drawing import (
+    figure_span,
+    link,
+    message,
+    none_cell,
+    page_head,
+    percent,
+    plural,
+    query_text,
+    table,
+    text,
+)  # fmt: skip
+from reveal_leaderboard.web.pages.plots import difference_bar
+from reveal_leaderboard.web.pages.rubric_view import render_comparison
+
+__all__ = ["build", "compare_view"]
+
+POLL_SECONDS = 2.0
+LEAD = (
+    "The same patients are drawn anew for both entries, so a difference is seen even where the intervals overlap. "
+    "Two entries of one team are compared by the intervals that are shown of each."
+)
+REMEMBER = (
+    "(query) => { history.replaceState(null, '', location.pathname + (query ? '?' + query : '')); return [query]; }"
+)
+CHOOSE = message("info", "Choose two entries.", "Their paired differences are then shown per finding.")
+NOT_THERE = "It was withdrawn, its team shows another one of this model, or it is not scored on the present version."
+BUSY = message("busy", "Being computed by a worker.", "It appears here as soon as it is done; you may leave the page.")
+
+log = logging.getLogger(__name__)
+
+
+def build(desk: Desk, page: gr.Blocks) -> None:
+    """Lay out the page inside the present Blocks."""
+    names = desk.names
+    build_strip(desk, page)
+    gr.HTML(page_head("Compare two entries", LEAD))
+    with gr.Row(elem_classes="rv-controls"):
+        benchmark = gr.Dropdown(names, value=names[0], label="Benchmark", min_width=180)
+        first = gr.Dropdown([], label="Entry A", min_width=220)
+        second = gr.Dropdown([], label="Entry B", min_width=220)
+    shown = gr.HTML(CHOOSE, elem_id="compare")
+    query = gr.Textbox("", visible=False)
+    timer = gr.Timer(POLL_SECONDS, active=False)
+    wire = _Handlers(desk)
+    chosen = [benchmark, first, second]
+    private: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
+    outputs = [*chosen, shown, timer, query]
+    steps = [
+        page.load(wire.open, None, outputs, **private),
+        benchmark.input(wire.other_board, benchmark, outputs, **private),
+        gr.on([first.input, second.input], wire.show, chosen, outputs, **private),
+    ]
+    for step in steps:
+        step.then(None, query, query, js=REMEMBER, api_visibility="private")
+    timer.tick(wire.watch, chosen, [shown, timer], **private)
+
+
+class _Handlers:
+    """What happens on the page's events."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+
+    def open(self, request: gr.Request) -> tuple[Any, ...]:
+        """The two entries that the address names; the benchmark is that of the first one."""
+        asked = request.query_params
+        a, b = str(asked.get("a", ""))[:64], str(asked.get("b", ""))[:64]
+        benchmark = asked.get("benchmark")
+        for wanted in (a, b):
+            found = self.desk.store.get(wanted) if wanted else None
+            benchmark = benchmark or (found.benchmark if found is not None else None)
+        name = benchmark if benchmark in self.desk.names else self.desk.names[0]
+        return self._answer(str(name), a, b)
+
+    def other_board(self, benchmark: str) -> tuple[Any, ...]:
+        """Another benchmark, nothing chosen."""
+        return self._answer(benchmark, "", "")
+
+    def show(self, benchmark: str, a: str | None, b: str | None) -> tuple[Any, ...]:
+        """Two entries of one board."""
+        return self._answer(benchmark, a or "", b or "")
+
+    def watch(self, benchmark: str, a: str | None, b: str | None) -> tuple[Any, Any]:
+        """Look again whether a worker is done."""
+        try:
+            entries = self._entries(benchmark)
+            markup, is_waiting = self._compared(benchmark, entries, a or "", b or "")
+        except Exception:
+            log.exception("a comparison could not be read")
+            return gr.skip(), gr.Timer(active=False)
+        return (gr.skip() if is_waiting else markup), gr.Timer(active=is_waiting)
+
+    def _answer(self, benchmark: str, a: str, b: str) -> tuple[Any, ...]:
+        try:
+            entries = self._entries(benchmark)
+            markup, is_waiting = self._compared(benchmark, entries, a, b)
+        except Exception:
+            log.exception("a comparison could not be drawn")
+            sorry = message("bad", "The entries cannot be read now.", "Please reload the page in a moment.")
+            return gr.skip(), gr.skip(), gr.skip(), sorry, gr.Timer(active=False), gr.skip()
+        choices = [(_named(entry), entry.submission_id) for entry in entries.values()]
+        a, b = (wanted if wanted in entries else "" for wanted in (a, b))
+        query = query_text({"benchmark": benchmark, "a": a or None, "b": b or None})
+        lists = (gr.update(choices=choices, value=a or None), gr.update(choices=choices, value=b or None))
+        return gr.update(value=benchmark), *lists, markup, gr.Timer(active=is_waiting), query
+
+    def _entries(self, benchmark: str) -> dict[str, Entry]:
+        published = self.desk.catalogue.current(benchmark)
+        return {entry.submission_id: entry for entry in standings(self.desk.store, published).entries}
+
+    def _compared(self, benchmark: str, entries: Mapping[str, Entry], a: str, b: str) -> tuple[str, bool]:
+        """The comparison as HTML, and whether it is still to come; only entries of the board are compared."""
+        if not entries:
+            return message("info", "No submission is scored yet.", "Entries are compared once there are two."), False
+        if a not in entries or b not in entries:
+            lost = [wanted for wanted in (a, b) if wanted and wanted not in entries]
+            gone = message("info", "An entry of the address is not on this board.", NOT_THERE) if lost else ""
+            return gone + CHOOSE, False
+        if a == b:
+            return message("info", "Both are the same entry.", "Choose another one beside it."), False
+        version = self.desk.catalogue.current(benchmark).version
+        try:
+            document = read_comparison(self.desk.store, benchmark, version, a, b)
+        except ComparisonFailedError:
+            return message(
+                "bad", "This comparison could not be computed.", "The maintainers see it in their queue."
+            ), False
+        if document is None:
+            return BUSY, True
+        return compare_view(document, entries[a], entries[b]), False
+
+
+def _named(entry: Entry) -> str:
+    version = f" {entry.model_version}" if entry.model_version else ""
+    return f"{entry.model}{version}, {entry.team}"
+
+
+def compare_view(document: Mapping[str, Any], a: Entry, b: Entry) -> str:
+    """Every row of a comparison as a table; differences are A minus B, in percentage points."""
+    if document.get("kind") == "tasks":
+        return render_comparison(document, a, b)
+    rows: Sequence[Mapping[str, Any]] = document["rows"]
+    if not rows:
+        return message("info", "These two have no shown figure in common.", str(document.get("note", "")))
+    reach = max((abs(row[end]) for row in rows for end in ("value", "low", "high") if row[end] is not None), default=0)
+    reach = max(reach, 0.05)
+    body = "".join(_group(metric, rows, a, b, reach) for metric in dict.fromkeys(str(row["metric"]) for row in rows))
+    told = sum(bool(row["told_apart"]) for row in rows)
+    verdict = f"{told} of {plural(len(rows), 'difference')} told apart." if told else "No difference is told apart."
+    names = [
+        link("/entry", f"{letter}: {_named(entry)}", id=entry.submission_id) for letter, entry in (("A", a), ("B", b))
+    ]
+    scale = (
+        '<th scope="col" class="rv-span">A − B with its 95\u00a0% interval'
+        '<span class="rv-sides"><span>◂ B better</span><span>0</span><span>A better ▸</span></span></th>'
+    )
+    head = ["Finding", "A, %", "B, %", "A − B, points", scale, "Told apart"]
+    shown = table(head, [body], label="Paired differences", css_class="rv-compare")
+    note = f'<p class="rv-note">{text(document.get("note", ""))}</p>' if document.get("note") else ""
+    return f'<p class="rv-summary">{" · ".join(names)}</p>{message("info", verdict)}{shown}{note}'
+
+
+def _group(metric: str, rows: Sequence[Mapping[str, Any]], a: Entry, b: Entry, reach: float) -> str:
+    """The rows of one metric below its name."""
+    title = METRICS[metric].title if metric in METRICS else metric
+    head = f'<tr class="rv-group"><th colspan="6" scope="rowgroup"><span>{text(title)}</span></th></tr>'
+    body = "".join(_row(row, a, b, reach) for row in rows if row["metric"] == metric)
+    return f"<tbody>{head}{body}</tbody>"
+
+
+def _row(row: Mapping[str, Any], a: Entry, b: Entry, reach: float) -> str:
+    metric, finding = str(row["metric"]), str(row["finding"])
+    name = "Macro" if finding == "macro" else finding
+    cells = []
+    for entry, key in ((a, "a"), (b, "b")):
+        figure = entry.figure(metric, finding)
+        if row.get(key) is None:
+            cells.append(none_cell("–", "not shown"))
+        elif figure is not None and figure.value == row[key]:
+            cells.append(f'<td class="rv-figure">{figure_span(figure)}</td>')
+        else:
+            cells.append(f'<td class="rv-figure"><span class="rv-value">{percent(row[key])}</span></td>')
+    value, low, high = row["value"], row["low"], row["high"]
+    difference, drawn = none_cell("–", "undefined"), none_cell("–", "no interval, see below")
+    if value is not None:
+        difference = f'<td class="rv-figure"><span class="rv-value">{_signed(value)}</span></td>'
+    if None not in (value, low, high):
+        bar = difference_bar(value, low, high, reach)
+        drawn = f'<td class="rv-span">{bar}<span class="rv-ci">{_signed(low)} to {_signed(high)}</span></td>'
+    is_told = "<b>yes</b>" if row["told_apart"] else "no"
+    return f'<tr><th scope="row">{text(name)}</th>{"".join(cells)}{difference}{drawn}<td>{is_told}</td></tr>'
+
+
+def _signed(fraction: float) -> str:
+    shown = percent(fraction)
+    return shown if shown == "0" or fraction < 0 else f"+{shown}"

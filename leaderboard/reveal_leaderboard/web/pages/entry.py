@@ -1,0 +1,268 @@
+"""One entry, by its permanent address: what it is, its figures per finding, its history, its receipt.
+
+Before a submission is scored, and once it is hidden or withdrawn, it is for its team and the admins alone. The address
+of one that was public tells others that it was withdrawn, since a paper may cite it (:mod:`..withdrawn`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import gradio as gr
+
+from reveal_bench.metrics import METRICS
+from reveal_leaderboard.accounts.people import Actor
+from reveal_leaderboard.boards.references import ReferenceRow, read_reference_rows
+from reveal_leaderboard.boards.withdrawn import WithdrawnEntry, read_withdrawn
+from reveal_leaderboard.release.release import ReleasedScore
+from reveal_leaderboard.store.metadata import KINDS
+from reveal_leaderboard.store.store import Score, Submission
+from reveal_leaderboard.web.pages.desk import Desk, build_strip
+from reveal_leaderboard.web.pages.drawing import (
+    detail,
+    facts,
+    link,
+    message,
+    outside_link,
+    page_head,
+    part,
+    table,
+    text,
+    when,
+)  # fmt: skip
+from reveal_leaderboard.web.pages.score_view import changes_view, finding_plot, score_view
+
+__all__ = ["build", "entry_view", "may_see", "shown_metrics", "withdrawn_view"]
+
+LOADING = message("busy", "Reading the entry …")
+NOT_ON_BOARDS = ("grid_chance",)
+STATES = {"linted": "checked"}  # the event log's words that a reader may not know
+
+log = logging.getLogger(__name__)
+
+
+def build(desk: Desk, page: gr.Blocks) -> None:
+    """Lay out the page inside the present Blocks."""
+    build_strip(desk, page)
+    shown = gr.HTML(page_head("Entry") + LOADING, elem_id="entry")
+
+    def show(request: gr.Request) -> str:
+        asked = request.query_params
+        wanted, version = str(asked.get("id", ""))[:64], asked.get("version")
+        try:
+            submission = desk.store.get(wanted)
+            actor = desk.actor(request)
+            scores = [] if submission is None else desk.store.scores_of(submission.id)
+            if submission is None:
+                return _unknown(wanted)
+            if not may_see(submission, scores, actor):
+                gone = read_withdrawn(desk.store, submission)
+                return _unknown(wanted) if gone is None else withdrawn_view(gone)
+            return _page(desk, submission, scores, None if version is None else str(version), actor)
+        except Exception:
+            log.exception("an entry could not be drawn")
+            return page_head("Entry") + message("bad", "The entry cannot be read now.", "Please reload in a moment.")
+
+    page.load(show, None, shown, api_visibility="private")
+
+
+def may_see(submission: Submission, scores: Sequence[Score], actor: Actor | None) -> bool:
+    """Whether `actor` may see the submission: its team and the admins always, others what the board released.
+
+    To others, what was hidden or held back looks like what never was; of what was withdrawn they are told that it was.
+    """
+    if actor is not None and (actor.is_admin or actor.belongs_to(submission.team_id)):
+        return True
+    is_off = submission.withdrawn_at is not None or submission.hidden_at is not None
+    return submission.status == "scored" and not is_off and any(not score.is_held for score in scores)
+
+
+def _unknown(wanted: str) -> str:
+    body = "It may not be scored yet, or the address is not complete." if wanted else "The address names no entry."
+    board = f"<p>{link('/', 'To the board')}</p>"
+    return page_head("Entry") + message("info", "There is no entry to show here.", body, markup=board)
+
+
+def withdrawn_view(gone: WithdrawnEntry) -> str:
+    """What strangers see of an entry that its team withdrew: whose it was and when, no figure."""
+    board = link("/", gone.benchmark, benchmark=gone.benchmark)
+    day = when(gone.withdrawn_at, date_only=True)
+    told = f"<p>That was on {day}. Its figures and its receipt are shown here no longer.</p>"
+    for version in gone.frozen_on:
+        frozen = link("/", f"The frozen board of version {version}", benchmark=gone.benchmark, version=version)
+        told += f"<p>{frozen} lists it as it stood then.</p>"
+    known = {
+        "Model": text(gone.model),
+        "Organization": text(gone.team),
+        "Scored on": text(f"version {', '.join(gone.versions)}"),
+        "Sent": when(gone.sent_at, date_only=True),
+        "Withdrawn": day,
+        "Permanent address": link("/entry", f"/entry?id={gone.submission_id}", id=gone.submission_id),
+    }
+    head = page_head(f"{gone.model}, {gone.team}", markup=f"Withdrawn entry of the board {board}")
+    box = message("info", "Its team has withdrawn this entry.", markup=told)
+    return head + box + part("What it was") + facts(known)
+
+
+def _page(desk: Desk, submission: Submission, scores: list[Score], version: str | None, actor: Actor | None) -> str:
+    names = list(dict.fromkeys(score.version for score in scores))
+    wanted = version if version in names else (names[-1] if names else None)
+    is_own = actor is not None and (actor.is_admin or actor.belongs_to(submission.team_id))
+    events = [(e.at, e.to_status, e.why if is_own else "") for e in desk.store.events_of(submission.id)]
+    synthetic = any(one.synthetic for one in desk.catalogue.versions(submission.benchmark))
+    human = None if synthetic else _human(submission.benchmark)
+    return entry_view(submission, scores, wanted, events, is_own=is_own, human=human)
+
+
+def _human(benchmark: str) -> ReferenceRow | None:
+    return next((row for row in read_reference_rows(benchmark) if row.kind == "human"), None)
+
+
+def entry_view(
+    submission: Submission,
+    scores: Sequence[Score],
+    version: str | None,
+    events: Sequence[tuple[float, str, str]],
+    *,
+    is_own: bool = False,
+    human: ReferenceRow | None = None,
+) -> str:
+    """The whole page.
+
+    Parameters
+    ----------
+    scores : public and final ones of each benchmark version, the oldest version first
+    version : the one whose figures are shown
+    events : (moment, what it became, why); a public reader is given no reasons
+    is_own : whether the reader is of the team, or an admin
+    """
+    title = f"{submission.model_name}, {submission.team}"
+    where = f"version {text(version or submission.version)}, split {text(submission.split)}"
+    board = link("/", submission.benchmark, benchmark=submission.benchmark)
+    parts = [page_head(title, markup=f"Entry of the board {board}, {where}")]
+    parts.append(_state(submission, is_own=is_own))
+    public = [score for score in scores if score.part == "public"]
+    score = next((s for s in public if s.version == version), None)
+    if score is not None:
+        parts += _score_parts(submission, score, public, human)
+    for final in (s for s in scores if s.part == "final" and s.version == version):
+        released = ReleasedScore.from_json(final.released)
+        parts.append(part("Final figures", note="On patients that the public score never used; the round is over."))
+        parts.append(score_view(released, shown_metrics(released)))
+        receipt = _receipt_link(submission, final, "Receipt of the final figures (JSON)", part="final")
+        parts.append(f'<p class="rv-summary">{receipt}</p>')
+    parts += [part("What it is"), facts(_about(submission.metadata, submission))]
+    parts += [part("History"), _history(events)]
+    return "".join(parts)
+
+
+def _state(submission: Submission, *, is_own: bool) -> str:
+    if submission.hidden_at is not None:
+        why = f"Reason: {submission.hidden_why}" if is_own and submission.hidden_why else ""
+        return message("info", "The maintainers took this entry off the board.", why)
+    if submission.withdrawn_at is not None or submission.status == "withdrawn":
+        return message("info", "Its team has withdrawn this entry.")
+    if submission.status != "scored":
+        return message("info", f"This submission is {submission.status}.", "Its figures stand here once it is scored.")
+    if not submission.is_chosen:
+        return message("info", "Its team shows another submission of this model on the board.")
+    return ""
+
+
+def _score_parts(
+    submission: Submission, score: Score, scores: Sequence[Score], human: ReferenceRow | None
+) -> list[str]:
+    released = ReleasedScore.from_json(score.released)
+    titles = shown_metrics(released)
+    parts = [part("Figures")]
+    newest = scores[-1].version
+    if score.version != newest:
+        told = f"<p>They stay as they are. {link('/entry', f'Its figures on version {newest}', id=submission.id)}</p>"
+        parts.append(message("info", f"These are the frozen figures of version {score.version}.", markup=told))
+    if score.is_held:
+        better = link("/entry", "an earlier one", id=score.shown_of)
+        told = f"<p>It did not beat {better} of the same team by more than the board’s step.</p>"
+        parts.append(message("info", "The figures of an earlier submission are shown again.", markup=told))
+    parts.append(score_view(released, titles, human=human))
+    if titles:
+        primary = next(iter(titles))
+        parts.append(finding_plot(released, primary, titles[primary], human=human))
+    parts.append(_links(submission, score))
+    if len(scores) > 1:
+        parts += [part("Versions", note="A refresh scores every entry anew; each version keeps its own figures.")]
+        parts.append(_versions(submission, score, scores))
+    return parts
+
+
+def shown_metrics(score: ReleasedScore) -> dict[str, str]:
+    """Metrics of a score, name -> title, in the order of its figures; chance expectations are left out."""
+    names = dict.fromkeys(figure.metric for figure in score.figures)
+    return {name: METRICS[name].title if name in METRICS else name for name in names if name not in NOT_ON_BOARDS}
+
+
+def _links(submission: Submission, score: Score) -> str:
+    compare = link("/compare", "Compare with another entry", a=submission.id)
+    return f'<p class="rv-summary">{_receipt_link(submission, score, "Receipt (JSON)")} · {compare}</p>'
+
+
+def _receipt_link(submission: Submission, score: Score, words: str, **asked: str) -> str:
+    address = f"/api/v1/submissions/{submission.id}/receipt"
+    receipt = link(address, words, version=score.version, **asked)
+    return f"{receipt}: <code>reveal-bench verify-receipt FILE</code> checks it without this server"
+
+
+def _versions(submission: Submission, score: Score, scores: Sequence[Score]) -> str:
+    items = []
+    for other in scores:
+        here = ' aria-current="true"' if other.version == score.version else ""
+        name = link("/entry", other.version, id=submission.id, version=other.version)
+        items.append(f"<li{here}>{name}, scored {when(other.scored_at, date_only=True)}</li>")
+    listed = f'<ul class="rv-list">{"".join(items)}</ul>'
+    at = list(scores).index(score)
+    other = scores[at - 1] if at else scores[at + 1]
+    old, new = (other, score) if at else (score, other)
+    released = [ReleasedScore.from_json(s.released) for s in (old, new)]
+    return listed + changes_view(released[0], released[1], shown_metrics(released[1]), [old.version, new.version])
+
+
+def _about(metadata: Mapping[str, Any], submission: Submission) -> dict[str, str]:
+    model, links = metadata.get("model") or {}, metadata.get("links") or {}
+    thresholds = metadata.get("thresholds")
+    parameters = metadata.get("parameters") or {}
+    if isinstance(thresholds, Mapping):
+        thresholds = ", ".join(f"{name} {value}" for name, value in thresholds.items())
+    return {
+        "Model": text(" ".join(filter(None, (submission.model_name, str(model.get("version") or ""))))),
+        "Organization": text(submission.team),
+        "Kind": text(KINDS.get(submission.kind, submission.kind)),
+        "Prompt style": text(submission.prompt_style or ""),
+        "Parameters": text(", ".join(f"{name} {value}" for name, value in parameters.items())),
+        "Thresholds": text("" if thresholds is None else thresholds),
+        "Training data": text(metadata.get("training_data") or ""),
+        "Known overlap": text(metadata.get("known_overlap") or ""),
+        "Code": outside_link(str(links.get("code") or "")),
+        "Paper": outside_link(str(links.get("paper") or "")),
+        "Model page": outside_link(str(links.get("model") or "")),
+        "Sent": when(submission.created_at),
+        "Permanent address": link("/entry", f"/entry?id={submission.id}", id=submission.id),
+    }
+
+
+def _history(events: Sequence[tuple[float, str, str]]) -> str:
+    if not events:
+        return '<p class="rv-note">Nothing is noted yet.</p>'
+    has_reasons = any(why for _, _, why in events)
+    rows = "".join(
+        f'<tr><th scope="row">{text(STATES.get(status, status))}</th><td>{when(at)}</td>'
+        f"{f'<td>{text(why)}</td>' if has_reasons else ''}</tr>"
+        for at, status, why in events
+    )
+    shown = table(
+        ["State", "When", *(["Why"] if has_reasons else [])],
+        [f"<tbody>{rows}</tbody>"],
+        label="History",
+        css_class="rv-history",
+    )
+    return shown if len(events) <= 8 else detail(f"All {len(events)} steps", shown)

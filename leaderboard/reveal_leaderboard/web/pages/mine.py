@@ -1,0 +1,314 @@
+"""What is somebody's own: submissions, the ledger, API tokens and teams.
+
+Every handler asks anew who is there; what the browser sends (a team's id, a submission's id) only names a thing, and
+whether it is the actor's is looked up each time.
+
+API tokens on the page of one's own: issue one, see those there are, revoke.
+
+A secret is the answer of the event that made it and stands nowhere else: not in a state, not in the list.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import gradio as gr
+
+from reveal_leaderboard.accounts.accounts import TeamNameError
+from reveal_leaderboard.accounts.credentials import TOKEN_DAYS, TokenError
+from reveal_leaderboard.accounts.people import ROLES, SCOPES, Actor, Membership, NotPermittedError, Team
+from reveal_leaderboard.boards.catalogue import UnknownBenchmarkError
+from reveal_leaderboard.release import quota
+from reveal_leaderboard.store.database import moment
+from reveal_leaderboard.store.store import NotAllowedError, Submission
+from reveal_leaderboard.web.pages import mine_view
+from reveal_leaderboard.web.pages.balance_view import ledger_view
+from reveal_leaderboard.web.pages.desk import Desk, build_strip
+from reveal_leaderboard.web.pages.drawing import ACTIONS, SHOW_ANSWER, link, message, page_head, part
+from reveal_leaderboard.web.pages.mine_view import secret_view, tokens_view
+
+__all__ = ["build"]
+
+NOTE = "A token lets a program act for you and one organization, as far as its scopes say, until it ends."
+
+
+def build_tokens(desk: Desk, page: gr.Blocks, team: gr.Dropdown) -> None:
+    """Lay out this part; `team` is the page's choice of organization."""
+    wire = _TokenHandlers(desk)
+    private: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
+    gr.HTML(part("API tokens", note=NOTE))
+    answer = gr.HTML("", elem_id="token-answer")
+    listed = gr.HTML("", elem_id="tokens", js_on_load=ACTIONS)
+    with gr.Accordion("Issue a token", open=False):
+        with gr.Row():
+            name = gr.Textbox(label="What it is for", placeholder="cluster nightly run", max_length=64, min_width=180)
+            days = gr.Number(TOKEN_DAYS, label="Days", precision=0, minimum=1, maximum=366, min_width=90)
+            scopes = gr.CheckboxGroup(list(SCOPES), value=["read", "submit"], label="May", min_width=180)
+        issue = gr.Button("Issue the token")
+    page.load(wire.show, None, listed, **private)
+    issue.click(wire.issue, [team, name, days, scopes], [answer, listed], **private)
+    listed.click(wire.revoke, None, [answer, listed], **private)
+
+
+class _TokenHandlers:
+    """What happens on the events of this part."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+
+    def show(self, request: gr.Request) -> str:
+        """The tokens of who is there."""
+        return self._listed(self.desk.actor(request))
+
+    def issue(
+        self, request: gr.Request, team_id: str | None, name: str | None, days: float | None, scopes: list[str]
+    ) -> tuple[str, str]:
+        """A new token, its secret shown this once. Only somebody signed in may make one: a token makes no token."""
+        actor = self.desk.actor(request)
+        if actor is None or actor.via == "token":
+            return message("bad", "No token was made.", "You are not signed in."), self._listed(actor)
+        team = _team(actor, team_id)
+        if team is None:
+            return message("bad", "No token was made.", "Choose one of your organizations above."), self._listed(actor)
+        try:
+            token, secret = self.desk.accounts.issue_token(
+                actor.user, team, name=name or "", scopes=[str(scope) for scope in scopes], days=int(days or 0)
+            )
+        except TokenError as error:
+            return message("bad", "No token was made.", str(error)), self._listed(actor)
+        return secret_view(token, secret), self._listed(actor)
+
+    def revoke(self, request: gr.Request, event: gr.EventData) -> tuple[str, str]:
+        """End a token; whose it is, is checked where it is written."""
+        actor = self.desk.actor(request)
+        data = event._data if isinstance(event._data, dict) else {}
+        if actor is None or data.get("act") != "revoke":
+            return "", self._listed(actor)
+        done = self.desk.accounts.revoke_token(str(data.get("id", ""))[:64], who=actor.name)
+        told = message("good", "The token is revoked.") if done else message("info", "There is no such valid token.")
+        return told, self._listed(actor)
+
+    def _listed(self, actor: Actor | None) -> str:
+        if actor is None:
+            return ""
+        with self.desk.store.read() as connection:
+            at = moment(connection)
+        return tokens_view(self.desk.accounts.tokens_of(actor.user), at, self.desk.accounts.why_revoked(actor.user))
+
+
+def _team(actor: Actor, team_id: str | None) -> Team | None:
+    return next((m.team for m in actor.memberships if m.team.id == team_id), None)
+
+
+POLL_SECONDS = 5.0
+REFUSALS = (NotAllowedError, NotPermittedError, TeamNameError, ValueError)
+SIGN_IN = message("info", "You are not signed in.", markup=f"<p>{link('/login', 'Sign in', next='/mine')}</p>")
+NO_TEAM = message("info", "You belong to no organization yet.", "Make one below, or ask an owner to add you.")
+
+log = logging.getLogger(__name__)
+
+
+def build(desk: Desk, page: gr.Blocks) -> None:
+    """Lay out the page inside the present Blocks."""
+    wire = _Handlers(desk)
+    private: dict[str, Any] = {"api_visibility": "private"}
+    quiet: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
+    build_strip(desk, page)
+    gr.HTML(page_head("My submissions"))
+    account = gr.HTML("", elem_id="account")
+    with gr.Row(elem_classes="rv-controls"):
+        team = gr.Dropdown([], label="Organization", min_width=200)
+        benchmark = gr.Dropdown(desk.names, value=desk.names[0], label="Benchmark of the ledger", min_width=200)
+    answer = gr.HTML("", elem_id="answer", js_on_load=ACTIONS)
+    gr.HTML(part("Submissions"))
+    listed = gr.HTML("", elem_id="submissions", js_on_load=ACTIONS)
+    gr.HTML(
+        part("Ledger", note="Scored submissions: each line says what was set aside, charged or given back, and why.")
+    )
+    ledger = gr.HTML("", elem_id="ledger")
+    gr.HTML(part("Team"))
+    members = gr.HTML("", elem_id="members", js_on_load=ACTIONS)
+    with gr.Accordion("Add a member", open=False):
+        with gr.Row():
+            user_id = gr.Textbox(label="Their id", info="shown on their own page", max_length=64, min_width=200)
+            role = gr.Dropdown(list(ROLES), value="member", label="Role", min_width=120)
+        add = gr.Button("Add or change the role")
+    with gr.Accordion("Make a team", open=False):
+        name = gr.Textbox(label="Name", info="as it stands on the board", max_length=64)
+        make = gr.Button("Make the team")
+    build_tokens(desk, page, team)
+    shown = [account, team, listed, ledger, members]
+    answer.change(None, js=SHOW_ANSWER, api_visibility="private")
+    timer = gr.Timer(POLL_SECONDS)
+    page.load(wire.open, None, shown, **quiet)
+    gr.on([team.input, benchmark.input], wire.show, [team, benchmark], [listed, ledger, members], **quiet)
+    timer.tick(wire.refresh, [team, benchmark], [listed, ledger], **quiet)
+    with_answer = [answer, listed, ledger, members]
+    for element in (listed, answer):
+        element.click(wire.act, [team, benchmark], with_answer, **private)
+    members.click(wire.act, [team, benchmark], with_answer, **private)
+    add.click(wire.add_member, [team, benchmark, user_id, role], with_answer, **private)
+    make.click(wire.make_team, [name, benchmark], [answer, *shown], **private)
+
+
+class _Handlers:
+    """What happens on the page's events."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+
+    def open(self, request: gr.Request) -> tuple[Any, ...]:
+        """Who is there, and the first of its teams."""
+        return self._page(self.desk.actor(request), None, self.desk.names[0])
+
+    def show(self, request: gr.Request, team_id: str | None, benchmark: str) -> tuple[str, str, str]:
+        """Another team or another benchmark's ledger."""
+        return self._lists(self.desk.actor(request), team_id, benchmark)
+
+    def refresh(self, request: gr.Request, team_id: str | None, benchmark: str) -> tuple[Any, Any]:
+        """What may have changed since: the submissions and the ledger."""
+        actor = self.desk.actor(request)
+        if actor is None:
+            return gr.skip(), gr.skip()
+        return self._lists(actor, team_id, benchmark)[:2]
+
+    def act(
+        self, request: gr.Request, event: gr.EventData, team_id: str | None, benchmark: str
+    ) -> tuple[str, str, str, str]:
+        """A click on one of the page's own buttons."""
+        data = event._data if isinstance(event._data, dict) else {}
+        act, subject = str(data.get("act", "")), str(data.get("id", ""))[:64]
+        actor = self.desk.actor(request)
+        does: dict[str, Callable[[Actor, str], str]] = {
+            "withdraw": self._ask,
+            "withdraw-now": self._withdraw,
+            "choose": self._choose,
+            "remove": lambda who, user_id: self._remove(who, team_id, user_id),
+        }
+        told = self._told(actor, lambda who: does[act](who, subject) if act in does else "")
+        return told, *self._lists(self.desk.actor(request), team_id, benchmark)
+
+    def add_member(
+        self, request: gr.Request, team_id: str | None, benchmark: str, user_id: str | None, role: str
+    ) -> tuple[str, str, str, str]:
+        """Add a person to the team, or change its role; the owner's right is checked where it is written."""
+
+        def do(actor: Actor) -> str:
+            team = _membership(actor, team_id)
+            user = self.desk.accounts.user((user_id or "").strip())
+            if team is None or user is None:
+                return message("bad", "Not added.", "No person has this id: it stands on their own page.")
+            self.desk.accounts.add_member(team.team, user, role, who=actor.name)
+            return message("good", f"{user.name} is {role} of {team.team.name}.")
+
+        told = self._told(self.desk.actor(request), do)
+        return told, *self._lists(self.desk.actor(request), team_id, benchmark)
+
+    def make_team(self, request: gr.Request, name: str | None, benchmark: str) -> tuple[Any, ...]:
+        """Make a team whose owner the actor is."""
+
+        def do(actor: Actor) -> str:
+            is_asked = self.desk.settings.accounts.new_teams == "asked"
+            team = self.desk.accounts.create_team(name or "", owner=actor.user, who=actor.name, is_asked=is_asked)
+            waits = "" if team.waiting_since is None else "It may submit once the maintainers have approved it."
+            return message("good", f"The team {team.name} is made; you are its owner.", waits)
+
+        told = self._told(self.desk.actor(request), do)
+        return told, *self._page(self.desk.actor(request), None, benchmark)
+
+    # What the handlers do -------------------------------------------------------------------------------------------
+
+    def _told(self, actor: Actor | None, do: Callable[[Actor], str]) -> str:
+        """What `do` answers, or the reason why it was not done."""
+        if actor is None:
+            return SIGN_IN
+        try:
+            return do(actor)
+        except REFUSALS as error:
+            return message("bad", "Not done.", str(error))
+        except Exception:
+            log.exception("an action of the page of submissions failed")
+            return message("bad", "Not done.", "The fault is on our side and is in the server’s log.")
+
+    def _own(self, actor: Actor, submission_id: str) -> Submission:
+        """A submission of a team for which the actor may submit."""
+        submission = self.desk.store.get(submission_id)
+        if submission is None or actor.team(submission.team_id) is None:
+            raise NotPermittedError("this is no submission of yours")
+        return submission
+
+    def _ask(self, actor: Actor, submission_id: str) -> str:
+        return mine_view.confirm_view(self._own(actor, submission_id))
+
+    def _withdraw(self, actor: Actor, submission_id: str) -> str:
+        submission = self.desk.store.withdraw(self._own(actor, submission_id).id, who=actor.name)
+        return message("good", f"{submission.model_name} is withdrawn.")
+
+    def _choose(self, actor: Actor, submission_id: str) -> str:
+        submission = self.desk.store.choose(self._own(actor, submission_id).id, who=actor.name)
+        return message("good", f"This submission of {submission.model_name} is the one shown now.")
+
+    def _remove(self, actor: Actor, team_id: str | None, user_id: str) -> str:
+        team, user = _membership(actor, team_id), self.desk.accounts.user(user_id)
+        if team is None or user is None:
+            raise NotPermittedError("this is no team of yours")
+        self.desk.accounts.remove_member(team.team, user, who=actor.name)
+        return message("good", f"{user.name} is no longer of {team.team.name}.")
+
+    # What is shown --------------------------------------------------------------------------------------------------
+
+    def _page(self, actor: Actor | None, team_id: str | None, benchmark: str) -> tuple[Any, ...]:
+        memberships = () if actor is None else actor.memberships
+        choices = [(m.team.name, m.team.id) for m in memberships]
+        chosen = team_id or (choices[0][1] if choices else None)
+        account = SIGN_IN
+        if actor is not None:
+            closed = self.desk.accounts.closed_teams_of(actor.user)
+            account = mine_view.account_view(actor, closed, is_local=actor.via == "local")
+        return account, gr.update(choices=choices, value=chosen), *self._lists(actor, chosen, benchmark)
+
+    def _lists(self, actor: Actor | None, team_id: str | None, benchmark: str) -> tuple[str, str, str]:
+        """Submissions, ledger and members of one team of the actor's."""
+        if actor is None:
+            return '<p class="rv-note">They stand here once you are signed in.</p>', "", ""
+        membership = _membership(actor, team_id)
+        if membership is None:
+            return NO_TEAM, "", ""
+        members = self.desk.accounts.members(membership.team)
+        shown = mine_view.team_view(membership, members, actor.user)
+        return self._submissions(actor, membership), self._ledger(membership, benchmark), shown
+
+    def _submissions(self, actor: Actor, membership: Membership) -> str:
+        store, queue = self.desk.store, self.desk.queue
+        if membership.team.waiting_since is not None:
+            return mine_view.waiting_view(membership.team)
+        submissions = store.of_team(membership.team.id)
+        waiting = {one.id: queue.position(one.id) for one in submissions if one.status in ("queued", "scoring")}
+        ended = [one for one in submissions if one.status in ("refused", "failed")]
+        reasons = {one.id: events[-1].why for one in ended if (events := store.events_of(one.id))}
+        scored = [one.id for one in submissions if one.status == "scored"]
+        held = {one for one in scored if (score := store.score_of(one)) is not None and score.is_held}
+        return mine_view.submissions_view(
+            submissions,
+            waiting=waiting,
+            reasons=reasons,
+            held=held,
+            may_change=actor.team(membership.team.id) is not None,
+        )
+
+    def _ledger(self, membership: Membership, benchmark: str) -> str:
+        try:
+            version = self.desk.catalogue.current(benchmark).version
+        except UnknownBenchmarkError as error:
+            return message("bad", "This benchmark is not served.", str(error))
+        policy = self.desk.settings.of(benchmark).quota
+        with self.desk.store.read() as connection:
+            rows = quota.statement(connection, membership.team.id, benchmark, version)
+            balance = quota.balance(connection, membership.team.id, benchmark, version, policy)
+        return ledger_view(rows, balance)
+
+
+def _membership(actor: Actor, team_id: str | None) -> Membership | None:
+    return next((m for m in actor.memberships if m.team.id == team_id), None)

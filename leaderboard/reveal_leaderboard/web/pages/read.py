@@ -1,0 +1,201 @@
+"""Where readers score answers to tasks: one at a time, blinded, with the words of the rubric.
+
+A reader is shown the task, the answer as plain text and its boxes as figures; pictures are not on this server, so their
+ids are told. Nothing says whose answer it is. Every handler asks anew who is there; what the browser sends back is the
+scores alone, and the answer that they are of is kept on the server.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import gradio as gr
+
+from reveal_bench.kinds.tasks.records import CRITERIA, TaskManifest, TaskQuestion
+from reveal_leaderboard.accounts.people import Actor, NotPermittedError
+from reveal_leaderboard.boards import reading
+from reveal_leaderboard.boards.catalogue import UnknownBenchmarkError
+from reveal_leaderboard.boards.ratings import PICTURE_CRITERIA, RatingError, StoredAnswer, own_scores
+from reveal_leaderboard.store.submissions import NotAllowedError, get_known
+from reveal_leaderboard.web.pages.desk import Desk, build_strip
+from reveal_leaderboard.web.pages.drawing import link, message, page_head
+from reveal_leaderboard.web.pages.rubric_view import TITLES, answer_view, choices, progress_bar
+
+__all__ = ["build"]
+
+LEAD = "Score each answer on its own, by the words of the scale. You are not told whose answer it is."
+SIGN_IN = message("info", "You are not signed in.", markup=f"<p>{link('/login', 'Sign in', next='/read')}</p>")
+NOT_A_READER = message(
+    "info", "This page is for readers.", "The maintainers name the readers of a board; you are not one of them."
+)
+NOTHING_LEFT = message("good", "Nothing is left for you to read.", "Answers that come later will stand here.")
+NO_BOARD = message("info", "No board here is scored by readers.")
+FAULT = message("bad", "Not saved.", "The fault is on our side and is in the server’s log.")
+# After an answer was saved the next one is read from its start: the heading of the task gets the focus.
+TO_THE_TASK = "() => setTimeout(() => document.getElementById('task')?.focus(), 150)"
+
+log = logging.getLogger(__name__)
+
+
+def build(desk: Desk, page: gr.Blocks) -> None:
+    """Lay out the page inside the present Blocks."""
+    wire = _Handlers(desk)
+    private: dict[str, Any] = {"api_visibility": "private"}
+    build_strip(desk, page)
+    gr.HTML(page_head("Read", LEAD))
+    names = wire.boards()
+    benchmark = gr.Dropdown(names, value=names[0] if names else None, label="Benchmark", visible=len(names) > 1)
+    told = gr.HTML("", elem_id="answer")
+    shown = gr.HTML("", elem_id="reading")
+    chosen = gr.State("")
+    with gr.Column(visible=False, elem_id="rubric") as form:
+        radios = [gr.Radio(choices(name), label=TITLES[name], elem_id=f"score-{name}") for name in CRITERIA]
+        with gr.Row():
+            save = gr.Button("Save and go on", variant="primary", elem_id="save")
+            back = gr.Button("Change my last scores", elem_id="back")
+    outputs = [told, shown, form, chosen, *radios]
+    page.load(wire.open, benchmark, outputs, **private)
+    benchmark.input(wire.open, benchmark, outputs, **private)
+    save.click(wire.save, [benchmark, chosen, *radios], outputs, **private).then(None, js=TO_THE_TASK, **private)
+    back.click(wire.back, benchmark, outputs, **private).then(None, js=TO_THE_TASK, **private)
+
+
+class _Handlers:
+    """What happens on the page's events."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+
+    def boards(self) -> list[str]:
+        """Names of the benchmarks whose answers readers score."""
+        kinds = {name: one.kind for name in self.desk.names for one in self.desk.catalogue.versions(name)}
+        return [name for name, kind in kinds.items() if kind == "tasks"]
+
+    def open(self, request: gr.Request, benchmark: str | None) -> tuple[Any, ...]:
+        """The next answer of the reader."""
+        return self._page(request, benchmark, lambda actor: ("", self._next(actor, str(benchmark))))
+
+    def save(self, request: gr.Request, benchmark: str | None, answer_id: str, *given: Any) -> tuple[Any, ...]:
+        """Keep the scores of the answer shown, and show the next one; the same again with what is missing."""
+
+        def do(actor: Actor) -> tuple[str, StoredAnswer | None]:
+            scores = dict(zip(CRITERIA, given, strict=True))
+            try:
+                with self.desk.store.write() as connection:
+                    is_over = reading.rate(connection, actor, answer_id, scores, self.desk.settings)
+            except RatingError as error:
+                raise _AgainError(_in_words(str(error)), scores) from None
+            except NotAllowedError as error:
+                return message("bad", "Not saved.", f"{error}."), self._next(actor, str(benchmark))
+            more = "With it, a submission is read to the end." if is_over else ""
+            return message("good", "Saved.", more), self._next(actor, str(benchmark))
+
+        return self._page(request, benchmark, do, again=answer_id)
+
+    def back(self, request: gr.Request, benchmark: str | None) -> tuple[Any, ...]:
+        """The answer that the reader scored last, with its scores, while they may still be changed."""
+
+        def do(actor: Actor) -> tuple[str, StoredAnswer | None]:
+            policy = self.desk.settings.of(str(benchmark)).reading
+            with self.desk.store.read() as connection:
+                last = reading.last_rated(connection, actor, str(benchmark), policy)
+            if last is None:
+                told = message("info", "There is nothing to change.", "A submission that is read to the end stays so.")
+                return told, self._next(actor, str(benchmark))
+            return message("info", "These are your last scores.", "Change them and save."), last
+
+        return self._page(request, benchmark, do)
+
+    # What the handlers do -------------------------------------------------------------------------------------------
+
+    def _page(
+        self,
+        request: gr.Request,
+        benchmark: str | None,
+        do: Callable[[Actor], tuple[str, StoredAnswer | None]],
+        *,
+        again: str = "",
+    ) -> tuple[Any, ...]:
+        """All outputs; nothing of an answer for somebody who may not read."""
+        actor = self.desk.actor(request)
+        if actor is None:
+            return _empty(SIGN_IN)
+        if benchmark not in self.boards():
+            return _empty(NO_BOARD)
+        if not reading.may_read(actor, self.desk.settings.of(benchmark).reading):
+            return _empty(NOT_A_READER)
+        try:
+            told, answer = do(actor)
+            return self._shown(actor, benchmark, told, answer)
+        except _AgainError as error:
+            return self._shown(actor, benchmark, error.told, self._of_reader(actor, benchmark, again), error.scores)
+        except NotPermittedError as error:
+            return _empty(message("bad", "Not done.", f"{error}."))
+        except Exception:
+            log.exception("the page of readers failed")
+            return _empty(FAULT)
+
+    def _next(self, actor: Actor, benchmark: str) -> StoredAnswer | None:
+        policy = self.desk.settings.of(benchmark).reading
+        with self.desk.store.read() as connection:
+            return reading.next_answer(connection, actor, benchmark, policy)
+
+    def _of_reader(self, actor: Actor, benchmark: str, answer_id: str) -> StoredAnswer | None:
+        """The answer once more, if it is one that the reader may be shown."""
+        policy = self.desk.settings.of(benchmark).reading
+        with self.desk.store.read() as connection:
+            found = reading.readable(connection, actor, answer_id, policy)
+        return found or self._next(actor, benchmark)
+
+    def _shown(
+        self,
+        actor: Actor,
+        benchmark: str,
+        told: str,
+        answer: StoredAnswer | None,
+        scores: dict[str, Any] | None = None,
+    ) -> tuple[Any, ...]:
+        policy = self.desk.settings.of(benchmark).reading
+        with self.desk.store.read() as connection:
+            done = reading.progress(connection, actor, benchmark, policy)
+            so_far = progress_bar(done) if done.rated + done.left else ""
+            if answer is not None and scores is None:
+                scores = own_scores(connection, answer.id, actor.name)
+        if answer is None:
+            return told + NOTHING_LEFT, so_far, gr.update(visible=False), "", *_radios(None, False)
+        shown = so_far + answer_view(self._task(benchmark, answer), answer)
+        return told, shown, gr.update(visible=True), answer.id, *_radios(scores, bool(answer.boxes))
+
+    def _task(self, benchmark: str, answer: StoredAnswer) -> TaskQuestion | None:
+        with self.desk.store.read() as connection:
+            version = get_known(connection, answer.submission_id).version
+        published = self.desk.catalogue.get(benchmark, version)
+        if published is None or not isinstance(published.manifest, TaskManifest):
+            raise UnknownBenchmarkError(f"{benchmark} {version} is not served here")
+        return next((task for task in published.manifest.tasks if task.task_id == answer.task_id), None)
+
+
+class _AgainError(Exception):
+    """Scores that were not kept: what to say, and the scores to be shown again."""
+
+    def __init__(self, told: str, scores: dict[str, Any]) -> None:
+        super().__init__(told)
+        self.told, self.scores = told, scores
+
+
+def _in_words(faults: str) -> str:
+    for name in CRITERIA:
+        faults = faults.replace(f"`{name}`", TITLES[name])
+    return message("bad", "Not saved.", f"{faults}.")
+
+
+def _empty(told: str) -> tuple[Any, ...]:
+    return told, "", gr.update(visible=False), "", *_radios(None, False)
+
+
+def _radios(scores: dict[str, Any] | None, has_boxes: bool) -> list[Any]:
+    """Values of the six questions; those of pictures only where there are boxes."""
+    given = scores or {}
+    return [gr.update(value=given.get(name), visible=has_boxes or name not in PICTURE_CRITERIA) for name in CRITERIA]

@@ -1,0 +1,462 @@
+"""Sending a file: choose, drop, read the linter's report, say what made it, send, watch it being scored.
+
+The form about the model on the page Submit: its fields, filling them from a ``submission.json``, reading them back.
+
+What a ``submission.json`` says beyond the fields of the form (parameters, thresholds, the grid, a contact) is kept and
+sent along; the page names it.
+
+The linter's report as HTML: the verdict, the problems with their lines, what the file holds.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from reveal_bench.predictions import LintReport, Problem
+from reveal_leaderboard.accounts.accounts import TeamNameError
+from reveal_leaderboard.accounts.people import Actor, NotPermittedError, Team, team_key
+from reveal_leaderboard.boards import boards
+from reveal_leaderboard.boards.boards import BoardClosedError
+from reveal_leaderboard.boards.catalogue import UnknownBenchmarkError
+from reveal_leaderboard.custody import ParseFailed
+from reveal_leaderboard.release import quota
+from reveal_leaderboard.store.metadata import KINDS, PROMPT_STYLES, Metadata, MetadataError, read_metadata
+from reveal_leaderboard.store.store import KeyReusedError, NotAllowedError, Submission
+from reveal_leaderboard.web.intake import NotAMemberError
+from reveal_leaderboard.web.pages import board_notes
+from reveal_leaderboard.web.pages.balance_view import balance_view
+from reveal_leaderboard.web.pages.desk import Desk, build_strip
+from reveal_leaderboard.web.pages.drawing import (
+    badge,
+    detail,
+    facts,
+    link,
+    message,
+    page_head,
+    part,
+    plural,
+    table,
+    text,
+)
+from reveal_leaderboard.web.pages.progress_view import FINAL, progress_view
+
+__all__ = ["FIELDS", "build", "lint_view"]
+
+FIELDS = {
+    "model.name": "Model name",
+    "model.version": "Version",
+    "organization": "Organization",
+    "kind": "Kind",
+    "prompt_style": "Prompt style",
+    "links.code": "Code",
+    "links.paper": "Paper",
+    "links.model": "Model page",
+    "training_data": "Training data",
+    "known_overlap": "Known overlap",
+}
+"""Fields of the form in order, as ``submission.json`` names them, with their labels."""
+
+MORE = ("parameters", "grid", "thresholds", "contact")
+"""What the file may hold besides; it is sent along."""
+
+NO_PROMPT = "none (not prompted)"
+MAX_FILE_BYTES = 64 * 1024
+
+
+def build_form(*, any_organization: bool) -> list[gr.components.Component]:
+    """The fields, in the order of `FIELDS`.
+
+    Parameters
+    ----------
+    any_organization : whether a name may be typed that is none of the listed teams (the single user of local mode)
+    """
+    with gr.Row():
+        name = gr.Textbox(label="Model name", placeholder="as shown on the board", max_length=64, min_width=170)
+        version = gr.Textbox(label="Version (optional)", placeholder="2026-11-21", max_length=64, min_width=130)
+    organization = gr.Dropdown(
+        [], label="Organization", info="one of your teams", allow_custom_value=any_organization, min_width=170
+    )
+    with gr.Row():
+        kinds = [(label, key) for key, label in KINDS.items()]
+        kind = gr.Dropdown(kinds, value="multimodal_llm", label="Kind", min_width=190)
+        style = gr.Dropdown([NO_PROMPT, *PROMPT_STYLES], value="zero-shot", label="Prompt style", min_width=190)
+    with gr.Accordion("Links and training data (optional)", open=False):
+        code = gr.Textbox(label="Code", placeholder="https://…", max_length=500)
+        paper = gr.Textbox(label="Paper", placeholder="https://…", max_length=500)
+        model = gr.Textbox(label="Model page", placeholder="https://…", max_length=500)
+        training = gr.Textbox(label="Training data", lines=2, max_length=4000)
+        overlap = gr.Textbox(label="Known overlap with the benchmark", lines=2, max_length=4000)
+    return [name, version, organization, kind, style, code, paper, model, training, overlap]
+
+
+def read_file(path: Path) -> Metadata:
+    """A dropped ``submission.json``.
+
+    Raises
+    ------
+    MetadataError
+        If it is too large, is no UTF-8 text, or breaks a rule.
+    """
+    with path.open("rb") as stream:
+        raw = stream.read(MAX_FILE_BYTES + 1)
+    try:
+        return read_metadata(raw.decode("utf-8"))
+    except UnicodeDecodeError:
+        fault = {"field": "metadata", "rule": "must be UTF-8 text", "value": ""}
+        raise MetadataError([fault]) from None
+
+
+def values_of(metadata: Metadata) -> tuple[list[str | None], dict[str, Any]]:
+    """The values of the form's fields, and what the file holds besides."""
+    document = metadata.model_dump(exclude_none=True)
+    values: list[str | None] = []
+    for field in FIELDS:
+        value: Any = document
+        for step in field.split("."):
+            value = value.get(step) if isinstance(value, Mapping) else None
+        values.append(NO_PROMPT if field == "prompt_style" and value is None else value)
+    return values, {name: document[name] for name in MORE if name in document}
+
+
+def read_form(form: Sequence[str | None], more: Mapping[str, Any]) -> Metadata:
+    """The form's fields as metadata, checked.
+
+    Raises
+    ------
+    MetadataError
+        With every fault found.
+    """
+    given = dict(zip(FIELDS, (value or None for value in form), strict=True))
+    style = given["prompt_style"]
+    document = {
+        "model": {"name": given["model.name"] or "", "version": given["model.version"]},
+        "organization": given["organization"] or "",
+        "kind": given["kind"],
+        "prompt_style": None if style == NO_PROMPT else style,
+        "links": {name: given[f"links.{name}"] for name in ("code", "paper", "model")},
+        "training_data": given["training_data"],
+        "known_overlap": given["known_overlap"],
+        **{name: more[name] for name in MORE if name in more},
+    }
+    return read_metadata(json.dumps(document))
+
+
+def metadata_view(problem: MetadataError, title: str = "Not sent: something about the model is not right.") -> str:
+    """Every fault of the metadata, by the names that the form's labels have."""
+    items = "".join(
+        f"<li><b>{text(FIELDS.get(error['field'], error['field']))}</b>: {text(error['rule'])}"
+        f"{_got(error.get('value', ''))}</li>"
+        for error in problem.errors
+    )
+    return message("bad", title, markup=f"<ul>{items}</ul>")
+
+
+def _got(value: str) -> str:
+    return f", got <code>{text(value)}</code>" if value and value not in ("''", "None") else ""
+
+
+LINT_ROWS_SHOWN = 50
+
+
+def lint_view(report: LintReport) -> str:
+    """A lint report; every text of the file is escaped."""
+    if report.ok:
+        found = f"{plural(report.n_entries, 'prediction')}, {plural(report.n_warnings, 'warning')}"
+        verdict = message("good", f"The file can be sent: {found}.")
+    else:
+        advice = "Nothing was queued and nothing was charged. Mend what is listed and drop the file again."
+        verdict = message("bad", f"The file cannot be sent: {report.verdict}.", advice)
+    known = f'<p class="rv-note">{text(report.file)}, read as {text(report.format)}.</p>'
+    return verdict + known + _problem_table(report) + _statistics(report.statistics)
+
+
+def _problem_table(report: LintReport) -> str:
+    if not report.problems:
+        return ""
+    ordered = sorted(report.problems, key=lambda p: (p.severity == "warning", p.line is None, p.line))
+    rows = "".join(_problem_row(problem) for problem in ordered[:LINT_ROWS_SHOWN])
+    head = ["Line", "What is wrong", "Field", "Value", "Rule"]
+    shown = table(head, [f"<tbody>{rows}</tbody>"], label="Problems found", css_class="rv-lint")
+    if len(ordered) > LINT_ROWS_SHOWN:
+        shown += f'<p class="rv-note">{LINT_ROWS_SHOWN} of {len(ordered)} are shown, errors first.</p>'
+    return shown
+
+
+def _problem_row(problem: Problem) -> str:
+    hint = f'<span class="rv-hint">{text(problem.hint)}</span>' if problem.hint else ""
+    line = "" if problem.line is None else problem.line
+    return (
+        f'<tr class="rv-{text(problem.severity)}"><th scope="row"><span class="rv-line">{text(line)}</span>'
+        f"{badge(problem.severity)}</th><td>{text(problem.message)}{hint}</td>"
+        f"<td><code>{text(problem.field)}</code></td><td><code>{text(problem.value)}</code></td>"
+        f"<td><code>{text(problem.rule)}</code></td></tr>"
+    )
+
+
+def _statistics(statistics: Mapping[str, object]) -> str:
+    items = {}
+    for name, value in statistics.items():
+        pairs = value.items() if isinstance(value, Mapping) else [("", value)]
+        shown = ", ".join(f"{key} {_number(number)}".strip() for key, number in pairs)
+        items[name.replace("_", " ")] = text(shown) or "none"
+    return detail("What the file holds", facts(items)) if items else ""
+
+
+def _number(value: object) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+POLL_SECONDS = 1.0
+LEAD = (
+    "JSON lines, CSV, Parquet, CheXlocalize or COCO JSON. The file is checked before anything is sent, as often as you "
+    "like; only a released score is charged. "
+)
+EMPTY = message("info", "No file yet.", "Its report appears here as soon as it is dropped. Checking costs nothing.")
+NOTHING_SENT = message("info", "Nothing sent yet.")
+SIGN_IN = message(
+    "info",
+    "You are not signed in.",
+    "Signing in says for which organization you submit, and whose budget is charged.",
+    markup=f"<p>{link('/login', 'Sign in', next='/submit')}</p>",
+)
+NO_TEAM = message(
+    "info",
+    "You belong to no organization that may submit.",
+    markup=f"<p>{link('/mine', 'Make one, or ask an owner to add you')}.</p>",
+)
+WAITING = message(
+    "info",
+    "Your team waits for the maintainers’ approval.",
+    "Files can be checked meanwhile.",
+    markup=f"<p>{link('/mine', 'My submissions')} says when it was given.</p>",
+)
+# Keeps the number of what was sent in the address: a reload goes on watching it.
+REMEMBER = """(id) => {
+  if (id) history.replaceState(null, '', location.pathname + '?sent=' + encodeURIComponent(id));
+  return [id];
+}"""
+
+REFUSALS = (
+    ParseFailed, NotAMemberError, NotPermittedError, TeamNameError, BoardClosedError, KeyReusedError,
+    NotAllowedError, UnknownBenchmarkError,
+)  # fmt: skip
+"""What may be said of a submission that was not taken: each is a sentence for its sender."""
+
+log = logging.getLogger(__name__)
+
+
+def build(desk: Desk, page: gr.Blocks) -> None:
+    """Lay out the page inside the present Blocks."""
+    names = desk.names
+    manifest = "What is asked: " + link("/api/v1/benchmarks", "list of benchmarks and manifests") + "."
+    build_strip(desk, page)
+    gr.HTML(page_head("Submit predictions", LEAD, markup=manifest))
+    account = gr.HTML("", elem_id="account")
+    with gr.Row():
+        with gr.Column(min_width=300):
+            gr.HTML(part("1. The file"))
+            benchmark = gr.Dropdown(names, value=names[0], label="Benchmark")
+            allow_missing = gr.Checkbox(label="Score missing predictions as misses (otherwise they are errors)")
+            balance = gr.HTML("", elem_id="balance")
+            file = gr.File(label="Prediction file", file_count="single", type="filepath", height=170)
+        with gr.Column(min_width=300):
+            gr.HTML(part("2. The model"))
+            described = gr.File(
+                label="Fill the form from a submission.json (optional)",
+                file_count="single",
+                type="filepath",
+                height=170,
+            )
+            filled = gr.HTML("", elem_id="filled")
+            fields = build_form(any_organization=desk.auth.mode == "local")
+    gr.HTML(part("3. What the check found"))
+    report = gr.HTML(EMPTY, elem_id="report")
+    send = gr.Button("Send for scoring", variant="primary", interactive=False, elem_id="send")
+    gr.HTML(part("4. Progress"))
+    progress = gr.HTML(NOTHING_SENT, elem_id="progress")
+    sent, more = gr.State(""), gr.State({})
+    timer = gr.Timer(POLL_SECONDS, active=False)
+    wire = _Handlers(desk)
+    private: dict[str, Any] = {"api_visibility": "private"}
+    quiet: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
+    organization: Any = fields[2]
+    chosen = [file, benchmark, allow_missing]
+    page.load(wire.open, None, [account, organization, balance, progress, sent, timer], **quiet)
+    gr.on([file.change, benchmark.change, allow_missing.change], wire.check, chosen, [report, send], **private)
+    gr.on([benchmark.change, organization.change], wire.balance, [benchmark, organization], balance, **quiet)
+    described.change(wire.fill, [described, *fields], [filled, more, *fields], **quiet)
+    outputs = [progress, send, sent, timer, balance]
+    step = send.click(wire.send, [*chosen, more, *fields], outputs, **private)
+    step.then(None, sent, sent, js=REMEMBER, api_visibility="private")
+    timer.tick(wire.watch, [sent, benchmark, organization], [progress, timer, balance], **quiet)
+
+
+def teams_of(actor: Actor | None) -> list[Team]:
+    """The teams for which `actor` may submit."""
+    if actor is None:
+        return []
+    return [m.team for m in actor.memberships if actor.team(m.team.id) is not None]
+
+
+def _account(actor: Actor | None) -> str:
+    """What keeps somebody from submitting, if anything does."""
+    if actor is None:
+        return SIGN_IN
+    if teams_of(actor):
+        return ""
+    return WAITING if any(one.team.waiting_since is not None for one in actor.memberships) else NO_TEAM
+
+
+class _Handlers:
+    """What happens on the page's events; each asks anew who is there."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk = desk
+
+    def open(self, request: gr.Request) -> tuple[Any, ...]:
+        """Who is signed in, for which organizations; and what was sent before, if the address names it."""
+        actor = self.desk.actor(request)
+        teams = [team.name for team in teams_of(actor)]
+        account = _account(actor)
+        first = teams[0] if teams else None
+        sent = str(request.query_params.get("sent", ""))[:64]
+        submission = self._own(sent, actor)
+        progress, is_on = (NOTHING_SENT, False) if submission is None else self._progress(submission)
+        balance = self._balance(actor, self.desk.names[0], first)
+        organization = gr.update(choices=teams, value=first)
+        return account, organization, balance, progress, "" if submission is None else sent, gr.Timer(active=is_on)
+
+    def check(self, request: gr.Request, path: str | None, benchmark: str, allow_missing: bool) -> tuple[str, Any]:
+        """Lint the dropped file; the button opens only for a clean one."""
+        off = gr.update(interactive=False)
+        if path is None:
+            return EMPTY, off
+        if self.desk.actor(request) is None:
+            return SIGN_IN, off
+        try:
+            report = self.desk.intake.lint(Path(path), benchmark, name=path, allow_missing=allow_missing)
+        except (ParseFailed, UnknownBenchmarkError) as error:
+            return message("bad", "The file could not be checked.", str(error)), off
+        except Exception:
+            log.exception("linting failed")
+            return _our_fault("The file could not be checked."), off
+        return lint_view(report), gr.update(interactive=report.ok)
+
+    def fill(self, request: gr.Request, path: str | None, *form: str | None) -> tuple[Any, ...]:
+        """Fill the form from a ``submission.json``; an organization that is none of the actor's is left unchosen."""
+        keep = [gr.skip()] * len(form)
+        if path is None:
+            return "", {}, *keep
+        try:
+            values, more = values_of(read_file(Path(path)))
+        except MetadataError as error:
+            return metadata_view(error, "This submission.json was not read."), {}, *keep
+        except OSError:
+            log.exception("a submission.json could not be read")
+            return _our_fault("The file could not be read."), {}, *keep
+        return self._filled(values, more, self.desk.actor(request))
+
+    def _filled(self, values: list[str | None], more: dict[str, Any], actor: Actor | None) -> tuple[Any, ...]:
+        teams = {team_key(team.name): team.name for team in teams_of(actor)}
+        wanted = values[2] or ""
+        told = "The form is filled from the file."
+        if more:
+            told += f" Also sent along: {', '.join(more)}."
+        if team_key(wanted) in teams:
+            values[2] = teams[team_key(wanted)]
+        elif self.desk.auth.mode != "local":
+            values[2] = None
+            told += f" Its organization, {wanted}, is none of yours: choose one."
+        return message("good", told), more, *values
+
+    def balance(self, request: gr.Request, benchmark: str, organization: str | None) -> str:
+        """What is left of the organization's budget."""
+        return self._balance(self.desk.actor(request), benchmark, organization)
+
+    def _balance(self, actor: Actor | None, benchmark: str, organization: str | None) -> str:
+        team = next((t for t in teams_of(actor) if team_key(t.name) == team_key(organization or "")), None)
+        if team is None:
+            return ""
+        try:
+            version = self.desk.catalogue.current(benchmark).version
+            policy = self.desk.settings.of(benchmark).quota
+            with self.desk.store.read() as connection:
+                row = boards.board(connection, benchmark)
+                if row is not None and row.state != "open":
+                    return board_notes.closed(row.state, row.why)
+                return balance_view(quota.balance(connection, team.id, benchmark, version, policy), team.name)
+        except UnknownBenchmarkError:
+            return ""
+
+    def send(
+        self,
+        request: gr.Request,
+        path: str | None,
+        benchmark: str,
+        allow_missing: bool,
+        more: dict[str, Any] | None,
+        *form: str | None,
+    ) -> tuple[Any, ...]:
+        """Queue the file and start watching it; on success the button stays off until the file changes."""
+        stay = gr.update(interactive=True), gr.skip(), gr.skip(), gr.skip()
+        actor = self.desk.actor(request)
+        if actor is None:
+            return SIGN_IN, *stay
+        if path is None:
+            return message("bad", "There is no file to send."), gr.update(interactive=False), *stay[1:]
+        try:
+            metadata = read_form(form, more or {})
+            with Path(path).open("rb") as stream:
+                outcome = self.desk.intake.submit(
+                    stream, benchmark, metadata, actor=actor, filename=path, allow_missing=allow_missing
+                )
+        except MetadataError as error:
+            return metadata_view(error), *stay
+        except quota.QuotaExceededError as error:
+            return message("bad", "Not sent.", error.balance.why), *stay
+        except REFUSALS as error:
+            return message("bad", "Not sent.", str(error)), *stay
+        except Exception:
+            log.exception("sending failed")
+            return _our_fault("The file could not be sent."), *stay
+        if outcome.submission is None:
+            return message("bad", "The file was not queued.", "See what the check found."), *stay
+        shown, is_on = self._progress(outcome.submission)
+        if not outcome.is_new:
+            shown = message("info", "You have sent this file under this name before: here it is.") + shown
+        balance = self._balance(actor, benchmark, metadata.organization)
+        return shown, gr.update(interactive=False), outcome.submission.id, gr.Timer(active=is_on), balance
+
+    def watch(self, request: gr.Request, sent: str, benchmark: str, organization: str | None) -> tuple[Any, Any, Any]:
+        """The state of what was sent, until it is final."""
+        actor = self.desk.actor(request)
+        submission = self._own(sent, actor)
+        if submission is None:
+            return gr.skip(), gr.Timer(active=False), gr.skip()
+        shown, is_on = self._progress(submission)
+        balance = gr.skip() if is_on else self._balance(actor, benchmark, organization)
+        return shown, gr.Timer(active=is_on), balance
+
+    def _own(self, submission_id: str, actor: Actor | None) -> Submission | None:
+        submission = self.desk.store.get(submission_id) if submission_id else None
+        if submission is None or actor is None or not (actor.is_admin or actor.belongs_to(submission.team_id)):
+            return None
+        return submission
+
+    def _progress(self, submission: Submission) -> tuple[str, bool]:
+        """The state as HTML, and whether it may still change."""
+        is_on = submission.status not in FINAL
+        waiting = self.desk.queue.position(submission.id) if is_on else None
+        score = self.desk.store.score_of(submission.id)
+        events = self.desk.store.events_of(submission.id)
+        return progress_view(submission, waiting, score, events[-1].why if events else ""), is_on
+
+
+def _our_fault(what: str) -> str:
+    return message("bad", what, "The fault is on our side and is in the server’s log. Please try again.")

@@ -1,0 +1,169 @@
+"""Limits how much one address, one person and one team may ask for, as ASGI middleware.
+
+Conventions
+-----------
+Token buckets: a request takes its cost from the bucket of its address and from that of its actor, an upload also from
+that of each team of the actor (of a token: its team), and is refused (429, with ``Retry-After``) if any holds less; a
+refused request takes nothing. Costs are in units of one read. An IPv6 address counts by its /64, since a single
+customer has that many. Buckets are in the memory of one server process: n servers allow n times as much. A bucket that
+has filled up again is as good as none, so the ones used longest ago are dropped first.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from reveal_leaderboard.web.auth import Auth
+from reveal_leaderboard.web.gate import SAFE_METHODS, send_problem
+
+__all__ = ["Limits", "Rate", "RateLimit", "cost_of"]
+
+MAX_BUCKETS = 50_000
+STATIC = ("/assets/", "/static/", "/svelte/", "/theme.css", "/favicon.ico", "/healthz", "/readyz")
+UPLOADS = ("/gradio_api/upload", "/api/v1/submissions")
+SIGN_INS = ("/login", "/api/v1/me/tokens")
+READ, WRITE, UPLOAD, SIGN_IN = 1, 2, 20, 20
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A bucket of `burst` units that fills by `per_second`."""
+
+    burst: float
+    per_second: float
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much an address and an actor may ask for, and a team upload; `open_requests` at once from one address.
+
+    A hospital's people share an address, and a page keeps two requests open: hence the address's generous figures. All
+    people and programs of a team together may upload twice as much as one of them: 60 files at once, then 2 a second.
+    """
+
+    address: Rate = Rate(2000, 100)
+    actor: Rate = Rate(600, 20)
+    team: Rate = Rate(1200, 40)
+    open_requests: int = 400
+
+
+def cost_of(method: str, path: str) -> int:
+    """What a request costs, in reads: static files are free, uploads and sign-ins dear.
+
+    >>> cost_of("GET", "/assets/index.js"), cost_of("GET", "/submit"), cost_of("POST", "/api/v1/submissions")
+    (0, 1, 20)
+    """
+    if path == "/login/callback" or (path.startswith(SIGN_INS) and (path == "/login" or method not in SAFE_METHODS)):
+        return SIGN_IN
+    if method in SAFE_METHODS:
+        return 0 if path.startswith(STATIC) else READ
+    return UPLOAD if _is_upload(method, path) else WRITE
+
+
+def _is_upload(method: str, path: str) -> bool:
+    return method not in SAFE_METHODS and path.rstrip("/") in UPLOADS
+
+
+class RateLimit:
+    """Refuses what goes beyond `limits`.
+
+    Parameters
+    ----------
+    auth : finds the actor; requests of nobody are counted by address alone
+    clock : seconds, never going back
+    """
+
+    def __init__(
+        self, app: ASGIApp, auth: Auth, limits: Limits | None = None, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.app, self.auth, self.limits = app, auth, limits or Limits()
+        self._buckets = _Buckets(clock)
+        self._open: Counter[str] = Counter()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one connection."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        address = _address(scope)
+        if self._open[address] >= self.limits.open_requests:
+            detail = f"There are {self.limits.open_requests} requests under way from your address already."
+            await send_problem(send, 429, detail, {"retry-after": "5"})
+            return
+        self._open[address] += 1
+        try:
+            await self._count(address, scope, receive, send)
+        finally:
+            self._open[address] -= 1
+            if not self._open[address]:
+                del self._open[address]
+
+    async def _count(self, address: str, scope: Scope, receive: Receive, send: Send) -> None:
+        cost = cost_of(scope["method"], scope["path"])
+        charged = {f"address:{address}": self.limits.address}
+        seconds = self._buckets.wait(charged, cost)
+        if not seconds and cost and _has_credentials(scope):  # asked for only if the address may go on
+            actor = await self.auth.find_actor(scope)
+            if actor is not None:
+                charged[actor.name] = self.limits.actor
+                if _is_upload(scope["method"], scope["path"]):
+                    charged |= {f"team:{m.team.id}": self.limits.team for m in actor.memberships}
+                seconds = self._buckets.wait(charged, cost)
+        if seconds:
+            wait = max(1, math.ceil(seconds))
+            detail = f"That is more than the board takes at once. Try again in {wait} s."
+            await send_problem(send, 429, detail, {"retry-after": str(wait)})
+            return
+        self._buckets.take(charged, cost)
+        await self.app(scope, receive, send)
+
+
+class _Buckets:
+    """What is left in each bucket, and when that was worked out."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def wait(self, rates: dict[str, Rate], cost: float) -> float:
+        """Seconds until every bucket holds `cost`; 0 if they do now."""
+        return max(max(0.0, (cost - self._now_in(key, rate)) / rate.per_second) for key, rate in rates.items())
+
+    def take(self, rates: dict[str, Rate], cost: float) -> None:
+        if not cost:
+            return
+        for key, rate in rates.items():
+            self._left[key] = (self._now_in(key, rate) - cost, self._clock())
+            self._left.move_to_end(key)
+        while len(self._left) > MAX_BUCKETS:
+            self._left.popitem(last=False)
+
+    def _now_in(self, key: str, rate: Rate) -> float:
+        if key not in self._left:
+            return rate.burst
+        left, at = self._left[key]
+        return min(rate.burst, left + (self._clock() - at) * rate.per_second)
+
+
+def _has_credentials(scope: Scope) -> bool:
+    return any(name in (b"cookie", b"authorization") for name, _ in scope["headers"])
+
+
+def _address(scope: Scope) -> str:
+    host = (scope.get("client") or ("unknown",))[0]
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return "unknown"  # a proxy's word that is no address
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.ipv4_mapped is not None:
+            return str(address.ipv4_mapped)
+        return str(ipaddress.ip_network((address, 64), strict=False))
+    return str(address)

@@ -1,0 +1,438 @@
+"""Scores submissions: the only process that knows where a holdout lies.
+
+Conventions
+-----------
+The worker itself touches neither an upload's bytes nor a reference: it hands the one to the parse child and the other
+to the score child (:mod:`reveal_leaderboard.custody`), and carries released figures to the database. Validation is over
+before a reference is opened; from then on nothing that is said in public depends on what went wrong: an exception
+becomes one fixed sentence and an incident number, and its details go to the vault.
+
+Scoring is deterministic, so a submission whose worker was killed is simply scored again under a new lease.
+
+Where the holdouts lie, and the vault beside each: known to the worker alone.
+
+Exact figures, the details of incidents, the salt of the reference hash and the key that signs receipts go to the
+*vault*, a folder that only the worker's user can read. The data folder, which the server shares, gets released figures.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import secrets
+import tempfile
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from reveal_bench.kinds.findings.records import StudyManifest, read_study_manifest
+from reveal_bench.kinds.folder import FolderInfo, read_folder_info
+from reveal_bench.kinds.localization.records import Manifest, read_manifest
+from reveal_bench.kinds.tasks.records import TaskAnswer, TaskManifest, read_task_manifest
+from reveal_bench.predictions import LintReport
+from reveal_leaderboard.boards import boards
+from reveal_leaderboard.boards.comparisons import groups, may_pair
+from reveal_leaderboard.boards.ratings import answers_of, ratings_of
+from reveal_leaderboard.boards.reading import is_complete
+from reveal_leaderboard.custody import Custody, Parsed, ParseFailed, ScoreFailed
+from reveal_leaderboard.custody.canonical import read_canonical, write_rated
+from reveal_leaderboard.custody.confinement import is_inside, readable_places
+from reveal_leaderboard.release import receipts
+from reveal_leaderboard.release.fingerprints import tripwires
+from reveal_leaderboard.settings import Settings
+from reveal_leaderboard.store.blobs import BlobDamagedError, Blobs, write_durably
+from reveal_leaderboard.store.queue import LEASE_SECONDS, Job, Queue, ScoredOutcome
+from reveal_leaderboard.store.store import Score, Store, Submission
+
+__all__ = ["Vault", "Worker", "open_holdouts"]
+
+CONFIGS = ("localization", "multilabel", "tasks")
+"""Folders of reference files in a dataset folder, by kind of benchmark."""
+
+
+class Vault:
+    """The folder of exact figures and incidents, mode 0700."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        folder.chmod(0o700)
+
+    def write_incident(self, subject: str, details: str) -> str:
+        """Keep `details` under a new incident number, and return the number."""
+        number = f"INC-{secrets.token_hex(4).upper()}"
+        text = f"{subject}\n{details}"
+        write_durably(self.folder / f"{number}.txt", text.encode("utf-8", "backslashreplace"))
+        return number
+
+    def make_salt(self) -> None:
+        """A secret made once, so that the public hash of the references confirms nobody's guess at them."""
+        path = self.folder / "salt"
+        if not path.exists():
+            write_durably(path, secrets.token_bytes(32))
+
+
+@dataclass(frozen=True)
+class Holdout:
+    """The private references of one version of a benchmark."""
+
+    folder: Path
+    info: FolderInfo
+    vault: Vault
+    _manifests: dict[str, Manifest | StudyManifest | TaskManifest] = field(default_factory=dict, repr=False)
+
+    def manifest(self, split: str) -> Manifest | StudyManifest | TaskManifest:
+        """What a file for `split` must predict, read once."""
+        if split not in self._manifests:
+            if (self.folder / "tasks").is_dir():
+                self._manifests[split] = read_task_manifest(self.folder, split)
+            else:
+                is_of_studies = (self.folder / "multilabel").is_dir()
+                read = read_study_manifest if is_of_studies else read_manifest
+                self._manifests[split] = read(self.folder, split)
+        return self._manifests[split]
+
+
+Holdouts = dict[tuple[str, str], Holdout]
+"""By (benchmark, version)."""
+
+
+def open_holdouts(folders: Iterable[tuple[str, Path]], *, shared: Iterable[Path], vault: Path | None) -> Holdouts:
+    """Check where the holdouts lie, and read what they are.
+
+    Parameters
+    ----------
+    folders : (benchmark, folder) of every version that is scored
+    shared : folders that the server reads and writes
+    vault : folder for exact figures; `vault` beside each holdout if None
+
+    Raises
+    ------
+    ValueError
+        If a holdout or vault lies where a server could read it, or is not the benchmark it is said to be.
+    """
+    shared = list(shared)
+    holdouts: Holdouts = {}
+    for name, folder in folders:
+        private = folder.resolve().parent / "vault" if vault is None else vault
+        for what, place in (("holdout", folder), ("vault", private)):
+            _check_place(what, place, shared)
+        info = read_folder_info(folder)
+        absent = [split for split in info.splits if not _reference_files(folder, split)]
+        if absent:
+            raise ValueError(f"the holdout must hold the references of its split {absent[0]!r}, {folder} does not")
+        if info.benchmark != name:
+            raise ValueError(f"`holdout` {name!r} must be that benchmark, got a folder of {info.benchmark!r}")
+        if (name, info.version) in holdouts:
+            raise ValueError(f"`holdout` {name!r} is given twice in version {info.version}")
+        holdouts[name, info.version] = Holdout(folder, info, Vault(private))
+        holdouts[name, info.version].vault.make_salt()
+    return holdouts
+
+
+def _check_place(what: str, place: Path, shared: Iterable[Path]) -> None:
+    for folder in shared:
+        if is_inside(place, [folder]) or is_inside(folder, [place]):
+            raise ValueError(f"the {what} must lie apart from the data folder, which the server shares: {place}")
+    if is_inside(place, readable_places()):
+        raise ValueError(f"the {what} must not lie in a folder that the server reads as a program: {place}")
+
+
+def _reference_files(folder: Path, split: str) -> list[Path]:
+    return sorted(path for config in CONFIGS for path in (folder / config).glob(f"{split}-*.parquet"))
+
+
+POLL_SECONDS = 0.5
+LONGEST_PAUSE = 60.0
+BEAT_SECONDS = 15.0
+HALF_WRITTEN_SECONDS = 3600.0
+INCIDENT = (
+    "Scoring stopped on our side. Nothing about the cause can be shown; please give the operators incident {number}."
+)
+
+Answer = TypeVar("Answer")
+log = logging.getLogger(__name__)
+
+
+class Worker:
+    """Takes jobs from the queue, one at a time.
+
+    Parameters
+    ----------
+    store, blobs : shared with the server
+    holdouts : from :func:`reveal_leaderboard.worker.worker.open_holdouts`
+    custody : where uploads are parsed and scored
+    settings : the release policy of every benchmark
+    lease_seconds : how long a silent worker keeps its job
+    pause_before_finish : seconds to wait with a result in hand; for drills, such as killing the worker there
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        blobs: Blobs,
+        holdouts: Holdouts,
+        custody: Custody,
+        settings: Settings,
+        *,
+        lease_seconds: float = LEASE_SECONDS,
+        pause_before_finish: float = 0.0,
+    ) -> None:
+        self.store, self.blobs, self.holdouts, self.custody, self.settings = store, blobs, holdouts, custody, settings
+        self.queue = Queue(store.engine, settings)
+        self.name = f"{os.uname().nodename}-{os.getpid()}"
+        self.lease_seconds = lease_seconds
+        self.pause_before_finish = pause_before_finish
+        self.stopping = threading.Event()
+        self._pause = POLL_SECONDS
+        self.signers = {key: receipts.Signer(holdout.vault.folder) for key, holdout in holdouts.items()}
+        for holdout in holdouts.values():
+            _sweep(holdout.vault.folder)
+
+    def run(self, *, once: bool = False) -> None:
+        """Work until :attr:`stopping` is set; with `once`, until the queue is empty."""
+        served = list(self.holdouts)
+        for name, version in served:
+            log.info("worker %s serves %s %s", self.name, name, version)
+        with _Ticker(self._tell, BEAT_SECONDS, at_once=True):
+            while not self.stopping.is_set():
+                try:
+                    job = self.queue.claim(self.name, served=served, lease_seconds=self.lease_seconds)
+                    if job is not None:
+                        self.handle(job)
+                    elif once:
+                        return
+                    else:
+                        self.stopping.wait(POLL_SECONDS)
+                except SQLAlchemyError as error:
+                    log.warning("the database does not answer; a lease that is lost runs out", exc_info=error)
+                    self.stopping.wait(POLL_SECONDS)
+
+    def handle(self, job: Job) -> None:
+        """Bring one leased job to its end."""
+        log.info("%s of %s, attempt %d", job.kind, job.subject, job.attempts)
+        holdout = self.holdouts[job.benchmark, job.version]
+        with _Ticker(lambda: self._prolong(job), self.lease_seconds / 3, at_once=False):
+            try:
+                kept = self._do(job, holdout)
+            except SQLAlchemyError:
+                raise  # not the submission's fault: it is leased again
+            except Exception as error:
+                if _is_outage(error):
+                    self._wait_for_storage(job, error)
+                    return
+                details = error.detail if isinstance(error, ScoreFailed) else traceback.format_exc()
+                number = holdout.vault.write_incident(f"{job.kind} {job.subject}", details)
+                why = INCIDENT.format(number=number)
+                log.error("%s of %s stopped: incident %s", job.kind, job.subject, number)
+                kept = self.queue.fail(job, who=self._who, why=why, incident=number)
+        self._pause = POLL_SECONDS
+        if kept:
+            log.info("%s of %s is done", job.kind, job.subject)
+        else:
+            log.info("%s of %s was taken over by another worker; this result is dropped", job.kind, job.subject)
+
+    def _wait_for_storage(self, job: Job, error: Exception) -> None:
+        """Put a job back and pause, longer each time: an outage must not fail everything that is queued."""
+        log.warning("%s of %s cannot be done now: what it needs is away", job.kind, job.subject, exc_info=error)
+        self.queue.give_back(job, who=self._who, why="Our storage does not answer; it is tried again.")
+        self.stopping.wait(self._pause)
+        self._pause = min(2 * self._pause, LONGEST_PAUSE)
+
+    def _prolong(self, job: Job) -> bool:
+        return self.queue.heartbeat(job, lease_seconds=self.lease_seconds)
+
+    def _tell(self) -> bool:
+        """Tell the board that this worker lives."""
+        key = next((signer.public_key_text for signer in self.signers.values()), None)
+        serves = list(self.holdouts)
+        self.queue.beat_worker(self.name, serves=serves, confinement=self.custody.confinement, receipt_key=key)
+        return True
+
+    @property
+    def _who(self) -> str:
+        return f"worker:{self.name}"
+
+    def _do(self, job: Job, holdout: Holdout) -> bool:
+        if job.kind in ("score", "rescore"):
+            return self._score(job, holdout)
+        policy = self.settings.of(job.benchmark).release
+        on_board = [submission.id for submission, _ in self.store.board_rows(job.benchmark, job.version)]
+        if job.kind == "rank":
+            of = groups(self.store, job.benchmark, job.version)
+            document = _twice(
+                lambda: self.custody.rank(holdout.vault.folder, job.version, on_board, policy=policy, groups=of)
+            )
+        else:
+            a, b = job.subject.split(":")
+            if not {a, b} <= set(on_board):  # hidden or withdrawn since: what the board does not show is not compared
+                return self.queue.refuse(job, who=self._who, why="One of the two entries is no longer on the board.")
+            paired = may_pair(self.store, job.benchmark, job.version, a, b)
+            document = _twice(
+                lambda: self.custody.compare(holdout.vault.folder, job.version, a, b, policy=policy, paired=paired)
+            )
+        return self.queue.finish_result(job, document=document)
+
+    def _score(self, job: Job, holdout: Holdout) -> bool:
+        submission = self.store.get(job.subject)
+        if submission is None:
+            raise LookupError(f"job {job.id} is of a submission that is not there")
+        with self.store.read() as connection:
+            split = boards.split_of(connection, job.benchmark, job.version)
+        submission = replace(submission, split=split)  # another version may call it otherwise
+        manifest = holdout.manifest(split)
+        if isinstance(manifest, TaskManifest):
+            return self._score_tasks(job, holdout, submission, manifest)
+        with tempfile.TemporaryDirectory() as scratch:
+            canonical = Path(scratch) / "canonical.npz"
+            parsed = self._accepted(submission, holdout, canonical, is_of_other_version=job.kind == "rescore")
+            if isinstance(parsed, str):
+                return self.queue.refuse(job, who=self._who, why=parsed)
+            outcome = self._outcome(canonical, submission, holdout, thresholds=_thresholds(submission.metadata))
+        self.stopping.wait(self.pause_before_finish)
+        outcome = replace(outcome, signs=parsed.signs)
+        if job.kind == "rescore":
+            outcome = _with_coverage(outcome, parsed.report)
+        return self.queue.finish_score(job, who=self._who, outcome=outcome, sign=self._sign)
+
+    def _score_tasks(self, job: Job, holdout: Holdout, submission: Submission, manifest: TaskManifest) -> bool:
+        """Bring answers to tasks before readers or, once these are done, release what they gave."""
+        if job.kind == "rescore":
+            why = "The tasks of another version are other questions: they must be answered and read anew."
+            return self.queue.refuse(job, who=self._who, why=why)
+        with self.store.read() as connection:
+            is_read = is_complete(connection, submission.id, self.settings.of(job.benchmark).reading)
+            answers = [answer.to_answer() for answer in answers_of(connection, submission.id)]
+            given = ratings_of(connection, submission.id)
+        with tempfile.TemporaryDirectory() as scratch:
+            file = Path(scratch) / "answers.npz"
+            if not is_read:
+                parsed = self._accepted(submission, holdout, file)
+                if isinstance(parsed, str):
+                    return self.queue.refuse(job, who=self._who, why=parsed)
+                found = cast("tuple[TaskAnswer, ...]", read_canonical(file, manifest))
+                return self.queue.await_readers(job, who=self._who, answers=found)
+            with file.open("wb") as stream:
+                write_rated(stream, answers, given, manifest)
+            outcome = self._outcome(file, submission, holdout)
+        outcome = replace(outcome, signs=tuple(tripwires(answers, manifest)))
+        return self.queue.finish_score(job, who=self._who, outcome=outcome, sign=self._sign)
+
+    def _accepted(
+        self, submission: Submission, holdout: Holdout, canonical: Path, *, is_of_other_version: bool = False
+    ) -> Parsed | str:
+        """What the parse child made of a file, or why it is refused."""
+        try:
+            parsed = _twice(lambda: self._parse(submission, holdout, canonical, is_of_other_version))
+        except ParseFailed as error:
+            return str(error)
+        if is_of_other_version and parsed.report.ok and not parsed.report.n_predictions:
+            return "The file answers nothing of what this version asks."
+        return parsed if parsed.report.ok else f"The file does not pass the linter: {parsed.report.verdict}."
+
+    def _outcome(self, canonical: Path, submission: Submission, holdout: Holdout, **options: Any) -> ScoredOutcome:
+        return _twice(
+            lambda: self.custody.score(
+                canonical,
+                holdout.folder,
+                submission.split,
+                policy=self.settings.of(submission.benchmark).release,
+                vault=holdout.vault.folder,
+                submission_id=submission.id,
+                **options,
+            )
+        )
+
+    def _parse(self, submission: Submission, holdout: Holdout, canonical: Path, is_of_other_version: bool) -> Parsed:
+        with self.blobs.open_local(submission.sha256) as path:
+            return self.custody.parse(
+                path,
+                holdout.manifest(submission.split),
+                name=submission.filename,
+                allow_missing=submission.allow_missing,
+                is_of_other_version=is_of_other_version,
+                canonical=canonical,
+            )
+
+    def _sign(self, connection: Any, submission: Submission, score: Score) -> None:
+        receipts.append(connection, self.signers[submission.benchmark, score.version], submission, score)
+
+
+def _sweep(vault: Path) -> None:
+    """Remove what killed workers left half written; another one may be writing now, which takes seconds."""
+    for path in vault.glob(".writing-*"):
+        with contextlib.suppress(FileNotFoundError):
+            if path.stat().st_mtime < time.time() - HALF_WRITTEN_SECONDS:
+                path.unlink()
+
+
+def _twice(work: Callable[[], Answer]) -> Answer:
+    """What a child answers; it is asked once more if it was killed.
+
+    When the machine is short of memory, the kernel kills a child whoever used the memory; its file was accepted.
+    """
+    try:
+        return work()
+    except (ParseFailed, ScoreFailed) as error:
+        if error.kind != "too_large":
+            raise
+        log.warning("a child was killed; its work is done once more")
+    return work()
+
+
+def _is_outage(error: Exception) -> bool:
+    """Whether storage is away; a file that is missing or damaged stays so."""
+    return isinstance(error, OSError) and not isinstance(error, (FileNotFoundError, BlobDamagedError))
+
+
+def _with_coverage(outcome: ScoredOutcome, report: LintReport) -> ScoredOutcome:
+    """Say beside the figures what a file that was made for another version does not answer in this one."""
+    said = []
+    if report.missing_pairs:
+        n = f"{len(report.missing_pairs):,}"
+        said.append(f"The file was made for another version: {n} questions of this one have no answer and are misses.")
+    said += [f"{one.message[0].upper()}{one.message[1:]}." for one in report.problems if one.rule == "left-out"]
+    if not said:
+        return outcome
+    note = " ".join([outcome.released.note, *said])
+    final = outcome.final and replace(outcome.final, note=note)
+    return replace(outcome, released=replace(outcome.released, note=note), final=final)
+
+
+def _thresholds(metadata: Mapping[str, Any]) -> float | dict[str, float]:
+    """The probabilities from which a label counts, as the submission fixed them; 0.5 unless it did."""
+    stated = metadata.get("thresholds", 0.5)
+    return dict(stated) if isinstance(stated, Mapping) else float(stated)
+
+
+class _Ticker:
+    """Does `work` from a thread of its own while the block runs, every `seconds`, until it answers False."""
+
+    def __init__(self, work: Callable[[], bool], seconds: float, *, at_once: bool) -> None:
+        self._work, self._seconds, self._at_once = work, seconds, at_once
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._tick, name="ticker", daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *exc: object) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def _tick(self) -> None:
+        pause = 0.0 if self._at_once else self._seconds
+        while not self._done.wait(pause):
+            pause = self._seconds
+            try:
+                if not self._work():
+                    return
+            except Exception:
+                log.exception("a beat failed; the next one may do")

@@ -1,0 +1,290 @@
+"""The commands ``submit``, ``status``, ``withdraw`` and ``receipt``: predictions to a leaderboard and back.
+
+A token comes from a file or from ``REVEAL_TOKEN``, never from the command line, where every process of the machine and
+the shell's history would see it. Exit codes: 0 for a score (or, without waiting, for a place in the queue), 1 if the
+submission was refused or failed or no board answers, 2 if the command was used wrongly.
+
+The command ``reveal-bench verify-receipt``: check a leaderboard's receipt without the leaderboard.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from reveal_bench.cli import output as terminal
+from reveal_bench.cli.output import AllowMissing, AsJson, PredictionFile
+
+if TYPE_CHECKING:
+    from reveal_bench.cli.client import Progress, Server
+
+__all__ = ["read_json", "receipt", "status", "submit", "withdraw"]
+
+A_DAY = 24 * 3600.0
+
+Url = Annotated[str, typer.Option(help="Address of the leaderboard.", envvar="REVEAL_LEADERBOARD_URL")]
+TokenFile = Annotated[
+    Path | None, typer.Option(help="File with your token; else REVEAL_TOKEN. A board on your own machine needs none.")
+]
+SubmissionId = Annotated[str, typer.Argument(metavar="ID", help="Submission, as `submit` tells.", show_default=False)]
+
+
+def submit(
+    file: PredictionFile,
+    benchmark: Annotated[str, typer.Option(help="Benchmark on the leaderboard.", show_default=False)],
+    url: Url,
+    metadata: Annotated[
+        Path | None, typer.Option(help="submission.json; beside the file by default, if it is there.")
+    ] = None,
+    token_file: TokenFile = None,
+    allow_missing: AllowMissing = False,
+    wait: Annotated[bool, typer.Option(help="Wait for the score.")] = True,
+    patience: Annotated[float, typer.Option(min=0, help="Seconds to wait for a leaderboard that is starting.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Upload a prediction file to a leaderboard, wait, and print its score. Exit code 1: refused or failed."""
+    from reveal_bench.cli import client
+
+    path = metadata or file.parent / "submission.json"
+    if not path.is_file():
+        raise typer.BadParameter(
+            f"metadata is needed: give --metadata, or put it in {path} (format: submissions/README.md)"
+        )
+    if not file.is_file():
+        raise typer.BadParameter(f"there is no file {file}")
+    about = read_json(path)
+    server = _server(url, token_file)
+    try:
+        server.wait_until_ready(seconds=patience)
+        with _upload_bar(file.name) as progress:
+            document = server.submit(
+                file, benchmark=benchmark, metadata=about, allow_missing=allow_missing, progress=progress
+            )
+    except client.LeaderboardError as refusal:
+        terminal.print_refusal(refusal.problem)
+        raise
+    if not document.get("is_new", True):
+        typer.echo(f"{document['id']}: the same file was sent before", err=True)
+    if wait:
+        document = _watch(server, document, quiet=as_json)
+    _show(document, server, as_json=as_json)
+
+
+def status(submission_id: SubmissionId, url: Url, token_file: TokenFile = None, as_json: AsJson = False) -> None:
+    """Show where a submission stands: its place in the queue, or its score. Exit code 1: refused or failed."""
+    server = _server(url, token_file)
+    _show(server.submission(submission_id), server, as_json=as_json)
+
+
+def withdraw(
+    submission_id: SubmissionId,
+    url: Url,
+    token_file: TokenFile = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Take a submission back: at no cost while it is queued; off the board, but charged, once it is scored."""
+    server = _server(url, token_file)
+    before = server.submission(submission_id)
+    if before["status"] == "scored" and not yes:
+        typer.confirm(f"{submission_id} is scored: it leaves the board and stays charged. Withdraw it?", abort=True)
+    after = server.withdraw(submission_id)
+    cost = "and costs nothing" if after["status"] == "withdrawn" else "and is off the board; it stays charged"
+    typer.echo(f"submission {submission_id} is withdrawn {cost}")
+
+
+def receipt(
+    submission_id: SubmissionId,
+    url: Url,
+    out: Annotated[Path, typer.Option(help="File to write; it must not exist yet.", show_default=False)],
+    version: Annotated[str | None, typer.Option(help="Version of the benchmark; the newest by default.")] = None,
+    final: Annotated[bool, typer.Option("--final", help="That of the final figures, once they are announced.")] = False,
+    token_file: TokenFile = None,
+) -> None:
+    """Fetch the signed receipt of a score, check it, and keep it."""
+    from reveal_bench.evaluation.receipts import verify_receipt
+
+    if out.exists():
+        raise typer.BadParameter(f"--out must not exist yet, got {out}")
+    server = _server(url, token_file)
+    document = server.receipt(submission_id, version=version, part="final" if final else None)
+    signed_with = verify_receipt(document).receipt["public_key"]
+    if signed_with not in {key["public_key"] for key in server.receipt_keys()}:
+        raise ValueError(f"the receipt must be signed with a key that {url} publishes, got {signed_with}")
+    verified = verify_receipt(document, signed_with)
+    with out.open("x", encoding="utf-8") as file:
+        file.write(json.dumps(document, indent=2) + "\n")
+    typer.echo(f"wrote {out}")
+    for sentence in verified.checked:
+        typer.echo(f"  checked: {sentence}")
+    typer.echo(
+        "check it again at any time: reveal-bench verify-receipt FILE, with a key that you noted before", err=True
+    )
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The JSON object in a file.
+
+    Raises
+    ------
+    ValueError
+        If it holds something else.
+    """
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path}: must be JSON in UTF-8: {error}") from None
+    if not isinstance(document, dict):
+        raise ValueError(f"{path}: must hold one JSON object, got {type(document).__name__}")
+    return document
+
+
+def _server(url: str, token_file: Path | None) -> Server:
+    from reveal_bench.cli import client
+
+    return client.Server(url, client.read_token(token_file))
+
+
+def _watch(server: Server, document: dict[str, Any], *, quiet: bool) -> dict[str, Any]:
+    """Follow a submission to its end, telling each change."""
+    try:
+        for state in server.follow(document["id"], timeout=A_DAY):
+            document = state
+            if not quiet:
+                typer.echo(f"{document['id']}: {document['status']}{_queue_note(document)}", err=True)
+    except KeyboardInterrupt:
+        typer.echo(f"it goes on without you: reveal-bench status {document['id']} --url {server.url}", err=True)
+        raise
+    return document
+
+
+def _queue_note(document: dict[str, Any]) -> str:
+    """Where a submission stands in the queue and about how long it will take, if that is known."""
+    position, seconds = document.get("queue_position"), document.get("expected_seconds")
+    if not position:
+        return ""
+    if seconds is None:
+        return f" (position {position})"
+    about = f"{max(1, round(seconds))} s" if seconds < 90 else f"{round(seconds / 60)} min"
+    return f" (position {position}, about {about} to wait)"
+
+
+def _show(document: dict[str, Any], server: Server, *, as_json: bool) -> None:
+    """Print a submission, and end with its exit code."""
+    state = document["status"]
+    if as_json:
+        typer.echo(json.dumps(document, indent=2))
+    elif state == "scored":
+        _show_score(document, server)
+    elif state in ("refused", "failed", "withdrawn"):
+        typer.secho(f"submission {document['id']} is {state}: {_last_word(document)}", fg="red", err=True)
+    else:
+        typer.echo(f"submission {document['id']} is {state}{_queue_note(document)}")
+    if state in ("refused", "failed", "withdrawn"):
+        raise typer.Exit(1)
+
+
+def _show_score(document: dict[str, Any], server: Server) -> None:
+    score = document["score"]
+    if score["figures"]:
+        terminal.print_released(document)
+    else:
+        typer.echo(f"submission {document['id']} is scored; {score['note']}")
+    if score.get("is_held"):
+        terminal.warn([f"these are the figures of submission {score['shown_of']}: {_last_word(document)}"])
+    if document.get("withdrawn_at"):
+        terminal.warn(["it is withdrawn: not on the board"])
+    if document.get("hidden_why"):
+        terminal.warn([f"the operators took it off the board: {document['hidden_why']}"])
+    typer.echo(f"{server.url.rstrip('/')}/entry?id={document['id']}")
+
+
+def _last_word(document: dict[str, Any]) -> str:
+    said = [event["why"] for event in document["events"] if event["to_status"] == document["status"] and event["why"]]
+    return said[-1] if said else "no reason was given"
+
+
+@contextmanager
+def _upload_bar(name: str) -> Iterator[Progress]:
+    """A bar of bytes on standard error; quiet when that is not a terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+    console = Console(stderr=True)
+    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(TextColumn("{task.description}"), *columns, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task(f"sending {name}")
+
+        def update(done: int, total: int) -> None:
+            what = f"checking {name}" if done == total else f"sending {name}"  # the answer comes with the lint report
+            bar.update(task, completed=done, total=total, description=what)
+
+        yield update
+
+
+FIGURE = ("metric", "finding", "value", "low", "high")
+
+
+def verify_receipt(
+    file: Annotated[Path, typer.Argument(help="Receipt, as the leaderboard gave it (JSON).", show_default=False)],
+    key: Annotated[
+        str | None,
+        typer.Option(metavar="KEY|FILE", help="Public key that the leaderboard published, or a file that holds it."),
+    ] = None,
+    previous: Annotated[Path | None, typer.Option(help="The receipt with the number before.")] = None,
+    predictions: Annotated[Path | None, typer.Option("--file", help="The prediction file that was scored.")] = None,
+) -> None:
+    """Check a receipt offline: its signature, its place in the chain, and the file it is of."""
+    from reveal_bench.evaluation import receipts
+
+    verified = receipts.verify_receipt(
+        receipts.read_receipt(file),
+        None if key is None else _key(key),
+        previous=None if previous is None else receipts.read_receipt(previous),
+        file_sha256=None if predictions is None else _sha256(predictions),
+    )
+    _show_receipt(verified.receipt)
+    for sentence in verified.checked:
+        typer.echo(f"checked      {sentence}")
+    for sentence in verified.unchecked:
+        typer.echo(f"not checked  {sentence}")
+
+
+def _show_receipt(receipt: Any) -> None:
+    typer.echo(
+        f"receipt {receipt['number']} of {receipt['time']}: {_plain(receipt['model'])} ({_plain(receipt['team'])})"
+    )
+    place = f"{receipt['benchmark']} {receipt['version']}, split {receipt['split']}, {receipt['part']} part"
+    typer.echo(f"{_plain(place)}, submission {_plain(receipt['submission'])}")
+    if receipt["shown_of"] is not None:
+        typer.echo(f"the figures are those of submission {_plain(receipt['shown_of'])}, which this one did not surpass")
+    figures = receipt["released"].get("figures")
+    for figure in filter(lambda one: isinstance(one, dict), figures if isinstance(figures, list) else []):
+        metric, finding, value, low, high = (_plain(figure.get(name)) for name in FIGURE)
+        interval = "" if "None" in (low, high) else f"  ({low} to {high})"
+        typer.echo(f"  {metric:<16} {finding:<28} {value}{interval}")
+
+
+def _plain(text: object) -> str:
+    """Names come from whoever submitted: nothing that a terminal would obey."""
+    return "".join(c if c.isprintable() else "?" for c in str(text))
+
+
+def _key(text: str) -> str:
+    path = Path(text)
+    if not path.is_file():
+        return text
+    words = path.read_text(encoding="utf-8").split()
+    if len(words) != 1:
+        raise ValueError(f"{path} must hold one public key and nothing else, got {len(words)} words")
+    return words[0]
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,446 @@
+"""The commands ``reveal-bench curate ...``: how a benchmark is made from studies and reports (paper 004), step by step.
+
+Every command names the curation folder first; ``extract`` and ``refresh`` begin one. What a step did, or that it was
+done already, is printed with its counts.
+
+How the ``curate`` commands ask a model: their options, and what becomes of them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from decimal import Decimal
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from reveal_bench.cli import output as terminal
+from reveal_bench.cli.output import AsJson, Price, prices_of
+
+if TYPE_CHECKING:
+    from reveal_bench.curation.asking import Asker
+    from reveal_bench.curation.folder import CurationFolder, StepRecord
+    from reveal_bench.curation.reports import Engine
+
+__all__ = ["app"]
+
+Model = Annotated[str | None, typer.Option(help="Ask this model, by the name that --endpoint knows.")]
+Endpoint = Annotated[
+    str | None, typer.Option(help="Base URL of an OpenAI-compatible API; its key is read from REVEAL_MODEL_KEY.")
+]
+ModelOptions = Annotated[
+    str | None,
+    typer.Option(help="How the model is asked, as JSON: temperature, seed, max_tokens, structure, extra."),
+]
+Connections = Annotated[int, typer.Option(min=1, help="Requests to the model at once.")]
+
+
+class Calls(StrEnum):
+    """How a model is asked about a report."""
+
+    TWO = "two"
+    ONE = "one"
+
+
+def engine_of(asker: Asker | None, calls: Calls) -> Engine:
+    """What reads reports: a model, or rules."""
+    from reveal_bench.curation.rules import Rules
+
+    if asker is None:
+        return Rules()
+    from reveal_bench.curation.model_engine import ModelEngine
+
+    return ModelEngine(asker, calls.value)
+
+
+def asker_of(
+    folder: CurationFolder,
+    model: str | None,
+    endpoint: str | None,
+    options: str | None,
+    connections: int,
+    price_in: str | None,
+    price_out: str | None,
+) -> Asker | None:
+    """Who asks the model; None if none is named.
+
+    Raises
+    ------
+    ValueError
+        If an option breaks its rule, or needs another.
+    """
+    if model is None:
+        if endpoint is not None or options is not None:
+            raise ValueError("`--endpoint` and `--model-options` need `--model`")
+        return None
+    if endpoint is None:
+        raise ValueError("`--model` needs `--endpoint`: reports go nowhere that was not named")
+    from reveal_bench.curation.asking import Asker
+    from reveal_bench.curation.model_settings import ModelSettings
+
+    prices = prices_of(price_in, price_out)
+    settings = ModelSettings(model, **_json_object("--model-options", options))
+    cache = folder.path(os.path.join("cache", "answers"))
+    return Asker(settings, endpoint, cache, max_connections=connections, prices=prices)
+
+
+def _json_object(option: str, text: str | None) -> dict[str, Any]:
+    from reveal_bench.curation.model_settings import ModelSettings
+
+    known = [field.name for field in fields(ModelSettings) if field.name != "model"]
+    try:
+        found = json.loads(text or "{}")
+    except ValueError as error:
+        raise ValueError(f"`{option}` must be JSON: {error}") from None
+    if not isinstance(found, dict) or not found.keys() <= set(known):
+        raise ValueError(f"`{option}` must be an object with {', '.join(known)}, got {text}")
+    return found
+
+
+def spent(asker: Asker) -> dict[str, Any]:
+    """What this run asked and paid; what was asked before is in the cache, and free."""
+    return asdict(asker.spent)
+
+
+app = typer.Typer(
+    help="Make a benchmark of studies and reports, and refresh it: extract, sample, assign, import-votes, consensus, "
+    "select, split, refresh, report, status.",
+    rich_markup_mode=None,
+    no_args_is_help=True,
+)
+
+Curation = Annotated[Path, typer.Argument(help="Curation folder.", show_default=False)]
+Redo = Annotated[bool, typer.Option("--redo", help="Do it again though it was done with other inputs or settings.")]
+Name = Annotated[
+    str | None, typer.Option(help="Name of the benchmark, when the folder is begun.  [default: Chest radiographs]")
+]
+FirstSeed = Annotated[
+    int | None, typer.Option(min=0, help="Seed of everything random, when the folder is begun.  [default: 0]")
+]
+Sheet = Annotated[str | None, typer.Option(help="Sheet of an xlsx file that has several.")]
+Study = Annotated[str, typer.Option(help="Column with the ids of studies.")]
+Version = Annotated[str, typer.Option(help="Version of the benchmark, such as 1.0.0.")]
+StudyKey = Annotated[str, typer.Option(help="What the ids of studies are in the images' headers.")]
+
+
+@app.command()
+def extract(
+    folder: Curation,
+    reports: Annotated[Path | None, typer.Option(help="Table of reports (csv, tsv, xlsx, jsonl, parquet).")] = None,
+    suggestions: Annotated[Path | None, typer.Option(help="Table of labels that are known already, instead.")] = None,
+    study: Study = "study",
+    patient: Annotated[str, typer.Option(help="Column with the ids of patients.")] = "patient",
+    report: Annotated[str | None, typer.Option(help="Column with the report's text.  [default: report]")] = None,
+    file: Annotated[str | None, typer.Option(help="Column with the path of the report's text file, instead.")] = None,
+    labels: Annotated[str, typer.Option(help="Column of --suggestions with labels, separated by `;`.")] = "labels",
+    model: Model = None,
+    endpoint: Endpoint = None,
+    calls: Annotated[Calls, typer.Option(help="Model calls per report: findings, then labels; or both in one.")] = (
+        Calls.TWO
+    ),
+    model_options: ModelOptions = None,
+    connections: Connections = 4,
+    price_in: Price = None,
+    price_out: Price = None,
+    sheet: Sheet = None,
+    name: Name = None,
+    seed: FirstSeed = None,
+    redo: Redo = False,
+) -> None:
+    """Read labels out of reports, by rules or with a model; begins the folder."""
+    from reveal_bench.curation.extract import ReportTable, SuggestionTable
+    from reveal_bench.curation.extract import extract as step
+    from reveal_bench.curation.reports import ReportColumns, SuggestionColumns
+
+    if (reports is None) == (suggestions is None):
+        raise ValueError("give one of `--reports` and `--suggestions`")
+    if suggestions is not None and (model or report or file):
+        raise ValueError("`--model`, `--report` and `--file` are for `--reports`: suggestions are labels already")
+    if report is not None and file is not None:
+        raise ValueError("give one of `--report` and `--file`")
+    curation = _begin(folder, name, seed)
+    with terminal.progress("reading") as progress:
+        source: ReportTable | SuggestionTable
+        engine = asker = None
+        if reports is None:
+            assert suggestions is not None
+            source = SuggestionTable(suggestions, SuggestionColumns(study, patient, labels), sheet)
+        else:
+            columns = ReportColumns(study, patient, None if file else report or "report", file)
+            source = ReportTable(reports, columns, sheet)
+            asker = asker_of(curation, model, endpoint, model_options, connections, price_in, price_out)
+            engine = engine_of(asker, calls)
+        record = step(curation, source, engine=engine, redo=redo, progress=_counted(progress, "reading"))
+    _tell(curation, record)
+    if asker is not None:
+        _tell_spent(record, asker)
+
+
+@app.command()
+def sample(
+    folder: Curation,
+    strata: Annotated[
+        str, typer.Option(help="Studies per number of suggested labels; the default is the paper's 1,000.")
+    ] = "1:300,2:300,3:319,4:76,5:4,6:1",
+    min_per_label: Annotated[int, typer.Option(min=0, help="Studies that each label is in, where there are any.")] = 1,
+    fill: Annotated[bool, typer.Option("--fill", help="Fill what a stratum lacks from the next one down.")] = False,
+    redo: Redo = False,
+) -> None:
+    """Draw the studies that readers will see: one per patient, by number of labels, every label represented."""
+    from reveal_bench.curation.sample import sample as step
+
+    curation = _open(folder)
+    _tell(curation, step(curation, strata=_strata(strata), min_per_label=min_per_label, fill=fill, redo=redo))
+
+
+@app.command()
+def assign(
+    folder: Curation,
+    readers: Annotated[Path, typer.Option(help="Table with the columns reader and capacity.", show_default=False)],
+    most: Annotated[int, typer.Option(min=1, help="Studies of one reader at most.")] = 300,
+    redo: Redo = False,
+) -> None:
+    """Give every study three readers, and every reader a list in random order."""
+    from reveal_bench.curation.assign import assign as step
+
+    curation = _open(folder)
+    _tell(curation, step(curation, readers, most=most, redo=redo))
+
+
+@app.command(name="import-votes")
+def import_votes(
+    folder: Curation,
+    votes: Annotated[
+        Path, typer.Option(help="Table: study, reader, answer, perhaps comment and labels.", show_default=False)
+    ],
+    reassigned: Annotated[Path | None, typer.Option(help="Assignments that took the place of the first ones.")] = None,
+    allow_missing: Annotated[bool, typer.Option("--allow-missing", help="Go on with studies not fully read.")] = False,
+    redo: Redo = False,
+) -> None:
+    """Take in what the readers said: agree all, agree mostly or disagree, with comments."""
+    from reveal_bench.curation.votes import import_votes as step
+
+    curation = _open(folder)
+    _tell(curation, step(curation, votes, allow_missing=allow_missing, reassigned=reassigned, redo=redo))
+
+
+@app.command()
+def consensus(
+    folder: Curation,
+    three: Annotated[
+        bool, typer.Option("--three", help="Compare readers on three answers; else `mostly` is no agreement.")
+    ] = False,
+    model: Model = None,
+    endpoint: Endpoint = None,
+    model_options: ModelOptions = None,
+    connections: Connections = 4,
+    price_in: Price = None,
+    price_out: Price = None,
+    resamples: Annotated[int, typer.Option(min=1, help="Bootstrap replicates.")] = 1000,
+    redo: Redo = False,
+) -> None:
+    """Find the labels of every vote and study, and how well readers agree; comments by rules or with a model."""
+    from reveal_bench.curation.consensus import Reviser
+    from reveal_bench.curation.consensus import consensus as step
+
+    curation = _open(folder)
+    revise: Reviser | str = "rules"
+    asker = asker_of(curation, model, endpoint, model_options, connections, price_in, price_out)
+    if asker is not None:
+        from reveal_bench.curation.model_engine import ModelReviser
+
+        revise = ModelReviser(asker)
+    with terminal.progress("reading comments") as progress:
+        record = step(
+            curation,
+            revise=revise,  # type: ignore[arg-type]  # "rules" is a literal there
+            merge_mostly=not three,
+            n_resamples=resamples,
+            redo=redo,
+            progress=_counted(progress, "reading comments"),
+        )
+    _tell(curation, record)
+    if asker is not None:
+        _tell_spent(record, asker)
+
+
+@app.command()
+def select(
+    folder: Curation,
+    target: Annotated[int, typer.Option(min=2, help="Studies of the benchmark.")] = 200,
+    at_least: Annotated[int, typer.Option(min=1, help="Readers who must have agreed to all labels.")] = 2,
+    less_common: Annotated[
+        str | None, typer.Option(help="Labels whose studies all come in, separated by `;`; the paper's nine else.")
+    ] = None,
+    redo: Redo = False,
+) -> None:
+    """Choose the studies of the benchmark: agreed on, less common findings first, then those with most labels."""
+    from reveal_bench.curation.select import LESS_COMMON
+    from reveal_bench.curation.select import select as step
+
+    curation = _open(folder)
+    chosen = LESS_COMMON if less_common is None else [label.strip() for label in less_common.split(";")]
+    _tell(curation, step(curation, target=target, less_common=chosen, at_least=at_least, redo=redo))
+
+
+@app.command()
+def split(
+    folder: Curation,
+    facts: Annotated[Path | None, typer.Option(help="Table of acquisition and demographics, per study.")] = None,
+    columns: Annotated[str | None, typer.Option(help="Columns of --facts to compare, separated by `,`.")] = None,
+    study: Study = "study",
+    study_key: StudyKey = "StudyInstanceUID",
+    best_of: Annotated[int, typer.Option(min=1, help="Draws, of which the best balanced is taken.")] = 1,
+    version: Version = "1.0.0",
+    redo: Redo = False,
+) -> None:
+    """Divide the benchmark into a released and a holdout half by patient, and test how they are balanced."""
+    from reveal_bench.curation.split import split as step
+
+    curation = _open(folder)
+    named = None if columns is None else [column.strip() for column in columns.split(",")]
+    with terminal.progress("drawing") as progress:
+        record = step(
+            curation,
+            facts,
+            columns=named,
+            best_of=best_of,
+            version=version,
+            key=study,
+            study_key=study_key,
+            redo=redo,
+            progress=_counted(progress, "drawing"),
+        )
+    _tell(curation, record)
+    _tell_build(curation, version)
+
+
+@app.command()
+def refresh(
+    folder: Curation,
+    before: Annotated[Path, typer.Option(help="Curation folder of the version before.", show_default=False)],
+    corrections: Annotated[Path | None, typer.Option(help="Table: study, labels, why.")] = None,
+    additions: Annotated[Path | None, typer.Option(help="Curation folder whose selection comes in.")] = None,
+    facts: Annotated[Path | None, typer.Option(help="Table with the demographics of what is added.")] = None,
+    study: Study = "study",
+    study_key: StudyKey = "StudyInstanceUID",
+    retire_holdout: Annotated[
+        bool, typer.Option("--retire-holdout", help="Release the holdout before; what is added takes its place.")
+    ] = False,
+    redo: Redo = False,
+) -> None:
+    """Make the next version: corrected labels, new studies, patient-disjoint from all that was released."""
+    from reveal_bench.curation.folder import CurationFolder
+    from reveal_bench.curation.refresh import refresh as step
+
+    earlier = CurationFolder(before)
+    curation = _begin(folder, earlier.name, earlier.seed)  # random choices differ by the version's own step
+    record = step(
+        curation,
+        earlier,
+        corrections=corrections,
+        additions=None if additions is None else CurationFolder(additions),
+        facts=facts,
+        key=study,
+        study_key=study_key,
+        retire_holdout=retire_holdout,
+        redo=redo,
+    )
+    _tell(curation, record)
+    _tell_build(curation, record.counts["version"], is_later=True, retires=retire_holdout)
+
+
+@app.command()
+def report(folder: Curation, redo: Redo = False) -> None:
+    """Write the paper's tables and figures for this curation as one HTML page, with SVG and CSV files."""
+    from reveal_bench.reports.curation import report as step
+
+    curation = _open(folder)
+    _tell(curation, step(curation, redo=redo))
+    typer.echo(f"open {curation.path('report/index.html')}")
+
+
+@app.command()
+def status(folder: Curation, as_json: AsJson = False) -> None:
+    """Show where a curation stands, step by step."""
+    import json
+
+    curation = _open(folder)
+    if as_json:
+        typer.echo(json.dumps([asdict(state) for state in curation.states()], indent=2))
+        return
+    typer.echo(f"{folder}: {curation.name}, seed {curation.seed}")
+    for state in curation.states():
+        counts = "" if state.record is None else _counts(state.record.counts)
+        colour = {"done": "green", "open": None}.get(state.status, "red")
+        typer.echo(f"  {state.step:<13}{typer.style(f'{state.status:<8}', fg=colour)} {state.why or counts}".rstrip())
+
+
+def _open(folder: Path) -> CurationFolder:
+    from reveal_bench.curation.folder import CurationFolder
+
+    return CurationFolder(folder)
+
+
+def _begin(folder: Path, name: str | None, seed: int | None) -> CurationFolder:
+    """The folder, new or as it was begun; a name or a seed that are given must be those that it was begun with."""
+    from reveal_bench.curation.folder import STATE_NAME, CurationFolder
+
+    if not (folder / STATE_NAME).is_file():
+        return CurationFolder.create(folder, name=name or "Chest radiographs", seed=seed or 0)
+    begun = CurationFolder(folder)
+    for option, given, there in (("--name", name, begun.name), ("--seed", seed, begun.seed)):
+        if given not in (None, there):
+            raise ValueError(f"`{option}` must be {there!r}, with which {folder} was begun, got {given!r}")
+    return begun
+
+
+def _strata(text: str) -> dict[int, int]:
+    """ "1:300,2:300" -> {1: 300, 2: 300}."""
+    found: dict[int, int] = {}
+    for part in text.split(","):
+        n_labels, separator, size = part.partition(":")
+        if not (separator and n_labels.strip().isdecimal() and size.strip().isdecimal()) or int(n_labels) in found:
+            raise ValueError(f"`--strata` must be of the form 1:300,2:300, each number once, got {part.strip()!r}")
+        found[int(n_labels)] = int(size)
+    return found
+
+
+def _counted(progress: Any, what: str) -> Any:
+    return lambda done, total: progress(what, done, total)
+
+
+def _tell(folder: CurationFolder, record: StepRecord) -> None:
+    did = "done" if record.is_new else "was done already, with the same inputs and settings"
+    typer.echo(f"{record.step}: {did}; {_counts(record.counts)}")
+    for name in record.outputs:
+        typer.echo(f"  {folder.path(name)}")
+
+
+def _counts(counts: Mapping[str, Any]) -> str:
+    """The plain figures among the counts, in one line."""
+    plain = {name.replace("_", " "): value for name, value in counts.items() if isinstance(value, (int, str, Decimal))}
+    shown = {name: f"{value:,}" if isinstance(value, int) else str(value) for name, value in plain.items()}
+    return ", ".join(f"{name} {value}" for name, value in shown.items() if value)
+
+
+def _tell_spent(record: StepRecord, asker: Asker) -> None:
+    """What this run asked and paid, and how many texts a model gave no answer to."""
+    typer.echo(f"  {_counts(spent(asker))}")
+    n = sum(record.counts.get(who, {}).get("unanswered", 0) for who in ("engine", "reviser"))
+    if n:
+        terminal.warn([f"{n:,} texts had no answer; --redo asks for them again, all other answers are kept"])
+
+
+def _tell_build(folder: CurationFolder, version: str, *, is_later: bool = False, retires: bool = False) -> None:
+    later = " --previous PUBLIC_BEFORE --previous-holdout PRIVATE_BEFORE" if is_later else ""
+    typer.echo(
+        "build it with: reveal-bench build IMAGES --out PUBLIC --holdout PRIVATE --source reveal-cxr --id-key KEY "
+        f"--mapping {folder.path('benchmark/mapping.yaml')} --version {version}{later}"
+        f"{' --retire-holdout' if retires else ''}"
+    )

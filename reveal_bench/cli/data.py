@@ -1,0 +1,507 @@
+"""Commands from a download to a dataset folder: ``reveal-bench phantom``, ``inspect`` and ``build``.
+
+Commands on finished dataset folders: ``reveal-bench validate``, ``diff`` and ``attach``.
+
+The command ``reveal-bench publish``: check a dataset folder, show what would go, ask, publish.
+
+Tokens come from the environment, a file, or ``hf auth login``, never from the command line, where every process of the
+machine and the shell's history would see them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from reveal_bench.cli import output as terminal
+from reveal_bench.cli.output import AsJson, Folder, Seed
+
+if TYPE_CHECKING:
+    from reveal_bench.dataset.hub import Publication, Published
+    from reveal_bench.sources import Builder, Problem, Reading
+
+Root = Annotated[Path, typer.Argument(help="What you downloaded: a folder or a file.", show_default=False)]
+STYLES = (
+    "chexlocalize", "reveal-cxr", "reveal-pool", "midrc", "rexecution", "chestx-det", "nih-boxes", "ms-cxr",
+    "vindr-cxr", "vinbigdata", "rsna-pneumonia", "siim-acr", "padchest-gr",
+)  # fmt: skip
+"""Keys of `phantom.LAYOUTS`; written here because help must not import it."""
+SourceName = Annotated[
+    str | None,
+    typer.Option(help="Builder to use, found from the files by default: a style of `phantom` or its source."),
+]
+Mapping = Annotated[Path | None, typer.Option(help="YAML file that says which column means what.", exists=True)]
+Pictures = Annotated[Path | None, typer.Option(help="Folder of the pictures, if they lie elsewhere.", exists=True)]
+Workers = Annotated[int | None, typer.Option(min=1, help="Processes; all cores by default.")]
+
+KEEP_GOING = "--keep-going leaves out what has a problem of its own; the same command goes on with what is finished"
+SHOWN = 20
+"""Files set aside that are shown; all of them go to the log."""
+
+
+class Images(StrEnum):
+    """What to do with pixels."""
+
+    EMBED = "embed"
+    WITHHOLD = "withhold"
+
+
+def phantom(
+    out: Annotated[Path, typer.Argument(help="New folder for the synthetic download.", show_default=False)],
+    style: Annotated[
+        str, typer.Option(help="Whose layout: chexlocalize, reveal-cxr, rexecution, ...")
+    ] = "chexlocalize",
+    images: Annotated[int, typer.Option(min=1, help="Images (studies, tasks) to make.")] = 200,
+    val_images: Annotated[
+        int | None, typer.Option(help="Images of CheXlocalize's val split; 35 % of --images by default.")
+    ] = None,
+    seed: Seed = 0,
+    long_side: Annotated[int, typer.Option(help="Longer side of a picture in pixels; 2828 as in the original.")] = 2828,
+    pictures: Annotated[bool, typer.Option(help="Draw the radiographs, or only their annotations.")] = True,
+    anatomy: Annotated[
+        Path | None, typer.Option(help="Also write where the organs are to this file (JSONL), for `report`.")
+    ] = None,
+) -> None:
+    """Write a synthetic download in the layout of a real one: pictures, masks, readers, headers, traps."""
+    from reveal_bench.phantom import LAYOUTS, write_anatomy
+
+    if style not in LAYOUTS:
+        raise ValueError(f"`--style` must be one of {', '.join(LAYOUTS)}, got {style!r}")
+    further: dict[str, Any] = {}
+    if style in ("chexlocalize", "reveal-pool"):
+        further["pixels"] = pictures
+    elif not pictures:
+        raise ValueError("`--no-pictures` is for --style chexlocalize and reveal-pool alone")
+    if style == "chexlocalize":
+        further["n_val"] = round(0.35 * images) if val_images is None else val_images
+    elif val_images is not None:
+        raise ValueError("`--val-images` is for --style chexlocalize alone")
+    if anatomy is not None and style != "chexlocalize":
+        raise ValueError("`--anatomy` is for --style chexlocalize alone")
+    with terminal.progress("drawing") as progress:
+        LAYOUTS[style](
+            out,
+            images,
+            seed=seed,
+            long_side=long_side,
+            progress=lambda done, total: progress("drawing", done, total),
+            **further,
+        )
+    typer.echo(f"wrote a synthetic {style} download to {out}")
+    if anatomy is not None:
+        write_anatomy(anatomy, images, n_val=further["n_val"], seed=seed, long_side=long_side)
+        typer.echo(f"wrote where the organs are to {anatomy}")
+
+
+def inspect(
+    root: Root, source: SourceName = None, pictures: Pictures = None, mapping: Mapping = None, workers: Workers = None
+) -> None:
+    """Say what a download holds, which builder fits, and what does not match."""
+    builder = _builder(root, source)
+    found = builder.inspect(root, **_options(builder, pictures=pictures, mapping=mapping, workers=_cores(workers)))
+    typer.echo(f"{root}: {found.builder}" + (" (synthetic)" if found.synthetic else ""))
+    width = max((len(name) for name in (*found.files, *found.counts)), default=0)
+    for role, path in found.files.items():
+        typer.echo(f"  {role:<{width}}  {path}")
+    for name, count in found.counts.items():
+        expected = None if found.synthetic else found.expected.get(name)
+        note = "" if expected in (None, count) else f"   (published: {expected:,})"
+        typer.echo(f"  {name:<{width}}  {count:,}{note}")
+    terminal.warn(found.warnings)
+    if found.problems:
+        for problem in found.problems:
+            typer.secho(f"error: {problem}", fg="red", err=True)
+        raise typer.Exit(1)
+
+
+def build(
+    root: Root,
+    out: Annotated[Path, typer.Option(help="Dataset folder to write.", show_default=False)],
+    source: SourceName = None,
+    images: Annotated[Images, typer.Option(help="Embed the pictures or withhold them.")] = Images.EMBED,
+    pictures: Pictures = None,
+    mapping: Mapping = None,
+    id_key: Annotated[
+        Path | None, typer.Option(help="File with the secret of the ids (DICOM sources); made if it is missing.")
+    ] = None,
+    holdout: Annotated[
+        Path | None, typer.Option(help="Private folder for the references of a holdout; none by default.")
+    ] = None,
+    holdout_fraction: Annotated[float, typer.Option(help="Share of its patients that become private.")] = 0.5,
+    holdout_split: Annotated[
+        str | None,
+        typer.Option(help="Split to take it from: by default `holdout` if there is one, else the test split."),
+    ] = None,
+    seed: Seed = 0,
+    previous: Annotated[
+        Path | None, typer.Option(help="Earlier version of the dataset: who was released stays released.")
+    ] = None,
+    previous_holdout: Annotated[
+        Path | None, typer.Option(help="Its private folder: who was private stays private.")
+    ] = None,
+    retire_holdout: Annotated[
+        bool, typer.Option("--retire-holdout", help="With splits that come divided: who was private may be released.")
+    ] = False,
+    version: Annotated[str, typer.Option(help="Version of the dataset, such as 1.2.0.")] = "1.0.0",
+    asks: Annotated[str | None, typer.Option(help="Ask for findings `present`, or `all`.")] = None,
+    keep_going: Annotated[
+        bool, typer.Option("--keep-going", help="Leave out what cannot be read, and say so.")
+    ] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the folders if they exist.")] = False,
+    workers: Workers = None,
+    log: Annotated[
+        Path | None, typer.Option(help="Write every problem and every file set aside to this file (JSONL).")
+    ] = None,
+) -> None:
+    """Turn a download into a Hugging Face dataset folder, with a private holdout if asked.
+
+    A build that was interrupted or killed goes on where it stopped when the same command is given again.
+    """
+    from reveal_bench.benchmarks import BENCHMARKS
+    from reveal_bench.dataset.build import BuildLog, build_folder
+    from reveal_bench.sources import BuildError
+
+    builder = _builder(root, source)
+    options = _options(builder, mapping=mapping, pictures=pictures, workers=_cores(workers))
+    _check_log(log, out, holdout)
+    if id_key is not None:
+        if "id_key" not in builder.options:
+            raise ValueError(f"--id-key is not for {builder.name}: its ids are public already")
+        options["id_key"] = _read_key(id_key, out)
+    build_log = BuildLog()
+    reading = None
+    try:
+        reading = builder.read(root, pixels=images.value, keep_going=keep_going, **options)
+        with terminal.progress("building") as progress:
+            info = build_folder(
+                reading.splits,
+                out,
+                BENCHMARKS[builder.benchmark],
+                version=version,
+                asks=_asks(asks),
+                pixels=images.value,
+                holdout=holdout,
+                holdout_fraction=holdout_fraction,
+                holdout_split=holdout_split or _holdout_split(builder, reading),
+                retire_holdout=retire_holdout,
+                previous=previous,
+                previous_holdout=previous_holdout,
+                seed=seed,
+                synthetic=reading.synthetic,
+                overwrite=overwrite,
+                keep_going=keep_going,
+                workers=_cores(workers),
+                extras=reading.extras,
+                log=build_log,
+                progress=progress,
+            )
+    except BuildError as error:
+        _write_log(log, error.problems, reading)
+        if reading is not None:
+            terminal.warn(reading.warnings)
+        raise BuildError(error.problems, hint=KEEP_GOING) from None
+    _write_log(log, build_log.left_out, reading)
+    _tell(reading, build_log)
+    for split, facts in info.splits.items():
+        place = f"references in {holdout} alone" if facts["references"] == "private" else "public"
+        sizes = " ".join(f"{n:>7} {what[2:]}" for what, n in facts.items() if what in SIZES)
+        typer.echo(f"{split:<12} {sizes}   {place}".replace("asked", "questions"))
+    typer.echo(f'wrote {out}; load it with datasets.load_dataset("{out}", split="{next(iter(info.splits))}")')
+
+
+SIZES = ("n_tasks", "n_studies", "n_images", "n_asked")
+
+
+def _builder(root: Path, source: str | None) -> Builder:
+    from reveal_bench.sources import BUILDERS, detect_builder
+
+    if source is None:
+        return detect_builder(root)
+    if source not in BUILDERS:
+        raise ValueError(f"`--source` must be one of {', '.join(BUILDERS)}, got {source!r}")
+    return BUILDERS[source]
+
+
+def _cores(workers: int | None) -> int:
+    """Processes to use: at least two, so that a decoder that crashes takes no more than one of them along."""
+    return workers or max(os.cpu_count() or 1, 2)
+
+
+def _check_log(log: Path | None, out: Path, holdout: Path | None) -> None:
+    """The log names files of the download, which may say whose they are: it must not become part of a dataset."""
+    if log is None:
+        return
+    for folder in (out, holdout):
+        if folder is not None and folder.resolve() in (log.resolve(), *log.resolve().parents):
+            raise ValueError(f"--log must not lie in {folder}, got {log}")
+    os.close(os.open(log, os.O_WRONLY | os.O_CREAT, 0o600))
+
+
+def _options(builder: Builder, **given: Any) -> dict[str, Any]:
+    """Those of the given options that the builder takes.
+
+    Raises
+    ------
+    ValueError
+        If an option was given that means nothing to the builder.
+    """
+    for name, value in given.items():
+        if value is not None and name not in builder.options and name != "workers":
+            raise ValueError(f"--{name.replace('_', '-')} is not an option of the source {builder.name}")
+    return {name: value for name, value in given.items() if value is not None and name in builder.options}
+
+
+def _read_key(path: Path, out: Path) -> bytes:
+    from reveal_bench.sources.ids import read_id_key
+
+    if out.resolve() in path.resolve().parents:
+        raise ValueError(f"`--id-key` must not lie in the dataset folder, got {path}")
+    is_new = not path.exists()
+    key = read_id_key(path, create=True)
+    if is_new:
+        typer.echo(f"made the secret file {path}: keep it, and keep it private; a refresh needs the same one", err=True)
+    return key
+
+
+def _asks(text: str | None) -> Any:
+    if text not in (None, "present", "all"):
+        raise ValueError(f"`--asks` must be 'present' or 'all', got {text!r}")
+    return text
+
+
+def _holdout_split(builder: Builder, reading: Reading) -> str:
+    from reveal_bench.dataset.build import HOLDOUT
+
+    return HOLDOUT if HOLDOUT in reading.splits else builder.holdout_split or "test"
+
+
+def _tell(reading: Reading, build_log: Any) -> None:
+    if build_log.resumed:
+        typer.echo(f"{build_log.resumed:,} records were finished by an earlier run", err=True)
+    aside = [f"set aside: {file}: {reason}" for file, reason in reading.set_aside]
+    if len(aside) > SHOWN:
+        aside[SHOWN:] = [f"set aside: {len(aside) - SHOWN:,} more files (--log lists all of them)"]
+    terminal.warn([*reading.warnings, *aside, *(f"left out: {problem}" for problem in build_log.left_out)])
+
+
+def _write_log(path: Path | None, problems: Iterable[Problem], reading: Reading | None) -> None:
+    if path is None:
+        return
+    entries = [{"what": "problem", **asdict(problem)} for problem in problems]
+    if reading is not None:
+        entries += [{"what": "set aside", "file": file, "rule": reason} for file, reason in reading.set_aside]
+        entries += [{"what": "warning", "rule": warning} for warning in reading.warnings]
+    path.write_text("".join(json.dumps(entry) + "\n" for entry in entries), encoding="utf-8")
+
+
+LINES_SHOWN = 50
+"""Problems or names that are printed; the rest are counted."""
+
+
+def validate(
+    folder: Folder,
+    holdout: Annotated[Path | None, typer.Option(help="Private folder of its holdout, to look for leaks.")] = None,
+    load: Annotated[bool, typer.Option(help="Also load all of it with `datasets` and mlcroissant.")] = True,
+    as_json: AsJson = False,
+) -> None:
+    """Check a dataset folder: tables, masks, pictures, ids, card, leaks, and that `load_dataset` loads it offline."""
+    from dataclasses import asdict
+
+    from reveal_bench.dataset.validate import validate_folder
+
+    warnings: list[Problem] = []
+    with terminal.progress("checking") as progress:
+        problems = validate_folder(folder, holdout=holdout, load=load, progress=progress, warnings=warnings)
+    if as_json:
+        document = {"schema": 1, "problems": list(map(asdict, problems)), "warnings": list(map(asdict, warnings))}
+        typer.echo(json.dumps(document, indent=2))
+    else:
+        terminal.warn(_some([str(warning) for warning in warnings]))
+        for line in _some([str(problem) for problem in problems]):
+            typer.secho(f"error: {line}", fg="red")
+    if problems:
+        raise typer.Exit(1)
+    if not as_json:
+        typer.secho(f"{folder}: no problems", fg="green")
+
+
+def diff(
+    before: Annotated[Path, typer.Argument(help="Dataset folder of the older version.", show_default=False)],
+    after: Annotated[Path, typer.Argument(help="Dataset folder of the newer version.", show_default=False)],
+    holdout_before: Annotated[Path | None, typer.Option(help="Private holdout of the older version.")] = None,
+    holdout_after: Annotated[Path | None, typer.Option(help="Private holdout of the newer version.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say what changed between two versions of a dataset: rows, splits, labels, drawings, pixels, columns.
+
+    Of a private holdout only what the public manifests name is told, unless both private folders are given.
+    """
+    from reveal_bench.dataset.diff import diff_folders
+
+    if (holdout_before is None) != (holdout_after is None):
+        raise ValueError("`--holdout-before` and `--holdout-after` go together")
+    holdouts = None if holdout_before is None or holdout_after is None else (holdout_before, holdout_after)
+    found = diff_folders(before, after, holdouts=holdouts)
+    typer.echo(json.dumps(found.to_document(), indent=2) if as_json else found.to_text().rstrip("\n"))
+
+
+def attach(
+    folder: Folder,
+    root: Annotated[Path, typer.Argument(help="Your own download of the source's pictures.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="Dataset folder to write, with the pictures embedded.", show_default=False)],
+    keep_going: Annotated[
+        bool, typer.Option("--keep-going", help="Leave out images that are missing or do not match, and say so.")
+    ] = False,
+) -> None:
+    """Add the pictures to a dataset that was published without them, each verified by its hash."""
+    from reveal_bench.dataset.attach import AttachLog, attach_images
+
+    log = AttachLog()
+    with terminal.progress("attaching") as progress:
+        attach_images(folder, root, out=out, keep_going=keep_going, progress=progress, log=log)
+    terminal.warn(_some([f"left out: {problem}" for problem in log.problems]))
+    if log.unverified:
+        names = ", ".join(_some(log.unverified))
+        terminal.warn([f"matched by name and not verified, for the dataset states no hash of them: {names}"])
+    images = "image" if log.n_verified == 1 else "images"
+    counts = (
+        f"{log.n_verified:,} {images} verified, {len(log.unverified):,} not verified, {len(log.problems):,} left out"
+    )
+    typer.echo(f"wrote {out}: {counts}")
+
+
+def _some(lines: list[str]) -> list[str]:
+    return lines if len(lines) <= LINES_SHOWN else [*lines[:LINES_SHOWN], f"... and {len(lines) - LINES_SHOWN:,} more"]
+
+
+HOLDOUT_TOKEN = "HF_HOLDOUT_TOKEN"
+
+
+def publish(
+    folder: Folder,
+    repo_id: Annotated[str, typer.Argument(help="Repository, as organization/name.", show_default=False)],
+    private: Annotated[
+        bool, typer.Option("--private/--public", help="Visibility that the repository has, or gets if it is made.")
+    ] = True,
+    tag: Annotated[str | None, typer.Option(help="Tag of the version; v and the folder's version by default.")] = None,
+    holdout: Annotated[
+        Path | None,
+        typer.Option(help="Private folder of its holdout, nothing of which may be in FOLDER; --public needs it."),
+    ] = None,
+    holdout_repo: Annotated[str | None, typer.Option(help="Publish --holdout too, to this private repository.")] = None,
+    message: Annotated[str | None, typer.Option(help="Message of the commit.")] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(help="File with the token; else HF_TOKEN or `hf auth login`.")
+    ] = None,
+    holdout_token_file: Annotated[
+        Path | None, typer.Option(help=f"File with the holdout's own token; else {HOLDOUT_TOKEN}.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check and show, without network.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Publish a dataset folder to the Hugging Face Hub: checks, one commit, one tag."""
+    from reveal_bench.dataset import hub
+
+    if holdout_repo is not None and holdout is None:
+        raise ValueError("`--holdout-repo` needs `--holdout`, the folder to publish there")
+    if holdout_repo == repo_id:
+        raise ValueError(f"`--holdout-repo` must be another repository than {repo_id}")
+    token = holdout_token = None
+    if not dry_run:  # before the checks, which take longer
+        token = hub.find_token(None if token_file is None else _read_token(token_file))
+        if holdout_repo is not None:
+            holdout_token = _holdout_token(holdout_token_file)
+            hub.check_holdout_token(holdout_token, token)
+    with terminal.progress(f"checking {folder.name}") as progress:
+        public = hub.prepare(folder, repo_id, private=private, tag=tag, holdout=holdout, progress=progress)
+    if holdout is None and any(entry.get("references") == "private" for entry in public.info.splits.values()):
+        terminal.warn(["the holdout was not compared: give --holdout"])
+    vault = None
+    if holdout_repo is not None and holdout is not None:
+        with terminal.progress(f"checking {holdout.name}") as progress:
+            vault = hub.prepare_holdout(holdout, holdout_repo, tag=tag, progress=progress)
+    for publication in filter(None, (vault, public)):
+        _show(publication)
+    if dry_run:
+        typer.echo("dry run: nothing was sent")
+        return
+    _ask(yes)
+    # The holdout first: a public version whose references are nowhere could not be scored.
+    if vault is not None:
+        _send(vault, holdout_token, message)
+    published = _send(public, token, message)
+    typer.echo(f"load it with {published.load_line}")
+
+
+def _show(publication: Publication) -> None:
+    info = publication.info
+    what = f"{info.benchmark} {info.version}" + (" (synthetic)" if info.synthetic else "")
+    kind = "holdout, private" if publication.is_holdout else "private" if publication.private else "PUBLIC"
+    typer.echo(f"{publication.folder}: {what}, no problems -> {publication.repo_id} ({kind}), tag {publication.tag}")
+    n_files: Counter[str] = Counter()
+    n_bytes: Counter[str] = Counter()
+    for name in publication.files:
+        place = name.split("/")[0] + "/" if "/" in name else name
+        n_files[place] += 1
+        n_bytes[place] += (publication.folder / name).stat().st_size
+    for place, count in n_files.items():
+        typer.echo(f"  {place:<24} {_files(count):>12} {_size(n_bytes[place]):>10}")
+    typer.echo(f"  {'in all':<24} {_files(len(publication.files)):>12} {_size(publication.n_bytes):>10}")
+
+
+def _files(count: int) -> str:
+    return f"{count:,} file" + ("s" if count != 1 else "")
+
+
+def _size(n_bytes: float) -> str:
+    for unit in ("B", "kB", "MB"):
+        if n_bytes < 1000:
+            return f"{n_bytes:.0f} {unit}" if unit == "B" else f"{n_bytes:.1f} {unit}"
+        n_bytes /= 1000
+    return f"{n_bytes:.1f} GB"
+
+
+def _ask(yes: bool) -> None:
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise ValueError("there is no terminal to ask on: say --yes to publish, or --dry-run to look")
+    typer.confirm("Publish?", abort=True)
+
+
+def _send(publication: Publication, token: str | None, message: str | None) -> Published:
+    from reveal_bench.dataset import hub
+
+    with terminal.progress("uploading") as progress:
+        published = hub.send(publication, token=token, message=message, progress=progress)
+    counts = f"{_files(published.n_uploaded)} uploaded, {published.n_unchanged:,} unchanged"
+    if published.n_removed:
+        counts += f", {published.n_removed:,} removed"
+    typer.echo(f"{published.url} at {published.commit[:12]}: {counts}")
+    return published
+
+
+def _holdout_token(file: Path | None) -> str:
+    token = os.environ.get(HOLDOUT_TOKEN, "").strip() if file is None else _read_token(file)
+    if not token:
+        raise ValueError(f"a holdout needs a token of its own: set {HOLDOUT_TOKEN}, or give --holdout-token-file")
+    return token
+
+
+def _read_token(file: Path) -> str:
+    try:
+        token = file.read_text(encoding="utf-8").strip()
+    except UnicodeDecodeError:
+        raise ValueError(f"{file} must hold a token as text") from None
+    if not token or len(token.split()) > 1:
+        raise ValueError(f"{file} must hold one token and nothing else")
+    return token

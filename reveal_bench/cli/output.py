@@ -1,0 +1,300 @@
+"""What the command line shows: tables, progress, refusals. Imported by :mod:`reveal_bench.cli` alone.
+
+Arguments and options that several commands share.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from reveal_bench.evaluation.compare import Comparison, Ranked
+    from reveal_bench.evaluation.prices import Prices
+    from reveal_bench.metrics.bootstrap import Estimate
+    from reveal_bench.models.outputs import RunSummary
+
+__all__ = [
+    "print_comparisons",
+    "print_labels",
+    "print_ranking",
+    "print_refusal",
+    "print_released",
+    "print_run",
+    "print_scores",
+    "progress",
+    "warn",
+]
+
+
+def print_scores(estimates: Sequence[Estimate], caption: str) -> None:
+    """Scores in percent with their intervals: findings down, metrics across, the macro first."""
+    from reveal_bench.metrics.bootstrap import MACRO
+
+    first = estimates[0].metric
+    n = {e.finding: e.n for e in estimates if e.metric == first}
+    cells = {}
+    for e in estimates:
+        if e.n == 0:
+            cells[e.finding, e.metric] = ("-", "")
+            continue
+        note = "" if e.n == n[e.finding] else f" n={e.n}"  # rows undefined for this metric alone
+        interval = f"({100 * e.low:.1f} to {100 * e.high:.1f}){note}"
+        cells[e.finding, e.metric] = (f"{100 * e.value:.1f}", interval)
+    counts = {finding: f"{count} findings" if finding == MACRO else str(count) for finding, count in n.items()}
+    _print_grid(cells, counts, caption)
+
+
+def print_labels(estimates: Sequence[Estimate], strata: Mapping[str, Sequence[Estimate]], caption: str) -> None:
+    """Label metrics: labels down, metrics across; then the pooled figures; then the macro F1 of every stratum."""
+    from rich.table import Table
+
+    from reveal_bench.metrics import METRICS
+    from reveal_bench.metrics.bootstrap import MACRO
+
+    with_labels = {e.metric for e in estimates if e.finding == MACRO}
+    print_scores([e for e in estimates if e.metric in with_labels], caption)
+    table = Table(box=None, pad_edge=False)
+    for name, side in (("over all labels, or in a stratum", "left"), ("", "right"), ("n", "right")):
+        table.add_column(name, justify=side)  # type: ignore[arg-type]
+    for e in estimates:
+        if e.metric not in with_labels:
+            table.add_row(METRICS[e.metric].title, _in_percent(e), str(e.n))
+    for name, part in strata.items():
+        (macro,) = [e for e in part if (e.metric, e.finding) == ("f1", MACRO)]
+        n_studies = max(e.n for e in part if e.metric == "exact_match")
+        table.add_row(f"F1, macro; {name}", _in_percent(macro), str(n_studies))
+    _console().print("")
+    _console().print(table)
+
+
+def _in_percent(e: Estimate) -> str:
+    return "-" if e.n == 0 else f"{100 * e.value:.1f} ({100 * e.low:.1f} to {100 * e.high:.1f})"
+
+
+def print_released(document: dict[str, Any]) -> None:
+    """The figures that a leaderboard released for a submission, in the same form."""
+    figures = document["score"]["figures"]
+    cells = {}
+    counts: dict[str, str] = {}
+    for figure in figures:
+        ends = [figure["low"], figure["high"]]
+        scale, form = _scale(figure["metric"])
+        interval = "" if None in ends else "({} to {})".format(*(format(scale * end, form) for end in ends))
+        cells[figure["finding"], figure["metric"]] = (format(scale * figure["value"], form), interval)
+        counts.setdefault(figure["finding"], figure["n"])
+    caption = f"submission {document['id']}: released figures, percent with 95 % intervals"
+    _print_grid(cells, counts, caption)
+    _console().print(document["score"]["note"], markup=False)
+
+
+def _scale(metric: str) -> tuple[float, str]:
+    """(factor, format) of a metric's figures: fractions in percent, ratings and coefficients as they are."""
+    from reveal_bench.metrics import METRICS
+
+    is_fraction = metric not in METRICS or (METRICS[metric].low, METRICS[metric].high) == (0, 1)
+    return (100.0, ".0f") if is_fraction else (1.0, ".2f")
+
+
+def _print_grid(cells: dict[tuple[str, str], tuple[str, str]], counts: dict[str, str], caption: str) -> None:
+    """Cells (value, interval) by (finding, metric); intervals go below their value where the terminal is narrow."""
+    from rich.table import Table
+
+    from reveal_bench.metrics import METRICS
+    from reveal_bench.metrics.bootstrap import MACRO
+
+    metrics = list(dict.fromkeys(metric for _, metric in cells))
+    console = _console()
+    separator = " " if console.width >= 45 + 24 * len(metrics) else "\n"
+    table = Table(box=None, pad_edge=False)
+    table.add_column("finding")
+    table.add_column("n", justify="right")
+    for metric in metrics:
+        table.add_column(METRICS[metric].title if metric in METRICS else metric, justify="right")
+    for finding, n in counts.items():
+        row = [separator.join(filter(None, cells.get((finding, metric), ("-",)))) for metric in metrics]
+        table.add_row(finding, n, *row, style="bold" if finding == MACRO else None)
+    console.print(caption, markup=False, soft_wrap=True)
+    console.print(table)
+
+
+def print_comparisons(comparisons: Sequence[Comparison], caption: str, *, what: str) -> None:
+    """Two systems in percent, a block per metric, the macro first; `what` heads the column of their difference."""
+    from reveal_bench.metrics import METRICS
+    from reveal_bench.metrics.bootstrap import MACRO
+
+    table = _table("finding", "n", "A", "B", what, "95 % interval", "p")
+    metric = None
+    for c in comparisons:
+        if c.metric != metric:
+            metric = c.metric
+            table.add_row(METRICS[metric].title, style="italic")
+        n = str(c.n_a) if c.n_a == c.n_b else f"{c.n_a}, {c.n_b}"
+        figures = (_percent(c.a), _percent(c.b), _percent(c.value), _interval(c.low, c.high))
+        p = "-" if c.p != c.p else f"{c.p:.3f}"
+        is_macro = c.finding == MACRO
+        table.add_row(c.finding, f"{n} findings" if is_macro else n, *figures, p, style="bold" if is_macro else None)
+    console = _console()
+    console.print(caption, markup=False, soft_wrap=True)
+    console.print(table)
+
+
+def print_ranking(ranked: Sequence[Ranked], caption: str) -> None:
+    """Systems from best to worst, in percent."""
+    from reveal_bench.metrics import METRICS
+
+    table = _table("system", "rank", "95 % ranks", "tier", METRICS[ranked[0].metric].title, "95 % interval")
+    for system in ranked:
+        ranks = f"{system.rank_low} to {system.rank_high}"
+        value, interval = _percent(system.value), _interval(system.low, system.high)
+        table.add_row(system.name, str(system.rank), ranks, str(system.tier), value, interval)
+    console = _console()
+    console.print(caption, markup=False, soft_wrap=True)
+    console.print(table)
+
+
+def print_run(summary: RunSummary) -> None:
+    """What became of a run's questions, by finding where there are findings, and what it cost."""
+    statuses = [name for name in STATUSES if name in summary.by_status]
+    table = _table("finding" if summary.by_finding else "", "asked", *(name.replace("_", " ") for name in statuses))
+    rows = {"all": summary.by_status, **summary.by_finding}
+    for finding, counts in rows.items():
+        figures = [str(counts.get(name, 0)) for name in statuses]
+        table.add_row(finding, str(sum(counts.values())), *figures, style="bold" if finding == "all" else None)
+    console = _console()
+    console.print(table)
+    cached = f" ({summary.tokens_cached:,} of them cached)" if summary.tokens_cached else ""
+    cost = "; no prices given, no cost" if summary.cost is None else f"; cost {summary.cost.normalize():f}"
+    unknown = f"; {summary.without_usage} replies without counts" if summary.without_usage else ""
+    tokens = f"tokens: {summary.tokens_in:,} in{cached}, {summary.tokens_out:,} out{cost}{unknown}"
+    console.print(tokens, markup=False, soft_wrap=True)
+
+
+STATUSES = ("answered", "absent", "refused", "unclear", "outside", "cut_off", "empty", "failed", "not_asked")
+"""Of :mod:`reveal_bench.models.answers`, in the order of the table."""
+
+
+def _table(first: str, *others: str) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column(first)
+    for name in others:
+        table.add_column(name, justify="right")
+    return table
+
+
+def _percent(value: float) -> str:
+    return "-" if value != value else f"{100 * value:.1f}"
+
+
+def _interval(low: float, high: float) -> str:
+    return "" if low != low else f"({100 * low:.1f} to {100 * high:.1f})"
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    # A table that is piped keeps its columns: no wrapping at a made-up width of 80
+    return Console(highlight=False, width=None if sys.stdout.isatty() else 200)
+
+
+def print_refusal(problem: dict[str, Any]) -> None:
+    """What a problem document says in detail: fields of the metadata, or the linter's report, a line each."""
+    for entry in problem.get("errors", []):
+        typer.echo(f"  {entry.get('field')}: {entry.get('rule')}", err=True)
+    for entry in problem.get("report", {}).get("problems", [])[:50]:
+        place = f":{entry['line']}" if entry.get("line") else ""
+        hint = f"  hint: {entry['hint']}" if entry.get("hint") else ""
+        typer.echo(f"{entry['file']}{place}: {entry['severity']}: {entry['field']}: {entry['message']}{hint}", err=True)
+
+
+@contextmanager
+def progress(verb: str) -> Iterator[Callable[..., None]]:
+    """A progress line on standard error: (what, done, total or None, failed). Quiet when not on a terminal."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    rate = TextColumn("{task.fields[rate]}")
+    failures = TextColumn("{task.fields[failed]}", style="red")
+    console = Console(stderr=True)
+    with Progress(
+        *columns, TimeRemainingColumn(), rate, failures, console=console, disable=not console.is_terminal
+    ) as bar:
+        tasks: dict[str, Any] = {}
+
+        def update(what: str, done: int, total: int | None = None, failed: int = 0) -> None:
+            if what not in tasks:
+                description = what if what == verb else f"{verb} {what}"
+                tasks[what] = bar.add_task(description, total=total, rate="", failed="")
+            speed = next(task.speed for task in bar.tasks if task.id == tasks[what])
+            bar.update(
+                tasks[what],
+                completed=done,
+                total=total,
+                rate=f"{speed:.1f}/s" if speed else "",
+                failed=f"{failed:,} failed" if failed else "",
+            )
+
+        yield update
+
+
+def warn(warnings: Sequence[str]) -> None:
+    """Warnings, a line each, to standard error."""
+    for warning in warnings:
+        typer.secho(f"warning: {warning}", fg="yellow", err=True)
+
+
+Folder = Annotated[Path, typer.Argument(help="Dataset folder, as `build` writes it.", show_default=False)]
+PredictionFile = Annotated[Path, typer.Argument(help="Prediction file of any accepted format.", show_default=False)]
+Split = Annotated[str, typer.Option(help="Split of the dataset folder.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
+AllowMissing = Annotated[bool, typer.Option("--allow-missing", help="Count unanswered questions as misses.")]
+GridSize = Annotated[int | None, typer.Option("--grid", help="Cells per side; the folder's own by default.")]
+Resamples = Annotated[int, typer.Option(min=1, max=100_000, help="Bootstrap replicates.")]
+ResamplingUnit = Annotated[str, typer.Option(help="What is resampled: patient or image.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+Price = Annotated[str | None, typer.Option(help="Price of a million tokens, for the cost.")]
+
+
+def prices_of(price_in: str | None, price_out: str | None, price_cached: str | None = None) -> Prices | None:
+    """Prices as they were typed; None if there are none.
+
+    Raises
+    ------
+    ValueError
+        If one is there without the other, or is no number of at least 0.
+    """
+    if price_in is None or price_out is None:
+        if (price_in, price_out, price_cached) != (None, None, None):
+            raise ValueError("give both of `--price-in` and `--price-out`, or neither")
+        return None
+    from reveal_bench.evaluation.prices import Prices
+
+    try:
+        return Prices.from_text(price_in, price_out, price_cached)
+    except ValueError as error:
+        raise ValueError(str(error).replace("tokens_", "--price-")) from None
+
+
+def check_outside_datasets(out: Path, option: str) -> None:
+    """Raise ValueError if `out` lies in a dataset folder: what is written there may be published with it."""
+    for place in (out.resolve(), *out.resolve().parents):
+        if (place / "manifest" / "benchmark.json").is_file():
+            raise ValueError(f"`{option}` must not lie in a dataset folder, which may be published, got {out}")

@@ -1,0 +1,473 @@
+"""Commands that ask models: ``reveal-bench run``, ``import-inspect``, ``export-lmms`` and ``import-lmms``.
+
+``reveal-bench report``, of a dataset folder or of what models answered, and ``misses``, for readers to judge.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from reveal_bench.cli import output as terminal
+from reveal_bench.cli.output import Folder, Price, Resamples, Seed, check_outside_datasets, prices_of
+
+if TYPE_CHECKING:
+    from reveal_bench.models.exchanges import Exchange
+    from reveal_bench.models.outputs import RunInfo
+    from reveal_bench.models.questions import AskSettings
+
+__all__ = ["export_lmms", "import_inspect", "import_lmms", "run"]
+
+
+class Prompt(StrEnum):
+    """How a model is asked."""
+
+    ZERO_SHOT = "zero-shot"
+    CHAIN_OF_THOUGHT = "chain-of-thought"
+    FEW_SHOT = "few-shot"
+
+
+class AnswerForm(StrEnum):
+    """What it is asked for."""
+
+    CELL = "cell"
+    POINT = "point"
+    BOX = "box"
+    LABELS = "labels"
+    TEXT = "text"
+
+
+class Detail(StrEnum):
+    """How finely an API is asked to look."""
+
+    AUTO = "auto"
+    LOW = "low"
+    HIGH = "high"
+
+
+AskedSplit = Annotated[str, typer.Option("--split", help="Split to ask about.", show_default=False)]
+RunFolder = Annotated[Path, typer.Option("--out", help="Run folder to write, or to go on with.", show_default=False)]
+PromptStyle = Annotated[Prompt, typer.Option("--prompt", help="Style of the prompt.")]
+Answer = Annotated[AnswerForm | None, typer.Option(help="Form of the answers; by default a cell, labels or text.")]
+Cells = Annotated[int | None, typer.Option("--grid", help="Cells per side; the folder's own by default.")]
+Side = Annotated[int | None, typer.Option(help="Pixels of the picture's side; 256, or 1024 for whole pictures.")]
+Shots = Annotated[int, typer.Option(min=1, help="Examples of a few-shot prompt.")]
+ShotsSplit = Annotated[str | None, typer.Option(help="Split of the examples; `validation` if there is one.")]
+DetailHint = Annotated[Detail, typer.Option(help="How finely an API is asked to look at pictures.")]
+Limit = Annotated[int | None, typer.Option(min=1, help="Ask only the first questions of the split.")]
+Organization = Annotated[str, typer.Option(help="Who submits, for submission.json.")]
+
+
+def run(
+    folder: Folder,
+    split: AskedSplit,
+    model: Annotated[
+        str | None, typer.Option(help="Model: openai/gpt-5, anthropic/..., or the name that --endpoint knows.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Run folder to write, or to go on with.", show_default=False)] = None,
+    label: Annotated[str | None, typer.Option(help="Name of the model to publish; --model by default.")] = None,
+    endpoint: Annotated[
+        str | None, typer.Option(help="Base URL of an OpenAI-compatible API; its key is read from REVEAL_MODEL_KEY.")
+    ] = None,
+    prompt: PromptStyle = Prompt.ZERO_SHOT,
+    answer: Answer = None,
+    grid: Cells = None,
+    side: Side = None,
+    shots: Shots = 3,
+    shots_split: ShotsSplit = None,
+    seed: Seed = 0,
+    detail: DetailHint = Detail.HIGH,
+    epochs: Annotated[int, typer.Option(min=1, max=100, help="How often every question is asked.")] = 1,
+    limit: Limit = None,
+    temperature: Annotated[str, typer.Option(help="A number; `none` sends none, for models that refuse it.")] = "0",
+    max_tokens: Annotated[int | None, typer.Option(min=1, help="Longest reply.")] = None,
+    reasoning_effort: Annotated[str | None, typer.Option(help="Of models that reason: low, medium, high.")] = None,
+    model_seed: Annotated[int | None, typer.Option(help="Seed that is sent to the model.")] = None,
+    max_connections: Annotated[int, typer.Option(min=1, help="Requests at once.")] = 8,
+    attempt_timeout: Annotated[int, typer.Option(min=1, help="Seconds until a request is given up.")] = 120,
+    max_retries: Annotated[int, typer.Option(min=0, help="How often it is sent again.")] = 8,
+    price_in: Price = None,
+    price_out: Price = None,
+    price_cached: Price = None,
+    log_images: Annotated[bool, typer.Option("--log-images", help="Keep the pictures in the logs, too.")] = False,
+    ask_again: Annotated[bool, typer.Option("--ask-again", help="Ask again what failed in an earlier run.")] = False,
+    organization: Organization = "not stated",
+    dry_run: Annotated[
+        Path | None, typer.Option(help="Ask nobody: write all messages and pictures to this new folder.")
+    ] = None,
+) -> None:
+    """Ask a multimodal model every question of a split, and write its predictions, its words and its cost.
+
+    A run that was interrupted or killed goes on where it stopped when the same command is given again. A question
+    without a usable answer is a miss when the predictions are scored. The pictures go to the model and nowhere else:
+    check that your data use agreement allows that.
+    """
+    settings = _settings(folder, answer, prompt, grid, side, shots, shots_split, seed, detail)
+    if dry_run is not None:
+        _check_place(dry_run, "--dry-run", "must be new or empty, as nothing is written over")
+        _rehearse(folder, split, settings, dry_run, limit)
+        return
+    if model is None or out is None:
+        raise ValueError("`--model` and `--out` must be given, or `--dry-run`")
+    from reveal_bench.models.running import ModelChoice, RunStoppedError, run_model
+
+    prices = prices_of(price_in, price_out, price_cached)
+    choice = ModelChoice(
+        model,
+        endpoint=endpoint,
+        label=label,
+        temperature=_temperature(temperature),
+        max_tokens=max_tokens,
+        reasoning_effort=reasoning_effort,
+        seed=model_seed,
+        max_connections=max_connections,
+        attempt_timeout=attempt_timeout,
+        max_retries=max_retries,
+        log_images=log_images,
+    )
+    _check_place(out, "--out", "must be new, empty, or the folder of a run to go on with", run=True)
+    if endpoint is not None and (ask_again or not _is_complete(out)):
+        _check_that_it_answers(endpoint)
+    try:
+        with terminal.progress("asking") as progress:
+            summary = run_model(
+                folder,
+                split,
+                out,
+                settings,
+                choice,
+                epochs=epochs,
+                limit=limit,
+                prices=prices,
+                ask_again=ask_again,
+                organization=organization,
+                progress=progress,
+            )
+    except KeyboardInterrupt:
+        typer.echo(f"stopped; what was answered is kept in {out}: the same command goes on from there", err=True)
+        raise typer.Exit(130) from None
+    except RunStoppedError as error:
+        raise RunStoppedError(f"{error}\n{_remedy(str(error), endpoint)}") from None
+    terminal.print_run(summary)
+    _say_where(out, epochs, folder, split, is_text=settings.form == "text")
+
+
+def _check_place(out: Path, option: str, rule: str, *, run: bool = False) -> None:
+    """Raise ValueError if `out` cannot be written, holds something else, or is part of a dataset: nobody asks yet."""
+    check_outside_datasets(out, option)
+    try:
+        there = {path.name for path in out.iterdir() if not path.name.startswith(".")} if out.exists() else set()
+        if there and not (run and there & {"run.json", "logs"}):
+            raise ValueError(f"`{option}` {rule}, got {out}, which holds {min(there)}")
+        if run:
+            out.mkdir(parents=True, exist_ok=True)
+            (out / ".writable").touch()
+            (out / ".writable").unlink()
+    except OSError as error:
+        raise ValueError(f"`{option}` must be a folder that you may write to, got {out}: {error.strerror}") from None
+
+
+def _is_complete(out: Path) -> bool:
+    """Whether a run of before left nothing to ask: then its files can be written anew without the model."""
+    from reveal_bench.models.outputs import read_run
+
+    try:
+        return "not_asked" not in read_run(out).summary.by_status
+    except ValueError:
+        return False
+
+
+def _check_that_it_answers(endpoint: str) -> None:
+    """Raise ValueError if there is nothing at an endpoint: patient attempts would not say so for many minutes."""
+    import socket
+    from urllib.parse import urlsplit
+    from urllib.request import getproxies
+
+    url = urlsplit(endpoint)
+    if url.scheme == "https" and getproxies():  # what reaches it is not this machine
+        return
+    try:
+        socket.create_connection((url.hostname, url.port or {"http": 80}.get(url.scheme, 443)), timeout=20).close()
+    except OSError as error:
+        rule = "must be the address of a server that runs"
+        raise ValueError(f"`--endpoint` {rule}, got {endpoint}: {error.strerror or error}") from None
+
+
+def _remedy(reason: str, endpoint: str | None) -> str:
+    """What to do about a run that stopped, by what the model's side said last."""
+    import os
+
+    from reveal_bench.models.running import KEY_VARIABLE
+
+    again = "then give the same command with --ask-again, which asks the failed ones again, too"
+    if "401" in reason or "403" in reason:
+        if endpoint is None:
+            return f"check the provider's key and what it may use; {again}"
+        state = "is set, check its value" if os.environ.get(KEY_VARIABLE) else "is not set"
+        return f"the key is read from {KEY_VARIABLE}, which {state}; {again}"
+    if "404" in reason:
+        path = " and --endpoint (it mostly ends in /v1)" if endpoint is not None else ""
+        return f"check the name in --model{path}; {again}"
+    return f"see to the model; {again}"
+
+
+def _settings(
+    folder: Path,
+    answer: AnswerForm | None,
+    prompt: Prompt,
+    grid: int | None,
+    side: int | None,
+    shots: int,
+    shots_split: str | None,
+    seed: int,
+    detail: Detail,
+) -> AskSettings:
+    from reveal_bench.models.questions import AskSettings
+
+    return AskSettings.of_folder(
+        folder,
+        form=None if answer is None else answer.value,
+        style=prompt.value,
+        grid=grid,
+        side=side,
+        shots=shots,
+        shots_split=shots_split,
+        seed=seed,
+        detail=detail.value,
+    )
+
+
+def _temperature(text: str) -> float | None:
+    if text == "none":
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"`--temperature` must be a number or `none`, got {text!r}") from None
+
+
+def _rehearse(folder: Path, split: str, settings: AskSettings, out: Path, limit: int | None) -> None:
+    from reveal_bench.models.pictures import FolderPictures
+    from reveal_bench.models.prompts import compose
+    from reveal_bench.models.questions import list_questions
+    from reveal_bench.models.rehearsal import rehearse
+    from reveal_bench.models.shots import ShotPool
+
+    questions = list_questions(folder, split, settings, limit=limit)
+    pictures = FolderPictures(folder)
+    pool = ShotPool(folder, settings) if settings.shots else None
+    count = rehearse(
+        out,
+        questions,
+        settings,
+        lambda question: compose(
+            question, settings, pictures=pictures, shots=() if pool is None else pool.pick(question)
+        ),
+    )
+    typer.echo(
+        f"wrote {count.questions:,} questions to {out}: {count.messages:,} messages with {count.pictures:,} pictures, "
+        f"{count.bytes_sent / 1e6:,.1f} MB to send; look at {out / 'index.html'}"
+    )
+
+
+def _say_where(out: Path, epochs: int, folder: Path, split: str, *, is_text: bool) -> None:
+    from reveal_bench.models.outputs import prediction_files
+
+    for name in prediction_files(epochs):
+        typer.echo(f"wrote {out / name}")
+    first = out / prediction_files(epochs)[0]
+    if is_text:
+        typer.echo(f"readers score such answers; check them: reveal-bench lint {first} {folder} --split {split}")
+    elif any(path.parent.name not in ("holdout_inputs", "manifest") for path in folder.glob(f"*/{split}-*.parquet")):
+        typer.echo(f"score: reveal-bench score {first} {folder} --split {split} --allow-missing")
+    else:
+        typer.echo(f"its references are private; score: reveal-bench submit {first} --benchmark NAME --allow-missing")
+
+
+def import_inspect(
+    logs: Annotated[list[Path], typer.Argument(help="Logs of inspect_ai, or folders of them.", show_default=False)],
+    out: RunFolder,
+    price_in: Price = None,
+    price_out: Price = None,
+    price_cached: Price = None,
+    organization: Organization = "not stated",
+) -> None:
+    """Turn logs of `inspect eval reveal_bench/...` into a run folder: predictions, transcript, submission.json."""
+    from dataclasses import replace
+
+    from reveal_bench.models.logs import import_logs
+
+    prices = prices_of(price_in, price_out, price_cached)
+    info, exchanges = import_logs(logs)
+    _write(replace(info, prices=prices) if prices is not None else info, exchanges, out, organization)
+
+
+def export_lmms(
+    folder: Folder,
+    split: AskedSplit,
+    out: Annotated[Path, typer.Option(help="New folder for the task files.", show_default=False)],
+    prompt: PromptStyle = Prompt.ZERO_SHOT,
+    answer: Answer = None,
+    grid: Cells = None,
+    side: Side = None,
+    shots: Shots = 3,
+    shots_split: ShotsSplit = None,
+    seed: Seed = 0,
+    limit: Limit = None,
+) -> None:
+    """Write the questions of a split as tasks of lmms-eval, for models that run there; they hold the pictures."""
+    from reveal_bench.models.lmms import export_tasks
+
+    check_outside_datasets(out, "--out")
+    settings = _settings(folder, answer, prompt, grid, side, shots, shots_split, seed, Detail.AUTO)
+    task = export_tasks(folder, split, out, settings, limit=limit).stem
+    typer.echo(f"wrote the task {task} to {out}; how to run and import it: {out / 'README.md'}")
+
+
+def import_lmms(
+    samples: Annotated[list[Path], typer.Argument(help="Files of --log_samples, or folders.", show_default=False)],
+    tasks: Annotated[Path, typer.Option(help="The folder that `export-lmms` wrote.", show_default=False)],
+    out: RunFolder,
+    model: Annotated[str | None, typer.Option(help="Name to publish; that in lmms-eval's results by default.")] = None,
+    organization: Organization = "not stated",
+) -> None:
+    """Turn what lmms-eval logged into a run folder: predictions, transcript, submission.json."""
+    from reveal_bench.models.lmms import import_samples
+
+    _write(*import_samples(samples, tasks, model=model), out, organization)
+
+
+def _write(info: RunInfo, exchanges: list[Exchange], out: Path, organization: str) -> None:
+    check_outside_datasets(out, "--out")
+    from reveal_bench.models.outputs import prediction_files, write_outputs
+
+    terminal.print_run(write_outputs(out, exchanges, info, organization=organization))
+    for name in prediction_files(info.epochs):
+        typer.echo(f"wrote {out / name}")
+
+
+Anatomy = Annotated[Path | None, typer.Option(help="Where the organs are in every image (JSONL).")]
+Reviews = Annotated[Path | None, typer.Option(help="Readers' answers about misses, with key.jsonl beside them.")]
+
+
+def misses(
+    runs: Annotated[
+        list[str], typer.Argument(help="Run folders and prediction files: LABEL=PATH.", show_default=False)
+    ],
+    folder: Annotated[Path, typer.Option(help="Dataset folder that the runs answered.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="New folder, private: pictures, and which model missed.")],
+    split: Annotated[str | None, typer.Option(help="Split with references; that of the runs by default.")] = None,
+    anatomy: Anatomy = None,
+    most: Annotated[int, typer.Option(min=1, help="Misses of a model and a finding that are read.")] = 50,
+    seed: Seed = 0,
+) -> None:
+    """Write the complete misses of models for readers to tell position errors from anatomy errors.
+
+    `reveal-leaderboard readers --form errors` shows them; models are not named there.
+    """
+    from reveal_bench.models.pictures import FolderPictures
+    from reveal_bench.reports.anatomy import read_anatomy
+    from reveal_bench.reports.misses import write_misses
+    from reveal_bench.reports.run_errors import categorize
+    from reveal_bench.reports.runs import load_runs, open_world
+
+    check_outside_datasets(out, "--out")
+    labelled = [_labelled(one) for one in runs]
+    world = open_world(folder, labelled, split)
+    regions = None if anatomy is None else read_anatomy(anatomy)
+    grid = world.info.grid
+    cases = {
+        f"{run.label} {epoch}": categorize(predictions, world.records, grid=grid, anatomy=regions)
+        for run in load_runs(labelled, world)
+        for epoch, predictions in enumerate(run.predictions, start=1)
+        if run.grid == grid
+    }
+    if not cases:
+        raise ValueError(f"`runs` must hold one on a grid of {grid} cells per side, the dataset's")
+    counts = write_misses(
+        out, cases, world.records, FolderPictures(folder).open, grid=grid, seed=seed, max_per_finding=most
+    )
+    for finding, n in counts.items():
+        typer.echo(f"{n:>6,} {finding}")
+    typer.echo(
+        f"wrote {sum(counts.values()):,} misses to {out}; readers: reveal-leaderboard readers --form errors "
+        f"--misses {out / 'for_readers' / 'misses.jsonl'} --images {out / 'for_readers'}"
+    )
+
+
+def report(
+    what: Annotated[
+        list[str],
+        typer.Argument(
+            help="A dataset folder; or run folders and prediction files, each with a label if you like: LABEL=PATH.",
+            show_default=False,
+        ),
+    ],
+    folder: Annotated[
+        Path | None, typer.Option(help="Dataset folder that the runs answered; without it, WHAT is a dataset folder.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="HTML file to write, `<folder>-report.html` by default; of runs, the folder for all of it."),
+    ] = None,
+    split: Annotated[str | None, typer.Option(help="Split with references; all of them, or that of the runs.")] = None,
+    reference: Annotated[
+        str | None, typer.Option(help="Label of the run that the findings are ordered against; the last by default.")
+    ] = None,
+    finding: Annotated[
+        list[str] | None, typer.Option(help="Finding to report, as often as there are some; all of them by default.")
+    ] = None,
+    anatomy: Anatomy = None,
+    reviews: Reviews = None,
+    resamples: Resamples = 1000,
+    seed: Seed = 0,
+) -> None:
+    """Write a page to look at: of a dataset its counts and films, of runs their scores, errors and heat maps."""
+    if folder is None:
+        if len(what) != 1 or any(option is not None for option in (reference, finding, anatomy, reviews)):
+            raise ValueError("a report of runs needs `--folder`, the dataset that they answered")
+        _of_dataset(Path(what[0]), out, split)
+        return
+    from reveal_bench.reports.anatomy import read_anatomy
+    from reveal_bench.reports.misses import read_reviews
+    from reveal_bench.reports.run_page import PAGE, write_run_report
+
+    if out is None:
+        raise ValueError("a report of runs needs `--out`, the folder to write it to")
+    with terminal.progress("reporting") as progress:
+        warnings = write_run_report(
+            [_labelled(one) for one in what],
+            folder,
+            out,
+            split=split,
+            reference=reference,
+            findings=finding or None,
+            anatomy=None if anatomy is None else read_anatomy(anatomy),
+            reviews=None if reviews is None else read_reviews(reviews),
+            n_resamples=resamples,
+            seed=seed,
+            progress=progress,
+        )
+    terminal.warn(warnings)
+    typer.echo(f"wrote {out / PAGE}")
+
+
+def _of_dataset(folder: Path, out: Path | None, split: str | None) -> None:
+    from reveal_bench.reports.dataset import write_report
+
+    target = out or folder.resolve().with_name(f"{folder.resolve().name}-report.html")
+    with terminal.progress("reading") as progress:
+        warnings = write_report(folder, target, split=split, progress=progress)
+    terminal.warn([f"{target}: {warning}" for warning in warnings])
+    typer.echo(f"wrote {target}")
+
+
+def _labelled(argument: str) -> tuple[str, Path]:
+    """LABEL=PATH, or PATH with an empty label, for which the report finds one; a path may hold an equals sign."""
+    label, sign, path = argument.partition("=")
+    if not sign or Path(argument).exists():
+        return "", Path(argument)
+    return label, Path(path)

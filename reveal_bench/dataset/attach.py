@@ -1,0 +1,473 @@
+"""Pixels for a dataset that was published without them, from the user's own copy of the source.
+
+A file is found by its name (an image id is the end of its path, as in ``patient1_study1_view1_frontal``) or, where
+names say nothing, by the sha256 of its bytes, which the dataset knows. It counts as the right one if its bytes have
+the `source_sha256` of the row, or if the pixels that are made of it have the row's `pixel_sha256`. JPEG and 8-bit PNG
+are taken as they are, DICOM and 16-bit PNG go through the same pipeline as in the build.
+
+Images of a holdout have no published hash, for it would tell who holds the file, and those of a folder that was built
+without its pictures have none either. They are matched by name alone and named in :attr:`AttachLog.unverified`.
+
+Finding an image among the files of a download: by name, or by the sha256 of its bytes.
+
+A name fits if it is the image's id, or if the last parts of the path, joined by "_", are: ``train/p1/s2/v3.jpg`` fits
+``p1_s2_v3``, ``s2_v3``, ``v3`` and ``v3.jpg``. Of several files the one with the right hash counts. Zip archives are
+searched like folders. Files are hashed only when names do not lead to the image, and then each one once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+import uuid
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from reveal_bench.dataset.build import replace_targets, workplace
+from reveal_bench.dataset.holdout import check_apart, check_name
+from reveal_bench.dataset.layout import SHARD_BYTES
+from reveal_bench.dataset.tables import INPUTS, MANIFEST, DatasetFolder, open_folder, read_table, tables_of
+from reveal_bench.dataset.validate_rows import asked_of
+from reveal_bench.dataset.writer import FolderWriter
+from reveal_bench.kinds.findings.records import StudyRecord
+from reveal_bench.kinds.images import Developed, PictureFile, StudyImage
+from reveal_bench.kinds.localization.records import LocalizationRecord
+from reveal_bench.kinds.rows import Row
+from reveal_bench.kinds.tasks.records import TaskRecord
+from reveal_bench.sources.pictures import develop
+from reveal_bench.sources.source import BuildError, Problem, Record
+
+if TYPE_CHECKING:
+    from datasets import Dataset, DatasetDict, Features
+
+__all__ = ["AttachLog", "attach_images"]
+
+SUFFIXES = {".jpg", ".jpeg", ".png", ".dcm", ".dicom", ".dic", ""}
+PARTS = 4
+"""Last parts of a path that may make up an id."""
+HEAD_BYTES = 132
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The picture of an image, as it is published."""
+
+    data: bytes = field(repr=False)
+    name: str
+    size: tuple[int, int]
+    pipeline: str
+    is_verified: bool
+
+
+class SourceFiles:
+    """All files under `root` that may be pictures; `progress` is told of each file that is hashed."""
+
+    def __init__(self, root: Path, progress: Callable[[str, int, int | None], None] | None = None) -> None:
+        self.root, self._progress = root, progress
+        self._named: dict[str, list[PictureFile]] = {}
+        self._files: list[PictureFile] = []
+        self._hashed: dict[str, PictureFile] | None = None
+        self._lock = threading.Lock()
+        for file in _pictures_under(root):
+            self._files.append(file)
+            for name in _names(PurePosixPath(file.shown)):
+                self._named.setdefault(name, []).append(file)
+
+    def find(self, facts: Row) -> Found | Problem:
+        """The picture of an image; `facts` has image_id, width, height and, where they are known, the hashes."""
+        image_id, source = facts["image_id"], facts["source_sha256"]
+        candidates = self._named.get(image_id.casefold(), [])
+        faults = []
+        for file in candidates:
+            found = _checked(file, facts)
+            if isinstance(found, Found):
+                return found
+            faults.append(found)
+        same = self._by_hash().get(source) if source is not None else None
+        if same is not None:
+            return _checked(same, facts)
+        if faults:
+            return faults[0]
+        rule = "must be in the download, by name" + (" or by its hash" if source is not None else "")
+        return Problem(self.root.name, image_id, "image", rule, f"none of {len(self._files):,} files")
+
+    def _by_hash(self) -> dict[str, PictureFile]:
+        with self._lock:
+            if self._hashed is None:
+                self._hashed = {}
+                for n_done, file in enumerate(self._files, start=1):
+                    self._hashed.setdefault(_sha256(file), file)
+                    if self._progress is not None:
+                        self._progress("hashing", n_done, len(self._files))
+            return self._hashed
+
+
+def _checked(file: PictureFile, facts: Row) -> Found | Problem:
+    """The file's picture, if it is the right one."""
+    image_id, source, pixels = facts["image_id"], facts["source_sha256"], facts["pixel_sha256"]
+    try:
+        made = develop(_with_kind(file))
+    except ValueError as error:
+        return Problem(file.shown, image_id, "image", "must be a readable picture", str(error))
+    if source is not None and made.source_sha256 != source and made.pixel_sha256 != pixels:
+        rule = f"must be {source}, as the dataset states"
+        return Problem(file.shown, image_id, "source_sha256", rule, made.source_sha256)
+    if pixels is not None and made.pixel_sha256 != pixels:
+        rule = f"must be {pixels} after {made.pipeline!r}"
+        return Problem(file.shown, image_id, "pixel_sha256", rule, made.pixel_sha256)
+    return _of_size(file, facts, made, is_verified=source is not None or pixels is not None)
+
+
+def _of_size(file: PictureFile, facts: Row, made: Developed, *, is_verified: bool) -> Found | Problem:
+    height, width = made.size
+    if facts["width"] is not None and (width, height) != (facts["width"], facts["height"]):
+        rule = f"must be {facts['width']} x {facts['height']} pixels"
+        return Problem(file.shown, facts["image_id"], "size", rule, f"{width} x {height}")
+    return Found(made.data or b"", made.name, made.size, made.pipeline, is_verified)
+
+
+def _pictures_under(root: Path) -> Iterator[PictureFile]:
+    for path in sorted(root.rglob("*")):
+        shown = path.relative_to(root).as_posix()
+        if any(part.startswith(".") for part in PurePosixPath(shown).parts) or not path.is_file():
+            continue
+        if path.suffix.lower() == ".zip":
+            yield from _members(path, shown)
+        elif path.suffix.lower() in SUFFIXES:
+            yield PictureFile(path, path.name, shown)
+
+
+def _members(archive: Path, shown: str) -> Iterator[PictureFile]:
+    try:
+        with zipfile.ZipFile(archive) as opened:
+            names = [entry.filename for entry in opened.infolist() if not entry.is_dir()]
+    except (OSError, zipfile.BadZipFile):
+        return  # not an archive after all: what should have come from it is then reported as missing
+    folder = PurePosixPath(shown).parent
+    for name in names:
+        member = PurePosixPath(name)
+        if member.suffix.lower() in SUFFIXES:
+            yield PictureFile(archive, member.name, (folder / member).as_posix(), member=name)
+
+
+def _names(shown: PurePosixPath) -> Iterator[str]:
+    yield shown.name.casefold()
+    stem = (*shown.parts[:-1], shown.name[: len(shown.name) - len(shown.suffix)])
+    for n in range(1, min(PARTS, len(stem)) + 1):
+        yield "_".join(stem[-n:]).casefold()
+
+
+def _with_kind(file: PictureFile) -> PictureFile:
+    """The file with its kind, by its first bytes."""
+    from dataclasses import replace
+
+    head = _head(file)
+    if head[128:132] == b"DICM" or file.path.suffix.lower() in (".dcm", ".dicom", ".dic"):
+        return replace(file, kind="dicom")
+    is_png16 = head.startswith(b"\x89PNG\r\n\x1a\n") and head[24:25] == b"\x10"
+    return replace(file, kind="png16" if is_png16 else "picture")
+
+
+def _head(file: PictureFile) -> bytes:
+    try:
+        if file.member is None:
+            with file.path.open("rb") as opened:
+                return opened.read(HEAD_BYTES)
+        with zipfile.ZipFile(file.path) as archive, archive.open(file.member) as member:
+            return member.read(HEAD_BYTES)
+    except (OSError, KeyError, zipfile.BadZipFile):
+        return b""  # `develop` says why
+
+
+def _sha256(file: PictureFile) -> str:
+    try:
+        if file.member is None:
+            with file.path.open("rb") as opened:
+                return hashlib.file_digest(opened, "sha256").hexdigest()
+        with zipfile.ZipFile(file.path) as archive, archive.open(file.member) as member:
+            return hashlib.file_digest(member, "sha256").hexdigest()  # type: ignore[arg-type]
+    except (OSError, KeyError, zipfile.BadZipFile):
+        return ""
+
+
+Progress = Callable[[str, int, int | None], None]
+BATCH_ROWS = 8
+GROUPS = {"images": "image_facts", "prior_images": "prior_image_facts"}
+"""Columns of pictures -> columns that say which pictures they are."""
+
+
+@dataclass
+class AttachLog:
+    """What became of the images.
+
+    Attributes
+    ----------
+    n_verified : images whose file has the hash that the dataset states
+    unverified : ids of images that were matched by name alone
+    problems : images that were left out (with `keep_going`)
+    """
+
+    n_verified: int = 0
+    unverified: list[str] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+
+def attach_images(
+    dataset: Dataset | Path | str,
+    root: Path,
+    *,
+    out: Path | None = None,
+    keep_going: bool = False,
+    progress: Progress | None = None,
+    log: AttachLog | None = None,
+) -> Dataset | DatasetDict | None:
+    """Add the pictures of a download to a dataset without pixels.
+
+    Parameters
+    ----------
+    dataset : rows of a main config as `datasets` loads them, or a dataset folder
+    root : folder of the download, searched with all its subfolders and zip archives
+    out : new dataset folder to write, with the pictures embedded; only for a dataset folder
+    keep_going : leave out images that are missing or do not match, instead of failing
+    progress : called with (what, images done, images in all)
+    log : gets what was verified, what was not, and what was left out
+
+    Returns
+    -------
+    The dataset with pictures: a Dataset for a Dataset; for a folder a DatasetDict of its main config, in which a split
+    with private references has what the manifest says and nothing else. None when `out` is written.
+
+    Raises
+    ------
+    BuildError
+        With every image that is missing or does not match, unless `keep_going`; then nothing is written.
+    ValueError
+        If `root` is no folder, `out` is not free, or `dataset` is neither of the two.
+    """
+    root = Path(root)
+    if not root.is_dir():
+        raise ValueError(f"`root` must be a folder, got {root}")
+    job = _Job(SourceFiles(root, progress), keep_going, progress, AttachLog() if log is None else log)
+    if not isinstance(dataset, str | Path):
+        if out is not None:
+            raise ValueError("`out` must be None unless `dataset` is a dataset folder")
+        return job.dataset(dataset)
+    folder = open_folder(Path(dataset))
+    if out is None:
+        return job.folder_splits(folder)
+    if folder.is_private:
+        raise ValueError(
+            f"`dataset` must not be the private folder of a holdout when `out` is given, got {folder.path}"
+        )
+    check_name(out, what="out", overwrite=False)
+    check_apart(folder.path, out)
+    with workplace(out) as place:
+        job.write(folder, place.folder)
+        job.finish()
+        replace_targets([place])
+    return None
+
+
+@dataclass
+class _Job:
+    """One run: finds, checks and embeds pictures; threads suffice, for decoding and hashing run outside the lock."""
+
+    files: SourceFiles
+    keep_going: bool
+    progress: Progress | None
+    log: AttachLog
+
+    def finish(self) -> None:
+        """Raise what was left out, unless it may be."""
+        if self.log.problems and not self.keep_going:
+            raise BuildError(self.log.problems)
+
+    def dataset(self, rows: Dataset) -> Dataset:
+        """A Dataset with pictures."""
+        features = rows.features
+        if not ("image" in features and "pixel_sha256" in features) and "image_facts" not in features:
+            raise ValueError(f"`dataset` must have the columns of a main config, got {', '.join(features)}")
+        tables = rows.with_format("arrow").iter(batch_size=BATCH_ROWS)
+        plain = (row for table in tables for row in table.to_pylist())
+        made = _on_disk(self.attached(plain, "images", len(rows)), features)
+        self.finish()
+        return made
+
+    def folder_splits(self, folder: DatasetFolder) -> DatasetDict:
+        """Every split of a folder's main config, with pictures."""
+        from datasets import DatasetDict
+
+        features = folder.kind.features(folder.benchmark)
+        made = {split: _on_disk(rows, features) for split, rows in self._splits(folder)}
+        self.finish()
+        return DatasetDict(made)
+
+    def write(self, folder: DatasetFolder, out: Path) -> None:
+        """The dataset folder `out`, with pictures."""
+        info, kind = folder.info, folder.kind
+        asks: Any = info.asks
+        writer = FolderWriter(
+            out, folder.benchmark, version=info.version, asks=asks, embed=True, max_shard_bytes=SHARD_BYTES
+        )
+        features = kind.features(folder.benchmark)
+        for split, rows in self._splits(folder):
+            if info.splits[split]["references"] == "private":
+                manifest = list(_rows_of(folder, MANIFEST, split))
+                size = {name: n for name, n in info.splits[split].items() if name != "references"}
+                shards = writer.shards(INPUTS, split, features)
+                for row in rows:
+                    shards.add(row)
+                writer.close_shards(INPUTS, split, shards, features)
+                writer.add_manifest(split, manifest, size, references="private")
+                continue
+            split_writer = writer.split(split)
+            for row in rows:
+                split_writer.add(row, asked_of(folder.kind_name, row, info.findings, info.asks))
+            writer.close_split(split, split_writer)
+        for config, split, side in _side_tables(folder):
+            if config != kind.side_config:
+                writer.add_table(config, split, side, _rows_of(folder, config, split))
+                continue
+            shards = writer.shards(config, split, side)  # masks are pictures: row by row
+            for row in _rows_of(folder, config, split):
+                shards.add(row)
+            writer.close_shards(config, split, shards, side)
+        writer.finish(synthetic=info.synthetic)
+
+    def _splits(self, folder: DatasetFolder) -> Iterator[tuple[str, Iterator[Row]]]:
+        kind = folder.kind
+        configs = {table.config for table in tables_of(folder)}
+        for split, entry in folder.info.splits.items():
+            n_rows = entry[kind.counted]
+            if entry["references"] == "public" or folder.is_private:
+                yield split, self.attached(_rows_of(folder, kind.config, split), split, n_rows)
+            elif INPUTS in configs:
+                yield split, self.attached(_rows_of(folder, INPUTS, split), split, n_rows)
+            else:
+                inputs = (_input_row(row, folder) for row in _rows_of(folder, MANIFEST, split))
+                yield split, self.attached(inputs, split, n_rows)
+
+    def attached(self, rows: Iterator[Row], what: str, n_rows: int) -> Iterator[Row]:
+        """Rows with pictures, a few at a time."""
+        done = 0
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            for batch in _batches(rows):
+                found = iter(list(pool.map(self._one, [facts for row in batch for facts in _facts_of(row)])))
+                for row in batch:
+                    yield self._with_pictures(row, found)
+                done += len(batch)
+                if self.progress is not None:
+                    self.progress(what, done, n_rows)
+
+    def _one(self, facts: Row) -> Found | Problem:
+        return self.files.find(facts)
+
+    def _with_pictures(self, row: Row, found: Iterator[Found | Problem]) -> Row:
+        if "image" in row:
+            picture, facts = self._picture(row, next(found))
+            return {**row, **facts, "image": picture}
+        new = dict(row)
+        for column, facts_column in GROUPS.items():
+            pairs = [self._picture(entry, next(found)) for entry in row.get(facts_column) or ()]
+            if facts_column in row:
+                new[column] = [picture for picture, _ in pairs]
+                new[facts_column] = [
+                    {**entry, **facts} for entry, (_, facts) in zip(row[facts_column], pairs, strict=True)
+                ]
+        return new
+
+    def _picture(self, facts: Row, found: Found | Problem) -> tuple[Row | None, Row]:
+        """The picture, and the facts that it changes."""
+        if isinstance(found, Problem):
+            self.log.problems.append(found)
+            return None, {}
+        if found.is_verified:
+            self.log.n_verified += 1
+        else:
+            self.log.unverified.append(facts["image_id"])
+        height, width = found.size
+        known = {"pixel_pipeline": found.pipeline, "width": width, "height": height}
+        return {"bytes": found.data, "path": found.name}, known
+
+
+def _facts_of(row: Row) -> list[Row]:
+    if "image" in row:
+        return [row]
+    return [facts for column in GROUPS.values() for facts in row.get(column) or ()]
+
+
+def _batches(rows: Iterator[Row], size: int = BATCH_ROWS) -> Iterator[list[Row]]:
+    batch: list[Row] = []
+    for row in rows:
+        batch.append(row)
+        if len(batch) == size:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def _rows_of(folder: DatasetFolder, config: str, split: str) -> Iterator[Row]:
+    for table in tables_of(folder):
+        if table.config == config and table.split == split:
+            for batch in read_table(table):
+                yield from batch
+
+
+def _side_tables(folder: DatasetFolder) -> Iterator[tuple[str, str, Features]]:
+    """(config, split, Features) of every table but the main one, the inputs and the manifest."""
+    import pyarrow.parquet as pq
+    from datasets import Features
+
+    seen = set()
+    for table in tables_of(folder):
+        place = (table.config, table.split)
+        if table.config not in (folder.kind.config, INPUTS, MANIFEST) and place not in seen:
+            seen.add(place)
+            yield *place, Features.from_arrow_schema(pq.read_schema(table.path))
+
+
+def _input_row(entry: Row, folder: DatasetFolder) -> Row:
+    """A row of the main config of which no more is known than the manifest says."""
+    views = dict(zip(entry.get("image_ids", ()), entry.get("views", ()), strict=False))
+    images = tuple(_bare_image(image_id, views) for image_id in entry.get("image_ids", ()))
+    prior = tuple(_bare_image(image_id, views) for image_id in entry.get("prior_image_ids", ()))
+    record: Record
+    if folder.kind_name == "localization":
+        statuses = dict.fromkeys(folder.benchmark.findings)
+        names = ("image_id", "study_id", "view", "width", "height")
+        record = LocalizationRecord(patient_id="", label_status=statuses, **{name: entry[name] for name in names})
+    elif folder.kind_name == "findings":
+        record = StudyRecord(entry["study_id"], "", (), images=images)
+    else:
+        told = {name: entry[name] for name in ("task_id", "study_id", "category", "requires_boxes")}
+        record = TaskRecord(patient_id="", prompt="", images=images, prior_images=prior, **told)
+    n_pictures = len(folder.kind.pictures(record))
+    row = folder.kind.blank(folder.kind.row(record, folder.benchmark, [None] * n_pictures))
+    for facts in (*row.get("image_facts", ()), *row.get("prior_image_facts", ())):
+        facts.update(width=None, height=None)
+    return {**row, "patient_id": None, **({"prompt": None} if "prompt" in row else {})}
+
+
+def _bare_image(image_id: str, views: Mapping[str, str]) -> StudyImage:
+    return StudyImage(image_id, views.get(image_id, "UNKNOWN"), 0, 0)
+
+
+def _on_disk(rows: Iterator[Row], features: Features) -> Dataset:
+    """A Dataset in the cache of `datasets`: pictures are too large to keep in memory."""
+    import datasets
+    from datasets.arrow_writer import ArrowWriter
+
+    place = Path(datasets.config.HF_DATASETS_CACHE) / "reveal_bench_attached" / uuid.uuid4().hex
+    place.mkdir(parents=True)
+    file = str(place / "rows.arrow")
+    with ArrowWriter(path=file, features=features, writer_batch_size=BATCH_ROWS) as writer:
+        for row in rows:
+            writer.write(row)
+        writer.finalize()
+    return datasets.Dataset.from_file(file)

@@ -1,0 +1,497 @@
+"""Writes a dataset folder: a Hugging Face dataset repository on disk.
+
+Layout
+------
+::
+
+    README.md                                  card; YAML `configs`, `dataset_info`
+    <config>/<split>-00000-of-000NN.parquet    main config with references and pictures, see :mod:`.kinds`; `masks`,
+                                               the masks as pictures; further tables such as `labels`, `ratings`
+    holdout_inputs/holdout-*.parquet           inputs of the holdout without references: pictures, when they are
+                                               embedded, and the prompts of tasks
+    manifest/<split>.parquet                   what is asked: ids, views, sizes, findings
+    manifest/benchmark.json                    :class:`reveal_bench.kinds.folder.FolderInfo`
+    croissant.json, eval.yaml                  descriptions for machines
+    CHECKSUMS.json                             sha256 of every other file
+
+Records stream: their pictures are read by all workers, finished rows go to small parts on disk
+(:mod:`reveal_bench.dataset.workshop`), and the folder is made of the parts at the end. A build that was killed goes on
+where it stopped and gives the same bytes as one that was not; see :mod:`reveal_bench.dataset.build`.
+
+A private holdout goes to a second folder of the same form (mode 0700, files 0600, no pictures). Either a split is
+divided at random, or the records come divided, as the splits `released` and `holdout`. Until then what becomes private
+exists in the private folder's working folder alone.
+
+Where a build works, and how its folders get their names.
+
+A build works in ``.<name>.building`` beside its target: ``parts/`` holds finished rows, ``folder/`` the dataset folder
+that is made of them at the end and takes the target's name once it is complete. After a kill, an interruption or
+problems with the data the parts stay, so that the same command goes on from there; nothing is ever under the target's
+name but a complete folder. Two builds of one target exclude each other by a lock.
+
+A build with a holdout has two targets, which change together: what stood under their names waits in ``replaced`` until
+both are in place. A build that was killed in between is undone by the next one, which makes the folders again from the
+parts that are still there.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from reveal_bench.benchmarks import Asks, Benchmark
+from reveal_bench.dataset.holdout import (
+    HOLDOUT,
+    RELEASED,
+    Division,
+    check_apart,
+    check_name,
+    patients_before,
+    shuffled_place,
+)
+from reveal_bench.dataset.layout import SHARD_BYTES
+from reveal_bench.dataset.workshop import Spool, Workshop
+from reveal_bench.dataset.writer import FolderWriter
+from reveal_bench.kinds.folder import FolderInfo
+from reveal_bench.kinds.kind import KINDS
+from reveal_bench.kinds.localization.records import LocalizationRecord
+from reveal_bench.sources.source import BuildError, Extra, Pixels, Problem, Record
+
+__all__ = ["BuildLog", "HOLDOUT", "RELEASED", "build_folder", "replace_targets", "workplace"]
+
+
+@dataclass(frozen=True, slots=True)
+class Workplace:
+    """The working folder of one target."""
+
+    root: Path
+    target: Path
+
+    @property
+    def parts(self) -> Path:
+        """Finished rows."""
+        return self.root / "parts"
+
+    @property
+    def folder(self) -> Path:
+        """The dataset folder while it is written."""
+        return self.root / "folder"
+
+    @property
+    def replaced(self) -> Path:
+        """What stood under the target's name."""
+        return self.root / "replaced"
+
+    @property
+    def marker(self) -> Path:
+        """There while the target is being replaced; says whether something stood there before."""
+        return self.root / "replacing.json"
+
+    def undo(self) -> None:
+        """Put back what an interrupted replacement left."""
+        try:
+            had_target = json.loads(self.marker.read_text(encoding="utf-8"))["had_target"]
+        except FileNotFoundError:
+            return
+        if self.replaced.exists():
+            if self.target.exists():
+                shutil.rmtree(self.target)
+            self.replaced.rename(self.target)
+        elif not had_target and self.target.exists() and not self.folder.exists():
+            shutil.rmtree(self.target)
+        self.marker.unlink()
+
+    def clear_folder(self) -> None:
+        """Start the dataset folder from nothing."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir()
+        self.folder.chmod(self.root.stat().st_mode & self.folder.stat().st_mode)
+
+
+@contextmanager
+def workplace(target: Path, mode: int = 0o777) -> Iterator[Workplace]:
+    """The locked working folder of `target`; it stays if the block fails and has parts, and is removed otherwise.
+
+    Raises
+    ------
+    ValueError
+        If another process is building the same target.
+    """
+    target = target.resolve()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    root = target.with_name(f".{target.name}.building")
+    root.mkdir(mode=mode, exist_ok=True)
+    if root.is_symlink() or not root.is_dir() or root.stat().st_uid != os.getuid():
+        raise ValueError(f"{root}, where the build would work, must be a folder of your own: remove it")
+    root.chmod(mode & root.stat().st_mode)
+    with (root / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ValueError(f"{target} is being built by another process") from None
+        place = Workplace(root, target)
+        place.undo()
+        shutil.rmtree(place.replaced, ignore_errors=True)  # of a build that was killed while it cleared up
+        place.clear_folder()
+        is_done = False
+        try:
+            yield place
+            is_done = True
+        finally:
+            if is_done or not any(place.parts.rglob("*.json")):
+                shutil.rmtree(root, ignore_errors=True)
+
+
+def replace_targets(places: Sequence[Workplace]) -> None:
+    """Give every finished folder its target's name, or none of them if anything fails."""
+    try:
+        for place in places:
+            had_target = place.target.exists()
+            place.marker.write_text(json.dumps({"had_target": had_target}), encoding="utf-8")
+            if had_target:
+                place.target.rename(place.replaced)
+            place.folder.rename(place.target)
+    except BaseException:
+        for place in places:
+            place.undo()
+        raise
+    for place in places:  # from here on the folders stand, whatever happens while the parts are removed
+        place.marker.unlink()
+
+
+def drop_unused(parts: Path, used: set[str]) -> None:
+    """Remove the parts of splits that are no longer built."""
+    for path in parts.glob("*"):
+        if path.name not in used:
+            shutil.rmtree(path)
+
+
+_VERSION = re.compile(r"\d+\.\d+\.\d+")
+_SPLIT_NAME = re.compile(r"\w+(\.\w+)*")  # `datasets` takes no others, and keeps "all" for itself
+Progress = Callable[[str, int, int | None, int], None]
+
+
+@dataclass
+class BuildLog:
+    """What happened besides: problems of the records left out, and how many records were there from before."""
+
+    left_out: list[Problem] = field(default_factory=list)
+    resumed: int = 0
+
+
+def build_folder(
+    records: Mapping[str, Iterable[Record]],
+    out: Path,
+    benchmark: Benchmark,
+    *,
+    version: str = "1.0.0",
+    asks: Asks | None = None,
+    pixels: Pixels = "embed",
+    holdout: Path | None = None,
+    holdout_fraction: float = 0.5,
+    seed: int = 0,
+    holdout_split: str = "test",
+    previous: Path | None = None,
+    previous_holdout: Path | None = None,
+    retire_holdout: bool = False,
+    synthetic: bool = False,
+    overwrite: bool = False,
+    keep_going: bool = False,
+    workers: int = 1,
+    extras: Sequence[Extra] = (),
+    log: BuildLog | None = None,
+    max_shard_bytes: int = SHARD_BYTES,
+    progress: Progress | None = None,
+) -> FolderInfo:
+    """Write a dataset folder, and the private folder of its holdout if one is asked for.
+
+    Parameters
+    ----------
+    records : dict from split name to its records, each iterated once
+    out : the public folder; must be new or empty unless `overwrite`
+    benchmark : row of BENCHMARKS; `asks` overrides its `asks`
+    pixels : "embed" writes the pictures, "withhold" reads and hashes them and leaves them out
+    holdout : folder for the private references, or None for no holdout
+    holdout_fraction, seed : share of `holdout_split`'s patients that become private, and the seed of the division;
+        the rest of that split is renamed "released". The rows of both halves come in an order that the seed decides
+    holdout_split : the split to divide; "holdout" if the records come divided, then that split is private as it is
+    previous, previous_holdout : folders of an earlier version: who was private stays private, who was released stays so
+    retire_holdout : records that come divided may release who was private before
+    synthetic : the card says that all of it is made up
+    keep_going : leave out records with problems instead of raising at the end
+    workers : processes that read pictures; with more than one the caller's script needs the usual `__main__` guard
+    extras : further tables; rows whose key belongs to the holdout go to the private folder
+    log : filled in, if given
+    progress : called with (split, records done, records in all or None, records with a problem) after each record
+
+    Returns
+    -------
+    FolderInfo of the public folder
+
+    Raises
+    ------
+    BuildError
+        With every problem of every split, after all were read. What was finished is kept beside `out`, and the same
+        call goes on from there.
+    ValueError
+        If an argument breaks its rule.
+    """
+    out, holdout = Path(out), None if holdout is None else Path(holdout)
+    if not _VERSION.fullmatch(version):
+        raise ValueError(f"`version` must be of the form 1.2.3, got {version!r}")
+    _check_arguments(records, out, pixels, holdout, holdout_fraction, holdout_split, workers)
+    is_given = holdout is not None and holdout_split == HOLDOUT
+    before = patients_before(previous, previous_holdout, holdout)
+    division = Division(holdout_fraction, seed, *before, is_given=is_given, retire=retire_holdout)
+    log = log if log is not None else BuildLog()
+    intake = _Intake(benchmark, embed=pixels == "embed", progress=progress)
+    with ExitStack() as stack:
+        private = None if holdout is None else stack.enter_context(workplace(holdout, 0o700))
+        public = stack.enter_context(workplace(out))
+        for name, place in (("out", public), ("holdout", private)):
+            if place is not None:
+                check_name(place.target, what=name, overwrite=overwrite)
+        is_divided = {split: private is not None and split == holdout_split for split in records}
+        drop_unused(public.parts, {split for split in records if not is_divided[split]})
+        asked = asks or benchmark.asks
+        with Workshop(benchmark, asked, embed=intake.embed, workers=workers) as workshop:
+            spools = {}
+            for split, split_records in records.items():
+                if private is not None and is_divided[split]:
+                    spools[split] = intake.spool(split_records, split, private, workshop, shuffled_by=seed)
+                else:
+                    order = seed if is_given else None
+                    spools[split] = intake.spool(split_records, split, public, workshop, shuffled_by=order)
+        if private is not None:
+            drop_unused(private.parts, {holdout_split})
+        log.resumed = sum(spool.n_resumed for spool in spools.values())
+        log.left_out += intake.settle(keep_going=keep_going)
+
+        def writer(place: Workplace, *, embed: bool) -> FolderWriter:
+            return FolderWriter(
+                place.folder, benchmark, version=version, asks=asked, embed=embed, max_shard_bytes=max_shard_bytes
+            )
+
+        assembly = _Assembly(
+            writer(public, embed=intake.embed), None if private is None else writer(private, embed=False)
+        )
+        division.check(spools)
+        for split, spool in spools.items():
+            if is_divided[split]:
+                assembly.divide(spool, division)
+            else:
+                assembly.write(spool, split)
+        assembly.add_extras(extras, left_out={problem.row for problem in log.left_out})
+        info = assembly.finish(synthetic=synthetic)
+        if private is not None:
+            for path in private.folder.rglob("*"):
+                path.chmod(0o700 if path.is_dir() else 0o600)
+        replace_targets([place for place in (private, public) if place is not None])
+        return info
+
+
+def _check_arguments(
+    records: Mapping[str, Any],
+    out: Path,
+    pixels: str,
+    holdout: Path | None,
+    fraction: float,
+    holdout_split: str,
+    workers: int,
+) -> None:
+    if pixels not in ("embed", "withhold"):
+        raise ValueError(f"`pixels` must be 'embed' or 'withhold', got {pixels!r}")
+    if workers < 1:
+        raise ValueError(f"`workers` must be at least 1, got {workers}")
+    if not records:
+        raise ValueError("`records` must have at least one split, got none")
+    for split in records:
+        if split == "all" or not _SPLIT_NAME.fullmatch(split):
+            raise ValueError(
+                f"`records` must have split names of letters, digits and _ other than 'all', got {split!r}"
+            )
+    if holdout is None:
+        if HOLDOUT in records:
+            raise ValueError("`holdout` must be a folder for the private split 'holdout', got none")
+        return
+    check_apart(out, holdout)
+    if not 0 < fraction < 1:
+        raise ValueError(f"`holdout_fraction` must lie in (0, 1), got {fraction}")
+    if holdout_split not in records:
+        raise ValueError(f"`holdout_split` must be one of the splits ({', '.join(records)}), got {holdout_split!r}")
+    clash = {RELEASED, HOLDOUT} & set(records)
+    if clash and holdout_split != HOLDOUT:
+        raise ValueError(f"`records` must not use the names of a divided split, got {', '.join(sorted(clash))}")
+
+
+class _Intake:
+    """Records -> spools; keeps the problems of all splits instead of stopping at one."""
+
+    def __init__(self, benchmark: Benchmark, *, embed: bool, progress: Progress | None) -> None:
+        self.benchmark, self.embed, self.progress = benchmark, embed, progress
+        self.kind = KINDS[benchmark.kind]
+        self.problems: list[Problem] = []
+        self.fatal: list[Problem] = []
+        self._split_of: dict[str, str] = {}
+
+    def spool(
+        self,
+        records: Iterable[Record],
+        split: str,
+        place: Workplace,
+        workshop: Workshop,
+        *,
+        shuffled_by: int | None = None,
+    ) -> Spool:
+        """Everything that can be made of a split's records, in their order or in that of a seed."""
+        side = self.kind.side_features
+        spool = Spool(
+            place.parts / split,
+            self.kind.features(self.benchmark).arrow_schema,
+            None if side is None else side(self.benchmark).arrow_schema,
+            self.kind.key_of,
+        )
+        total = len(records) if isinstance(records, Sized) else None
+        before, n_done, n_failed = len(self.problems), 0, 0
+        checked: Iterable[Record] = self._checked(records, split)
+        if shuffled_by is not None:
+            checked = sorted(checked, key=lambda record: shuffled_place(shuffled_by, self.kind.key_of(record)))
+        for n_done, made in enumerate(spool.fill(checked, workshop), start=1):
+            n_failed += made is not None and made.problem is not None
+            if self.progress is not None:
+                self.progress(split, n_done, total, n_failed)
+        self.problems += spool.problems
+        if not spool.keys and len(self.problems) == before:
+            self.fatal.append(Problem(split, None, "records", f"must have at least one {self.kind.key[:-3]}", "none"))
+        return spool
+
+    def settle(self, *, keep_going: bool) -> list[Problem]:
+        """Raise the problems, or with `keep_going` return those that concern one record alone."""
+        if self.fatal or (self.problems and not keep_going):
+            raise BuildError([*self.problems, *self.fatal])
+        return self.problems
+
+    def _checked(self, records: Iterable[Record], split: str) -> Iterator[Record]:
+        """The records that may become rows."""
+        stream = iter(records)
+        while True:
+            try:
+                record = next(stream)
+            except StopIteration:
+                return
+            except BuildError as error:  # a builder's own, at the end of its records
+                self.problems.extend(error.problems)
+                return
+            problem = self._problem(record, split)
+            if problem is None:
+                yield record
+            else:
+                self.problems.append(problem)
+
+    def _problem(self, record: Record, split: str) -> Problem | None:
+        key, name = self.kind.key_of(record), self.kind.key
+        if key in self._split_of:
+            value = f"it again, first in {self._split_of[key]!r}"
+            return Problem(split, key, name, "must occur once in all splits", value)
+        self._split_of[key] = split
+        pictures = self.kind.pictures(record)
+        has_bytes = isinstance(record, LocalizationRecord) and record.image is not None
+        if self.embed and not has_bytes and (None in pictures or not pictures):
+            return Problem(split, key, "image", "must be there when pixels are embedded", "None")
+        return None
+
+
+class _Assembly:
+    """Spools -> folders."""
+
+    def __init__(self, writer: FolderWriter, vault: FolderWriter | None) -> None:
+        self.writer, self.vault = writer, vault
+        self.kind = writer.kind
+        self._place_of: dict[str, tuple[FolderWriter, str]] = {}
+
+    def write(self, spool: Spool, split: str) -> None:
+        """A split with public references."""
+        self._write_rows(spool.rows(), self.writer, split)
+        self._write_side(spool, split)
+
+    def divide(self, spool: Spool, division: Division) -> None:
+        """Divide the patients of a split, and send each row where it belongs."""
+        assert self.vault is not None
+        private = division.private(row["patient_id"] for row, _ in spool.rows())
+        if not division.is_given:
+            released = ((row, asked) for row, asked in spool.rows() if row["patient_id"] not in private)
+            self._write_rows(released, self.writer, RELEASED)
+            self._write_side(spool, RELEASED)
+        features = self.writer.features
+        has_inputs = self.writer.embed or self.kind.has_prompts
+        inputs = self.writer.shards("holdout_inputs", HOLDOUT, features) if has_inputs else None
+        split = self.vault.split(HOLDOUT)
+        for row, asked in spool.rows():
+            if row["patient_id"] in private:
+                split.add(self.kind.without_pixels(row), asked)
+                self._place_of[row[self.kind.key]] = (self.vault, HOLDOUT)
+                if inputs is not None:
+                    inputs.add(self.kind.blank(row))
+        self.vault.close_split(HOLDOUT, split, references="private")
+        if inputs is not None:
+            self.writer.close_shards("holdout_inputs", HOLDOUT, inputs, features)
+        self.writer.add_manifest(HOLDOUT, split.manifest, split.tally.size, references="private")
+
+    def add_extras(self, extras: Sequence[Extra], *, left_out: set[int | str | None]) -> None:
+        """Further tables; a row with a key goes where the record of that key went.
+
+        Raises
+        ------
+        BuildError
+            If a row's key is no record's.
+        """
+        for extra in extras:
+            features = extra.features()
+            if extra.key is None:
+                self.writer.add_table(extra.config, extra.split or "all", features, extra.rows)
+                continue
+            rows_of: dict[tuple[FolderWriter, str], list[dict[str, Any]]] = {}
+            unknown = []
+            for row in extra.rows:
+                key = row[extra.key]
+                if key in self._place_of:
+                    rows_of.setdefault(self._place_of[key], []).append(row)
+                elif key not in left_out:
+                    unknown.append(Problem(extra.config, key, extra.key, "must be that of a record", repr(key)))
+            if unknown:
+                raise BuildError(unknown)
+            for (writer, split), rows in rows_of.items():
+                writer.add_table(extra.config, split, features, rows)
+
+    def finish(self, *, synthetic: bool) -> FolderInfo:
+        """Complete the folders; the private one first."""
+        if self.vault is not None:
+            self.vault.finish(synthetic=synthetic, is_private=True)
+        return self.writer.finish(synthetic=synthetic)
+
+    def _write_rows(self, rows: Iterable[tuple[dict[str, Any], list[str]]], writer: FolderWriter, split: str) -> None:
+        split_writer = writer.split(split)
+        for row, asked in rows:
+            split_writer.add(row, asked)
+            self._place_of[row[self.kind.key]] = (writer, split)
+        writer.close_split(split, split_writer)
+
+    def _write_side(self, spool: Spool, split: str) -> None:
+        """The side table of the rows that are public under `split`."""
+        if self.kind.side_config is None or self.kind.side_features is None:
+            return
+        features, shards = self.kind.side_features(self.writer.benchmark), None
+        for row in spool.side_rows():
+            if self._place_of.get(row[self.kind.key]) == (self.writer, split):
+                shards = shards or self.writer.shards(self.kind.side_config, split, features)
+                shards.add(row)
+        if shards is not None:
+            self.writer.close_shards(self.kind.side_config, split, shards, features)

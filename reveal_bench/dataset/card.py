@@ -1,0 +1,331 @@
+"""The dataset card: a template with its numbers filled in from what was built.
+
+``dataset_cards/<benchmark>.md`` holds prose and ``{{name}}`` places, no count of the data. :func:`render_card` fills
+the places from the tallies of the splits and adds `configs` and `dataset_info` to the YAML block. Of a private holdout
+the public card tells the number of its rows and nothing else.
+
+A template has every section of :data:`SECTIONS` (data cards in the sense of the Hub's own guide, and the contents that
+Croissant's RAI fields ask for); :mod:`reveal_bench.dataset.croissant` takes its prose from the same sections.
+
+``eval.yaml``: what the Hub reads to list a dataset as a benchmark.
+
+Fields: `name`, `description`, `evaluation_framework` and `tasks`, each with `id`, `config`, `split`. A split of the
+main config is scored at home with ``reveal-bench score``; the inputs of a holdout are scored by the leaderboard alone.
+The file asks for nothing by itself: the Hub lists a benchmark once its maintainers have put the repository on their
+list.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from reveal_bench.benchmarks import Benchmark, bundled
+from reveal_bench.dataset import card_tables
+from reveal_bench.dataset.tally import Tally
+
+if TYPE_CHECKING:
+    from datasets import Features
+
+__all__ = [
+    "Config",
+    "PLACE",
+    "SECTIONS",
+    "card_template",
+    "front_matter",
+    "private_card",
+    "render_card",
+    "render_eval_yaml",
+    "sections",
+]
+
+PLACE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
+SECTIONS = (
+    "Summary", "How to load", "Configs and splits", "Features", "Collection", "Annotation", "Demographics",
+    "Known holes", "Intended and out-of-scope use", "Enrichment and prevalence", "Contamination", "Licence and terms",
+    "Privacy", "Maintenance", "Citation",
+)  # fmt: skip
+"""Headings that every card must have."""
+SIZE_CATEGORIES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
+UNITS = {"localization": "image", "findings": "study", "tasks": "task"}
+"""Kind of benchmark -> what a row of its main config is."""
+SYNTHETIC_LICENCE = "apache-2.0"
+"""Of synthetic data: that of the program which drew them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """A config of the repository, from which the YAML block is made.
+
+    Attributes
+    ----------
+    splits : dict from split to (rows, bytes)
+    features : of its rows
+    default : whether `load_dataset` takes it when no config is named
+    """
+
+    name: str
+    splits: Mapping[str, tuple[int, int]]
+    features: Features
+    default: bool = False
+
+
+def card_template(benchmark: Benchmark) -> str:
+    """Text of the benchmark's template.
+
+    Raises
+    ------
+    ValueError
+        If there is none.
+    """
+    path = bundled("dataset_cards") / f"{benchmark.name}.md"
+    if not path.is_file():
+        raise ValueError(f"the benchmark {benchmark.name!r} needs a card: dataset_cards/{path.name} is missing")
+    return path.read_text(encoding="utf-8")
+
+
+def front_matter(card: str) -> tuple[dict[str, Any], str]:
+    """The YAML block of a card, and its body.
+
+    Raises
+    ------
+    ValueError
+        If the card does not begin with a YAML block of names and values.
+    """
+    parts = card.split("---\n", 2)
+    block = deepcopy(_parsed(parts[1])) if len(parts) == 3 and not parts[0].strip() else None
+    if not isinstance(block, dict):
+        raise ValueError("the card must begin with a YAML block between two lines of three hyphens")
+    return block, parts[2]
+
+
+@lru_cache(maxsize=4)
+def _parsed(text: str) -> Any:
+    """YAML read by libyaml where it is there; a check asks for the same card several times, and its block is long."""
+    import yaml
+
+    try:
+        return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except yaml.YAMLError as error:
+        raise ValueError(f"the card's YAML block must be YAML: {error}") from None
+
+
+def sections(body: str) -> dict[str, str]:
+    """Heading -> text of every second-level section of a card."""
+    pieces = re.split(r"^## +(.+?) *$", body, flags=re.MULTILINE)
+    return dict(zip(pieces[1::2], (piece.strip() for piece in pieces[2::2]), strict=True))
+
+
+def render_card(
+    benchmark: Benchmark,
+    tallies: Mapping[str, Tally],
+    *,
+    version: str,
+    features: Features,
+    configs: Sequence[Config],
+    embedded: bool,
+    n_holdout: int | None,
+    asks: str,
+    synthetic: bool,
+) -> str:
+    """Text of the public ``README.md``.
+
+    Parameters
+    ----------
+    tallies : dict from split with public references to its counts
+    features : of the main config
+    embedded : whether pictures are in the folder
+    n_holdout : rows of the private holdout, or None if there is none
+
+    Raises
+    ------
+    ValueError
+        If there is no template, or it has a place that this function does not fill.
+    """
+    template = card_template(benchmark)
+    findings = benchmark.findings
+    n_rows = sum(tally.n_rows for tally in tallies.values())
+    values = {
+        "title": ("Synthetic stand-in for " if synthetic else "") + benchmark.title,
+        "notice": _notice(synthetic),
+        "version": version,
+        "canary": f"reveal-bench canary {uuid.uuid5(uuid.NAMESPACE_URL, f'reveal-bench/{benchmark.name}')}",
+        "n_images": f"{sum(len(tally.images) for tally in tallies.values()):,}",
+        "n_studies": f"{sum(len(tally.studies) for tally in tallies.values()):,}",
+        "n_tasks": f"{n_rows:,}",
+        "load_example": _load_example(configs, version),
+        "splits_table": card_tables.splits_table(tallies, n_holdout),
+        "configs_table": card_tables.configs_table([(config.name, config.splits) for config in configs]),
+        "findings_table": card_tables.findings_table(tallies, findings),
+        "views_table": card_tables.views_table(tallies),
+        "missing_list": card_tables.missing_list(tallies, findings),
+        "features_table": card_tables.features_table(features),
+        "demographics_table": card_tables.demographics_table(tallies),
+        "agreement_table": card_tables.agreement_table(tallies),
+        "acquisition_table": card_tables.acquisition_table(tallies),
+        "categories_table": card_tables.categories_table(tallies),
+        "ratings_table": card_tables.ratings_table(tallies),
+        "pixels": _pixels(benchmark.kind, embedded),
+        "holdout": _holdout(benchmark.kind, n_holdout, configs, asks),
+    }
+    unknown = {name for name in PLACE.findall(template) if name not in values}
+    if unknown:
+        raise ValueError(f"dataset_cards/{benchmark.name}.md: no value for the places {', '.join(sorted(unknown))}")
+    block, body = front_matter(PLACE.sub(lambda match: values[match[1]], template))
+    block["size_categories"] = [_size_category(n_rows + (n_holdout or 0))]
+    return _front_matter(_synthetic_terms(block) if synthetic else block, configs) + body
+
+
+def private_card(benchmark: Benchmark, *, configs: Sequence[Config], n_rows: int) -> str:
+    """Text of the ``README.md`` of a private holdout of `n_rows` images, studies or tasks."""
+    body = f"""
+# PRIVATE: holdout references of {benchmark.title}
+
+The references of {_count(n_rows, benchmark.kind)}, without pixels. **Never publish this folder**, never copy it into
+a public one, and show of it nothing but what the leaderboard releases. Scores are computed from it by
+`reveal-bench score FILE FOLDER --split holdout` or by the leaderboard's worker.
+"""
+    metadata = {"license": "other", "license_name": "private", "pretty_name": f"PRIVATE holdout of {benchmark.title}"}
+    return _front_matter(metadata, configs) + body
+
+
+def _front_matter(metadata: dict[str, Any], configs: Sequence[Config]) -> str:
+    from datasets import DatasetInfo, SplitDict, SplitInfo
+    from datasets.info import DatasetInfosDict
+    from huggingface_hub import DatasetCardData
+
+    data = DatasetCardData(**metadata)
+    infos = {}
+    for config in configs:
+        splits = SplitDict()
+        for split, (n_rows, n_bytes) in config.splits.items():
+            splits.add(SplitInfo(split, num_bytes=n_bytes, num_examples=n_rows))
+        total = sum(n_bytes for _, n_bytes in config.splits.values())
+        infos[config.name] = DatasetInfo(
+            config_name=config.name, features=config.features, splits=splits, dataset_size=total, download_size=total
+        )
+    DatasetInfosDict(infos).to_dataset_card_data(data)
+    data["configs"] = [_config_entry(config) for config in configs]
+    return f"---\n{data.to_yaml()}\n---\n"
+
+
+def _config_entry(config: Config) -> dict[str, Any]:
+    files = [{"split": split, "path": f"{config.name}/{split}-*.parquet"} for split in config.splits]
+    return {"config_name": config.name, "data_files": files, **({"default": True} if config.default else {})}
+
+
+def _synthetic_terms(block: dict[str, Any]) -> dict[str, Any]:
+    """The block without the terms of the real source, which do not bind data that a program drew."""
+    kept = {name: value for name, value in block.items() if not name.startswith(("license_", "extra_gated_"))}
+    return kept | {
+        "license": SYNTHETIC_LICENCE,
+        "annotations_creators": ["machine-generated"],
+        "source_datasets": ["original"],
+        "tags": [*block.get("tags", ()), "synthetic"],
+    }
+
+
+def _size_category(n_rows: int) -> str:
+    return next((name for limit, name in SIZE_CATEGORIES if n_rows < limit), "1M<n<10M")
+
+
+def _count(n: int, kind: str) -> str:
+    unit = UNITS[kind]
+    plural = "studies" if unit == "study" else f"{unit}s"
+    return f"{n:,} {unit if n == 1 else plural}"
+
+
+def _notice(synthetic: bool) -> str:
+    if not synthetic:
+        return "> **Not for clinical use.** For research on models, not for decisions about patients."
+    return (
+        "> **SYNTHETIC.** Every picture, label, mask and point here was drawn by a program, `reveal_bench.phantom`; no "
+        "patient is behind any of it. It has the layout of the real download so that tools can be tried on it. What "
+        "the sections below say about how data were collected, and under which terms, holds for the real set; the "
+        f"numbers are of this one, which is under {SYNTHETIC_LICENCE}. Scores on it say nothing about a model. **Not "
+        "for clinical use.**"
+    )
+
+
+def _load_example(configs: Sequence[Config], version: str) -> str:
+    lines = ["from datasets import load_dataset", ""]
+    for config in configs:
+        lines += [f'load_dataset("path/to/folder", "{config.name}", split="{split}")' for split in config.splits]
+    lines += ["", "# from the Hub, always with the version", f'load_dataset("org/repo", revision="v{version}")']
+    return "```python\n" + "\n".join(lines) + "\n```"
+
+
+def _pixels(kind: str, embedded: bool) -> str:
+    columns = {"localization": "`image` is", "findings": "the elements of `images` are", "tasks": "pictures are"}[kind]
+    if embedded:
+        return (
+            "Pictures are embedded. JPEG and 8-bit PNG are the source's own file bytes; DICOM and 16-bit PNG became "
+            "8-bit PNG by the pipeline that `pixel_pipeline` names for each of them."
+        )
+    return (
+        f"Pixels are withheld: {columns} null. `reveal-bench attach FOLDER DOWNLOAD --out NEW` adds them from your own "
+        "copy of the source and verifies each file by `source_sha256`, where that is not null."
+    )
+
+
+def _holdout(kind: str, n_holdout: int | None, configs: Sequence[Config], asks: str) -> str:
+    if n_holdout is None:
+        return "This folder has no private holdout."
+    inputs = ""
+    if any(config.name == "holdout_inputs" for config in configs):
+        inputs = " and, without any reference, as the config `holdout_inputs`"
+    told = {
+        "findings": "The manifest asks for every label of every study, so that it tells nothing of what is present.",
+        "tasks": "The manifest names the category of each task and whether it must localize, not its answer.",
+        "localization": "The manifest asks for every finding of every image, so that it tells nothing of what is "
+        "present.",
+    }[kind]
+    if kind == "localization" and asks == "present":
+        told = (
+            "The manifest names the findings that are present in each of them, as the protocol tells a model what to "
+            "look for: that is public, where they are is not."
+        )
+    verb = "is" if n_holdout == 1 else "are"
+    return (
+        f"{_count(n_holdout, kind)} {verb} a private holdout, divided from the released ones by patient: in the "
+        f"manifest{inputs}; the references are with the maintainer alone. {told}"
+    )
+
+
+FRAMEWORK = "reveal-bench"
+INPUTS = "holdout_inputs"
+QUESTIONS = {
+    "localization": "Where is each finding of a chest radiograph? Answers are points, grid cells, boxes or masks.",
+    "findings": "Which findings does a chest radiography study show? Answers are labels or probabilities.",
+    "tasks": "Open questions on chest radiography studies. Readers rate the answers.",
+}
+
+
+def render_eval_yaml(benchmark: Benchmark, configs: Sequence[Config], *, version: str) -> str:
+    """Text of ``eval.yaml``: one task per split of the main config and of the holdout's inputs.
+
+    Parameters
+    ----------
+    configs : of the folder; the default one is the main config
+    """
+    import yaml
+
+    tasks = [
+        {"id": f"{benchmark.name}_{split}".replace("-", "_"), "config": config.name, "split": split}
+        for config in configs
+        if config.default or config.name == INPUTS
+        for split in config.splits
+    ]
+    metric = f"; primary metric {benchmark.metrics[0]}" if benchmark.metrics else ""
+    document = {
+        "name": benchmark.title,
+        "description": f"{QUESTIONS[benchmark.kind]} Version {version}{metric}.",
+        "evaluation_framework": FRAMEWORK,
+        "tasks": tasks,
+    }
+    return yaml.safe_dump(document, sort_keys=False, width=120, allow_unicode=True)

@@ -1,0 +1,380 @@
+"""What changed between two versions of a dataset folder, for the notes of a refresh.
+
+Rows are known by the key of the main config (image, study or task). First every row is reduced to one digest per
+column; only the rows that differ are read again and compared in full, so that neither folder is ever in memory.
+Pictures are compared by the hash of their pixels.
+
+Of a split whose references are private nothing is told but its number of rows and which public rows went into it or
+came out of it, as the public manifests say, unless the private folders are given.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from reveal_bench.dataset.tables import MANIFEST, DatasetFolder, open_folder, read_table, tables_of
+from reveal_bench.kinds.localization.records import READERS
+from reveal_bench.kinds.rows import Row
+from reveal_bench.masks import Rle, decode_mask
+
+__all__ = ["FolderDiff", "Moved", "Redrawn", "Relabelled", "diff_folders"]
+
+SHOWN = 20
+"""Ids or changes of one sort that the text names one by one."""
+CODED = {"labels", "label_status", "label_vector", "annotations", "points", "missing"}
+"""Columns that look different when the vocabulary is."""
+STATUS = {1: "present", 0: "absent", -1: "uncertain", None: "unlabelled"}
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A row that is in another split."""
+
+    key: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class Relabelled:
+    """A finding that was said to be `before` and is now `after`: present, absent, uncertain or unlabelled."""
+
+    key: str
+    finding: str
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, slots=True)
+class Redrawn:
+    """A drawing that was added, removed or changed; `iou` of the two masks, or of the two tight boxes without masks."""
+
+    key: str
+    finding: str
+    reader: str
+    change: str
+    iou: float | None = None
+
+
+@dataclass
+class FolderDiff:
+    """Everything that differs; pairs are (before, after).
+
+    Attributes
+    ----------
+    findings : those that were taken out of the vocabulary, and those that came into it
+    columns : (config, column, type or None, type or None) of every column that came, went or has another type
+    rows : (config, split) -> number of rows in both, where it differs or the split is in one of them alone
+    added, removed : split -> keys
+    held : split -> keys that are no longer public: they are in a private holdout now
+    released : split -> keys that were in a private holdout and are public now
+    other : column -> keys of rows in which it differs, beyond labels, drawings and pixels
+    repictured : keys of rows with other pixels
+    unhashed : keys of rows whose pixels cannot be compared: one version has no hash of them
+    """
+
+    benchmark: str
+    versions: tuple[str, str]
+    findings: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []))
+    columns: list[tuple[str, str, str | None, str | None]] = field(default_factory=list)
+    rows: dict[tuple[str, str], tuple[int | None, int | None]] = field(default_factory=dict)
+    added: dict[str, list[str]] = field(default_factory=dict)
+    removed: dict[str, list[str]] = field(default_factory=dict)
+    held: dict[str, list[str]] = field(default_factory=dict)
+    released: dict[str, list[str]] = field(default_factory=dict)
+    moved: list[Moved] = field(default_factory=list)
+    relabelled: list[Relabelled] = field(default_factory=list)
+    redrawn: list[Redrawn] = field(default_factory=list)
+    repictured: list[str] = field(default_factory=list)
+    unhashed: list[str] = field(default_factory=list)
+    other: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the data are the same; the version may differ."""
+        lists = (self.columns, self.rows, self.added, self.removed, self.moved, self.relabelled, self.redrawn)
+        gone = (self.held, self.released)
+        return not any((*lists, *gone, *self.findings, self.repictured, self.unhashed, self.other))
+
+    def to_document(self) -> dict[str, Any]:
+        """Everything as JSON values."""
+        rows = [{"config": c, "split": s, "before": a, "after": b} for (c, s), (a, b) in self.rows.items()]
+        return {"schema": 1, **asdict(self), "rows": rows}
+
+    def to_text(self) -> str:
+        """For people, and for a changelog."""
+        before, after = self.versions
+        lines = [f"{self.benchmark} {before} -> {after}"]
+        if self.is_empty:
+            return lines[0] + "\n\nNo differences in the data.\n"
+        lines += [f"{config}/{split}: {_rows_text(a, b)}" for (config, split), (a, b) in self.rows.items()]
+        for word, findings in zip(("no longer in", "new in"), self.findings, strict=True):
+            lines += [f"{word} the vocabulary: {', '.join(findings)}"] if findings else []
+        lines += [f"{config}: {_column_text(name, a, b)}" for config, name, a, b in self.columns]
+        for heading, keys in (
+            ("Added to {}", self.added),
+            ("Removed from {}", self.removed),
+            ("Of {}, now in the private holdout", self.held),
+            ("In {}, before in the private holdout", self.released),
+        ):
+            for split, names in keys.items():
+                lines += _section(heading.format(split), names)
+        lines += _section("Moved", [f"{m.key}: {m.before} -> {m.after}" for m in self.moved])
+        labels = [f"{r.key}: {r.finding} {r.before} -> {r.after}" for r in self.relabelled]
+        lines += _section("Relabelled", labels)
+        lines += _section("Redrawn", [_redrawn_text(drawing) for drawing in self.redrawn])
+        lines += _section("Other pixels", self.repictured)
+        lines += _section("No hash to compare the pixels by", self.unhashed)
+        for name, changed in self.other.items():
+            lines += _section(f"Other {name}", changed)
+        return "\n".join(lines) + "\n"
+
+
+def diff_folders(a: Path, b: Path, *, holdouts: tuple[Path, Path] | None = None) -> FolderDiff:
+    """Compare two dataset folders, `a` before and `b` after.
+
+    Parameters
+    ----------
+    holdouts : the private folders of both, to be compared as well
+
+    Raises
+    ------
+    ValueError
+        If one is no dataset folder, or they are of two benchmarks.
+    """
+    before, after = open_folder(Path(a)), open_folder(Path(b))
+    if before.info.benchmark != after.info.benchmark:
+        raise ValueError(f"{b} must be of the benchmark of {a}, {before.info.benchmark}, got {after.info.benchmark}")
+    sides = [[before], [after]]
+    for side, private in zip(sides, holdouts or (), strict=False):
+        side.append(open_folder(Path(private)))
+        if side[0].info.benchmark != side[1].info.benchmark:
+            rule = f"must be the holdout of {side[0].info.benchmark}"
+            raise ValueError(f"{private} {rule}, got that of {side[1].info.benchmark}")
+    diff = FolderDiff(before.info.benchmark, (before.info.version, after.info.version))
+    was, now = before.benchmark.findings, after.benchmark.findings
+    diff.findings = ([name for name in was if name not in now], [name for name in now if name not in was])
+    diff.columns = _column_changes(before, after)
+    diff.rows = _row_changes(sides[0], sides[1])
+    old, new = _digests(sides[0]), _digests(sides[1])
+    _compare_ids(diff, old, new, _held(before), _held(after))
+    changed = {key: {column for column in old[key][1].keys() & new[key][1].keys()
+                     if old[key][1][column] != new[key][1][column]} for key in old if key in new}  # fmt: skip
+    changed = {key: columns for key, columns in changed.items() if columns}
+    old_rows, new_rows = _full_rows(sides[0], set(changed)), _full_rows(sides[1], set(changed))
+    for key in changed:
+        _compare_rows(diff, key, changed[key], (before, old_rows[key]), (after, new_rows[key]))
+    return diff
+
+
+Digests = dict[str, tuple[str, dict[str, bytes]]]
+"""Key -> (split, column -> digest)."""
+
+
+def _main_rows(folders: Sequence[DatasetFolder]) -> Iterator[tuple[str, str, Row]]:
+    """(split, key, row without pictures) of every row with references."""
+    for folder in folders:
+        kind = folder.kind
+        for table in tables_of(folder):
+            if table.config == kind.config:
+                columns = [name for name in kind.features(folder.benchmark) if name not in kind.image_columns]
+                for row in (row for batch in read_table(table, columns) for row in batch):
+                    yield table.split, row[kind.key], row
+
+
+def _digests(folders: Sequence[DatasetFolder]) -> Digests:
+    return {
+        key: (split, {name: hashlib.sha256(repr(value).encode()).digest()[:8] for name, value in row.items()})
+        for split, key, row in _main_rows(folders)
+    }
+
+
+def _full_rows(folders: Sequence[DatasetFolder], keys: set[str]) -> dict[str, Row]:
+    return {key: row for _, key, row in _main_rows(folders) if key in keys}
+
+
+def _held(folder: DatasetFolder) -> set[str]:
+    """Keys that the public manifest of a private split names."""
+    tables = [table for table in tables_of(folder) if table.config == MANIFEST and table.split in folder.closed_splits]
+    key = folder.kind.key
+    return {row[key] for table in tables for batch in read_table(table, [key]) for row in batch}
+
+
+def _compare_ids(diff: FolderDiff, old: Digests, new: Digests, was_held: set[str], is_held: set[str]) -> None:
+    for one, other, gone, hidden, elsewhere in (
+        (old, new, diff.removed, diff.held, is_held),
+        (new, old, diff.added, diff.released, was_held),
+    ):
+        for key, (split, _) in one.items():
+            if key not in other:
+                (hidden if key in elsewhere else gone).setdefault(split, []).append(key)
+    diff.moved = [
+        Moved(key, split, new[key][0]) for key, (split, _) in old.items() if key in new and new[key][0] != split
+    ]
+
+
+def _compare_rows(
+    diff: FolderDiff,
+    key: str,
+    columns: set[str],
+    before: tuple[DatasetFolder, Row],
+    after: tuple[DatasetFolder, Row],
+) -> None:
+    (old_folder, old), (new_folder, new) = before, after
+    was, now = _labels(old, old_folder.benchmark.findings), _labels(new, new_folder.benchmark.findings)
+    relabelled = [Relabelled(key, finding, was.get(finding, "unlabelled"), now.get(finding, "unlabelled"))
+                  for finding in {**was, **now} if was.get(finding) != now.get(finding)]  # fmt: skip
+    redrawn = list(_redrawn(key, _drawings(old, old_folder), _drawings(new, new_folder)))
+    repictured, unhashed = _pixel_changes(_pixels(old), _pixels(new))
+    diff.relabelled += relabelled
+    diff.redrawn += redrawn
+    diff.repictured += [key] if repictured else []
+    diff.unhashed += [key] if unhashed else []
+    told = {"labels", "label_status", "label_vector"} if relabelled else set()
+    told |= {"annotations"} if redrawn else set()
+    told |= CODED if old_folder.benchmark.findings != new_folder.benchmark.findings else set()
+    told |= {"pixel_sha256", "source_sha256", "pixel_pipeline", "image_facts"} if repictured else set()
+    told |= {"pixel_sha256"} if unhashed else set()
+    for column in sorted(columns - told):
+        for name in _places(column, old[column], new[column]):
+            diff.other.setdefault(name, []).append(key)
+
+
+def _places(column: str, old: Any, new: Any) -> list[str]:
+    """The column, or the fields in it that differ where it holds as many structs as before."""
+    if not (isinstance(old, list) and isinstance(new, list)) or len(old) != len(new):
+        return [column]
+    if not all(isinstance(entry, dict) for entry in (*old, *new)):
+        return [column]
+    fields = {name for a, b in zip(old, new, strict=True) for name in {**a, **b} if a.get(name) != b.get(name)}
+    return [f"{column}.{name}" for name in sorted(fields)]
+
+
+def _labels(row: Row, findings: Sequence[str]) -> dict[str, str]:
+    if "label_status" in row:
+        return {finding: STATUS[status] for finding, status in (row["label_status"] or {}).items()}
+    if row.get("label_vector") is not None:
+        return {finding: STATUS[status] for finding, status in zip(findings, row["label_vector"], strict=True)}
+    return {}
+
+
+def _drawings(row: Row, folder: DatasetFolder) -> dict[tuple[str, str], Row]:
+    findings = folder.benchmark.findings
+    drawings = {}
+    for annotation in row.get("annotations") or ():
+        reader = annotation["reader_id"] or READERS[annotation["reader"]]
+        drawings[findings[annotation["label"]], reader] = annotation
+    return drawings
+
+
+def _redrawn(key: str, old: Mapping[tuple[str, str], Row], new: Mapping[tuple[str, str], Row]) -> Iterator[Redrawn]:
+    for finding, reader in {**old, **new}:
+        was, now = old.get((finding, reader)), new.get((finding, reader))
+        if was is None or now is None:
+            yield Redrawn(key, finding, reader, "added" if was is None else "removed")
+        elif {**was, "label": None} != {**now, "label": None}:  # codes may change with the vocabulary
+            yield Redrawn(key, finding, reader, "changed", _iou(was, now))
+
+
+def _iou(was: Row, now: Row) -> float | None:
+    """Of the masks, else of the tight boxes; None where there is nothing to compare."""
+    if was["rle"] is not None and now["rle"] is not None:
+        if was["rle"]["size"] != now["rle"]["size"]:
+            return None
+        a, b = (decode_mask(Rle(tuple(side["rle"]["size"]), side["rle"]["counts"])) for side in (was, now))
+        union = int((a | b).sum())
+        return int((a & b).sum()) / union if union else None
+    if was["bbox_xywh"] is None or now["bbox_xywh"] is None:
+        return None
+    (ax, ay, aw, ah), (bx, by, bw, bh) = was["bbox_xywh"], now["bbox_xywh"]
+    wide = max(0.0, min(ax + aw, bx + bw) - max(ax, bx))
+    high = max(0.0, min(ay + ah, by + bh) - max(ay, by))
+    both = wide * high
+    return float(both / (aw * ah + bw * bh - both))
+
+
+def _pixels(row: Row) -> list[str | None]:
+    if "pixel_sha256" in row:
+        return [row["pixel_sha256"]]
+    facts = [*(row.get("image_facts") or ()), *(row.get("prior_image_facts") or ())]
+    return [entry["pixel_sha256"] for entry in facts]
+
+
+def _pixel_changes(old: Sequence[str | None], new: Sequence[str | None]) -> tuple[bool, bool]:
+    """(whether a picture has other pixels, came or went; whether one has a hash in one version alone)."""
+    if len(old) != len(new):
+        return True, False
+    pairs = [(a, b) for a, b in zip(old, new, strict=True) if a != b]
+    return any(None not in pair for pair in pairs), any(None in pair for pair in pairs)
+
+
+def _schemas(folder: DatasetFolder) -> dict[tuple[str, str], str]:
+    import pyarrow.parquet as pq
+
+    return {
+        (table.config, column.name): " ".join(str(column.type).split())
+        for table in tables_of(folder)
+        for column in pq.read_schema(table.path)
+    }
+
+
+def _column_changes(before: DatasetFolder, after: DatasetFolder) -> list[tuple[str, str, str | None, str | None]]:
+    old, new = _schemas(before), _schemas(after)
+    return [(*name, old.get(name), new.get(name)) for name in {**old, **new} if old.get(name) != new.get(name)]
+
+
+def _row_changes(
+    old: Sequence[DatasetFolder], new: Sequence[DatasetFolder]
+) -> dict[tuple[str, str], tuple[int | None, int | None]]:
+    a, b = _row_counts(old), _row_counts(new)
+    return {place: (a.get(place), b.get(place)) for place in {**a, **b} if a.get(place) != b.get(place)}
+
+
+def _row_counts(folders: Sequence[DatasetFolder]) -> dict[tuple[str, str], int]:
+    import pyarrow.parquet as pq
+
+    counts: dict[tuple[str, str], int] = {}
+    for number, folder in enumerate(folders):
+        for table in tables_of(folder):
+            is_closed = folder.info.splits.get(table.split, {}).get("references") == "private"
+            if table.config == MANIFEST and (number > 0 or not is_closed):
+                continue  # the main config of the split has as many
+            place = (table.config, table.split)
+            counts[place] = counts.get(place, 0) + pq.read_metadata(table.path).num_rows
+    return counts
+
+
+def _rows_text(before: int | None, after: int | None) -> str:
+    if before is None:
+        return f"new, {_rows(after or 0)}"
+    if after is None:
+        return f"gone, it had {_rows(before)}"
+    return f"{before:,} -> {_rows(after)}"
+
+
+def _rows(n: int) -> str:
+    return f"{n:,} row" + ("s" if n != 1 else "")
+
+
+def _column_text(name: str, before: str | None, after: str | None) -> str:
+    if before is None:
+        return f"new column {name}"
+    return f"column {name} is gone" if after is None else f"column {name} is of another type"
+
+
+def _redrawn_text(drawing: Redrawn) -> str:
+    text = f"{drawing.key}: {drawing.finding}, {drawing.reader} {drawing.change}"
+    return text if drawing.iou is None else f"{text}, IoU {drawing.iou:.3f}"
+
+
+def _section(title: str, entries: Sequence[str]) -> list[str]:
+    return ["", f"{title} ({len(entries)}):", *_some(entries)] if entries else []
+
+
+def _some(entries: Sequence[str]) -> list[str]:
+    lines = [f"  {entry}" for entry in entries[:SHOWN]]
+    return lines + ([f"  ... and {len(entries) - SHOWN} more"] if len(entries) > SHOWN else [])

@@ -1,0 +1,214 @@
+"""Dividing a split into a released and a private half, by patient.
+
+Patients are ordered by a hash of the seed and their id, and the first part of that order is kept private. The order of
+two patients depends on nothing but themselves, so a set that grows or shrinks by a few patients keeps its division but
+for a few at the boundary; with the halves of an earlier version given, nobody changes sides at all. No patient is in
+both halves. The rows of both halves come in the order of such a hash, too: the order of a source's table may tell what
+is in it. Records that come divided already are only checked, and ordered.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from reveal_bench.dataset.workshop import Spool
+from reveal_bench.kinds.folder import read_folder_info
+from reveal_bench.kinds.kind import KINDS
+from reveal_bench.sources.source import BuildError, Problem
+
+__all__ = [
+    "HOLDOUT",
+    "RELEASED",
+    "Division",
+    "check_apart",
+    "check_name",
+    "divide_patients",
+    "patients_before",
+    "patients_of",
+    "shuffled_place",
+]
+
+RELEASED, HOLDOUT = "released", "holdout"
+
+
+def shuffled_place(seed: int, key: str) -> bytes:
+    """Where `key` stands in the order of a seed: bytes to sort by."""
+    return hashlib.sha256(f"{seed}\0{key}".encode()).digest()
+
+
+def divide_patients(
+    patient_ids: Iterable[str],
+    *,
+    fraction: float,
+    seed: int,
+    private_before: Collection[str] = (),
+    released_before: Collection[str] = (),
+) -> set[str]:
+    """The patients of the holdout.
+
+    Parameters
+    ----------
+    patient_ids : ids, repeated or not
+    fraction : share of the patients, in (0, 1); the number is rounded half up and both halves get at least one
+    private_before, released_before : patients of an earlier version, who stay on their side; the number is then that of
+        the share or of those who must be private, whichever is more
+
+    Raises
+    ------
+    ValueError
+        If `fraction` is out of range, there are fewer than two patients, one was on both sides before, or the earlier
+        version leaves one half empty.
+
+    Examples
+    --------
+    >>> sorted(divide_patients("abcd", fraction=0.5, seed=0))
+    ['c', 'd']
+    >>> sorted(divide_patients("abcde", fraction=0.5, seed=0, private_before="ab", released_before="d"))
+    ['a', 'b', 'c']
+    """
+    if not 0 < fraction < 1:
+        raise ValueError(f"`holdout_fraction` must lie in (0, 1), got {fraction}")
+    patients = set(patient_ids)
+    if len(patients) < 2:
+        raise ValueError(f"a holdout needs at least 2 patients to divide, got {len(patients)}")
+    both = set(private_before) & set(released_before)
+    if both:
+        raise ValueError(f"`previous` must have each patient on one side, got {min(both)!r} on both")
+    n_private = min(max(math.floor(fraction * len(patients) + 0.5), 1), len(patients) - 1)
+    private = patients & set(private_before)
+    free = sorted(patients - private - set(released_before), key=lambda patient: shuffled_place(seed, patient))
+    private |= set(free[: max(n_private - len(private), 0)])
+    if not private or private == patients:
+        raise ValueError("`previous` must leave patients for both halves, got all of them on one side")
+    return private
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """How the patients of a set are divided into what is released and what is private.
+
+    Attributes
+    ----------
+    fraction, seed, private_before, released_before : as of :func:`divide_patients`
+    is_given : the records come divided, as the splits "released" and "holdout"
+    retire : who was private before may then be released
+    """
+
+    fraction: float
+    seed: int
+    private_before: frozenset[str]
+    released_before: frozenset[str]
+    is_given: bool = False
+    retire: bool = False
+
+    def check(self, spools: Mapping[str, Spool]) -> None:
+        """Refuse halves, given as they are, in which a patient is on the wrong side.
+
+        Raises
+        ------
+        BuildError
+            With every such patient.
+        """
+        if not self.is_given:
+            return
+        problems = []
+        private = {row["patient_id"] for row, _ in spools[HOLDOUT].rows()}
+        for split, spool in spools.items():
+            for row, _ in spool.rows():
+                patient = row["patient_id"]
+                if split == HOLDOUT and patient in self.released_before:
+                    problems.append(Problem(split, None, "patient_id", "must not have been released before", patient))
+                elif split != HOLDOUT and patient in private:
+                    problems.append(Problem(split, None, "patient_id", "must not be in the holdout, too", patient))
+                elif split != HOLDOUT and patient in self.private_before and not self.retire:
+                    rule = "must stay private, unless the holdout is retired"
+                    problems.append(Problem(split, None, "patient_id", rule, patient))
+        if problems:
+            raise BuildError(list(dict.fromkeys(problems)))
+
+    def private(self, patient_ids: Iterable[str]) -> set[str]:
+        """Those of a split's patients who are private."""
+        if self.is_given:
+            return set(patient_ids)
+        return divide_patients(
+            patient_ids,
+            fraction=self.fraction,
+            seed=self.seed,
+            private_before=self.private_before,
+            released_before=self.released_before,
+        )
+
+
+def patients_of(folder: Path) -> frozenset[str]:
+    """Patients with references in a dataset folder.
+
+    Raises
+    ------
+    ValueError
+        If it is not a dataset folder, or none of its splits has references.
+    """
+    import pyarrow.parquet as pq
+
+    splits = read_folder_info(folder).splits
+    shards = [
+        shard
+        for kind in KINDS.values()
+        for split in splits
+        for shard in sorted((Path(folder) / kind.config).glob(f"{split}-*.parquet"))
+    ]
+    if not shards:
+        raise ValueError(f"{folder} must hold references, got none")
+    return frozenset(
+        patient
+        for shard in shards
+        for patient in pq.read_table(shard, columns=["patient_id"])["patient_id"].to_pylist()
+    )
+
+
+def patients_before(
+    previous: Path | None, previous_holdout: Path | None, holdout: Path | None
+) -> tuple[frozenset[str], frozenset[str]]:
+    """Patients that were private, and that were released, in an earlier version.
+
+    Raises
+    ------
+    ValueError
+        If only one of the folders is given, or there is no new holdout.
+    """
+    if previous is None and previous_holdout is None:
+        return frozenset(), frozenset()
+    if previous is None or previous_holdout is None or holdout is None:
+        raise ValueError("`previous` and `previous_holdout` must be given together, and with a `holdout`")
+    return patients_of(previous_holdout), patients_of(previous)
+
+
+def check_name(path: Path, *, what: str, overwrite: bool) -> None:
+    """Refuse a target that exists and is not an empty folder.
+
+    Raises
+    ------
+    ValueError
+        If `path` is a file, or a non-empty folder and `overwrite` is False.
+    """
+    if path.is_dir():
+        if not overwrite and any(path.iterdir()):
+            raise ValueError(f"`{what}` must be a new or empty folder unless `overwrite` is set, got {path}")
+    elif path.exists():
+        raise ValueError(f"`{what}` must be a folder, got the file {path}")
+
+
+def check_apart(out: Path, holdout: Path) -> None:
+    """Refuse a private folder inside the public one, or the reverse.
+
+    Raises
+    ------
+    ValueError
+        If one of the folders is, or contains, the other (links resolved).
+    """
+    public, private = out.resolve(), holdout.resolve()
+    if public == private or public in private.parents or private in public.parents:
+        raise ValueError(f"`holdout` must be neither inside `out` ({out}) nor around it, got {holdout}")

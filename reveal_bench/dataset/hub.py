@@ -1,0 +1,368 @@
+"""Publishes a dataset folder to the Hugging Face Hub: one commit, one tag.
+
+Stages of :func:`publish`
+-------------------------
+1. every check of :mod:`reveal_bench.dataset.hub_checks`, without network;
+2. the repository: it is made if it is missing; an existing one must have the visibility asked for, and hold nothing or
+   an earlier version of the same benchmark;
+3. one commit of what changed, card included, above the commit that was read in 2; files that are no longer in the
+   folder go, ``.gitattributes`` stays;
+4. what the Hub now serves is compared with what was checked, file by file;
+5. the tag.
+
+A tag never moves. If the tag names the folder's content, nothing is done; if it names another, that is an error. If
+`main` has the content already, as after an interruption between 3 and 5, only the tag is made. So the same command
+again is always right.
+
+`HF_ENDPOINT` chooses the Hub (`huggingface_hub` reads it when it is imported); `endpoint` overrides it.
+
+A checked folder against the repository it goes to: may it, what differs, did it arrive.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from reveal_bench.dataset.hub_checks import Progress, Publication, PublishRefusedError, prepare, prepare_holdout
+from reveal_bench.dataset.hub_repository import HubError, ParentMovedError, RemoteFile, Repository, State, hub_errors
+from reveal_bench.kinds.folder import FOLDER_INFO
+from reveal_bench.sources.source import Problem
+
+__all__ = [
+    "HubError",
+    "ParentMovedError",
+    "Publication",
+    "PublishRefusedError",
+    "Published",
+    "check_holdout_token",
+    "find_token",
+    "hub_errors",
+    "prepare",
+    "prepare_holdout",
+    "publish",
+    "publish_holdout",
+    "send",
+]
+
+KEPT = ".gitattributes"
+"""The Hub's own file."""
+
+_PLACEHOLDERS = {KEPT, "README.md", "LICENSE", ".gitignore"}
+"""Files of a repository made on the web page, which may be replaced."""
+
+
+def opened(repository: Repository, publication: Publication) -> State:
+    """The state of the repository, which is made if it is missing, with the visibility asked for."""
+    state = repository.state()
+    if state is None:
+        repository.create(private=publication.private)
+        state = repository.state()
+        if state is None:
+            raise HubError(f"{repository.url} was made, but this token may not read it")
+    if state.private != publication.private:
+        must, got = ("private", "public") if publication.private else ("public", "private")
+        raise _refused(
+            publication,
+            [Problem(repository.url, None, "visibility", f"must be {must}, as asked; it is never changed here", got)],
+        )
+    return state
+
+
+def _refused(publication: Publication, problems: list[Problem]) -> PublishRefusedError:
+    return PublishRefusedError(str(publication.folder), problems)
+
+
+def check_repository(
+    repository: Repository, publication: Publication, state: State, there: Mapping[str, RemoteFile]
+) -> None:
+    """Refuse a repository that holds something else, and a version that stands for other content already."""
+    problems = []
+    if FOLDER_INFO in there and state.head is not None:
+        remote, info = repository.read_info(state.head), publication.info
+        if remote.get("benchmark") != info.benchmark:
+            rule = f"must be {info.benchmark}, as in the folder"
+            problems.append(Problem(repository.url, None, "benchmark", rule, repr(remote.get("benchmark"))))
+        here, elsewhere = _references(info.splits), _references(remote.get("splits"))
+        if here != elsewhere:
+            rule = f"must be {here}, as in the folder: a holdout and a public folder have a repository each"
+            problems.append(Problem(repository.url, None, "references", rule, elsewhere))
+        elif here == "public":
+            problems += _released_problems(repository, publication, state)
+    elif set(there) - _PLACEHOLDERS:
+        rule = "must be those of a dataset folder: these would be removed"
+        some = ", ".join(sorted(set(there) - _PLACEHOLDERS)[:5])
+        problems.append(Problem(repository.url, None, "files", rule, some))
+    for tag in sorted({f"v{publication.info.version}", publication.tag} & set(state.tags)):
+        changed, removed = difference(publication, repository.files(state.tags[tag]))
+        if changed or removed:
+            files = sorted({*changed, *removed})
+            rule = f"must name this content, but {tag} names another, and tags never move: build a new version"
+            got = f"{len(files)} other file" + ("s" if len(files) > 1 else "") + f", {', '.join(files[:3])}"
+            problems.append(Problem(repository.url, None, "tag", rule, got))
+    if problems:
+        raise _refused(publication, problems)
+
+
+def _released_problems(repository: Repository, publication: Publication, state: State) -> list[Problem]:
+    """Rows that were private in an earlier version and would be public in this one."""
+    import pyarrow.parquet as pq
+
+    public: dict[str, str] = {}
+    for split, entry in publication.info.splits.items():
+        if entry.get("references") == "public":
+            keys = pq.read_table(publication.folder / "manifest" / f"{split}.parquet").column(0).to_pylist()
+            public |= dict.fromkeys(keys, split)
+    problems = []
+    for tag, commit in {"main": state.head, **state.tags}.items():
+        released = sorted(repository.private_keys(commit) & public.keys()) if commit is not None else []
+        if released:
+            rule = f"must not hold what was private in {tag}: build with `previous` and `previous_holdout`"
+            count = f"{len(released)} such row" + ("s" if len(released) > 1 else "")
+            problems.append(Problem(public[released[0]], released[0], "split", rule, count))
+    return problems
+
+
+def _references(splits: object) -> str:
+    """ "public" if a folder with these splits holds the references of one of them, else "private"."""
+    entries = splits.values() if isinstance(splits, dict) else ()
+    is_public = any(isinstance(entry, dict) and entry.get("references") == "public" for entry in entries)
+    return "public" if is_public else "private"
+
+
+def check_parent(repository: Repository, state: State, parent: str | None) -> None:
+    """Raise ParentMovedError unless `main` is where the caller says that it is."""
+    if parent is not None and (state.head is None or not state.head.startswith(parent)):
+        raise ParentMovedError(
+            f"`main` of {repository.url} must be at {parent}, got {state.head}: nothing was published"
+        )
+
+
+def difference(publication: Publication, there: Mapping[str, RemoteFile]) -> tuple[list[str], list[str]]:
+    """Files to send, and files to remove, to make `there` the folder."""
+    changed = [
+        name
+        for name, sha256 in publication.files.items()
+        if name not in there or not there[name].holds(publication.folder / name, sha256)
+    ]
+    return changed, sorted(set(there) - set(publication.files) - {KEPT})
+
+
+def check_sent(publication: Publication, sent: Mapping[str, str]) -> None:
+    """Refuse to commit a file that is no longer the one that was checked; `sent` is path -> sha256."""
+    altered = sorted(name for name, sha256 in sent.items() if sha256 != publication.files[name])
+    if altered:
+        rule = "must not change while they are published"
+        raise _refused(publication, [Problem(name, None, "sha256", rule, "another") for name in altered])
+
+
+def check_arrived(repository: Repository, publication: Publication, commit: str) -> None:
+    """Raise HubError unless the commit holds the folder and nothing else."""
+    changed, removed = difference(publication, repository.files(commit))
+    if changed or removed:
+        raise HubError(
+            f"{repository.url} serves other files at {commit[:8]} than were sent "
+            f"({', '.join([*changed, *removed][:3])}): it is not tagged; look at the repository before you try again"
+        )
+
+
+GROUP_BYTES = 256 << 20
+"""Large files are sent in groups of at most this size: what an interruption can cost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What was published, and where.
+
+    Attributes
+    ----------
+    commit, tag : the commit that holds the folder, and the tag that names it
+    url : page of that version
+    n_uploaded, n_unchanged, n_removed : files of the folder that the commit changed and that it found there already,
+        and files of the version before that are no longer in the folder
+    """
+
+    repo_id: str
+    commit: str
+    tag: str
+    url: str
+    n_uploaded: int
+    n_unchanged: int
+    n_removed: int = 0
+
+    @property
+    def load_line(self) -> str:
+        """How anybody loads this version."""
+        return f'load_dataset("{self.repo_id}", revision="{self.tag}")'
+
+
+def publish(
+    folder: Path,
+    repo_id: str,
+    *,
+    private: bool,
+    tag: str | None = None,
+    token: str | None = None,
+    holdout: Path | None = None,
+    endpoint: str | None = None,
+    message: str | None = None,
+    parent: str | None = None,
+    group_bytes: int = GROUP_BYTES,
+    progress: Progress | None = None,
+) -> Published:
+    """Check a public dataset folder and publish it.
+
+    Parameters
+    ----------
+    folder, repo_id, private, tag, holdout : see :func:`reveal_bench.dataset.hub_checks.prepare`
+    token : of an account that may write; by default that of HF_TOKEN or of ``hf auth login``
+    endpoint : address of the Hub
+    message : first line of the commit
+    parent : commit that `main` must be at; by default where it is when the upload begins
+    progress : called with (what, done, total) for checks and files
+
+    Raises
+    ------
+    PublishRefusedError
+        With every reason why the folder, or the repository, is not fit. Nothing was changed.
+    ParentMovedError
+        If somebody else changed the repository meanwhile. Nothing was published.
+    HubError
+        If the Hub refused or did not answer.
+    """
+    publication = prepare(folder, repo_id, private=private, tag=tag, holdout=holdout, progress=progress)
+    return send(
+        publication,
+        token=token,
+        endpoint=endpoint,
+        message=message,
+        parent=parent,
+        group_bytes=group_bytes,
+        progress=progress,
+    )
+
+
+def publish_holdout(
+    folder: Path,
+    repo_id: str,
+    *,
+    token: str,
+    tag: str | None = None,
+    public_token: str | None = None,
+    endpoint: str | None = None,
+    message: str | None = None,
+    parent: str | None = None,
+    group_bytes: int = GROUP_BYTES,
+    progress: Progress | None = None,
+) -> Published:
+    """Check the private folder of a holdout and publish it to a private repository, which is made if missing.
+
+    Parameters
+    ----------
+    token : for this repository alone: must differ from `public_token`, and from that of HF_TOKEN or ``hf auth login``
+    public_token : the token that public folders are published with, if it is another than those
+    folder, repo_id, tag, endpoint, message, parent, progress : as in :func:`publish`
+
+    Raises
+    ------
+    PublishRefusedError, ParentMovedError, HubError
+        As in :func:`publish`.
+    ValueError
+        If `token` is empty or is the public one.
+    """
+    check_holdout_token(token, public_token)
+    publication = prepare_holdout(folder, repo_id, tag=tag, progress=progress)
+    return send(
+        publication,
+        token=token,
+        endpoint=endpoint,
+        message=message,
+        parent=parent,
+        group_bytes=group_bytes,
+        progress=progress,
+    )
+
+
+def find_token(token: str | None = None) -> str:
+    """`token` if it is given, else that of HF_TOKEN or of ``hf auth login``.
+
+    Raises
+    ------
+    HubError
+        If there is none.
+    """
+    from huggingface_hub import get_token
+
+    found = token or get_token()
+    if not found:
+        raise HubError("there is no token to publish with: set HF_TOKEN, or log in with `hf auth login`")
+    return found
+
+
+def check_holdout_token(token: str, public_token: str | None = None) -> None:
+    """Raise ValueError unless `token` is one of its own, used for the holdout alone."""
+    from huggingface_hub import get_token
+
+    if not token:
+        raise ValueError("`token` must be given for a holdout: none is looked up")
+    for other in (public_token, get_token()):
+        if other and hmac.compare_digest(token.encode(), other.encode()):
+            raise ValueError("`token` of a holdout must be one of its own, got the token of the public repositories")
+
+
+def send(
+    publication: Publication,
+    *,
+    token: str | None = None,
+    endpoint: str | None = None,
+    message: str | None = None,
+    parent: str | None = None,
+    group_bytes: int = GROUP_BYTES,
+    progress: Progress | None = None,
+) -> Published:
+    """Publish what :func:`prepare` or :func:`prepare_holdout` checked; stages 2 to 5 of the module's list.
+
+    Raises
+    ------
+    PublishRefusedError, ParentMovedError, HubError
+        As in :func:`publish`.
+    """
+    if publication.is_holdout:
+        check_holdout_token(token or "")
+    repository = Repository(publication.repo_id, token=find_token(token), endpoint=endpoint)
+    state = opened(repository, publication)
+    there = {} if state.head is None else repository.files(state.head)
+    check_repository(repository, publication, state, there)
+    tagged = state.tags.get(publication.tag)
+    if tagged is not None:  # and names this very content, or the check would have refused
+        return _published(repository, publication, tagged)
+    changed, removed = difference(publication, there)
+    commit = state.head
+    if changed or removed or commit is None:
+        check_parent(repository, state, parent)
+        additions = repository.upload(
+            {name: publication.folder / name for name in changed}, group_bytes=group_bytes, progress=progress
+        )
+        check_sent(publication, {addition.path_in_repo: addition.upload_info.sha256.hex() for addition in additions})
+        opened(repository, publication)  # an upload may take hours: is it still as private as it was?
+        text = message or f"{publication.info.benchmark} {publication.info.version}"
+        commit = repository.commit(additions, removed, parent=state.head, message=text)
+        check_arrived(repository, publication, commit)
+    repository.tag(publication.tag, commit)
+    return _published(repository, publication, commit, n_uploaded=len(changed), n_removed=len(removed))
+
+
+def _published(
+    repository: Repository, publication: Publication, commit: str, *, n_uploaded: int = 0, n_removed: int = 0
+) -> Published:
+    return Published(
+        repo_id=publication.repo_id,
+        commit=commit,
+        tag=publication.tag,
+        url=f"{repository.url}/tree/{publication.tag}",
+        n_uploaded=n_uploaded,
+        n_unchanged=len(publication.files) - n_uploaded,
+        n_removed=n_removed,
+    )

@@ -1,0 +1,347 @@
+"""What must hold before a dataset folder leaves the machine; no network here.
+
+:func:`prepare` and :func:`prepare_holdout` run every check and raise all reasons together as one
+:class:`PublishRefusedError`; what passes is a :class:`Publication`, the list of files with the sha256 that was checked.
+
+Rules beyond :func:`reveal_bench.dataset.validate.validate_folder`:
+
+* a public repository takes open or synthetic data alone; there is no switch that overrides this;
+* a private holdout does not go where a public folder goes, nor the reverse;
+* of a split whose references are private, a row holds inputs alone, whatever its table is called
+  (:mod:`reveal_bench.dataset.validate_inputs`);
+* a folder with such a split goes to a public repository only after it was compared with its private holdout;
+* every file is a plain one that ``CHECKSUMS.json`` lists: no link, no hidden or half-written file, no code.
+
+That a folder has mode 0700 says nothing of what is in it (a umask gives that to every folder), so it is not a rule.
+
+Is the private split of a folder fit to be told of? The checks of publishing beyond those of `validate_folder`.
+
+They read every Parquet file of the folder, whatever its config, so a table that is added later is checked as well.
+:mod:`reveal_bench.dataset.leaks` looks for ids, hashes and references of the holdout in the other tables.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from reveal_bench.benchmarks import BENCHMARKS
+from reveal_bench.dataset.card import front_matter
+from reveal_bench.dataset.tables import (
+    IDS,
+    MANIFEST,
+    DatasetFolder,
+    Table,
+    open_folder,
+    read_table,
+    tables_of,
+)
+from reveal_bench.dataset.validate import validate_folder
+from reveal_bench.dataset.validate_inputs import input_rule
+from reveal_bench.dataset.writer import CHECKSUMS, file_sha256
+from reveal_bench.kinds.folder import FOLDER_INFO, FolderInfo, read_folder_info
+from reveal_bench.sources.source import Problem
+
+__all__ = ["Progress", "Publication", "PublishRefusedError", "prepare", "prepare_holdout"]
+
+
+def holdout_problems(folder: Path, holdout: Path | None, *, is_public: bool) -> Iterator[Problem]:
+    """References in rows of a split whose references are private; a holdout that is missing, or of another folder.
+
+    Parameters
+    ----------
+    folder : the folder that is to be published
+    holdout : private folder of its holdout
+    is_public : whether it goes to a public repository, which it may not without having been compared with its holdout
+    """
+    opened = open_folder(folder)
+    for table in tables_of(opened):
+        if table.split in opened.closed_splits and table.config != MANIFEST:
+            yield from _reference_problems(opened, table)
+    if holdout is not None:
+        yield from _other_holdout_problems(opened, open_folder(holdout))
+    elif is_public and opened.closed_splits:
+        rule, got = "must be at hand before the folder is public", "the holdout was not compared: give --holdout"
+        yield Problem(FOLDER_INFO, ", ".join(sorted(opened.closed_splits)), "holdout", rule, got)
+
+
+def _reference_problems(folder: DatasetFolder, table: Table) -> Iterator[Problem]:
+    """Columns of a split without public references that hold something all the same; pictures are not read."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rule = input_rule(folder)
+    counts: Counter[str] = Counter()
+    try:
+        columns = [name for name in pq.read_schema(table.path).names if name not in folder.kind.image_columns]
+        for batch in read_table(table, columns):
+            for row in batch:
+                counts.update(set(rule.faults(row)))
+    except (pa.ArrowException, OSError):
+        return  # a damaged file, which `validate_folder` names
+    for column, n_rows in sorted(counts.items()):
+        text = "must be empty in a split whose references are private"
+        yield Problem(table.name, None, column, text, f"a value in {n_rows:,} row" + ("s" if n_rows > 1 else ""))
+
+
+def _other_holdout_problems(public: DatasetFolder, private: DatasetFolder) -> Iterator[Problem]:
+    """A holdout of something else would find no leak, whatever there is."""
+    name, info = private.path.name, private.info
+    if info.benchmark != public.info.benchmark:
+        rule = f"must be of the same benchmark as the folder, {public.info.benchmark}"
+        yield Problem(f"{name}/{FOLDER_INFO}", None, "benchmark", rule, info.benchmark)
+    for split in info.splits:
+        manifest = f"manifest/{split}.parquet"
+        if not (public.path / manifest).is_file():
+            rule = f"must be a split of {public.path.name}, with its manifest"
+            yield Problem(f"{name}/{FOLDER_INFO}", split, "splits", rule, "no manifest")
+        elif _manifest_ids(public, split) != _manifest_ids(private, split):
+            yield Problem(manifest, None, "ids", f"must be those of the manifest in {name}", "others")
+
+
+def _manifest_ids(folder: DatasetFolder, split: str) -> set[str]:
+    """Every row's ids, as text; none of a damaged file, which `validate_folder` names."""
+    import pyarrow as pa
+
+    try:
+        tables = [table for table in tables_of(folder) if (table.config, table.split) == (MANIFEST, split)]
+        return {
+            repr(sorted(row.items())) for table in tables for batch in read_table(table, list(IDS)) for row in batch
+        }
+    except (pa.ArrowException, OSError):
+        return set()
+
+
+Progress = Callable[[str, int, int | None], None]
+"""Called with (what, done, total or None)."""
+
+CARD = "README.md"
+MAX_FILES = 25_000
+"""Large files that the Hub takes in one commit."""
+SHOWN = 30
+_REPO_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9_][\w.-]*", re.ASCII)
+_TAG = re.compile(r"v\d+\.\d+\.\d+(-[0-9A-Za-z.]+)?", re.ASCII)
+_HALF_WRITTEN = (".part", ".tmp", ".incomplete", ".lock", ".crdownload")
+
+
+class PublishRefusedError(ValueError):
+    """Why a folder may not be published; `problems` holds every reason, the message the first of them."""
+
+    def __init__(self, what: str, problems: Sequence[Problem]) -> None:
+        self.problems = list(problems)
+        shown = [str(problem) for problem in self.problems[:SHOWN]]
+        if len(self.problems) > SHOWN:
+            shown.append(f"... and {len(self.problems) - SHOWN} more")
+        count = f"{len(self.problems)} reason" + ("s" if len(self.problems) != 1 else "")
+        super().__init__("\n".join([f"{what} is not published, for {count}:", *shown]))
+
+
+@dataclass(frozen=True)
+class Publication:
+    """A folder that passed its checks.
+
+    Attributes
+    ----------
+    files : dict from path in the folder, with "/", to the sha256 that was checked; ``CHECKSUMS.json`` is in it
+    n_bytes : size of all of them
+    private : visibility that the repository must have
+    is_holdout : whether these are the references of a holdout
+    """
+
+    folder: Path
+    repo_id: str
+    tag: str
+    info: FolderInfo
+    private: bool
+    is_holdout: bool
+    files: Mapping[str, str]
+    n_bytes: int
+
+
+def prepare(
+    folder: Path,
+    repo_id: str,
+    *,
+    private: bool,
+    tag: str | None = None,
+    holdout: Path | None = None,
+    load: bool = True,
+    progress: Progress | None = None,
+) -> Publication:
+    """Check a public dataset folder and list what would be published of it.
+
+    Parameters
+    ----------
+    folder : dataset folder, as :func:`reveal_bench.dataset.build.build_folder` writes it
+    repo_id : "organization/name"
+    private : visibility of the repository
+    tag : "vX.Y.Z"; by default "v" and the folder's version
+    holdout : private folder of its holdout, nothing of which may be in `folder`; a public repository needs it, if there
+        is one
+    load : also load the folder as others will, see :func:`reveal_bench.dataset.validate.validate_folder`
+    progress : called with (what, done, total) for the groups of rules and for the rows of each table
+
+    Raises
+    ------
+    PublishRefusedError
+        With every reason.
+    ValueError
+        If `folder` or `holdout` is not a dataset folder.
+    """
+    folder, holdout = Path(folder), None if holdout is None else Path(holdout)
+    info = read_folder_info(folder)
+    checks: dict[str, Callable[[], Iterator[Problem]]] = {
+        "names": lambda: _name_problems(info, repo_id, tag),
+        "files": lambda: _stray_problems(folder, repo_id),
+        "licence": lambda: _licence_problems(folder, info, private=private),
+        "holdout": lambda: holdout_problems(folder, holdout, is_public=not private),
+        "folder": lambda: iter(validate_folder(folder, holdout=holdout, load=load, progress=progress)),
+    }
+    return _prepared(folder, repo_id, tag, info, checks, progress, private=private, is_holdout=False)
+
+
+def prepare_holdout(
+    folder: Path, repo_id: str, *, tag: str | None = None, load: bool = True, progress: Progress | None = None
+) -> Publication:
+    """Check the private folder of a holdout and list what would be published of it; otherwise as :func:`prepare`.
+
+    Raises
+    ------
+    PublishRefusedError
+        With every reason; one is that the folder holds a split with public references.
+    """
+    folder = Path(folder)
+    info = read_folder_info(folder)
+    checks: dict[str, Callable[[], Iterator[Problem]]] = {
+        "names": lambda: _name_problems(info, repo_id, tag),
+        "files": lambda: _stray_problems(folder, repo_id),
+        "kind": lambda: _not_holdout_problems(folder, info),
+        "folder": lambda: iter(validate_folder(folder, load=load, progress=progress)),
+    }
+    return _prepared(folder, repo_id, tag, info, checks, progress, private=True, is_holdout=True)
+
+
+def _prepared(
+    folder: Path,
+    repo_id: str,
+    tag: str | None,
+    info: FolderInfo,
+    checks: Mapping[str, Callable[[], Iterator[Problem]]],
+    progress: Progress | None,
+    *,
+    private: bool,
+    is_holdout: bool,
+) -> Publication:
+    problems: list[Problem] = []
+    for n_done, check in enumerate(checks.values(), start=1):
+        # two checks may find the same fault at the same place: the first to say so is enough
+        known = {(problem.file, problem.row, problem.field) for problem in problems}
+        problems += [problem for problem in check() if (problem.file, problem.row, problem.field) not in known]
+        if progress is not None:
+            progress("rules", n_done, len(checks))
+    if problems:
+        raise PublishRefusedError(str(folder), problems)
+    files = {**_listed(folder), CHECKSUMS: file_sha256(folder / CHECKSUMS)}
+    n_bytes = sum((folder / name).stat().st_size for name in files)
+    return Publication(
+        folder, repo_id, _tag(info, tag), info, private, is_holdout, dict(sorted(files.items())), n_bytes
+    )
+
+
+def _tag(info: FolderInfo, tag: str | None) -> str:
+    return tag if tag is not None else f"v{info.version}"
+
+
+def _listed(folder: Path) -> dict[str, str]:
+    """Files and their sha256 by ``CHECKSUMS.json``; what is wrong with that file, `validate_folder` says."""
+    try:
+        listed = json.loads((folder / CHECKSUMS).read_text(encoding="utf-8"))["files"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+    return {str(name): str(value) for name, value in listed.items()} if isinstance(listed, dict) else {}
+
+
+def _name_problems(info: FolderInfo, repo_id: str, tag: str | None) -> Iterator[Problem]:
+    if not _REPO_ID.fullmatch(repo_id) or "--" in repo_id or ".." in repo_id or repo_id.endswith(".git"):
+        yield Problem(
+            "the Hub", None, "repo_id", "must be 'organization/name' of letters, digits, - _ .", repr(repo_id)
+        )
+    if not _TAG.fullmatch(_tag(info, tag)):
+        where = FOLDER_INFO if tag is None else "the Hub"
+        yield Problem(where, None, "tag", "must be 'v' and a version X.Y.Z", repr(_tag(info, tag)))
+
+
+def _stray_problems(folder: Path, repo_id: str) -> Iterator[Problem]:
+    listed = _listed(folder)
+    script = repo_id.split("/")[-1] + ".py"
+    for place, directories, names in os.walk(folder):
+        for path in [Path(place) / name for name in sorted(directories + names)]:
+            relative = path.relative_to(folder).as_posix()
+            got = _stray(path, script, is_listed=relative in listed or relative == CHECKSUMS or path.is_dir())
+            if got is not None:
+                yield Problem(CHECKSUMS, relative, "files", "must be plain data files that it lists", got)
+        directories[:] = [name for name in directories if not name.startswith(".")]
+    if len(listed) >= MAX_FILES:
+        rule = f"must be fewer than {MAX_FILES:,}, which is what one commit takes: write larger shards"
+        yield Problem(CHECKSUMS, None, "files", rule, f"{len(listed):,}")
+
+
+def _stray(path: Path, script: str, *, is_listed: bool) -> str | None:
+    """What is wrong with an entry of the folder, or None."""
+    if path.is_symlink():
+        return "a link"
+    if path.name.startswith("."):
+        return "a hidden file or folder"
+    if path.name == script:
+        return "a script with the repository's name, which breaks load_dataset"
+    if path.suffix == ".py":
+        return "code"
+    if path.name.endswith(_HALF_WRITTEN):
+        return "a half-written file"
+    if not (path.is_file() or path.is_dir()):
+        return "neither a file nor a folder"
+    return None if is_listed else "a file that is not listed"
+
+
+def _licence_problems(folder: Path, info: FolderInfo, *, private: bool) -> Iterator[Problem]:
+    benchmark = BENCHMARKS.get(info.benchmark)
+    if benchmark is None:
+        rule = f"must be one of {', '.join(BENCHMARKS)}, whose licences are known"
+        yield Problem(FOLDER_INFO, None, "benchmark", rule, repr(info.benchmark))
+    elif not (private or info.synthetic or benchmark.licence == "open"):
+        rule = f"must be openly licensed for a public repository: the terms of {benchmark.title} forbid passing it on"
+        yield Problem(FOLDER_INFO, None, "benchmark", rule, f"{info.benchmark}, {benchmark.licence}")
+    if _is_private_card(folder):
+        rule = "must not be that of a private holdout, which `publish_holdout` alone publishes"
+        yield Problem(CARD, None, "license_name", rule, "'private'")
+    elif info.synthetic and "SYNTHETIC" not in _card(folder):
+        yield Problem(CARD, None, "notice", "must say SYNTHETIC where the data are synthetic", "no such word")
+
+
+def _not_holdout_problems(folder: Path, info: FolderInfo) -> Iterator[Problem]:
+    for split, entry in info.splits.items():
+        if entry.get("references") != "private":
+            rule = "must be 'private' in the folder of a holdout: `publish` publishes the others"
+            yield Problem(FOLDER_INFO, split, "references", rule, repr(entry.get("references")))
+    if not _is_private_card(folder):
+        yield Problem(CARD, None, "license_name", "must be 'private' in the card of a holdout", "another card")
+
+
+def _card(folder: Path) -> str:
+    try:
+        return (folder / CARD).read_text(encoding="utf-8")
+    except OSError:
+        return ""
+
+
+def _is_private_card(folder: Path) -> bool:
+    try:
+        block, _ = front_matter(_card(folder))
+    except ValueError:
+        return False
+    return block.get("license_name") == "private"

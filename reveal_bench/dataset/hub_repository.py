@@ -1,0 +1,325 @@
+"""One dataset repository on a Hub: the only module that talks to one.
+
+`huggingface_hub` 2 has no upload of a large folder that ends in one commit: its ``upload_folder`` commits in parts, so
+half a version could be read, and the Hub merges pull requests but no branches, without a check of the parent. So large
+files are sent ahead, in groups, as objects that no commit names yet; then one commit names them all. Objects that
+arrived stay, so the same command again sends what is missing and no more.
+
+What goes wrong with a Hub, as a sentence for people.
+
+What `huggingface_hub` and `datasets` raise becomes a :class:`HubError`. The original errors are not chained to it: they
+may hold signed addresses of uploads. No message holds a token.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reveal_bench import __version__
+from reveal_bench.kinds.folder import FOLDER_INFO
+
+if TYPE_CHECKING:
+    from huggingface_hub import CommitOperationAdd
+
+    from reveal_bench.dataset.hub_checks import Progress
+
+__all__ = ["HubError", "ParentMovedError", "RemoteFile", "Repository", "State", "hub_errors"]
+
+
+class HubError(OSError):
+    """The Hub refused or did not answer; the message says what to do."""
+
+
+class ParentMovedError(HubError):
+    """Somebody else changed the repository meanwhile; nothing was published."""
+
+
+@contextmanager
+def hub_errors(repo_id: str, endpoint: str | None = None) -> Iterator[None]:
+    """Turn what `huggingface_hub` or ``datasets.load_dataset`` raises in the block into a :class:`HubError`.
+
+    Errors that say nothing of a Hub pass unchanged.
+    """
+    try:
+        yield
+    except HubError:
+        raise
+    except Exception as error:
+        from huggingface_hub import constants
+
+        explained = _explained(error, f"{endpoint or constants.ENDPOINT}/datasets/{repo_id}")
+        if explained is None:
+            raise
+        raise explained from None
+
+
+def _explained(error: BaseException, url: str) -> HubError | None:
+    """The error as a sentence; looks at its causes too, as uploads in threads wrap what went wrong."""
+    seen: BaseException | None = error
+    while seen is not None:
+        names = {cls.__name__ for cls in type(seen).__mro__}  # by name: `datasets` is slow to import
+        response = getattr(seen, "response", None)
+        if "DatasetNotFoundError" in names:
+            return HubError(_not_found(str(seen), url))
+        if response is not None:
+            kind = ParentMovedError if response.status_code == 412 else HubError
+            return kind(_answered(names, response.status_code, getattr(seen, "server_message", None), url))
+        for name, text in _UNREACHED.items():
+            if name in names:
+                return HubError(text.format(url=url, name=type(seen).__name__))
+        seen = seen.__cause__ or (None if seen.__suppress_context__ else seen.__context__)
+    return None
+
+
+_UNREACHED = {
+    "OfflineModeIsEnabled": "{url} was not asked: HF_HUB_OFFLINE is set",
+    "LocalTokenNotFoundError": "there is no token for {url}: set HF_TOKEN, or log in with `hf auth login`",
+    "TransportError": "{url} did not answer, or stopped in the middle ({name}): run the same command again",
+    "ConnectionError": "{url} did not answer, or stopped in the middle ({name}): run the same command again",
+}
+
+_UNSEEN = "there is no {url}, or it is private and the token given (if any) may not read it"
+_GATED = "{url} is gated: ask for access on its page, and use a token of the account that has it"
+
+_STATUS = {
+    401: "the token is missing or not valid for {url}",
+    403: "the token may not do this with {url}",
+    409: "{url} is there already, or is being changed: it may be private, and not for this token",
+    412: "somebody else changed {url} meanwhile: nothing was published; run the same command again",
+    413: "{url} takes no request of this size: write smaller shards",
+    429: "{url} was asked too often: wait, and run the same command again",
+}
+
+
+def _not_found(text: str, url: str) -> str:
+    if "is a gated dataset" in text:
+        return _GATED.format(url=url)
+    if text.startswith("Revision"):
+        return f"{url} has no such revision"
+    return _UNSEEN.format(url=url)
+
+
+def _answered(names: set[str], status: int, said: str | None, url: str) -> str:
+    if "GatedRepoError" in names:
+        text = _GATED
+    elif "RevisionNotFoundError" in names:
+        text = "{url} has no such revision"
+    elif "RepositoryNotFoundError" in names:
+        text = _UNSEEN
+    else:
+        again = ": run the same command again" if status >= 500 else ""
+        text = _STATUS.get(status, "{url} answered {status}" + again)
+    note = f" ({' '.join(said.split())[:200]})" if said and text is not _UNSEEN else ""
+    return text.format(url=url, status=status) + note
+
+
+GROUP_FILES = 50
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteFile:
+    """A file at a commit: its size, and its sha256 (large files) or git's hash (small ones)."""
+
+    size: int
+    sha256: str | None
+    git_sha1: str
+
+    def holds(self, path: Path, sha256: str) -> bool:
+        """Whether it has the bytes of the file `path`, whose sha256 is given."""
+        if self.size != path.stat().st_size:
+            return False
+        return self.sha256 == sha256 if self.sha256 is not None else self.git_sha1 == _git_sha1(path)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A repository now: visibility, the commit of `main` (None before the first), and tag -> commit."""
+
+    private: bool
+    head: str | None
+    tags: Mapping[str, str]
+
+
+class Repository:
+    """A dataset repository; `token` None reads as anybody may."""
+
+    def __init__(self, repo_id: str, *, token: str | None, endpoint: str | None = None) -> None:
+        from huggingface_hub import HfApi
+
+        self.repo_id = repo_id
+        self._api = HfApi(
+            endpoint=endpoint,
+            token=token if token is not None else False,
+            library_name="reveal-bench",
+            library_version=__version__,
+        )
+        self.endpoint: str = self._api.endpoint
+
+    @property
+    def url(self) -> str:
+        """Address of its page."""
+        return f"{self.endpoint}/datasets/{self.repo_id}"
+
+    def state(self) -> State | None:
+        """What is there now; None if there is no such repository, or none that this token may see."""
+        from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
+
+        with self._errors():
+            try:
+                info = self._api.repo_info(self.repo_id, repo_type="dataset")
+                refs = self._api.list_repo_refs(self.repo_id, repo_type="dataset")
+            except GatedRepoError:
+                raise
+            except RepositoryNotFoundError:
+                return None
+        heads = {branch.name: branch.target_commit for branch in refs.branches}
+        return State(bool(info.private), heads.get("main"), {tag.name: tag.target_commit for tag in refs.tags})
+
+    def create(self, *, private: bool) -> None:
+        """Make the repository, empty."""
+        with self._errors():
+            self._api.create_repo(self.repo_id, repo_type="dataset", private=private)
+
+    def files(self, revision: str) -> dict[str, RemoteFile]:
+        """Every file at a commit, by its path."""
+        from huggingface_hub.hf_api import RepoFile
+
+        with self._errors():
+            entries = list(
+                self._api.list_repo_tree(self.repo_id, recursive=True, revision=revision, repo_type="dataset")
+            )
+        return {
+            entry.path: RemoteFile(entry.size, None if entry.lfs is None else entry.lfs.sha256, entry.blob_id)
+            for entry in entries
+            if isinstance(entry, RepoFile)
+        }
+
+    def read_info(self, revision: str) -> dict[str, Any]:
+        """``manifest/benchmark.json`` at a commit; empty if it cannot be read as JSON."""
+        with self._errors(), tempfile.TemporaryDirectory() as place, _no_progress_bars():
+            path = self._api.hf_hub_download(
+                self.repo_id, FOLDER_INFO, repo_type="dataset", revision=revision, local_dir=place
+            )
+            try:
+                document = json.loads(Path(path).read_text(encoding="utf-8"))
+            except ValueError:
+                return {}
+        return document if isinstance(document, dict) else {}
+
+    def private_keys(self, revision: str) -> set[str]:
+        """Ids that the manifests at a commit name in splits whose references are private."""
+        import pyarrow.parquet as pq
+
+        splits = self.read_info(revision).get("splits")
+        private = [
+            split
+            for split, entry in (splits.items() if isinstance(splits, dict) else ())
+            if isinstance(entry, dict) and entry.get("references") == "private"
+        ]
+        keys: set[str] = set()
+        with self._errors(), tempfile.TemporaryDirectory() as place, _no_progress_bars():
+            for split in private:
+                path = self._api.hf_hub_download(
+                    self.repo_id, f"manifest/{split}.parquet", repo_type="dataset", revision=revision, local_dir=place
+                )
+                keys.update(pq.read_table(path).column(0).to_pylist())
+        return keys
+
+    def upload(
+        self, paths: Mapping[str, Path], *, group_bytes: int, progress: Progress | None
+    ) -> list[CommitOperationAdd]:
+        """Send the large files that the Hub has not yet, group by group; returns what a commit needs of all."""
+        from huggingface_hub import CommitOperationAdd
+
+        additions = [CommitOperationAdd(path_in_repo=name, path_or_fileobj=path) for name, path in paths.items()]
+        n_done = 0
+        with self._errors(), _no_progress_bars():
+            for group in _groups(additions, group_bytes):
+                self._api.preupload_lfs_files(self.repo_id, group, repo_type="dataset", free_memory=False)
+                n_done += len(group)
+                if progress is not None:
+                    progress("files", n_done, len(additions))
+        return additions
+
+    def commit(
+        self, additions: Iterable[CommitOperationAdd], removals: Iterable[str], *, parent: str | None, message: str
+    ) -> str:
+        """One commit on `main` above `parent`; returns its id.
+
+        Raises
+        ------
+        ParentMovedError
+            If `main` is no longer at `parent`.
+        """
+        from huggingface_hub import CommitOperationDelete
+
+        deletions = [CommitOperationDelete(path_in_repo=name, is_folder=False) for name in removals]
+        with self._errors(), _no_progress_bars():
+            done = self._api.create_commit(
+                self.repo_id,
+                [*additions, *deletions],
+                commit_message=message,
+                repo_type="dataset",
+                parent_commit=parent,
+            )
+        return str(done.oid)
+
+    def tag(self, tag: str, commit: str) -> None:
+        """Name a commit; a tag that is there already and names another one is an error."""
+        from huggingface_hub.errors import HfHubHTTPError
+
+        with self._errors():
+            try:
+                self._api.create_tag(self.repo_id, tag=tag, revision=commit, repo_type="dataset")
+            except HfHubHTTPError as error:
+                if error.response.status_code != 409:
+                    raise
+                state = self.state()
+                if state is None or state.tags.get(tag) != commit:
+                    raise HubError(f"somebody else made the tag {tag} of {self.url} meanwhile") from None
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        with hub_errors(self.repo_id, self.endpoint):
+            yield
+
+
+def _groups(additions: list[CommitOperationAdd], group_bytes: int) -> Iterator[list[CommitOperationAdd]]:
+    """Runs of files of at most `group_bytes` together, or one file alone."""
+    group: list[CommitOperationAdd] = []
+    size = 0
+    for addition in additions:
+        if group and (size + addition.upload_info.size > group_bytes or len(group) == GROUP_FILES):
+            yield group
+            group, size = [], 0
+        group.append(addition)
+        size += addition.upload_info.size
+    if group:
+        yield group
+
+
+def _git_sha1(path: Path) -> str:
+    data = path.read_bytes()
+    return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
+
+
+@contextmanager
+def _no_progress_bars() -> Iterator[None]:
+    """Silence the library's own bars: the caller has one."""
+    from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+
+    was_quiet = are_progress_bars_disabled()
+    if not was_quiet:
+        disable_progress_bars()
+    try:
+        yield
+    finally:
+        if not was_quiet:
+            enable_progress_bars()

@@ -1,0 +1,406 @@
+"""Does anything of a private holdout lie in a public folder?
+
+Compared are the private folder's rows with what the public folder lets a reader see: all strings, boxes and pictures
+of all its Parquet files, decompressed, and its text files. What must not occur:
+
+* an id of an image, study, task or patient of the holdout in any table but the holdout's own manifest and inputs, in
+  a text file, or in a Parquet file's metadata (ids there that a number or a word may be by chance are passed over);
+* the hash of a source file anywhere, the hash of pixels or the pixels themselves anywhere but in the inputs;
+* a mask (its run lengths), a contour (its first vertices), a point, a box, a reference answer, or a text of a further
+  table (a phrase, a sentence), anywhere.
+
+Two images may have the same simple shape by chance, such as a box on round numbers, and two tasks the same templated
+answer: in the references of another image or task only what has some detail counts. Words that belong to the
+vocabulary are no secret, nor are single words.
+
+Without the private folder the ids alone can be searched for: they are in the public manifest of its split.
+
+Finding ids and texts in prose: without regard to case and to how lines are broken.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from reveal_bench.dataset.holdout import check_apart
+from reveal_bench.dataset.tables import (
+    IDS,
+    INPUTS,
+    MANIFEST,
+    DatasetFolder,
+    Table,
+    metadata_texts,
+    open_folder,
+    read_table,
+    tables_of,
+)
+from reveal_bench.dataset.validate_rows import Pictures
+from reveal_bench.kinds.rows import Row
+from reveal_bench.masks import empty_rle
+from reveal_bench.sources.source import Problem
+
+__all__ = ["find_leaks", "folded", "telling_ids", "told_ids"]
+
+TOKEN = re.compile(r"[\w.+-]+")
+PIECE = re.compile(r"[^\W_]+")
+ID_CHARACTERS, ID_DIGITS = 4, 8
+"""Least length of an id that is looked for; of one that is a mere number, which a size or a count may be by chance."""
+PIECES = 24
+"""An id is looked for in up to that many neighbouring pieces of a longer word, such as a file name."""
+
+
+def folded(text: str) -> str:
+    """The text in one case, with single spaces."""
+    return " ".join(text.casefold().split())
+
+
+def telling_ids(ids: Collection[str]) -> dict[str, str]:
+    """Folded id -> id, of those that no one writes by chance: with a digit, and long enough."""
+    return {
+        name.casefold(): name
+        for name in ids
+        if len(name) >= (ID_DIGITS if name.isdigit() else ID_CHARACTERS) and any(c.isdigit() for c in name)
+    }
+
+
+def told_ids(text: str, ids: dict[str, str]) -> Iterator[str]:
+    """Ids that stand in the text as a word, or as whole pieces of one; `ids` as of :func:`telling_ids`."""
+    found = set()
+    for token in set(TOKEN.findall(text.casefold())) if ids else ():
+        if token in ids:
+            found.add(ids[token])
+            continue
+        pieces = [match.span() for match in PIECE.finditer(token)]
+        for i, (start, _) in enumerate(pieces):
+            found.update(ids[part] for _, end in pieces[i : i + PIECES] if (part := token[start:end]) in ids)
+    yield from sorted(found)
+
+
+TEXT_BYTES = 64 << 20
+"""A file that is no table is read as text up to this size; `validate_folder` refuses any that is not of the form."""
+VERTICES = 4
+"""Vertices of a contour that count as the contour."""
+DETAIL_VERTICES, DETAIL_RUNS, DETAIL_DIGITS, DETAIL_TEXT = 8, 16, 9, 120
+"""Vertices of a contour, characters other than "0" of run lengths, significant digits of a box's four numbers together,
+and characters of a text, from which chance is no explanation. A box on the image's corner never has detail."""
+WORDS, SAME_ROW_TEXT, FILE_TEXT = 3, 12, 40
+"""A text has at least this many words; characters from which it counts in a row of the same key, and in a text file."""
+RULE = "must not hold the holdout's references"
+SHOWS = "must not show a picture of the holdout"
+
+Box = tuple[float, ...]
+
+
+@dataclass
+class _Secrets:
+    """What only the private folder may know.
+
+    Attributes
+    ----------
+    findings : vocabulary, which names a label's code
+    files, pixels, masks, contours : hash, run lengths or first vertices -> key of the row that it is of
+    points : (image id, x, y)
+    boxes, boxes_at : (label, box), and (key of the row, box)
+    texts : answer, phrase or sentence -> keys of the rows that it is of
+    """
+
+    findings: Sequence[str]
+    ids: dict[str, set[str]] = field(default_factory=lambda: {name: set() for name in IDS.values()})
+    files: dict[str, str] = field(default_factory=dict)
+    pixels: dict[str, str] = field(default_factory=dict)
+    masks: dict[str, str] = field(default_factory=dict)
+    contours: dict[Any, str] = field(default_factory=dict)
+    points: set[tuple[str, float, float]] = field(default_factory=set)
+    boxes: set[tuple[str, Box]] = field(default_factory=set)
+    boxes_at: set[tuple[str, Box]] = field(default_factory=set)
+    texts: dict[str, set[str]] = field(default_factory=dict)
+
+    def add_ids(self, row: Row) -> None:
+        """Take in the ids of a row."""
+        for _, name, value in _ids_of(row):
+            self.ids[name].add(value)
+
+    def add(self, row: Row, key: str) -> None:
+        """Take in a row of the private main config."""
+        for name, value in _hashes(row):
+            (self.files if name == "source_sha256" else self.pixels)[value] = key
+        for annotation in row.get("annotations") or ():
+            rle = annotation["rle"]
+            if rle is not None and rle["counts"] != empty_rle(tuple(rle["size"])).counts:
+                self.masks[rle["counts"]] = key
+            for contour in annotation["polygons"] or ():
+                if len(contour) >= VERTICES:
+                    self.contours[_start(contour)] = key
+        for point in row.get("points") or ():
+            self.points.add((row["image_id"], point["x"], point["y"]))
+        self._add_text(row.get("reference_answer") or "", key)
+        self._add_boxes(row, key)
+
+    def add_extra(self, row: Row, key: str) -> None:
+        """Take in a row of another table of the private folder."""
+        for column, text in _texts(row):
+            if column not in IDS:
+                self._add_text(text, key)
+        self._add_boxes(row, key)
+
+    def _add_text(self, text: str, key: str) -> None:
+        text = folded(text)
+        if len(text.split()) >= WORDS and text not in {name.casefold() for name in self.findings}:
+            self.texts.setdefault(text, set()).add(key)
+
+    def _add_boxes(self, row: Row, key: str) -> None:
+        for _, labels, box in _boxes(row, self.findings):
+            self.boxes_at.add((key, box))
+            if _has_detail(box):
+                self.boxes.update((label, box) for label in labels)
+
+    def tells_text(self, text: str, key: str | None) -> bool:
+        """Whether a cell's text, in a row of `key`, is one of the holdout's."""
+        text = folded(text)
+        keys = self.texts.get(text, ())
+        return bool(keys) and len(text) >= (SAME_ROW_TEXT if key in keys else DETAIL_TEXT)
+
+    @property
+    def in_no_file(self) -> dict[str, str]:
+        """What must be in no text file, with the key of a row that it is of."""
+        texts = {text: min(keys) for text, keys in self.texts.items() if len(text) >= FILE_TEXT}
+        return {**self.files, **self.pixels, **self.masks, **texts}
+
+
+def find_leaks(folder: Path, holdout: Path | None, *, pictures: Pictures | None = None) -> list[Problem]:
+    """Everything of the holdout's references found in the public folder.
+
+    Parameters
+    ----------
+    holdout : private folder; without it only ids of the public manifest are looked for in other tables
+    pictures : the public folder's pictures, if they were decoded; those tables' pictures are not hashed again
+
+    Raises
+    ------
+    ValueError
+        If one folder contains the other, one is no dataset folder, or they are of two kinds of benchmark.
+    """
+    public = open_folder(folder)
+    secrets, closed = _Secrets(public.info.findings), public.closed_splits
+    tables = tables_of(public)
+    for table in tables:
+        if table.split in closed and table.config in (MANIFEST, INPUTS):
+            for row in _readable_rows(table, list(IDS)):
+                secrets.add_ids(row)
+    if holdout is None:
+        return [problem for table in tables for problem in _id_leaks(table, secrets, closed)]
+    _read_holdout(folder, public, holdout, secrets)
+    problems = list(_text_leaks(folder, secrets))
+    for table in tables:
+        problems += _table_leaks(
+            public, table, secrets, closed, is_hashed=pictures is not None and table.name in pictures.seen
+        )
+    if pictures is not None:
+        problems += _picture_leaks(pictures, secrets)
+    return problems
+
+
+def _read_holdout(folder: Path, public: DatasetFolder, holdout: Path, secrets: _Secrets) -> None:
+    check_apart(folder, holdout)
+    private = open_folder(holdout)
+    if public.kind_name != private.kind_name:
+        raise ValueError(f"`holdout` must be of the kind of {folder}, {public.kind_name}, got {private.kind_name}")
+    key = private.kind.key
+    for table in tables_of(private):
+        for row in _readable_rows(table):
+            secrets.add_ids(row)
+            if table.config == private.kind.config:
+                secrets.add(row, row[key])
+            elif table.config != MANIFEST and key in row:
+                secrets.add_extra(row, row[key])
+
+
+def _picture_leaks(pictures: Pictures, secrets: _Secrets) -> Iterator[Problem]:
+    """Pictures of the holdout among those that were decoded: by their pixels, and by their file's bytes."""
+    for what, places, known in (("pixels", pictures.places, secrets.pixels), ("file", pictures.files, secrets.files)):
+        for digest, (_, image_id, file) in places.items():
+            if digest in known and not file.startswith(f"{INPUTS}/"):
+                yield Problem(file, image_id, "image", SHOWS, f"the {what} of {known[digest]}")
+
+
+def _id_leaks(table: Table, secrets: _Secrets, closed: set[str]) -> Iterator[Problem]:
+    if table.split in closed and table.config in (MANIFEST, INPUTS):
+        return
+    for row in _readable_rows(table, list(IDS)):
+        for column, rule, value in sorted(set(_ids_told(row, secrets))):
+            yield Problem(table.name, _place(row), column, rule, value)
+
+
+def _text_leaks(folder: Path, secrets: _Secrets) -> Iterator[Problem]:
+    known, ids = secrets.in_no_file, telling_ids(set().union(*secrets.ids.values()))
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        name = path.relative_to(folder).as_posix()
+        if path.suffix == ".parquet":
+            field, text = "metadata", "\n".join(metadata_texts(path))
+        elif path.stat().st_size <= TEXT_BYTES:
+            field, text = "text", path.read_text(encoding="utf-8", errors="replace")
+        else:
+            continue
+        same = folded(text)
+        for secret, key in known.items():
+            if secret in text or secret in same:
+                yield Problem(name, key, field, RULE, secret[:40])
+        for told in told_ids(text, ids):
+            yield Problem(name, None, field, "must not name what is in the holdout", told)
+
+
+def _table_leaks(
+    public: DatasetFolder, table: Table, secrets: _Secrets, closed: set[str], *, is_hashed: bool
+) -> Iterator[Problem]:
+    key, is_input = public.kind.key, table.config == INPUTS
+    may_name = table.split in closed and table.config in (MANIFEST, INPUTS)
+    for row in _readable_rows(table, without=public.kind.image_columns if is_hashed else ()):
+        found = set(_references_told(row, row.get(key), secrets))
+        found |= set(_hashes_told(row, secrets, is_input=is_input))
+        if not may_name:
+            found |= set(_ids_told(row, secrets))
+        for column, rule, value in sorted(found):
+            yield Problem(table.name, _place(row, key), column, rule, value)
+
+
+def _place(row: Row, key: str = "task_id") -> str | None:
+    """What names a row of any table."""
+    return row.get(key) or row.get("image_id") or row.get("study_id")
+
+
+def _readable_rows(table: Table, columns: list[str] | None = None, *, without: Sequence[str] = ()) -> Iterator[Row]:
+    """Rows as far as the file can be read; that it is damaged, `validate_folder` says."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        if columns is None and without:
+            columns = [name for name in pq.read_schema(table.path).names if name not in without]
+        for batch in read_table(table, columns):
+            yield from batch
+    except (OSError, pa.ArrowException):
+        return
+
+
+Told = tuple[str, str, str]
+"""Column, rule, value."""
+
+
+def _ids_told(row: Row, secrets: _Secrets) -> Iterator[Told]:
+    for column, name, value in _ids_of(row):
+        if value in secrets.ids[name]:
+            yield column, "must not be in the holdout", value
+
+
+def _hashes_told(row: Row, secrets: _Secrets, *, is_input: bool) -> Iterator[Told]:
+    for column, text in _texts(row):
+        if text in secrets.files or (text in secrets.pixels and not is_input):
+            yield column, RULE, text[:40]
+    if not is_input:
+        for data in _file_bytes(row):
+            if hashlib.sha256(data).hexdigest() in secrets.files:
+                yield "image", SHOWS, f"the file of {len(data)} bytes"
+
+
+def _references_told(row: Row, key: str | None, secrets: _Secrets) -> Iterator[Told]:
+    for column, text in _texts(row):
+        is_mask = text in secrets.masks and (
+            column != "annotations.rle.counts" or len(text) - text.count("0") >= DETAIL_RUNS
+        )
+        if is_mask or secrets.tells_text(text, key):
+            yield column, RULE, text[:40]
+    for annotation in row.get("annotations") or ():
+        for contour in annotation["polygons"] or ():
+            if len(contour) >= DETAIL_VERTICES and _start(contour) in secrets.contours:
+                yield "annotations.polygons", RULE, str(_start(contour)[0])
+    for point in row.get("points") or ():
+        # two readers may well click on the same pixel of two images: only the very image's point tells something
+        if (row.get("image_id"), point["x"], point["y"]) in secrets.points:
+            yield "points", RULE, f"({point['x']}, {point['y']})"
+    for column, labels, box in _boxes(row, secrets.findings):
+        if (key, box) in secrets.boxes_at or any((label, box) in secrets.boxes for label in labels):
+            yield column, RULE, str(list(box))
+
+
+def _ids_of(row: Row) -> Iterator[Told]:
+    """(column, what it is an id of, id)."""
+    for column, name in IDS.items():
+        value = row.get(column)
+        for text in value if isinstance(value, list) else [value]:
+            if isinstance(text, str):
+                yield column, name, text
+
+
+def _boxes(
+    value: Row, findings: Sequence[str], column: str = "", labels: Sequence[str] = ("",)
+) -> Iterator[tuple[str, Sequence[str], Box]]:
+    """(column, labels, box) of every box in a row, at any depth; not the tight box of a mask, which the mask tells."""
+    named = value.get("label", value.get("labels"))
+    if named is not None:
+        codes = named if isinstance(named, list) else [named]
+        labels = [_label(code, findings) for code in codes] or [""]
+    for name, inner in value.items():
+        where = f"{column}.{name}" if column else name
+        if name.endswith("_xywh") and inner:
+            if value.get("rle") is None or name != "bbox_xywh":
+                for box in inner if isinstance(inner[0], list) else [inner]:
+                    yield where, labels, tuple(box)
+        elif isinstance(inner, list):
+            for entry in inner:
+                if isinstance(entry, dict):
+                    yield from _boxes(entry, findings, where, labels)
+
+
+def _label(code: int | str, findings: Sequence[str]) -> str:
+    is_known = isinstance(code, int) and 0 <= code < len(findings)
+    return (findings[code] if is_known else str(code)).casefold()  # type: ignore[index]
+
+
+def _has_detail(box: Box) -> bool:
+    """Whether no second reader would draw the very same by chance; see DETAIL_DIGITS."""
+    digits = sum(len(f"{value:.10g}".replace(".", "").strip("-0")) for value in box)
+    return any(box[:2]) and digits >= DETAIL_DIGITS
+
+
+def _hashes(value: Any) -> Iterator[tuple[str, str]]:
+    """Every hash of a file or of pixels in a row, at any depth."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            if name in ("source_sha256", "pixel_sha256"):
+                if inner is not None:
+                    yield name, inner
+            elif not isinstance(inner, bytes):
+                yield from _hashes(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            if isinstance(inner, dict):
+                yield from _hashes(inner)
+
+
+def _start(contour: Any) -> tuple[tuple[float, float], ...]:
+    return tuple((vertex[0], vertex[1]) for vertex in contour[:VERTICES])
+
+
+def _texts(value: Any, column: str = "") -> Iterator[tuple[str, str]]:
+    """Every string in a row, with the dotted name of its column."""
+    if isinstance(value, str):
+        yield column, value
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _texts(inner, f"{column}.{name}" if column else name)
+    elif isinstance(value, list):
+        for inner in value:
+            if not isinstance(inner, int | float):
+                yield from _texts(inner, column)
+
+
+def _file_bytes(row: Row) -> Iterator[bytes]:
+    for value in row.values():
+        for image in value if isinstance(value, list) else [value]:
+            if isinstance(image, dict) and isinstance(image.get("bytes"), bytes):
+                yield image["bytes"]

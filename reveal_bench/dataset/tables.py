@@ -1,0 +1,296 @@
+"""The tables of a dataset folder: their columns, and their rows a few at a time.
+
+No more than a few rows are in memory, whatever the size of the folder.
+
+Which files a dataset folder may have, and what may stand in a Parquet file beside its rows.
+
+The form is closed: a file of another name, or a note in a Parquet file's metadata, could hold anything, and no check
+would know how to read it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reveal_bench.benchmarks import BENCHMARKS, Benchmark
+from reveal_bench.kinds.folder import FOLDER_INFO, FolderInfo, read_folder_info
+from reveal_bench.kinds.kind import KINDS, Kind
+from reveal_bench.kinds.rows import Row
+from reveal_bench.kinds.tasks.rows import ratings_features
+from reveal_bench.sources.source import Problem
+
+if TYPE_CHECKING:
+    from datasets import Features
+
+__all__ = [
+    "DatasetFolder",
+    "IDS",
+    "INPUTS",
+    "SHARD",
+    "Table",
+    "expected_features",
+    "file_problems",
+    "metadata_problems",
+    "metadata_texts",
+    "open_folder",
+    "read_table",
+    "schema_problems",
+    "tables_of",
+]
+
+SHARD = re.compile(r"(?P<split>.+)-\d{5}-of-\d{5}\.parquet")
+INPUTS = "holdout_inputs"
+MANIFEST = "manifest"
+BATCH_ROWS = 8
+IDS = {
+    "image_id": "image", "image_ids": "image", "prior_image_ids": "image", "study_id": "study", "task_id": "task",
+    "patient_id": "patient",
+}  # fmt: skip
+"""Column -> what its ids are of."""
+
+
+@dataclass(frozen=True)
+class DatasetFolder:
+    """A dataset folder with what its own `benchmark.json` says.
+
+    Attributes
+    ----------
+    kind_name, kind : of KINDS
+    benchmark : row of BENCHMARKS with the vocabulary of this folder
+    is_private : whether it is the private folder of a holdout: no split's references are public
+    """
+
+    path: Path
+    info: FolderInfo
+    kind_name: str
+    benchmark: Benchmark
+
+    @property
+    def kind(self) -> Kind:
+        """What the kind of benchmark needs."""
+        return KINDS[self.kind_name]
+
+    @property
+    def is_private(self) -> bool:
+        """Whether it is the private folder of a holdout."""
+        return not any(entry.get("references") == "public" for entry in self.info.splits.values())
+
+    @property
+    def closed_splits(self) -> set[str]:
+        """Splits whose references are private."""
+        return {split for split, entry in self.info.splits.items() if entry.get("references") == "private"}
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One Parquet file: config (or "manifest") and split are those of its place and name."""
+
+    path: Path
+    name: str
+    config: str
+    split: str
+
+
+def open_folder(path: Path) -> DatasetFolder:
+    """Read what a dataset folder says of itself.
+
+    Raises
+    ------
+    ValueError
+        If it is no dataset folder, or of a benchmark that is not in BENCHMARKS and has no main config by which to
+        tell its kind.
+    """
+    from dataclasses import replace
+
+    path = Path(path)
+    info = read_folder_info(path)
+    known = BENCHMARKS.get(info.benchmark)
+    kinds = [name for name, kind in KINDS.items() if (path / kind.config).is_dir()]
+    if known is None and len(kinds) != 1:
+        rule = f"`benchmark` must be one of {', '.join(BENCHMARKS)}"
+        raise ValueError(f"{path / FOLDER_INFO}: {rule}, got {info.benchmark!r}")
+    kind_name = known.kind if known is not None else kinds[0]
+    model = known or next(benchmark for benchmark in BENCHMARKS.values() if benchmark.kind == kind_name)
+    return DatasetFolder(path, info, kind_name, replace(model, name=info.benchmark, findings=info.findings))
+
+
+def tables_of(folder: DatasetFolder) -> list[Table]:
+    """Every Parquet file of the folder, in order of its path."""
+    tables = []
+    for path in sorted(folder.path.rglob("*.parquet")):
+        relative = path.relative_to(folder.path)
+        match = SHARD.fullmatch(path.name)
+        split = match["split"] if match else path.stem
+        tables.append(Table(path, relative.as_posix(), relative.parent.as_posix(), split))
+    return tables
+
+
+def expected_features(folder: DatasetFolder, promised: Mapping[str, Features]) -> dict[str, Features]:
+    """Features that each config must have: those of its kind, and for other tables what the card promises."""
+    kind = folder.kind
+    features = {kind.config: kind.features(folder.benchmark), INPUTS: kind.features(folder.benchmark)}
+    if kind.side_config is not None and kind.side_features is not None:
+        features[kind.side_config] = kind.side_features(folder.benchmark)
+    if folder.kind_name == "tasks":
+        features["ratings"] = ratings_features()
+    return {**promised, **features}
+
+
+def schema_problems(folder: DatasetFolder, table: Table, promised: Mapping[str, Features]) -> Iterator[Problem]:
+    """Columns of a file that are missing, too many, or of another type; also a file that is no Parquet."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        schema = pq.read_schema(table.path)
+    except (OSError, pa.ArrowException) as error:
+        yield Problem(table.name, None, "file", "must be a Parquet file", str(error))
+        return
+    if table.config == MANIFEST:
+        expected = folder.kind.manifest_schema()
+    else:
+        features = expected_features(folder, promised).get(table.config)
+        if features is None:
+            yield Problem(table.name, None, "config", "must be one that the card lists", repr(table.config))
+            return
+        expected = features.arrow_schema
+    for name in sorted(set(expected.names) ^ set(schema.names)):
+        missing = name in expected.names
+        rule = "must be there" if missing else "must not be there: the schema has no such column"
+        yield Problem(table.name, None, name, rule, "no such column" if missing else str(schema.field(name).type))
+    for name in expected.names:
+        if name in schema.names and expected.field(name).type != schema.field(name).type:
+            rule = f"must be of type {_short(expected.field(name).type)}"
+            yield Problem(table.name, None, name, rule, _short(schema.field(name).type))
+    if table.config != MANIFEST and schema.remove_metadata().equals(expected.remove_metadata()):
+        yield from _meaning_problems(schema, features, table)
+
+
+def _meaning_problems(schema: Any, features: Features, table: Table) -> Iterator[Problem]:
+    """Codes without the names that they stand for, or with others, in a table whose types are right."""
+    from datasets import Features
+
+    if b"huggingface" not in (schema.metadata or {}):
+        yield Problem(table.name, None, "metadata", "must tell the names of the codes (key huggingface)", "none")
+        return
+    written = Features.from_arrow_schema(schema)
+    for name in features:
+        if name in written and written[name] != features[name]:
+            rule = "must have the names and lengths of the schema"
+            yield Problem(table.name, None, name, rule, _short(written[name]))
+
+
+def _short(value: object) -> str:
+    text = " ".join(str(value).split())
+    return text if len(text) <= 120 else text[:117] + "..."
+
+
+def read_table(table: Table, columns: list[str] | None = None) -> Iterator[list[Row]]:
+    """The rows of a file, a few at a time; `columns` that it does not have are left out.
+
+    Raises
+    ------
+    OSError, pyarrow.ArrowException
+        If the file is damaged.
+    """
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(table.path) as file:
+        names = None if columns is None else [name for name in columns if name in file.schema_arrow.names]
+        if names == []:
+            return
+        for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=names):
+            yield batch.to_pylist()
+
+
+DESCRIPTIONS = {"README.md", "croissant.json", "eval.yaml", "CHECKSUMS.json", FOLDER_INFO}
+METADATA = {"huggingface", "ARROW:schema", "pandas"}
+FIELD_METADATA = {"PARQUET:field_id"}
+
+
+def file_problems(
+    folder: DatasetFolder, names: Iterable[str], promised: Mapping[str, Mapping[str, object]]
+) -> Iterator[Problem]:
+    """Files that are not of the dataset form.
+
+    Parameters
+    ----------
+    names : relative paths of the folder's files
+    promised : config -> split -> anything, as the card lists them; if it lists none, any table has the form
+    """
+    for name in sorted(set(names) - DESCRIPTIONS):
+        place, _, file = name.rpartition("/")
+        match = SHARD.fullmatch(file)
+        if place == MANIFEST:
+            is_table = file.endswith(".parquet") and file.removesuffix(".parquet") in folder.info.splits
+        elif not promised:
+            is_table = match is not None
+        else:
+            is_table = match is not None and match["split"] in promised.get(place, ())
+        if not is_table:
+            yield Problem(name, None, "file", "must be a file of the dataset form", "another file")
+
+
+def metadata_problems(table: Table) -> Iterator[Problem]:
+    """Metadata of a Parquet file other than what tells its columns' types; of a damaged file nothing."""
+    for place, key, value in _metadata(table.path):
+        if key not in (FIELD_METADATA if place else METADATA):
+            yield Problem(
+                table.name, None, "metadata", "must tell the types of the columns alone", _shortened(place, key)
+            )
+        elif key == "huggingface" and not _tells_features_alone(value):
+            yield Problem(
+                table.name, None, "metadata", "must tell the types of the columns alone", "more in huggingface"
+            )
+
+
+def metadata_texts(path: Path) -> Iterator[str]:
+    """Every string of a Parquet file's metadata; of a damaged file none."""
+    for _, key, value in _metadata(path):
+        yield key
+        if key != "ARROW:schema":  # the same once more, as bytes
+            yield value
+
+
+def _metadata(path: Path) -> Iterator[tuple[str, str, str]]:
+    """(column, or "" for the file; key; value)."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        footer, schema = pq.read_metadata(path).metadata or {}, pq.read_schema(path)
+    except (OSError, pa.ArrowException):
+        return
+    for key, value in {**footer, **(schema.metadata or {})}.items():
+        yield "", _text(key), _text(value)
+    for field in schema:
+        yield from _field_metadata(field, field.name)
+
+
+def _field_metadata(field: Any, place: str) -> Iterator[tuple[str, str, str]]:
+    for key, value in (field.metadata or {}).items():
+        yield place, _text(key), _text(value)
+    for i in range(field.type.num_fields):
+        inner = field.type.field(i)
+        yield from _field_metadata(inner, f"{place}.{inner.name}")
+
+
+def _tells_features_alone(value: str) -> bool:
+    try:
+        told = json.loads(value)
+        return set(told) == {"info"} and set(told["info"]) == {"features"}
+    except (ValueError, TypeError):
+        return False
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", errors="replace")
+
+
+def _shortened(place: str, key: str) -> str:
+    return f"{place}: {key[:60]}" if place else key[:60]

@@ -1,0 +1,435 @@
+"""Checks a dataset folder of any kind: files, tables, references, pictures, descriptions, holdout, and loading it.
+
+:func:`validate_folder` returns what it finds as :class:`reveal_bench.sources.source.Problem` and stops at nothing
+that lets it go on; an empty list means that the folder is fit to publish. Tables are read a few rows at a time.
+
+Does a public folder say the same of its holdout as the private folder does?
+
+What is told of a split without references is its manifest, its sizes, and the pictures in ``holdout_inputs``; a model
+would be scored against others if a row or a picture were exchanged.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from reveal_bench.dataset.leaks import find_leaks
+from reveal_bench.dataset.tables import (
+    INPUTS,
+    MANIFEST,
+    DatasetFolder,
+    Table,
+    expected_features,
+    file_problems,
+    metadata_problems,
+    open_folder,
+    read_table,
+    schema_problems,
+    tables_of,
+)
+from reveal_bench.dataset.tally import Tally, new_tally
+from reveal_bench.dataset.validate_card import (
+    card_problems,
+    croissant_problems,
+    eval_problems,
+    load_problems,
+    mlcroissant_problems,
+    read_promise,
+)
+from reveal_bench.dataset.validate_inputs import input_rule
+from reveal_bench.dataset.validate_rows import (
+    DrawnMasks,
+    Fault,
+    Pictures,
+    asked_of,
+    id_faults,
+    quantity_faults,
+    rating_problems,
+    row_problems,
+    value_faults,
+)
+from reveal_bench.dataset.writer import CHECKSUMS, file_sha256
+from reveal_bench.kinds.folder import FOLDER_INFO
+from reveal_bench.kinds.rows import Row
+from reveal_bench.sources.source import Problem
+
+__all__ = ["validate_folder"]
+
+RULE = "must be that of the holdout's private folder"
+
+
+def holdout_problems(
+    public: DatasetFolder, holdout: Path, shown: Mapping[str, Sequence[tuple[str, str]]]
+) -> Iterator[Problem]:
+    """Where the public folder and the private one differ in what both say of the holdout.
+
+    Parameters
+    ----------
+    shown : image id -> (file, sha256 of the decoded pixels) of the pictures in the public folder's inputs
+    """
+    private = open_folder(holdout)
+    key = public.kind.key
+    for split in sorted(public.closed_splits):
+        if split not in private.info.splits:
+            yield Problem(FOLDER_INFO, split, "splits", "must be in the private folder", "no such split there")
+            continue
+        sizes, stated = private.info.splits[split], public.info.splits[split]
+        for name in sorted((sizes.keys() | stated.keys()) - {"references"}):
+            if sizes.get(name) != stated.get(name):
+                yield Problem(FOLDER_INFO, split, name, f"must be {sizes.get(name)}, as in the private folder",
+                              str(stated.get(name)))  # fmt: skip
+        told, kept = (_rows(folder, MANIFEST, split) for folder in (public, private))
+        yield from _manifest_problems(told, kept, f"{MANIFEST}/{split}.parquet", key)
+        inputs = _rows(public, INPUTS, split, [key])
+        if inputs or public.kind.has_prompts:
+            yield from _input_problems(Counter(row[key] for row in inputs), kept, f"{INPUTS}/{split}", key)
+    yield from _picture_problems(private, shown)
+
+
+def _manifest_problems(told: list[Row], kept: list[Row], file: str, key: str) -> Iterator[Problem]:
+    rows = {row.get(key): row for row in told}
+    known = {row.get(key): row for row in kept}
+    for name in sorted(rows.keys() ^ known.keys(), key=str):
+        yield Problem(file, name, key, "must be in both folders' manifests", "in one alone")
+    for name, row in rows.items():
+        for column in row if name in known else ():
+            if row[column] != known[name].get(column):
+                yield Problem(file, name, column, RULE, str(row[column]))
+
+
+def _input_problems(inputs: Counter[str], kept: list[Row], file: str, key: str) -> Iterator[Problem]:
+    known = {row[key] for row in kept}
+    for name in sorted(inputs.keys() | known, key=str):
+        n_expected = int(name in known)
+        if inputs[name] != n_expected:
+            yield Problem(
+                file, name, key, f"must have {n_expected} rows, as the private manifest says", str(inputs[name])
+            )
+
+
+def _picture_problems(private: DatasetFolder, shown: Mapping[str, Sequence[tuple[str, str]]]) -> Iterator[Problem]:
+    for table in tables_of(private):
+        if table.config != private.kind.config:
+            continue
+        columns = ["image_id", "pixel_sha256", "image_facts", "prior_image_facts"]
+        for row in (row for batch in read_table(table, columns) for row in batch):
+            facts = [row] if "image_id" in row else [*row["image_facts"], *(row.get("prior_image_facts") or ())]
+            for entry in facts:
+                for file, pixels in shown.get(entry["image_id"], ()):
+                    if entry["pixel_sha256"] not in (None, pixels):
+                        yield Problem(file, entry["image_id"], "image", RULE, f"a picture with the pixels {pixels}")
+
+
+def _rows(folder: DatasetFolder, config: str, split: str, columns: list[str] | None = None) -> list[Row]:
+    """Rows of a split; none of a damaged file, which its schema's problem says."""
+    import pyarrow as pa
+
+    rows: list[Row] = []
+    for table in tables_of(folder):
+        if (table.config, table.split) == (config, split):
+            try:
+                rows += [row for batch in read_table(table, columns) for row in batch]
+            except (OSError, pa.ArrowException):
+                continue
+    return rows
+
+
+CACHES = {".git", ".cache", "__pycache__"}
+"""Folders that tools make and that are no part of the dataset."""
+Progress = Callable[[str, int, int | None], None]
+
+
+def validate_folder(
+    folder: Path,
+    *,
+    holdout: Path | None = None,
+    load: bool = True,
+    progress: Progress | None = None,
+    warnings: list[Problem] | None = None,
+) -> list[Problem]:
+    """Everything that is wrong with a dataset folder.
+
+    Parameters
+    ----------
+    folder : public or private dataset folder
+    holdout : private folder of its holdout; then the two are compared, and nothing of the one may be in the other
+    load : also read it as others will: every config and split with `datasets`, offline, and ``croissant.json`` with
+        mlcroissant, if it is installed
+    progress : called with (what is checked, rows done, rows in all)
+    warnings : list that gets what is worth knowing but no fault: pictures that occur twice in one split, or that
+        are withheld without any hash
+
+    Returns
+    -------
+    list of Problem: file, row, field, rule, value; empty if nothing is wrong
+
+    Raises
+    ------
+    ValueError
+        If `folder` or `holdout` is not a dataset folder.
+    """
+    opened = open_folder(Path(folder))
+    problems, sums = _checksums(opened.path)
+    promise, faults = read_promise(opened.path)
+    problems += file_problems(opened, sums, promise.patterns)
+    features = expected_features(opened, promise.features)
+    check = _Check(opened, features, problems + faults, [] if warnings is None else warnings, progress)
+    n_rows: dict[Table, int] = {}
+    unsound: set[tuple[str, str]] = set()
+    for table in tables_of(opened):
+        found = list(schema_problems(opened, table, promise.features))
+        check.problems += found
+        check.problems += metadata_problems(table)
+        n_rows[table] = _n_rows(table)
+        if found:
+            unsound.add((table.config, table.split))
+    check.tables(n_rows, unsound)
+    if not opened.is_private:
+        check.warnings += check.pictures.unverifiable(opened.kind.config)
+    check.problems += card_problems(opened, promise, n_rows)
+    if not opened.is_private:
+        check.problems += eval_problems(opened, promise)
+        check.problems += croissant_problems(opened, promise, sums)
+    if holdout is not None or not opened.is_private:
+        private = None if holdout is None else Path(holdout)
+        check.problems += find_leaks(opened.path, private, pictures=check.pictures)
+        if private is not None:
+            check.problems += holdout_problems(opened, private, check.pictures.inputs)
+    if load:
+        check.problems += load_problems(opened.path, promise)
+        check.problems += mlcroissant_problems(opened.path)
+    return check.problems
+
+
+def _checksums(folder: Path) -> tuple[list[Problem], dict[str, str]]:
+    """Problems of CHECKSUMS.json, and the true sha256 of every file."""
+    present = {
+        path.relative_to(folder).as_posix(): path
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and not CACHES & set(path.relative_to(folder).parts)
+    }
+    present.pop(CHECKSUMS, None)
+    sums = {name: file_sha256(path) for name, path in present.items()}
+    try:
+        listed = dict(json.loads((folder / CHECKSUMS).read_text(encoding="utf-8"))["files"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        return [Problem(CHECKSUMS, None, "file", "must list the sha256 of every file", type(error).__name__)], sums
+    problems = []
+    for name in sorted(present.keys() | listed.keys()):
+        if name not in present:
+            problems.append(Problem(CHECKSUMS, name, "files", "must be in the folder", "no such file"))
+        elif name not in listed:
+            problems.append(Problem(CHECKSUMS, name, "files", "must list every file of the folder", "not listed"))
+        elif sums[name] != listed[name]:
+            problems.append(Problem(name, None, "sha256", f"must be {listed[name]}", sums[name]))
+    return problems, sums
+
+
+def _n_rows(table: Table) -> int:
+    """Rows of a table; none of a file that cannot be read, which its schema's problem says."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return int(pq.read_metadata(table.path).num_rows)
+    except (OSError, pa.ArrowException):
+        return 0
+
+
+@dataclass
+class _Check:
+    """The tables of one folder, read once; ids are remembered across files.
+
+    Attributes
+    ----------
+    features : config -> what its columns are
+    home : (column, id) -> split it belongs to
+    told : (column, id, split) of those that were found in a second split
+    keys : split -> keys of its rows with references
+    """
+
+    folder: DatasetFolder
+    features: Mapping[str, Mapping[str, Any]]
+    problems: list[Problem]
+    warnings: list[Problem]
+    progress: Progress | None
+    pictures: Pictures = field(default_factory=Pictures)
+    masks: DrawnMasks = field(default_factory=DrawnMasks)
+    home: dict[tuple[str, str], str] = field(default_factory=dict)
+    told: set[tuple[str, str, str]] = field(default_factory=set)
+    keys: dict[str, set[str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """What an input may hold depends on the kind of benchmark alone."""
+        self.inputs = input_rule(self.folder)
+
+    def tables(self, n_rows: dict[Table, int], unsound: set[tuple[str, str]]) -> None:
+        """Check every table: `n_rows` maps it to its rows; in `unsound` places (config, split) columns are wrong."""
+        kind, info = self.folder.kind, self.folder.info
+        by_place: dict[tuple[str, str], list[Table]] = {}
+        for table in n_rows:
+            by_place.setdefault((table.config, table.split), []).append(table)
+        for split, entry in info.splits.items():
+            main = by_place.get((kind.config, split), [])
+            if {(MANIFEST, split), (kind.config, split)} & unsound:
+                continue
+            manifest = self._manifest(split, by_place.get((MANIFEST, split), []))
+            if main:
+                self._split(split, main, manifest, sum(n_rows[table] for table in main))
+            elif entry.get("references") == "public":
+                self._in_info(split, "references", f"must have files in {kind.config}/", "none")
+            else:
+                self._size(split, entry, {kind.counted: len(manifest)})
+            if entry.get("references") not in ("public", "private"):
+                self._in_info(split, "references", "must be 'public' or 'private'", repr(entry.get("references")))
+        for (config, split), tables in by_place.items():
+            self._strays(config, split, tables)
+            if config not in (MANIFEST, kind.config) and (config, split) not in unsound:
+                self._side(config, split, tables, sum(n_rows[table] for table in tables))
+        shown = {split for config, split in by_place if config == kind.side_config}
+        if any(config == kind.side_config for config, _ in by_place):
+            shown |= {split for config, split in by_place if config == kind.config}
+        self.problems += self.masks.unseen(shown, self.folder.benchmark.findings)
+
+    def _in_info(self, split: str, name: str, rule: str, value: str) -> None:
+        self.problems.append(Problem(FOLDER_INFO, split, name, rule, value))
+
+    def _size(self, split: str, entry: object, actual: dict[str, int]) -> None:
+        stated = dict(entry)  # type: ignore[call-overload]
+        for name, n in actual.items():
+            if stated.get(name) != n:
+                self._in_info(split, name, f"must be {n}, as in the files", repr(stated.get(name)))
+
+    def _manifest(self, split: str, tables: list[Table]) -> dict[str, Row]:
+        """Rows of a split's manifest by key."""
+        key = self.folder.kind.key
+        rows: dict[str, Row] = {}
+        if not tables:
+            name = f"manifest/{split}.parquet"
+            self.problems.append(Problem(name, None, "file", "must be a manifest of the split", "no sound file"))
+        for table in tables:
+            for row in (row for batch in read_table(table) for row in batch):
+                if row[key] in rows:
+                    self.problems.append(Problem(table.name, row[key], key, "must be unique", "it again"))
+                rows[row[key]] = row
+                self._belongs(row, split, table, patients=False)
+                self._tell(id_faults(row), row, table)
+        return rows
+
+    def _belongs(self, row: Row, split: str, table: Table, *, patients: bool) -> None:
+        """Images, and patients where they are told, must be in one split."""
+        names = ["image_id", "task_id"] + (["patient_id"] if patients else [])
+        ids = [(name, row[name]) for name in names if row.get(name)]
+        ids += [("image_id", name) for column in ("image_ids", "prior_image_ids") for name in row.get(column) or ()]
+        for column, name in ids:
+            before = self.home.setdefault((column, name), split)
+            if before != split and (column, name, split) not in self.told:
+                self.told.add((column, name, split))
+                self.problems.append(Problem(table.name, name, column, "must be in one split", repr(before)))
+
+    def _split(self, split: str, tables: list[Table], manifest: dict[str, Row], n_rows: int) -> None:
+        """Rows with references against the rules, the manifest and the sizes that `benchmark.json` states."""
+        kind_name, kind, findings = self.folder.kind_name, self.folder.kind, self.folder.benchmark.findings
+        tally, keys = new_tally(kind_name), self.keys.setdefault(split, set())
+        n_unread = 0
+        for table in tables:
+            for rows in read_table(table):
+                batch = [row for row in rows if self._is_sound(row, table)]
+                n_unread += len(rows) - len(batch)
+                keys.update(row[kind.key] for row in rows if row not in batch)
+                if kind_name == "localization":
+                    self.problems += self.masks.check(batch, table, findings)
+                for row in batch:
+                    self._row(row, table, manifest, tally, keys)
+                if self.progress is not None:
+                    self.progress(f"{kind.config}/{split}", tally.n_rows, n_rows)
+        for key in manifest:
+            if key not in keys:
+                rule = "must have a row for every entry of the manifest"
+                self.problems.append(Problem(f"{kind.config}/{split}", key, kind.key, rule, "none"))
+        if not n_unread:
+            self._size(split, self.folder.info.splits[split], tally.size)
+
+    def _tell(self, faults: Iterable[Fault], row: Row, table: Table) -> bool:
+        """Take down the faults of a row; whether there were none."""
+        key = self.folder.kind.key
+        found = [Problem(table.name, row.get(key) or row.get("image_id"), *fault) for fault in faults]
+        self.problems += found
+        return not found
+
+    def _is_sound(self, row: Row, table: Table) -> bool:
+        """Whether other rules can read the row: codes have names, and what must be there is there."""
+        is_own = table.config in (self.folder.kind.config, self.folder.kind.side_config)
+        is_sound = self._tell(value_faults(row, self.features[table.config], is_input=not is_own), row, table)
+        if is_own or table.config in (INPUTS, "ratings"):
+            self._tell(id_faults(row, is_input=table.config == INPUTS), row, table)
+        if is_sound:
+            self._tell(quantity_faults(row), row, table)
+        return is_sound
+
+    def _row(self, row: Row, table: Table, manifest: dict[str, Row], tally: Tally, keys: set[str]) -> None:
+        kind, findings = self.folder.kind, self.folder.benchmark.findings
+        key = row[kind.key]
+        if key in keys:
+            self.problems.append(Problem(table.name, key, kind.key, "must be unique", "it again"))
+        keys.add(key)
+        self._belongs(row, table.split, table, patients=True)
+        self.problems += row_problems(self.folder.kind_name, row, kind.key, findings, table.name)
+        self.problems += self.pictures.check(row, kind.key, table, self.warnings)
+        asked = asked_of(self.folder.kind_name, row, findings, self.folder.info.asks)
+        tally.add(row, asked)
+        if key not in manifest:
+            self.problems.append(Problem(table.name, key, kind.key, "must be in the manifest", "not there"))
+            return
+        for name, value in kind.manifest_row(row, asked).items():
+            if manifest[key][name] != value:
+                file, rule = f"manifest/{table.split}.parquet", f"must be {value}, as in the references"
+                self.problems.append(Problem(file, key, name, rule, str(manifest[key][name])))
+
+    def _strays(self, config: str, split: str, tables: list[Table]) -> None:
+        """References of a split that is private here, or unknown, must not lie in a public folder."""
+        splits = self.folder.info.splits
+        if config not in (self.folder.kind.config, self.folder.kind.side_config, MANIFEST, INPUTS, "ratings"):
+            return
+        is_private_here = not self.folder.is_private and splits.get(split, {}).get("references") == "private"
+        if split not in splits or (is_private_here and config not in (MANIFEST, INPUTS)):
+            rule = "must belong to a split with public references"
+            self.problems += [Problem(table.name, None, "split", rule, repr(split)) for table in tables]
+
+    def _side(self, config: str, split: str, tables: list[Table], n_rows: int) -> None:
+        """Rows of the other configs."""
+        n_done = 0
+        seen: set[tuple[str, ...]] = set()
+        for table in tables:
+            for batch in read_table(table):
+                for row in batch:
+                    if self._is_sound(row, table):
+                        self.problems += self._side_row(config, row, table, seen)
+                n_done += len(batch)
+                if self.progress is not None:
+                    self.progress(f"{config}/{split}", n_done, n_rows)
+
+    def _side_row(self, config: str, row: Row, table: Table, seen: set[tuple[str, ...]]) -> Iterator[Problem]:
+        kind, findings = self.folder.kind, self.folder.benchmark.findings
+        if config == INPUTS:
+            self._belongs(row, table.split, table, patients=True)
+            for name in sorted(set(self.inputs.faults(row))):
+                yield Problem(table.name, row[kind.key], name, "must be empty in a holdout's inputs", "a value")
+            yield from self.pictures.check(row, kind.key, table, self.warnings)
+            return
+        if config == kind.side_config:
+            yield from self.masks.check_picture(row, table, findings)
+        if config == "ratings":
+            yield from rating_problems(row, table.name)
+            who = (row["task_id"], row["model"], row["reader"])
+            if who in seen:
+                rule = "must be one per task, model and reader"
+                yield Problem(table.name, row["task_id"], "reader", rule, f"{row['model']}, {row['reader']} again")
+            seen.add(who)
+        if kind.key in row and table.split in self.keys and row[kind.key] not in self.keys[table.split]:
+            yield Problem(table.name, row[kind.key], kind.key, "must be in the main config's split", "not there")

@@ -1,0 +1,243 @@
+"""What must hold of the files that describe a dataset folder: card, ``eval.yaml``, ``croissant.json``; and loading it.
+
+What the card promises (configs, splits, rows) is compared with the files; every config and split is then loaded with
+`datasets` as a stranger would, offline.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reveal_bench.dataset.card import PLACE, SECTIONS, front_matter, sections
+from reveal_bench.dataset.croissant import CONFORMS_TO, RAI
+from reveal_bench.dataset.tables import MANIFEST, DatasetFolder, Table
+from reveal_bench.sources.source import Problem
+
+if TYPE_CHECKING:
+    from datasets import Features
+
+__all__ = [
+    "Promise",
+    "card_problems",
+    "croissant_problems",
+    "eval_problems",
+    "load_problems",
+    "mlcroissant_problems",
+    "read_promise",
+]
+
+CARD, EVAL, CROISSANT = "README.md", "eval.yaml", "croissant.json"
+LOAD_BYTES = 1 << 30
+"""Up to this size a split is loaded in full; beyond it rows are streamed: `datasets` writes a copy of all it loads."""
+
+
+@dataclass
+class Promise:
+    """What a card says that the folder holds.
+
+    Attributes
+    ----------
+    rows : config -> split -> number of rows
+    patterns : config -> split -> pattern of its files
+    features : config -> Features
+    default : the config that loads when none is named
+    """
+
+    rows: dict[str, dict[str, int]] = field(default_factory=dict)
+    patterns: dict[str, dict[str, str]] = field(default_factory=dict)
+    features: dict[str, Features] = field(default_factory=dict)
+    default: str | None = None
+
+
+def read_promise(folder: Path) -> tuple[Promise, list[Problem]]:
+    """The card's configs, and what is wrong with its YAML block."""
+    from datasets.info import DatasetInfosDict
+    from huggingface_hub import DatasetCardData
+
+    try:
+        block, _ = front_matter((folder / CARD).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        return Promise(), [Problem(CARD, None, "YAML", "must be readable", str(error))]
+    promise = Promise()
+    try:
+        for config in block["configs"]:
+            name = config["config_name"]
+            promise.patterns[name] = {files["split"]: files["path"] for files in config["data_files"]}
+            if config.get("default"):
+                promise.default = name
+        for name, info in DatasetInfosDict.from_dataset_card_data(DatasetCardData(**block)).items():
+            promise.features[name] = info.features
+            promise.rows[name] = {split: entry.num_examples for split, entry in info.splits.items()}
+    except (
+        Exception
+    ) as error:  # a card written by hand can be wrong in any way; what `datasets` says of it is the value
+        rule = "must list every config under `configs` and `dataset_info`"
+        return promise, [Problem(CARD, None, "YAML", rule, f"{type(error).__name__}: {error}")]
+    return promise, []
+
+
+def card_problems(folder: DatasetFolder, promise: Promise, tables: Mapping[Table, int]) -> Iterator[Problem]:
+    """Problems of the card; `tables` maps every Parquet file to its rows."""
+    try:
+        text = (folder.path / CARD).read_text(encoding="utf-8")
+        block, body = front_matter(text)
+    except (OSError, ValueError):
+        return  # read_promise says so
+    for name in sorted({match[1] for match in PLACE.finditer(text)}):
+        yield Problem(CARD, None, "places", "must be filled", f"{{{{{name}}}}}")
+    if not folder.is_private:
+        found = sections(body)
+        for heading in SECTIONS:
+            if not found.get(heading):
+                got = "an empty one" if heading in found else "no such section"
+                yield Problem(CARD, heading, "sections", "must have text", got)
+        for name in ("license", "task_categories", "size_categories", "pretty_name", "language"):
+            if not block.get(name):
+                yield Problem(CARD, None, name, "must be in the YAML block", repr(block.get(name)))
+        if "Not for clinical use" not in body:
+            yield Problem(CARD, None, "notice", "must say `Not for clinical use`", "no such words")
+    if folder.info.synthetic and not folder.is_private and "SYNTHETIC" not in body:
+        yield Problem(CARD, None, "notice", "must say SYNTHETIC where the data are synthetic", "no such word")
+    yield from _config_problems(folder, promise, tables)
+
+
+def _config_problems(folder: DatasetFolder, promise: Promise, tables: Mapping[Table, int]) -> Iterator[Problem]:
+    counted: dict[str, dict[str, int]] = {}
+    for table, n_rows in tables.items():
+        if table.config != MANIFEST:
+            splits = counted.setdefault(table.config, {})
+            splits[table.split] = splits.get(table.split, 0) + n_rows
+    if promise.rows and promise.default != folder.kind.config:
+        yield Problem(CARD, None, "configs", f"must have the default {folder.kind.config}", repr(promise.default))
+    for config in sorted(promise.patterns.keys() ^ promise.rows.keys()):
+        rule = "must be under `configs` and under `dataset_info`"
+        yield Problem(CARD, config, "configs", rule, "one of the two")
+    for config in sorted(counted.keys() | promise.rows.keys()):
+        files, card = counted.get(config, {}), promise.rows.get(config, {})
+        for split in sorted(files.keys() | card.keys()):
+            if files.get(split) != card.get(split):
+                rule = f"must promise {files.get(split, 0)} rows, as in the files"
+                yield Problem(CARD, config, split, rule, str(card.get(split, "nothing")))
+
+
+def eval_problems(folder: DatasetFolder, promise: Promise) -> Iterator[Problem]:
+    """``eval.yaml`` must name configs and splits that are there."""
+    import yaml
+
+    try:
+        document = yaml.safe_load((folder.path / EVAL).read_text(encoding="utf-8"))
+        tasks = [(str(task["id"]), task["config"], task["split"]) for task in document["tasks"]]
+    except (OSError, yaml.YAMLError, KeyError, TypeError) as error:
+        rule = "must list tasks, each with id, config and split"
+        yield Problem(EVAL, None, "tasks", rule, f"{type(error).__name__}: {error}")
+        return
+    for name in ("name", "description", "evaluation_framework"):
+        if not document.get(name):
+            yield Problem(EVAL, None, name, "must be there", repr(document.get(name)))
+    if not tasks:
+        yield Problem(EVAL, None, "tasks", "must name at least one", "none")
+    for task_id, config, split in tasks:
+        if split not in promise.rows.get(config, {}):
+            yield Problem(EVAL, task_id, "tasks", "must name a config and a split of the card", f"{config}, {split}")
+
+
+def croissant_problems(folder: DatasetFolder, promise: Promise, sums: Mapping[str, str]) -> Iterator[Problem]:
+    """``croissant.json`` must describe these files.
+
+    Parameters
+    ----------
+    sums : relative path -> sha256 of every file, as in CHECKSUMS.json
+    """
+    try:
+        document = json.loads((folder.path / CROISSANT).read_text(encoding="utf-8"))
+        files = {entry["@id"]: entry for entry in document["distribution"] if entry["@type"] == "cr:FileObject"}
+        record_sets = {entry["@id"] for entry in document["recordSet"]}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        rule = "must be a Croissant document with `distribution` and `recordSet`"
+        yield Problem(CROISSANT, None, "file", rule, f"{type(error).__name__}: {error}")
+        return
+    for name in [path for path in sums if path.endswith(".parquet")]:
+        if name not in files:
+            yield Problem(CROISSANT, name, "distribution", "must describe every table", "no such entry")
+    for name, entry in files.items():
+        if name not in sums:
+            yield Problem(CROISSANT, name, "distribution", "must describe files that are here", "no such file")
+        elif entry.get("sha256") != sums[name]:
+            yield Problem(CROISSANT, name, "sha256", f"must be {sums[name]}", str(entry.get("sha256")))
+    for config in sorted({*promise.rows, MANIFEST} - record_sets):
+        yield Problem(CROISSANT, config, "recordSet", "must describe every config", "no such entry")
+    for name in RAI:
+        if not document.get(name):
+            yield Problem(CROISSANT, None, name, "must be there", repr(document.get(name)))
+    if sorted(document.get("conformsTo", ())) != sorted(CONFORMS_TO):
+        yield Problem(
+            CROISSANT, None, "conformsTo", f"must be {', '.join(CONFORMS_TO)}", str(document.get("conformsTo"))
+        )
+
+
+def mlcroissant_problems(folder: Path) -> Iterator[Problem]:
+    """What mlcroissant says of ``croissant.json``; nothing where it is not installed or the file is no JSON."""
+    if find_spec("mlcroissant") is None or not _is_json(folder / CROISSANT):
+        return
+    mlcroissant = import_module("mlcroissant")
+    logger = logging.getLogger("absl")
+    level = logger.level
+    logger.setLevel(logging.ERROR)  # its warnings (no date) are not ours to print
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # those of its own libraries: deprecations that only it can mend
+            mlcroissant.Dataset(str(folder / CROISSANT))
+    except Exception as error:  # beside its ValidationError, a document can break it in any way
+        yield Problem(CROISSANT, None, "file", "must be valid to mlcroissant", " ".join(str(error).split()))
+    finally:
+        logger.setLevel(level)
+
+
+def _is_json(path: Path) -> bool:
+    try:
+        return isinstance(json.loads(path.read_text(encoding="utf-8")), dict)
+    except (OSError, ValueError):
+        return False
+
+
+def load_problems(folder: Path, promise: Promise) -> Iterator[Problem]:
+    """Load every config and split as a stranger would; the folder's own files are all it needs."""
+    import datasets
+
+    was_quiet = datasets.are_progress_bars_disabled()
+    datasets.disable_progress_bars()
+    try:
+        with tempfile.TemporaryDirectory() as cache:
+            for config, splits in promise.rows.items():
+                for split, n_rows in splits.items():
+                    try:
+                        loaded = _n_loaded(folder, config, split, cache)
+                    except Exception as error:  # whatever `datasets` raises on a stranger's machine is the finding
+                        reason = f"{type(error).__name__}: {error}"
+                        yield Problem(CARD, config, split, "must load with load_dataset", reason)
+                        continue
+                    if loaded != n_rows:
+                        yield Problem(CARD, config, split, f"must load {n_rows} rows", str(loaded))
+    finally:
+        if not was_quiet:
+            datasets.enable_progress_bars()
+
+
+def _n_loaded(folder: Path, config: str, split: str, cache: str) -> int:
+    from datasets import load_dataset
+
+    size = sum(path.stat().st_size for path in (folder / config).glob(f"{split}-*.parquet"))
+    if size <= LOAD_BYTES:
+        return len(load_dataset(str(folder), config, split=split, cache_dir=cache))
+    streamed: Any = load_dataset(str(folder), config, split=split, streaming=True)
+    undecoded = streamed.with_format("arrow")
+    return sum(len(table) for table in undecoded.iter(batch_size=8))

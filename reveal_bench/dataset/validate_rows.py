@@ -1,0 +1,494 @@
+"""What must hold of one row of a main config, by kind of benchmark; pictures and masks are checked elsewhere.
+
+A rule yields (field, rule, value); :func:`row_problems` adds the file and the key of the row.
+
+Values of a row by the type of their column: codes, nulls, numbers and ids.
+
+These rules come first: a row that breaks the first of them (:func:`value_faults`) is read by no other rule, which may
+then rely on every code having a name and every list being there. Faults are (field, rule, value), as in
+:mod:`reveal_bench.dataset.validate_rows`.
+
+The pictures of a dataset folder: whether they decode, their size, their hashes, and pictures that occur twice.
+
+Two rows with the same pixels (sha256 of the decoded grey values) in two splits are a problem: what is known of the one
+tells of the other. In one split they are a warning: sources hold the same picture under two names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from reveal_bench.dataset.tables import IDS, INPUTS, Table
+from reveal_bench.kinds.findings.records import AGREEMENTS
+from reveal_bench.kinds.localization.records import READERS
+from reveal_bench.kinds.rows import Row
+from reveal_bench.kinds.tasks.records import CRITERIA, QUESTION_SCORES
+from reveal_bench.masks import PackedMasks, Rle, parse_masks
+from reveal_bench.sources.pictures import ORIGINAL, without_metadata
+from reveal_bench.sources.source import Problem
+
+__all__ = [
+    "DrawnMasks",
+    "Fault",
+    "Pictures",
+    "asked_of",
+    "id_faults",
+    "picture_hash",
+    "quantity_faults",
+    "rating_problems",
+    "row_problems",
+    "value_faults",
+]
+
+Fault = tuple[str, str, str]
+INDIVIDUAL = READERS.index("individual")
+GROUND_TRUTH = READERS.index("ground_truth")
+N_AGREE_ALL = {0: 2, 1: 3}
+"""Code of AGREEMENTS -> how many readers that is."""
+TOLERANCE_PX = 1e-6
+
+
+def row_problems(kind_name: str, row: Row, key: str, findings: Sequence[str], file: str) -> Iterator[Problem]:
+    """Everything that is wrong in a row of the main config of a kind of benchmark."""
+    for column, rule, value in _RULES[kind_name](row, findings):
+        yield Problem(file, row[key], column, rule, value)
+
+
+def asked_of(kind_name: str, row: Row, findings: Sequence[str], asks: str) -> list[str]:
+    """What is asked of a row, as the manifest must say."""
+    if kind_name == "tasks":
+        return [str(row["category"])]
+    if kind_name == "findings" or asks == "all":
+        return list(findings)
+    drawn = {a["label"] for a in row["annotations"] if a["reader"] == GROUND_TRUTH and a["area_px"] > 0}
+    return [finding for code, finding in enumerate(findings) if code in drawn]
+
+
+def rating_problems(row: Row, file: str) -> Iterator[Problem]:
+    """Scores of a rating that are out of range."""
+    for name in CRITERIA:
+        if row[name] is not None and not 1 <= row[name] <= 5:
+            yield Problem(file, row["task_id"], name, "must lie in 1 to 5", str(row[name]))
+
+
+def _localization(row: Row, findings: Sequence[str]) -> Iterator[Fault]:
+    yield from _size(row["width"], row["height"], "size")
+    statuses = list((row["label_status"] or {}).values())
+    present = [code for code, status in enumerate(statuses) if status == 1]
+    if sorted(row["labels"]) != present:
+        yield "labels", f"must be {present}, the codes whose `label_status` is 1", str(row["labels"])
+    if stray := sorted({str(status) for status in statuses} - {"-1", "0", "1", "None"}):
+        yield "label_status", "must be 1, 0, -1 or null", ", ".join(stray)
+    yield from _drawings(row, findings)
+    for point in row["points"]:
+        if not (0 <= point["x"] < row["width"] and 0 <= point["y"] < row["height"]):
+            yield "points", "must lie in the image", f"({point['x']}, {point['y']})"
+    drawn = {a["label"] for a in row["annotations"] if a["reader"] == GROUND_TRUTH and a["area_px"] > 0}
+    for code in row["missing"]:
+        if code in drawn:
+            yield "missing", "must have no ground-truth mask", findings[code]
+        if code not in row["labels"]:
+            yield "missing", "must be present", findings[code]
+
+
+def _drawings(row: Row, findings: Sequence[str]) -> Iterator[Fault]:
+    seen = set()
+    for annotation in row["annotations"]:
+        name = f"{findings[annotation['label']]}, {READERS[annotation['reader']]}"
+        who = (annotation["label"], annotation["reader"], annotation["reader_id"])
+        if who in seen:
+            yield "annotations", "must be one per finding and reader", f"{name} again"
+        seen.add(who)
+        if (annotation["reader"] == INDIVIDUAL) != (annotation["reader_id"] is not None):
+            rule = "must name the reader of an individual's drawing, and of no other"
+            yield f"annotations[{name}].reader_id", rule, str(annotation["reader_id"])
+        yield from _boxes(annotation, row["width"], row["height"], f"annotations[{name}]")
+        for contour in annotation["polygons"]:
+            if len(contour) < 2 or not all(math.isfinite(value) for point in contour for value in point):
+                yield f"annotations[{name}].polygons", "must have two or more finite points", str(contour)[:60]
+
+
+def _boxes(annotation: Row, width: int, height: int, name: str) -> Iterator[Fault]:
+    boxes = annotation["boxes_xywh"]
+    for box in boxes:
+        x, y, wide, high = box
+        # a source's boxes may stick out of the picture: they must only have a part in it
+        if not (wide > 0 and high > 0 and x < width and y < height and x + wide > 0 and y + high > 0):
+            yield f"{name}.boxes_xywh", "must have an area in the image", str(box)
+    if annotation["rle"] is not None or not boxes:
+        return
+    if annotation["n_instances"] != len(boxes):
+        yield f"{name}.n_instances", f"must be {len(boxes)}, the number of boxes", str(annotation["n_instances"])
+    left, top = min(box[0] for box in boxes), min(box[1] for box in boxes)
+    right, bottom = max(box[0] + box[2] for box in boxes), max(box[1] + box[3] for box in boxes)
+    whole = [left, top, right - left, bottom - top]
+    given = annotation["bbox_xywh"]
+    if given is None or any(abs(a - b) > TOLERANCE_PX for a, b in zip(given, whole, strict=True)):
+        yield f"{name}.bbox_xywh", f"must be {whole}, around all boxes", str(given)
+
+
+def _study(row: Row, findings: Sequence[str]) -> Iterator[Fault]:
+    yield from _parallel(row, "image_ids", {"images": "images", "views": "views", "image_facts": "image_facts"})
+    if not row["image_ids"]:
+        yield "image_ids", "must name at least one image", "none"
+    yield from _facts(row["image_facts"], row["image_ids"], "image_facts")
+    if [facts["view"] for facts in row["image_facts"]] != row["views"]:
+        yield "views", "must be those of `image_facts`", str(row["views"])
+    vector = [int(code in row["labels"]) for code in range(len(findings))]
+    if row["label_vector"] != vector:
+        yield "label_vector", f"must be {vector}, as `labels` say", str(row["label_vector"])
+    if row["labels"] != sorted(set(row["labels"])):
+        yield "labels", "must be in order, each once", str(row["labels"])
+    n_agree = row["n_agree_all"]
+    if n_agree is not None and not 0 <= n_agree <= 3:
+        yield "n_agree_all", "must lie in 0 to 3", str(n_agree)
+    if n_agree is not None and row["agreement"] is not None and N_AGREE_ALL[row["agreement"]] != n_agree:
+        yield "agreement", f"must fit `n_agree_all`, which is {n_agree}", AGREEMENTS[row["agreement"]]
+
+
+def _task(row: Row, _: Sequence[str]) -> Iterator[Fault]:
+    yield from _parallel(row, "image_ids", {"images": "images", "image_facts": "image_facts"})
+    yield from _parallel(row, "prior_image_ids", {"prior_images": "images", "prior_image_facts": "image_facts"})
+    yield from _facts(row["image_facts"], row["image_ids"], "image_facts")
+    yield from _facts(row["prior_image_facts"], row["prior_image_ids"], "prior_image_facts")
+    if not row["image_ids"]:
+        yield "image_ids", "must name at least one image", "none"
+    if not (row["prompt"] or "").strip():
+        yield "prompt", "must not be empty", repr(row["prompt"])
+    for name in QUESTION_SCORES:
+        score = (row["question_scores"] or {}).get(name)
+        if score is not None and not 1 <= score <= 5:
+            yield f"question_scores.{name}", "must lie in 1 to 5", str(score)
+    sizes = {f["image_id"]: (f["width"], f["height"]) for f in (*row["image_facts"], *row["prior_image_facts"])}
+    for box in row["reference_boxes"]:
+        if box["image_id"] is not None and box["image_id"] not in sizes:
+            yield "reference_boxes", "must be on an image of the task", str(box["image_id"])
+            continue
+        x, y, wide, high = box["bbox_xywh"]
+        fits = [x >= 0 and y >= 0 and x + wide <= width and y + high <= height
+                for width, height in ([sizes[box["image_id"]]] if box["image_id"] else sizes.values())]  # fmt: skip
+        if not (wide > 0 and high > 0 and any(fits)):
+            yield "reference_boxes", "must have an area inside its image", str(box["bbox_xywh"])
+
+
+def _size(width: int, height: int, name: str) -> Iterator[Fault]:
+    if width < 1 or height < 1:
+        yield name, "must be at least 1 x 1", f"{width} x {height}"
+
+
+def _parallel(row: Row, ids: str, columns: dict[str, str]) -> Iterator[Fault]:
+    for column in columns:
+        if len(row[column] or ()) != len(row[ids]):
+            rule = f"must be one per entry of `{ids}`, which has {len(row[ids])}"
+            yield column, rule, str(len(row[column] or ()))
+    if len(set(row[ids])) != len(row[ids]):
+        yield ids, "must be unique in the row", ", ".join(row[ids])
+
+
+def _facts(facts: Sequence[Any], ids: Sequence[str], name: str) -> Iterator[Fault]:
+    if [entry["image_id"] for entry in facts] != list(ids):
+        yield f"{name}.image_id", f"must be {', '.join(ids)}", ", ".join(str(entry["image_id"]) for entry in facts)
+    for entry in facts:
+        yield from _size(entry["width"], entry["height"], f"{name}[{entry['image_id']}].size")
+
+
+_RULES: dict[str, Callable[[Row, Sequence[str]], Iterator[Fault]]] = {
+    "localization": _localization,
+    "findings": _study,
+    "tasks": _task,
+}
+
+
+ID = re.compile(r"[\w.+-]+")
+OPTIONAL_CODES = {"agreement"}
+NEEDED = {"width", "height", "x", "y", "area_px", "n_instances", "counts"}
+"""Numbers and texts without which nothing can be said of their row or entry."""
+QUANTITIES = ("kvp", "exposure_mas")
+
+
+def value_faults(row: Row, features: Mapping[str, Any], *, is_input: bool = False) -> Iterator[Fault]:
+    """Codes without a name, nulls where something must be, and numbers that are not finite, at any depth.
+
+    Parameters
+    ----------
+    features : Features of the table; columns that are not in it are passed over
+    is_input : whether the row may lack what tells something of the references
+    """
+    for name, feature in features.items():
+        if name in row:
+            yield from _faults(row[name], feature, name, is_input)
+
+
+def _faults(value: Any, feature: Any, place: str, may_lack: bool) -> Iterator[Fault]:
+    from datasets import ClassLabel, List
+
+    if isinstance(feature, List):
+        yield from _list_faults(value, feature, place, may_lack)
+    elif isinstance(feature, Mapping):
+        for inner, kind in feature.items() if value is not None else ():
+            yield from _faults(value.get(inner), kind, f"{place}.{inner}", may_lack)
+    elif value is None:
+        name = place.rpartition(".")[2]
+        is_needed = name not in OPTIONAL_CODES if isinstance(feature, ClassLabel) else name in NEEDED
+        if is_needed and not may_lack:
+            yield place, "must be there", "null"
+    elif isinstance(feature, ClassLabel):
+        if not 0 <= value < len(feature.names):
+            yield place, f"must be a code from 0 to {len(feature.names) - 1}", str(value)
+    elif isinstance(value, float) and not math.isfinite(value):
+        yield place, "must be finite", str(value)
+
+
+def _list_faults(value: Any, feature: Any, place: str, may_lack: bool) -> Iterator[Fault]:
+    if value is None and feature.length == -1 and not may_lack:
+        yield place, "must be a list, empty where there is nothing", "null"
+    for entry in value or ():
+        if entry is None and _is_entry(feature.feature):
+            yield place, "must have no null among its entries", "null"
+        else:
+            yield from _faults(entry, feature.feature, place, may_lack)
+
+
+def _is_entry(feature: Any) -> bool:
+    """Whether an entry of a list must be there; a picture may be withheld, and a null code is told as such."""
+    from datasets import ClassLabel, Image
+
+    return not isinstance(feature, Image | ClassLabel)
+
+
+def id_faults(row: Row, *, is_input: bool = False) -> Iterator[Fault]:
+    """Ids that are missing, or hold more than letters, digits and `_ . + -`."""
+    for column in IDS:
+        if column not in row or (is_input and column == "patient_id" and row[column] is None):
+            continue
+        value = row[column]
+        for text in (value or ()) if column.endswith("_ids") else [value]:
+            if text is None or not ID.fullmatch(text):
+                yield column, "must be an id of letters, digits and `_ . + -`", repr(text)
+
+
+def quantity_faults(row: Row) -> Iterator[Fault]:
+    """Physical quantities that are not positive, of the row and of the facts of its pictures."""
+    told = [("", row)]
+    for column in ("image_facts", "prior_image_facts"):
+        told += [(f"{column}[{facts['image_id']}].", facts) for facts in row.get(column) or ()]
+    for place, facts in told:
+        for name in QUANTITIES:
+            if facts.get(name) is not None and not facts[name] > 0:
+                yield f"{place}{name}", "must be positive", str(facts[name])
+        if facts.get("spacing_mm") is not None and not all(value > 0 for value in facts["spacing_mm"]):
+            yield f"{place}spacing_mm", "must be positive", str(facts["spacing_mm"])
+
+
+WITHHELD = "withheld"
+FILE_NAME = re.compile(r"(?P<stem>.+)\.(png|jpe?g)", re.IGNORECASE)
+
+
+@dataclass
+class Pictures:
+    """Checks pictures as their rows go by, and remembers them by their pixels.
+
+    Attributes
+    ----------
+    places : sha256 of pixels -> (split, image id, file) where they were first seen
+    files : sha256 of a picture's file bytes -> the same
+    inputs : image id -> (file, sha256 of pixels) of every picture of a holdout's inputs
+    seen : names of the tables whose pictures were checked
+    n_withheld, n_verifiable : pictures with references that are withheld, and those of them with their file's hash
+    """
+
+    places: dict[str, tuple[str, str, str]] = field(default_factory=dict)
+    files: dict[str, tuple[str, str, str]] = field(default_factory=dict)
+    inputs: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    seen: set[str] = field(default_factory=set)
+    n_withheld: int = 0
+    n_verifiable: int = 0
+
+    def check(self, row: Row, key: str, table: Table, warnings: list[Problem]) -> Iterator[Problem]:
+        """Problems of the pictures of one row of a main config."""
+        self.seen.add(table.name)
+        for is_one_of_many, picture, facts in _pictures_of(row):
+            which = f"[{facts['image_id']}]" if is_one_of_many else ""
+            pixels = facts["pixel_sha256"]
+            if picture is None:
+                if table.config != INPUTS:  # which have no hash by design
+                    self.n_withheld += 1
+                    self.n_verifiable += facts["source_sha256"] is not None
+                if facts["pixel_pipeline"] != WITHHELD:
+                    rule = f"must be '{WITHHELD}' where there is no image"
+                    yield Problem(table.name, row[key], f"pixel_pipeline{which}", rule, repr(facts["pixel_pipeline"]))
+            else:
+                pixels, digest = None, hashlib.sha256(picture["bytes"] or b"").hexdigest()
+                self.files.setdefault(digest, (table.split, facts["image_id"], table.name))
+                for fault in _picture_faults(picture, facts, digest):
+                    if isinstance(fault, str):
+                        pixels = fault
+                        if table.config == INPUTS:
+                            self.inputs.setdefault(facts["image_id"], []).append((table.name, pixels))
+                    else:
+                        yield Problem(table.name, row[key], f"{fault[0]}{which}", *fault[1:])
+            if pixels is not None:
+                yield from self._seen(pixels, facts["image_id"], row[key], table, warnings)
+
+    def unverifiable(self, place: str) -> Iterator[Problem]:
+        """Pictures are withheld from `place`, and there is no hash of any by which to know one's own."""
+        if self.n_withheld and not self.n_verifiable:
+            rule = "should be told where pictures are withheld"
+            yield Problem(place, None, "source_sha256", rule, "no hash: nobody can verify own pictures")
+
+    def _seen(
+        self, pixels: str, image_id: str, row_key: str, table: Table, warnings: list[Problem]
+    ) -> Iterator[Problem]:
+        split, before, file = self.places.setdefault(pixels, (table.split, image_id, table.name))
+        if split != table.split:
+            rule = "must have pixels that are in no other split"
+            yield Problem(table.name, row_key, "pixel_sha256", rule, f"those of {before} in {file}")
+        elif before != image_id:
+            rule = "should have pixels of its own"
+            warnings.append(Problem(table.name, row_key, "pixel_sha256", rule, f"those of {before}"))
+
+
+def _pictures_of(row: Row) -> Iterator[tuple[bool, Row | None, Row]]:
+    """(whether the row may have several, picture or None, facts) of every picture that a row has or could have."""
+    if "image" in row:
+        yield False, row["image"], row
+        return
+    for column, facts in (("images", "image_facts"), ("prior_images", "prior_image_facts")):
+        pairs = zip(row.get(column) or (), row.get(facts) or (), strict=False)
+        for picture, entry in pairs:
+            yield True, picture, entry
+
+
+def _picture_faults(picture: Row, facts: Row, digest: str) -> Iterator[tuple[str, str, str] | str]:
+    """(field, rule, value) of what is wrong; and the hash of the pixels, if they decode; `digest` is of the bytes."""
+    data, path = picture["bytes"] or b"", picture["path"] or ""
+    if "/" in path or "\\" in path:
+        yield "image.path", "must be a bare file name", repr(path)
+    elif path and not _names(path, facts["image_id"] or ""):
+        yield "image.path", f"must be {facts['image_id']} with .png or .jpg, or the end of it", repr(path)
+    try:
+        size, pixels = picture_hash(data)
+        n_besides = len(data) - len(without_metadata(data))
+    except ValueError as error:
+        yield "image", "must be a picture", f"{len(data)} bytes: {error}"
+        return
+    yield pixels
+    if n_besides:
+        yield "image", "must hold a picture and nothing besides", f"{n_besides:,} bytes of metadata"
+    if size != (facts["width"], facts["height"]):
+        yield "image size", f"must be {facts['width']} x {facts['height']}", f"{size[0]} x {size[1]}"
+    if facts["pixel_sha256"] not in (None, pixels):
+        yield "pixel_sha256", f"must be {pixels}, that of the decoded picture", facts["pixel_sha256"]
+    if facts["pixel_pipeline"] == WITHHELD:
+        yield "pixel_pipeline", "must say how the pixels were made", repr(WITHHELD)
+    source = facts["source_sha256"] if facts["pixel_pipeline"] == ORIGINAL else None
+    if source is not None and digest != source:
+        yield "source_sha256", "must be that of the image bytes", source
+
+
+def _names(path: str, image_id: str) -> bool:
+    """Whether a file name is an image's id, or the end of it, and nothing else."""
+    match = FILE_NAME.fullmatch(path)
+    return match is not None and image_id.endswith(match["stem"])
+
+
+def picture_hash(data: bytes) -> tuple[tuple[int, int], str]:
+    """(width, height), and sha256 of the 8-bit grey values row by row.
+
+    Raises
+    ------
+    ValueError
+        If the bytes are no picture, or not a whole one.
+    """
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(data)) as image:
+            return (image.width, image.height), hashlib.sha256(image.convert("L").tobytes()).hexdigest()
+    except (OSError, SyntaxError, Image.DecompressionBombError) as error:
+        raise ValueError(str(error) or type(error).__name__) from None
+
+
+@dataclass
+class DrawnMasks:
+    """Checks the masks of a localization dataset, and that the config `masks` shows the same ones.
+
+    Attributes
+    ----------
+    digests : (split, image id, label) -> digest of each ground-truth mask with an area that no picture has shown yet
+    """
+
+    digests: dict[tuple[str, str, int], str] = field(default_factory=dict)
+
+    def check(self, rows: Sequence[Row], table: Table, findings: Sequence[str]) -> Iterator[Problem]:
+        """Masks must be well-formed, of the picture's size, and agree with their area and box."""
+        drawn = [(row, a) for row in rows for a in row["annotations"] if a["rle"] is not None]
+        rles = [Rle(tuple(a["rle"]["size"]), a["rle"]["counts"]) for _, a in drawn]
+        masks, broken = parse_masks(rles)
+        areas, boxes = masks.areas, masks.boxes_xywh()
+        for i, (row, annotation) in enumerate(drawn):
+            name = f"annotations[{findings[annotation['label']]}, {READERS[annotation['reader']]}]"
+            for suffix, rule, value in _mask_faults(row, annotation, broken.get(i), int(areas[i]), boxes[i]):
+                yield Problem(table.name, row["image_id"], f"{name}.{suffix}", rule, value)
+            if i not in broken and annotation["reader"] == GROUND_TRUTH and areas[i] > 0:
+                self.digests[table.split, row["image_id"], annotation["label"]] = _mask_digest(masks, i)
+
+    def check_picture(self, row: Row, table: Table, findings: Sequence[str]) -> Iterator[Problem]:
+        """A row of the config `masks` must show a mask of the references, once."""
+        import numpy as np
+        from PIL import Image
+
+        expected = self.digests.pop((table.split, row["image_id"], row["label"]), None)
+        name = f"mask[{findings[row['label']]}]"
+        if expected is None:
+            rule = "must be a ground-truth mask of the main config, once"
+            yield Problem(table.name, row["image_id"], name, rule, "another or a second picture")
+            return
+        try:
+            with Image.open(io.BytesIO(row["mask"]["bytes"])) as image:
+                values = np.asarray(image)
+        except (OSError, TypeError, SyntaxError, Image.DecompressionBombError) as error:
+            yield Problem(table.name, row["image_id"], name, "must be a picture", str(error))
+            return
+        if values.ndim != 2 or not ((values == 0) | (values == 255)).all():
+            yield Problem(table.name, row["image_id"], name, "must hold 0 and 255 alone", f"mode {image.mode}")
+        elif _digest(values > 0) != expected:
+            rule = "must show the mask of the main config"
+            yield Problem(table.name, row["image_id"], name, rule, f"another one, of {int((values > 0).sum())} pixels")
+
+    def unseen(self, splits: set[str], findings: Sequence[str]) -> Iterator[Problem]:
+        """Masks of `splits` that the config `masks` does not show."""
+        for split, image_id, label in self.digests:
+            if split in splits:
+                rule = "must have a picture for every ground-truth mask"
+                yield Problem(f"masks/{split}", image_id, f"mask[{findings[label]}]", rule, "none")
+
+
+def _mask_faults(row: Row, annotation: Row, broken: Any, area: int, box: Any) -> Iterator[tuple[str, str, str]]:
+    if broken is not None:
+        yield "rle", "must be a well-formed mask", str(broken)
+        return
+    size = (row["height"], row["width"])
+    if tuple(annotation["rle"]["size"]) != size:
+        yield "rle.size", f"must be {size}", str(tuple(annotation["rle"]["size"]))
+    if annotation["area_px"] != area:
+        yield "area_px", f"must be {area}", str(annotation["area_px"])
+    tight = None if area == 0 else [float(value) for value in box]
+    if annotation["bbox_xywh"] != tight:
+        yield "bbox_xywh", f"must be {tight}", str(annotation["bbox_xywh"])
+
+
+def _mask_digest(masks: PackedMasks, i: int) -> str:
+    return _digest(masks.dense(i))
+
+
+def _digest(mask: Any) -> str:
+    import numpy as np
+
+    return hashlib.sha256(repr(mask.shape).encode() + np.packbits(mask).tobytes()).hexdigest()

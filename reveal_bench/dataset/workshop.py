@@ -1,0 +1,349 @@
+"""Records -> rows, on several processes: pictures are read, developed and hashed here.
+
+:class:`Workshop` gives the rows in the order of the records, whatever the number of processes, and holds no more than
+a few records per process at a time. A record that cannot be made into a row gives a :class:`Problem` in its place.
+
+Finished rows of a split, kept on disk in small parts until the whole build is done.
+
+A part is complete once its ``.json`` is there, which is written last and removed first. It lists a hash of every record
+that went in, and those of the part's files, so
+a build that was killed goes on after the last part whose records are still the same, whatever changed meanwhile. How
+rows are divided into parts has no influence on the dataset that is made of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import multiprocessing
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field, replace
+from importlib.metadata import PackageNotFoundError, version
+from itertools import chain, islice
+from multiprocessing.connection import wait
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from reveal_bench import __version__
+from reveal_bench.benchmarks import Benchmark
+from reveal_bench.dataset.layout import read_rows, row_bytes
+from reveal_bench.dicom import PIPELINE
+from reveal_bench.kinds.images import Developed
+from reveal_bench.kinds.kind import KINDS, Kind
+from reveal_bench.kinds.localization.records import LocalizationRecord
+from reveal_bench.kinds.rows import Row
+from reveal_bench.sources.pictures import CLEANED, PNG16, develop
+from reveal_bench.sources.source import Problem, Record
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["Made", "Spool", "Workshop", "record_digest"]
+
+DECODERS = ("pillow", "pydicom", "python-gdcm", "pyjpegls", "pylibjpeg-openjpeg", "opencv-python-headless")
+IN_FLIGHT = 3
+"""Records per process that are being made or wait to be written."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """What became of one record: a row with the rows of its side table, or a problem."""
+
+    digest: str
+    key: str
+    asked: list[str] = field(default_factory=list)
+    row: Row | None = None
+    side_rows: list[Row] = field(default_factory=list)
+    problem: Problem | None = None
+
+
+@dataclass(frozen=True)
+class _Bench:
+    """What every record of a build has in common."""
+
+    benchmark: Benchmark
+    asks: str
+    embed: bool
+    software: tuple[str, ...] = field(default_factory=lambda: _software())
+
+    @property
+    def kind(self) -> Kind:
+        return KINDS[self.benchmark.kind]
+
+
+def _software() -> tuple[str, ...]:
+    """Versions of everything that has a part in a row: another version may make another one."""
+    versions = [f"reveal-bench {__version__}", CLEANED, PNG16, PIPELINE]
+    for name in DECODERS:
+        try:
+            versions.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            versions.append(f"no {name}")
+    return tuple(versions)
+
+
+class Workshop:
+    """Makes rows of records; a context manager.
+
+    Parameters
+    ----------
+    benchmark, asks : what is built
+    embed : keep the picture bytes; without it they are read and hashed, then dropped
+    workers : processes; with 1 everything happens in this one
+    """
+
+    def __init__(self, benchmark: Benchmark, asks: str, *, embed: bool, workers: int) -> None:
+        self.workers = workers
+        self._bench = _Bench(benchmark, asks, embed)
+        self._pool: ProcessPoolExecutor | None = None
+
+    def __enter__(self) -> Workshop:
+        if self.workers > 1:
+            self._pool = self._start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=kind is None, cancel_futures=True)
+
+    def digest(self, record: Record) -> str:
+        """See :func:`record_digest`."""
+        return record_digest(record, self._bench)
+
+    def make(self, records: Iterable[Record]) -> Iterator[Made]:
+        """What becomes of each record, in order. A record whose file kills a worker gives a problem as any other."""
+        if self._pool is None:
+            for record in records:
+                yield _make(record, self._bench)
+            return
+        pending: deque[tuple[Record, Future[Made]]] = deque()
+        for record in records:
+            pending.append((record, self._submit(record)))
+            if len(pending) >= IN_FLIGHT * self.workers:
+                yield self._result(*pending.popleft())
+        while pending:
+            yield self._result(*pending.popleft())
+
+    def _start(self) -> ProcessPoolExecutor:
+        context = multiprocessing.get_context("spawn")
+        return ProcessPoolExecutor(self.workers, context, initializer=_start_worker, initargs=(self._bench,))
+
+    def _submit(self, record: Record) -> Future[Made]:
+        assert self._pool is not None
+        try:
+            return self._pool.submit(_make_in_worker, record)
+        except BrokenProcessPool:
+            self._pool.shutdown(wait=False)
+            self._pool = self._start()
+            return self._pool.submit(_make_in_worker, record)
+
+    def _result(self, record: Record, future: Future[Made]) -> Made:
+        """What was made of a record. If a worker died meanwhile, it may have been of another record's file."""
+        try:
+            return future.result()
+        except BrokenProcessPool:
+            return self._make_apart(record)
+
+    def _make_apart(self, record: Record) -> Made:
+        """Make one record in a process of its own: if that dies too, the record's file is what kills it."""
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(1, context, initializer=_start_worker, initargs=(self._bench,)) as pool:
+            try:
+                return pool.submit(_make_in_worker, record).result()
+            except BrokenProcessPool:
+                kind = self._bench.kind
+                shown = next((picture.shown for picture in kind.pictures(record) if picture is not None), kind.config)
+                rule, got = "must be readable", "a file that ends the process that decodes it (or memory ran out)"
+                problem = Problem(shown, kind.key_of(record), "picture", rule, got)
+                return Made(self.digest(record), kind.key_of(record), problem=problem)
+
+
+def record_digest(record: Record, bench: _Bench) -> str:
+    """A hash of everything a row depends on: the record, the state of its files, and what is built of it."""
+    states = []
+    for picture in bench.kind.pictures(record):
+        if picture is not None:
+            try:
+                status = picture.path.stat()
+                states.append((status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino))
+            except OSError:
+                states.append((-1,) * 4)
+    image = getattr(record, "image", None)
+    pixels = None if image is None else hashlib.sha256(image).hexdigest()
+    return hashlib.sha256(repr((record, states, pixels, bench)).encode()).hexdigest()
+
+
+_worker_bench: _Bench | None = None
+
+
+def _start_worker(bench: _Bench) -> None:
+    """Remember the build; leave Ctrl-C to the parent, and end with it even if it is killed."""
+    global _worker_bench
+    _worker_bench = bench
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
+
+
+def _end_with(sentinel: int) -> None:
+    wait([sentinel])
+    os._exit(1)
+
+
+def _make_in_worker(record: Record) -> Made:
+    assert _worker_bench is not None
+    return _make(record, _worker_bench)
+
+
+def _make(record: Record, bench: _Bench) -> Made:
+    kind = bench.kind
+    digest, key = record_digest(record, bench), kind.key_of(record)
+    developed: list[Developed | None] = []
+    for picture in kind.pictures(record):
+        try:
+            found = None if picture is None else develop(picture)
+        except ValueError as error:
+            place = picture.shown if picture is not None else key
+            return Made(digest, key, problem=Problem(place, key, "picture", "must be readable", str(error)))
+        developed.append(found if bench.embed or found is None else found.withheld())
+    if isinstance(record, LocalizationRecord) and not bench.embed:
+        record = replace(record, image=None)
+    try:
+        row = kind.row(record, bench.benchmark, developed)
+        side_rows = kind.side_rows(record, bench.benchmark) if kind.side_rows is not None else []
+    except ValueError as error:
+        return Made(digest, key, problem=Problem(kind.config, key, "record", "must fit the benchmark", str(error)))
+    return Made(digest, key, kind.asked(record, bench.benchmark, bench.asks), row, side_rows)
+
+
+PART_RECORDS = 32
+PART_BYTES = 16 << 20
+
+
+class Spool:
+    """The parts of one split in `folder`.
+
+    Attributes
+    ----------
+    problems : of the records that could not be made into rows
+    n_resumed : records whose rows were there already
+    keys : keys of the rows, in order
+    """
+
+    def __init__(
+        self, folder: Path, schema: pa.Schema, side_schema: pa.Schema | None, key_of: Callable[[Record], str]
+    ) -> None:
+        self.folder, self.schema, self.side_schema, self._key_of = folder, schema, side_schema, key_of
+        self.problems: list[Problem] = []
+        self.keys: list[str] = []
+        self.n_resumed = 0
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def fill(self, records: Iterable[Record], workshop: Workshop) -> Iterator[Made | None]:
+        """Make what is not there yet; yields after each record: what was made, or None if it was there."""
+        stream: Iterator[Record] = iter(records)
+        batch: list[Made] = []
+        n_parts = 0
+        while (part := self._read(n_parts)) is not None:
+            upcoming = list(islice(stream, len(part)))
+            if [self._key_of(record) for record in upcoming] != [key for key, _ in part]:
+                stream = chain(upcoming, stream)
+                break
+            if [workshop.digest(record) for record in upcoming] == [digest for _, digest in part]:
+                self.keys += [key for key, _ in part]
+                self.n_resumed += len(part)
+                yield from (None for _ in part)
+            else:
+                batch = []
+                for made in workshop.make(upcoming):
+                    batch.append(made)
+                    yield made
+                self._write(n_parts, batch)
+            n_parts += 1
+        self._drop_from(n_parts)
+        batch, size = [], 0
+        for made in workshop.make(stream):
+            batch.append(made)
+            size += row_bytes(made.row) + row_bytes(made.side_rows)
+            if len(batch) >= PART_RECORDS or size >= PART_BYTES:
+                self._write(n_parts, batch)
+                n_parts, batch, size = n_parts + 1, [], 0
+            yield made
+        if batch:
+            self._write(n_parts, batch)
+
+    def rows(self) -> Iterator[tuple[Row, list[str]]]:
+        """Every row with the findings asked of it, in the order of the records."""
+        for index in sorted(self.folder.glob("*.json")):
+            asked = json.loads(index.read_text(encoding="utf-8"))["asked"]
+            yield from zip(read_rows([index.with_suffix(".parquet")]), asked, strict=True)
+
+    def side_rows(self) -> Iterator[Row]:
+        """Every row of the side table."""
+        yield from read_rows(sorted(self.folder.glob("*-side.parquet")))
+
+    def _path(self, number: int, ending: str) -> Path:
+        return self.folder / f"{number:06d}{ending}"
+
+    def _read(self, number: int) -> list[tuple[str, str]] | None:
+        """(key, hash) of the records of a complete part, no hash where there is no row; None if there is no part."""
+        try:
+            index = json.loads(self._path(number, ".json").read_text(encoding="utf-8"))
+            for ending, sha256 in index["sha256"].items():
+                if hashlib.sha256(self._path(number, ending).read_bytes()).hexdigest() != sha256:
+                    return None
+        except (OSError, ValueError):
+            return None
+        return [(key, digest) for key, digest in index["records"]]
+
+    def _drop_from(self, number: int) -> None:
+        for path in sorted(self.folder.iterdir(), key=lambda path: path.suffix != ".json"):  # the index first
+            if not path.name[:6].isdigit() or int(path.name[:6]) >= number:
+                path.unlink()
+
+    def _write(self, number: int, batch: Sequence[Made]) -> None:
+        good = [made for made in batch if made.row is not None]
+        self.problems += [made.problem for made in batch if made.problem is not None]
+        self.keys += [made.key for made in good]
+        self._path(number, ".json").unlink(missing_ok=True)  # or it would stand for other rows after a kill
+        rows = {".parquet": self._write_table(number, ".parquet", [made.row or {} for made in good], self.schema)}
+        if self.side_schema is not None:
+            side_rows = [row for made in good for row in made.side_rows]
+            rows["-side.parquet"] = self._write_table(number, "-side.parquet", side_rows, self.side_schema)
+        index = {
+            "sha256": rows,
+            "records": [(made.key, "" if made.row is None else made.digest) for made in batch],
+            "asked": [made.asked for made in good],
+        }
+        _write_whole(self._path(number, ".json"), json.dumps(index).encode())
+
+    def _write_table(self, number: int, ending: str, rows: Sequence[Row], schema: pa.Schema) -> str:
+        """Write one table of a part; returns its sha256."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        sink = pa.BufferOutputStream()
+        pq.write_table(pa.Table.from_pylist(list(rows), schema=schema), sink, compression="none")
+        data = sink.getvalue()
+        _write_whole(self._path(number, ending), data)
+        return hashlib.sha256(data).hexdigest()
+
+
+def _write_whole(path: Path, data: bytes | pa.Buffer) -> None:
+    """Write a file that is either complete or not there under its name, on disk even after a power cut."""
+    new = path.with_suffix(path.suffix + ".new")
+    with new.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    new.rename(path)

@@ -1,0 +1,385 @@
+"""What the linter found: as data, as JSON, and as plain text.
+
+Conventions
+-----------
+A :class:`Problem` stands at a `line`: the line of a JSONL, CSV or TSV file, the 1-based row of a Parquet file, the
+1-based entry of a JSON document; None when it concerns the whole file. `rule` is a stable identifier such as
+``rle-sum``. `value` is what the file holds, made safe to show: cut to a sane length, with every character that does
+not print escaped; it is empty when no single value is at fault.
+
+Errors refuse a file, warnings do not.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Literal
+
+__all__ = ["LintReport", "Problem", "ProblemLog", "show_value"]
+
+Severity = Literal["error", "warning"]
+
+_SHOWN_CHARACTERS = 80
+_FIELD_CHARACTERS = 200
+_SHOWN_ITEMS = 6
+_SHOWN_DEPTH = 3
+_NOTHING: Final = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One broken rule; see the module's conventions."""
+
+    severity: Severity
+    file: str
+    line: int | None
+    field: str
+    rule: str
+    value: str
+    message: str
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class LintReport:
+    """All that the linter says about one file.
+
+    Attributes
+    ----------
+    file : str
+        Name shown for the file.
+    format : str
+        Format found by looking at the content, such as "jsonl" or "chexlocalize-segmentations"; "unknown" if none fits.
+    n_entries : int
+        Predictions read, before several of one pair are merged.
+    problems : tuple of Problem
+        In the order found.
+    predictions : tuple of LocalizationPrediction or FindingsPrediction
+        What is handed to scoring, one per (image, finding) or study; empty if there is any error.
+    missing_pairs : tuple of (image_id, finding)
+        Asked, but not predicted.
+    statistics : mapping
+        Figures that a person can eye: see :func:`reveal_bench.kinds.localization.lint.describe`.
+    allow_missing : bool
+        Whether missing pairs were declared to be intended.
+    n_left_out : int
+        Predictions that are not in `predictions` because the report was read back from JSON.
+    """
+
+    file: str
+    format: str
+    n_entries: int
+    problems: tuple[Problem, ...]
+    predictions: tuple[Any, ...]
+    missing_pairs: tuple[tuple[str, str], ...]
+    statistics: Mapping[str, Any]
+    allow_missing: bool = False
+    n_left_out: int = 0
+
+    @classmethod
+    def of_unread(cls, log: ProblemLog, allow_missing: bool) -> LintReport:
+        """The report on a file that was refused before its format was known, for the reasons in `log`."""
+        return cls(log.file, "unknown", 0, tuple(log.problems), (), (), {}, allow_missing)
+
+    @property
+    def n_predictions(self) -> int:
+        """Predictions that are handed to scoring."""
+        return len(self.predictions) + self.n_left_out
+
+    @property
+    def n_errors(self) -> int:
+        """Problems that refuse the file."""
+        return sum(problem.severity == "error" for problem in self.problems)
+
+    @property
+    def n_warnings(self) -> int:
+        """Problems that do not."""
+        return len(self.problems) - self.n_errors
+
+    @property
+    def ok(self) -> bool:
+        """Whether the file may be scored: it has no error."""
+        return self.n_errors == 0
+
+    @property
+    def verdict(self) -> str:
+        """The counts of errors and warnings in words, such as "1 error, 0 warnings"."""
+        counts = [(self.n_errors, "error"), (self.n_warnings, "warning")]
+        return ", ".join(f"{n} {noun}{'' if n == 1 else 's'}" for n, noun in counts)
+
+    def to_json(self) -> str:
+        """The whole report as JSON.
+
+        Keys: ``schema`` (1), ``file``, ``format``, ``ok``, ``n_entries``, ``n_predictions``, ``n_errors``,
+        ``n_warnings``, ``allow_missing``, ``problems`` (a list of objects with the fields of :class:`Problem`),
+        ``missing_pairs`` (a list of [image_id, finding]) and ``statistics``.
+        """
+        document = {
+            "schema": 1,
+            "file": self.file,
+            "format": self.format,
+            "ok": self.ok,
+            "n_entries": self.n_entries,
+            "n_predictions": self.n_predictions,
+            "n_errors": self.n_errors,
+            "n_warnings": self.n_warnings,
+            "allow_missing": self.allow_missing,
+            "problems": [asdict(problem) for problem in self.problems],
+            "missing_pairs": [list(pair) for pair in self.missing_pairs],
+            "statistics": dict(self.statistics),
+        }
+        return json.dumps(document, indent=2) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> LintReport:
+        """Back from :meth:`to_json`, without the predictions; they are counted by `n_left_out`.
+
+        Raises
+        ------
+        ValueError
+            If `text` is not what :meth:`to_json` writes: other keys, other types, or counts that contradict the rest.
+        """
+        return read_report(text)
+
+    def render(self, most: int = 50) -> str:
+        """Plain text: the first `most` problems (errors before warnings), their number, then the statistics.
+
+        Examples
+        --------
+        >>> problem = Problem("error", "p.jsonl", 3, "cell", "cell-outside", '"Z9"', "must lie in the grid, got Z9")
+        >>> print(LintReport("p.jsonl", "jsonl", 3, (problem,), (), (), {}).render())
+        p.jsonl:3: error: cell: must lie in the grid, got Z9
+        p.jsonl (jsonl): 3 predictions, 1 error, 0 warnings: refused
+        """
+        ordered = sorted(self.problems, key=lambda problem: problem.severity == "warning")  # stable
+        lines = [self._problem_line(problem) for problem in ordered[:most]]
+        if len(ordered) > most:
+            lines.append(f"... and {len(ordered) - most} more")
+        verdict = "accepted" if self.ok else "refused"
+        read = f"{self.n_entries} prediction{'' if self.n_entries == 1 else 's'}"
+        lines.append(f"{self.file} ({self.format}): {read}, {self.verdict}: {verdict}")
+        lines += _statistics_lines(self.statistics)
+        return "\n".join(lines)
+
+    def _problem_line(self, problem: Problem) -> str:
+        place = problem.file
+        if problem.line is not None:
+            place += {"jsonl": ":", "csv": ":", "tsv": ":", "parquet": ": row "}.get(self.format, ": entry ")
+            place += str(problem.line)
+        field = f" {problem.field}:" if problem.field else ""
+        hint = f"  hint: {problem.hint}" if problem.hint else ""
+        return f"{place}: {problem.severity}:{field} {problem.message}{hint}"
+
+
+def read_report(text: str | bytes) -> LintReport:
+    """The report that :meth:`LintReport.to_json` wrote, every key and type checked."""
+    try:
+        raw = json.loads(text, parse_constant=_refuse_constant)
+    except RecursionError:
+        raise ValueError("a lint report must not be nested so deep") from None
+    names = ["schema", "ok", "n_predictions", "n_errors", "n_warnings", "problems", "missing_pairs", *_PLAIN]
+    if not isinstance(raw, dict) or sorted(raw) != sorted(names):
+        raise ValueError(f"a lint report must have the keys {sorted(names)}, got {show_value(raw)}")
+    for name, kind in (*_PLAIN.items(), ("n_predictions", int), ("problems", list), ("missing_pairs", list)):
+        _check_type(name, raw[name], kind)
+    pairs = raw["missing_pairs"]
+    for pair in pairs:
+        if not isinstance(pair, list) or len(pair) != 2 or not all(isinstance(part, str) for part in pair):
+            raise ValueError(f"`missing_pairs` must hold [image_id, finding], got {show_value(pair)}")
+    _check_statistics(raw["statistics"])
+    problems = tuple(_problem(found) for found in raw["problems"])
+    plain = {name: raw[name] for name in _PLAIN}
+    report = LintReport(
+        **plain,
+        problems=problems,
+        predictions=(),
+        missing_pairs=tuple((image_id, finding) for image_id, finding in pairs),
+        n_left_out=raw["n_predictions"],
+    )
+    for name, value in (
+        ("schema", 1),
+        ("ok", report.ok),
+        ("n_errors", report.n_errors),
+        ("n_warnings", report.n_warnings),
+    ):
+        if type(raw[name]) is not type(value) or raw[name] != value:
+            raise ValueError(f"`{name}` of a lint report must be {value}, got {show_value(raw[name])}")
+    if not 0 <= report.n_predictions <= report.n_entries:
+        raise ValueError(f"`n_predictions` must lie in [0, `n_entries`], got {report.n_predictions}")
+    return report
+
+
+_PLAIN = {"file": str, "format": str, "n_entries": int, "allow_missing": bool, "statistics": dict}
+_PROBLEM = {"severity": str, "file": str, "field": str, "rule": str, "value": str, "message": str, "hint": str}
+
+
+def _problem(raw: Any) -> Problem:
+    if not isinstance(raw, dict) or set(raw) != {*_PROBLEM, "line"}:
+        raise ValueError(f"a problem must have the keys {sorted({*_PROBLEM, 'line'})}, got {show_value(raw)}")
+    for name, kind in _PROBLEM.items():
+        _check_type(name, raw[name], kind)
+    if raw["line"] is not None:
+        _check_type("line", raw["line"], int)
+    if raw["severity"] not in ("error", "warning"):
+        raise ValueError(f"`severity` must be 'error' or 'warning', got {show_value(raw['severity'])}")
+    return Problem(**raw)
+
+
+def _check_statistics(statistics: dict[str, Any]) -> None:
+    """They must be numbers, or numbers by name."""
+    for name, value in statistics.items():
+        for number in value.values() if isinstance(value, dict) else [value]:
+            if type(number) not in (int, float):
+                raise ValueError(f"`statistics.{name}` must be a number or numbers by name, got {show_value(value)}")
+
+
+def _check_type(name: str, value: object, kind: type) -> None:
+    if type(value) is not kind:  # a bool is no int here
+        raise ValueError(f"`{name}` of a lint report must be of type {kind.__name__}, got {show_value(value)}")
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"a lint report must hold finite numbers only, got {name}")
+
+
+def _statistics_lines(statistics: Mapping[str, Any]) -> list[str]:
+    lines = []
+    for name, value in statistics.items():
+        shown = ", ".join(f"{key} {_number(n)}" for key, n in value.items()) if isinstance(value, dict) else value
+        lines.append(f"  {name.replace('_', ' ')}: {_number(shown) or 'none'}")
+    return lines
+
+
+def _number(value: object) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+class ProblemLog:
+    """Collects the problems of one file.
+
+    Parameters
+    ----------
+    file : str
+        Name to show.
+    most : int
+        After so many problems reading stops, and says so.
+
+    Attributes
+    ----------
+    stopped : bool
+        Whether reading was given up: what was not read must not be called missing.
+    left_out : frozenset
+        Rules that are no errors here: what breaks them is left out, and only counted.
+    n_left_out : int
+        How many entries that is.
+    """
+
+    def __init__(self, file: str, most: int) -> None:
+        self.file = file
+        self.problems: list[Problem] = []
+        self.stopped = False
+        self.left_out: frozenset[str] = frozenset()
+        self.n_left_out = 0
+        self._most = most
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether there is an error so far."""
+        return any(problem.severity == "error" for problem in self.problems)
+
+    def error(
+        self,
+        rule: str,
+        message: str,
+        *,
+        line: int | None = None,
+        field: str = "",
+        value: object = _NOTHING,
+        hint: str = "",
+    ) -> None:
+        """Note an error; ", got" and `value` are put at the end of `message`."""
+        if rule in self.left_out:
+            self.n_left_out += 1
+        else:
+            self._add("error", rule, message, line, field, value, hint)
+
+    def warning(
+        self,
+        rule: str,
+        message: str,
+        *,
+        line: int | None = None,
+        field: str = "",
+        value: object = _NOTHING,
+        hint: str = "",
+    ) -> None:
+        """Note a warning; ", got" and `value` are put at the end of `message`."""
+        self._add("warning", rule, message, line, field, value, hint)
+
+    def note_left_out(self, what: str) -> None:
+        """Say how many entries were left out, if any."""
+        if self.n_left_out:
+            self.warning(
+                "left-out", f"{self.n_left_out:,} predictions on {what} that are not in this version are left out"
+            )
+
+    def refuse(
+        self, rule: str, message: str, *, line: int | None = None, value: object = _NOTHING, hint: str = ""
+    ) -> None:
+        """Note an error after which the rest of the file is not read."""
+        self._add("error", rule, message, line, "", value, hint)
+        self.stopped = True
+
+    def _add(
+        self, severity: Severity, rule: str, message: str, line: int | None, field: str, value: object, hint: str
+    ) -> None:
+        if len(self.problems) >= self._most:
+            if not self.stopped:
+                self.stopped = True
+                full = f"more than {self._most} problems: the rest of the file was not read"
+                self.problems.append(Problem("error", self.file, line, "", "too-many-problems", "", full))
+            return
+        shown = "" if value is _NOTHING else show_value(value)
+        if shown:
+            message = f"{message}, got {shown}"
+        place = escape(field if len(field) <= _FIELD_CHARACTERS else field[: _FIELD_CHARACTERS - 3] + "...")
+        self.problems.append(Problem(severity, self.file, line, place, rule, shown, message, escape(hint)))
+
+
+def escape(text: str) -> str:
+    """`text` with every character that does not print (controls, direction marks, surrogates) escaped."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def show_value(value: object) -> str:
+    r"""A value from somebody's file, on one short line of printable characters.
+
+    Examples
+    --------
+    >>> show_value([2700, 10.0, "a\x00b", None, True])
+    '[2700, 10.0, "a\\x00b", null, true]'
+    """
+    shown = _shown(value, _SHOWN_DEPTH)
+    return shown if len(shown) <= _SHOWN_CHARACTERS else shown[: _SHOWN_CHARACTERS - 3] + "..."
+
+
+def _shown(value: object, depth: int) -> str:
+    if isinstance(value, str):
+        cut = value[:_SHOWN_CHARACTERS]
+        return '"' + escape(cut) + ('"' if len(cut) == len(value) else '..."')
+    if isinstance(value, bool) or value is None:
+        return {True: "true", False: "false", None: "null"}[value]
+    if isinstance(value, (list, tuple, dict)) and depth == 0:
+        return "..."
+    if isinstance(value, (list, tuple)):
+        items = [_shown(item, depth - 1) for item in value[:_SHOWN_ITEMS]]
+        return "[" + ", ".join(items + ["..."] * (len(value) > _SHOWN_ITEMS)) + "]"
+    if isinstance(value, dict):
+        keys = list(value)[:_SHOWN_ITEMS]
+        items = [f"{_shown(key, 0)}: {_shown(value[key], depth - 1)}" for key in keys]
+        return "{" + ", ".join(items + ["..."] * (len(value) > _SHOWN_ITEMS)) + "}"
+    return repr(value)

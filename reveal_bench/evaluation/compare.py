@@ -1,0 +1,391 @@
+"""Systems against each other on one split: paired differences, relative decreases, ranks and tiers.
+
+Conventions
+-----------
+Everything here comes from ONE draw of patients (or images): in replicate b all systems are averaged over the same
+resampled patients, so differences are paired. Each system's mean is over its own defined rows. Systems have the same
+rows where a benchmark asks for findings that are present; elsewhere, or where one hands in an empty mask, the numbers
+of defined rows may differ, and both are reported.
+
+The macro of a comparison averages the findings for which *all* systems are defined, on the data and again in each
+replicate: a system neither gains nor loses by a finding that another one left undefined. It may thus differ from the
+macro that :func:`~reveal_bench.kinds.localization.scoring.summarize` gives for one of them.
+
+Intervals are percentile intervals. A two-sided p is ``2 (min(n_low, n_high) + 1) / (n + 1)``, at most 1, where of n
+replicates n_low have a difference of 0 or less and n_high of 0 or more: it never is 0, and 1 for equal systems.
+
+Source: relative decrease from the human benchmark as in paper 002, Extended Data Figs. 5 and 6, always over the
+reference; the paired bootstrap as in Efron and Tibshirani (1993), chapter 16; Holm (1979).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from reveal_bench.kinds.localization.scoring import CaseRows, Unit, resample_systems
+from reveal_bench.metrics import METRICS
+from reveal_bench.metrics.bootstrap import MACRO, macro_first, signature
+from reveal_bench.metrics.intervals import find_intervals
+
+__all__ = [
+    "Comparison", "Ranked", "Resampled", "as_records", "compare", "compare_resampled", "decrease", "holm", "rank",
+    "relative_decrease", "side_by_side",
+]  # fmt: skip
+
+FloatArray = npt.NDArray[np.float64]
+
+ALPHA = 0.05
+"""Two systems are told apart when the corrected p of their difference is no larger."""
+
+_SAME = 1e-12  # a difference of macros that is smaller is rounding
+
+
+class Resampled(Protocol):
+    """Figures of one system and metric: `values` and rows `n` (n_findings,), `replicates` (n_resamples, n_findings)."""
+
+    @property
+    def values(self) -> FloatArray: ...  # noqa: D102
+    @property
+    def replicates(self) -> FloatArray: ...  # noqa: D102
+    @property
+    def n(self) -> npt.NDArray[np.int64]: ...  # noqa: D102
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two systems on one finding.
+
+    Attributes
+    ----------
+    metric, finding : str
+        `finding` may be "macro".
+    a, b : float
+        The two systems' own values.
+    value, low, high : float
+        ``a - b``, or for a relative decrease ``(b - a) / b``, with the ends of its 95 % interval; NaN where undefined.
+    p : float
+        Two-sided, for a value of 0.
+    n_a, n_b : int
+        Defined rows behind a finding; for a macro, the findings that both have.
+    n_empty_replicates : int
+        Replicates left out because one of the two, or the decrease (b is 0), has no value.
+    signature : str
+    """
+
+    metric: str
+    finding: str
+    a: float
+    b: float
+    value: float
+    low: float
+    high: float
+    p: float
+    n_a: int
+    n_b: int
+    n_empty_replicates: int
+    signature: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """One system's place among several.
+
+    Attributes
+    ----------
+    name, metric : str
+    rank : int
+        1 + number of systems that are better on the data; equal ones share a rank.
+    rank_low, rank_high : int
+        2.5th and 97.5th percentile of its rank over the replicates, widened to whole ranks.
+    tier : int
+        1 for the best. Systems of one tier are not told apart by any of their differences.
+    value, low, high : float
+        Macro over the findings that all systems have, with its 95 % interval.
+    n : int
+        Those findings.
+    signature : str
+    """
+
+    name: str
+    metric: str
+    rank: int
+    rank_low: int
+    rank_high: int
+    tier: int
+    value: float
+    low: float
+    high: float
+    n: int
+    signature: str
+
+
+def as_records(items: Sequence[Comparison] | Sequence[Ranked]) -> list[dict[str, Any]]:
+    """The fields of each item, for JSON: undefined is None."""
+    return [
+        {name: None if isinstance(v, float) and math.isnan(v) else v for name, v in asdict(item).items()}
+        for item in items
+    ]
+
+
+def compare(
+    a: CaseRows,
+    b: CaseRows,
+    *,
+    metrics: Sequence[str] | None = None,
+    findings: Sequence[str] | None = None,
+    n_resamples: int = 1000,
+    seed: int = 0,
+    unit: Unit = "patient",
+) -> list[Comparison]:
+    """Paired difference ``a - b`` per metric: its macro first, then its findings.
+
+    Parameters
+    ----------
+    a, b : CaseRows of two systems on the same split
+    metrics : those that apply to both, and have a better direction, by default
+    findings : the vocabulary by default
+
+    Raises
+    ------
+    ValueError
+        If the splits differ, no metric applies to both, or a metric or finding is unknown.
+    """
+    return _compare(a, b, np.subtract, metrics, findings, n_resamples, seed, unit)
+
+
+def relative_decrease(
+    model: CaseRows,
+    reference: CaseRows,
+    *,
+    metrics: Sequence[str] | None = None,
+    findings: Sequence[str] | None = None,
+    n_resamples: int = 1000,
+    seed: int = 0,
+    unit: Unit = "patient",
+) -> list[Comparison]:
+    """Relative decrease ``(reference - model) / reference``, paired, with `model` as a and `reference` as b.
+
+    The macro's is that of the two macros, not the mean of the findings'. Where the reference is 0 the decrease is
+    undefined; replicates in which it is 0 are left out and counted.
+
+    Parameters
+    ----------
+    model, reference : CaseRows on the same split, such as a model's and the human benchmark's
+    metrics, findings, n_resamples, seed, unit : as in :func:`compare`
+
+    Raises
+    ------
+    ValueError
+        As :func:`compare`.
+    """
+    return _compare(model, reference, decrease, metrics, findings, n_resamples, seed, unit)
+
+
+def decrease(model: npt.ArrayLike, reference: npt.ArrayLike) -> FloatArray:
+    """Relative decrease ``(reference - model) / reference`` of figures; NaN where the reference is 0.
+
+    Examples
+    --------
+    >>> decrease([0.5, 0.75, 0.5], [1.0, 0.5, 0.0]).tolist()
+    [0.5, -0.5, nan]
+    """
+    model, reference = np.asarray(model, np.float64), np.asarray(reference, np.float64)
+    shares: FloatArray = np.divide(
+        reference - model, reference, out=np.full(reference.shape, np.nan), where=reference != 0
+    )
+    return shares
+
+
+def _compare(
+    a: CaseRows,
+    b: CaseRows,
+    combine: Callable[[FloatArray, FloatArray], FloatArray],
+    metrics: Sequence[str] | None,
+    findings: Sequence[str] | None,
+    n_resamples: int,
+    seed: int,
+    unit: Unit,
+) -> list[Comparison]:
+    chosen = tuple(a.findings if findings is None else findings)
+    names = _shared_metrics([a, b]) if metrics is None else list(metrics)
+    if not names:
+        raise ValueError(f"a metric must apply to both systems, got {list(a.values)} and {list(b.values)}")
+    of_a, of_b = resample_systems([a, b], metrics=names, findings=chosen, n_resamples=n_resamples, seed=seed, unit=unit)
+    comparisons = []
+    for name in names:
+        recipe = signature(name, METRICS[name].version, n_resamples=n_resamples, seed=seed, unit=unit)
+        comparisons += compare_resampled(of_a[name], of_b[name], chosen, recipe=recipe, combine=combine)
+    return comparisons
+
+
+def compare_resampled(
+    a: Resampled,
+    b: Resampled,
+    findings: Sequence[str],
+    *,
+    recipe: str,
+    combine: Callable[[FloatArray, FloatArray], FloatArray] = np.subtract,
+) -> list[Comparison]:
+    """:func:`compare` of one metric, from figures in the same replicates: the macro, then each of `findings`."""
+    values, replicates = side_by_side([a, b])
+    found = find_intervals(combine(*values), combine(*replicates))
+    n_shared = int((~np.isnan(values[0, 1:])).sum())
+    comparisons = []
+    for i, finding in enumerate((MACRO, *findings)):
+        n = (n_shared, n_shared) if i == 0 else (int(a.n[i - 1]), int(b.n[i - 1]))
+        own = values[:, 0] if i == 0 else (a.values[i - 1], b.values[i - 1])
+        p, metric = _two_sided(combine(*replicates[:, :, i])), recipe.split("|", 1)[0]
+        value, low, high = (float(column[i]) for column in (found.values, found.low, found.high))
+        figures = float(own[0]), float(own[1]), value, low, high, p
+        comparisons.append(Comparison(metric, finding, *figures, *n, int(found.n_empty[i]), recipe))
+    return comparisons
+
+
+def _shared_metrics(systems: Sequence[CaseRows]) -> list[str]:
+    return [
+        name
+        for name, metric in METRICS.items()
+        if metric.better != "neither" and all(name in rows.values for rows in systems)
+    ]
+
+
+def side_by_side(systems: Sequence[Resampled]) -> tuple[FloatArray, FloatArray]:
+    """Values (n_systems, 1 + n_findings) and replicates (n_systems, n_resamples, 1 + n_findings), macros first.
+
+    NaN for all systems where one of them is undefined, so that every macro is over the same findings.
+    """
+    sides = []
+    for stack in (np.stack([means.values for means in systems]), np.stack([means.replicates for means in systems])):
+        stack[:, np.isnan(stack).any(axis=0)] = np.nan
+        sides.append(macro_first(stack))
+    return sides[0], sides[1]
+
+
+def _two_sided(replicates: FloatArray) -> float:
+    defined = replicates[~np.isnan(replicates)]
+    if len(defined) == 0:
+        return float("nan")
+    n_low, n_high = int((defined <= _SAME).sum()), int((defined >= -_SAME).sum())
+    return min(1.0, 2 * (min(n_low, n_high) + 1) / (len(defined) + 1))
+
+
+def holm(p: npt.ArrayLike) -> FloatArray:
+    """Holm's correction of several p: sorted, the i-th smallest of m times m - i + 1, kept from falling, at most 1.
+
+    Examples
+    --------
+    >>> holm([0.01, 0.04, 0.03]).round(3).tolist()
+    [0.03, 0.06, 0.06]
+    """
+    p = np.asarray(p, np.float64)
+    order = np.argsort(p, kind="stable")
+    corrected = np.empty(len(p))
+    corrected[order] = np.minimum(np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)), 1)
+    return corrected
+
+
+def rank(
+    systems: Mapping[str, CaseRows],
+    *,
+    metric: str,
+    findings: Sequence[str] | None = None,
+    n_resamples: int = 10_000,
+    seed: int = 0,
+    unit: Unit = "patient",
+) -> list[Ranked]:
+    """Systems from best to worst by their macro, with rank intervals and tiers.
+
+    Tiers: two systems are told apart when the p of their paired difference, corrected by Holm over all pairs, is at
+    most 0.05. From the best system downwards, one joins the tier above it unless it is told apart from *any* member;
+    then it opens the next. So tiers follow the ranks, and systems that share one are not told apart. The converse need
+    not hold: neighbours across a border may not be told apart either, since "not told apart" is not transitive.
+
+    Parameters
+    ----------
+    systems : name -> CaseRows, all on the same split
+    metric : one that applies to all and has a better direction
+    findings : findings that the macro is over, so far as all systems have them; the vocabulary by default
+    n_resamples : at least 40 per pair of systems, or no corrected p could be as small as 0.05
+
+    Returns
+    -------
+    list of Ranked, best first; equal ones by name
+
+    Raises
+    ------
+    ValueError
+        If there is no system, the metric does not apply or has no direction, the splits differ, no finding is defined
+        for all, or there are too few replicates.
+    """
+    if not systems:
+        raise ValueError("`systems` must hold at least one system, got none")
+    if metric not in METRICS or METRICS[metric].better == "neither":
+        raise ValueError(f"`metric` must have a better direction, got {metric!r}")
+    n_pairs = len(systems) * (len(systems) - 1) // 2
+    if n_resamples < 2 / ALPHA * n_pairs:
+        raise ValueError(
+            f"`n_resamples` must be at least {2 / ALPHA:.0f} for each of the {n_pairs} pairs of systems "
+            f"({2 / ALPHA * n_pairs:.0f}), or none could be told apart, got {n_resamples}"
+        )
+    for name, rows in systems.items():
+        if metric not in rows.values:
+            raise ValueError(f"`metric` must apply to every system, got {metric!r}, which does not apply to {name!r}")
+    chosen = tuple(next(iter(systems.values())).findings if findings is None else findings)
+    resampled = resample_systems(
+        list(systems.values()), metrics=[metric], findings=chosen, n_resamples=n_resamples, seed=seed, unit=unit
+    )
+    values, replicates = side_by_side([means[metric] for means in resampled])
+    n_shared = int((~np.isnan(values[0, 1:])).sum())
+    if n_shared == 0:
+        raise ValueError("`systems` must share a finding that is defined for all of them, got none")
+    macros = replicates[:, :, 0]
+    macros = macros[:, ~np.isnan(macros[0])]
+    sign = -1 if METRICS[metric].better == "lower" else 1
+    ranks = _ranks(sign * macros)
+    rank_low = np.percentile(ranks, 2.5, axis=1, method="lower")
+    rank_high = np.percentile(ranks, 97.5, axis=1, method="higher")
+    on_data = _ranks(sign * values[:, :1])[:, 0]
+    found = find_intervals(values[:, 0], macros.T)
+    names = list(systems)
+    order = sorted(range(len(names)), key=lambda i: (on_data[i], names[i]))
+    tiers = _tiers(order, _told_apart(macros))
+    recipe = signature(metric, METRICS[metric].version, n_resamples=n_resamples, seed=seed, unit=unit)
+    ranked = []
+    for i in order:
+        places = int(on_data[i]), int(rank_low[i]), int(rank_high[i]), tiers[i]
+        figures = float(values[i, 0]), float(found.low[i]), float(found.high[i])
+        ranked.append(Ranked(names[i], metric, *places, *figures, n_shared, recipe))
+    return ranked
+
+
+def _ranks(scores: FloatArray) -> npt.NDArray[np.int64]:
+    """1 + number of better systems, (n_systems, n_replicates): equal ones share the better rank."""
+    return np.stack([1 + (scores > own + _SAME).sum(axis=0) for own in scores])
+
+
+def _told_apart(macros: FloatArray) -> npt.NDArray[np.bool_]:
+    """Which pairs of systems differ after Holm's correction over all of them."""
+    apart = np.zeros((len(macros), len(macros)), bool)
+    i, j = np.triu_indices(len(macros), 1)
+    corrected = holm([_two_sided(macros[a] - macros[b]) for a, b in zip(i, j, strict=True)])
+    apart[i, j] = apart[j, i] = corrected <= ALPHA
+    return apart
+
+
+def _tiers(order: Sequence[int], apart: npt.NDArray[np.bool_]) -> dict[int, int]:
+    """Tier of each system, walking `order` from the best; a system told apart from a member opens the next tier."""
+    tiers: dict[int, int] = {}
+    tier = 1
+    members: list[int] = []
+    for i in order:
+        if apart[i, members].any():
+            tier, members = tier + 1, []
+        members.append(i)
+        tiers[i] = tier
+    return tiers

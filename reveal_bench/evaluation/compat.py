@@ -1,0 +1,142 @@
+"""Tables exactly as CheXlocalize's published code writes them, from the same per-case rows.
+
+Conventions
+-----------
+Three tables, as `eval.py` of rajpurkarlab/cheXlocalize saves them (paper 002):
+
+* per image: a row per image of the ground-truth file, sorted by id; a column per finding, in alphabetical order, then
+  ``img_id``; empty where undefined
+* replicates: a row per replicate, a column per finding in the order of the vocabulary; row b averages the defined rows
+  of images ``RandomState(seed).randint(0, n, (n_resamples, n))[b]``, one draw for all findings
+* summary: ``name,lower,mean,upper`` sorted by name; elements int(0.025 B) - 1 and int(0.975 B) - 1 of the B sorted
+  replicates, undefined ones last, and the mean of the replicates, each rounded to three digits
+
+The unit is the image. The ground-truth file lists the images with at least one positive finding (499 of the 668 of the
+test split), and other images change the draw: give `images` where that file is another.
+
+What differs on purpose: rows are joined by id (the published code joins hits by position), and a figure of the
+per-image table is always written as a float.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from reveal_bench.kinds.localization.scoring import CaseRows
+from reveal_bench.metrics.intervals import check_interval, find_intervals, mean_of_defined
+
+__all__ = ["ChexlocalizeTables", "chexlocalize_tables"]
+
+FloatArray = npt.NDArray[np.float64]
+
+_PUBLISHED_NAMES = {"mask_iou": "iou", "mask_iou_all": "iou", "point_hit": "hitmiss"}
+
+
+@dataclass(frozen=True)
+class ChexlocalizeTables:
+    """The three tables of one metric.
+
+    Attributes
+    ----------
+    metric : str
+        Name in METRICS.
+    findings : tuple of str
+        Columns of `per_image` and `replicates`; rows of `summary`.
+    image_ids : list of str (n_images,)
+    per_image : float array (n_images, n_findings)
+    replicates : float array (n_resamples, n_findings)
+    summary : float array (n_findings, 3): lower, mean, upper
+    """
+
+    metric: str
+    findings: tuple[str, ...]
+    image_ids: list[str]
+    per_image: FloatArray
+    replicates: FloatArray
+    summary: FloatArray
+
+    def write(self, folder: Path, *, human: bool = False) -> list[Path]:
+        """Write the three CSV files under their published names; `human` names those of the human benchmark."""
+        start = _PUBLISHED_NAMES.get(self.metric, self.metric) + ("_humanbenchmark" if human else "")
+        columns = sorted(range(len(self.findings)), key=self.findings.__getitem__)
+        names = [self.findings[i] for i in columns]
+        per_image = (
+            [*map(_text, row), name] for row, name in zip(self.per_image[:, columns], self.image_ids, strict=True)
+        )
+        summary = ([name, *map(_text, row)] for name, row in zip(names, self.summary[columns], strict=True))
+        folder.mkdir(parents=True, exist_ok=True)
+        return [
+            _write(folder / f"{start}_results_per_cxr.csv", [*names, "img_id"], per_image),
+            _write(
+                folder / f"{start}_bootstrap_results_per_cxr.csv",
+                self.findings,
+                (map(_text, row) for row in self.replicates),
+            ),
+            _write(folder / f"{start}_summary_results.csv", ["name", "lower", "mean", "upper"], summary),
+        ]
+
+
+def _text(value: float) -> str:
+    """Shortest text that reads back as the same number; nothing for NaN."""
+    return "" if np.isnan(value) else repr(float(value))
+
+
+def _write(path: Path, header: Sequence[str], rows: Iterable[Iterable[str]]) -> Path:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(header)
+        writer.writerows(rows)
+    return path
+
+
+def chexlocalize_tables(
+    rows: CaseRows,
+    metric: str,
+    *,
+    images: Sequence[str] | None = None,
+    n_resamples: int = 1000,
+    seed: int = 0,
+) -> ChexlocalizeTables:
+    """The published tables of one metric.
+
+    Parameters
+    ----------
+    rows : CaseRows
+    metric : a metric of `rows`
+    images : ids of the ground-truth file's images; those with a row by default, which is right while the benchmark asks
+        for findings that are present
+    n_resamples, seed : 1000 and 0 in the published code
+
+    Raises
+    ------
+    ValueError
+        If the metric or an image is unknown, there is no image, or there are fewer than 40 replicates.
+    """
+    check_interval("chexlocalize", n_resamples)
+    if metric not in rows.values:
+        raise ValueError(f"`metric` must be among {list(rows.values)}, got {metric!r}")
+    ids = sorted(set(rows.image_ids if images is None else images))
+    unknown = sorted(set(ids) - {image_id for image_id, _ in rows.all_images})
+    if unknown or not ids:
+        raise ValueError(
+            f"`images` must be images of the split, at least one, got {unknown[0] if unknown else 'none'!r}"
+        )
+    place = {image_id: i for i, image_id in enumerate(ids)}
+    column = {finding: i for i, finding in enumerate(rows.findings)}
+    per_image = np.full((len(ids), len(column)), np.nan)
+    for image_id, finding, value in zip(rows.image_ids, rows.case_findings, rows.values[metric], strict=True):
+        if image_id in place:
+            per_image[place[image_id], column[finding]] = value
+    # The published stream is that of the old generator
+    draws = np.random.RandomState(seed).randint(0, len(ids), (n_resamples, len(ids)))
+    # One finding at a time, so that each replicate adds up its rows in the order drawn, as pandas does
+    replicates = np.stack([mean_of_defined(per_image[:, i][draws]) for i in range(len(column))], axis=1)
+    found = find_intervals(np.full(len(column), np.nan), replicates, interval="chexlocalize")
+    summary = np.stack([found.low, found.values, found.high], axis=1)
+    return ChexlocalizeTables(metric, tuple(rows.findings), ids, per_image, replicates, summary)

@@ -1,0 +1,265 @@
+"""The linter of findings-type files: one study per line, with the labels present or the probability of every label.
+
+Conventions
+-----------
+Canonical JSONL: ``{"study_id": "...", "labels": ["Cardiomegaly", "COPD"]}`` or ``{"study_id": "...", "probabilities":
+{"Cardiomegaly": 0.91, ...}}`` with all labels of the benchmark. CSV and TSV: a column ``study_id`` and one column per
+label holding its probability (0 and 1 will do). All lines of a file give the same of the two. As everywhere in this
+package, the linter knows the public manifest only, notes all problems, and repairs nothing.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from reveal_bench.entries.hints import name_hint, study_hint
+from reveal_bench.entries.jsonl import Entry, check_entries, read_jsonl
+from reveal_bench.entries.report import LintReport, ProblemLog
+from reveal_bench.entries.source import Limits, open_source
+from reveal_bench.entries.tables import parse_number
+from reveal_bench.findings import canonical_finding
+from reveal_bench.kinds.findings.records import FindingsPrediction, StudyManifest
+
+__all__ = ["lint_findings"]
+
+_FIELDS = ("study_id", "labels", "probabilities")
+_MOST_SEARCHED = 100  # names for which a similar known one is looked for: a search takes milliseconds
+
+
+def lint_findings(
+    path: Path,
+    manifest: StudyManifest,
+    *,
+    allow_missing: bool = False,
+    leave_out_unknown: bool = False,
+    limits: Limits = Limits(),
+    name: str | None = None,
+) -> LintReport:
+    """Check a file of findings predictions against the public manifest of a split.
+
+    Parameters
+    ----------
+    path : JSONL, CSV or TSV, plain or compressed
+    manifest : the studies and labels asked
+    allow_missing : whether studies may be absent; they then count as predicted negative for every label
+    leave_out_unknown : whether studies that the split does not have are left out, with a warning, instead of being
+        errors: for a file that answered another version of the split
+    limits : how large the file and its parts may be
+    name : name to show for the file; that of `path` unless given
+
+    Returns
+    -------
+    LintReport; its `predictions` are FindingsPrediction, empty if there is any error; its `missing_pairs` are
+    (study_id, "") for each study without a prediction
+
+    Raises
+    ------
+    OSError
+        If the file cannot be read. What is in it never raises.
+    """
+    log, data = open_source(path, limits, name)
+    if data is None:
+        return LintReport.of_unread(log, allow_missing)
+    log.left_out = frozenset(("unknown-study",) if leave_out_unknown else ())
+    file_format, entries = _entries(data, limits, log)
+    checker = _Checker(manifest, limits, log)
+    predictions = check_entries(entries, checker.check, log)
+    found = [prediction for prediction in predictions if prediction is not None]
+    missing = [] if log.stopped else _note_missing(checker.first_line, manifest, allow_missing, log)
+    if {p.labels is None for p in found} == {True, False}:
+        log.error("mixed-kinds", "all lines must give labels, or all probabilities", line=found[-1].line)
+    for (spelling, label), n in checker.spellings.items():
+        log.warning("finding-spelling", f"read as {label} in {n} places", field="labels", value=spelling)
+    log.note_left_out("studies")
+    kept = () if log.has_errors else tuple(found)
+    problems, pairs = tuple(log.problems), tuple((study, "") for study in missing)
+    return LintReport(
+        log.file, file_format, len(predictions), problems, kept, pairs, _statistics(found, manifest), allow_missing
+    )
+
+
+def _entries(data: bytes, limits: Limits, log: ProblemLog) -> tuple[str, Iterator[Entry]]:
+    if data.lstrip()[:1] == b"{":
+        return "jsonl", read_jsonl(data, limits, log)
+    if data.startswith(b"PAR1") or data.lstrip()[:1] == b"[":
+        log.refuse("format", "the file must be JSONL, CSV or TSV", value=data[:8].decode("latin-1"))
+        return "unknown", iter(())
+    separator = "\t" if b"\t" in data.split(b"\n", 1)[0] else ","
+    return {"\t": "tsv", ",": "csv"}[separator], _table(data, separator, limits, log)
+
+
+def _table(data: bytes, separator: str, limits: Limits, log: ProblemLog) -> Iterator[Entry]:
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        log.refuse("encoding", f"must be UTF-8; byte {error.start + 1} of the file is 0x{data[error.start]:02x}")
+        return
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+    try:
+        header = next(reader, [])
+        repeated = [name for name, n in Counter(header).items() if n > 1]
+        if "study_id" not in header or repeated or len(header) > 200:
+            rule = (
+                "a column may stand only once"
+                if repeated
+                else "the column `study_id` and a column per label are needed"
+            )
+            log.refuse("missing-column", rule, line=1, value=repeated or header)
+            return
+        for n_rows, row in enumerate(reader, start=1):
+            if n_rows > limits.entries:
+                log.refuse("entries", f"a file may have at most {limits.entries} rows", line=reader.line_num)
+                return
+            if len(row) != len(header):
+                if row:
+                    log.error("row-length", f"a row must have {len(header)} values", line=reader.line_num, value=row)
+                continue
+            values = dict(zip(header, row, strict=True))
+            study_id = values.pop("study_id")
+            numbers = {label: parse_number(value) for label, value in values.items() if value}
+            yield Entry(reader.line_num, {"study_id": study_id, "probabilities": numbers})
+    except csv.Error as error:
+        log.refuse("table-syntax", f"not a table: {error}", line=reader.line_num)
+
+
+class _Checker:
+    """Checks entries one by one; remembers where each study stood."""
+
+    def __init__(self, manifest: StudyManifest, limits: Limits, log: ProblemLog) -> None:
+        self.first_line: dict[str, int] = {}
+        self.spellings: Counter[tuple[str, str]] = Counter()
+        self._manifest, self._limits, self._log = manifest, limits, log
+        self._studies = set(manifest.studies)
+        self._canonical: dict[str, str | None] = {label: label for label in manifest.labels}
+        self._n_searched = 0
+
+    def check(self, entry: Entry) -> FindingsPrediction | None:
+        """The checked prediction, or None after noting what is wrong."""
+        before = len(self._log.problems)
+        study_id = self._study(entry)
+        for name in sorted(set(entry.fields) - set(_FIELDS))[:10]:
+            hint = self._hint(name_hint, name, _FIELDS)
+            self._error(entry, "unknown-field", name, "is no field of a findings prediction", name, hint)
+        given = [name for name in ("labels", "probabilities") if name in entry.fields]
+        if len(given) != 1:
+            self._error(entry, "missing-field", "labels", "one of `labels` and `probabilities` must be given", given)
+            return None
+        labels = probabilities = None
+        if given == ["labels"]:
+            labels = self._labels(entry)
+        else:
+            probabilities = self._probabilities(entry)
+        if study_id is None or len(self._log.problems) > before:
+            return None
+        return FindingsPrediction(study_id, labels, probabilities, entry.line)
+
+    def _error(self, entry: Entry, rule: str, field: str, message: str, value: object, hint: str = "") -> None:
+        self._log.error(rule, message, line=entry.line, field=field, value=value, hint=hint)
+
+    def _hint(self, search: Callable[[str, Sequence[str]], str], name: str, known: Sequence[str]) -> str:
+        self._n_searched += 1
+        return search(name, known) if self._n_searched <= _MOST_SEARCHED else ""
+
+    def _study(self, entry: Entry) -> str | None:
+        study_id = entry.fields.get("study_id")
+        if not isinstance(study_id, str):
+            self._error(entry, "missing-field", "study_id", "must be a text", study_id)
+            return None
+        if study_id not in self._studies:
+            hint = self._hint(study_hint, study_id, self._manifest.studies)
+            self._error(
+                entry, "unknown-study", "study_id", f"is no study of split {self._manifest.split}", study_id, hint
+            )
+            return None
+        if study_id in self.first_line:
+            self._error(
+                entry, "duplicate-study", "study_id", f"already predicted at {self.first_line[study_id]}", study_id
+            )
+            return None
+        self.first_line[study_id] = entry.line
+        return study_id
+
+    def _label(self, entry: Entry, field: str, name: Any) -> str | None:
+        if not isinstance(name, str) or len(name) > self._limits.finding_characters:
+            self._error(entry, "wrong-type", field, "a label must be a short text", name)
+            return None
+        if name not in self._canonical:
+            self._canonical[name] = canonical_finding(name, self._manifest.labels)
+        label = self._canonical[name]
+        if label is None:
+            hint = self._hint(name_hint, name, self._manifest.labels)
+            self._error(entry, "unknown-finding", field, f"is no label of {self._manifest.benchmark}", name, hint)
+        elif label != name:
+            self.spellings[name, label] += 1
+        return label
+
+    def _labels(self, entry: Entry) -> tuple[str, ...] | None:
+        names = entry.fields["labels"]
+        if not isinstance(names, list) or len(names) > len(self._manifest.labels):
+            self._error(entry, "wrong-type", "labels", "must be a list of labels, each once", names)
+            return None
+        labels = [self._label(entry, "labels", name) for name in names]
+        known = [label for label in labels if label is not None]
+        for label in sorted({label for label in known if known.count(label) > 1}):
+            self._error(entry, "duplicate-label", "labels", "a label may stand only once", label)
+        return tuple(known)
+
+    def _probabilities(self, entry: Entry) -> dict[str, float] | None:
+        given = entry.fields["probabilities"]
+        if not isinstance(given, dict):
+            self._error(entry, "wrong-type", "probabilities", "must be an object of label and number", given)
+            return None
+        values: dict[str, float] = {}
+        for name, value in given.items():
+            label = self._label(entry, "probabilities", name)
+            if label is None:
+                continue
+            field = f"probabilities.{label}"
+            if label in values:
+                self._error(entry, "duplicate-label", field, "a label may stand only once", name)
+            elif isinstance(value, bool) or not isinstance(value, int | float):
+                self._error(entry, "wrong-type", field, "must be a number", value)
+            elif isinstance(value, float) and not math.isfinite(value):
+                self._error(entry, "not-finite", field, "must be finite", value)
+            elif not 0 <= value <= 1:  # whole numbers of hundreds of digits too, which are no float
+                self._error(
+                    entry, "score-range", field, "must lie in [0, 1]", value, "a logit? apply the sigmoid first"
+                )
+            else:
+                values[label] = float(value)
+            values.setdefault(label, 0.0)
+        absent = [label for label in self._manifest.labels if label not in values]
+        if absent:
+            self._error(
+                entry, "missing-labels", "probabilities", f"must hold every label; {len(absent)} missing", absent
+            )
+        return values
+
+
+def _note_missing(found: dict[str, int], manifest: StudyManifest, allow_missing: bool, log: ProblemLog) -> list[str]:
+    missing = [study for study in manifest.studies if study not in found]
+    if missing:
+        message = f"{len(missing)} of {len(manifest.studies)} studies have no prediction: {'; '.join(missing[:5])}"
+        if allow_missing:
+            log.warning("missing-studies", message, hint="they count as negative for every label")
+        else:
+            log.error("missing-studies", message, hint="allow missing studies to have them count as negative")
+    return missing
+
+
+def _statistics(found: list[FindingsPrediction], manifest: StudyManifest) -> dict[str, Any]:
+    """Share of studies called positive (probability of at least 0.5) per label, and the commonest answer's share."""
+    answers = [
+        p.labels if p.labels is not None else tuple(k for k, v in (p.probabilities or {}).items() if v >= 0.5)
+        for p in found
+    ]
+    n = max(1, len(answers))
+    positive = {label: sum(label in answer for answer in answers) / n for label in manifest.labels}
+    commonest = max(Counter(frozenset(answer) for answer in answers).values(), default=0) / n
+    return {"positive_share": positive, "same_answer_share": commonest}

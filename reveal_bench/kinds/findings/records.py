@@ -1,0 +1,178 @@
+"""Studies with labels: the records of findings-type benchmarks, and how they are read from a dataset folder.
+
+Conventions
+-----------
+The unit is the study, which may hold several images (paper 004). Of a dataset folder this module reads
+
+* ``manifest/<split>.parquet``: study_id (string), image_ids and views (lists of strings);
+* ``multilabel/<split>-*.parquet``: the columns of :class:`StudyRecord`; labels, agreement, views and demographics are
+  ClassLabel codes into the folder's findings and the vocabularies below.
+
+Of the patient only bands are kept (paper 004, Table S2): no age in years, no date.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from reveal_bench.kinds.folder import check_split, read_folder_info
+from reveal_bench.kinds.images import StudyImage, image_from_facts
+
+__all__ = [
+    "AGE_BANDS",
+    "AGREEMENTS",
+    "PATIENT_CLASSES",
+    "RACES",
+    "SEXES",
+    "FindingsPrediction",
+    "StudyManifest",
+    "StudyRecord",
+    "age_band",
+    "read_studies",
+    "read_study_manifest",
+]
+
+AGREEMENTS = ("two_of_three", "three_of_three")
+"""How many of the three readers agreed to all labels (paper 004, section 2.4)."""
+
+UNKNOWN = "unknown"
+AGE_BANDS = (*(f"{low}-{low + 9}" for low in range(0, 80, 10)), "80+", UNKNOWN)
+SEXES = ("F", "M", "other", UNKNOWN)
+RACES = ("Asian", "Black or African American", "White", "Other", UNKNOWN)
+PATIENT_CLASSES = ("inpatient", "outpatient", "emergency", UNKNOWN)
+
+
+def age_band(years: float | None) -> str:
+    """The band of an age in years.
+
+    Raises
+    ------
+    ValueError
+        If the age is negative or above 150.
+
+    Examples
+    --------
+    >>> age_band(79.5), age_band(80), age_band(None)
+    ('70-79', '80+', 'unknown')
+    """
+    if years is None:
+        return UNKNOWN
+    if not 0 <= years <= 150:
+        raise ValueError(f"`years` must lie in [0, 150], got {years}")
+    return AGE_BANDS[min(int(years // 10), 8)]
+
+
+@dataclass(frozen=True, slots=True)
+class StudyRecord:
+    """One study with its reference labels.
+
+    Attributes
+    ----------
+    agreement : of :data:`AGREEMENTS`, or None if it is not known
+    n_agree_all : readers who agreed to all labels (0 to 3), or None
+    age_band, sex, race, patient_class : of the vocabularies above
+    """
+
+    study_id: str
+    patient_id: str
+    labels: tuple[str, ...]
+    agreement: str | None = None
+    images: tuple[StudyImage, ...] = ()
+    n_agree_all: int | None = None
+    age_band: str = UNKNOWN
+    sex: str = UNKNOWN
+    race: str = UNKNOWN
+    patient_class: str = UNKNOWN
+
+    @property
+    def views(self) -> tuple[str, ...]:
+        """View of every image."""
+        return tuple(image.view for image in self.images)
+
+
+@dataclass(frozen=True)
+class StudyManifest:
+    """What a findings-type split asks: every label of every study; all that a linter may know."""
+
+    benchmark: str
+    version: str
+    split: str
+    labels: tuple[str, ...]
+    studies: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FindingsPrediction:
+    """One study as the linter hands it on: either `labels`, or `probabilities` of all labels.
+
+    Attributes
+    ----------
+    labels : canonical labels said to be present, or None when probabilities are given
+    probabilities : dict from every canonical label to a number in [0, 1], or None when labels are given
+    line : line of the file it came from
+    """
+
+    study_id: str
+    labels: tuple[str, ...] | None = None
+    probabilities: Mapping[str, float] | None = None
+    line: int = 0
+
+
+def read_study_manifest(folder: Path, split: str) -> StudyManifest:
+    """Read the public manifest of a findings-type split.
+
+    Raises
+    ------
+    ValueError
+        If the folder has no such split, or is of a localization benchmark.
+    """
+    import pyarrow.parquet as pq
+
+    info = read_folder_info(folder)
+    check_split(info, folder, split)
+    path = Path(folder) / "manifest" / f"{split}.parquet"
+    if "study_id" not in pq.read_schema(path).names or "image_id" in pq.read_schema(path).names:
+        raise ValueError(f"{folder} is no findings-type dataset: its manifest is of images, not of studies")
+    studies = pq.read_table(path, columns=["study_id"])["study_id"].to_pylist()
+    return StudyManifest(info.benchmark, info.version, split, info.findings, tuple(studies))
+
+
+def read_studies(folder: Path, split: str) -> list[StudyRecord]:
+    """Read the reference labels of `split`, in file order.
+
+    Raises
+    ------
+    ValueError
+        If the folder has no such split, or holds only its manifest because its references are private.
+    """
+    import pyarrow.parquet as pq
+
+    info = read_folder_info(folder)
+    check_split(info, folder, split)
+    shards = sorted((Path(folder) / "multilabel").glob(f"{split}-*.parquet"))
+    if not shards:
+        raise ValueError(f"{folder} holds no labels of split {split!r}: they are private, kept by the maintainer")
+    records = []
+    for shard in shards:
+        names = [name for name in pq.read_schema(shard).names if name != "images"]
+        records += [_record(row, info.findings) for row in pq.read_table(shard, columns=names).to_pylist()]
+    return records
+
+
+def _record(row: dict[str, Any], findings: tuple[str, ...]) -> StudyRecord:
+    agreement = row["agreement"]
+    return StudyRecord(
+        study_id=row["study_id"],
+        patient_id=row["patient_id"],
+        labels=tuple(findings[code] for code in row["labels"]),
+        agreement=None if agreement is None else AGREEMENTS[agreement],
+        images=tuple(image_from_facts(facts) for facts in row["image_facts"]),
+        n_agree_all=row["n_agree_all"],
+        age_band=AGE_BANDS[row["age_band"]],
+        sex=SEXES[row["sex"]],
+        race=RACES[row["race"]],
+        patient_class=PATIENT_CLASSES[row["patient_class"]],
+    )

@@ -1,0 +1,99 @@
+"""Rows of a findings-type dataset (one per study) and of a tasks-type one (one per task): Features, and record -> row.
+
+The columns are those of :class:`reveal_bench.kinds.findings.records.StudyRecord` and
+:class:`reveal_bench.kinds.tasks.records.TaskRecord`. `images`, `image_ids`, `views` and `image_facts` run in parallel:
+element i of each is of the same image. Where pixels are withheld the elements of `images` are null.
+
+In a *blank* row (the inputs of a holdout) everything that is an answer, or says something about the patient, is null or
+empty, and so are the hashes of the source files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from reveal_bench.kinds.findings.records import AGE_BANDS, AGREEMENTS, PATIENT_CLASSES, RACES, SEXES, StudyRecord
+from reveal_bench.kinds.images import VIEWS, Developed
+from reveal_bench.kinds.rows import Row, code_of, image_cell, image_facts_features, image_facts_row, one_value
+
+if TYPE_CHECKING:
+    from datasets import Features
+
+__all__ = ["blank_study", "study_features", "study_row"]
+
+
+def study_features(findings: Sequence[str]) -> Features:
+    """Features of the config `multilabel`."""
+    from datasets import ClassLabel, Features, Image, List, Value
+
+    return Features(
+        {
+            "study_id": Value("string"),
+            "patient_id": Value("string"),
+            "images": List(Image()),
+            "image_ids": List(Value("string")),
+            "views": List(ClassLabel(names=list(VIEWS))),
+            "labels": List(ClassLabel(names=list(findings))),
+            "label_vector": List(Value("int8"), length=len(findings)),
+            "agreement": ClassLabel(names=list(AGREEMENTS)),
+            "n_agree_all": Value("int8"),
+            "manufacturer": Value("string"),
+            "model": Value("string"),
+            "age_band": ClassLabel(names=list(AGE_BANDS)),
+            "sex": ClassLabel(names=list(SEXES)),
+            "race": ClassLabel(names=list(RACES)),
+            "patient_class": ClassLabel(names=list(PATIENT_CLASSES)),
+            "image_facts": List(image_facts_features()),
+        }
+    )
+
+
+def study_row(record: StudyRecord, findings: Sequence[str], developed: Sequence[Developed | None]) -> Row:
+    """The row of a study; `developed` holds the picture of each of its images, or None.
+
+    Raises
+    ------
+    ValueError
+        If a label or another coded value is outside its vocabulary.
+    """
+    labels = sorted(code_of(findings, label, "labels") for label in set(record.labels))
+    if len(labels) != len(record.labels):
+        raise ValueError(f"`labels` must name each finding once, got {', '.join(record.labels)}")
+    agreement = record.agreement
+    return {
+        "study_id": record.study_id,
+        "patient_id": record.patient_id,
+        "images": [image_cell(picture) for picture in developed],
+        "image_ids": [image.image_id for image in record.images],
+        "views": [code_of(VIEWS, image.view, "view") for image in record.images],
+        "labels": labels,
+        "label_vector": [int(i in labels) for i in range(len(findings))],
+        "agreement": None if agreement is None else code_of(AGREEMENTS, agreement, "agreement"),
+        "n_agree_all": record.n_agree_all,
+        "manufacturer": one_value([image.manufacturer for image in record.images]),
+        "model": one_value([image.model for image in record.images]),
+        "age_band": code_of(AGE_BANDS, record.age_band, "age_band"),
+        "sex": code_of(SEXES, record.sex, "sex"),
+        "race": code_of(RACES, record.race, "race"),
+        "patient_class": code_of(PATIENT_CLASSES, record.patient_class, "patient_class"),
+        "image_facts": [image_facts_row(image) for image in record.images],
+    }
+
+
+def blank_study(row: Row) -> Row:
+    """A study's row as an input without references: no labels, no demographics, no hash of a source file."""
+    unknown = {"age_band": AGE_BANDS, "sex": SEXES, "race": RACES, "patient_class": PATIENT_CLASSES}
+    return {
+        **row,
+        "labels": [],
+        "label_vector": None,
+        "agreement": None,
+        "n_agree_all": None,
+        **{name: len(names) - 1 for name, names in unknown.items()},
+        "image_facts": _without_hashes(row["image_facts"]),
+    }
+
+
+def _without_hashes(facts: Sequence[Row]) -> list[Row]:
+    return [{**entry, "source_sha256": None, "pixel_sha256": None} for entry in facts]

@@ -1,0 +1,377 @@
+"""Findings-type benchmarks: predictions and reference labels -> per-case rows -> Estimates.
+
+Conventions
+-----------
+There is one row per study x label. A study without a prediction counts as negative for every label: a miss for each
+label that it has, never undefined. Probabilities become decisions by thresholds that the submission fixed beforehand
+(0.5 unless it says otherwise); AUROC and average precision are added when probabilities are given, an absent study
+having probability 0. `cohen_kappa` is that of the submission against the consensus (spec: paper 004).
+
+A *stratum* is a part of the studies: by agreement of the readers, by view, or by number of findings.
+
+Systems against each other on the studies of one split: figures in the same replicates, and paired differences.
+
+Conventions
+-----------
+As in :mod:`reveal_bench.evaluation.compare`: ONE draw of patients (or studies) serves all systems, metrics and labels,
+so that differences are paired; a macro averages the labels for which all compared systems are defined. Replicates come
+from counts that weigh the patients, see :mod:`reveal_bench.metrics.labels`; nothing is scored again per replicate.
+
+Metrics of decisions apply to every system, those of probabilities where a system gave probabilities.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from reveal_bench.evaluation.compare import Comparison, compare_resampled
+from reveal_bench.kinds.findings.records import FindingsPrediction, StudyRecord
+from reveal_bench.metrics import METRICS
+from reveal_bench.metrics.bootstrap import Estimate, resampling_counts, signature
+from reveal_bench.metrics.estimates import estimate_labels
+from reveal_bench.metrics.labels import (
+    LabelSums,
+    Ranking,
+    apply_thresholds,
+    auroc,
+    average_precision,
+    kappa_from_sums,
+    label_sums,
+    ranking_replicates,
+    ratio_from_sums,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["StudyRows", "compare_studies", "resample_studies", "score_studies", "study_metrics", "summarize_studies"]
+
+BoolArray = npt.NDArray[np.bool_]
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class StudyRows:
+    """Decisions and references of one submission.
+
+    Attributes
+    ----------
+    labels : tuple of str (n_labels,)
+    studies : tuple of StudyRecord (n_studies,)
+    predicted, present : bool arrays (n_studies, n_labels)
+    probabilities : float array (n_studies, n_labels), or None when the submission gave labels
+    has_prediction : bool array (n_studies,)
+    """
+
+    labels: tuple[str, ...]
+    studies: tuple[StudyRecord, ...]
+    predicted: BoolArray
+    present: BoolArray
+    probabilities: FloatArray | None
+    has_prediction: BoolArray
+
+    def __len__(self) -> int:
+        return len(self.studies)
+
+    def strata(self) -> dict[str, BoolArray]:
+        """Parts of the studies that have at least one study: bool arrays (n_studies,)."""
+        parts: dict[str, list[bool]] = {}
+        for agreement in ("three_of_three", "two_of_three"):
+            parts[f"agreement: {agreement.replace('_', ' ')}"] = [s.agreement == agreement for s in self.studies]
+        for view in ("AP", "PA", "LATERAL"):
+            parts[f"view: {view}"] = [view in s.views for s in self.studies]
+        for n in range(4):
+            parts[f"findings: {n}"] = [len(s.labels) == n for s in self.studies]
+        parts["findings: 4 or more"] = [len(s.labels) >= 4 for s in self.studies]
+        return {name: np.array(part, bool) for name, part in parts.items() if any(part)}
+
+    def take(self, part: BoolArray) -> StudyRows:
+        """The rows of the studies in `part`."""
+        kept = np.flatnonzero(part)
+        return replace(
+            self,
+            studies=tuple(self.studies[i] for i in kept),
+            predicted=self.predicted[kept],
+            present=self.present[kept],
+            probabilities=None if self.probabilities is None else self.probabilities[kept],
+            has_prediction=self.has_prediction[kept],
+        )
+
+    def to_table(self) -> pa.Table:
+        """One row per study x label: study_id, patient_id, agreement, label, present, predicted, probability."""
+        import pyarrow as pa
+
+        n = len(self.labels)
+        columns = {
+            "study_id": [study.study_id for study in self.studies for _ in range(n)],
+            "patient_id": [study.patient_id for study in self.studies for _ in range(n)],
+            "agreement": pa.array([study.agreement for study in self.studies for _ in range(n)], pa.string()),
+            "label": [label for _ in self.studies for label in self.labels],
+            "present": self.present.ravel(),
+            "predicted": self.predicted.ravel(),
+        }
+        if self.probabilities is not None:
+            columns["probability"] = self.probabilities.ravel()
+        return pa.table(columns)
+
+
+def score_studies(
+    predictions: Sequence[FindingsPrediction],
+    records: Sequence[StudyRecord],
+    *,
+    labels: Sequence[str],
+    thresholds: float | Mapping[str, float] = 0.5,
+) -> StudyRows:
+    """Pair checked predictions with reference labels.
+
+    Parameters
+    ----------
+    predictions : at most one per study, all with labels or all with probabilities
+    records : references
+    labels : vocabulary of the benchmark
+    thresholds : probability from which a label counts as predicted: one number, or one per label (0.5 for the others)
+
+    Raises
+    ------
+    ValueError
+        If a study is predicted or listed twice, kinds are mixed, or a threshold is out of range or of no label.
+    """
+    by_study: dict[str, FindingsPrediction] = {}
+    for prediction in predictions:
+        if prediction.study_id in by_study:
+            raise ValueError(f"`predictions` must name each study once, got {prediction.study_id!r} twice")
+        by_study[prediction.study_id] = prediction
+    if len({record.study_id for record in records}) != len(records):
+        raise ValueError("`records` must name each study once")
+    kinds = {prediction.probabilities is None for prediction in predictions}
+    if len(kinds) == 2:
+        raise ValueError("`predictions` must all give labels, or all probabilities")
+    column = {label: i for i, label in enumerate(labels)}
+    present, predicted = (np.zeros((len(records), len(labels)), bool) for _ in range(2))
+    probabilities = np.zeros((len(records), len(labels))) if kinds == {False} else None
+    for i, record in enumerate(records):
+        present[i, [column[label] for label in record.labels]] = True
+        found = by_study.get(record.study_id)
+        if found is None:
+            continue
+        if probabilities is None:
+            predicted[i, [column[label] for label in found.labels or ()]] = True
+        else:
+            probabilities[i] = [(found.probabilities or {})[label] for label in labels]
+    if probabilities is not None:
+        predicted = apply_thresholds(probabilities, _thresholds(thresholds, labels))
+        predicted &= np.array([record.study_id in by_study for record in records], bool)[:, None]
+    has_prediction = np.array([record.study_id in by_study for record in records], bool)
+    return StudyRows(tuple(labels), tuple(records), predicted, present, probabilities, has_prediction)
+
+
+def _thresholds(thresholds: float | Mapping[str, float], labels: Sequence[str]) -> float | list[float]:
+    if not isinstance(thresholds, Mapping):
+        return float(thresholds)
+    strangers = sorted(set(thresholds) - set(labels))
+    if strangers:
+        raise ValueError(f"`thresholds` must be of the benchmark's labels, got {strangers}")
+    return [float(thresholds.get(label, 0.5)) for label in labels]
+
+
+def summarize_studies(
+    rows: StudyRows, *, n_resamples: int = 1000, seed: int = 0, unit: str = "patient", stratum: str | None = None
+) -> list[Estimate]:
+    """Label metrics with 95 % percentile intervals, from one draw for all metrics, labels and strata.
+
+    Parameters
+    ----------
+    rows : StudyRows of the whole split: all its patients are resampled, also for a stratum
+    unit : {"patient", "study"}
+    stratum : key of ``rows.strata()``, or None for all studies
+
+    Returns
+    -------
+    list of Estimate, as :func:`reveal_bench.metrics.estimates.estimate_labels` gives them
+
+    Raises
+    ------
+    ValueError
+        If there is no such stratum or unit.
+    """
+    if unit not in ("patient", "study"):
+        raise ValueError(f"`unit` must be 'patient' or 'study', got {unit!r}")
+    parts = rows.strata()
+    if stratum is not None and stratum not in parts:
+        raise ValueError(f"`stratum` must be one of {list(parts)}, got {stratum!r}")
+    part = rows if stratum is None else rows.take(parts[stratum])
+
+    def units(studies: Sequence[StudyRecord]) -> list[str]:
+        return [study.patient_id if unit == "patient" else study.study_id for study in studies]
+
+    return estimate_labels(
+        part.predicted,
+        part.present,
+        scores=part.probabilities,
+        labels=rows.labels,
+        patients=units(part.studies),
+        all_patients=units(rows.studies),
+        unit=unit,
+        n_resamples=n_resamples,
+        seed=seed,
+    )
+
+
+StudyUnit = Literal["patient", "study"]
+
+_OF_SUMS: dict[str, Callable[[LabelSums], FloatArray]] = {
+    "f1": partial(ratio_from_sums, "f1"),
+    "precision": partial(ratio_from_sums, "precision"),
+    "recall": partial(ratio_from_sums, "recall"),
+    "cohen_kappa": kappa_from_sums,
+}
+_OF_PROBABILITIES: dict[str, Callable[..., FloatArray]] = {"auroc": auroc, "average_precision": average_precision}
+
+
+@dataclass(frozen=True)
+class LabelFigures:
+    """Figures of one system and metric per label, on the data and in every replicate.
+
+    Attributes
+    ----------
+    values : float array (n_labels,), replicates : float array (n_resamples, n_labels)
+        NaN where the metric is undefined.
+    n : int array (n_labels,)
+        Studies behind each label; 0 where the metric is undefined on the data.
+    """
+
+    values: FloatArray
+    replicates: FloatArray
+    n: npt.NDArray[np.int64]
+
+
+def study_metrics(systems: Sequence[StudyRows]) -> list[str]:
+    """Metrics that apply to all of the systems.
+
+    Examples
+    --------
+    >>> study_metrics([])
+    ['f1', 'precision', 'recall', 'cohen_kappa', 'auroc', 'average_precision']
+    """
+    has_probabilities = all(rows.probabilities is not None for rows in systems)
+    return [*_OF_SUMS, *(_OF_PROBABILITIES if has_probabilities else ())]
+
+
+def resample_studies(
+    systems: Sequence[StudyRows],
+    *,
+    metrics: Sequence[str],
+    labels: Sequence[str],
+    n_resamples: int,
+    seed: int,
+    unit: StudyUnit = "patient",
+) -> list[dict[str, LabelFigures]]:
+    """Figures per label of several systems on one split, on the data and in the same replicates.
+
+    Parameters
+    ----------
+    systems : StudyRows of the same studies in the same order, scored against the same labels
+    metrics : of :func:`study_metrics`
+    labels : those to report
+
+    Returns
+    -------
+    list, per system, of dict from metric to LabelFigures
+
+    Raises
+    ------
+    ValueError
+        If there is no system or study, a metric does not apply to all or a label is unknown, or the systems were scored
+        on different studies or references.
+    """
+    _check_systems(systems, metrics, labels, unit)
+    first = systems[0]
+    columns = [first.labels.index(label) for label in labels]
+    names = [study.patient_id if unit == "patient" else study.study_id for study in first.studies]
+    code = {name: i for i, name in enumerate(sorted(set(names)))}
+    units = np.array([code[name] for name in names], np.int64)
+    counts = resampling_counts(len(code), n_resamples=n_resamples, seed=seed)
+    present = first.present[:, columns]
+    results = []
+    for rows in systems:
+        sums = label_sums(rows.predicted[:, columns], present, units=units, n_units=len(code))
+        total, drawn = sums.total(), sums.resample(counts)
+        figures = {}
+        for metric in metrics:
+            if metric in _OF_SUMS:
+                values, replicates = _OF_SUMS[metric](total), _OF_SUMS[metric](drawn)
+            else:
+                assert rows.probabilities is not None
+                scores, ranking = rows.probabilities[:, columns], _ranking(metric)
+                values = _OF_PROBABILITIES[metric](scores, present)
+                replicates = ranking_replicates(ranking, scores, present, counts, units=units)
+            figures[metric] = LabelFigures(values, replicates, np.where(np.isnan(values), 0, len(rows)))
+        results.append(figures)
+    return results
+
+
+def _ranking(metric: str) -> Ranking:
+    return "auroc" if metric == "auroc" else "average_precision"
+
+
+def _check_systems(
+    systems: Sequence[StudyRows], metrics: Sequence[str], labels: Sequence[str], unit: StudyUnit
+) -> None:
+    if unit not in ("patient", "study"):
+        raise ValueError(f"`unit` must be 'patient' or 'study', got {unit!r}")
+    if not systems:
+        raise ValueError("`systems` must hold at least one system, got none")
+    first = systems[0]
+    if not len(first):
+        raise ValueError("`systems` must be scored on at least one study, got none")
+    unknown = [label for label in labels if label not in first.labels]
+    if unknown or not labels:
+        raise ValueError(f"`labels` must be among {list(first.labels)}, got {unknown or 'none'}")
+    missing = [name for name in metrics if name not in study_metrics(systems)]
+    if missing:
+        raise ValueError(f"`metrics` must be among {study_metrics(systems)}, got {missing}")
+    studies = [(study.study_id, study.patient_id) for study in first.studies]
+    for rows in systems:
+        if rows.labels != first.labels or [(s.study_id, s.patient_id) for s in rows.studies] != studies:
+            raise ValueError("all systems must be scored on the same studies and labels, in the same order")
+        if not np.array_equal(rows.present, first.present):
+            raise ValueError("all systems must be scored against the same references")
+
+
+def compare_studies(
+    a: StudyRows,
+    b: StudyRows,
+    *,
+    metrics: Sequence[str] | None = None,
+    labels: Sequence[str] | None = None,
+    n_resamples: int = 1000,
+    seed: int = 0,
+    unit: StudyUnit = "patient",
+) -> list[Comparison]:
+    """Paired difference ``a - b`` per metric: its macro first, then its labels.
+
+    Parameters
+    ----------
+    a, b : StudyRows of two systems on the same split
+    metrics : those that apply to both by default
+    labels : the vocabulary by default
+
+    Raises
+    ------
+    ValueError
+        As :func:`resample_studies`.
+    """
+    names = study_metrics([a, b]) if metrics is None else list(metrics)
+    chosen = tuple(a.labels if labels is None else labels)
+    of_a, of_b = resample_studies([a, b], metrics=names, labels=chosen, n_resamples=n_resamples, seed=seed, unit=unit)
+    comparisons = []
+    for name in names:
+        recipe = signature(name, METRICS[name].version, n_resamples=n_resamples, seed=seed, unit=unit)
+        comparisons += compare_resampled(of_a[name], of_b[name], chosen, recipe=recipe)
+    return comparisons

@@ -1,0 +1,63 @@
+"""What stands in ``manifest/benchmark.json`` of a dataset folder: benchmark, version, protocol and splits."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+__all__ = ["FOLDER_INFO", "FolderInfo", "check_split", "read_folder_info"]
+
+
+FOLDER_INFO = "manifest/benchmark.json"
+
+
+@dataclass(frozen=True)
+class FolderInfo:
+    """``manifest/benchmark.json`` of a dataset folder; `synthetic` says that all of it was drawn by a program."""
+
+    benchmark: str
+    version: str
+    synthetic: bool
+    asks: str
+    grid: int
+    findings: tuple[str, ...]
+    splits: Mapping[str, Mapping[str, Any]]
+
+    def to_json(self) -> str:
+        """The file's text."""
+        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return json.dumps({"schema": 1, **fields}, indent=2) + "\n"
+
+
+def read_folder_info(folder: Path) -> FolderInfo:
+    """Read ``manifest/benchmark.json``.
+
+    Raises
+    ------
+    ValueError
+        If the folder is not a dataset folder of this package.
+    """
+    path = Path(folder) / FOLDER_INFO
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        raise ValueError(f"{folder} is not a dataset folder: it has no {FOLDER_INFO}") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: must be JSON: {error}") from None
+    if not isinstance(raw, dict):
+        raise ValueError(f"{path}: must hold one JSON object, got {type(raw).__name__}")
+    if raw.pop("schema", None) != 1:
+        raise ValueError(f"{path}: `schema` must be 1: the folder was built by another version of reveal-bench")
+    if set(raw) != set(FolderInfo.__dataclass_fields__):
+        raise ValueError(f"{path}: the fields must be {sorted(FolderInfo.__dataclass_fields__)}, got {sorted(raw)}")
+    return FolderInfo(**{**raw, "findings": tuple(raw["findings"])})
+
+
+def check_split(info: FolderInfo, folder: Path, split: str) -> None:
+    """Raise ValueError, naming the splits there are, unless `split` is one of them."""
+    if split not in info.splits:
+        known = ", ".join(info.splits)
+        raise ValueError(f"`split` must be one of the splits of {folder} ({known}), got {split!r}")

@@ -1,0 +1,108 @@
+"""Images of every kind of dataset: their views, where their pixels lie, what became of them, what is known of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+__all__ = ["PictureFile", "SPACING_SOURCES", "VIEWS", "Developed", "StudyImage", "image_from_facts"]
+
+
+VIEWS = ("AP", "PA", "LATERAL", "FRONTAL", "UNKNOWN")
+
+
+SPACING_SOURCES = ("pixel_spacing", "imager_pixel_spacing", "none")
+
+
+@dataclass(frozen=True, slots=True)
+class PictureFile:
+    """Where the pixels of an image lie on the maintainer's disk; nothing of it but `name` is published.
+
+    Attributes
+    ----------
+    path : file, or the archive that holds it
+    name : file name to publish, without folders
+    shown : path relative to the download, for messages
+    kind : {"picture", "dicom", "png16"}
+        JPEG or 8-bit PNG whose bytes pass unchanged; DICOM; PNG of 16 bits, which becomes one of 8.
+    member : name inside the zip archive `path`, or None
+    """
+
+    path: Path
+    name: str
+    shown: str
+    kind: Literal["picture", "dicom", "png16"] = "picture"
+    member: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Developed:
+    """A picture as it is published.
+
+    Attributes
+    ----------
+    data : file bytes, or None when pixels are withheld
+    name : bare file name
+    size : (height, width)
+    source_sha256, pixel_sha256 : of the source's file, and of the published grey values
+    pipeline : how the pixels were made
+    """
+
+    data: bytes | None = field(repr=False)
+    name: str
+    size: tuple[int, int]
+    source_sha256: str
+    pixel_sha256: str
+    pipeline: str
+
+    def withheld(self) -> Developed:
+        """The same without its bytes; hashes and pipeline still tell how to make them again."""
+        return replace(self, data=None)
+
+
+@dataclass(frozen=True, slots=True)
+class StudyImage:
+    """One image of a study, with what is known of how it was taken.
+
+    Attributes
+    ----------
+    view, spacing_source : of `records.VIEWS` and `records.SPACING_SOURCES`; `view_raw` as the source writes it
+    manufacturer, model, detector_type : normalised spelling; ``*_raw`` as the source writes it
+    kvp, exposure_mas : tube voltage (kV) and exposure (mAs)
+    source_sha256, pixel_sha256, pixel_pipeline, picture : as in
+    :class:`reveal_bench.kinds.localization.records.LocalizationRecord`
+    """
+
+    image_id: str
+    view: str
+    width: int
+    height: int
+    view_raw: str | None = None
+    manufacturer: str | None = None
+    manufacturer_raw: str | None = None
+    model: str | None = None
+    model_raw: str | None = None
+    detector_type: str | None = None
+    kvp: float | None = None
+    exposure_mas: float | None = None
+    spacing_mm: tuple[float, float] | None = None
+    spacing_source: str = "none"
+    source_sha256: str | None = None
+    pixel_sha256: str | None = None
+    pixel_pipeline: str = "withheld"
+    picture: PictureFile | None = None
+
+
+def image_from_facts(facts: Mapping[str, Any]) -> StudyImage:
+    """An image from one entry of the column `image_facts`."""
+    spacing = facts["spacing_mm"]
+    return StudyImage(
+        **{
+            **facts,
+            "view": VIEWS[facts["view"]],
+            "spacing_mm": tuple(spacing) if spacing else None,
+            "spacing_source": SPACING_SOURCES[facts["spacing_source"]],
+        }
+    )

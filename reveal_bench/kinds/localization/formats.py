@@ -1,0 +1,222 @@
+"""Which format a prediction file has, found by looking at its content, and its entries.
+
+Formats
+-------
+``jsonl``, ``csv``, ``tsv``, ``parquet``, ``chexlocalize-segmentations``, ``chexlocalize-points``,
+``chexlocalize-annotations``, ``coco-results``; any of them may be compressed (:mod:`reveal_bench.entries.source`).
+The name of the file plays no part.
+
+JSON documents: the three kinds of CheXlocalize file, and COCO results.
+
+Conventions
+-----------
+CheXlocalize (github.com/rajpurkarlab/cheXlocalize), as released::
+
+    segmentations   {image_id: {finding: {"size": [h, w], "counts": "..."}}}
+    salient points  {image_id: {finding: [[x, y], ...]}}
+    annotations     {image_id: {"img_size": [h, w], finding: [[[x, y], ...], ...]}}
+
+An empty list of points or contours is no prediction. COCO results are a list of ``{"image_id", "category_id", "bbox" |
+"segmentation", "score"}``. A results file does not carry its categories: ``category_id`` may be the finding's name, or
+its 1-based position in the benchmark's findings, and the latter is reported; ``category``, ``name`` and ``finding`` may
+hold the name instead. Polygons of COCO are flat lists [x1, y1, x2, y2, ...].
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from reveal_bench.entries.jsonl import FIELDS, Entry, JsonError, parse_json, read_jsonl
+from reveal_bench.entries.report import ProblemLog
+from reveal_bench.entries.source import Limits
+from reveal_bench.entries.tables import read_csv, read_parquet
+from reveal_bench.kinds.localization.records import Manifest
+
+__all__ = ["read_entries"]
+
+_GEOMETRY_OF = {
+    "chexlocalize-segmentations": "rle",
+    "chexlocalize-points": "points",
+    "chexlocalize-annotations": "polygons",
+}
+_COCO_NAMES = ("category_id", "category", "name", "finding")
+_COCO_KEPT = ("image_id", "score", "bbox", "segmentation")
+_MOST_NAMED = 10  # unknown fields of one entry
+_COCO_IGNORED = ("id", "area", "iscrowd")
+
+
+def load_document(data: bytes, limits: Limits, log: ProblemLog) -> Any:
+    """The value of a JSON document; None if refused."""
+    containers = data.count(b"[") + data.count(b"{")
+    if containers > limits.containers:
+        log.refuse("containers", f"a JSON document may have at most {limits.containers} brackets", value=containers)
+        return None
+    n_commas = data.count(b",")
+    if n_commas > limits.values:
+        log.refuse("containers", f"a JSON document may have at most {limits.values} commas", value=n_commas)
+        return None
+    try:
+        value, duplicate_keys = parse_json(data)
+    except JsonError as fault:
+        log.refuse(fault.rule, str(fault), hint=fault.hint)
+        return None
+    for key in duplicate_keys:
+        log.error("duplicate-key", "a key may stand only once in an object", field=key, value=key)
+    return value
+
+
+def chexlocalize_format(document: dict[str, Any]) -> str:
+    """Which of the three kinds `document` is, by the first image that says so."""
+    for findings in document.values():
+        if isinstance(findings, dict) and findings:
+            if "img_size" in findings:
+                return "chexlocalize-annotations"
+            first = next(iter(findings.values()))
+            return "chexlocalize-points" if isinstance(first, list) else "chexlocalize-segmentations"
+    return "chexlocalize-segmentations"
+
+
+def read_chexlocalize(
+    document: dict[str, Any], file_format: str, manifest: Manifest, limits: Limits, log: ProblemLog
+) -> Iterator[Entry]:
+    """Yield every (image, finding) of a CheXlocalize document; entries are numbered in file order from 1."""
+    geometry = _GEOMETRY_OF[file_format]
+    number = 0
+    for image_id, findings in document.items():
+        if not isinstance(findings, dict):
+            hint = "{image: {finding: ...}}"
+            log.error("wrong-type", "must be an object of findings", field=image_id, value=findings, hint=hint)
+            continue
+        if geometry == "polygons":
+            _check_img_size(image_id, findings, manifest, number + 1, log)
+        for finding, value in findings.items():
+            if (finding == "img_size" and geometry == "polygons") or value == []:
+                continue
+            number += 1
+            if number > limits.entries:
+                log.refuse("entries", f"a file may have at most {limits.entries} predictions")
+                return
+            fields = {"image_id": image_id, "finding": finding, geometry: value}
+            yield Entry(number, fields, f"{image_id}.{finding}")
+
+
+def _check_img_size(image_id: str, findings: dict[str, Any], manifest: Manifest, number: int, log: ProblemLog) -> None:
+    field = f"{image_id}.img_size"
+    row = manifest.rows.get(image_id)
+    if "img_size" not in findings:
+        log.error(
+            "missing-field", "`img_size` is missing", line=number, field=field, hint='"img_size": [height, width]'
+        )
+    elif row is not None and findings["img_size"] != [row.height, row.width]:
+        hint = "contours are given in pixels of the full-size image"
+        message = f"must be the image's [height, width] = [{row.height}, {row.width}]"
+        log.error("image-size", message, line=number, field=field, value=findings["img_size"], hint=hint)
+
+
+def read_coco(document: list[Any], manifest: Manifest, limits: Limits, log: ProblemLog) -> Iterator[Entry]:
+    """Yield the entries of COCO results; entries are numbered from 1."""
+    if len(document) > limits.entries:
+        log.refuse("entries", f"a file may have at most {limits.entries} predictions", value=len(document))
+        return
+    n_numbered = 0
+    for number, result in enumerate(document, start=1):
+        if not isinstance(result, dict):
+            log.error("not-an-object", "a COCO result must be an object", line=number, value=result)
+            continue
+        for key in sorted(set(result) - {*_COCO_NAMES, *_COCO_KEPT, *_COCO_IGNORED})[:_MOST_NAMED]:
+            hint = "predictions of the canonical form stand one per line, not in a list" if key in FIELDS else ""
+            log.error("unknown-field", "is no field of a COCO result", line=number, field=key, value=key, hint=hint)
+        n_numbered += type(result.get("category_id")) is int
+        yield Entry(number, _coco_fields(result, manifest), "")
+    if n_numbered:
+        numbered = ", ".join(f"{i} {name}" for i, name in enumerate(manifest.findings, start=1))
+        log.warning(
+            "category-number",
+            f"`category_id` was read as the position in the benchmark's findings in {n_numbered} entries: {numbered}",
+            field="category_id",
+            hint="give the finding's name to be sure",
+        )
+
+
+def _coco_fields(result: dict[str, Any], manifest: Manifest) -> dict[str, Any]:
+    fields = {key: value for key, value in result.items() if key in _COCO_KEPT}
+    for key in _COCO_NAMES:
+        if key in result:
+            fields["finding"] = result[key]
+    if type(fields.get("finding")) is int and 1 <= fields["finding"] <= len(manifest.findings):
+        fields["finding"] = manifest.findings[fields["finding"] - 1]
+    if "bbox" in fields:
+        fields["box"] = fields.pop("bbox")
+    if isinstance(fields.get("segmentation"), list):
+        fields["polygons"] = [_paired(contour) for contour in fields.pop("segmentation")]
+    elif "segmentation" in fields:
+        fields["rle"] = fields.pop("segmentation")
+    return fields
+
+
+def _paired(contour: Any) -> Any:
+    if isinstance(contour, list) and len(contour) % 2 == 0:
+        return [list(pair) for pair in zip(contour[0::2], contour[1::2], strict=True)]
+    return contour
+
+
+_LOOKED_AT = 1 << 16
+_FIRST_MEMBER = re.compile(rb'\{\s*+"((?:[^"\\]|\\.)*+)"\s*+:\s*+(.)', re.DOTALL)
+_COCO_DATASET = (b"images", b"annotations", b"categories", b"info", b"licenses")
+_KNOWN = "JSONL, CSV, TSV, Parquet, CheXlocalize JSON or COCO results JSON"
+_FOREIGN = {
+    b"PK\x03\x04": "a ZIP archive (or spreadsheet): unpack it, or save it as CSV",
+    b"\x80": "perhaps a Python pickle, which is never opened: it can run code",
+    b"\x89PNG": "an image",
+    b"\xff\xd8": "an image",
+    b"BZh": "bzip2: use gzip or zstd",
+    b"\xfd7zXZ": "xz: use gzip or zstd",
+}
+
+
+def read_entries(data: bytes, manifest: Manifest, limits: Limits, log: ProblemLog) -> tuple[str, Iterator[Entry]]:
+    """Find the format of `data` and read it.
+
+    Returns
+    -------
+    format : str, "unknown" if none fits
+    entries : iterator; reading happens, and problems are noted, while it is used
+    """
+    if data.startswith(b"PAR1"):
+        return "parquet", read_parquet(data, limits, log)
+    for mark, what in _FOREIGN.items():
+        if data.startswith(mark):
+            log.refuse("format", f"the file must be {_KNOWN}", value=data[:8].decode("latin-1"), hint=what)
+            return "unknown", iter(())
+    head = data[:_LOOKED_AT].lstrip()
+    first = head[:1]
+    if first == b"[" or (first == b"{" and _is_document(head)):
+        return _read_document(data, manifest, limits, log)
+    if first == b"{":
+        return "jsonl", read_jsonl(data, limits, log)
+    separator = "\t" if b"\t" in head.split(b"\n", 1)[0] else ","
+    return {"\t": "tsv", ",": "csv"}[separator], read_csv(data, separator, limits, log)
+
+
+def _is_document(head: bytes) -> bool:
+    """Whether text that begins so, with `{`, is one object of objects, and not one prediction per line."""
+    member = _FIRST_MEMBER.match(head)
+    if member is None or member[1].decode("utf-8", "replace") in FIELDS or b'"image_id"' in head:
+        return member is not None and member[1] in _COCO_DATASET
+    return member[2] == b"{" or member[1] in _COCO_DATASET
+
+
+def _read_document(data: bytes, manifest: Manifest, limits: Limits, log: ProblemLog) -> tuple[str, Iterator[Entry]]:
+    document = load_document(data, limits, log)
+    if isinstance(document, list):
+        return "coco-results", read_coco(document, manifest, limits, log)
+    if not isinstance(document, dict):  # refused
+        return "unknown", iter(())
+    if any(name.decode() in document for name in _COCO_DATASET):
+        hint = "COCO results are a list of {image_id, category_id, bbox or segmentation, score}"
+        log.refuse("format", "a COCO dataset is not a file of predictions", value=list(document), hint=hint)
+        return "unknown", iter(())
+    file_format = chexlocalize_format(document)
+    return file_format, read_chexlocalize(document, file_format, manifest, limits, log)

@@ -1,0 +1,383 @@
+"""The linter: one pass over a prediction file, all problems at once, knowing only the public manifest.
+
+Conventions
+-----------
+The linter never sees a reference, so everything it says may be shown to anybody. It ends in one of two ways: a report
+with errors and no predictions, or a report without errors whose predictions are fit for scoring as they stand.
+
+Of the canonical kinds, ``localization`` is read here; ``findings`` and ``tasks`` have modules of their own.
+
+This module strings the steps together and holds the checks that need several predictions: masks (their run lengths
+are read all at once), duplicates, pairs that are not asked, missing pairs. All rules: ``rules.RULES``.
+
+What only the whole file shows: suspicious patterns of coordinates, collapsed predictions, and statistics.
+
+Conventions
+-----------
+A pattern is a warning, never an error: a file may be odd and right. Nothing here knows a reference.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from reveal_bench.entries.jsonl import check_entries
+from reveal_bench.entries.report import LintReport, ProblemLog
+from reveal_bench.entries.source import Limits, open_source
+from reveal_bench.kinds.localization.checks import Draft, EntryChecker
+from reveal_bench.kinds.localization.formats import read_entries
+from reveal_bench.kinds.localization.records import LocalizationPrediction, Manifest, Point
+from reveal_bench.masks import MaskProblem, pack_masks, parse_masks, rasterize_polygons, union_masks
+
+__all__ = ["lint_predictions"]
+
+AREA_SHARES = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0)
+"""Bounds of the histogram of mask area / image area; empty masks have a bin of their own."""
+
+_FEW = 10  # located predictions below which coordinates form no pattern
+_RESIZED_TO = 1024
+_MUCH_LARGER = 1.5
+_COLLAPSED_SHARE = 0.9
+_COLLAPSED_OF = 20
+
+
+def note_patterns(drafts: Sequence[Draft], log: ProblemLog) -> None:
+    """Warn of coordinates that look normalised, resized or exchanged, and of findings answered always alike."""
+    located = [draft for draft in drafts if draft.row is not None and draft.coordinates]
+    if located and all(_within(draft.coordinates, 1) for draft in located):
+        log.warning(
+            "normalised-coordinates",
+            f"all coordinates of {len(located)} predictions lie in [0, 1]: they look normalised",
+            hint="give pixels of the full-size image",
+        )
+    elif len(located) >= _FEW and all(_looks_resized(draft) for draft in located):
+        log.warning(
+            "resized-coordinates",
+            f"all coordinates of {len(located)} predictions lie within {_RESIZED_TO} pixels though their images are "
+            f"much larger: they look like those of resized images",
+            hint="scale them to the full-size image",
+        )
+    _note_exchanged(located, log)
+    _note_collapse(drafts, log)
+
+
+def _within(points: Iterable[Point], most: float) -> bool:
+    return all(0 <= x <= most and 0 <= y <= most for x, y in points)
+
+
+def _looks_resized(draft: Draft) -> bool:
+    assert draft.row is not None
+    return min(draft.row.size) > _MUCH_LARGER * _RESIZED_TO and _within(draft.coordinates, _RESIZED_TO)
+
+
+def _note_exchanged(located: Sequence[Draft], log: ProblemLog) -> None:
+    n_outside = n_cured = 0
+    for draft in located:
+        assert draft.row is not None
+        height, width = draft.row.size
+        if any(not (0 <= x <= width and 0 <= y <= height) for x, y in draft.coordinates):
+            n_outside += 1
+            n_cured += all(0 <= y <= width and 0 <= x <= height for x, y in draft.coordinates)
+    if n_outside >= 5 and n_cured >= 0.9 * n_outside:
+        log.warning(
+            "exchanged-axes",
+            f"{n_cured} of the {n_outside} predictions outside their image are inside with x and y exchanged",
+            hint="points are [x, y]: from the left edge, then from the top",
+        )
+
+
+def _commonest(drafts: Iterable[Draft]) -> dict[str, tuple[Draft, int, int]]:
+    """Per finding: a draft with its commonest answer (all but the score), how often it stands, the number of answers.
+
+    Empty masks do not count: they say that there is nothing to show.
+    """
+    alike: dict[str, dict[object, list[Draft]]] = defaultdict(lambda: defaultdict(list))
+    for draft in drafts:
+        if draft.finding is not None and draft.area != 0:
+            answer = draft.points, draft.cell, draft.box, draft.rle, draft.polygons
+            alike[draft.finding][answer].append(draft)
+    commonest = {}
+    for finding, groups in alike.items():
+        largest = max(groups.values(), key=len)
+        commonest[finding] = largest[0], len(largest), sum(map(len, groups.values()))
+    return commonest
+
+
+def _note_collapse(drafts: Sequence[Draft], log: ProblemLog) -> None:
+    """The collapse that MedGemma showed in paper 000: one cell for nearly every image."""
+    pointed = [draft for draft in drafts if draft.cell is not None or draft.points]
+    for finding, (draft, n_same, n) in _commonest(pointed).items():
+        if n >= _COLLAPSED_OF and n_same > _COLLAPSED_SHARE * n:
+            log.warning(
+                "same-answer",
+                f"{n_same} of {n} predictions of {finding} are the same",
+                field="point" if draft.cell is None else "cell",
+                value=draft.points[0] if draft.cell is None else draft.cell,
+                hint="did the model look at the images?",
+            )
+
+
+def describe(drafts: Sequence[Draft], manifest: Manifest, n_missing: int) -> dict[str, Any]:
+    """Figures for a person's eye.
+
+    Returns
+    -------
+    dict with
+        ``per_finding``: predictions of each finding;
+        ``kinds``: how many give a point, cell, box, rle or polygons;
+        ``mask_area_share``: histogram of mask area / image area, bins as text;
+        ``same_answer_share``: per finding, the share of its commonest answer among its predictions;
+        ``share_missing``: missing pairs / asked pairs (0 if none is asked).
+    """
+    found = Counter(draft.finding for draft in drafts if draft.finding is not None)
+    kinds = Counter(kind for draft in drafts for kind in _kinds(draft))
+    areas: Counter[str] = Counter()
+    for draft in drafts:
+        if draft.area is not None and draft.rle is not None:
+            height, width = draft.rle.size
+            areas[_area_bin(draft.area / (height * width))] += 1
+    n_asked = sum(len(row.asked) for row in manifest.rows.values())
+    return {
+        "per_finding": {finding: found[finding] for finding in manifest.findings if finding in found},
+        "kinds": {kind: kinds[kind] for kind in ("point", "cell", "box", "rle", "polygons") if kind in kinds},
+        "mask_area_share": {name: areas[name] for name in _AREA_BINS if name in areas},
+        "same_answer_share": {finding: n_same / n for finding, (_, n_same, n) in sorted(_commonest(drafts).items())},
+        "share_missing": n_missing / n_asked if n_asked else 0.0,
+    }
+
+
+def _kinds(draft: Draft) -> list[str]:
+    given = {
+        "point": draft.points,
+        "cell": draft.cell,
+        "box": draft.box,
+        "rle": draft.rle,
+        "polygons": draft.polygons,
+    }
+    return [kind for kind, value in given.items() if value]
+
+
+_AREA_BINS = ["empty", *(f"{low:g}-{high:g}" for low, high in pairwise(AREA_SHARES))]
+
+
+def _area_bin(share: float) -> str:
+    """Bins are open below and closed above."""
+    return _AREA_BINS[sum(share > bound for bound in AREA_SHARES)]
+
+
+Pair = tuple[str, str]
+
+_MASK_TEXT_AT_ONCE = 8 << 20  # characters of run lengths decoded together: bounds memory
+_PAIRS_NAMED = 5
+
+
+def lint_predictions(
+    path: Path,
+    manifest: Manifest,
+    *,
+    grid: int | None = None,
+    allow_missing: bool = False,
+    leave_out_unknown: bool = False,
+    limits: Limits = Limits(),
+    name: str | None = None,
+) -> LintReport:
+    """Check a file of localization predictions against the public manifest of a split.
+
+    Parameters
+    ----------
+    path : file of any accepted format, see :mod:`reveal_bench.kinds.localization.formats`
+    manifest : what the split asks
+    grid : cells per side that `cell` refers to; the manifest's unless given
+    allow_missing : whether asked pairs may be absent (they are scored as misses): a warning instead of an error
+    leave_out_unknown : whether predictions on images that the split does not have are left out, with a warning, instead
+        of being errors: for a file that answered another version of the split
+    limits : how large the file and its parts may be
+    name : name to show for the file, such as the one it was uploaded under; that of `path` unless given
+
+    Returns
+    -------
+    LintReport; its `predictions` are empty if there is any error
+
+    Raises
+    ------
+    OSError
+        If the file cannot be read. What is in it never raises.
+    ValueError
+        If `grid` is out of range.
+    """
+    log, data = open_source(path, limits, name)
+    if data is None:
+        return LintReport.of_unread(log, allow_missing)
+    log.left_out = frozenset(("unknown-image",) if leave_out_unknown else ())
+    file_format, entries = read_entries(data, manifest, limits, log)
+    checker = EntryChecker(manifest, grid if grid is not None else manifest.grid, file_format, limits, log)
+    drafts = check_entries(entries, checker.check, log)
+    _check_masks(drafts, checker)
+    if not log.has_errors:
+        _fill_contours(drafts, checker, limits, log)
+    missing: list[Pair] = []
+    if not drafts and not log.has_errors:
+        log.refuse("empty-file", "the file holds no predictions")
+    if not log.stopped:  # what was not read is not missing
+        if file_format != "coco-results":
+            _note_duplicates(drafts, checker)
+        _note_spellings(checker, log)
+        _note_not_asked(drafts, log)
+        log.note_left_out("images")
+        missing = _missing_pairs(drafts, manifest)
+        _note_missing(missing, manifest, allow_missing, log)
+        note_patterns(drafts, log)
+    statistics = describe(drafts, manifest, len(missing))
+    predictions = () if log.has_errors else tuple(_predictions(drafts))
+    return LintReport(
+        log.file, file_format, len(drafts), tuple(log.problems), predictions, tuple(missing), statistics, allow_missing
+    )
+
+
+def _check_masks(drafts: Sequence[Draft], checker: EntryChecker) -> None:
+    """Read the run lengths of all masks; set each draft's area."""
+    for batch in _batches([draft for draft in drafts if draft.rle is not None]):
+        masks, problems = parse_masks([draft.rle for draft in batch if draft.rle is not None])
+        areas = masks.areas
+        for i, draft in enumerate(batch):
+            if i in problems:
+                _note_mask_problem(draft, problems[i], checker)
+            else:
+                draft.area = int(areas[i])
+                if draft.area == 0 and draft.is_asked:
+                    checker.warning(draft, "empty-mask", "rle.counts", "the mask of a pair that is asked for is empty")
+
+
+def _fill_contours(drafts: Iterable[Draft], checker: EntryChecker, limits: Limits, log: ProblemLog) -> None:
+    """Turn the contours of each asked pair into one mask, kept by the first draft of the pair."""
+    by_pair: dict[Pair, list[Draft]] = {}
+    for draft in drafts:
+        pair = _pair(draft)
+        if pair is not None and draft.is_asked and draft.polygons and draft.rle is None:
+            by_pair.setdefault(pair, []).append(draft)
+    work = sum(_filling_work(draft) for same in by_pair.values() for draft in same)
+    if work > limits.polygon_work:
+        rule = f"contours may have at most {limits.polygon_work} vertices times rows in all"
+        log.refuse("polygon-work", rule, value=work, hint="send run lengths, or fewer vertices")
+        return
+    for same in by_pair.values():
+        first = same[0]
+        assert first.row is not None
+        first.filled = rasterize_polygons([contour for draft in same for contour in draft.polygons], first.row.size)
+        first.area = int(pack_masks([first.filled]).areas[0])
+        if first.area == 0:
+            checker.warning(first, "empty-mask", "polygons", "the contours of a pair that is asked for hold no pixel")
+
+
+def _filling_work(draft: Draft) -> int:
+    """Vertices times rows spanned, summed over contours: filling looks at every edge in every row."""
+    work = 0
+    for contour in draft.polygons:
+        rows = [y for _, y in contour]
+        work += len(contour) * int(max(rows) - min(rows) + 1)
+    return work
+
+
+def _batches(drafts: Iterable[Draft]) -> Iterator[list[Draft]]:
+    batch: list[Draft] = []
+    n_characters = 0
+    for draft in drafts:
+        assert draft.rle is not None
+        batch.append(draft)
+        n_characters += len(draft.rle.counts)
+        if n_characters > _MASK_TEXT_AT_ONCE:
+            yield batch
+            batch, n_characters = [], 0
+    if batch:
+        yield batch
+
+
+def _note_mask_problem(draft: Draft, problem: MaskProblem, checker: EntryChecker) -> None:
+    assert draft.rle is not None
+    is_counts = problem.field == "rle.counts"
+    value: object = draft.rle.counts if is_counts else list(draft.rle.size)
+    hint = "compressed run lengths as pycocotools writes them" if is_counts else ""
+    checker.error(draft, problem.rule, problem.field, problem.message, value, hint=hint)
+
+
+def _pair(draft: Draft) -> Pair | None:
+    return (draft.row.image_id, draft.finding) if draft.row is not None and draft.finding is not None else None
+
+
+def _note_duplicates(drafts: Iterable[Draft], checker: EntryChecker) -> None:
+    first_line: dict[Pair, int] = {}
+    for draft in drafts:
+        pair = _pair(draft)
+        if pair is None:
+            continue
+        if pair in first_line:
+            message = f"this image and finding were already predicted at {first_line[pair]}"
+            checker.error(draft, "duplicate-pair", "finding", message, list(pair), hint="several points go in `points`")
+        else:
+            first_line[pair] = draft.line
+
+
+def _note_spellings(checker: EntryChecker, log: ProblemLog) -> None:
+    for (spelling, finding), n in checker.spellings.items():
+        message = f"read as {finding} in {n} {'entry' if n == 1 else 'entries'}"
+        log.warning("finding-spelling", message, field="finding", value=spelling)
+
+
+def _is_superfluous(draft: Draft) -> bool:
+    """Whether a known pair is not asked. An empty mask for it is normal: CheXlocalize files hold all findings."""
+    return _pair(draft) is not None and not draft.is_asked
+
+
+def _note_not_asked(drafts: Iterable[Draft], log: ProblemLog) -> None:
+    superfluous = [draft for draft in drafts if _is_superfluous(draft) and draft.area != 0]
+    if superfluous:
+        first = superfluous[0]
+        message = f"{len(superfluous)} predictions are of pairs that this split does not ask for: they are not scored"
+        log.warning("not-asked", message, line=first.line, hint=f"the first is {', '.join(_pair(first) or ())}")
+
+
+def _missing_pairs(drafts: Iterable[Draft], manifest: Manifest) -> list[Pair]:
+    predicted = {_pair(draft) for draft in drafts}
+    return [pair for pair in manifest.asked_pairs() if pair not in predicted]
+
+
+def _note_missing(missing: Sequence[Pair], manifest: Manifest, allow_missing: bool, log: ProblemLog) -> None:
+    if not missing:
+        return
+    named = "; ".join(f"{image_id}, {finding}" for image_id, finding in missing[:_PAIRS_NAMED])
+    rest = len(missing) - _PAIRS_NAMED
+    n_asked = len(manifest.asked_pairs())
+    message = f"{len(missing)} of {n_asked} asked pairs have no prediction: {named}{f'; and {rest} more' * (rest > 0)}"
+    if allow_missing:
+        log.warning("missing-pairs", message, hint="they are scored as misses")
+    else:
+        log.error("missing-pairs", message, hint="allow missing pairs to have them scored as misses")
+
+
+def _predictions(drafts: Iterable[Draft]) -> Iterator[LocalizationPrediction]:
+    """One prediction per asked pair, in file order; only COCO results have several drafts of one pair."""
+    by_pair: dict[Pair, list[Draft]] = {}
+    for draft in drafts:
+        pair = _pair(draft)
+        if pair is not None and draft.is_asked:
+            by_pair.setdefault(pair, []).append(draft)
+    for (image_id, finding), same in by_pair.items():
+        first = same[0]
+        scores = [draft.score for draft in same if draft.score is not None]
+        boxed = [draft for draft in same if draft.box is not None]
+        best = max(boxed, key=lambda draft: -1.0 if draft.score is None else draft.score, default=None)
+        masks = [mask for draft in same if (mask := draft.rle or draft.filled) is not None]
+        yield LocalizationPrediction(
+            image_id,
+            finding,
+            points=first.points,
+            cell=first.cell,
+            box=best.box if best else None,
+            mask=union_masks(pack_masks(masks)) if len(masks) > 1 else next(iter(masks), None),
+            score=max(scores, default=None),
+            line=first.line,
+        )

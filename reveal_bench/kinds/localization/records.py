@@ -1,0 +1,287 @@
+"""The dataclasses that cross modules, and how they are read back from a dataset folder.
+
+Conventions
+-----------
+A *dataset folder* is a Hugging Face dataset repository on disk. Of it, this module reads
+
+* ``manifest/benchmark.json``: benchmark, version, findings, protocol, and one entry per split;
+* ``manifest/<split>.parquet``: the public manifest: image_id, study_id, view, width, height, asked (finding names);
+* ``localization/<split>-*.parquet``: the references, one row per image (columns of :class:`LocalizationRecord`).
+
+A public folder holds the manifest of its holdout but not the holdout's references; those lie in a folder of their own.
+Points and boxes are in pixels of the full-size image, see :mod:`reveal_bench.geometry`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from reveal_bench.kinds.folder import check_split, read_folder_info
+from reveal_bench.kinds.images import SPACING_SOURCES, VIEWS, PictureFile
+from reveal_bench.masks import Rle
+
+__all__ = [
+    "READERS",
+    "Annotation",
+    "LocalizationPrediction",
+    "LocalizationRecord",
+    "Manifest",
+    "ManifestRow",
+    "SalientPoint",
+    "read_localization",
+    "read_manifest",
+]
+
+
+Reader = Literal["ground_truth", "human_benchmark", "individual"]
+READERS: tuple[Reader, ...] = ("ground_truth", "human_benchmark", "individual")
+"""Consensus or reference reader; the readers whom models are compared with; one of several before any consensus."""
+Point = tuple[float, float]
+Box = tuple[float, float, float, float]
+Polygons = tuple[tuple[Point, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    """What one reader (or the consensus of readers) drew for one finding of one image.
+
+    Attributes
+    ----------
+    finding : str
+    reader : {"ground_truth", "human_benchmark", "individual"}
+    rle : Rle or None
+        Mask; None for sources that have boxes only.
+    polygons : contours of (x, y), may be empty
+    bbox_xywh : tight box [x, y, width, height] of the mask or of all boxes; None for an empty mask
+    n_instances : int
+        Contours (or boxes) drawn.
+    area_px : int
+        Foreground pixels of the mask (of the union of the boxes, whole pixels, without a mask).
+    boxes_xywh : boxes as the source draws them, one per instance; empty where it draws none
+    reader_id : which of the individual readers; None for the other kinds of reader
+    """
+
+    finding: str
+    reader: Reader
+    rle: Rle | None
+    polygons: Polygons = ()
+    bbox_xywh: Box | None = None
+    n_instances: int = 0
+    area_px: int = 0
+    boxes_xywh: tuple[Box, ...] = ()
+    reader_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SalientPoint:
+    """The point (x, y) that one reader named as most representative of a finding."""
+
+    finding: str
+    reader: Reader
+    x: float
+    y: float
+
+
+@dataclass(frozen=True, slots=True)
+class LocalizationRecord:
+    """One image with its references.
+
+    Attributes
+    ----------
+    label_status : dict from finding to 1 (present), 0 (absent) or None (unlabelled)
+    missing : findings that are present but have no ground-truth mask
+    picture : where the pixels lie; a builder gives this, and the folder writer reads it and fills in the hashes, the
+        pipeline and, if the record gives none, the spacing
+    image : file bytes instead, or None when pixels are withheld; `image_name` is its file name in the source
+    source_sha256 : of the file the user holds
+    pixel_pipeline : how the published pixels were made; "original bytes" for an unchanged JPEG or PNG
+    """
+
+    image_id: str
+    patient_id: str
+    study_id: str
+    view: str
+    width: int
+    height: int
+    label_status: Mapping[str, int | None]
+    annotations: tuple[Annotation, ...] = ()
+    points: tuple[SalientPoint, ...] = ()
+    missing: tuple[str, ...] = ()
+    view_raw: str | None = None
+    image: bytes | None = field(default=None, repr=False)
+    image_name: str | None = None
+    source_sha256: str | None = None
+    pixel_sha256: str | None = None
+    pixel_pipeline: str = "withheld"
+    spacing_mm: tuple[float, float] | None = None
+    spacing_source: str = "none"
+    picture: PictureFile | None = None
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(height, width)."""
+        return self.height, self.width
+
+    @property
+    def labels(self) -> list[str]:
+        """Findings that are present, in the order of `label_status`."""
+        return [finding for finding, status in self.label_status.items() if status == 1]
+
+    def reference(self, finding: str, reader: Reader = "ground_truth") -> Annotation | None:
+        """The annotation of `finding` by `reader`, if there is one."""
+        for annotation in self.annotations:
+            if annotation.finding == finding and annotation.reader == reader:
+                return annotation
+        return None
+
+    def asked(self, asks: str) -> list[str]:
+        """Findings a model is asked for: those with a non-empty ground-truth reference, or all of them."""
+        if asks == "all":
+            return list(self.label_status)
+        drawn = {a.finding for a in self.annotations if a.reader == "ground_truth" and a.area_px > 0}
+        return [finding for finding in self.label_status if finding in drawn]
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestRow:
+    """One image of the public manifest: its size and the findings a model is asked for."""
+
+    image_id: str
+    study_id: str
+    view: str
+    width: int
+    height: int
+    asked: tuple[str, ...]
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(height, width)."""
+        return self.height, self.width
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a split asks; all that a linter may know."""
+
+    benchmark: str
+    version: str
+    split: str
+    grid: int
+    findings: tuple[str, ...]
+    rows: Mapping[str, ManifestRow]
+
+    def asked_pairs(self) -> list[tuple[str, str]]:
+        """Every (image_id, finding) asked, in manifest order."""
+        return [(row.image_id, finding) for row in self.rows.values() for finding in row.asked]
+
+
+@dataclass(frozen=True, slots=True)
+class LocalizationPrediction:
+    """One prediction as the linter hands it on: every coordinate checked, polygons already filled.
+
+    Attributes
+    ----------
+    points : tuple of (x, y), box : [x, y, width, height], cell : grid cell, mask : Rle
+        Each may be absent; at least one is there.
+    score : float or None
+        The model's confidence that the finding is present.
+    line : int
+        Line (or 1-based entry) of the file it came from.
+    """
+
+    image_id: str
+    finding: str
+    points: tuple[Point, ...] = ()
+    cell: str | None = None
+    box: Box | None = None
+    mask: Rle | None = None
+    score: float | None = None
+    line: int = 0
+
+
+def read_manifest(folder: Path, split: str) -> Manifest:
+    """Read the public manifest of `split`.
+
+    Raises
+    ------
+    ValueError
+        If the folder has no such split; the message lists those it has.
+    """
+    import pyarrow.parquet as pq
+
+    info = read_folder_info(folder)
+    check_split(info, folder, split)
+    table = pq.read_table(Path(folder) / "manifest" / f"{split}.parquet")
+    rows = [ManifestRow(**{**row, "asked": tuple(row["asked"])}) for row in table.to_pylist()]
+    return Manifest(info.benchmark, info.version, split, info.grid, info.findings, {row.image_id: row for row in rows})
+
+
+def read_localization(folder: Path, split: str) -> list[LocalizationRecord]:
+    """Read the references of `split`, without pixels, in file order.
+
+    Raises
+    ------
+    ValueError
+        If the folder has no such split, or holds only its manifest because its references are private.
+    """
+    import pyarrow.parquet as pq
+
+    info = read_folder_info(folder)
+    check_split(info, folder, split)
+    shards = sorted((Path(folder) / "localization").glob(f"{split}-*.parquet"))
+    if not shards:
+        raise ValueError(f"{folder} holds no references of split {split!r}: they are private, kept by the maintainer")
+    records: list[LocalizationRecord] = []
+    for shard in shards:
+        file = pq.ParquetFile(shard)
+        columns = [name for name in file.schema_arrow.names if name != "image"]
+        records.extend(_record_from_row(row, info.findings) for row in file.read(columns=columns).to_pylist())
+    return records
+
+
+def _record_from_row(row: dict[str, Any], findings: tuple[str, ...]) -> LocalizationRecord:
+    annotations = tuple(_annotation_from_row(raw, findings) for raw in row["annotations"])
+    points = tuple(SalientPoint(findings[p["label"]], READERS[p["reader"]], p["x"], p["y"]) for p in row["points"])
+    plain = {name: row[name] for name in _PLAIN_COLUMNS}
+    return LocalizationRecord(
+        **plain,
+        view=VIEWS[row["view"]],
+        label_status={finding: row["label_status"][finding] for finding in findings},
+        annotations=annotations,
+        points=points,
+        missing=tuple(findings[code] for code in row["missing"]),
+        spacing_mm=tuple(row["spacing_mm"]) if row["spacing_mm"] else None,
+        spacing_source=SPACING_SOURCES[row["spacing_source"]],
+    )
+
+
+_PLAIN_COLUMNS = (
+    "image_id",
+    "patient_id",
+    "study_id",
+    "width",
+    "height",
+    "view_raw",
+    "source_sha256",
+    "pixel_sha256",
+    "pixel_pipeline",
+)
+
+
+def _annotation_from_row(raw: dict[str, Any], findings: tuple[str, ...]) -> Annotation:
+    rle = raw["rle"]
+    height_width = rle["size"] if rle else None
+    return Annotation(
+        finding=findings[raw["label"]],
+        reader=READERS[raw["reader"]],
+        rle=Rle((height_width[0], height_width[1]), rle["counts"]) if height_width else None,
+        polygons=tuple(tuple((x, y) for x, y in contour) for contour in raw["polygons"]),
+        bbox_xywh=tuple(raw["bbox_xywh"]) if raw["bbox_xywh"] else None,
+        n_instances=raw["n_instances"],
+        area_px=raw["area_px"],
+        boxes_xywh=tuple((x, y, width, height) for x, y, width, height in raw.get("boxes_xywh") or ()),
+        reader_id=raw.get("reader_id"),
+    )

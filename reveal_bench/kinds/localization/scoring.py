@@ -1,0 +1,459 @@
+"""Predictions and references -> per-case rows -> Estimates.
+
+Conventions
+-----------
+There is one row per image x finding whose reference is not empty (and, where a benchmark asks for all findings, per
+predicted mask without a reference). An absent prediction is a miss. A metric applies to a submission when at least
+one of its predictions carries what the metric needs; a metric that does not apply is absent from the rows.
+
+What is scored when only something else is predicted: as a point, a box counts by its centre, a cell by its centre in
+the full image, a mask by the pixel deepest inside it; as a cell, any point counts by the cell that holds it (none, and
+thus a miss, outside the central square); as a mask, only a mask counts; as a box, only a box, against the tight box of
+the reference. The kind used is written in the row.
+
+`mask_iou` follows the true-positive slice of paper 002: undefined where the submission hands in an *empty* mask. An
+absent prediction is a miss (0) in both `mask_iou` and `mask_iou_all`; an empty mask is 0 in `mask_iou_all` alone.
+
+References without a mask are boxes, one per instance (sources that draw nothing else). Points and cells are scored
+against their union, in which a pixel lies if its centre lies in a box (:mod:`reveal_bench.masks`). A box is scored
+against the tight box around all of them, as a mask reference is reduced to its tight box; so where a finding has
+several boxes, a box around one of them cannot reach 1. A mask is not compared with boxes: `mask_iou` and `mask_iou_all`
+are undefined there, absent from the rows if no reference is a mask, and :attr:`CaseRows.notes` says so.
+
+What is scored: the pairs of an image and a finding, each with its reference.
+
+There is a case per pair whose ground truth is not empty. A reference is a mask, or the boxes that the source drew where
+it drew no mask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from reveal_bench.geometry import Grid, box_centre
+from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord, Point
+from reveal_bench.masks import Box, Rle, empty_rle, pack_masks, pack_regions
+from reveal_bench.metrics import METRICS
+from reveal_bench.metrics.bootstrap import (
+    BootstrapMeans,
+    Estimate,
+    bootstrap_means,
+    code_cases,
+    estimates_from,
+    resampling_counts,
+    signature,
+)
+from reveal_bench.metrics.intervals import Interval, check_interval
+from reveal_bench.metrics.localization import box_iou, grid_chance, grid_hit, mask_iou, point_hit
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = [
+    "CaseRows",
+    "Reference",
+    "cells_of",
+    "list_cases",
+    "points_of",
+    "resample_systems",
+    "score_localization",
+    "summarize",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """What a prediction is compared with.
+
+    Attributes
+    ----------
+    size : (height, width) of the image
+    region : mask, or the boxes whose union it is
+    box : around the boxes; None for a mask, whose tight box shows when it is decoded
+    """
+
+    size: tuple[int, int]
+    region: Rle | tuple[Box, ...]
+    box: Box | None = None
+
+    @property
+    def is_mask(self) -> bool:
+        """Whether masks can be compared with it."""
+        return isinstance(self.region, Rle)
+
+    @property
+    def weight(self) -> int:
+        """What it takes to unpack it: characters of its run-length string, or columns of its boxes."""
+        return len(self.region.counts) if isinstance(self.region, Rle) else sum(int(box[2]) for box in self.region)
+
+
+Case = tuple[LocalizationRecord, str, Reference]
+
+
+def list_cases(records: Sequence[LocalizationRecord], predicted_masks: Collection[tuple[str, str]] = ()) -> list[Case]:
+    """(record, finding, reference) of every case, in the order of the records.
+
+    Parameters
+    ----------
+    records : references; ground truth only is used
+    predicted_masks : (image_id, finding) pairs that are cases, with an empty mask, even where nothing is drawn; not
+        where a finding is present but was not drawn, and not where the source draws boxes alone
+
+    Raises
+    ------
+    ValueError
+        If an image is listed twice, or a reference is neither a mask nor boxes.
+    """
+    cases: list[Case] = []
+    seen: set[str] = set()
+    also = set() if _draws_boxes_alone(records) else set(predicted_masks)
+    for record in records:
+        if record.image_id in seen:
+            raise ValueError(f"`records` must name each image once, got {record.image_id!r} twice")
+        seen.add(record.image_id)
+        present = set(record.asked("present"))
+        for finding in record.label_status:
+            if finding in present:
+                cases.append((record, finding, _reference(record, finding)))
+            elif (record.image_id, finding) in also and finding not in record.missing:
+                cases.append((record, finding, Reference(record.size, empty_rle(record.size))))
+    return cases
+
+
+def _draws_boxes_alone(records: Sequence[LocalizationRecord]) -> bool:
+    drawn = [a for record in records for a in record.annotations if a.reader == "ground_truth" and a.area_px > 0]
+    return bool(drawn) and all(annotation.rle is None for annotation in drawn)
+
+
+def _reference(record: LocalizationRecord, finding: str) -> Reference:
+    annotation = record.reference(finding)
+    if annotation is not None and annotation.rle is not None:
+        return Reference(annotation.rle.size, annotation.rle)
+    if annotation is None or annotation.bbox_xywh is None or not annotation.boxes_xywh:
+        raise ValueError(f"the reference of ({record.image_id}, {finding}) must be a mask or boxes, got none")
+    return Reference(record.size, annotation.boxes_xywh, annotation.bbox_xywh)
+
+
+Unit = Literal["patient", "image"]
+FloatArray = npt.NDArray[np.float64]
+
+_TEXT_AT_ONCE = 16 << 20
+"""Characters of run-length strings that are unpacked together: bounds memory, about 10 bytes a character."""
+_NO_MASKS = "masks were not compared: the references are boxes, so mask IoU is not defined; a mask counts by its point"
+
+
+@dataclass(frozen=True)
+class CaseRows:
+    """Per-case rows of one submission.
+
+    Attributes
+    ----------
+    findings : vocabulary, in table order
+    image_ids, patient_ids, case_findings : lists (n_cases,)
+    point_kinds, cell_kinds : lists (n_cases,)
+        What counted as the point and as the cell of the prediction: "point", "box", "cell", "mask" or "none".
+    values : dict from metric to float array (n_cases,)
+    all_images : every (image_id, patient_id) of the split, rows or not: the units that are resampled
+    notes : what a reader of the scores should know, for people
+    """
+
+    findings: tuple[str, ...]
+    image_ids: list[str]
+    patient_ids: list[str]
+    case_findings: list[str]
+    point_kinds: list[str]
+    cell_kinds: list[str]
+    values: dict[str, FloatArray]
+    all_images: tuple[tuple[str, str], ...]
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.image_ids)
+
+    def n_defined(self, metric: str) -> dict[str, int]:
+        """Defined rows of `metric` per finding."""
+        defined = ~np.isnan(self.values[metric])
+        counts = dict.fromkeys(self.findings, 0)
+        for finding, is_defined in zip(self.case_findings, defined, strict=True):
+            counts[finding] += int(is_defined)
+        return counts
+
+    def to_table(self) -> pa.Table:
+        """An Arrow table: image_id, patient_id, finding, the kinds and a column per metric (null = undefined)."""
+        import pyarrow as pa
+
+        columns = {
+            "image_id": self.image_ids,
+            "patient_id": self.patient_ids,
+            "finding": self.case_findings,
+            "point_kind": self.point_kinds,
+            "cell_kind": self.cell_kinds,
+        }
+        return pa.table(columns | {name: pa.array(v, from_pandas=True) for name, v in self.values.items()})
+
+
+def score_localization(
+    predictions: Sequence[LocalizationPrediction],
+    records: Sequence[LocalizationRecord],
+    *,
+    findings: Sequence[str],
+    grid: int = 8,
+    asks: str = "present",
+) -> CaseRows:
+    """Score checked predictions against references, case by case.
+
+    Parameters
+    ----------
+    predictions : at most one per (image, finding); those for pairs without a row are ignored
+    records : references; ground truth only is used
+    findings : vocabulary of the benchmark
+    grid : cells per side
+    asks : {"present", "all"}
+        With "all", a predicted mask without a reference adds a row, in which only `mask_iou_all` is defined.
+
+    Raises
+    ------
+    ValueError
+        If a pair is predicted twice, an image is listed twice, or a reference is malformed.
+    """
+    by_pair = _by_pair(predictions)
+    predicted_masks = {pair for pair, prediction in by_pair.items() if prediction.mask is not None}
+    cases = list_cases(records, predicted_masks if asks == "all" else ())
+    chosen = [by_pair.get((record.image_id, finding)) for record, finding, _ in cases]
+    values = _values(chosen, [reference for _, _, reference in cases], Grid(grid))
+    masks_left_out = "mask_iou" not in values and any(p is not None and p.mask is not None for p in chosen)
+    return CaseRows(
+        findings=tuple(findings),
+        image_ids=[record.image_id for record, _, _ in cases],
+        patient_ids=[record.patient_id for record, _, _ in cases],
+        case_findings=[finding for _, finding, _ in cases],
+        point_kinds=[_kind(prediction) for prediction in chosen],
+        cell_kinds=["cell" if p is not None and p.cell is not None else _kind(p) for p in chosen],
+        values=values,
+        all_images=tuple((record.image_id, record.patient_id) for record in records),
+        notes=(_NO_MASKS,) if masks_left_out else (),
+    )
+
+
+Pair = tuple[str, str]
+
+
+def _by_pair(predictions: Sequence[LocalizationPrediction]) -> dict[Pair, LocalizationPrediction]:
+    by_pair: dict[Pair, LocalizationPrediction] = {}
+    for prediction in predictions:
+        pair = (prediction.image_id, prediction.finding)
+        if pair in by_pair:
+            raise ValueError(f"`predictions` must name each (image, finding) once, got {pair} twice")
+        by_pair[pair] = prediction
+    return by_pair
+
+
+def _values(
+    chosen: Sequence[LocalizationPrediction | None], references: Sequence[Reference], grid: Grid
+) -> dict[str, FloatArray]:
+    """Every metric that applies, for all cases; the masks of a few cases at a time are held, never all of them."""
+    given = [prediction for prediction in chosen if prediction is not None]
+    has_masks = any(p.mask is not None for p in given) and any(reference.is_mask for reference in references)
+    names = ["grid_chance"]
+    names += ["point_hit", "grid_hit"] if given else []
+    names += ["mask_iou", "mask_iou_all"] if has_masks else []
+    names += ["box_iou"] if any(p.box is not None for p in given) else []
+    batches = [_batch_values(chosen[i:j], references[i:j], grid, names) for i, j in _batches(chosen, references)]
+    return {name: np.concatenate([np.zeros(0), *(batch[name] for batch in batches)]) for name in names}
+
+
+def _batches(
+    chosen: Sequence[LocalizationPrediction | None], references: Sequence[Reference]
+) -> Iterator[tuple[int, int]]:
+    """Ranges of cases whose run-length strings have about :data:`_TEXT_AT_ONCE` characters together."""
+    start = n_characters = 0
+    for i, (prediction, reference) in enumerate(zip(chosen, references, strict=True)):
+        mask = prediction.mask if prediction is not None else None
+        n_characters += reference.weight + (len(mask.counts) if mask is not None else 0)
+        if n_characters >= _TEXT_AT_ONCE:
+            yield start, i + 1
+            start, n_characters = i + 1, 0
+    if start < len(references):
+        yield start, len(references)
+
+
+def _batch_values(
+    chosen: Sequence[LocalizationPrediction | None], references: Sequence[Reference], grid: Grid, names: Sequence[str]
+) -> dict[str, FloatArray]:
+    sizes = [reference.size for reference in references]
+    regions = pack_regions([reference.region for reference in references], sizes)
+    has_mask = np.array([p is not None and p.mask is not None for p in chosen], bool)
+    masks = pack_masks(
+        [
+            p.mask if p is not None and p.mask is not None else empty_rle(size)
+            for p, size in zip(chosen, sizes, strict=True)
+        ]
+    )
+    only_masks = [i for i, p in enumerate(chosen) if _kind(p) == "mask"]
+    deepest = dict(zip(only_masks, masks.deepest_xy(only_masks).tolist(), strict=True))
+    points = [
+        points_of(p, grid=grid, size=size, deepest=deepest.get(i))
+        for i, (p, size) in enumerate(zip(chosen, sizes, strict=True))
+    ]
+    cells = [cells_of(p, found, grid=grid, size=size) for p, size, found in zip(chosen, sizes, points, strict=True)]
+    values = {
+        "grid_chance": grid_chance(regions, grid=grid),
+        "point_hit": point_hit(points, regions),
+        "grid_hit": grid_hit(cells, regions, grid=grid),
+    }
+    if "box_iou" in names:
+        boxes = [(np.nan,) * 4 if p is None or p.box is None else p.box for p in chosen]
+        tight = regions.boxes_xywh()
+        for i, reference in enumerate(references):
+            if reference.box is not None:
+                tight[i] = reference.box
+        values["box_iou"] = box_iou(boxes, tight)
+    if "mask_iou" in names:
+        is_mask = np.array([reference.is_mask for reference in references], bool)
+        for name, part in (("mask_iou", "true_positive"), ("mask_iou_all", "all")):
+            iou = mask_iou(masks, regions, slice=part)  # type: ignore[arg-type]
+            values[name] = np.where(is_mask, np.where(~has_mask & (regions.areas > 0), 0.0, iou), np.nan)
+    return values
+
+
+def _kind(prediction: LocalizationPrediction | None) -> str:
+    if prediction is None:
+        return "none"
+    for kind, given in (("point", prediction.points), ("box", prediction.box), ("cell", prediction.cell)):
+        if given:
+            return kind
+    return "mask" if prediction.mask is not None else "none"
+
+
+def points_of(
+    prediction: LocalizationPrediction | None,
+    *,
+    grid: Grid,
+    size: tuple[int, int],
+    deepest: Sequence[int] | None = None,
+) -> Sequence[Point]:
+    """The point or points (x, y) that a prediction stands for; none for an absent prediction or an empty mask.
+
+    Parameters
+    ----------
+    size : (height, width) of the image
+    deepest : deepest pixel of the mask, where that is all that is predicted; found here by default
+    """
+    if prediction is None:
+        return ()
+    if prediction.points:
+        return prediction.points
+    if prediction.box is not None:
+        return (box_centre(prediction.box),)
+    if prediction.cell is not None:
+        return (grid.centre(prediction.cell, size=size),)
+    if deepest is None and prediction.mask is not None:
+        deepest = pack_masks([prediction.mask]).deepest_xy([0])[0].tolist()
+    return () if deepest is None or deepest[0] < 0 else ((deepest[0], deepest[1]),)
+
+
+def cells_of(
+    prediction: LocalizationPrediction | None, points: Sequence[Point], *, grid: Grid, size: tuple[int, int]
+) -> list[str]:
+    """The cells that a prediction stands for, with its `points`; those outside the central square have none."""
+    if prediction is not None and prediction.cell is not None:
+        return [prediction.cell]
+    return [cell for x, y in points if (cell := grid.cell_at(x, y, size=size)) is not None]
+
+
+def summarize(
+    rows: CaseRows,
+    *,
+    metrics: Sequence[str] | None = None,
+    findings: Sequence[str] | None = None,
+    n_resamples: int = 1000,
+    seed: int = 0,
+    unit: Unit = "patient",
+    interval: Interval = "percentile",
+) -> list[Estimate]:
+    """Mean per finding and macro of every metric, with 95 % intervals from one draw.
+
+    Parameters
+    ----------
+    rows : CaseRows
+    metrics : names to report, those that apply by default
+    findings : findings to report; the macro is over these alone
+    unit : {"patient", "image"}
+        What is resampled; every unit of the split takes part, with rows or without.
+    interval : {"percentile", "bca", "chexlocalize"}, see :func:`~reveal_bench.metrics.intervals.find_intervals`
+        "chexlocalize" is the published rule on these draws; the published draws too are in
+        :mod:`reveal_bench.evaluation.compat`.
+
+    Returns
+    -------
+    list of Estimate: per metric its macro first, then its findings in the order asked. A replicate in which a finding
+    has no defined row is left out for that finding; a macro replicate averages the findings it has.
+
+    Raises
+    ------
+    ValueError
+        If a metric or finding is unknown, or the interval does not apply.
+    """
+    check_interval(interval, n_resamples)
+    chosen = tuple(rows.findings if findings is None else findings)
+    names = [name for name in METRICS if name in rows.values] if metrics is None else list(metrics)
+    (means,) = resample_systems([rows], metrics=names, findings=chosen, n_resamples=n_resamples, seed=seed, unit=unit)
+    estimates = []
+    for name in names:
+        version = METRICS[name].version
+        recipe = signature(name, version, n_resamples=n_resamples, seed=seed, unit=unit, interval=interval)
+        estimates += estimates_from(means[name], chosen, recipe=recipe, interval=interval)
+    return estimates
+
+
+def resample_systems(
+    systems: Sequence[CaseRows],
+    *,
+    metrics: Sequence[str],
+    findings: Sequence[str],
+    n_resamples: int,
+    seed: int,
+    unit: Unit,
+) -> list[dict[str, BootstrapMeans]]:
+    """Means per finding of several systems on one split, on the data and in the same replicates.
+
+    Returns
+    -------
+    list, per system, of dict from metric to BootstrapMeans with a group per finding
+
+    Raises
+    ------
+    ValueError
+        If a metric or finding is unknown to a system, or the systems were scored on different images.
+    """
+    if unit not in ("patient", "image"):
+        raise ValueError(f"`unit` must be 'patient' or 'image', got {unit!r}")
+    images = set(systems[0].all_images)
+    for rows in systems:
+        unknown = [name for name in findings if name not in rows.findings]
+        if unknown:
+            raise ValueError(f"`findings` must be among {list(rows.findings)}, got {unknown}")
+        missing = [name for name in metrics if name not in rows.values]
+        if missing:
+            raise ValueError(f"`metrics` must be among {list(rows.values)}, got {missing}")
+        if set(rows.all_images) != images:
+            stray = min(images ^ set(rows.all_images))
+            raise ValueError(f"all systems must be scored on the same images, got {stray[0]!r} in some of them alone")
+    units = sorted({image[1 if unit == "patient" else 0] for image in images})
+    counts = resampling_counts(len(units), n_resamples=n_resamples, seed=seed)
+    results = []
+    for rows in systems:
+        of_case = rows.patient_ids if unit == "patient" else rows.image_ids
+        kept, groups, codes = code_cases(rows.case_findings, of_case, findings=findings, units=units)
+        results.append(
+            {
+                name: bootstrap_means(rows.values[name][kept], groups, codes, n_groups=len(findings), counts=counts)
+                for name in metrics
+            }
+        )
+    return results

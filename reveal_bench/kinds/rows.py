@@ -1,0 +1,65 @@
+"""What the rows of every kind share: the type, ClassLabel codes, and the facts of the images of a study."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from reveal_bench.kinds.images import SPACING_SOURCES, VIEWS, Developed, StudyImage
+
+__all__ = ["IMAGE_FACTS", "Row", "code_of", "image_cell", "image_facts_features", "image_facts_row", "one_value"]
+
+Row = dict[str, Any]
+
+
+def code_of(names: Sequence[str], name: str, what: str) -> int:
+    """Position of `name` in its vocabulary.
+
+    Raises
+    ------
+    ValueError
+        If it is not in the vocabulary.
+    """
+    if name not in names:
+        raise ValueError(f"`{what}` must be one of {', '.join(names)}, got {name!r}")
+    return names.index(name)
+
+
+IMAGE_FACTS = (
+    "image_id", "width", "height", "view_raw", "manufacturer", "manufacturer_raw", "model", "model_raw",
+    "detector_type", "kvp", "exposure_mas", "source_sha256", "pixel_sha256", "pixel_pipeline",
+)  # fmt: skip
+"""Columns of `image_facts` that are written as they are."""
+
+
+def image_facts_features() -> dict[str, Any]:
+    """Features of one entry of the column `image_facts`."""
+    from datasets import ClassLabel, List, Value
+
+    kinds = {"width": "int32", "height": "int32", "kvp": "float64", "exposure_mas": "float64"}
+    return {
+        **{name: Value(kinds.get(name, "string")) for name in IMAGE_FACTS},
+        "view": ClassLabel(names=list(VIEWS)),
+        "spacing_mm": List(Value("float64"), length=2),
+        "spacing_source": ClassLabel(names=list(SPACING_SOURCES)),
+    }
+
+
+def image_facts_row(image: StudyImage) -> Row:
+    """An image as an entry of the column `image_facts`."""
+    return {
+        **{name: getattr(image, name) for name in IMAGE_FACTS},
+        "view": code_of(VIEWS, image.view, "view"),
+        "spacing_mm": None if image.spacing_mm is None else list(image.spacing_mm),
+        "spacing_source": code_of(SPACING_SOURCES, image.spacing_source, "spacing_source"),
+    }
+
+
+def image_cell(picture: Developed | None) -> Row | None:
+    """A picture as the `Image` feature takes it, None where its pixels are withheld."""
+    return None if picture is None or picture.data is None else {"bytes": picture.data, "path": picture.name}
+
+
+def one_value(values: Sequence[str | None]) -> str | None:
+    """What all images of a study share, else None."""
+    return values[0] if len(set(values)) == 1 else None

@@ -1,0 +1,279 @@
+"""The linter of tasks-type files: one answer per line, as text, with the boxes that it draws.
+
+Conventions
+-----------
+JSONL, plain or compressed: ``{"task_id": "...", "answer": "text", "boxes": [{"image_id": "...", "label": "...",
+"box": [x, y, width, height]}]}``; `boxes` may be left out. Boxes are in pixels of an image of the task and lie inside
+it. An answer is plain text: line ends and tabs are kept, other control characters, and the marks that turn the
+direction of writing around, are refused, so that what a reader sees is what the file holds.
+
+As everywhere in this package, the linter knows the public manifest only, notes all problems, and repairs nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from reveal_bench.entries.hints import name_hint
+from reveal_bench.entries.jsonl import Entry, check_entries, read_jsonl
+from reveal_bench.entries.report import LintReport, ProblemLog
+from reveal_bench.entries.source import Limits, open_source
+from reveal_bench.kinds.localization.records import Box
+from reveal_bench.kinds.tasks.records import AnswerBox, TaskAnswer, TaskManifest, TaskQuestion
+
+__all__ = ["ANSWER_LIMITS", "AnswerLimits", "answers_to_jsonl", "lint_tasks"]
+
+_FIELDS = ("task_id", "answer", "boxes")
+_BOX_FIELDS = ("image_id", "label", "box")
+_SIDES = ("x", "y", "width", "height")
+_UNSEEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_NOT_OF_A_LINE = re.compile(f"[\t\n\r]|{_UNSEEN.pattern}")
+_NAMED = 5
+_SAME_SHARE, _SAME_LEAST = 0.9, 20
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerLimits:
+    """How long an answer may be: characters of its text and of a box's label, and boxes."""
+
+    characters: int = 20_000
+    label_characters: int = 200
+    boxes: int = 100
+
+
+ANSWER_LIMITS = AnswerLimits()
+
+
+def lint_tasks(
+    path: Path,
+    manifest: TaskManifest,
+    *,
+    allow_missing: bool = False,
+    limits: Limits = Limits(),
+    name: str | None = None,
+) -> LintReport:
+    """Check a file of answers to tasks against the public manifest of a split.
+
+    Parameters
+    ----------
+    path : JSONL, plain or compressed
+    manifest : the tasks asked
+    allow_missing : whether tasks may be left unanswered; they then count as answered as badly as can be
+    limits : how large the file and its parts may be; those of one answer are :data:`ANSWER_LIMITS`
+    name : name to show for the file; that of `path` unless given
+
+    Returns
+    -------
+    LintReport; its `predictions` are TaskAnswer, empty if there is any error; its `missing_pairs` are (task_id, "") for
+    each task without an answer
+
+    Raises
+    ------
+    OSError
+        If the file cannot be read. What is in it never raises.
+    """
+    log, data = open_source(path, limits, name)
+    if data is None:
+        return LintReport.of_unread(log, allow_missing)
+    file_format, entries = _entries(data, limits, log)
+    checker = _Checker(manifest, limits, log)
+    answers = check_entries(entries, checker.check, log)
+    found = [answer for answer in answers if answer is not None]
+    if not answers and not log.has_errors:
+        log.refuse("empty-file", "the file holds no answers")
+    missing = [] if log.stopped else _note_missing(checker.first_line, manifest, allow_missing, log)
+    _note_patterns(found, checker.without_boxes, log)
+    kept = () if log.has_errors else tuple(found)
+    pairs = tuple((task_id, "") for task_id in missing)
+    problems, statistics = tuple(log.problems), _statistics(found)
+    return LintReport(log.file, file_format, len(answers), problems, kept, pairs, statistics, allow_missing)
+
+
+def answers_to_jsonl(answers: Iterable[TaskAnswer]) -> str:
+    r"""Answers in the canonical form, one per line.
+
+    Examples
+    --------
+    >>> answers_to_jsonl([TaskAnswer("t1", "Enlarged.", (AnswerBox("i1", "heart", (1, 2, 3.5, 4)),))])
+    '{"task_id": "t1", "answer": "Enlarged.", "boxes": [{"image_id": "i1", "label": "heart", "box": [1, 2, 3.5, 4]}]}\n'
+    """
+    lines = []
+    for answer in answers:
+        boxes = [{"image_id": box.image_id, "label": box.label, "box": list(box.box)} for box in answer.boxes]
+        fields: dict[str, Any] = {"task_id": answer.task_id, "answer": answer.answer}
+        lines.append(json.dumps(fields | ({"boxes": boxes} if boxes else {})) + "\n")
+    return "".join(lines)
+
+
+def _entries(data: bytes, limits: Limits, log: ProblemLog) -> tuple[str, Iterator[Entry]]:
+    if data.lstrip()[:1] == b"{":
+        return "jsonl", read_jsonl(data, limits, log)
+    hint = "one object per line, not a list" if data.lstrip()[:1] == b"[" else ""
+    log.refuse("format", "the file must be JSONL", value=data[:8].decode("latin-1"), hint=hint)
+    return "unknown", iter(())
+
+
+class _Checker:
+    """Checks entries one by one; remembers where each task was answered, and which answers lack boxes."""
+
+    def __init__(self, manifest: TaskManifest, limits: Limits, log: ProblemLog) -> None:
+        self.first_line: dict[str, int] = {}
+        self.without_boxes: list[str] = []
+        self._manifest, self._limits, self._log = manifest, limits, log
+        self._tasks = {task.task_id: task for task in manifest.tasks}
+        self._some_ids = [task.task_id for task in manifest.tasks[:1000]]
+
+    def check(self, entry: Entry) -> TaskAnswer | None:
+        """The checked answer, or None after noting what is wrong."""
+        before = len(self._log.problems)
+        for name in sorted(set(entry.fields) - set(_FIELDS))[:10]:
+            hint = name_hint(name, _FIELDS)
+            self._error(entry, "unknown-field", name[:50], "is no field of an answer", name, hint)
+        task = self._task(entry)
+        answer = self._text(entry, "answer", entry.fields.get("answer"), ANSWER_LIMITS.characters)
+        if answer is not None and not answer.strip():
+            hint = "leave the task out, and allow missing tasks, where there is no answer"
+            self._error(entry, "empty-answer", "answer", "must hold text", answer, hint)
+        boxes = self._boxes(entry, task)
+        if task is None or answer is None or len(self._log.problems) > before:
+            return None
+        if task.requires_boxes and not boxes:
+            self.without_boxes.append(task.task_id)
+        return TaskAnswer(task.task_id, answer, boxes, entry.line)
+
+    def _error(self, entry: Entry, rule: str, field: str, message: str, value: object, hint: str = "") -> None:
+        self._log.error(rule, message, line=entry.line, field=field, value=value, hint=hint)
+
+    def _task(self, entry: Entry) -> TaskQuestion | None:
+        task_id = entry.fields.get("task_id")
+        if not isinstance(task_id, str):
+            self._error(entry, "missing-field", "task_id", "must be a text", task_id)
+            return None
+        task = self._tasks.get(task_id)
+        if task is None:
+            hint = name_hint(task_id, self._some_ids) if len(task_id) < self._limits.id_characters else ""
+            message = f"is no task of split {self._manifest.split}"
+            self._error(entry, "unknown-task", "task_id", message, task_id, hint[:300])
+            return None
+        if task_id in self.first_line:
+            message = f"already answered at {self.first_line[task_id]}"
+            self._error(entry, "duplicate-task", "task_id", message, task_id)
+            return None
+        self.first_line[task_id] = entry.line
+        return task
+
+    def _text(self, entry: Entry, field: str, value: Any, most: int, *, is_line: bool = False) -> str | None:
+        """`value` if it is a text that shows as it is written, on one line if it must be."""
+        if not isinstance(value, str):
+            rule = "missing-field" if value is None else "wrong-type"
+            self._error(entry, rule, field, "must be a text", value)
+            return None
+        if len(value) > most:
+            self._error(entry, "text-length", field, f"must have at most {most} characters", len(value))
+            return None
+        unseen = (_NOT_OF_A_LINE if is_line else _UNSEEN).search(value)
+        if unseen is not None:
+            but = "" if is_line else " but line ends and tabs"
+            message = f"must hold no control characters{but}, nor marks that turn the writing around"
+            self._error(entry, "control-character", field, message, value[max(0, unseen.start() - 20) :])
+            return None
+        return value
+
+    def _boxes(self, entry: Entry, task: TaskQuestion | None) -> tuple[AnswerBox, ...]:
+        given = entry.fields.get("boxes", [])
+        if not isinstance(given, list):
+            self._error(entry, "wrong-type", "boxes", "must be a list of boxes", given)
+            return ()
+        if len(given) > ANSWER_LIMITS.boxes:
+            self._error(entry, "boxes", "boxes", f"must be at most {ANSWER_LIMITS.boxes}", len(given))
+            return ()
+        found = [self._box(entry, f"boxes[{i}]", raw, task) for i, raw in enumerate(given)]
+        return tuple(box for box in found if box is not None)
+
+    def _box(self, entry: Entry, place: str, raw: Any, task: TaskQuestion | None) -> AnswerBox | None:
+        if not isinstance(raw, dict) or set(raw) != set(_BOX_FIELDS):
+            self._error(entry, "wrong-type", place, f"must be an object of {', '.join(_BOX_FIELDS)}", raw)
+            return None
+        label = self._label(entry, f"{place}.label", raw["label"])
+        sides = self._sides(entry, f"{place}.box", raw["box"])
+        image_id = raw["image_id"]
+        size = task.images.get(image_id) if task is not None and isinstance(image_id, str) else None
+        if size is None:
+            if task is not None:
+                hint = f"its images: {', '.join(task.images)}"[:300]
+                self._error(entry, "unknown-image", f"{place}.image_id", "is no image of the task", image_id, hint)
+            return None
+        if label is None or sides is None:
+            return None
+        x, y, width, height = sides
+        if x < 0 or y < 0 or x + width > size[1] or y + height > size[0]:
+            looks_xyxy = 0 <= x < width <= size[1] and 0 <= y < height <= size[0]
+            hint = "[x1, y1, x2, y2]? boxes are [x, y, width, height]" if looks_xyxy else ""
+            message = f"must lie inside the image, {size[1]} x {size[0]} pixels"
+            self._error(entry, "outside-image", f"{place}.box", message, raw["box"], hint)
+            return None
+        return AnswerBox(image_id, label, sides)
+
+    def _label(self, entry: Entry, place: str, raw: Any) -> str | None:
+        label = self._text(entry, place, raw, ANSWER_LIMITS.label_characters, is_line=True)
+        if label is None or label.strip():
+            return label
+        self._error(entry, "missing-field", place, "must name what the box holds", raw)
+        return None
+
+    def _sides(self, entry: Entry, place: str, raw: Any) -> Box | None:
+        if not isinstance(raw, list) or len(raw) != len(_SIDES):
+            self._error(entry, "wrong-type", place, "must be [x, y, width, height]", raw)
+            return None
+        for i, value in enumerate(raw):
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                self._error(entry, "wrong-type", f"{place}[{i}]", "must be a number", value)
+                return None
+            if not math.isfinite(value) or abs(value) > 1e9:
+                self._error(entry, "not-finite", f"{place}[{i}]", "must be a finite number of pixels", value)
+                return None
+        x, y, width, height = (float(value) for value in raw)
+        if width <= 0 or height <= 0:
+            self._error(entry, "box-size", place, "must have a width and a height above 0", raw)
+            return None
+        return x, y, width, height
+
+
+def _note_missing(found: dict[str, int], manifest: TaskManifest, allow_missing: bool, log: ProblemLog) -> list[str]:
+    missing = [task.task_id for task in manifest.tasks if task.task_id not in found]
+    if missing:
+        named = "; ".join(missing[:_NAMED])
+        message = f"{len(missing)} of {len(manifest.tasks)} tasks have no answer: {named}"
+        if allow_missing:
+            log.warning("missing-tasks", message, hint="they get the lowest score of the rubric, 1")
+        else:
+            log.error("missing-tasks", message, hint="allow missing tasks to have them scored 1, the lowest")
+    return missing
+
+
+def _note_patterns(found: list[TaskAnswer], without_boxes: list[str], log: ProblemLog) -> None:
+    if without_boxes:
+        named = "; ".join(without_boxes[:_NAMED])
+        message = f"{len(without_boxes)} answers draw no box though the task asks for boxes: {named}"
+        log.warning("missing-boxes", message, field="boxes")
+    answer, n = Counter(answer.answer for answer in found).most_common(1)[0] if found else ("", 0)
+    if len(found) >= _SAME_LEAST and n > _SAME_SHARE * len(found):
+        log.warning("same-answer", f"{n} of {len(found)} answers are the same", field="answer", value=answer)
+
+
+def _statistics(found: list[TaskAnswer]) -> dict[str, Any]:
+    """Characters of the answers, boxes, and the share of the commonest answer."""
+    lengths = sorted(len(answer.answer) for answer in found)
+    n = len(found)
+    middle = (lengths[(n - 1) // 2] + lengths[n // 2]) / 2 if n else 0
+    characters = {"shortest": lengths[0] if n else 0, "median": middle, "longest": lengths[-1] if n else 0}
+    boxes = {"answers_with_boxes": sum(bool(a.boxes) for a in found), "all": sum(len(a.boxes) for a in found)}
+    commonest = max(Counter(answer.answer for answer in found).values(), default=0) / max(1, n)
+    return {"characters": characters, "boxes": boxes, "same_answer_share": commonest}

@@ -1,0 +1,346 @@
+"""Tasks-type benchmarks: readers' ratings of one submission's answers -> per-task rows -> Estimates.
+
+Conventions
+-----------
+There is one row per task. Each reader scored an answer on six criteria from 1 to 5; an answer's score on a criterion is
+the mean of its readers, and its *content* the least of process, execution and synthesis after that mean, as in
+:mod:`reveal_bench.metrics.ordinal`. An answer's *overall* score is the mean of its four text criteria: every answer has
+these, while pictures are scored only where boxes were drawn, which the sender decides.
+
+An answer is *completely correct* if its content score is 5: that is what paper 001 counts as clinically sound ("free of
+content errors", 4.9 to 10 % of answers); it names no other threshold of acceptance.
+
+A task without an answer scores 1 on the text criteria and nothing on those of pictures: were it left out, as in paper
+001, a sender could choose the tasks that count. ``missing="leave_out"`` is the paper's way. What was answered and not
+yet rated is undefined.
+
+Agreement of readers is over all pairs of readers of an answer, in the order of their names; with two readers it is
+paper 001's Table 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import combinations
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from reveal_bench.evaluation.compare import Comparison, compare_resampled
+from reveal_bench.kinds.tasks.records import CATEGORIES, Rating, TaskRecord
+from reveal_bench.metrics import METRICS
+from reveal_bench.metrics.agreement import difference_from_tables, kappa_from_tables, resample_tables, unit_tables
+from reveal_bench.metrics.bootstrap import MACRO, Estimate, bootstrap_means, resampling_counts, signature
+from reveal_bench.metrics.intervals import find_intervals, mean_of_defined
+from reveal_bench.metrics.ordinal import CONTENT, CRITERIA, HIGHEST, LOWEST, REPORTED, content_score
+
+__all__ = [
+    "OVERALL_CRITERIA", "RubricFigures", "RubricRows", "compare_rubrics", "resample_rubrics", "score_ratings",
+    "summarize_rubric",
+]  # fmt: skip
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+Missing = Literal["lowest", "leave_out"]
+Unit = Literal["patient", "task"]
+
+OVERALL_CRITERIA = CRITERIA[:4]
+"""The text criteria, whose mean is the overall score."""
+_K = HIGHEST - LOWEST + 1
+_AGREEMENT: dict[str, Callable[[FloatArray], FloatArray]] = {
+    "cohen_kappa_quadratic": partial(kappa_from_tables, weights="quadratic"),
+    "mean_absolute_difference": difference_from_tables,
+}
+
+
+@dataclass(frozen=True)
+class RubricRows:
+    """Ratings of one submission, task by task.
+
+    Attributes
+    ----------
+    task_ids, patient_ids, categories : tuples of str (n_tasks,)
+    ratings : float array (n_tasks, n_readers, 6), columns as in CRITERIA, NaN where a reader gave none
+    is_answered : bool array (n_tasks,)
+    missing : what a task without an answer counts
+    """
+
+    task_ids: tuple[str, ...]
+    patient_ids: tuple[str, ...]
+    categories: tuple[str, ...]
+    ratings: FloatArray
+    is_answered: npt.NDArray[np.bool_]
+    missing: Missing = "lowest"
+
+    def __len__(self) -> int:
+        return len(self.task_ids)
+
+    @property
+    def scores(self) -> FloatArray:
+        """Score of each task on each criterion, (n_tasks, 7), columns as in REPORTED; NaN where undefined."""
+        means = mean_of_defined(np.swapaxes(self.ratings, 1, 2))
+        if self.missing == "lowest":
+            means[~self.is_answered, : len(OVERALL_CRITERIA)] = LOWEST
+        return np.column_stack([content_score(*means[:, :3].T), means])
+
+    @property
+    def overall(self) -> FloatArray:
+        """Mean of the four text criteria of each task, (n_tasks,); NaN unless all are there."""
+        overall: FloatArray = self.scores[:, 1 : 1 + len(OVERALL_CRITERIA)].mean(axis=1)
+        return overall
+
+    def columns(self) -> dict[str, FloatArray]:
+        """Per-task values by what they are called: the criteria of REPORTED, then the overall score per category."""
+        scores, overall = self.scores, self.overall
+        of_criteria = {name: scores[:, i] for i, name in enumerate(REPORTED)}
+        category = np.array(self.categories, object)
+        return of_criteria | {name: np.where(category == name, overall, np.nan) for name in CATEGORIES}
+
+    def take(self, kept: npt.NDArray[np.bool_]) -> RubricRows:
+        """The tasks for which `kept` is true."""
+        chosen = np.flatnonzero(kept).tolist()
+        return RubricRows(
+            tuple(self.task_ids[i] for i in chosen),
+            tuple(self.patient_ids[i] for i in chosen),
+            tuple(self.categories[i] for i in chosen),
+            self.ratings[kept],
+            self.is_answered[kept],
+            self.missing,
+        )
+
+
+def score_ratings(
+    ratings: Iterable[Rating],
+    tasks: Sequence[TaskRecord],
+    *,
+    answered: Collection[str] | None = None,
+    missing: Missing = "lowest",
+) -> RubricRows:
+    """Bring the ratings of one submission's answers into rows.
+
+    Parameters
+    ----------
+    ratings : of one model, one per task and reader
+    tasks : all tasks of the split, in order
+    answered : ids of the tasks that have an answer; by default those that have a rating
+    missing : "lowest" scores a task without an answer 1 on the text criteria, "leave_out" leaves it undefined
+
+    Raises
+    ------
+    ValueError
+        If there is no task, `missing` is unknown, a rating is of another model, of no task, of a task without an
+        answer, given twice by a reader, or not a whole number from 1 to 5.
+    """
+    if not tasks:
+        raise ValueError("`tasks` must hold at least one task, got none")
+    if missing not in ("lowest", "leave_out"):
+        raise ValueError(f"`missing` must be 'lowest' or 'leave_out', got {missing!r}")
+    given = list(ratings)
+    place = {task.task_id: i for i, task in enumerate(tasks)}
+    has_answer = {rating.task_id for rating in given} if answered is None else set(answered)
+    _check(given, place, has_answer)
+    readers = {name: i for i, name in enumerate(sorted({rating.reader for rating in given}))}
+    array = np.full((len(tasks), len(readers), len(CRITERIA)), np.nan)
+    for rating in given:
+        values = [getattr(rating, name) for name in CRITERIA]
+        array[place[rating.task_id], readers[rating.reader]] = [np.nan if v is None else v for v in values]
+    return RubricRows(
+        tuple(task.task_id for task in tasks),
+        tuple(task.patient_id for task in tasks),
+        tuple(task.category for task in tasks),
+        array,
+        np.array([task.task_id in has_answer for task in tasks], bool),
+        missing,
+    )
+
+
+def _check(ratings: Sequence[Rating], place: dict[str, int], has_answer: Collection[str]) -> None:
+    strangers = sorted(set(has_answer) - set(place))
+    if strangers:
+        raise ValueError(f"`answered` must be tasks of the split, got {strangers[0]!r}")
+    if len({rating.model for rating in ratings}) > 1:
+        raise ValueError(f"`ratings` must be of one model, got {sorted({rating.model for rating in ratings})}")
+    seen = set()
+    for rating in ratings:
+        key = (rating.task_id, rating.reader)
+        if rating.task_id not in place:
+            raise ValueError(f"`ratings` must be of tasks of the split, got {rating.task_id!r}")
+        if rating.task_id not in has_answer:
+            raise ValueError(f"`ratings` must be of answers, got one of the unanswered task {rating.task_id!r}")
+        if key in seen:
+            raise ValueError(f"`ratings` must hold one per task and reader, got two of {key}")
+        seen.add(key)
+        for name in CRITERIA:
+            score = getattr(rating, name)
+            if score is not None and (type(score) is not int or not LOWEST <= score <= HIGHEST):
+                raise ValueError(f"`{name}` must be a whole number from 1 to 5 or None, got {score!r} of {key}")
+
+
+def summarize_rubric(
+    rows: RubricRows, *, n_resamples: int = 1000, seed: int = 0, unit: Unit = "patient"
+) -> list[Estimate]:
+    """Mean scores, shares and agreement of readers with percentile intervals, patients (or tasks) resampled.
+
+    Returns
+    -------
+    list of Estimate
+        * ``rubric_mean``: "macro" is the overall score; then the criteria of REPORTED, then the task categories (the
+          overall score of their tasks);
+        * ``share_of_5``, ``share_below_3``: per criterion of REPORTED; that of "content" says how many answers are
+          completely correct;
+        * ``cohen_kappa_quadratic``, ``mean_absolute_difference``: "macro" is the mean over the four text criteria;
+          then the six criteria. n counts pairs of ratings.
+
+        All are NaN where undefined, and n_undefined counts the tasks left out.
+
+    Raises
+    ------
+    ValueError
+        If `unit` is unknown.
+    """
+    units, n_units = _units(rows, unit)
+    counts = resampling_counts(n_units, n_resamples=n_resamples, seed=seed)
+
+    def recipe(metric: str) -> str:
+        return signature(metric, METRICS[metric].version, n_resamples=n_resamples, seed=seed, unit=unit)
+
+    means = _figures(rows, [*REPORTED, *CATEGORIES], units, counts)
+    sizes = np.array([len(rows)] * len(REPORTED) + [rows.categories.count(name) for name in CATEGORIES])
+    estimates = _estimates(recipe("rubric_mean"), means, [*REPORTED, *CATEGORIES], sizes)
+    scores = rows.scores
+    for metric, is_counted in (("share_of_5", scores == HIGHEST), ("share_below_3", scores < 3)):
+        shares = np.where(np.isnan(scores), np.nan, is_counted)
+        found = _means(shares, units, counts)
+        estimates += _estimates(recipe(metric), found, REPORTED, np.full(len(REPORTED), len(rows)))[1:]
+    tables = _pair_tables(rows, units, n_units)
+    total, drawn = tables.sum(axis=0), resample_tables(counts, tables)
+    n = total.sum(axis=(-2, -1)).astype(np.int64)
+    for metric, statistic in _AGREEMENT.items():
+        values, replicates = statistic(total), statistic(drawn)
+        kept = np.where(np.isnan(values), 0, n)
+        estimates += _estimates(recipe(metric), RubricFigures(values, replicates, kept), CRITERIA, n)
+    return estimates
+
+
+@dataclass(frozen=True)
+class RubricFigures:
+    """Figures on the data and in every replicate: `values`, `n` (n_columns,), `replicates` (n_resamples, n_columns)."""
+
+    values: FloatArray
+    replicates: FloatArray
+    n: IntArray
+
+
+def resample_rubrics(
+    systems: Sequence[RubricRows],
+    columns: Sequence[str] = OVERALL_CRITERIA,
+    *,
+    n_resamples: int = 1000,
+    seed: int = 0,
+    unit: Unit = "patient",
+) -> list[RubricFigures]:
+    """Mean scores of several systems on the same tasks, in the same replicates.
+
+    Parameters
+    ----------
+    columns : names of :meth:`RubricRows.columns`; with the default their macro is the overall score
+
+    Raises
+    ------
+    ValueError
+        If there is no system, a column is unknown, or the systems answered different tasks.
+    """
+    if not systems:
+        raise ValueError("`systems` must hold at least one system, got none")
+    unknown = sorted(set(columns) - {*REPORTED, *CATEGORIES})
+    if unknown or not columns:
+        raise ValueError(f"`columns` must be among {[*REPORTED, *CATEGORIES]}, got {unknown or 'none'}")
+    first = systems[0]
+    for rows in systems:
+        if (rows.task_ids, rows.patient_ids) != (first.task_ids, first.patient_ids):
+            raise ValueError("all systems must be rated on the same tasks, in the same order")
+    units, n_units = _units(first, unit)
+    counts = resampling_counts(n_units, n_resamples=n_resamples, seed=seed)
+    return [_figures(rows, columns, units, counts) for rows in systems]
+
+
+def compare_rubrics(
+    a: RubricRows,
+    b: RubricRows,
+    columns: Sequence[str] = REPORTED,
+    *,
+    n_resamples: int = 1000,
+    seed: int = 0,
+    unit: Unit = "patient",
+) -> list[Comparison]:
+    """Paired difference ``a - b`` of mean scores: the overall score as "macro", then each of `columns`.
+
+    Raises
+    ------
+    ValueError
+        As :func:`resample_rubrics`.
+    """
+    recipe = signature("rubric_mean", METRICS["rubric_mean"].version, n_resamples=n_resamples, seed=seed, unit=unit)
+    comparisons: list[Comparison] = []
+    for part in (OVERALL_CRITERIA, tuple(columns)):
+        of_a, of_b = resample_rubrics([a, b], part, n_resamples=n_resamples, seed=seed, unit=unit)
+        found = compare_resampled(of_a, of_b, part, recipe=recipe)
+        comparisons += found[1:] if comparisons else found[:1]
+    return comparisons
+
+
+def _figures(
+    rows: RubricRows, columns: Sequence[str], units: IntArray, counts: npt.NDArray[np.float32]
+) -> RubricFigures:
+    by_name = rows.columns()
+    return _means(np.column_stack([by_name[name] for name in columns]), units, counts)
+
+
+def _means(values: FloatArray, units: IntArray, counts: npt.NDArray[np.float32]) -> RubricFigures:
+    n_tasks, n_columns = values.shape
+    groups = np.tile(np.arange(n_columns), n_tasks)
+    means = bootstrap_means(values.ravel(), groups, np.repeat(units, n_columns), n_groups=n_columns, counts=counts)
+    return RubricFigures(means.values, means.replicates, means.n)
+
+
+def _units(rows: RubricRows, unit: Unit) -> tuple[IntArray, int]:
+    if unit not in ("patient", "task"):
+        raise ValueError(f"`unit` must be 'patient' or 'task', got {unit!r}")
+    names = rows.patient_ids if unit == "patient" else rows.task_ids
+    code = {name: i for i, name in enumerate(sorted(set(names)))}
+    return np.array([code[name] for name in names], np.int64), len(code)
+
+
+def _pair_tables(rows: RubricRows, units: IntArray, n_units: int) -> FloatArray:
+    """Contingency tables of all pairs of readers, (n_units, 6, 5, 5)."""
+    tables = np.zeros((n_units, len(CRITERIA), _K, _K))
+    for a, b in combinations(range(rows.ratings.shape[1]), 2):
+        for i in range(len(CRITERIA)):
+            pair = rows.ratings[:, [a, b], i]
+            both = ~np.isnan(pair).any(axis=1)
+            one, two = (pair[both, j] - LOWEST for j in (0, 1))
+            tables[:, i] += unit_tables(one, two, n_categories=_K, units=units[both], n_units=n_units)
+    return tables
+
+
+def _estimates(recipe: str, figures: RubricFigures, names: Sequence[str], sizes: IntArray) -> list[Estimate]:
+    """The mean over the four text criteria as "macro", then each name; a macro's n counts criteria."""
+    text = [names.index(name) for name in OVERALL_CRITERIA]
+    values = np.concatenate([mean_of_defined(figures.values[text])[None], figures.values])
+    macros = mean_of_defined(figures.replicates[:, text])
+    found = find_intervals(values, np.column_stack([macros, figures.replicates]))
+    n_text = int((~np.isnan(figures.values[text])).sum())
+    n, n_undefined = [n_text, *figures.n.tolist()], [len(text) - n_text, *(sizes - figures.n).tolist()]
+    metric = recipe.split("|", 1)[0]
+    ends = zip(found.values.tolist(), found.low.tolist(), found.high.tolist(), strict=True)
+    return [
+        Estimate(metric, name, *figure, n[i], n_undefined[i], int(found.n_empty[i]), recipe)
+        for i, (name, figure) in enumerate(zip((MACRO, *names), ends, strict=True))
+    ]
+
+
+assert REPORTED[0] == CONTENT
+assert REPORTED[1:] == CRITERIA

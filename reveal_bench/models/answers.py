@@ -1,0 +1,351 @@
+"""A model's answer -> what it says: a cell, a point, a box, labels, or text with boxes; or why it says nothing usable.
+
+Conventions
+-----------
+Nothing is repaired and nothing guessed: a cell or point that is not in the picture, or a name that is no label, is no
+answer. What was passed over stands in the `note`. Thinking (``<think>...</think>`` and the like) is never read. Points
+and boxes are given in pixels of the full image, mapped from those of the picture that was shown. Where a cell is looked
+for, and which of several counts, stands in :mod:`reveal_bench.models.answer_cells`.
+
+The point or the box that an answer gives: numbers in pixels of the square picture, mapped to the full image.
+
+Nothing is rescaled: fractions, thousandths and percentages are no pixels. What they look like stands in the note.
+
+The labels that an answer gives a study: JSON, a line "Findings: ..." or a list under it, a list of
+"COPD: yes", or the last lines, if they are labels.
+
+The answer to an open task: its text, whole, and the boxes of its JSON, mapped to the full images.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from reveal_bench.findings import canonical_finding
+from reveal_bench.kinds.localization.records import Box
+from reveal_bench.kinds.tasks.lint import ANSWER_LIMITS
+from reveal_bench.kinds.tasks.records import AnswerBox
+from reveal_bench.models.answer_cells import (
+    MAX_CHARACTERS,
+    MAX_PROSE,
+    STATUSES,
+    Reply,
+    bare,
+    begins_absent,
+    cleaned,
+    is_refusal,
+    json_values,
+    lines_of,
+    noted,
+    nothing,
+    read_cell,
+    says_absent,
+    statements,
+    without_thinking,
+)
+from reveal_bench.models.overlay import SquareView
+from reveal_bench.models.prompts import shown_size
+from reveal_bench.models.questions import AskSettings, Question
+
+__all__ = ["PARSER_VERSION", "Reply", "STATUSES", "read_reply"]
+
+LEAST_SIDE = 1e-6
+"""Pixels; a side that is shorter may round to nothing."""
+_NAMES = {"point": ("x", "y"), "box": ("x", "y", "w", "h")}
+_SYNONYMS = {
+    "left": "x", "top": "y", "width": "w", "height": "h", "xmin": "x1", "ymin": "y1", "xmax": "x2", "ymax": "y2",
+    "right": "x2", "bottom": "y2",
+}  # fmt: skip
+_NUMBER_KEYS = "point|box|bounding box|bbox|coordinates?|answer|location|position|punkt|antwort|réponse|答案|坐标"
+_LABEL = r"x_?min|y_?min|x_?max|y_?max|x1|y1|x2|y2|x|y|width|height|left|top|right|bottom|w|h"
+_NUMBER = re.compile(
+    rf"(?i)(?:(?<![A-Za-z])[\"']?(?P<label>{_LABEL})[\"']?\s{{0,2}}[:=]\s{{0,2}})?"
+    r"(?<![A-Za-z0-9.])(?P<number>-?[0-9]{1,7}(?:\.[0-9]{1,12})?)(?![0-9]|\.[0-9]|[eE][-+]?[0-9])(?P<percent>\s?%)?"
+)
+_BETWEEN = re.compile(r"(?i)\s{0,4}(?:px|pixels?)?\s{0,4}[,;|]?\s{0,8}(?:and|und|et)?\s{0,3}[\"']?")
+
+
+def read_place(plain: str, question: Question, settings: AskSettings, is_cut: bool) -> Reply:
+    """The reply to a question whose answer is a point or a box; `plain` is cleaned text."""
+    text, names = bare(plain), _NAMES[question.form]
+    named = statements(text, _NUMBER_KEYS)
+    rests = [rest for rest, _ in named if _number_runs(rest) or begins_absent(rest)]
+    if rests:
+        runs = _number_runs(rests[-1])[:1]
+        is_absent = not runs
+    else:
+        runs = _number_runs(text)
+        if is_cut and len(runs) != 1:
+            return Reply("cut_off")
+        runs = [run for run in runs if len(run) == len(names)][-1:] or runs[-1:]
+        is_absent = says_absent(text, question.finding)
+    if not runs:
+        return nothing(plain, question, is_absent=is_absent)
+    if is_cut and (len(runs[0]) < len(names) or text[-1:].isdigit()):  # a digit may have been to follow
+        return Reply("cut_off")
+    if re.search(r"\bbox[ _]2d", plain):
+        return Reply("unclear", note='"box_2d" is in thousandths, y first: pixels were asked for')
+    values, note = _in_order(runs[0], names, corners="bbox_2d" in plain)
+    return Reply("unclear", note=note) if values is None else _placed(values, note, question, settings)
+
+
+def _in_order(
+    run: list[tuple[str, float, bool]], names: tuple[str, ...], *, corners: bool
+) -> tuple[tuple[float, ...] | None, str]:
+    """The numbers of a run as x, y (width, height), and a note."""
+    if any(is_percent for _, _, is_percent in run):
+        return None, "percentages: pixels were asked for"
+    if len(run) != len(names):
+        return None, f"{len(run)} numbers, {len(names)} were asked for"
+    order = ("x1", "y1", "x2", "y2") if corners else names
+    labels = [_SYNONYMS.get(label, label or name) for (label, _, _), name in zip(run, order, strict=True)]
+    values = tuple(value for _, value, _ in run)
+    by_label = dict(zip(labels, values, strict=True))
+    if set(by_label) == set(names):
+        return tuple(by_label[name] for name in names), ""
+    if set(by_label) == {"x1", "y1", "x2", "y2"}:
+        x, y = by_label["x1"], by_label["y1"]
+        return (x, y, by_label["x2"] - x, by_label["y2"] - y), "named as corners"
+    return None, f"numbers named {', '.join(labels)}"
+
+
+def _placed(values: tuple[float, ...], note: str, question: Question, settings: AskSettings) -> Reply:
+    """A point or box that lies in the square picture, in the full image's pixels."""
+    side, view = settings.side, SquareView(question.image.size, settings.side)
+    notes = [note, _looks_like(values, side)]
+    x, y = values[:2]
+    if len(values) == 2:
+        inside = 0 <= x < side and 0 <= y < side
+        reply = Reply("answered", point=view.to_full(x, y)) if inside else Reply("outside")
+        return noted(reply, *notes)
+    width, height = values[2:]
+    if min(width, height) < LEAST_SIDE:
+        return noted(Reply("unclear", note="a box must have a width and a height above 0"), *notes)
+    if x < 0 or y < 0 or x + width > side or y + height > side:
+        if 0 <= x < width <= side and 0 <= y < height <= side:
+            notes.append("corners instead of width and height?")
+        return noted(Reply("outside"), *notes)
+    full = view.box_to_full((x, y, width, height))
+    return noted(Reply("answered", box=kept_inside(full, question.image.size)), *notes)
+
+
+def _looks_like(values: tuple[float, ...], side: int) -> str:
+    """What unit other than pixels the numbers seem to have; they are read as pixels all the same."""
+    if all(0 <= value <= 1 for value in values) and any(value % 1 for value in values):
+        return "looks like fractions of the side"
+    if all(0 <= value <= 1000 for value in values) and max(values) > side:
+        return "looks like thousandths of the side, or pixels of another size"
+    return ""
+
+
+def kept_inside(box: Box, size: tuple[int, int]) -> Box:
+    """The box without what rounding put beyond the right or lower edge (a few units in the last place)."""
+    x, y, width, height = box
+    return x, y, min(width, size[1] - x), min(height, size[0] - y)
+
+
+def _number_runs(text: str) -> list[list[tuple[str, float, bool]]]:
+    """Runs of numbers that only separators and labels part: (label or "", number, whether it is a percentage)."""
+    runs: list[list[tuple[str, float, bool]]] = []
+    end = -1
+    for match in _NUMBER.finditer(text, max(0, len(text) - MAX_PROSE)):
+        if end < 0 or not _BETWEEN.fullmatch(text[end : match.start()][:40]) or match.start() - end > 39:
+            runs.append([])
+        runs[-1].append(
+            ((match["label"] or "").lower().replace("_", ""), float(match["number"]), bool(match["percent"]))
+        )
+        end = match.end()
+    return runs
+
+
+_LABEL_KEYS = "findings?|labels?|answer|diagnos[ei]s|present|befunde?|antwort|réponse|答案"
+_NO_LABELS = re.compile(
+    r"(?i)\W*(?:none(?: of (?:them|these|the above|the (?:\w{1,10} )?(?:findings|labels)))?"
+    r"(?: (?:is|are) (?:present|seen|visible))?|no (?:acute )?(?:finding|abnormalit|label|patholog)\w*.{0,40}"
+    r"|normal|normal (?:study|exam|chest)\w*|nothing|n/a|keine?|aucune?|无)\W*"
+)
+_TICKED = re.compile(
+    r"(?i)(?P<name>[^:|\n]{1,80}?)\s{0,9}[:|]\s{0,9}(?P<said>yes|no|true|false|present|absent|positive|negative)\.?"
+)
+_DENIED = re.compile(r"(?i)\W*(?:no|not|without|negative for|absent|kein|keine|pas de|无)\b")
+_YES = {True, "yes", "true", "present", "positive"}
+_NO = {False, "no", "false", "absent", "negative", None}
+
+
+def read_labels(plain: str, question: Question, _: AskSettings, is_cut: bool) -> Reply:
+    """The reply to a question whose answer is labels; `plain` is cleaned text."""
+    values = [value for value in json_values(plain) if _is_labels(value)]
+    if values:
+        return _of_names(_names_in(values[-1]), question, is_stated=True)
+    text = bare(plain)
+    found = [(rest, is_end) for rest, is_end in statements(text, _LABEL_KEYS) if _split(rest)]
+    if is_cut and (not found or found[-1][1]):
+        return Reply("cut_off")
+    if found:
+        return _of_names(_split(found[-1][0]), question, is_stated=True)
+    names, lines = list[str](), list(lines_of(text))
+    ticked = [match for line in lines if (match := _TICKED.fullmatch(line)) and _label(match["name"], question.choices)]
+    if ticked:
+        return _of_names([m["name"] for m in ticked if m["said"].lower() in _YES], question, is_stated=True)
+    for line in reversed(lines):
+        if _of_names(_split(line), question).status != "answered":
+            break
+        names += _split(line)
+    if names:
+        return _of_names(names, question)
+    if lines and not is_refusal(plain):
+        return _of_names(_split(lines[-1]), question)
+    return Reply("refused" if lines else "unclear")
+
+
+def _is_labels(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(isinstance(value.get(key), list) for key in ("findings", "labels", "answer")) or (
+            bool(value) and all(isinstance(v, bool | int | str) or v is None for v in value.values())
+        )
+    return isinstance(value, list) and all(isinstance(entry, str) for entry in value)
+
+
+def _names_in(value: Any) -> list[str]:
+    if isinstance(value, list):
+        return value
+    for key in ("findings", "labels", "answer"):
+        if isinstance(value.get(key), list):
+            return [entry if isinstance(entry, str) else f"a {type(entry).__name__}" for entry in value[key]]
+    named = {key: v.strip().lower() if isinstance(v, str) else v for key, v in value.items()}
+    odd = [f"{key}: {v}" for key, v in named.items() if v not in _YES and v not in _NO]
+    return [key for key, v in named.items() if v in _YES] + odd
+
+
+def _split(line: str) -> list[str]:
+    parts = re.split(r"[,;、，]|\band\b|\bund\b", re.sub(r"[\[\]\"{}]", " ", line[:5000]))
+    return [part.strip(" .'\t:-") for part in parts if part.strip(" .'\t:-")]
+
+
+def _of_names(names: list[str], question: Question, *, is_stated: bool = False) -> Reply:
+    """The reply whose labels are those named; a denied one is passed over, one that is no label makes it unclear.
+
+    No label at all is an answer where "none" is said, or where the place of the answer holds nothing else.
+    """
+    found, denied, unknown = set(), [], []
+    says_none = False
+    for name in names:
+        label = _label(name, question.choices)
+        if label:
+            found.add(label)
+        elif _NO_LABELS.fullmatch(name[:200]):
+            says_none = True
+        elif _DENIED.match(name):
+            denied.append(name[:80])
+        else:
+            unknown.append(name[:80])
+    if unknown:
+        return Reply("unclear", note=f"no labels of the benchmark: {'; '.join(unknown[:5])}")
+    if says_none and found:
+        return Reply("unclear", note=f"says none, and names {', '.join(sorted(found))}")
+    if not (found or says_none or is_stated):
+        return Reply("unclear")
+    note = f"passed over: {'; '.join(denied[:5])}" if denied else ""
+    return Reply("answered", labels=tuple(label for label in question.choices if label in found), note=note)
+
+
+def _label(name: str, choices: tuple[str, ...]) -> str | None:
+    """The label that a name is, also with a remark in brackets: "Pleural effusion (left)"."""
+    without = re.sub(r"\s{0,3}\([^()]{0,80}\)", "", name[:300]).strip(" '")
+    return canonical_finding(name[:300], choices) or canonical_finding(without, choices)
+
+
+_SHORT = 600
+"""Characters; a text this short that has the words of a refusal is one."""
+
+
+def read_text(text: str, question: Question, settings: AskSettings, is_cut: bool) -> Reply:
+    """The reply to an open task: `text` whole, and the boxes of the last JSON block that has any."""
+    blocks = [block for value in json_values(text) if (block := _box_entries(value)) is not None]
+    read = [_answer_box(entry, question, settings) for entry in (blocks[-1] if blocks else [])[: ANSWER_LIMITS.boxes]]
+    boxes, notes = tuple(box for box, _ in read if box), [note for _, note in read if note]
+    if blocks and len(blocks[-1]) > ANSWER_LIMITS.boxes:
+        notes.append(f"{len(blocks[-1])} boxes, the first {ANSWER_LIMITS.boxes} were read")
+    if question.requires_boxes and not blocks:
+        notes.append("no boxes, though the task asks for them")
+    if len(text) > ANSWER_LIMITS.characters:  # a file with it would be refused
+        return Reply("unclear", text=text, note=f"longer than the {ANSWER_LIMITS.characters:,} characters allowed")
+    note = "; ".join(notes[:10])
+    if is_cut and not (blocks and text.rstrip(" `\n").endswith(("}", "]"))):
+        return Reply("cut_off", text=text, boxes=boxes, note=note)
+    if len(text) <= _SHORT and not boxes and is_refusal(cleaned(text)):
+        return Reply("refused", text=text, note=note)
+    return Reply("answered", text=text, boxes=boxes, note=note)
+
+
+def _box_entries(value: Any) -> list[Any] | None:
+    if isinstance(value, dict) and isinstance(value.get("boxes"), list):
+        return list(value["boxes"])
+    if isinstance(value, list) and value and all(isinstance(entry, dict) and "label" in entry for entry in value):
+        return value
+    return None
+
+
+def _answer_box(entry: Any, question: Question, settings: AskSettings) -> tuple[AnswerBox | None, str]:
+    """A box of an open task's answer in the full image's pixels, or a note that tells why it is none."""
+    if not isinstance(entry, dict):
+        return None, f"passed over a box that is a {type(entry).__name__}, no object"
+    label = entry.get("label")
+    most = ANSWER_LIMITS.label_characters
+    if not (isinstance(label, str) and label.strip() and label.isprintable() and len(label) <= most):
+        return None, f"passed over a box without a label of 1 to {most} plain characters"
+    n, place = len(question.images), entry.get("image", 1 if len(question.images) == 1 else None)
+    if isinstance(place, bool) or not isinstance(place, int) or not 1 <= place <= n:
+        return None, f"passed over {label!r}: `image` must be a number from 1 to {n}"
+    sides = [entry.get(name) for name in ("x", "y", "w", "h")]
+    if not all(isinstance(v, int | float) and not isinstance(v, bool) and abs(v) < 1e7 for v in sides):
+        return None, f"passed over {label!r}: x, y, w and h must be numbers"
+    x, y, width, height = (float(v) for v in sides)  # type: ignore[arg-type]  # numbers, as just checked
+    image = question.images[place - 1]
+    shown_height, shown_width = shown_size(image, settings.side)
+    if not (x >= 0 and y >= 0 and LEAST_SIDE <= width <= shown_width - x and LEAST_SIDE <= height <= shown_height - y):
+        return None, f"passed over {label!r}: outside the picture of {shown_width} x {shown_height} pixels"
+    across, down = image.size[1] / shown_width, image.size[0] / shown_height
+    full = kept_inside((x * across, y * down, width * across, height * down), image.size)
+    return AnswerBox(image.image_id, label.strip(), full), ""
+
+
+PARSER_VERSION = "1"
+"""Of the rules by which replies are read; changed when one comes to be read otherwise. Every run folder states it."""
+
+_CUT = {"max_tokens", "length", "model_length", "max_output_tokens", "model_context_window_exceeded"}
+_FILTERED = {"content_filter", "refusal", "safety", "recitation", "prohibited_content", "blocklist"}
+_READERS = {"cell": read_cell, "point": read_place, "box": read_place, "labels": read_labels, "text": read_text}
+
+
+def read_reply(text: str, question: Question, settings: AskSettings, *, stop_reason: str | None = None) -> Reply:
+    """Read a model's answer. Never raises, whatever the text.
+
+    Parameters
+    ----------
+    text : as the model wrote it, thinking included; of more than 200,000 characters the last ones are read
+    question : that was asked
+    settings : it was asked with; the grid, the form and the size of the picture
+    stop_reason : why the model stopped, as its API says; "max_tokens", "length" and the like for one that was cut off
+
+    Examples
+    --------
+    >>> question = Question("i1|Edema", "cell", (), "Edema")
+    >>> read_reply("The haze spans C4 to D5.\\n**Cell: D4**", question, AskSettings()).cell
+    'D4'
+    """
+    reason = (stop_reason or "").lower()
+    if reason in _FILTERED:
+        return Reply("refused", note=f"stopped by {reason}")
+    is_cut = reason in _CUT
+    said, is_open = without_thinking(text)
+    plain = said if question.form == "text" else cleaned(said)
+    if not plain:
+        if is_cut or not is_open:
+            note = "cut off while thinking" if is_open else "nothing but thinking" if text.strip() else ""
+            return Reply("cut_off" if is_cut else "empty", note=note)
+        return Reply("unclear", note="the thinking has no end")
+    reply = _READERS[question.form](plain, question, settings, is_cut)
+    is_long = len(text) > MAX_CHARACTERS
+    return noted(reply, f"only the last {MAX_CHARACTERS:,} characters were read") if is_long else reply

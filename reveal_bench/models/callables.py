@@ -1,0 +1,393 @@
+"""Any Python callable as a model: its answers become predictions, and a run folder if one is asked for.
+
+Conventions
+-----------
+``predict(image, finding)`` gets the full picture (PIL, grey, of the manifest's size; its ``info`` names ``image_id``
+and ``view``) and the finding's name. It answers with a mapping such as ``{"point": (x, y)}``, in pixels of the full
+picture, or None for no answer; :mod:`reveal_bench.models.callable_answers` says what a mapping may hold. For benchmarks
+of labels, ``predict(images, None)`` gets all pictures of a study and answers with ``labels`` or ``probabilities``.
+
+The callable runs in this process and asks no network. What it answered is kept in the run folder as it comes, so that a
+run that was killed goes on; the work file stays there beside the results, and the same call again asks nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
+
+from reveal_bench.benchmarks import BENCHMARKS
+from reveal_bench.kinds.findings.records import FindingsPrediction
+from reveal_bench.kinds.folder import read_folder_info
+from reveal_bench.kinds.localization.records import LocalizationPrediction, read_manifest
+from reveal_bench.masks import Rle
+from reveal_bench.models.callable_answers import LabelReader, PlaceReader, Reader, Threshold, check_threshold
+from reveal_bench.models.exchanges import Exchange
+from reveal_bench.models.outputs import (
+    RunInfo,
+    Scalar,
+    System,
+    alone,
+    check_same_run,
+    read_run_info,
+    write_outputs,
+    write_run_info,
+)
+from reveal_bench.models.questions import (
+    AskSettings,
+    PictureSource,
+    Question,
+    ViewedImage,
+    describe_split,
+    list_questions,
+)
+from reveal_bench.predictions import findings_to_jsonl, predictions_to_jsonl
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+__all__ = ["CallableRun", "Failure", "run_callable"]
+
+Progress = Callable[[int, int], None]
+
+WORK_FILE = "answers.jsonl"
+"""In the run folder: a line per answered question, written as they come."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A question that the callable raised an error on, or answered wrongly; `message` says which and how."""
+
+    question: str
+    message: str
+
+
+@dataclass(frozen=True)
+class CallableRun:
+    """What a callable answered.
+
+    Attributes
+    ----------
+    predictions : of the questions that it answered, in the order of the manifest
+    no_answer : ids of the questions that it answered with None
+    failures : only with ``on_error="miss"``
+    info, exchanges : as a run folder holds them
+    """
+
+    predictions: tuple[LocalizationPrediction, ...] | tuple[FindingsPrediction, ...]
+    no_answer: tuple[str, ...]
+    failures: tuple[Failure, ...]
+    info: RunInfo
+    exchanges: tuple[Exchange, ...]
+
+    def to_jsonl(self) -> str:
+        """The canonical prediction file; ``reveal-bench score`` takes it, with ``--allow-missing`` if any is absent."""
+        if self.info.kind == "findings":
+            return findings_to_jsonl(p for p in self.predictions if isinstance(p, FindingsPrediction))
+        return predictions_to_jsonl(p for p in self.predictions if isinstance(p, LocalizationPrediction))
+
+
+def run_callable(
+    predict: Callable[..., Any],
+    folder: Path | str,
+    split: str,
+    *,
+    batch_size: int | None = None,
+    threshold: Threshold = None,
+    grid: int | None = None,
+    limit: int | None = None,
+    on_error: Literal["raise", "miss"] = "raise",
+    name: str | None = None,
+    system: System = "other",
+    parameters: Mapping[str, Scalar] | None = None,
+    out: Path | str | None = None,
+    organization: str = "not stated",
+    pictures: PictureSource | None = None,
+    progress: Progress | None = None,
+) -> CallableRun:
+    """Ask a callable every question of a split.
+
+    Parameters
+    ----------
+    predict : see above; with `batch_size` it gets lists, ``predict(images, findings)``, and answers with a list
+    folder, split : dataset folder and one of its splits; a private holdout's too, for no reference is read
+    batch_size : most questions of a call; None for one call per question, with an image and a finding instead of lists
+    threshold : of heat maps that shall also give masks: a number in (0, 1), or "otsu"
+    grid : cells per side that `cell` refers to; the folder's unless given
+    limit : ask only the first so many questions
+    on_error : what to do when the callable raises, or its answer is none: raise, or count the question as a miss and go
+        on; a batch that fails is then asked again one by one
+    name, system, parameters, organization : of the model, for the run folder; the name of `predict` unless given
+    out : run folder to write. Answers are kept there as they come: after a kill, the same call asks only the rest.
+        Of an error of the callable it holds no more than the kind, for messages may name paths
+    pictures : where pictures come from; the folder itself unless given
+    progress : called with (questions done, questions in all)
+
+    Raises
+    ------
+    ValueError
+        If an option breaks its rule, the benchmark is of open tasks, an answer is wrong (and `on_error` is "raise"), a
+        batch is not answered one for one, or `out` holds another run.
+    RuntimeError
+        If the callable raises and `on_error` is "raise"; the message names the question.
+    """
+    folder = Path(folder)
+    _check_options(batch_size, threshold, on_error)
+    if BENCHMARKS[read_folder_info(folder).benchmark].kind == "tasks":
+        raise ValueError(f"`folder` must be of a benchmark of localizations or labels, got one of tasks, {folder}")
+    settings = AskSettings.of_folder(folder, grid=grid)
+    asked = list_questions(folder, split, settings, limit=limit)
+    model = name or str(getattr(predict, "__name__", type(predict).__name__))
+    run = _run_info(folder, split, settings, len(asked), limit, model, system, parameters or {}, threshold)
+    with nullcontext() if out is None else alone(Path(out)), _Work(None if out is None else Path(out), run) as work:
+        rest = [question for question in asked if question.id not in work.outcomes]
+        films = _Films(folder, split, pictures)
+        read = _reader(folder, run, threshold, work)
+        caller = _Caller(predict, batch_size is not None, on_error == "miss", films, read)
+        size = batch_size or 1
+        for start in range(0, len(rest), size):
+            work.add(caller.ask(rest[start : start + size]))
+            if progress is not None:
+                progress(len(asked) - len(rest) + min(start + size, len(rest)), len(asked))
+        result = _result(asked, work.outcomes, run)
+        if out is not None:
+            write_outputs(Path(out), result.exchanges, run, organization=organization)
+    return result
+
+
+def _run_info(
+    folder: Path,
+    split: str,
+    settings: AskSettings,
+    n_asked: int,
+    limit: int | None,
+    model: str,
+    system: System,
+    parameters: Mapping[str, Scalar],
+    threshold: Threshold,
+) -> RunInfo:
+    about = describe_split(folder, split)
+    return RunInfo(
+        **about,
+        n_questions=len(list_questions(folder, split, settings)),
+        n_asked=n_asked,
+        model=model,
+        grid=settings.grid,
+        parameters={**parameters, **({"threshold": threshold} if about["kind"] == "localization" else {})},
+        limit=limit,
+        system=system,
+    )
+
+
+def _reader(folder: Path, run: RunInfo, threshold: Threshold, work: _Work) -> Reader:
+    if run.kind == "localization":
+        return PlaceReader(read_manifest(folder, run.split), run.grid, threshold)
+    kinds = [name for outcome in work.outcomes.values() for name in outcome.answer]
+    return LabelReader(kinds[0] if kinds else None)
+
+
+def _check_options(batch_size: int | None, threshold: Threshold, on_error: str) -> None:
+    if batch_size is not None and (type(batch_size) is not int or batch_size < 1):
+        raise ValueError(f"`batch_size` must be a whole number of at least 1, or None, got {batch_size!r}")
+    check_threshold(threshold)
+    if on_error not in ("raise", "miss"):
+        raise ValueError(f"`on_error` must be 'raise' or 'miss', got {on_error!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What became of a question; `answer` holds the fields of a prediction, `detail` is not written to disk."""
+
+    question: str
+    status: str
+    answer: Mapping[str, Any]
+    error: str | None = None
+    detail: str | None = None
+
+
+class _Films:
+    """Pictures as the callable gets them: its own copies, so that it may draw on them."""
+
+    def __init__(self, folder: Path, split: str, pictures: PictureSource | None) -> None:
+        self._folder, self._split, self._pictures = folder, split, pictures
+        self._last: tuple[str, Image] | None = None
+
+    def open(self, image: ViewedImage) -> Image:
+        if self._pictures is None:
+            from reveal_bench.models.pictures import Pictures
+
+            self._pictures = Pictures(self._folder, self._split)
+        if self._last is None or self._last[0] != image.image_id:  # findings of one image are asked in a row
+            self._last = image.image_id, self._pictures.open(image.image_id)
+        copy = self._last[1].copy()
+        if (copy.height, copy.width) != image.size:
+            got = (copy.height, copy.width)
+            raise ValueError(f"the picture of {image.image_id!r} must be {image.size} (height, width), got {got}")
+        copy.info = {"image_id": image.image_id, "view": image.view}
+        return copy
+
+
+@dataclass(frozen=True)
+class _Caller:
+    predict: Callable[..., Any]
+    is_batched: bool
+    keeps_misses: bool
+    films: _Films
+    read: Reader
+
+    def ask(self, batch: Sequence[Question]) -> list[_Outcome]:
+        shown: list[Any] = [
+            self.films.open(q.image) if q.finding is not None else [self.films.open(image) for image in q.images]
+            for q in batch
+        ]
+        findings = [question.finding for question in batch]
+        try:
+            answers = self.predict(shown, findings) if self.is_batched else [self.predict(shown[0], findings[0])]
+        except Exception as error:
+            return self._failed(batch, error)
+        if not isinstance(answers, list | tuple) or len(answers) != len(batch):
+            got = f"{len(answers)}" if isinstance(answers, list | tuple) else type(answers).__name__
+            raise ValueError(f"`predict` must answer a batch with a list of {len(batch)} answers, got {got}")
+        return [self._outcome(question, answer) for question, answer in zip(batch, answers, strict=True)]
+
+    def _failed(self, batch: Sequence[Question], error: Exception) -> list[_Outcome]:
+        detail = f"{type(error).__name__}: {error}"
+        if not self.keeps_misses:
+            more = f" and {len(batch) - 1} more" if len(batch) > 1 else ""
+            raise RuntimeError(f"`predict` failed on {batch[0].id!r}{more}: {detail}") from error
+        if len(batch) > 1:
+            return [outcome for question in batch for outcome in self.ask([question])]
+        return [_Outcome(batch[0].id, "failed", {}, f"predict raised {type(error).__name__}", detail)]
+
+    def _outcome(self, question: Question, answer: Any) -> _Outcome:
+        if answer is None:
+            return _Outcome(question.id, "empty" if question.present else "absent", {})
+        try:
+            if not isinstance(answer, Mapping):
+                rule = "must be a mapping such as {'point': (x, y)}, or None"
+                raise ValueError(f"the answer {rule}, got {type(answer).__name__}")
+            return _Outcome(question.id, "answered", self.read(question, answer))
+        except ValueError as error:
+            if self.keeps_misses:
+                return _Outcome(question.id, "failed", {}, str(error))
+            raise ValueError(f"answer to {question.id!r}: {error}") from None
+
+
+class _Work:
+    """The outcomes so far, in a work file if there is a folder; a line that a kill cut short is dropped.
+
+    Raises
+    ------
+    ValueError
+        If the folder holds another run, or its work file is damaged.
+    """
+
+    def __init__(self, out: Path | None, run: RunInfo) -> None:
+        self.outcomes: dict[str, _Outcome] = {}
+        self._file: BinaryIO | None = None
+        if out is None:
+            return
+        path = out / WORK_FILE
+        before = read_run_info(out)
+        if before is None and path.exists() and path.stat().st_size:
+            raise ValueError(f"{out} holds the answers of a run, but not its run.json: give an empty folder")
+        if before is not None:
+            check_same_run(out, run)
+            if not path.exists():
+                raise ValueError(f"{out} holds a run without {WORK_FILE}: give an empty folder")
+            self._read(path)
+        out.mkdir(parents=True, exist_ok=True)
+        self._file = path.open("ab")
+        write_run_info(out, run)
+
+    def _read(self, path: Path) -> None:
+        data = path.read_bytes()
+        whole = data[: data.rfind(b"\n") + 1]
+        for number, line in enumerate(whole.splitlines(), start=1):
+            try:
+                outcome = _Outcome(**json.loads(line))
+            except (ValueError, TypeError) as error:
+                raise ValueError(f"{path}:{number}: is no line of answers: {error}") from None
+            self.outcomes[outcome.question] = outcome
+        if len(whole) < len(data):
+            with path.open("r+b") as file:
+                file.truncate(len(whole))
+
+    def __enter__(self) -> _Work:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def add(self, outcomes: Sequence[_Outcome]) -> None:
+        for outcome in outcomes:
+            self.outcomes[outcome.question] = outcome
+            if self._file is not None:
+                kept = asdict(replace(outcome, detail=None))
+                self._file.write(json.dumps(kept).encode() + b"\n")
+        if self._file is not None:
+            self._file.flush()
+
+
+def _result(asked: Sequence[Question], outcomes: Mapping[str, _Outcome], run: RunInfo) -> CallableRun:
+    found = [(question, outcomes[question.id]) for question in asked]
+    answered = [(question, outcome.answer) for question, outcome in found if outcome.status == "answered"]
+    failed = [outcome for _, outcome in found if outcome.status == "failed"]
+    return CallableRun(
+        tuple(_labels(q, answer) for q, answer in answered)
+        if run.kind == "findings"
+        else tuple(_place(q, answer) for q, answer in answered),
+        tuple(outcome.question for _, outcome in found if outcome.status in ("empty", "absent")),
+        tuple(Failure(outcome.question, outcome.detail or outcome.error or "") for outcome in failed),
+        run,
+        tuple(_exchange(question, outcome) for question, outcome in found),
+    )
+
+
+def _place(question: Question, answer: Mapping[str, Any]) -> LocalizationPrediction:
+    rle = answer.get("rle")
+    return LocalizationPrediction(
+        question.image.image_id,
+        question.finding or "",
+        points=(tuple(answer["point"]),) if "point" in answer else (),
+        cell=answer.get("cell"),
+        box=tuple(answer["box"]) if "box" in answer else None,
+        mask=None if rle is None else Rle((rle["size"][0], rle["size"][1]), rle["counts"]),
+        score=answer.get("score"),
+    )
+
+
+def _labels(question: Question, answer: Mapping[str, Any]) -> FindingsPrediction:
+    labels = answer.get("labels")
+    return FindingsPrediction(question.id, None if labels is None else tuple(labels), answer.get("probabilities"))
+
+
+def _exchange(question: Question, outcome: _Outcome) -> Exchange:
+    if question.finding is None:
+        labels = outcome.answer.get("labels")
+        return Exchange(
+            question.id,
+            question.id,
+            outcome.status,
+            labels=None if labels is None else tuple(labels),
+            probabilities=outcome.answer.get("probabilities"),
+            error=outcome.error,
+        )
+    place = _place(question, outcome.answer)
+    return Exchange(
+        question.id,
+        question.image.image_id,
+        outcome.status,
+        question.finding,
+        point=place.points[0] if place.points else None,
+        cell=place.cell,
+        box=place.box,
+        mask=place.mask,
+        score=place.score,
+        error=outcome.error,
+    )

@@ -1,0 +1,373 @@
+"""The way through lmms-eval, for models that run there: the questions go out as its task files, its samples come back.
+
+Conventions
+-----------
+An export is a folder that stands alone: ``questions.parquet`` with a row per question (its messages as JSON, pictures
+by the SHA-256 of their file), ``pictures/`` with those files, each once however often it is shown, the task's YAML with
+the Python functions that it names, ``run-settings.json`` with what the way back needs, and ``README.md`` with how to
+run it. lmms-eval needs no part of reveal-bench for it. No reference is in it but the answers of few-shot examples.
+
+lmms-eval logs neither documents nor useful hashes of them. So the *target* of a question, which it does log, is the
+digest of the question's messages and the question's id; samples of another export are refused. A reply that did not
+come is a text to lmms-eval, ``[LMMS_EVAL_REQUEST_FAILED ...]``; here its status is "failed". Its message is cut down to
+the code of HTTP: the rest may name hosts. lmms-eval sends no `detail` of pictures, so that it is "auto" in an export.
+
+Shape of lmms-eval's files and its defaults: version 0.7.3.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
+from pathlib import Path, PurePath
+from string import Template
+from typing import TYPE_CHECKING, Any
+
+import reveal_bench
+from reveal_bench.models.overlay import Form
+from reveal_bench.models.questions import DESCRIBED, AskSettings, Message, Question, describe_split, list_questions
+
+if TYPE_CHECKING:
+    from reveal_bench.models.exchanges import Exchange, ShotUsed
+    from reveal_bench.models.outputs import RunInfo, Scalar
+    from reveal_bench.models.shots import Shot
+
+__all__ = ["TASKS", "export_tasks", "import_samples"]
+
+TASKS: Mapping[Form, str] = {
+    "cell": "reveal_grid",
+    "point": "reveal_point",
+    "box": "reveal_box",
+    "labels": "reveal_labels",
+    "text": "reveal_text",
+}
+"""Form of the answers -> name of the task in lmms-eval."""
+QUESTIONS, PICTURES, SETTINGS = "questions.parquet", "pictures", "run-settings.json"
+TEMPLATES = Path(__file__).parent / "lmms_eval_tasks"
+MODULE = "reveal_questions.py"
+MAX_NEW_TOKENS = 2048
+"""Enough for a chain of thought; ``--gen_kwargs`` of lmms-eval changes it."""
+GROUP_ROWS = 256
+RENAMED = {"max_new_tokens": "max_tokens"}
+API_BACKENDS = ("openai", "async_openai")
+WITHOUT_TEMPERATURE = ("o1", "o3", "o4", "gpt-5")
+"""Parts of names of models that lmms-eval sends no temperature to."""
+
+
+def export_tasks(folder: Path, split: str, out: Path, settings: AskSettings, *, limit: int | None = None) -> Path:
+    """Write the questions of a split as a task of lmms-eval, with our messages and pictures.
+
+    Parameters
+    ----------
+    folder : dataset folder, built with its pictures
+    out : folder to make; it holds pictures of the benchmark
+    settings : how the questions are put; `detail` counts as "auto"
+    limit : the first questions only
+
+    Returns
+    -------
+    Path
+        The task's YAML file; its name without suffix is that of the task.
+
+    Raises
+    ------
+    ValueError
+        If `out` exists, the split asks nothing, or the folder or the settings are not for it.
+    """
+    out = Path(out)
+    if out.exists():
+        raise ValueError(f"`out` must be a new folder, {out} exists")
+    settings = replace(settings, detail="auto")
+    questions = list_questions(folder, split, settings, limit=limit)
+    if not questions:
+        raise ValueError(f"`split` must ask something, {split!r} of {folder} does not")
+    asked = {
+        "schema": 1,
+        **describe_split(folder, split),
+        "n_questions": len(questions if limit is None else list_questions(folder, split, settings)),
+        "n_asked": len(questions),
+        "limit": limit,
+        "settings": settings.document(),
+        "reveal_bench": reveal_bench.__version__,
+    }
+    scratch = out.with_name(f".{out.name}.{os.getpid()}")
+    try:
+        (scratch / PICTURES).mkdir(parents=True)
+        asked["export"] = _write_questions(scratch, _asked(folder, questions, settings))
+        (scratch / SETTINGS).write_text(json.dumps(asked, indent=2) + "\n", encoding="utf-8")
+        shutil.copyfile(TEMPLATES / MODULE, scratch / MODULE)
+        task = TASKS[settings.form]
+        words = {
+            **asked,
+            "version": asked["benchmark_version"],
+            "form": settings.form,
+            "style": settings.style,
+            "task": task,
+            "max_new_tokens": MAX_NEW_TOKENS,
+        }
+        for template, name in (("task.yaml.template", f"{task}.yaml"), ("README.md.template", "README.md")):
+            text = Template((TEMPLATES / template).read_text(encoding="utf-8")).substitute(words)
+            (scratch / name).write_text(text, encoding="utf-8")
+        scratch.rename(out)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    return out / f"{task}.yaml"
+
+
+Asked = tuple[Question, Sequence["Shot"], Sequence[Message]]
+
+
+def _asked(folder: Path, questions: Sequence[Question], settings: AskSettings) -> Iterator[Asked]:
+    from reveal_bench.models.pictures import FolderPictures
+    from reveal_bench.models.prompts import compose
+    from reveal_bench.models.shots import ShotPool
+
+    pictures, pool = FolderPictures(folder), ShotPool(folder, settings)
+    for question in questions:
+        shots = pool.pick(question)
+        yield question, shots, compose(question, settings, pictures=pictures, shots=shots)
+
+
+def _write_questions(out: Path, asked: Iterator[Asked]) -> str:
+    """Write the questions and their pictures; returns the digest of all that is sent."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema = pa.schema([(name, pa.string()) for name in ("id", "sent", "messages", "question", "shots")])
+    whole = hashlib.sha256()
+    with pq.ParquetWriter(out / QUESTIONS, schema) as writer:
+        while rows := [_row(out / PICTURES, *one) for one in islice(asked, GROUP_ROWS)]:
+            for row in rows:
+                whole.update(f"{row['sent']} {row['id']}\n".encode())
+            writer.write_table(pa.Table.from_pylist(rows, schema=schema))
+    return whole.hexdigest()
+
+
+def _row(pictures: Path, question: Question, shots: Sequence[Shot], messages: Sequence[Message]) -> dict[str, str]:
+    sent = json.dumps([{"role": m.role, "content": [_part(pictures, part) for part in m.parts]} for m in messages])
+    used = [asdict(shot.used) for shot in shots]
+    return {
+        "id": question.id,
+        "sent": hashlib.sha256(sent.encode()).hexdigest(),
+        "messages": sent,
+        "question": json.dumps(asdict(question)),
+        "shots": json.dumps(used),
+    }
+
+
+def _part(pictures: Path, part: Any) -> dict[str, str]:
+    """A part of a message as JSON; a picture goes to its file, and is named by its digest."""
+    if isinstance(part, str):
+        return {"type": "text", "text": part}
+    digest = hashlib.sha256(part.png).hexdigest()
+    path = pictures / f"{digest}.png"
+    if not path.exists():
+        path.write_bytes(part.png)
+    return {"type": "image", "sha256": digest}
+
+
+def import_samples(paths: Sequence[Path], export: Path, *, model: str | None = None) -> tuple[RunInfo, list[Exchange]]:
+    """Read what lmms-eval logged (``--log_samples``) of an export, as a run.
+
+    Parameters
+    ----------
+    paths : files ``*_samples_*.jsonl``, or folders that hold such; several may be parts of a run (``--offset``), or
+        one done again: of each question the latest reply counts, and only where there is none the latest failure
+    export : folder that :func:`export_tasks` wrote
+    model : name to publish; by default as lmms-eval was given it, without the folders of a path
+
+    Returns
+    -------
+    RunInfo, list of Exchange
+        In the order of the manifest. With ``--repeats`` the replies of a question are its epochs; lmms-eval counts the
+        tokens of the first only. A question that it was not asked (``--limit``) has no exchange, which
+        :func:`reveal_bench.models.outputs.write_outputs` counts as not asked.
+
+    Raises
+    ------
+    ValueError
+        If `export` is none, there are no samples, a line is none or of another export, or the files are of several
+        models or parameters.
+    """
+    from reveal_bench.models.outputs import RunInfo
+
+    asked, questions = _read_export(Path(export))
+    settings = AskSettings.from_document(asked["settings"])
+    logs = [_log(path, TASKS[settings.form], model) for path in _sample_files(paths, TASKS[settings.form])]
+    for log in logs[1:]:
+        if (log.model, log.parameters) != (logs[0].model, logs[0].parameters):
+            told = " and ".join(f"{log.model} {dict(log.parameters)} ({log.path.name})" for log in (logs[0], log))
+            raise ValueError(f"`paths` must be of one model and its parameters, got {told}")
+    found: dict[tuple[str, int], Exchange] = {}
+    versions: dict[str, None] = {}
+    for log in logs:
+        for sample in _samples(log, questions):
+            versions[sample.version] = None
+            for exchange in _exchanges(sample, settings, log):
+                key = (exchange.question, exchange.epoch)
+                if key not in found or exchange.status != "failed" or found[key].status == "failed":
+                    found[key] = exchange
+    place = {question_id: i for i, question_id in enumerate(questions)}
+    info = RunInfo(
+        **{name: asked[name] for name in (*DESCRIBED, "n_questions", "n_asked")},
+        model=logs[0].model,
+        grid=settings.grid,
+        settings=settings,
+        parameters=logs[0].parameters,
+        epochs=max((epoch for _, epoch in found), default=1),
+        limit=asked["limit"],
+        harness={"lmms_eval": ", ".join(versions)},
+    )
+    return info, sorted(found.values(), key=lambda exchange: (place[exchange.question], exchange.epoch))
+
+
+@dataclass(frozen=True, slots=True)
+class _Exported:
+    question: Question
+    sent: str
+    shots: tuple[ShotUsed, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Log:
+    """A file of samples; `counts_tokens` says whether a reply of as many tokens as there may be was cut off."""
+
+    path: Path
+    model: str
+    parameters: Mapping[str, Scalar]
+    counts_tokens: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    """A line of it: the replies to a question, which of them came, and the counts of the first's tokens."""
+
+    exported: _Exported
+    replies: tuple[str, ...]
+    came: tuple[str, ...]
+    tokens: Mapping[str, int]
+    version: str
+
+
+def _read_export(export: Path) -> tuple[dict[str, Any], dict[str, _Exported]]:
+    """``run-settings.json``, and id -> question."""
+    import pyarrow.parquet as pq
+
+    from reveal_bench.models.exchanges import ShotUsed
+
+    try:
+        asked = json.loads((export / SETTINGS).read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        raise ValueError(f"`export` must be a folder that export_tasks wrote, {export} has no {SETTINGS}") from None
+    if asked.get("schema") != 1:
+        raise ValueError(f"{export / SETTINGS}: `schema` must be 1, got {asked.get('schema')!r}")
+    questions = {}
+    for row in pq.read_table(export / QUESTIONS, columns=["id", "sent", "question", "shots"]).to_pylist():
+        shots = tuple(ShotUsed(**shot) for shot in json.loads(row["shots"]))
+        questions[row["id"]] = _Exported(Question.from_document(json.loads(row["question"])), row["sent"], shots)
+    return asked, questions
+
+
+def _sample_files(paths: Sequence[Path], task: str) -> list[Path]:
+    """The files, by the time in their names."""
+    files: dict[Path, None] = {}
+    for path in map(Path, paths):
+        if not path.exists():
+            raise ValueError(f"`paths` must exist, got {path}")
+        files.update(dict.fromkeys(path.rglob(f"*_samples_{task}.jsonl") if path.is_dir() else [path]))
+    if not files:
+        told = ", ".join(str(path) for path in paths) or "nothing"
+        raise ValueError(f"`paths` must hold files *_samples_{task}.jsonl (--log_samples), got {told}")
+    return sorted(files, key=lambda path: (path.name, path))
+
+
+def _log(path: Path, task: str, model: str | None) -> _Log:
+    """What ``*_results.json`` beside the samples says of the model; without it the model must be named."""
+    beside = path.with_name(path.name.partition("_samples_")[0] + "_results.json")
+    if not beside.is_file():
+        if model is None:
+            raise ValueError(f"`model` must be given, {path} has no {beside.name} beside it")
+        return _Log(path, model, {}, counts_tokens=False)
+    try:
+        results = json.loads(beside.read_bytes())
+        backend, batch = str(results["config"]["model"]), str(results["config"]["batch_size"])
+        named = str(results["model_name"])
+        sent = results["configs"][task]["generation_kwargs"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{beside} is no results file of lmms-eval's {task}: {error!r}") from None
+    parameters: dict[str, Scalar] = {"backend": backend}
+    parameters |= {RENAMED.get(key, key): value for key, value in sent.items() if isinstance(value, str | int | float)}
+    is_api = backend in API_BACKENDS
+    if backend == "openai" and any(part in named for part in WITHOUT_TEMPERATURE):
+        parameters.pop("temperature", None)
+    name = PurePath(named).name if named.startswith(("/", ".", "~")) else named
+    # a batch of a local model is padded to its longest reply, and lmms-eval counts the padding
+    return _Log(path, model or name or backend, parameters, counts_tokens=is_api or batch == "1")
+
+
+def _samples(log: _Log, questions: Mapping[str, _Exported]) -> Iterator[_Sample]:
+    with log.path.open("rb") as lines:
+        for number, line in enumerate(lines, start=1):
+            place = f"{log.path}:{number}"
+            try:
+                sample = json.loads(line)
+                sent, _, question_id = sample["target"].partition(" ")
+                replies = tuple(sample.get("resps", sample["filtered_resps"]))
+                came, version = tuple(sample["reveal"]["replies"]), str(sample["reveal"]["lmms_eval"])
+                tokens = {name: int(count) for name, count in (sample["token_counts"][0] or {}).items()}
+            except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+                raise ValueError(f"{place} is no sample of lmms-eval: {error!r}") from None
+            if question_id not in questions or questions[question_id].sent != sent:
+                raise ValueError(f"{place} is of another export: {question_id!r} was put otherwise, or not at all")
+            if not replies or len(replies) != len(came) or not all(isinstance(reply, str) for reply in replies):
+                raise ValueError(f"{place} must hold a text for each of its {len(came)} replies, got {replies!r:.200}")
+            yield _Sample(questions[question_id], replies, came, tokens, version)
+
+
+def _exchanges(sample: _Sample, settings: AskSettings, log: _Log) -> Iterator[Exchange]:
+    """What became of a question, epoch by epoch."""
+    from reveal_bench.models.answers import read_reply
+    from reveal_bench.models.exchanges import Exchange, with_reply
+
+    question = sample.exported.question
+    common: dict[str, Any] = {
+        "question": question.id,
+        "unit": question.unit,
+        "finding": question.finding,
+        "shots": sample.exported.shots,
+    }
+    temperature = log.parameters.get("temperature")
+    for epoch, (text, came) in enumerate(zip(sample.replies, sample.came, strict=True), start=1):
+        if came == "failed":
+            yield Exchange(status="failed", error=_reason(text), epoch=epoch, **common)
+            continue
+        text = "" if came == "empty" else text  # lmms-eval writes "None" for no text at all
+        is_counted = epoch == 1 and log.counts_tokens and sample.tokens.get("input_tokens") != 0  # 0: words, not tokens
+        tokens = sample.tokens if is_counted else {}
+        spent, most = tokens.get("output_tokens"), log.parameters.get("max_tokens")
+        stop_reason = "max_tokens" if spent is not None and isinstance(most, int) and spent >= most else None
+        reply = read_reply(text, question, settings, stop_reason=stop_reason)
+        yield with_reply(
+            Exchange(status=reply.status, epoch=epoch, **common),
+            reply,
+            text=text,
+            stop_reason=stop_reason,
+            sent_temperature=float(temperature) if isinstance(temperature, int | float) else None,
+            tokens_in=tokens.get("input_tokens"),
+            tokens_out=spent,
+        )
+
+
+def _reason(failure: str) -> str:
+    """Why a reply did not come, without the words of others: these may name hosts or quote keys."""
+    if "BUDGET_EXCEEDED" in failure:
+        return "lmms-eval's budget of tokens was spent"
+    attempts, code = re.search(r"after (\d+) retries", failure), re.search(r"Error code: (\d{3})\b", failure)
+    why = f"HTTP {code[1]}" if code else "no reply"
+    return f"{why} after {attempts[1]} attempts" if attempts else why

@@ -1,0 +1,1 @@
+"""lmms_eval_tasks."""

@@ -1,0 +1,99 @@
+"""What lmms-eval calls to put the questions that lie beside this file, `questions.parquet` and `pictures/`.
+
+`reveal_bench.models.lmms` copies this file into an export, where it is alone with lmms-eval: it needs Pillow and no
+part of reveal-bench. Nothing here knows an answer; what is counted is whether replies came, not whether they are right.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+PICTURES = Path(__file__).resolve().parent / "pictures"
+FAILURE = "[LMMS_EVAL_"
+"""How the text begins that lmms-eval puts in place of a reply that did not come."""
+NO_TEXT = 'Error: can only concatenate str (not "NoneType") to str'
+"""What its backend async_openai makes of a reply without text."""
+
+
+def doc_to_messages(doc: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The conversation of a question as the chat models of lmms-eval want it, examples included.
+
+    Raises
+    ------
+    ValueError
+        If a picture is not the one that was exported.
+    """
+    return [
+        {"role": message["role"], "content": [_content(part) for part in message["content"]]}
+        for message in json.loads(doc["messages"])
+    ]
+
+
+def doc_to_text(doc: Mapping[str, Any]) -> str:
+    """The words of a question's last message, which lmms-eval shows and keys its caches with; no model reads them."""
+    last = json.loads(doc["messages"])[-1]
+    return "\n".join(part["text"] for part in last["content"] if part["type"] == "text")
+
+
+def doc_to_visual(doc: Mapping[str, Any]) -> list[Any]:
+    """Refuse the models of lmms-eval that take pictures and one text: they would be told something else.
+
+    Raises
+    ------
+    ValueError
+        Always.
+    """
+    raise ValueError(
+        "the questions of reveal-bench are conversations: they need a chat model of lmms-eval, such as vllm, "
+        "huggingface, sglang, qwen2_5_vl or openai, and no --force_simple"
+    )
+
+
+def doc_to_target(doc: Mapping[str, Any]) -> str:
+    """Which question a sample belongs to, and the digest of what was sent; no answer is known here."""
+    return f"{doc['sent']} {doc['id']}"
+
+
+def process_results(doc: Mapping[str, Any], results: Sequence[str]) -> dict[str, Any]:
+    """Which of a question's replies came: shares that lmms-eval averages, and each for the way back."""
+    came = [_came(reply) for reply in results]
+    return {
+        "reveal_answered": came.count("answered") / len(came),
+        "reveal_failed": came.count("failed") / len(came),
+        "reveal": {"replies": came, "lmms_eval": _own_version()},
+    }
+
+
+def _content(part: Mapping[str, str]) -> dict[str, Any]:
+    if part["type"] == "text":
+        return {"type": "text", "text": part["text"]}
+    from PIL import Image
+
+    path = PICTURES / f"{part['sha256']}.png"
+    data = path.read_bytes()
+    if hashlib.sha256(data).hexdigest() != part["sha256"]:
+        raise ValueError(f"{path} is not the picture that was exported: export the questions again")
+    picture = Image.open(io.BytesIO(data))
+    picture.load()
+    return {"type": "image", "url": picture}
+
+
+def _came(reply: str) -> str:
+    if reply.startswith(FAILURE):
+        return "failed"
+    return "answered" if reply.strip() not in ("", NO_TEXT) else "empty"
+
+
+@lru_cache(maxsize=1)
+def _own_version() -> str:
+    try:
+        return version("lmms-eval")
+    except PackageNotFoundError:
+        return "unknown"

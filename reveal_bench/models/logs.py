@@ -1,0 +1,248 @@
+"""Logs of inspect_ai -> what became of every question.
+
+Conventions
+-----------
+Logs are read in the order in which they were begun. Of a question that several of them hold, the latest reply counts,
+and only where there is none the latest failure: a run that was interrupted and done again needs no tidying. A sample
+that was cut short with its run was not asked. Replies are read anew by :mod:`reveal_bench.models.answers`; inspect's
+scores are not looked at. All facts about questions are in the logs: the dataset folder is not needed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reveal_bench.models.answers import read_reply
+from reveal_bench.models.exchanges import Exchange, ShotUsed, with_reply
+from reveal_bench.models.outputs import RunInfo, Scalar
+from reveal_bench.models.questions import DESCRIBED, AskSettings, Question
+
+if TYPE_CHECKING:
+    from inspect_ai.log import EvalLog, EvalSample
+    from inspect_ai.model import ModelUsage
+
+__all__ = ["ENDPOINT_MODEL", "import_logs", "read_log_folder", "reason_text"]
+
+ENDPOINT_MODEL = "openai-api/reveal/"
+"""How inspect names a model at an endpoint that a run was given; what follows is the endpoint's name of it."""
+SENT = ("temperature", "top_p", "max_tokens", "seed", "reasoning_effort", "reasoning_tokens", "frequency_penalty")
+"""What of inspect's configuration goes to a model."""
+LONGEST_REASON = 1000
+KEY_VARIABLES = ("_KEY", "_TOKEN", "_SECRET")
+"""Ends of names of variables that providers take keys from; REVEAL_MODEL_KEY is one."""
+SHORTEST_KEY = 6
+SECRETS = ((re.compile(r"https?://[^\s'\"]+"), "<address>"), (re.compile(r"(?i)\bbearer\s+[^\s'\",)]+"), "Bearer ***"))
+NOT_SENT = "the temperature is that of the configuration; the log does not hold what was sent"
+
+
+@dataclass(frozen=True)
+class _Log:
+    path: Path
+    header: EvalLog
+    facts: Mapping[str, Any]
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """What all logs of one run have in common."""
+        return {
+            **{name: self.facts[name] for name in (*DESCRIBED, "n_questions", "settings")},
+            "model": _model_name(self.header),
+            "parameters": _parameters(self.header, self.facts),
+        }
+
+
+def import_logs(paths: Sequence[Path]) -> tuple[RunInfo, list[Exchange]]:
+    """Read the logs of one run: of ``reveal-bench run``, or of ``inspect eval reveal_bench/...``.
+
+    Parameters
+    ----------
+    paths : ``.eval`` files, or folders of them
+
+    Returns
+    -------
+    info : what was asked
+    exchanges : one per question and epoch, in the order of the manifest; questions that were not put are not among them
+
+    Raises
+    ------
+    ValueError
+        If there is no log, one is damaged or of another task, or they are of several tasks, models or settings.
+    """
+    logs = _opened(paths)
+    if not logs:
+        raise ValueError(f"`paths` must hold logs (.eval), got none in {', '.join(str(path) for path in paths)}")
+    first = logs[0]
+    for log in logs[1:]:
+        differing = [name for name, value in log.key.items() if value != first.key[name]]
+        if differing:
+            told = "; ".join(f"{name} {first.key[name]} and {log.key[name]}" for name in differing)
+            raise ValueError(f"the logs must be of one run: {first.path.name} and {log.path.name} differ in {told}")
+    found = _exchanges(logs)
+    planned: dict[Any, None] = {}
+    for log in logs:
+        planned.update(dict.fromkeys(log.header.eval.dataset.sample_ids or ()))
+    n_asked = max(len(planned), len({question for question, _ in found}))
+    n_questions = int(first.facts["n_questions"])
+    settings = AskSettings.from_document(first.facts["settings"])
+    info = RunInfo(
+        **{name: first.facts[name] for name in DESCRIBED},
+        n_questions=n_questions,
+        n_asked=n_asked,
+        model=first.key["model"],
+        grid=settings.grid,
+        settings=settings,
+        parameters=first.key["parameters"],
+        epochs=max([log.header.eval.config.epochs or 1 for log in logs] + [epoch for _, epoch in found]),
+        limit=None if n_asked == n_questions else n_asked,
+        harness=dict(sorted((first.header.eval.packages or {}).items())),
+    )
+    place = {sample: i for i, sample in enumerate(planned)}
+    ordered = sorted(found.values(), key=lambda item: (place.get(item[0], len(place)), item[1].epoch))
+    return info, [exchange for _, exchange in ordered]
+
+
+def read_log_folder(folder: Path) -> dict[tuple[str, int], Exchange]:
+    """The exchanges in a run's own logs by (question, epoch); none if there is no log.
+
+    Raises
+    ------
+    ValueError
+        If a log is damaged, or of another task.
+    """
+    try:
+        logs = _opened([folder]) if folder.is_dir() else []
+        return {key: exchange for key, (_, exchange) in _exchanges(logs).items()}
+    except ValueError as error:
+        raise ValueError(f"{error}; without this file its questions are asked again") from None
+
+
+def _opened(paths: Sequence[Path]) -> list[_Log]:
+    files: list[Path] = []
+    for path in paths:
+        if not Path(path).exists():
+            raise ValueError(f"`paths` must exist, got {path}")
+        files += sorted(Path(path).rglob("*.eval")) if Path(path).is_dir() else [Path(path)]
+    logs = [_open(path) for path in dict.fromkeys(files)]
+    return sorted(logs, key=lambda log: (log.header.eval.created, log.path.name))
+
+
+def _open(path: Path) -> _Log:
+    from inspect_ai.log import read_eval_log
+
+    try:
+        header = read_eval_log(str(path.resolve()), header_only=True)
+    except Exception as error:  # whatever a zip, JSON or pydantic says of a damaged file
+        raise ValueError(f"{path} is damaged, or no log of inspect: {type(error).__name__}: {error}") from None
+    facts = (header.eval.metadata or {}).get("reveal_bench")
+    if not isinstance(facts, dict):
+        raise ValueError(f"{path} is the log of another task, {header.eval.task!r}, not of one of reveal_bench")
+    return _Log(path, header, facts)
+
+
+def _exchanges(logs: Sequence[_Log]) -> dict[tuple[str, int], tuple[Any, Exchange]]:
+    """(question, epoch) -> id of the sample, and what became of it."""
+    found: dict[tuple[str, int], tuple[Any, Exchange]] = {}
+    for log in logs:
+        settings = AskSettings.from_document(log.facts["settings"])
+        for sample in _samples(log):
+            exchange = _exchange(sample, settings, log)
+            if exchange is None:
+                continue
+            key = (exchange.question, exchange.epoch)
+            if key not in found or exchange.status != "failed" or found[key][1].status == "failed":
+                found[key] = (sample.id, exchange)
+    return found
+
+
+def _samples(log: _Log) -> Iterator[EvalSample]:
+    from inspect_ai.log import read_eval_log_samples
+
+    try:
+        yield from read_eval_log_samples(str(log.path.resolve()), all_samples_required=False)
+    except Exception as error:
+        raise ValueError(f"{log.path} is damaged: {type(error).__name__}: {error}") from None
+
+
+def _exchange(sample: EvalSample, settings: AskSettings, log: _Log) -> Exchange | None:
+    """What became of a sample; None if it was cut short with its run."""
+    try:
+        question = Question.from_document(sample.metadata["question"])
+        epoch = int(sample.metadata["first_epoch"]) + sample.epoch - 1
+        shots = tuple(ShotUsed(**shot) for shot in sample.metadata["shots"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{log.path}: sample {sample.id} does not say what it asked: {error!r}") from None
+    asked = Exchange(question.id, question.unit, "failed", question.finding, epoch, shots=shots)
+    if sample.error is not None or not sample.output.choices:
+        reason = "no reply" if sample.error is None else sample.error.message
+        if _was_cut_short(reason) or (sample.error is None and log.header.status == "cancelled"):
+            return None
+        return replace(asked, error=reason_text(reason))
+    return _answered(asked, sample, question, settings, log)
+
+
+def _answered(asked: Exchange, sample: EvalSample, question: Question, settings: AskSettings, log: _Log) -> Exchange:
+    output, text = sample.output, sample.output.completion
+    reply = read_reply(text, question, settings, stop_reason=output.stop_reason)
+    sent = sample.metadata.get("sent")
+    configured = _parameters(log.header, log.facts).get("temperature")
+    notes = [reply.note, NOT_SENT if sent is None and configured is not None else ""]
+    tokens_in, cached, tokens_out = _tokens(output.usage)
+    return with_reply(
+        asked,
+        reply,
+        text=text,
+        note="; ".join(note for note in notes if note) or None,
+        stop_reason=output.stop_reason,
+        served_model=output.model or None,
+        sent_temperature=configured if sent is None else sent["temperature"],
+        tokens_in=tokens_in,
+        tokens_cached=cached,
+        tokens_out=tokens_out,
+    )
+
+
+def _tokens(usage: ModelUsage | None) -> tuple[int | None, int | None, int | None]:
+    """Tokens sent, of these from the provider's cache, and written; inspect counts the cached ones apart.
+
+    Counts that cannot be, such as more tokens from the cache than were sent, are none.
+    """
+    if usage is None or min(usage.input_tokens, usage.output_tokens, usage.input_tokens_cache_read or 0) < 0:
+        return None, None, None
+    cached = usage.input_tokens_cache_read
+    return usage.input_tokens + (cached or 0) + (usage.input_tokens_cache_write or 0), cached, usage.output_tokens
+
+
+def _was_cut_short(reason: str) -> bool:
+    """Whether a sample ended because its run did."""
+    return reason.startswith(("CancelledError(", "Cancelled(", "KeyboardInterrupt(", "NotAskedError("))
+
+
+def reason_text(reason: str) -> str:
+    """A reason in one line; endpoints repeat keys in their messages, and the SDK addresses."""
+    line = " ".join(reason.split())
+    keys = {value for name, value in os.environ.items() if name.endswith(KEY_VARIABLES) and len(value) >= SHORTEST_KEY}
+    for key in sorted(keys, key=len, reverse=True):
+        line = line.replace(key, "***")
+    for pattern, stands_for in SECRETS:
+        line = pattern.sub(stands_for, line)
+    return line[:LONGEST_REASON]
+
+
+def _model_name(header: EvalLog) -> str:
+    return header.eval.model.removeprefix(ENDPOINT_MODEL)
+
+
+def _parameters(header: EvalLog, facts: Mapping[str, Any]) -> dict[str, Scalar]:
+    """What goes to the model: as the run says, else from inspect's configuration."""
+    if "parameters" in facts:
+        return dict(facts["parameters"])
+    config = {
+        **header.eval.model_generate_config.model_dump(exclude_none=True),
+        **header.plan.config.model_dump(exclude_none=True),
+    }
+    return {name: config[name] for name in SENT if name in config}

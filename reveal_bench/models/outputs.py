@@ -1,0 +1,383 @@
+"""The run folder: what became of every question, written whole or not at all, and read back.
+
+Conventions
+-----------
+``run.json`` says what was asked of whom, ``transcript.jsonl`` holds a line per question and epoch in the order of the
+manifest, ``predictions.jsonl`` the canonical predictions (``predictions-1.jsonl`` and so on for several epochs),
+``submission.json`` what goes to a leaderboard beside them, ``summary.json`` the counts. The same exchanges give the
+same bytes: no time of day, path, host or key is in any of them. Coordinates are pixels of the full-size image.
+
+A question without a usable answer has no line among the predictions, but always one in the transcript;
+``score --allow-missing`` counts it as a miss. Costs are exact decimals; an answer that came without counts of tokens
+is left out of the cost, and counted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import sys
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Literal
+
+import reveal_bench
+from reveal_bench.evaluation.prices import Prices
+from reveal_bench.kinds.findings.records import FindingsPrediction
+from reveal_bench.kinds.localization.records import LocalizationPrediction
+from reveal_bench.kinds.tasks.records import TaskAnswer
+from reveal_bench.models.answers import PARSER_VERSION
+from reveal_bench.models.exchanges import TOKENS, Exchange, from_line, to_line
+from reveal_bench.models.questions import FORMS, AskSettings
+from reveal_bench.predictions import answers_to_jsonl, findings_to_jsonl, predictions_to_jsonl
+
+__all__ = [
+    "RUN", "Run", "RunInfo", "RunSummary", "Scalar", "alone", "check_same_run", "prediction_files", "read_run",
+    "read_run_info", "write_outputs", "write_run_info",
+]  # fmt: skip
+
+RUN, TRANSCRIPT, SUMMARY, SUBMISSION = "run.json", "transcript.jsonl", "summary.json", "submission.json"
+LOCK, SCRAPS = ".lock", (".*.json.*", ".*.jsonl.*", "logs/.inspect_tmp_*")
+FREE = ("n_asked", "limit", "epochs", "prices", "harness", "reveal_bench")
+"""Fields of ``run.json`` that may differ when a run goes on."""
+UNKNOWN = "not stated"
+LONGEST_NAME, LONGEST_VALUE = 100, 500  # characters that submission.schema.json allows
+NOT_IN_NAMES, LONGEST_PLAIN_NAME = re.compile(r"[^A-Za-z0-9 ._+()/-]"), 64  # those that the leaderboard does
+
+Scalar = str | int | float | bool | None
+System = Literal["multimodal_llm", "cnn", "saliency", "human_reader", "other"]
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """``run.json``: what was asked, of whom, and with what.
+
+    Attributes
+    ----------
+    n_questions, n_asked : questions of the split, and those of them that were asked, see `limit`
+    model : name to publish
+    grid : cells per side that cells in the answers belong to
+    settings : how the questions were put; None if the model is no language model, or another harness put them
+    parameters : sent to the model, such as temperature and max_tokens
+    harness : name -> version of the programs that asked
+    dataset : digest of the split's data, see :func:`reveal_bench.models.questions.describe_split`
+    system : kind of model, as ``submission.json`` names it
+    """
+
+    benchmark: str
+    benchmark_version: str
+    split: str
+    kind: str
+    n_questions: int
+    n_asked: int
+    model: str
+    grid: int
+    settings: AskSettings | None = None
+    parameters: Mapping[str, Scalar] = field(default_factory=dict)
+    epochs: int = 1
+    limit: int | None = None
+    prices: Prices | None = None
+    harness: Mapping[str, str] = field(default_factory=dict)
+    system: System = "multimodal_llm"
+    dataset: str | None = None
+    reveal_bench: str = reveal_bench.__version__
+
+    def __post_init__(self) -> None:
+        if self.kind not in FORMS:
+            raise ValueError(f"`kind` must be one of {', '.join(FORMS)}, got {self.kind!r}")
+        if not 1 <= len(self.model) <= LONGEST_NAME or not self.model.isprintable():
+            raise ValueError(f"`model` must be a name of 1 to {LONGEST_NAME} characters in a line, got {self.model!r}")
+        if self.epochs < 1:
+            raise ValueError(f"`epochs` must be at least 1, got {self.epochs}")
+        if self.settings is not None and self.settings.grid != self.grid:
+            raise ValueError(f"`grid` must be that of the settings, {self.settings.grid}, got {self.grid}")
+
+    def document(self) -> dict[str, Any]:
+        """The information as JSON."""
+        settings, prices = (part and part.document() for part in (self.settings, self.prices))
+        return {"schema": 1, **{name: getattr(self, name) for name in _NAMES}, "settings": settings, "prices": prices}
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> RunInfo:
+        """The information that :meth:`document` wrote; ValueError if a field is unknown, missing or out of range."""
+        if not isinstance(document, dict) or not isinstance(document.get("model"), str):
+            raise ValueError(f"must hold one JSON object with a `model`, got {str(document)[:100]}")
+        if document.get("schema") != 1:
+            raise ValueError(f"`schema` must be 1, got {document.get('schema')!r}: another version wrote this run")
+        if set(document) != {"schema", *_NAMES}:
+            raise ValueError(f"the fields must be {sorted({'schema', *_NAMES})}, got {sorted(document)}")
+        given = {name: document[name] for name in _NAMES}
+        settings = given["settings"] and AskSettings.from_document(given["settings"])
+        prices = given["prices"] and Prices.from_text(**given["prices"])
+        return cls(**{**given, "settings": settings, "prices": prices})
+
+
+_NAMES = tuple(item.name for item in fields(RunInfo))
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """``summary.json``.
+
+    Attributes
+    ----------
+    n_expected : exchanges of the whole run: questions asked times epochs
+    by_status : status -> exchanges; "not_asked" is what is left to do
+    by_finding : the same by finding (localization), else empty
+    cost : None without prices
+    without_usage : replies whose tokens are unknown; the cost leaves them out
+    """
+
+    n_expected: int
+    by_status: Mapping[str, int]
+    by_finding: Mapping[str, Mapping[str, int]]
+    tokens_in: int
+    tokens_cached: int
+    tokens_out: int
+    cost: Decimal | None
+    without_usage: int
+    served_models: tuple[str, ...] = ()
+
+    def document(self) -> dict[str, Any]:
+        """The summary as JSON; the cost as exact decimal text."""
+        cost = None if self.cost is None else _decimal_text(self.cost)
+        return {"schema": 1, **asdict(self), "cost": cost, "parser_version": PARSER_VERSION}
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run folder as read; `predictions` are its prediction files, one per epoch."""
+
+    folder: Path
+    info: RunInfo
+    exchanges: tuple[Exchange, ...]
+    summary: RunSummary
+    predictions: tuple[Path, ...]
+
+
+def prediction_files(epochs: int) -> list[str]:
+    """Names of the prediction files: ``predictions.jsonl``, with several epochs ``predictions-1.jsonl`` and so on."""
+    return ["predictions.jsonl"] if epochs == 1 else [f"predictions-{epoch}.jsonl" for epoch in range(1, epochs + 1)]
+
+
+def write_outputs(out: Path, exchanges: Sequence[Exchange], run: RunInfo, *, organization: str = UNKNOWN) -> RunSummary:
+    """Write a run folder, except the logs of the program that asked; every file whole or not at all.
+
+    Parameters
+    ----------
+    exchanges : at most one per question and epoch, in the order of the manifest
+    organization : who submits, for ``submission.json``
+
+    Raises
+    ------
+    ValueError
+        If there are two exchanges of one question and epoch, more than the run asks, or an epoch that it has not.
+    """
+    _check(exchanges, run)
+    place = {question: i for i, question in enumerate(dict.fromkeys(e.question for e in exchanges))}
+    ordered = sorted(exchanges, key=lambda e: (place[e.question], e.epoch))
+    summary = _summary(ordered, run)
+    files: dict[str, str | dict[str, Any]] = {
+        RUN: run.document(),
+        TRANSCRIPT: "".join(json.dumps(to_line(exchange, run.kind)) + "\n" for exchange in ordered),
+        SUBMISSION: _submission(run, summary, organization),
+        SUMMARY: summary.document(),
+    }
+    for epoch, name in enumerate(prediction_files(run.epochs), start=1):
+        files[name] = _predictions([e for e in ordered if e.epoch == epoch and e.status == "answered"], run.kind)
+    _write_all(Path(out), files)
+    for path in Path(out).glob("predictions*.jsonl"):
+        if path.name not in files:  # of a run with other epochs
+            path.unlink()
+    return summary
+
+
+def write_run_info(out: Path, run: RunInfo) -> None:
+    """Write ``run.json`` only, as a run does before it asks."""
+    _write_all(Path(out), {RUN: run.document()})
+
+
+def read_run_info(out: Path) -> RunInfo | None:
+    """``run.json`` of a folder, None if there is none; ValueError if it is not what :func:`write_outputs` writes."""
+    path = Path(out) / RUN
+    try:
+        return RunInfo.from_document(json.loads(path.read_bytes()))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (ValueError, TypeError, AttributeError, KeyError) as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def check_same_run(out: Path, asked: RunInfo) -> None:
+    """Raise ValueError if `out` holds a run whose answers are no answers to what is asked now.
+
+    How much is asked may differ, and so may prices and versions of programs.
+    """
+    held = read_run_info(out)
+    if held is None:
+        return
+    told, now = held.document(), asked.document()
+    for name in (name for name in told if name not in FREE and told[name] != now[name]):
+        here, there = told[name], now[name]
+        if isinstance(here, Mapping) and isinstance(there, Mapping):
+            parts = sorted(part for part in {*here, *there} if here.get(part) != there.get(part))
+            here, there = ({part: side.get(part) for part in parts} for side in (here, there))
+        raise ValueError(f"{out} holds another run: {RUN} says {name} {here!r}, asked for is {there!r}")
+
+
+@contextlib.contextmanager
+def alone(out: Path) -> Iterator[None]:
+    """Keep a run folder from being written by two at once, where the system has such locks; remove scraps of a kill.
+
+    Raises
+    ------
+    ValueError
+        If another process writes it.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    if sys.platform == "win32":
+        yield
+        return
+    import fcntl
+
+    path = out / LOCK
+    with path.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not os.path.samestat(os.fstat(lock.fileno()), path.stat()):  # removed by the one before
+                raise FileNotFoundError
+        except OSError:
+            raise ValueError(f"{out} is being written by another run") from None
+        try:
+            for pattern in SCRAPS:
+                for scrap in out.glob(pattern):
+                    scrap.unlink()
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+
+
+def read_run(out: Path) -> Run:
+    """Read a run folder; ValueError, naming file and line, if it is none or damaged."""
+    out = Path(out)
+    info = read_run_info(out)
+    path = out / TRANSCRIPT
+    if info is None or not path.is_file():
+        raise ValueError(f"{out} is not the folder of a run: it has no {RUN if info is None else TRANSCRIPT}")
+    exchanges = []
+    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+        try:
+            exchanges.append(from_line(json.loads(line), info.kind))
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise ValueError(f"{path}:{number}: is no line of a transcript: {error!r}") from None
+    paths = tuple(out / name for name in prediction_files(info.epochs))
+    return Run(out, info, tuple(exchanges), _summary(exchanges, info), paths)
+
+
+def _check(exchanges: Sequence[Exchange], run: RunInfo) -> None:
+    for (question, epoch), n in Counter((e.question, e.epoch) for e in exchanges).items():
+        if n > 1:
+            raise ValueError(f"`exchanges` must hold one per question and epoch, got {n} of {question!r}, {epoch}")
+        if not 1 <= epoch <= run.epochs:
+            raise ValueError(f"`epoch` must lie in [1, {run.epochs}], got {epoch} of {question!r}")
+    if len(exchanges) > (most := run.n_asked * run.epochs):
+        raise ValueError(f"`exchanges` must be at most {most}, as many as are asked, got {len(exchanges)}")
+
+
+def _predictions(answered: Sequence[Exchange], kind: str) -> str:
+    if kind == "findings":
+        return findings_to_jsonl(FindingsPrediction(e.unit, e.labels, e.probabilities) for e in answered)
+    if kind == "tasks":
+        return answers_to_jsonl(TaskAnswer(e.unit, e.answer or "", e.boxes) for e in answered)
+    return predictions_to_jsonl(
+        LocalizationPrediction(e.unit, e.finding or "", (e.point,) if e.point else (), e.cell, e.box, e.mask, e.score)
+        for e in answered
+    )
+
+
+def _summary(exchanges: Sequence[Exchange], run: RunInfo) -> RunSummary:
+    expected = run.n_asked * run.epochs
+    by_status = Counter(exchange.status for exchange in exchanges)
+    if len(exchanges) < expected:
+        by_status["not_asked"] = expected - len(exchanges)
+    by_finding: dict[str, Counter[str]] = {}
+    for exchange in exchanges:
+        if exchange.finding is not None:
+            by_finding.setdefault(exchange.finding, Counter())[exchange.status] += 1
+    counted = [exchange for exchange in exchanges if None not in (exchange.tokens_in, exchange.tokens_out)]
+    tokens = {name: sum(getattr(exchange, name) or 0 for exchange in counted) for name in TOKENS}
+    n_in, n_cached, n_out = tokens.values()
+    return RunSummary(
+        expected,
+        dict(sorted(by_status.items())),
+        {finding: dict(sorted(counts.items())) for finding, counts in sorted(by_finding.items())},
+        **tokens,
+        cost=None if run.prices is None else run.prices.cost(n_in, n_out, tokens_cached=n_cached),
+        without_usage=sum(e.text is not None and None in (e.tokens_in, e.tokens_out) for e in exchanges),
+        served_models=tuple(sorted({e.served_model for e in exchanges if e.served_model})),
+    )
+
+
+def _submission(run: RunInfo, summary: RunSummary, organization: str) -> dict[str, Any]:
+    """What a leaderboard asks for beside the predictions, in the form of ``submission.schema.json``."""
+    how = {} if run.settings is None else run.settings.document()
+    style, shots_seed = how.pop("style", None), how.pop("seed", None)
+    parameters: dict[str, Scalar] = {
+        "model": run.model,  # exactly; a leaderboard takes fewer characters for the name itself
+        **how,
+        "shots_seed": shots_seed,  # not the one that the model samples with
+        **run.parameters,
+        "epochs": run.epochs,
+        "limit": run.limit,
+        **{name: getattr(summary, name) for name in TOKENS},
+        "cost": None if summary.cost is None else _decimal_text(summary.cost),
+        "answers_without_usage": summary.without_usage,
+        "exchanges": summary.n_expected,
+        **{f"exchanges_{status}": n for status, n in summary.by_status.items()},
+        "served_models": ", ".join(summary.served_models)[:LONGEST_VALUE] or None,
+        **{f"version_{name}": version for name, version in run.harness.items()},
+        **({} if run.settings is None else {"version_parser": PARSER_VERSION}),
+        "version_reveal_bench": run.reveal_bench,
+    }
+    return {
+        "model": {"name": _plain_name(run.model)},
+        "organization": organization,
+        "kind": run.system,
+        "prompt_style": style,
+        "parameters": parameters,
+        **({"grid": run.grid} if run.kind == "localization" else {}),
+    }
+
+
+def _plain_name(model: str) -> str:
+    """A name as leaderboards take it, such as "llama3.2-vision-11b" for that with a colon."""
+    name = NOT_IN_NAMES.sub("-", unicodedata.normalize("NFKC", model)).lstrip(" ._+()/-")
+    return name[:LONGEST_PLAIN_NAME].strip() or "model"
+
+
+def _decimal_text(value: Decimal) -> str:
+    text = f"{value:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _write_all(out: Path, files: Mapping[str, str | dict[str, Any]]) -> None:
+    """Write texts and JSON documents, then bring them all to their names."""
+    out.mkdir(parents=True, exist_ok=True)
+    scratches = {name: out / f".{name}.{os.getpid()}" for name in files}
+    try:
+        for name, content in files.items():
+            with scratches[name].open("w", encoding="utf-8", newline="\n") as file:
+                file.write(content if isinstance(content, str) else json.dumps(content, indent=2) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+        for name, scratch in scratches.items():
+            os.replace(scratch, out / name)
+    finally:
+        for scratch in scratches.values():
+            scratch.unlink(missing_ok=True)

@@ -1,0 +1,307 @@
+"""What a model sees of a film: the central square with its grid, the bare square, or the whole picture.
+
+Conventions
+-----------
+The square is that of :class:`reveal_bench.geometry.Grid`, cut to the fraction of a pixel: where the long side exceeds
+the short one by an odd number, half a pixel goes on either side. It is resized to `side` x `side` pixels (256 in paper
+000, section 3.2). Around it the form "cell" has a margin with a letter above and below every column and a number on
+either side of every row; the margin hides nothing of the film. A cell line is a dark and a light stripe that meet where
+the same `Grid` that scores has its edge, rounded to the nearest pixel: one of them stands out on any film, and yellow
+is no colour of catheters. Cells of 28 pixels and more carry their name in their top left corner, see-through and dark
+or light as the film below asks for; in a finer grid names would hide the film, and every fourth line is stronger.
+
+Coordinates (x, y) of a shown picture are in its pixels, from its top left corner, the margin included.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from reveal_bench.geometry import Grid
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+
+__all__ = [
+    "SquareView",
+    "cells_are_named",
+    "check_side",
+    "draw_grid",
+    "grid_margin",
+    "shown_png",
+    "shown_view",
+    "square_picture",
+    "whole_picture",
+    "Form",
+]
+
+SMALLEST_CELL = 9.5
+"""Pixels; below, the rows' numbers would touch each other."""
+NAMED_CELL = 28
+"""Pixels; from here on a name of readable size covers less than a sixth of its cell."""
+STRONG_EVERY = 4
+LIGHT, DARK, MARGIN, LETTER = (255, 225, 70), (0, 0, 0), (24, 24, 24), (255, 255, 255)
+LINE_OPACITY, STRONG_OPACITY, NAME_OPACITY, HALO_OPACITY = 140, 215, 215, 110
+"""Of 255."""
+
+
+@dataclass(frozen=True, slots=True)
+class SquareView:
+    """The central square of an image, shown at `side` x `side` pixels inside a margin.
+
+    Parameters
+    ----------
+    size : (height, width) of the image, in pixels
+    side : of the shown square, in pixels
+    margin : pixels between the edge of the shown picture and the square; 0 unless a grid is drawn
+
+    Raises
+    ------
+    ValueError
+        If a length is below 1, or the margin below 0.
+
+    Examples
+    --------
+    >>> view = SquareView(size=(512, 768), side=256)
+    >>> view.to_full(128, 128), view.to_view(384, 256), view.box_to_full((0, 0, 32, 64))
+    ((384.0, 256.0), (128.0, 128.0), (128.0, 0.0, 64.0, 128.0))
+    """
+
+    size: tuple[int, int]
+    side: int
+    margin: int = 0
+
+    def __post_init__(self) -> None:
+        if min(self.size) < 1:
+            raise ValueError(f"`size` must be (height, width) of at least 1 pixel, got {self.size}")
+        if self.side < 1:
+            raise ValueError(f"`side` must be at least 1, got {self.side}")
+        if self.margin < 0:
+            raise ValueError(f"`margin` must be at least 0, got {self.margin}")
+
+    @property
+    def box(self) -> tuple[float, float, float]:
+        """(left, top, side) of the square in pixels of the full image."""
+        return Grid(1).square(self.size)
+
+    def to_full(self, x: float, y: float) -> tuple[float, float]:
+        """The point of the full image that is shown at (x, y); it is outside the image if (x, y) is."""
+        left, top, side = self.box
+        return left + (x - self.margin) * side / self.side, top + (y - self.margin) * side / self.side
+
+    def to_view(self, x: float, y: float) -> tuple[float, float]:
+        """Where the point (x, y) of the full image is shown; outside the square if it is not in it."""
+        left, top, side = self.box
+        return (x - left) * self.side / side + self.margin, (y - top) * self.side / side + self.margin
+
+    def box_to_full(self, box: tuple[float, float, float, float]) -> tuple[float, float, float, float]:
+        """A box [x, y, width, height] of the shown picture, in pixels of the full image."""
+        x, y, width, height = box
+        scale = self.box[2] / self.side
+        return (*self.to_full(x, y), width * scale, height * scale)
+
+
+def square_picture(image: Image, *, side: int) -> Image:
+    """The central square of a grey or RGB picture, resized to `side` x `side` pixels, as RGB.
+
+    Raises
+    ------
+    ValueError
+        If the picture is of another mode, or `side` is below 1.
+    """
+    left, top, length = SquareView((image.height, image.width), side).box
+    return _resized(image, (side, side), (left, top, left + length, top + length))
+
+
+def whole_picture(image: Image, *, side: int) -> Image:
+    """A grey or RGB picture with its long side reduced to `side` pixels, never enlarged, as RGB.
+
+    Raises
+    ------
+    ValueError
+        If the picture is of another mode, or `side` is below 1.
+    """
+    if side < 1:
+        raise ValueError(f"`side` must be at least 1, got {side}")
+    scale = min(1.0, side / max(image.size))
+    size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
+    return _resized(image, size, (0, 0, image.width, image.height))
+
+
+def cells_are_named(side: int, grid: Grid) -> bool:
+    """Whether every cell of a shown square carries its name; if not, only columns and rows do."""
+    return side >= NAMED_CELL * grid.n
+
+
+def grid_margin(side: int, grid: Grid) -> int:
+    """Pixels that :func:`draw_grid` adds on each side of a square of `side` pixels."""
+    return round(1.5 * _letter_size(side, grid))
+
+
+def check_side(side: int, grid: Grid) -> None:
+    """Raise ValueError if the cells of a square of `side` pixels are too small for readable names."""
+    least = math.ceil(SMALLEST_CELL * grid.n)
+    if side < least:
+        raise ValueError(f"`side` must be at least {least} for a grid of {grid.n} cells per side, got {side}")
+
+
+def draw_grid(image: Image, grid: Grid) -> Image:
+    """A square picture inside a margin with letters and numbers, with the lines of `grid` on it and names in its cells.
+
+    Parameters
+    ----------
+    image : square, of mode L or RGB; it stays as it is
+    grid : whose `box` gives the edges
+
+    Returns
+    -------
+    RGB picture, wider and higher than `image` by twice :func:`grid_margin`.
+
+    Raises
+    ------
+    ValueError
+        If the picture is not square, of another mode, or too small for names that can be read.
+    """
+    from PIL import Image
+
+    _check_mode(image)
+    if image.width != image.height:
+        raise ValueError(f"`image` must be square, got {image.width} x {image.height}")
+    side = image.width
+    check_side(side, grid)
+    margin = grid_margin(side, grid)
+    edges = [round(grid.box(grid.name(k, 0), size=(side, side))[0]) + margin for k in range(grid.n)] + [side + margin]
+    drawn = Image.new("RGB", (side + 2 * margin,) * 2, MARGIN)
+    drawn.paste(image.convert("RGB"), (margin, margin))
+    film = drawn.convert("L")
+    _draw_lines(drawn, edges, named=cells_are_named(side, grid))
+    _draw_letters(drawn, edges, _letter_size(side, grid))
+    if cells_are_named(side, grid):
+        _draw_names(drawn, film, edges, grid)
+    return drawn
+
+
+def shown_view(size: tuple[int, int], *, form: Form, side: int, grid: Grid) -> SquareView:
+    """How the square of an image of `size` (height, width) is shown when answers have a local `form`.
+
+    Raises
+    ------
+    ValueError
+        If the form is one that shows whole pictures.
+    """
+    if form not in ("cell", "point", "box"):
+        raise ValueError(f"`form` must be cell, point or box, got {form!r}")
+    return SquareView(size, side, grid_margin(side, grid) if form == "cell" else 0)
+
+
+def shown_png(image: Image, *, form: Form, side: int, grid: Grid | int) -> bytes:
+    """PNG of what a model is shown of a grey or RGB picture; nothing but pixels is in it, and they alone decide it.
+
+    The square with its grid for answers of the form "cell", the bare square for "point" and "box", the whole picture
+    for "labels" and "text".
+
+    Raises
+    ------
+    ValueError
+        If the picture is of another mode, or `side` is too small.
+    """
+    if form == "cell":
+        shown = draw_grid(square_picture(image, side=side), Grid(grid) if isinstance(grid, int) else grid)
+    elif form in ("point", "box"):
+        shown = square_picture(image, side=side)
+    else:
+        shown = whole_picture(image, side=side)
+    shown.info = {}  # what the source's file says of itself is not for sending
+    buffer = io.BytesIO()
+    shown.save(buffer, "PNG", compress_level=6)
+    return buffer.getvalue()
+
+
+def _resized(image: Image, size: tuple[int, int], box: tuple[float, float, float, float]) -> Image:
+    from PIL import Image
+
+    _check_mode(image)
+    return image.resize(size, Image.Resampling.LANCZOS, box=box).convert("RGB")
+
+
+def _check_mode(image: Image) -> None:
+    if image.mode not in ("L", "RGB"):
+        raise ValueError(f"`image` must be of mode L or RGB, got {image.mode}")
+
+
+def _letter_size(side: int, grid: Grid) -> int:
+    """Font size of the margin: about a 28th of the picture, less where cells are small, never below 11."""
+    return max(11, min(side // 28, round(0.7 * side / grid.n)))
+
+
+def _line_width(edges: list[int]) -> int:
+    """Pixels of each of the two stripes of a line: 1 up to a side of 700, then in proportion, thin beside a cell."""
+    side = edges[-1] - edges[0]
+    return max(1, min(round(side / 500), side // (16 * (len(edges) - 1))))
+
+
+def _draw_lines(drawn: Image, edges: list[int], *, named: bool) -> None:
+    """Lines along the edges: the dark stripe ends and the light one begins at the edge."""
+    from PIL import Image, ImageChops, ImageDraw
+
+    width = _line_width(edges)
+    first, last = edges[0] - width, edges[-1] + width - 1
+    stripes = {LIGHT: Image.new("L", drawn.size), DARK: Image.new("L", drawn.size)}
+    strong = {0, len(edges) - 1} | (set() if named else set(range(0, len(edges), STRONG_EVERY)))
+    strengths = [STRONG_OPACITY if k in strong else LINE_OPACITY for k in range(len(edges))]
+    for edge, strength in sorted(zip(edges, strengths, strict=True), key=lambda line: line[1]):
+        for colour, low in ((DARK, edge - width), (LIGHT, edge)):
+            pen = ImageDraw.Draw(stripes[colour])
+            pen.rectangle((low, first, low + width - 1, last), fill=strength)
+            pen.rectangle((first, low, last, low + width - 1), fill=strength)
+    is_light = stripes[LIGHT].point(lambda value: 255 if value else 0)
+    drawn.paste(DARK, mask=ImageChops.subtract(stripes[DARK], is_light))
+    drawn.paste(LIGHT, mask=stripes[LIGHT])
+
+
+def _draw_letters(drawn: Image, edges: list[int], size: int) -> None:
+    """The letter of every column above and below, the number of every row left and right."""
+    from PIL import ImageDraw, ImageFont
+
+    pen, font = ImageDraw.Draw(drawn), ImageFont.load_default(size)
+    grid = Grid(len(edges) - 1)
+    for k in range(grid.n):
+        letter, number = grid.name(k, 0)[0], grid.name(0, k)[1:]
+        centre = (edges[k] + edges[k + 1]) / 2
+        for across in (edges[0] / 2, drawn.width - edges[0] / 2):
+            pen.text((centre, across), letter, LETTER, font, anchor="mm")
+            pen.text((across, centre), number, LETTER, font, anchor="mm")
+
+
+def _draw_names(drawn: Image, film: Image, edges: list[int], grid: Grid) -> None:
+    """Every cell's name in its top left corner: dark on bright `film`, light on dark, with a halo of the other."""
+    from PIL import Image, ImageDraw, ImageFont, ImageStat
+
+    size = max(10, round(0.2 * (edges[-1] - edges[0]) / grid.n))
+    font, halo, inset = ImageFont.load_default(size), max(1, size // 10), _line_width(edges) + max(1, size // 10)
+    layers = {kind: Image.new("L", drawn.size) for kind in ("halo", "dark on it", "light on it")}
+    pens = {kind: ImageDraw.Draw(layer) for kind, layer in layers.items()}
+    halos = Image.new("RGB", drawn.size, DARK)
+    for cell in grid.cells:
+        column, row = grid.parse(cell)
+        place = (edges[column] + inset, edges[row] + inset)
+        left, top, right, bottom = pens["halo"].textbbox(place, cell, font, anchor="lt", stroke_width=halo)
+        around = (int(left), int(top), int(right), int(bottom))
+        is_bright = ImageStat.Stat(film.crop(around)).mean[0] > 127.5
+        if is_bright:
+            halos.paste(LETTER, around)
+        pens["halo"].text(place, cell, HALO_OPACITY, font, anchor="lt", stroke_width=halo)
+        pens["dark on it" if is_bright else "light on it"].text(place, cell, NAME_OPACITY, font, anchor="lt")
+    drawn.paste(halos, mask=layers["halo"])
+    drawn.paste(DARK, mask=layers["dark on it"])
+    drawn.paste(LIGHT, mask=layers["light on it"])
+
+
+Form = Literal["cell", "point", "box", "labels", "text"]

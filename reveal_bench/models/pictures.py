@@ -1,0 +1,237 @@
+"""Pictures of a dataset folder, read one at a time as they are asked for.
+
+Where every picture lies is known from the columns of ids alone. A picture is then read with its row group (100 rows
+or 32 MB in the folders that this package writes), of which the last few stay in memory; a larger group, as another
+program may have written it, is read in batches of a few rows and not kept.
+
+Grey values are those of the stored file, converted by Pillow to 8 bits, as in the hash `pixel_sha256` of a row. A file
+of 16 bits, which this package never writes, is scaled so that its darkest value is 0 and its brightest 255.
+"""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reveal_bench.kinds.folder import check_split, read_folder_info
+from reveal_bench.models.questions import CONFIGS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from PIL.Image import Image
+
+__all__ = ["FolderPictures", "Pictures"]
+
+COLUMNS = {"image": None, "images": "image_facts", "prior_images": "prior_image_facts"}
+"""Columns of pictures -> columns that say which pictures they are; None for the row itself."""
+FACTS = ("image_id", "width", "height", "pixel_pipeline")
+FORMATS = ("PNG", "JPEG")
+WITHHELD = "withheld"
+KEPT_BYTES = 96 << 20
+"""Row groups in memory; one of more than half of it is not kept."""
+BATCH_ROWS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a picture lies: row `row` of a row group, entry `entry` of its list in `column`, or None if it is none."""
+
+    shard: Path
+    group: int
+    row: int
+    column: str
+    entry: int | None
+    size: tuple[int, int]
+    is_withheld: bool
+
+
+class FolderPictures:
+    """The pictures of all splits of a dataset folder that it holds pictures of. May be used by several threads.
+
+    Parameters
+    ----------
+    folder : dataset folder, public or private
+    splits : to look in, all by default
+
+    Raises
+    ------
+    ValueError
+        If the folder has none of the pictures, or says two things of one image.
+    """
+
+    def __init__(self, folder: Path, splits: Iterable[str] | None = None) -> None:
+        self.folder = Path(folder)
+        info = read_folder_info(self.folder)
+        self._places: dict[str, _Place] = {}
+        for split in info.splits if splits is None else splits:
+            check_split(info, self.folder, split)
+            sizes = _manifest_sizes(self.folder, split)
+            for image_id, place in _places(self.folder, split):
+                known = self._places.get(image_id, place)
+                stated = sizes.get(image_id, known.size)
+                if place.size != stated:
+                    raise ValueError(f"{image_id} must have one size in {folder}, got {stated} and {place.size}")
+                self._places[image_id] = place if known.is_withheld else known
+        if all(place.is_withheld for place in self._places.values()):
+            named = "" if splits is None else f" of split {', '.join(splits)}"
+            raise ValueError(f"{folder} holds no pictures{named}: {_REMEDY}")
+        self._groups = _Groups()
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """Ids of the images whose picture the folder holds, in the order of its files."""
+        return tuple(image_id for image_id, place in self._places.items() if not place.is_withheld)
+
+    def open(self, image_id: str) -> Image:
+        """The picture of an image, of mode L and of the size that the dataset states.
+
+        Raises
+        ------
+        ValueError
+            If the folder does not know the image or holds no picture of it, or the picture does not decode, or is of
+            another size.
+        """
+        place = self._places.get(image_id)
+        if place is None:
+            raise ValueError(f"`image_id` must be of an image whose inputs are in {self.folder}, got {image_id!r}")
+        data = None if place.is_withheld else self._groups.picture(place)
+        if data is None:
+            raise ValueError(f"{self.folder} holds no picture of {image_id}: {_REMEDY}")
+        try:
+            return _decoded(data, place.size)
+        except ValueError as error:
+            raise ValueError(f"the picture of {image_id} in {place.shard.name} must decode: {error}") from None
+
+
+class Pictures(FolderPictures):
+    """The pictures of one split of a dataset folder. May be used by several threads.
+
+    Parameters
+    ----------
+    folder : dataset folder, public or private
+    split : one of its splits
+
+    Raises
+    ------
+    ValueError
+        If the folder has no such split, or none of its pictures.
+    """
+
+    def __init__(self, folder: Path, split: str) -> None:
+        super().__init__(folder, [split])
+
+
+_REMEDY = "build it with them, or add them from your own copy of the source with `reveal-bench attach`"
+
+
+class _Groups:
+    """Columns of pictures by row group; the last ones stay, up to :data:`KEPT_BYTES` in all."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[Path, int, str], pa.ChunkedArray] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def picture(self, place: _Place) -> bytes | None:
+        """The bytes of a picture's file, or None where the row has none."""
+        key = (place.shard, place.group, place.column)
+        with self._lock:
+            column, row = self._kept.get(key), place.row
+            if column is None:
+                column, row = self._read(place)
+            else:
+                self._kept.move_to_end(key)
+            cell: Any = column[row].as_py()
+        if cell is not None and place.entry is not None:
+            cell = cell[place.entry] if place.entry < len(cell) else None
+        return None if cell is None else cell["bytes"]
+
+    def _read(self, place: _Place) -> tuple[pa.ChunkedArray, int]:
+        """The column of the group, or a few rows of it, and the place of the row in it."""
+        import pyarrow.parquet as pq
+
+        with pq.ParquetFile(place.shard) as file:
+            if _column_bytes(file, place) > KEPT_BYTES // 2:
+                batches = file.iter_batches(BATCH_ROWS, row_groups=[place.group], columns=[place.column])
+                first = 0
+                for batch in batches:
+                    if place.row < first + batch.num_rows:
+                        return batch.column(0), place.row - first
+                    first += batch.num_rows
+            column = file.read_row_group(place.group, columns=[place.column]).column(0)
+        while self._kept and sum(kept.nbytes for kept in self._kept.values()) + column.nbytes > KEPT_BYTES:
+            self._kept.popitem(last=False)
+        self._kept[(place.shard, place.group, place.column)] = column
+        return column, place.row
+
+
+def _column_bytes(file: pq.ParquetFile, place: _Place) -> int:
+    group = file.metadata.row_group(place.group)
+    leaves = (group.column(i) for i in range(group.num_columns))
+    return sum(leaf.total_uncompressed_size for leaf in leaves if leaf.path_in_schema.split(".")[0] == place.column)
+
+
+def _manifest_sizes(folder: Path, split: str) -> dict[str, tuple[int, int]]:
+    """Image id -> (height, width) by the public manifest of a localization split; empty for the other kinds."""
+    import pyarrow.parquet as pq
+
+    path = folder / "manifest" / f"{split}.parquet"
+    if not {"image_id", "height", "width"} <= set(pq.read_schema(path).names):
+        return {}
+    rows = pq.read_table(path, columns=["image_id", "height", "width"]).to_pylist()
+    return {row["image_id"]: (row["height"], row["width"]) for row in rows}
+
+
+def _places(folder: Path, split: str) -> Iterator[tuple[str, _Place]]:
+    """(image id, place) of every image of a split, in the order of the files."""
+    import pyarrow.parquet as pq
+
+    for config in CONFIGS:
+        for shard in sorted((folder / config).glob(f"{split}-*.parquet")):
+            with pq.ParquetFile(shard) as file:
+                columns = [column for column in COLUMNS if column in file.schema_arrow.names]
+                for group in range(file.num_row_groups):
+                    for column in columns:
+                        yield from _places_of_group(file, shard, group, column)
+
+
+def _places_of_group(file: pq.ParquetFile, shard: Path, group: int, column: str) -> Iterator[tuple[str, _Place]]:
+    facts_column = COLUMNS[column]
+    wanted = list(FACTS) if facts_column is None else [facts_column]
+    for number, row in enumerate(file.read_row_group(group, columns=wanted).to_pylist()):
+        entries = [(None, row)] if facts_column is None else list(enumerate(row[facts_column] or ()))
+        for entry, facts in entries:
+            size, is_withheld = (facts["height"], facts["width"]), facts["pixel_pipeline"] == WITHHELD
+            yield facts["image_id"], _Place(shard, group, number, column, entry, size, is_withheld)
+
+
+def _decoded(data: bytes, size: tuple[int, int]) -> Image:
+    """The picture of a file's bytes, grey, if it is of `size` (height, width); checked before pixels are decoded."""
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+            if (image.height, image.width) != size:
+                stated, got = f"{size[1]} x {size[0]}", f"{image.width} x {image.height}"
+                raise ValueError(f"the manifest states {stated} pixels, it has {got}")
+            grey = _scaled(image) if image.mode.startswith(("I", "F")) else image.convert("L")
+    except (OSError, SyntaxError, Image.DecompressionBombError) as error:
+        reason = "no picture" if isinstance(error, UnidentifiedImageError) else str(error)
+        raise ValueError(f"{len(data)} bytes: {reason}") from None
+    grey.info = {}
+    return grey
+
+
+def _scaled(image: Image) -> Image:
+    """A picture of 16 bits, from its darkest to its brightest value, in 8 bits."""
+    import numpy as np
+    from PIL import Image
+
+    values = np.asarray(image).astype(np.float64)
+    low, high = values.min(), values.max()
+    return Image.fromarray(np.rint((values - low) * (255 / max(high - low, 1))).astype(np.uint8))

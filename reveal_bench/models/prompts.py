@@ -1,0 +1,258 @@
+"""What a model is told: the words around the pictures of a question, and how they become messages.
+
+Zero-shot, chain-of-thought and few-shot prompts for cells, points and boxes, as paper 000 compares them (section 4,
+appendix); labels of a study as in paper 004; open tasks with boxes as in paper 001. The tasks are theirs, the words are
+this project's.
+
+Conventions
+-----------
+What changes a word changes :data:`VERSION`; a test holds the words to it. Every prompt asks for an answer whose last
+line :mod:`reveal_bench.models.answers` reads. A format is explained with the top left cell or with letters, never with
+a likely place: models repeat examples. Coordinates are pixels of the picture that is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from reveal_bench.geometry import Grid
+from reveal_bench.models.overlay import Form, cells_are_named, shown_png
+from reveal_bench.models.questions import STYLES, AskSettings, Message, PictureSource, Question, Shown, ViewedImage
+
+if TYPE_CHECKING:
+    from reveal_bench.models.shots import Shot
+
+__all__ = ["STYLES", "VERSION", "compose", "describe", "prompt_text", "shown_size"]
+
+VERSION = "1"
+
+_SYSTEM = (
+    "You take part in a reading test with chest radiographs. Go by what the pictures show. Your answers serve research "
+    "on reading machines only; nobody is treated by them, so answer every question as well as you can."
+)
+_FILMS = {
+    "AP": "frontal chest radiograph (AP)",
+    "PA": "frontal chest radiograph (PA)",
+    "FRONTAL": "frontal chest radiograph",
+    "LATERAL": "lateral chest radiograph",
+    "UNKNOWN": "chest radiograph",
+}
+_PRESENT = "Finding: {finding}. It is known to be on this film; only its place is asked for."
+_PERHAPS = "Finding: {finding}. It may be on this film or not."
+
+_PLACES = {
+    "cell": (
+        "{Film}, with a grid of {n} x {n} squares drawn over it. The columns are lettered from the left of the "
+        "picture, A to {last_column}; the rows are numbered from its top, 1 to {n}. A cell is called by its column's "
+        "letter and its row's number: A1 is the top left cell, {last_cell} the bottom right one. {names}\n\n"
+        "{presence}\n\n{Which} cell would you point at to show the finding to a colleague? Decide on one, also where "
+        "it fills many."
+    ),
+    "point": (
+        "{Film}. The picture is {side} pixels wide and {side} pixels high; x counts pixels from its left edge and y "
+        "from its top edge, both from 0.\n\n{presence}\n\n"
+        "{Which} pixel would you point at to show the finding to a colleague? Decide on one that lies on it."
+    ),
+    "box": (
+        "{Film}. The picture is {side} pixels wide and {side} pixels high; x counts pixels from its left edge and y "
+        "from its top edge, both from 0.\n\n{presence}\n\n"
+        "{Give} the smallest upright rectangle that holds all of the finding: x and y of its top left corner, its "
+        "width w and its height h."
+    ),
+}
+_MARGIN_NAMES = "Letters and numbers stand in the dark margin."
+_CELL_NAMES = "Letters and numbers stand in the dark margin, and each cell has its name in its top left corner."
+_LINES = {
+    "cell": 'the word "Cell", a colon, and the name of the cell. For the top left cell it would read "Cell: A1"',
+    "point": 'the word "Point", a colon, and two whole numbers with a comma between them, as in "Point: x, y"',
+    "box": 'the word "Box", a colon, and four whole numbers with commas between them, as in "Box: x, y, w, h"',
+    "labels": (
+        'the word "Findings", a colon, and the names of those that are there, with commas between them, spelt as in '
+        'the list. If none is there, it reads "Findings: none"'
+    ),
+}
+_ABSENT_LINES = {form: f' If the finding is absent, it reads "{form.capitalize()}: absent".' for form in _PLACES}
+
+_ONLY_LINE = "Answer with a single line and nothing else: {line}."
+_LAST_LINE = "End with a line of its own: {line}."
+_THINK_PLACE = (
+    "Work it out in writing before you decide:\n"
+    "- what this finding does to a film like this one, and where it is usually met;\n"
+    "- what you see in those places here, and in the rest of the picture;\n"
+    "- which places come into question, and what speaks for and against each;\n"
+    "- the one you settle on, and why it is better than the runner-up."
+)
+_THINK_LABELS = (
+    "Work it out in writing before you decide: go through lungs, pleura, heart, mediastinum and vessels, diaphragm and "
+    "bones, and say what is abnormal; then take the findings of the list one by one and weigh what speaks for and "
+    "against each."
+)
+_LABELS = (
+    "{Films} of one examination. Which of these findings does it show? Any number of them may be there, or none.\n"
+    "{choices}"
+)
+_RIGHT = " On frontal films the patient's right side is on the left of the picture."
+_BOXES = (
+    "{wish} Put the rectangles after your text, as one JSON block, each with the number of the picture, a short "
+    "label, and in pixels of that picture the top left corner x, y (from its top left, from 0), the width w and the "
+    'height h:\n```json\n{{"boxes": [{{"image": 1, "label": "...", "x": 0, "y": 0, "w": 0, "h": 0}}]}}\n```\n'
+    'If there is nothing to mark: {{"boxes": []}}'
+)
+_BOXES_WANTED = "Mark what you describe with rectangles."
+_BOXES_WELCOME = "You may mark what you describe with rectangles."
+
+
+def compose(
+    question: Question, settings: AskSettings, *, pictures: PictureSource, shots: Sequence[Shot] = ()
+) -> list[Message]:
+    """The messages that ask a question: the system's, the examples with their answers, and the question.
+
+    Parameters
+    ----------
+    question : of the form of `settings`
+    settings : style, grid and size of the pictures
+    pictures : of the question's images, and of those of the examples
+    shots : examples of a few-shot prompt, in the order in which they are shown
+
+    Raises
+    ------
+    ValueError
+        If the question's form is not that of the settings, there are more examples than `settings.shots`, or the
+        settings are of another version of the prompts.
+    """
+    if settings.prompt_version != VERSION:
+        raise ValueError(f"`prompt_version` must be {VERSION!r}, the one at hand, got {settings.prompt_version!r}")
+    if question.form != settings.form:
+        raise ValueError(f"`question` must have the form {settings.form!r} of the settings, got {question.form!r}")
+    if len(shots) > settings.shots:
+        raise ValueError(f"`shots` must be at most {settings.shots} in style {settings.style}, got {len(shots)}")
+    messages = [Message("system", (_SYSTEM,))]
+    for shot in shots:
+        messages.append(Message("user", _parts(shot.question, settings, pictures)))
+        messages.append(Message("assistant", (_example_answer(shot.answer, settings.form),)))
+    return [*messages, Message("user", _parts(question, settings, pictures))]
+
+
+def describe(settings: AskSettings, question: Question) -> str:
+    """The words of a question without examples, each picture as a line in square brackets; for docs and dry runs.
+
+    Examples
+    --------
+    >>> question = Question("i1|Edema", "cell", (ViewedImage("i1", "AP", (80, 96)),), "Edema")
+    >>> print(describe(AskSettings(grid=4), question).splitlines()[3][:59])
+    Frontal chest radiograph (AP), with a grid of 4 x 4 squares
+    """
+    pictures = [f"[picture {image.image_id}]" for image in _shown_images(question)]
+    return "\n".join([_SYSTEM, "", *pictures, prompt_text(question, settings)])
+
+
+def prompt_text(question: Question, settings: AskSettings) -> str:
+    """The words that go with the pictures of a question."""
+    if question.form == "text":
+        return _task_text(question, settings)
+    thinks = settings.style == "chain-of-thought"
+    if question.form == "labels":
+        body = _LABELS.format(Films=_capital(_films(question)), choices="\n".join(f"- {c}" for c in question.choices))
+        line, thinking = _LINES["labels"], _THINK_LABELS
+    else:
+        body, thinking = _place_text(question, settings), _THINK_PLACE
+        line = _LINES[question.form]
+    end = (_LAST_LINE if thinks else _ONLY_LINE).format(line=line)
+    if question.form in _PLACES and not question.present:
+        end += _ABSENT_LINES[question.form]
+    return "\n\n".join([body, thinking, end] if thinks else [body, end])
+
+
+def shown_size(image: ViewedImage, side: int) -> tuple[int, int]:
+    """(height, width) at which a whole picture is shown: its long side at most `side`, as the overlay reduces it.
+
+    Examples
+    --------
+    >>> shown_size(ViewedImage("i1", "PA", (2000, 3000)), 1024)
+    (683, 1024)
+    """
+    height, width = image.size
+    scale = min(1.0, side / max(image.size))
+    return max(1, round(height * scale)), max(1, round(width * scale))
+
+
+def _place_text(question: Question, settings: AskSettings) -> str:
+    grid, is_there = Grid(settings.grid), question.present
+    return _PLACES[question.form].format(
+        Film=_capital(_film(question.image)),
+        n=grid.n,
+        last_column=grid.cells[-1][0],
+        last_cell=grid.cells[-1],
+        side=settings.side,
+        names=_CELL_NAMES if cells_are_named(settings.side, grid) else _MARGIN_NAMES,
+        presence=(_PRESENT if is_there else _PERHAPS).format(finding=question.finding),
+        Which="Which" if is_there else "If it is there, which",
+        Give="Give" if is_there else "If it is there, give",
+    )
+
+
+def _task_text(question: Question, settings: AskSettings) -> str:
+    """The words of an open task: what the pictures are, the indication, the task, and how boxes are to be given."""
+    listed = []
+    for i, image in enumerate(question.images, start=1):
+        height, width = shown_size(image, settings.side)
+        earlier = ", from an earlier examination of the same patient" if image.is_prior else ""
+        listed.append(f"Picture {i}: {_film(image)}{earlier}; {width} pixels wide, {height} pixels high.")
+    frontal = any(image.view in ("AP", "PA", "FRONTAL") for image in question.images)
+    parts = ["\n".join(listed) + (_RIGHT if frontal else "")]
+    if question.indication:
+        parts.append(f"Reason for the examination: {question.indication}")
+    parts.append(f"Task: {question.prompt}")
+    if settings.style == "chain-of-thought":
+        parts.append("Before you conclude, write down what you look for, where, and what you see there.")
+    wish = _BOXES_WANTED if question.requires_boxes else _BOXES_WELCOME
+    return "\n\n".join([*parts, _BOXES.format(wish=wish)])
+
+
+def _film(image: ViewedImage) -> str:
+    return _FILMS[image.view]
+
+
+def _films(question: Question) -> str:
+    """The films of a study in words: "frontal chest radiograph (PA) and lateral chest radiograph"."""
+    names = [_film(image) for image in question.images]
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _shown_images(question: Question) -> tuple[ViewedImage, ...]:
+    return question.images[:1] if question.form in _PLACES else question.images
+
+
+def _parts(question: Question, settings: AskSettings, pictures: PictureSource) -> tuple[str | Shown, ...]:
+    """The pictures of a question, those of an open task each after its number, then the words."""
+    parts: list[str | Shown] = []
+    source: Any = pictures  # by identity a key of the cache
+    for i, image in enumerate(_shown_images(question), start=1):
+        if question.form == "text":
+            parts.append(f"Picture {i}{' (earlier examination)' if image.is_prior else ''}:")
+        png = _shown_png(source, image.image_id, question.form, settings.side, settings.grid)
+        parts.append(Shown(image.image_id, png))
+    return (*parts, prompt_text(question, settings))
+
+
+@lru_cache(maxsize=64)
+def _shown_png(pictures: Any, image_id: str, form: Form, side: int, grid: int) -> bytes:
+    """Kept for a while: an image is shown for each of its findings, and as an example of others."""
+    return shown_png(pictures.open(image_id), form=form, side=side, grid=Grid(grid))
+
+
+def _example_answer(answer: str, form: str) -> str:
+    """The answer of an example, written as the prompt asks for it.
+
+    Examples
+    --------
+    >>> _example_answer("D5", "cell"), _example_answer("10 20 30 40", "box")
+    ('Cell: D5', 'Box: 10, 20, 30, 40')
+    """
+    return f"{form.capitalize()}: {', '.join(answer.split())}"

@@ -1,0 +1,377 @@
+"""Ask a model every question of a split, with inspect_ai; done again, it asks only what is left.
+
+Conventions
+-----------
+Every answer is in a log in ``<out>/logs`` before the next question is put in its place, so that a killed run loses only
+what was in flight. What is left is worked out from these logs, of whatever runs, and asked in parts of :data:`PART`
+questions with a log each. (inspect's own ``eval_set`` resumes, too, but keeps what it has not written yet in the user's
+home, and does not know a question that failed for good from one to ask again.)
+
+A question whose request fails for good stays in the run as "failed" and is a miss; it is asked again only with
+`ask_again`. Pictures do not go into the logs. Nothing is printed; but for one unnamed scratch file nothing is written
+outside `out`.
+
+The key of an `endpoint` comes from an environment variable of its own and goes nowhere else: not to another machine
+over plain http, and redirects are not followed. Without `endpoint` a provider takes the key and address from the
+variables that inspect_ai documents for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import logging
+import math
+import os
+import re
+import shutil
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from reveal_bench.evaluation.prices import Prices
+from reveal_bench.models.exchanges import Exchange
+from reveal_bench.models.logs import ENDPOINT_MODEL, read_log_folder, reason_text
+from reveal_bench.models.outputs import (
+    RunInfo,
+    RunSummary,
+    Scalar,
+    alone,
+    check_same_run,
+    read_run_info,
+    write_outputs,
+    write_run_info,
+)
+from reveal_bench.models.questions import DESCRIBED, AskSettings, Question
+
+if TYPE_CHECKING:
+    from reveal_bench.models.tasks import Asking
+
+__all__ = ["KEY_VARIABLE", "LOGS", "ModelChoice", "Progress", "RunStoppedError", "run_model"]
+
+KEY_VARIABLE = "REVEAL_MODEL_KEY"
+"""Not a provider's own variable: a key for one must not go to another endpoint because it happens to be set."""
+LOGS, SCRATCH = "logs", ".scratch"
+PART = 500
+"""Questions of one log: it is written whole after every answer."""
+IN_A_ROW = 10
+"""Requests given up one after the other at which a run stops: the endpoint is down, or refuses key or model."""
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+FOREIGN = ("OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_CUSTOM_HEADERS", "OPENAI_ADMIN_KEY")
+"""Variables that the SDK would send to any endpoint."""
+PROXIES = ("http_proxy", "https_proxy", "all_proxy")
+
+Progress = Callable[[str, int, int, int], None]
+"""Is told (what is being done, how many are done, of how many, how many of these failed)."""
+
+
+class RunStoppedError(ValueError):
+    """The run was given up: nothing is answered as things stand; what was answered before is kept."""
+
+
+@dataclass(frozen=True)
+class ModelChoice:
+    """The model, how it is asked, and how patiently.
+
+    Parameters
+    ----------
+    model : inspect's name such as "openai/gpt-5", or with `endpoint` the name that the endpoint knows it by
+    endpoint : base URL of an OpenAI-compatible API, such as ``http://localhost:8000/v1``
+    label : name to publish; `model` by default
+    temperature, max_tokens, top_p, reasoning_effort, seed : None leaves one out; with several epochs the seed of the
+        first, one more in each further one
+    attempt_timeout : whole seconds that one attempt may take
+    max_retries : further attempts after one that broke, hung, or was answered 408, 409, 429 or 5xx
+    max_connections : requests under way at once
+    log_images : whether pictures go into the logs; patients' pictures should not
+    instance : an ``inspect_ai.model.Model`` to ask in place of the one named
+
+    Raises
+    ------
+    ValueError
+        If a value is out of range, or a key would go to another machine over plain http.
+    """
+
+    model: str
+    endpoint: str | None = None
+    label: str | None = None
+    temperature: float | None = 0.0
+    max_tokens: int | None = None
+    top_p: float | None = None
+    reasoning_effort: str | None = None
+    seed: int | None = None
+    attempt_timeout: int = 120
+    max_retries: int = 8
+    max_connections: int = 8
+    log_images: bool = False
+    instance: Any = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.model.strip():
+            raise ValueError("`model` must name a model, got a blank")
+        if self.endpoint is None and self.instance is None and "/" not in self.model:
+            raise ValueError(f"`model` must be provider/name, or have an endpoint, got {self.model!r}")
+        for name, low in (("attempt_timeout", 1), ("max_connections", 1), ("max_retries", 0), ("max_tokens", 1)):
+            value = getattr(self, name)
+            if value is not None and (type(value) is not int or value < low):
+                raise ValueError(f"`{name}` must be a whole number of at least {low}, got {value!r}")
+        for name, high in (("temperature", math.inf), ("top_p", 1.0)):
+            value = getattr(self, name)
+            if value is not None and not (0 <= value <= high and math.isfinite(value)):
+                raise ValueError(f"`{name}` must be a number from 0 to {high:g}, got {value!r}")
+        if self.endpoint is not None:
+            _check_endpoint(self.endpoint)
+
+    @property
+    def name(self) -> str:
+        """The name to publish."""
+        return self.label or self.model
+
+    @property
+    def parameters(self) -> dict[str, Scalar]:
+        """What is sent beside the messages."""
+        names = ("temperature", "max_tokens", "top_p", "reasoning_effort", "seed")
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
+
+
+def run_model(
+    folder: Path,
+    split: str,
+    out: Path,
+    settings: AskSettings,
+    choice: ModelChoice,
+    *,
+    epochs: int = 1,
+    limit: int | None = None,
+    prices: Prices | None = None,
+    ask_again: bool = False,
+    organization: str = "not stated",
+    progress: Progress | None = None,
+) -> RunSummary:
+    """Ask a model the questions of a split, and write the run folder.
+
+    Parameters
+    ----------
+    folder, split : dataset folder with its pictures, and what to ask of it
+    out : the run folder; if it holds a run of the same model and settings, what is left of it is asked
+    epochs : how often every question is asked
+    limit : only the first so many questions; may be raised later on
+    prices : of tokens, for the cost
+    ask_again : ask those once more that failed for good
+    organization : who submits, for ``submission.json``
+    progress : called as :data:`Progress` says, from another thread of control than yours but one at a time
+
+    Raises
+    ------
+    ValueError
+        If folder, split, settings or model are not what they must be, or `out` holds another run or is being written.
+    RunStoppedError
+        If :data:`IN_A_ROW` requests in a row failed for good.
+    KeyboardInterrupt
+        If the run was interrupted. As in the case before, the run folder holds what was done.
+    ImportError
+        If `inspect_ai` is not installed.
+    """
+    out = Path(out)
+    if epochs < 1:
+        raise ValueError(f"`epochs` must be at least 1, got {epochs}")
+    with alone(out), _contained(out):
+        asking = _asking(Path(folder), split, settings, limit)
+        info = _info(asking, choice, epochs, limit, prices)
+        _check_logs(out)
+        check_same_run(out, info)
+        done = read_log_folder(out / LOGS)
+        _check_shots(out, done, asking)
+        write_run_info(out, info)
+        wanted = [(question.id, epoch) for question in asking.questions for epoch in range(1, epochs + 1)]
+        left = {key for key in wanted if key not in done or (ask_again and done[key].status == "failed")}
+        count = _Count(progress, len(wanted), [done[key] for key in wanted if key in done and key not in left])
+        try:
+            for epoch in range(1, epochs + 1):
+                questions = [question for question in asking.questions if (question.id, epoch) in left]
+                for start in range(0, len(questions), PART):
+                    _ask(asking, questions[start : start + PART], epoch, out, choice, count)
+        finally:
+            done = read_log_folder(out / LOGS)
+            exchanges = [done[key] for key in wanted if key in done]
+            summary = write_outputs(out, exchanges, info, organization=organization)
+    return summary
+
+
+class _Count:
+    """Counts what is done with, tells of it, and says when to give up."""
+
+    def __init__(self, progress: Progress | None, total: int, done: Sequence[Exchange]) -> None:
+        self._progress, self._total, self._done = progress, total, len(done)
+        self._failed = sum(exchange.status == "failed" for exchange in done)
+        self._in_a_row, self.last_error = 0, ""
+        self._tell()
+
+    def tried(self, error: Exception | None) -> None:
+        self._in_a_row = 0 if error is None else self._in_a_row + 1
+        self.last_error = self.last_error if error is None else reason_text(str(error) or type(error).__name__)
+
+    def done(self, status: str) -> None:
+        self._done += 1
+        self._failed += status == "failed"
+        self._tell()
+
+    def is_over(self) -> bool:
+        return self._in_a_row >= IN_A_ROW
+
+    def _tell(self) -> None:
+        if self._progress is not None:
+            self._progress("asking", self._done, self._total, self._failed)
+
+
+def _ask(
+    asking: Asking, questions: Sequence[Question], epoch: int, out: Path, choice: ModelChoice, count: _Count
+) -> None:
+    """Ask some questions, into one log."""
+    import inspect_ai
+
+    sent: dict[str, Any] = dict(choice.parameters)
+    if choice.seed is not None:
+        sent["seed"] = choice.seed + epoch - 1
+    facts = {"parameters": choice.parameters}
+    task = asking.task(questions, epoch=epoch, facts=facts, watcher=count, keep_pictures=choice.log_images)
+    logs = inspect_ai.eval(
+        task,
+        model=_model(choice),
+        log_dir=str(out / LOGS),
+        log_format="eval",
+        log_images=choice.log_images,
+        log_realtime=False,  # else there is a database in the user's home
+        log_buffer=1,
+        log_header_only=True,
+        log_level="critical",
+        display="none",
+        score_display=False,
+        fail_on_error=False,
+        retry_on_error=1,
+        score_on_error=True,
+        ctl_server=False,
+        max_samples=choice.max_connections,
+        max_connections=choice.max_connections,
+        max_retries=choice.max_retries,
+        attempt_timeout=choice.attempt_timeout,
+        **sent,
+    )
+    if not logs or logs[0].status == "cancelled":  # inspect takes Ctrl-C for an end like any other
+        raise KeyboardInterrupt
+    log = logs[0]
+    if count.is_over():
+        raise RunStoppedError(f"{IN_A_ROW} requests in a row were not answered, the last: {count.last_error}")
+    if log.status != "success":
+        raise RunStoppedError(f"inspect_ai gave up: {log.error.message if log.error else log.status}")
+
+
+def _asking(folder: Path, split: str, settings: AskSettings, limit: int | None) -> Asking:
+    try:
+        from reveal_bench.models.tasks import Asking
+    except ImportError as error:
+        if (error.name or "").split(".")[0] not in ("inspect_ai", "anyio", "openai"):
+            raise
+        raise ImportError("asking a model needs inspect_ai: pip install 'reveal-bench[run]'") from None
+    return Asking(folder, split, settings, limit=limit)
+
+
+def _model(choice: ModelChoice) -> Any:
+    from inspect_ai._util.error import PrerequisiteError
+    from inspect_ai.model import get_model
+
+    if choice.instance is not None:
+        return choice.instance
+    try:
+        if choice.endpoint is None:
+            return get_model(choice.model, memoize=False)
+        _shield(choice.endpoint)
+        key = os.environ.get(KEY_VARIABLE) or "none"  # the SDK wants one, an open endpoint does not look
+        model = get_model(ENDPOINT_MODEL + choice.model, base_url=choice.endpoint, api_key=key, memoize=False)
+    except (PrerequisiteError, ValueError) as error:
+        plain = re.sub(r"\[/?[a-z ]+\]", "", str(error))  # inspect writes for a terminal
+        raise ValueError(f"`model` {choice.model!r} cannot be asked: {plain}") from None
+    model.api.http_client.follow_redirects = False  # type: ignore[attr-defined]
+    return model
+
+
+def _info(asking: Asking, choice: ModelChoice, epochs: int, limit: int | None, prices: Prices | None) -> RunInfo:
+    versions = {name: importlib.metadata.version(name) for name in ("inspect_ai", "openai")}
+    return RunInfo(
+        **{name: asking.facts[name] for name in (*DESCRIBED, "n_questions")},
+        n_asked=len(asking.questions),
+        model=choice.name,
+        grid=asking.settings.grid,
+        settings=asking.settings,
+        parameters=choice.parameters,
+        epochs=epochs,
+        limit=limit,
+        prices=prices,
+        harness=versions,
+    )
+
+
+def _check_logs(out: Path) -> None:
+    if read_run_info(out) is None and (out / LOGS).is_dir() and any((out / LOGS).iterdir()):
+        raise ValueError(f"{out} must be a run folder or empty: it has logs but no run.json")
+
+
+def _check_shots(out: Path, done: Mapping[tuple[str, int], Exchange], asking: Asking) -> None:
+    """Raise ValueError if answers were given to other examples: references have changed since."""
+    for (question, _), exchange in done.items():
+        if question in asking.shots and exchange.shots != tuple(shot.used for shot in asking.shots[question]):
+            rule = "its dataset folder has changed since"
+            raise ValueError(f"{out} holds another run: {question!r} was asked with other examples, {rule}")
+
+
+def _check_endpoint(endpoint: str) -> None:
+    url = urlsplit(endpoint)
+    if url.scheme not in ("http", "https") or not url.hostname:
+        raise ValueError(f"`endpoint` must be an http or https URL, got {endpoint!r}")
+    if url.username or url.password:
+        raise ValueError(f"`endpoint` must not hold a key: that comes from ${KEY_VARIABLE}")
+    if os.environ.get(KEY_VARIABLE) and url.scheme == "http" and url.hostname not in LOOPBACK:
+        rule = f"must be https when ${KEY_VARIABLE} is set: no key goes to another machine over plain http"
+        raise ValueError(f"`endpoint` {rule}, got {endpoint!r}")
+
+
+def _shield(endpoint: str) -> None:
+    """Before each log, as inspect_ai reads a file .env whenever it begins one; :func:`_contained` puts all back."""
+    _check_endpoint(endpoint)
+    url = urlsplit(endpoint)
+    for name in FOREIGN:
+        os.environ.pop(name, None)
+    if url.scheme != "https" or url.hostname in LOOPBACK:  # a proxy would read key and pictures
+        for proxy in PROXIES:
+            os.environ.pop(proxy, None)
+            os.environ.pop(proxy.upper(), None)
+
+
+@contextlib.contextmanager
+def _contained(out: Path) -> Iterator[None]:
+    """What inspect_ai and the SDK take from the environment, for the time of a run; its scratch files are in `out`."""
+    scratch = (out / SCRATCH).resolve()
+    given = {
+        "XDG_DATA_HOME": str(scratch),
+        "XDG_CACHE_HOME": str(scratch),
+        "INSPECT_TRACE_FILE": str(scratch / "trace.log"),
+        "INSPECT_TRACE_LEVEL": "CRITICAL",
+        "INSPECT_CACHE_DIR": str(scratch),
+    }
+    before, root = dict(os.environ), logging.getLogger()
+    handlers, level = list(root.handlers), root.level
+    scratch.mkdir(parents=True, exist_ok=True)
+    os.environ.update(given)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what inspect_ai calls, and of replies that are none
+            yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)  # a file .env has been read, too
+        root.handlers[:] = handlers
+        root.setLevel(level)
+        shutil.rmtree(scratch, ignore_errors=True)

@@ -1,0 +1,480 @@
+"""The pool that a benchmark is chosen from, without pixels: reports, facts, suggested labels of any number of studies.
+
+They are the studies of ``write_reveal(stage="pool")`` with the same seed: same ids, labels, sides, words of reports,
+suggestions, and headers of the first film. Everything is synthetic, and ``SYNTHETIC.txt`` says so. ::
+
+    reports.csv     study, patient, report
+    suggested.csv   study, patient, labels: what a fallible labeller read in the report, right with the probability
+                    SUGGESTION_RIGHT of :mod:`reveal_bench.phantom.votes`; separated by "; ", "None" for none
+    facts.csv       study and :data:`FACTS`; blank where the header of the first film says nothing
+    truth.jsonl     study_uid, case_id, labels, sides, suggested, age, sex, race, patient_class
+
+A report names the sides of findings as they are drawn. So films are drawn here, too, as far as it takes to know them,
+but never rendered: that is most of the time.
+
+Seventeen simulated readers of unequal diligence, and what must come of their votes, exactly.
+
+How many studies each of them reads is Table S4 of paper 004; how they err is :mod:`reveal_bench.phantom.votes`, the
+same for all. A vote depends on (seed, study, reader) alone: whoever else reads the study, and whenever, it is the same.
+
+The model, given a study's suggested labels and its truth
+---------------------------------------------------------
+A reader agrees to all with probability AGREE_IF_RIGHT or AGREE_IF_WRONG. One who does not looks for himself: sees the
+true labels, but for an airspace opacity mistaken with OPACITY_MISREAD and any other label missed with OTHER_MISSED,
+each by itself; and stays silent with SILENT, or says in a comment what to change. So a reader's list of labels is the
+suggested one; or what he saw; or is not known. One who saw just what was suggested names no label in his comment: what
+his list is then depends on how comments are read, see :data:`Lists`.
+
+Readers of a study are independent, so that the expected table of (reader's answer, majority) is a sum over all
+combinations of their answers. :func:`expected_agreement` adds these tables over the studies that were read. The kappa
+of the sum is what an estimate from the votes tends to; no simulation is involved.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from itertools import chain, islice, product
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from reveal_bench.findings import REVEAL_LABELS
+from reveal_bench.kinds.findings.records import age_band
+from reveal_bench.phantom.dicom_headers import draw_header
+from reveal_bench.phantom.reports import write_report
+from reveal_bench.phantom.reveal import NOTICE, RARE, TRANSFER_SYNTAXES
+from reveal_bench.phantom.reveal_findings import DEVICE_CHANCE, FRONTAL, draw_reveal_film, sides
+from reveal_bench.phantom.reveal_pixels import draw_storage
+from reveal_bench.phantom.reveal_studies import RevealStudy, studies
+from reveal_bench.phantom.votes import (
+    AGREE_IF_RIGHT,
+    AGREE_IF_WRONG,
+    MOSTLY_IF_RIGHT,
+    MOSTLY_IF_WRONG,
+    OPACITY_MISREAD,
+    OTHER_MISSED,
+    SILENT,
+    cast_votes,
+    draw_votes,
+)
+
+__all__ = [
+    "FACTS",
+    "PoolStudy",
+    "READERS",
+    "cast",
+    "expected_agreement",
+    "pool_studies",
+    "write_pool",
+    "write_readers",
+    "write_votes",
+]
+
+DEMOGRAPHICS = ("age_band", "sex", "race", "patient_class")
+"""In the words of :mod:`reveal_bench.kinds.findings.records`."""
+ACQUISITION = {
+    "manufacturer": "Manufacturer",
+    "model": "ManufacturerModelName",
+    "detector_type": "DetectorType",
+    "view_position": "ViewPosition",
+    "distance_source_to_detector": "DistanceSourceToDetector",
+    "kvp": "KVP",
+    "exposure_mas": "ExposureInuAs",
+    "pixel_spacing": "ImagerPixelSpacing",
+}
+"""Column -> DICOM keyword. Texts are as in the header, but for mAs, made from ExposureInuAs or else Exposure; the
+spacing is PixelSpacing where the other is missing."""
+FACTS = (*DEMOGRAPHICS, *ACQUISITION)
+"""Columns of facts.csv: those of Tables 1 and S2 of paper 004."""
+
+FIXED_SIDES = {
+    "Aneurysm": "left",
+    "Cardiomegaly": "left",
+    "COPD": "bilateral",
+    "Interstitial opacity": "bilateral",
+    "Lymphadenopathy": "bilateral",
+}
+"""Label -> where :mod:`.reveal_findings` draws it in every patient."""
+DRAWING_ORDER = (
+    "Airspace opacity", "Pleural effusion", "Pneumothorax", "COPD", "Interstitial opacity", "Lung nodule", "Lung mass",
+    "Aneurysm", "Hiatal hernia", "Lymphadenopathy", "Pleural thickening",
+)  # fmt: skip
+"""In which findings take their random numbers; Cardiomegaly takes none. Tubes and lines come after the third."""
+BEFORE_DEVICES = DRAWING_ORDER[:3]
+SHAPES_THE_BODY = ("Cardiomegaly", "Aneurysm", "Lymphadenopathy")
+
+CHUNK = 200
+"""Studies that a process makes at a time."""
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class PoolStudy:
+    """All that the tables say about a study; `facts` by column."""
+
+    study: RevealStudy
+    sides: dict[str, str]
+    report: str
+    suggested: tuple[str, ...]
+    facts: dict[str, str]
+
+
+def write_pool(
+    out: Path,
+    n_studies: int = 13_735,
+    seed: int = 0,
+    *,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> dict[str, int]:
+    """Write the tables; studies stream, so any number of them needs the same memory.
+
+    Parameters
+    ----------
+    out : new or empty folder
+    n_studies : paper 004 had 13,735
+    seed : same seed, same bytes; study k does not depend on `n_studies`
+    workers : processes, by default one per core; the bytes do not depend on it
+    progress : called with (studies done, studies in all)
+
+    Returns
+    -------
+    dict with the number of studies, of patients, and of studies whose suggested labels are right
+
+    Raises
+    ------
+    ValueError
+        If `out` is not empty or a number is below 1.
+    """
+    out, workers = Path(out), workers if workers is not None else os.cpu_count() or 1
+    if n_studies < 1 or workers < 1:
+        raise ValueError(f"`n_studies` and `workers` must be at least 1, got {n_studies} and {workers}")
+    if out.exists() and any(out.iterdir()):
+        raise ValueError(f"`out` must be a new or empty folder, got {out}")
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "SYNTHETIC.txt").write_text(NOTICE, encoding="utf-8")
+    n_right, last_patient, n_patients = 0, -1, 0
+    with ExitStack() as stack:
+        reports = _csv(stack, out / "reports.csv", ("study", "patient", "report"))
+        suggested = _csv(stack, out / "suggested.csv", ("study", "patient", "labels"))
+        facts = _csv(stack, out / "facts.csv", ("study", *FACTS))
+        truth = stack.enter_context((out / "truth.jsonl").open("w", encoding="utf-8"))
+        for n_done, one in enumerate(_made(n_studies, seed, workers), start=1):
+            study = one.study
+            reports.writerow([study.study_uid, study.case_id, one.report])
+            suggested.writerow([study.study_uid, study.case_id, "; ".join(one.suggested) or "None"])
+            facts.writerow([study.study_uid, *(one.facts[name] for name in FACTS)])
+            truth.write(json.dumps(_truth(one)) + "\n")
+            n_right += one.suggested == study.labels
+            n_patients += study.patient != last_patient
+            last_patient = study.patient
+            if progress is not None:
+                progress(n_done, n_studies)
+    return {"studies": n_studies, "patients": n_patients, "right suggestions": n_right}
+
+
+def pool_studies(some: Iterable[RevealStudy]) -> list[PoolStudy]:
+    """What the tables say about some studies of the pool."""
+    return [_pool_study(study) for study in some]
+
+
+def _made(n_studies: int, seed: int, workers: int) -> Iterator[PoolStudy]:
+    """All studies in order, a chunk at a time."""
+    all_of_them = islice(studies("pool", seed=seed), n_studies)
+    chunks = iter(lambda: list(islice(all_of_them, CHUNK)), [])
+    if workers == 1 or n_studies <= CHUNK:
+        yield from chain.from_iterable(map(pool_studies, chunks))
+        return
+    with ProcessPoolExecutor(workers) as processes:
+        while some := list(islice(chunks, 4 * workers)):
+            yield from chain.from_iterable(processes.map(pool_studies, some))
+
+
+def _pool_study(study: RevealStudy) -> PoolStudy:
+    drawn = _sides(study)
+    has_devices = study.patient_class != "outpatient" and study.rng(FRONTAL, 1).random() < DEVICE_CHANCE
+    report = write_report(study, drawn, has_devices=has_devices)
+    return PoolStudy(study, drawn, report, draw_votes(study).suggested, _facts(study))
+
+
+def _sides(study: RevealStudy) -> dict[str, str]:
+    """Label -> side, drawing no more than what comes before the last label whose side is random."""
+    random = [label for label in DRAWING_ORDER if label in study.labels and label not in FIXED_SIDES]
+    if not random:
+        return {label: FIXED_SIDES[label] for label in study.labels}
+    needed = {*DRAWING_ORDER[: DRAWING_ORDER.index(random[-1]) + 1], *SHAPES_THE_BODY}
+    lean = replace(study, labels=tuple(label for label in study.labels if label in needed))
+    if random[-1] in BEFORE_DEVICES:
+        lean = replace(lean, patient_class="outpatient")  # no tubes are drawn
+    anatomy, film = draw_reveal_film(lean, study.images[0])
+    return {label: FIXED_SIDES.get(label) or sides(anatomy, film.contours[label]) for label in study.labels}
+
+
+def _facts(study: RevealStudy) -> dict[str, str]:
+    header = _header(study)
+    facts = {name: _text(header.get(keyword)) for name, keyword in ACQUISITION.items()}
+    in_micro = header.get("ExposureInuAs")
+    facts["exposure_mas"] = f"{int(in_micro) / 1000:g}" if in_micro else _text(header.get("Exposure"))
+    facts["pixel_spacing"] = facts["pixel_spacing"] or _text(header.get("PixelSpacing"))
+    who = {"age_band": age_band(study.age), "sex": study.sex, "race": study.race, "patient_class": study.patient_class}
+    return {**who, **facts}
+
+
+def _header(study: RevealStudy) -> dict[Any, Any]:
+    """The header of the first film, from the random numbers that wrote it: those of its storage come before."""
+    image = study.images[0]
+    rng = study.rng(31, image.number)
+    draw_storage(rng, force={k: v for k, v in RARE.get(study.index, {}).items() if k not in ("syntax", "meta")})
+    if "syntax" not in RARE.get(study.index, {}):
+        rng.choice(list(TRANSFER_SYNTAXES), p=list(TRANSFER_SYNTAXES.values()))
+    return draw_header(study, image, rng, plant=False)
+
+
+def _truth(one: PoolStudy) -> Mapping[str, Any]:
+    study = one.study
+    return {
+        "study_uid": study.study_uid,
+        "case_id": study.case_id,
+        "labels": study.labels,
+        "sides": one.sides,
+        "suggested": one.suggested,
+        "age": study.age,
+        "sex": study.sex,
+        "race": study.race,
+        "patient_class": study.patient_class,
+    }
+
+
+def _csv(stack: ExitStack, path: Path, columns: tuple[str, ...]) -> Any:
+    writer = csv.writer(stack.enter_context(path.open("w", newline="", encoding="utf-8")), lineterminator="\n")
+    writer.writerow(columns)
+    return writer
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else str(value)
+
+
+FloatArray = npt.NDArray[np.float64]
+Ties = Literal["left_out", "absent"]
+Lists = Literal["by_hand", "comments", "changes"]
+"""Whose list is known besides those who agree to all and those whose comment names a label: who wrote it down by hand
+(everybody with a comment); who approves in a comment ("Labels are fine", or one in doubt, "Equivocal", who agrees
+mostly), as :mod:`reveal_bench.curation.comments` reads it; or nobody."""
+
+EQUIVOCAL = 1 / 3
+"""Of the comments that name no label, those that only doubt: one wording of three."""
+
+FINISHED = (300, 300, 300, 273, 229, 222, 213, 203, 177, 151, 140, 133, 121, 94, 57, 53, 34)
+READERS = {f"reader_{number:02d}": finished for number, finished in enumerate(FINISHED, start=1)}
+"""Reader -> studies finished (paper 004, Table S4): 3,000 together, three for each of 1,000 studies."""
+
+VOTE_COLUMNS = ("study", "reader", "answer", "comment", "labels")
+
+UNKNOWN, NO, YES = range(3)
+"""What a reader may say of one thing: nothing, that it is not so, that it is."""
+
+
+def write_readers(path: Path, readers: Mapping[str, int] = READERS) -> None:
+    """Write the table of readers and capacities that `assign` reads."""
+    _write(path, ("reader", "capacity"), readers.items())
+
+
+def write_votes(path: Path, rows: Iterable[Mapping[str, str]]) -> None:
+    """Write rows of :func:`cast` as the table that `import-votes` reads."""
+    _write(path, VOTE_COLUMNS, ([row[name] for name in VOTE_COLUMNS] for row in rows))
+
+
+def cast(
+    assignments: Iterable[tuple[str, str]],
+    suggested: Mapping[str, Sequence[str]],
+    truth: Mapping[str, Sequence[str]],
+    seed: int,
+    *,
+    by_hand: bool = False,
+) -> list[dict[str, str]]:
+    """The readers' votes.
+
+    Parameters
+    ----------
+    assignments : (study, reader) of every reading
+    suggested, truth : study -> labels
+    seed : another one gives other votes
+    by_hand : whether readers also write down their labels; otherwise there are comments alone, as in paper 004
+
+    Returns
+    -------
+    list of dict with :data:`VOTE_COLUMNS`, in the order of `assignments`
+        `labels` is "" where nothing is written down and "None" where the reader sees none of the twelve.
+
+    Raises
+    ------
+    KeyError
+        If a study is not in `suggested` or `truth`.
+    """
+    rows = []
+    for study, reader in assignments:
+        digest = sha256(f"{study}\0{reader}".encode()).digest()
+        rng = np.random.default_rng([seed, *digest[:16]])
+        vote = cast_votes(rng, suggested[study], truth[study])[0]  # the first of three alike is this reader's
+        is_written = by_hand and vote.labels is not None and vote.answer != "Agree All"
+        labels = "; ".join(vote.labels or ()) or "None" if is_written else ""
+        rows.append(dict(zip(VOTE_COLUMNS, (study, reader, vote.answer, vote.comment, labels), strict=True)))
+    return rows
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What the votes on some studies tend to.
+
+    Attributes
+    ----------
+    share_agreed : of studies to whose labels at least two readers agree
+    kappa : of a reader with the majority, "agree all" against the rest; his own vote is in the majority
+    ac1 : Gwet's AC1 among a study's readers, "agree all" against the rest
+    share_with_list : of studies with at least two lists of labels that are known
+    label_kappas, label_ac1 : label -> the same of "the label is in the list", in studies with at least two lists;
+        NaN where chance agreement is 1
+    """
+
+    share_agreed: float
+    kappa: float
+    ac1: float
+    share_with_list: float
+    label_kappas: dict[str, float]
+    label_ac1: dict[str, float]
+
+
+def expected_agreement(
+    studies: Iterable[tuple[Sequence[str], Sequence[str]]],
+    *,
+    n_readers: int = 3,
+    lists: Lists = "comments",
+    ties: Ties = "left_out",
+) -> Expected:
+    """Exact values for readers of :func:`cast`, given what was suggested and what is true.
+
+    Parameters
+    ----------
+    studies : (suggested labels, true labels) of each study that was read
+    n_readers : of each study
+    lists : how lists become known
+    ties : what becomes of a label that half of a study's known lists have: "left_out", as in
+        :func:`reveal_bench.metrics.agreement.reader_against_majority`, or "absent" from the majority list
+
+    Raises
+    ------
+    ValueError
+        If there is no study or fewer than two readers.
+    """
+    pairs = list(studies)
+    if not pairs or n_readers < 2:
+        raise ValueError(f"there must be a study and two readers, got {len(pairs)} studies and {n_readers} readers")
+    agree = np.array([AGREE_IF_RIGHT if set(a) == set(b) else AGREE_IF_WRONG for a, b in pairs])
+    answers = _enumerated(np.stack([np.zeros_like(agree), 1 - agree, agree], axis=-1), n_readers, ties)
+    listed = _enumerated(_list_chances(pairs, agree, lists), n_readers, ties)
+    kappas, ac1 = _kappa(listed.tables), _ac1(listed)
+    return Expected(
+        share_agreed=float(_share_of_at_least_two(agree, n_readers)),
+        kappa=float(_kappa(answers.tables)),
+        ac1=float(_ac1(answers)),
+        share_with_list=float(listed.n_with_pair[0] / len(pairs)),
+        label_kappas=dict(zip(REVEAL_LABELS, kappas.tolist(), strict=True)),
+        label_ac1=dict(zip(REVEAL_LABELS, ac1.tolist(), strict=True)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Sums:
+    """Expected values added over studies: tables (..., reader, majority), and what AC1 is made of."""
+
+    tables: FloatArray
+    agreeing_pairs: FloatArray
+    n_with_pair: FloatArray
+    share_of_yes: FloatArray
+
+
+def _list_chances(pairs: Sequence[tuple[Sequence[str], Sequence[str]]], agree: FloatArray, lists: Lists) -> FloatArray:
+    """Chance (n_studies, n_labels, 3) that a reader's list is unknown, lacks the label, or has it."""
+    in_suggested = np.array([[label in a for label in REVEAL_LABELS] for a, _ in pairs])
+    in_truth = np.array([[label in b for label in REVEAL_LABELS] for _, b in pairs])
+    is_opacity = np.array([label == "Airspace opacity" for label in REVEAL_LABELS])
+    seen_if_true = np.where(is_opacity, 1 - OPACITY_MISREAD, 1 - OTHER_MISSED)
+    seen = np.where(in_truth, seen_if_true, np.where(is_opacity, OPACITY_MISREAD, 0.0))
+    looks = (1 - agree) * (1 - SILENT)
+    yes = agree[:, None] * in_suggested + looks[:, None] * seen
+    unknown = (1 - agree) * SILENT
+    if lists != "by_hand":
+        tells_nothing = looks * np.where(in_suggested, seen, 1 - seen).prod(axis=1)  # he sees what was suggested
+        if lists == "comments":
+            is_right = (in_suggested == in_truth).all(axis=1)
+            tells_nothing *= EQUIVOCAL * (1 - np.where(is_right, MOSTLY_IF_RIGHT, MOSTLY_IF_WRONG))
+        yes = yes - tells_nothing[:, None] * in_suggested
+        unknown = unknown + tells_nothing
+    unknown = np.broadcast_to(unknown[:, None], yes.shape)
+    return np.stack([unknown, 1 - unknown - yes, yes], axis=-1)
+
+
+def _enumerated(chances: FloatArray, n_readers: int, ties: Ties) -> _Sums:
+    """Expected sums over studies, by all combinations of what `n_readers` say; chances (n_studies, ..., 3)."""
+    shape = chances.shape[1:-1]
+    tables = np.zeros((*shape, 2, 2))
+    agreeing, with_pair, yes_share = (np.zeros(shape) for _ in range(3))
+    for said in product(range(3), repeat=n_readers):
+        votes = [one - NO for one in said if one != UNKNOWN]
+        n, n_yes = len(votes), sum(votes)
+        if n < 2:  # nobody to agree with
+            continue
+        weight = np.prod([chances[..., one] for one in said], axis=0).sum(axis=0)
+        with_pair += weight
+        yes_share += weight * n_yes / n
+        agreeing += weight * (n_yes * (n_yes - 1) + (n - n_yes) * (n - n_yes - 1)) / (n * (n - 1))
+        if 2 * n_yes == n and ties == "left_out":
+            continue
+        majority = int(2 * n_yes > n)
+        tables[..., 1, majority] += weight * n_yes
+        tables[..., 0, majority] += weight * (n - n_yes)
+    return _Sums(tables, agreeing, with_pair, yes_share)
+
+
+def _share_of_at_least_two(agree: FloatArray, n_readers: int) -> FloatArray:
+    none = (1 - agree) ** n_readers
+    one = n_readers * agree * (1 - agree) ** (n_readers - 1)
+    share: FloatArray = (1 - none - one).mean()
+    return share
+
+
+def _kappa(tables: FloatArray) -> FloatArray:
+    shares = tables / tables.sum(axis=(-2, -1), keepdims=True)
+    chance = (shares.sum(axis=-1) * shares.sum(axis=-2)).sum(axis=-1)
+    agreement = np.trace(shares, axis1=-2, axis2=-1)
+    return _beyond(agreement, chance)
+
+
+def _ac1(sums: _Sums) -> FloatArray:
+    yes, agreement = sums.share_of_yes / sums.n_with_pair, sums.agreeing_pairs / sums.n_with_pair
+    return _beyond(agreement, 2 * yes * (1 - yes))
+
+
+def _beyond(agreement: FloatArray, chance: FloatArray) -> FloatArray:
+    """Agreement beyond chance; NaN where chance agreement is 1."""
+    room = np.where(np.isclose(chance, 1), np.nan, 1 - chance)
+    beyond: FloatArray = (agreement - chance) / room
+    return beyond
+
+
+def _write(path: Path, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    with Path(path).open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(rows)

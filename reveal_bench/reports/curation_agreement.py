@@ -1,0 +1,318 @@
+"""Section of the report on agreement: the pooled kappa, labels as in Table S3, readers as in Table S4 of paper 004.
+
+Agreement of two readers' rubric scores, as Table 3 of paper 001 prints it.
+
+Of each criterion the quadratic-weighted kappa, the mean absolute difference, and mean and SD (over n - 1) of each
+reader's scores, all over the answers that both readers rated: so are the figures of the paper.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reveal_bench.kinds.tasks.records import Rating
+from reveal_bench.metrics.estimates import POOLED
+from reveal_bench.metrics.ordinal import CRITERIA, reader_agreement
+from reveal_bench.reports.curation_data import Curated, landis_koch
+from reveal_bench.reports.curation_html import (
+    Section,
+    Table,
+    interval,
+    message,
+    number,
+    paragraph,
+    percent,
+    section,
+    table,
+)
+from reveal_bench.reports.drawing import Drawing, Point, dots
+from reveal_bench.sources.rexecution_files import parse_ratings
+from reveal_bench.sources.source import BuildError, Problem
+
+__all__ = [
+    "draw_agreement",
+    "draw_rubric",
+    "forest_of_labels",
+    "kappa_sentence",
+    "kappa_table",
+    "read_ratings",
+    "rubric_table",
+    "share_table",
+]
+
+Estimate = Mapping[str, Any]
+SOURCE = "Section 4.2, Tables S3 and S4 of paper 004; words after Landis and Koch (1977)"
+WAYS = {
+    "two_categories": "“agree all” or not, majority of all readers (as in the paper)",
+    "two_categories_against_others": "“agree all” or not, majority of the others",
+    "three_categories": "three answers, majority of all readers",
+    "three_categories_against_others": "three answers, majority of the others",
+}
+
+
+def draw_agreement(curated: Curated) -> Section:
+    """Everything about agreement, for the maintainers."""
+    key, title = "agreement", "Agreement of the readers"
+    found = curated.agreement
+    if found is None:
+        return section(key, title, SOURCE, message("Not done.", curated.missing("consensus")))
+    parts: list[str | Drawing | Table] = [kappa_sentence(found), kappa_table(found), share_table(found)]
+    lists = found["counts"]
+    parts.append(paragraph(
+        f"{lists['with_majority_list']:,} of {lists['studies']:,} studies have a majority’s list of labels; in"
+        f" {lists['majority_differs_from_suggested']:,} of them it differs from the suggested one."
+    ))  # fmt: skip
+    labels = _sorted(found["labels"])
+    parts += [forest_of_labels(labels), _label_table(labels), _label_file(labels), *_readers(found["readers"])]
+    return section(key, title, SOURCE, *parts)
+
+
+def kappa_sentence(found: Mapping[str, Any]) -> str:
+    """The pooled kappa in words."""
+    pooled = found["answers"]["two_categories"]
+    if pooled["value"] is None:
+        return paragraph("Cohen’s kappa of readers with the majority is undefined: they do not differ in anything.")
+    words = f"Cohen’s kappa of a reader with the majority of the study’s readers is {interval(pooled)}: "
+    words += f"{landis_koch(pooled['value'])} agreement"
+    if pooled["low"] is not None and landis_koch(pooled["low"]) != landis_koch(pooled["value"]):
+        words += f"; the lower end of the interval is {landis_koch(pooled['low'])}"
+    return paragraph(words + ". Intervals hold 95 % of bootstrap replicates over studies.")
+
+
+def kappa_table(found: Mapping[str, Any]) -> str:
+    """The four ways to count."""
+    rows = []
+    for key, words in WAYS.items():
+        one = found["answers"][key]
+        word = "" if one["value"] is None else landis_koch(one["value"])
+        rows.append((words, interval(one), word, f"{one['n']:,}", f"{one['n_undefined']:,}"))
+    heads = ("Compared", "Cohen’s kappa [95 % interval]", "Word", "Votes", "Without majority")
+    return table(heads, rows, caption="A reader’s vote and the majority’s")
+
+
+def share_table(found: Mapping[str, Any]) -> str:
+    """Studies by how many readers agreed to all."""
+    rows = []
+    for one in reversed(found["shares"]):
+        n_studies = "undefined" if one["value"] is None else f"{round(one['value'] * one['n']):,}"
+        rows.append((f"{one['finding']} “agree all”", n_studies, f"{interval(one, 1, scale=100)} %"))
+    n = max((one["n"] for one in found["shares"]), default=0)
+    return table(
+        ("Readers", "Studies", "Share [95 % interval]"),
+        rows,
+        caption=f"Agreement to the suggested labels, {n:,} studies",
+    )
+
+
+def forest_of_labels(
+    labels: Sequence[Mapping[str, Any]], *, name: str = "agreement_labels", with_ac1: bool = True
+) -> Drawing:
+    """Kappa, and AC1 if wanted, of every label with intervals."""
+    rows = []
+    for one in labels:
+        points = [_point(one["kappa"], 0)] + ([_point(one["ac1"], 1)] if with_ac1 else [])
+        rows.append(("All labels" if one["label"] == POOLED else str(one["label"]), points))
+    kinds = ("Cohen’s kappa", "Gwet’s AC1") if with_ac1 else ("Cohen’s kappa",)
+    n = next((one["kappa"]["n"] for one in labels if one["label"] != POOLED), 0)
+    said = "; ".join(f"{row}: {', '.join(number(point.value) for point in points)}" for row, points in rows)
+    return dots(
+        name,
+        f"Agreement on each label, {n:,} lists of readers",
+        f"{' and '.join(kinds)} per label with 95 % intervals. {said}.",
+        rows,
+        axis=f"{' or '.join(kinds)} (no unit), bars: 95 % interval",
+        kinds=kinds,
+        **_scale(rows),
+    )
+
+
+def _label_table(labels: Sequence[Mapping[str, Any]]) -> str:
+    rows = []
+    for one in labels:
+        name = "All labels" if one["label"] == POOLED else one["label"]
+        ratio = number(one["positive_ratio"]["value"])
+        rows.append((name, interval(one["kappa"]), interval(one["ac1"]), ratio))
+    n = max((one["positive_ratio"]["n"] for one in labels if one["label"] != POOLED), default=0)
+    heads = ("Finding", "Cohen’s kappa", "Gwet’s AC1", "Positive ratio")
+    return table(heads, rows, caption=f"As Table S3: agreement per label and its share in the {n:,} majority’s lists")
+
+
+def _label_file(labels: Sequence[Mapping[str, Any]]) -> Table:
+    ends = ("value", "low", "high")
+    names = ("kappa", "ac1", "positive_ratio")
+    heads = ("label", *(f"{name}_{end}".removesuffix("_value") for name in names for end in ends), "n_lists")
+    rows = tuple(
+        (one["label"], *(one[name][end] for name in names for end in ends), one["kappa"]["n"]) for one in labels
+    )
+    return Table("agreement_labels", heads, rows)
+
+
+def _readers(readers: Sequence[Mapping[str, Any]]) -> list[str | Drawing | Table]:
+    ordered = sorted(readers, key=lambda one: (-one["n_studies"], one["reader"]))
+    rows = [
+        (one["reader"], f"{one['n_studies']:,}", percent(one["agree_all"]["value"]), interval(one["kappa"]))
+        for one in ordered
+    ]
+    heads = ("Reader", "Studies read", "Agreed to all", "Kappa with the others’ majority")
+    marks = [(str(one["reader"]), [_point(one["kappa"], 0)]) for one in ordered]
+    total = sum(one["n_studies"] for one in ordered)
+    drawing = dots(
+        "agreement_readers",
+        f"Each reader and the majority of the others, {len(ordered):,} readers, {total:,} readings",
+        "Kappa per reader with 95 % intervals. "
+        + "; ".join(f"{reader}: {number(points[0].value)}" for reader, points in marks)
+        + ".",
+        marks,
+        axis="Cohen’s kappa (no unit), bars: 95 % interval",
+        kinds=("Cohen’s kappa",),
+        **_scale(marks),
+    )
+    file = Table(
+        "agreement_readers",
+        ("reader", "studies", "agree_all", "kappa", "kappa_low", "kappa_high", "n_compared"),
+        tuple(
+            (one["reader"], one["n_studies"], one["agree_all"]["value"], *(one["kappa"][end] for end in
+             ("value", "low", "high", "n")))
+            for one in ordered
+        ),
+    )  # fmt: skip
+    caption = (
+        f"As Table S4: studies per reader, {total:,} readings; kappa leaves the reader’s own vote out of the majority"
+    )
+    return [drawing, table(heads, rows, caption=caption), file]
+
+
+def _sorted(labels: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """All together first, then the commonest label first, as in Table S3."""
+    together = [one for one in labels if one["label"] == POOLED]
+    others = [one for one in labels if one["label"] != POOLED]
+    return together + sorted(others, key=lambda one: -(one["positive_ratio"]["value"] or 0.0))
+
+
+def _scale(rows: Sequence[tuple[str, Sequence[Point]]]) -> dict[str, Any]:
+    """From 0, or what is below it, to 1."""
+    lowest = min([0.0, *(end for _, points in rows for p in points for end in (p.value, p.low) if end is not None)])
+    low = next(end for end in (0.0, -0.2, -0.4, -0.6, -0.8, -1.0) if end <= lowest or end == -1.0)
+    return {"ends": (low, 1.0), "step": 0.2}
+
+
+def _point(one: Estimate, kind: int) -> Point:
+    return Point(one["value"], one["low"], one["high"], kind)
+
+
+FloatArray = npt.NDArray[np.float64]
+HEADS = ("Evaluation category", "QWK", "MAD", "first reader, mean ± SD", "second reader, mean ± SD", "answers")
+
+
+@dataclass(frozen=True, slots=True)
+class RubricRow:
+    """A row of Table 3; NaN where undefined, `n` answers that both rated."""
+
+    criterion: str
+    kappa: float
+    mean_absolute_difference: float
+    mean_first: float
+    sd_first: float
+    mean_second: float
+    sd_second: float
+    n: int
+
+    def cells(self) -> tuple[str, ...]:
+        """As printed."""
+        means = ((self.mean_first, self.sd_first), (self.mean_second, self.sd_second))
+        printed = (f"{number(mean)} ± {number(sd)}" if self.n else "undefined" for mean, sd in means)
+        name = self.criterion.replace("_", " ").capitalize()
+        return name, number(self.kappa), number(self.mean_absolute_difference), *printed, str(self.n)
+
+
+def rubric_table(first: npt.ArrayLike, second: npt.ArrayLike) -> list[RubricRow]:
+    """The rows of Table 3 of two readers.
+
+    Parameters
+    ----------
+    first, second : rating arrays (n_answers, 6), columns as in :data:`reveal_bench.metrics.ordinal.CRITERIA`, whole
+        numbers from 1 to 5, NaN where the reader gave none
+
+    Raises
+    ------
+    ValueError
+        If a shape is another or a rating is none.
+
+    Examples
+    --------
+    >>> row = rubric_table([[5, 1, 1, 1, 1, 1], [4, 1, 1, 1, 1, 1]], [[5, 2, 1, 1, 1, 1], [3, 2, 1, 1, 1, 1]])[0]
+    >>> row.mean_absolute_difference, row.mean_first, row.mean_second, row.n
+    (0.5, 4.5, 4.0, 2)
+    """
+    found = reader_agreement(first, second)
+    one, two = np.asarray(first, np.float64), np.asarray(second, np.float64)
+    rows = []
+    for i, agreement in enumerate(found):
+        both = ~np.isnan(one[:, i]) & ~np.isnan(two[:, i])
+        figures = (*_mean_and_sd(one[both, i]), *_mean_and_sd(two[both, i]))
+        rows.append(
+            RubricRow(agreement.criterion, agreement.kappa, agreement.mean_absolute_difference, *figures, agreement.n)
+        )
+    return rows
+
+
+def read_ratings(path: Path) -> list[Rating]:
+    """A table of ratings (:mod:`reveal_bench.sources.rexecution_files`).
+
+    Raises
+    ------
+    BuildError
+        With everything that is wrong with it.
+    """
+    problems: list[Problem] = []
+    found = parse_ratings(path, problems, [])
+    if problems:
+        raise BuildError(problems)
+    return [line.rating for line in found]
+
+
+def draw_rubric(ratings: Sequence[Rating]) -> Section:
+    """Everybody against the reader with the most answers, one table each."""
+    tally = Counter(one.reader for one in ratings)
+    readers = sorted(tally, key=lambda reader: (-tally[reader], reader))
+    answers = sorted({(one.task_id, one.model) for one in ratings})
+    parts: list[str | Table] = []
+    rows: list[tuple[object, ...]] = []
+    scores = {reader: _scores(ratings, reader, answers) for reader in readers}
+    for other in readers[1:]:
+        found = rubric_table(scores[readers[0]], scores[other])
+        caption = f"{readers[0]} (first) and {other} (second): quadratic-weighted kappa, mean absolute difference"
+        parts.append(table(HEADS, [row.cells() for row in found], caption=caption))
+        rows += [(readers[0], other, *_plain(row)) for row in found]
+    if len(readers) < 2:
+        parts.append(paragraph("Only one reader rated: there is nobody to compare with."))
+    heads = ("first", "second", "criterion", "kappa", "mad", "mean_first", "sd_first", "mean_second", "sd_second", "n")
+    csv = Table("rubric", heads, tuple(rows))
+    return section("rubric", "Rubric scores of two readers", "As Table 3 of paper 001 (ReXecution)", *parts, csv)
+
+
+def _scores(ratings: Sequence[Rating], reader: str, answers: Sequence[tuple[str, str]]) -> FloatArray:
+    place = {answer: i for i, answer in enumerate(answers)}
+    found = np.full((len(answers), len(CRITERIA)), np.nan)
+    for one in ratings:
+        if one.reader == reader:
+            given = (getattr(one, name) for name in CRITERIA)
+            found[place[one.task_id, one.model]] = [np.nan if score is None else score for score in given]
+    return found
+
+
+def _mean_and_sd(values: FloatArray) -> tuple[float, float]:
+    mean = float(values.mean()) if len(values) else np.nan
+    return mean, float(values.std(ddof=1)) if len(values) > 1 else np.nan
+
+
+def _plain(row: RubricRow) -> tuple[object, ...]:
+    figures = (row.kappa, row.mean_absolute_difference, row.mean_first, row.sd_first, row.mean_second, row.sd_second)
+    return row.criterion, *(None if np.isnan(figure) else round(figure, 6) for figure in figures), row.n

@@ -1,0 +1,164 @@
+"""What there is to report: the counts and files of the steps of a curation that are done.
+
+A step that is open, stale or damaged counts as not done, and :meth:`Curated.missing` says so in words. Nothing that is
+read here is changed.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from reveal_bench.curation.folder import CurationFolder, StepState
+from reveal_bench.curation.tables import HALVES, Labels, Placed, read_table
+from reveal_bench.findings import REVEAL_LABELS
+from reveal_bench.sources.mapping import VOCABULARIES
+
+__all__ = ["RATINGS_NAME", "READS", "Curated", "landis_koch", "read_curated", "shown_labels"]
+
+RATINGS_NAME = "ratings.csv"
+READS = {
+    "extract": ("suggestions.parquet", "quarantine.jsonl"),
+    "sample": ("sample.parquet",),
+    "assign": ("assignments.parquet",),
+    "import-votes": ("votes.parquet",),
+    "consensus": ("agreement.json",),
+    "select": ("selection.parquet",),
+    "split": ("split.parquet", "balance.json", "benchmark/labels.csv"),
+    "refresh": ("split.parquet", "labels_diff.json", "benchmark/labels.csv"),
+}
+"""Step -> its files that the report depends on."""
+
+_WORDS = ((0.2, "slight"), (0.4, "fair"), (0.6, "moderate"), (0.8, "substantial"))
+
+
+@dataclass(frozen=True, slots=True)
+class Curated:
+    """Everything that is done, for the sections of the report.
+
+    Attributes
+    ----------
+    agreement, balance, diff : the JSON files of consensus, split and refresh
+    placed : the studies of the benchmark, None before there are halves
+    demographics : of age_band, sex, race and patient_class those that are known -> study -> word
+    """
+
+    name: str
+    seed: int
+    states: Mapping[str, StepState]
+    agreement: Mapping[str, Any] | None = None
+    balance: Mapping[str, Any] | None = None
+    diff: Mapping[str, Any] | None = None
+    placed: Sequence[Placed] | None = None
+    demographics: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    def counts(self, step: str) -> Mapping[str, Any] | None:
+        """What a step counted, None if it is not done."""
+        state = self.states[step]
+        return state.record.counts if state.status == "done" and state.record is not None else None
+
+    def settings(self, step: str) -> Mapping[str, Any]:
+        """How a step was done that is done."""
+        record = self.states[step].record
+        return {} if record is None else record.settings
+
+    def missing(self, *steps: str) -> str:
+        """Why there is nothing to show of `steps`, in words."""
+        parts = []
+        for step in steps:
+            state = self.states[step]
+            if state.status == "open":
+                parts.append(f"The step “{step}” is not done yet.")
+            elif state.status != "done":
+                parts.append(f"The step “{step}” is {state.status} ({state.why}): do it again, then the report.")
+        return " ".join(parts)
+
+    @property
+    def version(self) -> str:
+        """Of the benchmark, "" before there is one."""
+        refreshed = self.counts("refresh")
+        if refreshed is not None:
+            return str(refreshed["version"])
+        return str(self.settings("split").get("version", "")) if self.counts("split") is not None else ""
+
+    def half(self, half: str) -> list[Placed]:
+        """The studies of one half."""
+        return [one for one in self.placed or () if one.half == half]
+
+    def prevalence(self, half: str) -> dict[str, int]:
+        """Label -> studies of a half that have it."""
+        own = self.half(half)
+        return {label: sum(label in one.labels for one in own) for label in REVEAL_LABELS}
+
+    def n_findings(self, half: str) -> dict[int, int]:
+        """Number of labels -> studies of a half, from the fewest to the most of both halves."""
+        numbers = [len(one.labels) for one in self.placed or ()]
+        own = [len(one.labels) for one in self.half(half)]
+        return {n: own.count(n) for n in range(min(numbers, default=0), max(numbers, default=-1) + 1)}
+
+    def words(self, characteristic: str, half: str) -> dict[str, int]:
+        """Word of a vocabulary -> studies of a half; a blank counts as "unknown". Words that nobody has are left out.
+
+        Ages come from the oldest on, as in Table 1 of paper 004.
+        """
+        own = [self.demographics[characteristic].get(one.study_id) or "unknown" for one in self.half(half)]
+        of_both = {self.demographics[characteristic].get(one.study_id) or "unknown" for one in self.placed or ()}
+        order = [word for word in VOCABULARIES[characteristic] if word in of_both]
+        if characteristic == "age_band":
+            order = [word for word in reversed(order) if word != "unknown"] + ["unknown"] * ("unknown" in order)
+        return {word: own.count(word) for word in order}
+
+
+def landis_koch(kappa: float) -> str:
+    """The word for a kappa, after Landis and Koch (1977, doi:10.2307/2529310).
+
+    Examples
+    --------
+    >>> landis_koch(0.622), landis_koch(0.59), landis_koch(-0.1)
+    ('substantial', 'moderate', 'poor')
+    """
+    if kappa < 0:
+        return "poor"
+    return next((word for end, word in _WORDS if kappa <= end), "almost perfect")
+
+
+def read_curated(folder: CurationFolder) -> Curated:
+    """Read what is done in `folder`."""
+    states = {state.step: state for state in folder.states()}
+    done = {step for step, state in states.items() if state.status == "done"}
+    placing = next((step for step in ("refresh", "split") if step in done), None)
+    return Curated(
+        name=folder.name,
+        seed=folder.seed,
+        states=states,
+        agreement=_json(folder, "agreement.json") if "consensus" in done else None,
+        balance=_json(folder, "balance.json") if "split" in done else None,
+        diff=_json(folder, "labels_diff.json") if "refresh" in done else None,
+        placed=None if placing is None else _placed(folder),
+        demographics={} if placing is None else _demographics(folder),
+    )
+
+
+def _json(folder: CurationFolder, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(folder.path(name).read_text(encoding="utf-8"))
+    return found
+
+
+def _placed(folder: CurationFolder) -> list[Placed]:
+    placed = read_table(folder.path("split.parquet"), Placed)
+    assert all(one.half in HALVES for one in placed)
+    return placed
+
+
+def _demographics(folder: CurationFolder) -> dict[str, dict[str, str]]:
+    with folder.path("benchmark/labels.csv").open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    return {name: {row["study_id"]: row[name] for row in rows} for name in VOCABULARIES if rows and name in rows[0]}
+
+
+def shown_labels(labels: Labels) -> str:
+    """Labels as a list in words."""
+    return ", ".join(labels) or "none"

@@ -1,0 +1,295 @@
+"""Sections of the report on the two halves: demographics, acquisition and balance, prevalence, findings per study."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from reveal_bench.curation.tables import HALVES
+from reveal_bench.findings import REVEAL_LABELS
+from reveal_bench.reports.curation_data import Curated
+from reveal_bench.reports.curation_html import NBSP, Section, Table, message, number, paragraph, section, share, table
+from reveal_bench.reports.drawing import Drawing, Point, bars, columns, dots, strip
+from reveal_bench.sources.mapping import VOCABULARIES
+
+__all__ = ["column_name", "draw_balance", "draw_demographics", "draw_findings", "largest_difference", "p_value"]
+
+RELEASED, HOLDOUT = HALVES
+KINDS = ("Released", "Holdout")
+TITLES = {
+    "age_band": "Age", "sex": "Sex", "race": "Race", "patient_class": "Patient class", "kvp": "KVP",
+    "exposure_mas": "Exposure (mAs)",
+}  # fmt: skip
+TESTS = {"chi-square": "chi-square", "fisher": "Fisher’s exact", "fisher, simulated": "Fisher’s exact, simulated"}
+WORDS = {"F": "Female", "M": "Male"}
+USUAL = 0.1
+"""Standardized differences below this are usually called small (Austin 2009); nothing is decided by it."""
+
+
+def draw_demographics(curated: Curated) -> Section:
+    """Table 1."""
+    key, title, source = "demographics", "Demographics of the two halves", "As Table 1 of paper 004"
+    if curated.placed is None:
+        return section(key, title, source, message("Not done.", _no_halves(curated)))
+    if not curated.demographics:
+        why = "The table of facts had none of age_band, sex, race and patient_class, or there was no such table."
+        return section(key, title, source, message("Nothing is known of the patients.", why))
+    sizes = {half: len(curated.half(half)) for half in HALVES}
+    tests = {one["name"]: one for one in (curated.balance or {}).get("facts", ())}
+    rows: list[tuple[object, ...]] = []
+    plain: list[tuple[object, ...]] = []
+    groups, inside = [], []
+    for name in curated.demographics:
+        groups.append(len(rows))
+        rows.append((TITLES[name], "", "", "", *_tested(tests.get(name))))
+        released, holdout = (curated.words(name, half) for half in HALVES)
+        for word in released:
+            inside.append(len(rows))
+            a, b = released[word], holdout[word]
+            total = share(a + b, sum(sizes.values()))
+            rows.append((WORDS.get(word, word).capitalize() if name != "race" or word == "unknown" else word,
+                         share(a, sizes[RELEASED]), share(b, sizes[HOLDOUT]), total, "", "", ""))  # fmt: skip
+            plain.append((name, word, a, b, a + b))
+    heads = ("", f"Released, {n_is(sizes[RELEASED])}", f"Holdout, {n_is(sizes[HOLDOUT])}",
+             f"Total, {n_is(sum(sizes.values()))}", "Test", "p value", "Std. diff.")  # fmt: skip
+    shown = table(heads, rows, caption="Studies and their share of the half", groups=groups, inside=inside, words=(4,))
+    note = "Tests and standardized differences are explained below Table S2." if tests else (
+        "Not tested in this version; what is known of the balance of its halves is said below."
+    )  # fmt: skip
+    file = Table("demographics", ("characteristic", "category", *HALVES, "total"), tuple(plain))
+    return section(key, title, source, shown, paragraph(note, is_note=True), file)
+
+
+def draw_balance(curated: Curated) -> Section:
+    """Table S2, the rule by which the halves were drawn, and a plot of the standardized differences."""
+    key, title, source = "balance", "Acquisition and balance of the halves", "As Table S2 of paper 004, section 3"
+    found = curated.balance
+    if found is None:
+        return section(key, title, source, message("Not done.", _not_balanced(curated)))
+    facts = [one for one in found["facts"] if one["name"] not in VOCABULARIES]
+    columns_ = [*found["facts"], *found["labels"]]
+    parts: list[str | Drawing | Table] = [*_rule(found["rule"]), _summary(found["counts"]), _love(found)]
+    if facts:
+        blocks = "".join(_block(one, found["counts"]) for one in facts)
+        parts.append(f'<h3>Acquisition, value by value</h3><div class="blocks">{blocks}</div>')
+    else:
+        parts.append(message("No acquisition data.", "The split was made without a table of facts about acquisition."))
+    heads = ("column", "category", *HALVES, "standardized_difference", "test", "p_value", "chi_square_p_value",
+             "largest_difference")  # fmt: skip
+    rows = [
+        (one["name"], "(missing)" if category["category"] is None else category["category"], category[RELEASED],
+         category[HOLDOUT], category["standardized_difference"], one["test"]["test"], one["test"]["p_value"],
+         one["test"]["chi_square_p_value"], _plain(largest_difference(one)))
+        for one in columns_ for category in one["categories"]
+    ]  # fmt: skip
+    return section(key, title, source, *parts, Table("balance", heads, tuple(rows)))
+
+
+def draw_findings(curated: Curated) -> Section:
+    """Figures 3 and 4."""
+    key, title = "findings", "Findings in the two halves"
+    source = "As Figures 3 and 4 of paper 004"
+    if curated.placed is None:
+        return section(key, title, source, message("Not done.", _no_halves(curated)))
+    sizes = [len(curated.half(half)) for half in HALVES]
+    kinds = [f"{kind}, n = {n:,}" for kind, n in zip(KINDS, sizes, strict=True)]
+    released, holdout = (curated.prevalence(half) for half in HALVES)
+    ordered = sorted(REVEAL_LABELS, key=lambda label: -(released[label] + holdout[label]))
+    prevalence = bars(
+        "prevalence",
+        "Studies with each finding (Figure 3)",
+        f"Released and holdout: {'; '.join(f'{one}: {released[one]} and {holdout[one]}' for one in ordered)}.",
+        [(label, (released[label], holdout[label])) for label in ordered],
+        axis="Studies",
+        kinds=kinds,
+    )
+    fewer, others = (curated.n_findings(half) for half in HALVES)
+    per_study = columns(
+        "findings_per_study",
+        "Findings per study (Figure 4)",
+        f"Released and holdout: {'; '.join(f'{n} findings: {fewer[n]} and {others[n]}' for n in fewer)}.",
+        [(str(n), (fewer[n], others[n])) for n in fewer],
+        across="Findings of a study",
+        upwards="Studies",
+        kinds=kinds,
+    )
+    shown = table(
+        ("Finding", "Released", "Holdout", "Total"),
+        [(label, share(released[label], sizes[0]), share(holdout[label], sizes[1]),
+          share(released[label] + holdout[label], sum(sizes))) for label in ordered],
+        caption="Studies with each finding and their share",
+    )  # fmt: skip
+    counted = Table("prevalence", ("label", *HALVES), tuple((one, released[one], holdout[one]) for one in ordered))
+    numbers = Table("findings_per_study", ("findings", *HALVES), tuple((n, fewer[n], others[n]) for n in fewer))
+    return section(key, title, source, prevalence, shown, per_study, counted, numbers)
+
+
+def largest_difference(one: Mapping[str, Any]) -> float | None:
+    """The largest absolute standardized difference of a column; the file has no word for infinite: it is found here."""
+    if one["largest_difference"] is not None:
+        return float(one["largest_difference"])
+    sizes = {half: sum(category[half] for category in one["categories"]) for half in HALVES}
+    for category in one["categories"]:
+        released, holdout = (category[half] == sizes[half] > 0 for half in HALVES)
+        if (released and category[HOLDOUT] == 0 < sizes[HOLDOUT]) or (
+            holdout and category[RELEASED] == 0 < sizes[RELEASED]
+        ):
+            return math.inf
+    return None
+
+
+def p_value(value: float | None) -> str:
+    """With three digits."""
+    if value is None:
+        return "not tested"
+    return "< 0.001" if value < 0.001 else number(value)
+
+
+def column_name(name: str) -> str:
+    """The name of a column of facts, as a heading."""
+    words = TITLES.get(name, name.replace("_", " "))
+    return words[:1].upper() + words[1:]
+
+
+def n_is(n: int) -> str:
+    """Such as n = 100, in one piece."""
+    return f"n = {n:,}".replace(" ", NBSP)
+
+
+def _no_halves(curated: Curated) -> str:
+    return curated.missing("split") if curated.states["refresh"].status == "open" else curated.missing("refresh")
+
+
+def _not_balanced(curated: Curated) -> str:
+    """Why there is no balance to show, and what is known of it after a refresh."""
+    counts = curated.counts("refresh")
+    if counts is None or curated.states["split"].status != "open":
+        return curated.missing("split")
+    added = counts["added"]
+    n_added = sum(added.values())
+    if counts["retired"]:
+        return (
+            f"The holdout is the {n_added:,} studies that this version adds, and all others are released: nobody"
+            " balanced these halves or tested them."
+        )
+    words = "This version came by refresh. Studies of the version before keep their halves; its report tells what is"
+    words += " known of their balance, with the labels as they were then."
+    if n_added:
+        words += (
+            f" The {n_added:,} studies that came in were halved by one random draw ({added[RELEASED]:,} released,"
+            f" {added[HOLDOUT]:,} holdout). Neither they nor the halves as they are now were tested."
+        ) if min(added.values()) else (
+            f" All that came in, {n_added:,} {'study' if n_added == 1 else 'studies'} of one patient, went to the"
+            " holdout. The halves as they are now were not tested."
+        )  # fmt: skip
+    return words
+
+
+def _tested(one: Mapping[str, Any] | None) -> tuple[str, str, str]:
+    if one is None:
+        return "", "", ""
+    return TESTS.get(one["test"]["test"], ""), p_value(one["test"]["p_value"]), _difference(one)
+
+
+def _difference(one: Mapping[str, Any]) -> str:
+    found = largest_difference(one)
+    return "∞" if found is not None and math.isinf(found) else number(found)
+
+
+def _rule(rule: Mapping[str, Any]) -> list[str | Drawing | Table]:
+    """How the halves were chosen among the draws."""
+    values: Sequence[float | None] = rule["values"]
+    many = f"{rule['best_of']:,} random draws, " if rule["best_of"] > 1 else "one random draw, "
+    words = (
+        f"The rule, fixed beforehand: {many}by patient, and of them the one that is best by this criterion:"
+        f" {rule['criterion']}. Number {rule['taken']:,} was taken. In this curation folder"
+        f" {rule['draws_looked_at']:,} draws were looked at in all."
+    )
+    parts: list[str | Drawing | Table] = [paragraph(words)]
+    if rule["draws_looked_at"] > rule["best_of"]:
+        many = f"{len(rule['history']):,} times, with {rule['draws_looked_at']:,} draws together"
+        parts.append(message("The split was asked for more than once:", f"{many}.", is_warning=True))
+    shown = ", ".join("∞ or undefined" if value is None else number(value) for value in values)
+    if len(values) > 1:
+        parts.append(
+            strip(
+                "draws",
+                f"The criterion in all {len(values):,} draws",
+                f"A tick per draw; number {rule['taken']} was taken. Values in order: {shown}.",
+                values,
+                rule["taken"],
+                axis="Largest absolute standardized difference (no unit)",
+            )
+        )
+    parts.append(paragraph(f"Values of the draws in order: {shown}.", is_note=True))
+    rows = tuple((i, value, i == rule["taken"]) for i, value in enumerate(values, start=1))
+    return [*parts, Table("draws", ("draw", "largest_difference", "taken"), rows)]
+
+
+def _summary(counts: Mapping[str, Any]) -> str:
+    words = (
+        f"{counts['columns_below_0.05']:,} of {counts['columns_tested']:,} tested columns have a p value below 0.05;"
+        " the tests decide nothing. Tables with expected counts of at least 5 are tested by chi-square, others by"
+        " Fisher’s exact test, beyond two by two by simulation. A standardized difference is that of shares, or of"
+        " means for numbers, over the pooled standard deviation; of categories the largest is shown."
+    )
+    if counts["studies_without_facts"]:
+        words += f" Of {counts['studies_without_facts']:,} studies the table of facts knows nothing."
+    return paragraph(words)
+
+
+def _love(found: Mapping[str, Any]) -> Drawing:
+    """Absolute standardized differences, facts and labels each from the largest down."""
+
+    def size(one: Mapping[str, Any]) -> float:
+        value = largest_difference(one)
+        return -1.0 if value is None else value
+
+    facts, labels = (sorted(found[part], key=size, reverse=True) for part in ("facts", "labels"))
+    names = {"n_labels": "Number of findings", "n_agree_all": "Readers who agreed to all"}
+    rows = [(column_name(one["name"]), [Point(largest_difference(one), kind=0)]) for one in facts]
+    rows += [(names.get(one["name"], one["name"]), [Point(largest_difference(one), kind=1)]) for one in labels]
+    finite = [size(one) for one in [*facts, *labels] if math.isfinite(size(one))]
+    step = 0.1 if max(finite, default=0) <= 1 else 0.5
+    end = max(math.ceil(max(finite, default=0) / step + 0.2), 3) * step
+    n = found["counts"]["studies"]
+    said = "; ".join(f"{row}: {'infinite' if p[0].value == math.inf else number(p[0].value)}" for row, p in rows)
+    return dots(
+        "balance",
+        f"Balance of the two halves, {n:,} studies",
+        f"Absolute standardized difference per characteristic and finding. {said}.",
+        rows,
+        axis="Absolute standardized difference (no unit)",
+        kinds=("Acquisition, demographics", "Findings"),
+        ends=(0.0, end),
+        step=step,
+        rules={USUAL: "0.1"},
+    )
+
+
+def _block(one: Mapping[str, Any], counts: Mapping[str, Any]) -> str:
+    """A column value by value."""
+    test = one["test"]
+    simulated = f" {test['n_simulated']:,} times" if test["n_simulated"] else ""
+    if test["test"] == "none":
+        caption = f"{column_name(one['name'])}: not tested, there is but one value"
+    else:
+        caption = f"{column_name(one['name'])}: p = {p_value(test['p_value'])} ({TESTS[test['test']]}{simulated})"
+        if test["test"] != "chi-square":
+            caption += f", chi-square p = {p_value(test['chi_square_p_value'])}"
+    rows = [
+        ("missing" if category["category"] is None else category["category"], f"{category[RELEASED]:,}",
+         f"{category[HOLDOUT]:,}", number(category["standardized_difference"], 2))
+        for category in one["categories"]
+    ]  # fmt: skip
+    if one["is_number"]:
+        means = (number(one["mean_released"], 2), number(one["mean_holdout"], 2))
+        rows.append(("mean", *means, number(one["standardized_mean_difference"], 2)))
+    sizes = [f"{counts[half]['studies']:,}" for half in HALVES]
+    heads = ("Value", f"Released ({sizes[0]})", f"Holdout ({sizes[1]})", "Std. diff.")
+    return table(heads, rows, caption=caption)
+
+
+def _plain(value: float | None) -> object:
+    return "infinite" if value is not None and math.isinf(value) else value

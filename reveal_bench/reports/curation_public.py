@@ -1,0 +1,294 @@
+"""The page that may be published: the way of the studies, agreement, and the released half.
+
+What it keeps to itself
+-----------------------
+Of the holdout it says how many studies it has, and in coarse bands of whom they are and how they were taken; nothing of
+its labels, and no figure from which, with what is released, they could be had: no totals of both halves by label, by
+number of labels or by less common findings, no standardized difference, no criterion of the draws. No study, patient or
+reader is named. No number of studies of a half below :data:`SMALL` is shown: such values are put together with others,
+and where less than that would be hidden, with the next smallest too. Kappas of single labels are of all studies that
+were read; they are shown of labels with at least :data:`SMALL` released studies, in alphabetical order, since a choice
+by anything else would tell of the others. Of the table of facts only :data:`ACQUISITION` is shown besides demographics:
+another column may name a physician, a site or a day. A model that is a path is named by its last part.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from reveal_bench.curation.tables import HALVES
+from reveal_bench.findings import REVEAL_LABELS
+from reveal_bench.reports.curation_agreement import SOURCE, forest_of_labels, kappa_sentence, kappa_table, share_table
+from reveal_bench.reports.curation_data import Curated
+from reveal_bench.reports.curation_halves import TITLES, WORDS, column_name
+from reveal_bench.reports.curation_html import (
+    Section,
+    Table,
+    interval,
+    message,
+    page,
+    paragraph,
+    section,
+    share,
+    table,
+)
+from reveal_bench.reports.curation_steps import BEFORE_REFRESH, SMALL, flow_parts
+from reveal_bench.reports.drawing import Drawing, bars, columns
+from reveal_bench.sources.mapping import VOCABULARIES
+
+__all__ = ["SMALL", "band", "merged_numbers", "public_page", "shown_values"]
+
+LEAST_FOR_BANDS = 50
+"""A holdout with fewer studies is not even described in bands."""
+BANDS = ((0.1, "under 10 %"), (0.25, "10 to 25 %"), (0.5, "25 to 50 %"), (0.75, "50 to 75 %"))
+ACQUISITION = (
+    "manufacturer", "model", "detector_type", "view_position", "kvp", "exposure_mas", "distance_source_to_detector",
+    "distance_source_to_patient", "pixel_spacing",
+)  # fmt: skip
+"""Columns of the table of facts that are shown, in any case and with blanks for underscores or without."""
+RELEASED, HOLDOUT = HALVES
+FEW = f"fewer than {SMALL}"
+
+
+def public_page(curated: Curated) -> str:
+    """The page as HTML."""
+    notice = message(
+        "Of the holdout nothing is told that a model could be tuned on.",
+        f"Its labels are in no figure here; numbers of studies below {SMALL} are not shown.",
+    )
+    version = f", version {curated.version}" if curated.version else ""
+    sections = [_flow(curated), _extraction(curated), _agreement(curated), _who(curated), _findings(curated)]
+    changes = _changes(curated)
+    return page(
+        f"How the benchmark “{curated.name}” was made",
+        f"Curation report{version}. Figures and tables are as in REVEAL-CXR (paper 004), for this benchmark.",
+        notice,
+        [*sections, *([] if changes is None else [changes])],
+    )
+
+
+def shown_values(counts: Mapping[str, int]) -> tuple[list[str], int]:
+    """Values that at least :data:`SMALL` studies have, the commonest first, and how many studies have others.
+
+    The others are none or at least SMALL, or all: the least common value joins them until it is so.
+
+    Examples
+    --------
+    >>> shown_values({"F": 50, "M": 45, "unknown": 5})
+    (['F'], 50)
+    """
+    shown = [value for value, n in counts.items() if n >= SMALL]
+    shown.sort(key=lambda value: -counts[value])
+    rest = sum(n for n in counts.values() if n < SMALL)
+    while 0 < rest < SMALL and shown:
+        rest += counts[shown.pop()]
+    return shown, rest
+
+
+def merged_numbers(counts: Mapping[int, int]) -> list[tuple[str, int]]:
+    """Numbers of findings put together with a neighbour until each group has at least :data:`SMALL` studies.
+
+    Examples
+    --------
+    >>> merged_numbers({1: 12, 2: 40, 3: 37, 4: 6, 5: 1})
+    [('1', 12), ('2', 40), ('3 to 5', 44)]
+    """
+    groups = [(n, n, counts[n]) for n in sorted(counts)]
+    while len(groups) > 1 and any(n < SMALL for *_, n in groups):
+        i = min(range(len(groups)), key=lambda i: groups[i][2])
+        near = [k for k in (i - 1, i + 1) if 0 <= k < len(groups)]
+        k = min(near, key=lambda k: groups[k][2])
+        a, b = sorted((i, k))
+        groups[a : b + 1] = [(groups[a][0], groups[b][1], groups[a][2] + groups[b][2])]
+    return [(str(low) if low == high else f"{low} to {high}", n) for low, high, n in groups]
+
+
+def band(n: int, of: int) -> str:
+    """The share of the holdout that a value has, coarsely."""
+    if of < LEAST_FOR_BANDS:
+        return "not shown"
+    return next((words for end, words in BANDS if n / of < end), "75 % or more")
+
+
+def _flow(curated: Curated) -> Section:
+    counts = {step: curated.counts(step) for step in BEFORE_REFRESH}
+    parts = [part for part in flow_parts(counts, is_public=True) if not isinstance(part, Table)]
+    return section("flow", "Flow of studies", "As Figure 1 of paper 004 (REVEAL-CXR)", *parts)
+
+
+def _extraction(curated: Curated) -> Section:
+    key, title, source = "extraction", "Labels read out of reports", "Section 2.1 of paper 004"
+    counts = curated.counts("extract")
+    if counts is None:
+        return section(
+            key, title, source, message("Not done here.", "The labels were suggested in another curation, or not yet.")
+        )
+    engine = str(curated.settings("extract").get("engine", ""))
+    read = (
+        "Labels came ready with the studies"
+        if engine == "given"
+        else f"Labels were read out of the reports by {_without_path(engine)}"
+    )
+    words = f"{read}: {counts['ok']:,} of {counts['studies']:,} studies have suggested labels, or none of the twelve."
+    return section(key, title, source, paragraph(words))
+
+
+def _without_path(engine: str) -> str:
+    """The signature of an engine; a model that is a path, not a name or owner/name, by its last part."""
+    model, bar, rest = engine.rpartition("|calls:")
+    if not bar or re.fullmatch(r"[^/\\.~][^/\\:]*(?:/[^/\\]+)?", model):
+        return engine
+    return re.split(r"[/\\]", model.rstrip("/\\"))[-1] + bar + rest
+
+
+def _agreement(curated: Curated) -> Section:
+    key, title = "agreement", "Agreement of the readers"
+    found = curated.agreement
+    if found is None:
+        return section(
+            key, title, SOURCE, message("Not done here.", "There are no votes in this curation, or not yet.")
+        )
+    parts: list[str | Drawing] = [kappa_sentence(found), kappa_table(found), share_table(found)]
+    parts += _labels(curated, found["labels"])
+    ordered = sorted(found["readers"], key=lambda one: (-one["n_studies"], one["reader"]))
+    rows = [
+        (f"Reader {i}", f"{one['n_studies']:,}", interval(one["kappa"], 2)) for i, one in enumerate(ordered, start=1)
+    ]
+    heads = ("Reader", "Studies read", "Kappa with the others’ majority")
+    parts.append(table(heads, rows, caption="As Table S4: studies per reader, the most first"))
+    return section(key, title, SOURCE, *parts)
+
+
+def _labels(curated: Curated, labels: Sequence[Mapping[str, Any]]) -> list[str | Drawing]:
+    """Kappa per label, of those that enough of the released studies have."""
+    released = curated.prevalence(RELEASED)
+    shown = [one for one in labels if released.get(one["label"], 0) >= SMALL and one["kappa"]["value"] is not None]
+    if not shown:
+        return [
+            paragraph(f"Agreement on single labels is shown of those with at least {SMALL} released studies: none yet.")
+        ]
+    rows = [(one["label"], interval(one["kappa"], 2)) for one in shown]
+    caption = f"As Table S3: labels with at least {SMALL} released studies; kappa is of all studies that were read"
+    drawing = forest_of_labels(shown, name="agreement_labels", with_ac1=False)
+    return [drawing, table(("Finding", "Cohen’s kappa"), rows, caption=caption)]
+
+
+def _who(curated: Curated) -> Section:
+    """Table 1 and Table S2: the released half in numbers, the holdout in bands."""
+    key, title, source = (
+        "halves",
+        "Who and how: the two halves",
+        "As Tables 1 and S2 of paper 004, the holdout in bands",
+    )
+    if curated.placed is None:
+        return section(key, title, source, message("Not done.", "There are no halves yet."))
+    sizes = {half: len(curated.half(half)) for half in HALVES}
+    parts = [paragraph(f"Released: {sizes[RELEASED]:,} studies. Holdout: {sizes[HOLDOUT]:,} studies.")]
+    blocks = []
+    for name in curated.demographics:
+        counts = [curated.words(name, half) for half in HALVES]
+        blocks.append(_block(TITLES[name], counts[0], counts[1], sizes))
+    balance = curated.balance or {"facts": (), "rule": None}
+    facts = [one for one in balance["facts"] if one["name"] not in VOCABULARIES]
+    shown = [one for one in facts if _folded(one["name"]) in map(_folded, ACQUISITION)]
+    for one in shown:
+        counts = [{_value(two["category"]): int(two[half]) for two in one["categories"]} for half in HALVES]
+        blocks.append(_block(column_name(one["name"]), counts[0], counts[1], sizes))
+    if blocks:
+        parts.append(f'<div class="blocks">{"".join(blocks)}</div>')
+    elif not facts:
+        parts.append(
+            message("Nothing is known of patients and acquisition.", "The split was made without such a table.")
+        )
+    n_left_out = len(facts) - len(shown)
+    if n_left_out:
+        which = "1 other column" if n_left_out == 1 else f"{n_left_out:,} other columns"
+        parts.append(paragraph(f"{which} of the table of facts: left out here.", is_note=True))
+    if balance["rule"] is not None:
+        parts.append(paragraph(_rule(balance)))
+    return section(key, title, source, *parts)
+
+
+def _folded(name: str) -> str:
+    return re.sub(r"[\s_]", "", name.casefold())
+
+
+def _block(name: str, released: Mapping[str, int], holdout: Mapping[str, int], sizes: Mapping[str, int]) -> str:
+    shown, rest = shown_values(released)
+    rows = [
+        (WORDS.get(value, value), share(released[value], sizes[RELEASED]), band(holdout[value], sizes[HOLDOUT]))
+        for value in shown
+    ]
+    if rest:
+        n_others = sum(n for value, n in holdout.items() if value not in shown)
+        of = share(rest, sizes[RELEASED]) if rest >= SMALL else FEW
+        rows.append(("all others" if shown else "any", of, band(n_others, sizes[HOLDOUT])))
+    return table((name, "Released", "Holdout"), rows, caption=name, is_caption_shown=False)
+
+
+def _rule(balance: Mapping[str, Any]) -> str:
+    """The rule, and the tests of what is no label; p values themselves would tell too much of the holdout."""
+    tested = [one["test"]["p_value"] for one in balance["facts"] if one["test"]["p_value"] is not None]
+    below = sum(p < 0.05 for p in tested)
+    rule = balance["rule"]
+    of_many = f"the best of {rule['best_of']:,} random draws" if rule["best_of"] > 1 else "one random draw"
+    words = f"The halves are {of_many}, by patient; the rule was fixed beforehand."
+    if tested:
+        words += f" {below:,} of {len(tested):,} characteristics differ between the halves with a p value below 0.05."
+    return words
+
+
+def _findings(curated: Curated) -> Section:
+    key, title = "findings", "Findings of the released half"
+    source = "As Figures 3 and 4 of paper 004, without the holdout"
+    own = curated.half(RELEASED)
+    if curated.placed is None or not own:
+        return section(key, title, source, message("Not done.", "There is no released half yet."))
+    counts = curated.prevalence(RELEASED)
+    ordered = sorted(REVEAL_LABELS, key=lambda label: -(counts[label] if counts[label] >= SMALL else 0))
+    shown = {label: counts[label] if counts[label] >= SMALL else None for label in ordered}
+    kinds = [f"Released, n = {len(own):,}"]
+    said = "; ".join(f"{label}: {FEW if n is None else n}" for label, n in shown.items())
+    prevalence = bars(
+        "prevalence",
+        "Released studies with each finding (Figure 3)",
+        f"Studies. {said}.",
+        [(label, (n,)) for label, n in shown.items()],
+        axis="Studies",
+        kinds=kinds,
+        hidden=FEW,
+    )
+    groups = merged_numbers(Counter(len(one.labels) for one in own))
+    values = [(numbers, n if n >= SMALL else None) for numbers, n in groups]
+    per_study = columns(
+        "findings_per_study",
+        "Findings per released study (Figure 4)",
+        f"Studies. {'; '.join(f'{numbers} findings: {FEW if n is None else n}' for numbers, n in values)}.",
+        [(numbers, (n,)) for numbers, n in values],
+        across="Findings of a study",
+        upwards="Studies",
+        kinds=kinds,
+        hidden=FEW,
+    )
+    return section(key, title, source, prevalence, per_study)
+
+
+def _changes(curated: Curated) -> Section | None:
+    counts = curated.counts("refresh")
+    if counts is None:
+        return None
+    added = ", ".join(f"{counts['added'][half]:,} to the {half} half" for half in HALVES)
+    words = (
+        f"Version {counts['version']} follows {counts['version_before']}: the labels of {counts['corrected']:,} studies"
+        f" were corrected, and studies were added: {added}."
+    )
+    if counts["retired"]:
+        words += f" The holdout of before, {counts['retired']:,} studies, is released now."
+    return section("changes", "What this version changes", "Not in the paper", paragraph(words))
+
+
+def _value(category: str | None) -> str:
+    return "missing" if category is None else category

@@ -1,0 +1,439 @@
+"""Sections of the report on the way of the studies: steps, extraction, flow, and what a refresh changed.
+
+The way of the studies as a flow diagram, every number from what the steps counted (paper 004, Figure 1).
+
+A :class:`Stage` holds studies; what leaves it before the next one stands beside it, so that ``n - leaving == next n``;
+:func:`unbalanced` says where that is not so. A stage whose step is not done has no number and a dashed frame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from reveal_bench.curation.tables import HALVES
+from reveal_bench.findings import REVEAL_LABELS
+from reveal_bench.reports.curation_data import Curated, shown_labels
+from reveal_bench.reports.curation_html import Section, Table, message, paragraph, section, share, table
+from reveal_bench.reports.drawing import LINE, WIDE, Drawing, wrapped, written
+
+__all__ = [
+    "SMALL",
+    "Stage",
+    "draw_extraction",
+    "draw_flow_section",
+    "draw_refresh",
+    "draw_steps",
+    "find_stages",
+    "flow_parts",
+    "unbalanced",
+]
+
+Counts = Mapping[str, Any]
+
+SMALL = 10
+"""No smaller number of studies is told in public where it could tell of the holdout."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A box: `n` studies (None: not done), lines below, and what leaves between it and the next: (why, studies)."""
+
+    title: str
+    n: int | None
+    lines: tuple[str, ...] = ()
+    leaving: tuple[tuple[str, int], ...] = ()
+    halves: tuple[tuple[str, int], ...] = ()
+    """Of the last stage: what it was divided into."""
+
+
+def find_stages(counts: Mapping[str, Counts | None], *, is_public: bool = False) -> list[Stage]:
+    """The stages from the counts of the steps; None stands for a step that is not done.
+
+    Parameters
+    ----------
+    is_public : leave out what tells of the labels of the selection: its halves must not be told from one another;
+        the smallest strata are put together, and none are told unless at least :data:`SMALL` of the sampled studies
+        were not selected: less the released half, they would be the holdout's
+    """
+    extracted, sampled, assigned = counts.get("extract"), counts.get("sample"), counts.get("assign")
+    votes, agreed = counts.get("import-votes"), counts.get("consensus")
+    selected, divided = counts.get("select"), counts.get("split")
+    return [
+        _reports(extracted),
+        _suggested(extracted, sampled),
+        _sampled(sampled, selected, is_public=is_public),
+        _read(assigned, votes, agreed, selected),
+        _eligible(selected, is_public=is_public),
+        _selected(selected, divided, is_public=is_public),
+    ]
+
+
+def unbalanced(stages: Sequence[Stage]) -> list[str]:
+    """Where a stage less what left it is not the next one."""
+    found = []
+    for one, after in pairwise(stages):
+        if one.n is not None and after.n is not None and one.n - sum(n for _, n in one.leaving) != after.n:
+            found.append(f"{one.title} to {after.title}")
+    last = stages[-1]
+    if last.halves and last.n != sum(n for _, n in last.halves):
+        found.append(f"{last.title} to its halves")
+    return found
+
+
+def _reports(counts: Counts | None) -> Stage:
+    if counts is None:
+        return Stage("Studies with reports", None)
+    n_unanswered = (counts.get("engine") or {}).get("unanswered", 0)
+    leaving: tuple[tuple[str, int], ...] = (
+        ("quarantined: the labels could not be read", counts["quarantined"] - n_unanswered),
+    )
+    if n_unanswered:
+        leaving = (*leaving, ("quarantined: the model gave no answer", n_unanswered))
+    return Stage("Studies with reports", counts["studies"], (f"of {counts['patients']:,} patients",), leaving)
+
+
+def _suggested(counts: Counts | None, sampled: Counts | None) -> Stage:
+    if counts is None:
+        return Stage("Labels suggested", None)
+    if sampled is None:
+        return Stage("Labels suggested", counts["ok"])
+    leaving = (
+        ("with another number of labels than was sampled", sampled["outside_strata"]),
+        ("set aside: another study of the same patient", sampled["set_aside"]),
+        ("candidates, not drawn", sampled["candidates"] - sampled["sampled"]),
+    )
+    return Stage("Labels suggested", counts["ok"], (), leaving)
+
+
+def _sampled(counts: Counts | None, selected: Counts | None, *, is_public: bool) -> Stage:
+    if counts is None:
+        return Stage("Sampled for reading", None)
+    strata = [(int(n), one) for n, one in counts["strata"].items()]
+    if not is_public:
+        lines = [_stratum(n, one) for n, one in strata]
+    else:
+        n_others = 0 if selected is None else counts["sampled"] - selected["selected"]
+        lines = _strata_public(strata) if n_others >= SMALL else []
+    if counts["short"]:
+        lines.append(f"short of what was asked for: {counts['short']:,}")
+    return Stage("Sampled for reading", counts["sampled"], tuple(lines))
+
+
+def _stratum(n: int, one: Counts) -> str:
+    short = f", {one['short']:,} short" if one["short"] else ""
+    moved = f", {one['from_above']:,} of them asked for above" if one["from_above"] else ""
+    return f"{_labels(n)}: {one['drawn']:,} of {one['wanted']:,}{short}{moved}"
+
+
+def _strata_public(strata: Sequence[tuple[int, Counts]]) -> list[str]:
+    """Strata of fewer than SMALL together with those below them."""
+    groups = [(n, n, int(one["drawn"])) for n, one in strata]
+    while len(groups) > 1 and groups[-1][2] < SMALL:
+        (low, _, drawn), (_, high, more) = groups[-2:]
+        groups[-2:] = [(low, high, drawn + more)]
+    return [f"{_labels(a) if a == b else f'{a} to {b} labels'}: {drawn:,}" for a, b, drawn in groups]
+
+
+def _read(assigned: Counts | None, votes: Counts | None, agreed: Counts | None, selected: Counts | None) -> Stage:
+    title = "Assigned to readers" if votes is None else "Read"
+    if assigned is None:
+        return Stage(title, None)
+    lines = [f"{assigned['places']:,} readings assigned to {assigned['readers']:,} readers"]
+    if votes is not None:
+        missing = f", {votes['missing']:,} missing" if votes["missing"] else ""
+        lines.append(f"{votes['votes']:,} votes{missing}")
+    if agreed is not None:
+        tally = agreed["by_n_agree_all"]
+        lines += [f"{_agreeing(n)}: {tally[n]:,}" for n in sorted(tally, key=int, reverse=True)]
+        if agreed["studies"] > sum(tally.values()):
+            lines.append(f"without any vote: {agreed['studies'] - sum(tally.values()):,}")
+    leaving: tuple[tuple[str, int], ...] = ()
+    if selected is not None:
+        leaving = (
+            ("without three votes", selected["not_three_votes"]),
+            ("agreed to by too few readers", selected["too_few_agree_all"]),
+            ("without a label in the majority’s list", selected["without_labels"]),
+        )
+    return Stage(title, assigned["studies"], tuple(lines), leaving)
+
+
+def _eligible(counts: Counts | None, *, is_public: bool) -> Stage:
+    if counts is None:
+        return Stage("Eligible", None)
+    n_left = counts["eligible"] - counts["selected"]
+    if is_public:
+        return Stage("Eligible", counts["eligible"], (), (("eligible, not selected", n_left),))
+    others = counts["eligible"] - counts["less_common"]
+    lines = (f"with a less common finding: {counts['less_common']:,}", f"others: {others:,}")
+    leaving = (
+        ("with a less common finding, left out at random", counts["less_common_left_out"]),
+        ("others with fewer findings", others - counts["most_findings"]),
+    )
+    return Stage("Eligible", counts["eligible"], lines, leaving)
+
+
+def _selected(counts: Counts | None, divided: Counts | None, *, is_public: bool) -> Stage:
+    if counts is None:
+        return Stage("Selected", None)
+    lines: tuple[str, ...] = ()
+    if not is_public:
+        rare = counts["less_common"] - counts["less_common_left_out"]
+        lines = (f"for a less common finding: {rare:,}", f"for most findings: {counts['most_findings']:,}")
+    if counts["shortage"]:
+        lines = (*lines, f"short of the target: {counts['shortage']:,}")
+    halves: tuple[tuple[str, int], ...] = ()
+    if divided is not None:
+        halves = (("Released", divided["released"]["studies"]), ("Holdout", divided["holdout"]["studies"]))
+    return Stage("Selected", counts["selected"], lines, (), halves)
+
+
+def _agreeing(n: str) -> str:
+    return {"0": "no reader agrees to all", "1": "1 reader agrees to all"}.get(n, f"{n} readers agree to all")
+
+
+def _labels(n: int) -> str:
+    return "1 label" if n == 1 else f"{n} labels"
+
+
+def draw_flow(stages: Sequence[Stage], *, name: str = "flow") -> Drawing:
+    """Boxes below one another, what leaves beside them; :attr:`Stage.halves` at the foot."""
+
+    def draw(width: int) -> tuple[str, float]:
+        main = 390.0 if width == WIDE else 192.0
+        side_left = main + (44 if width == WIDE else 14)
+        shapes, y = [], 1.0
+        for i, stage in enumerate(stages):
+            box, height = _box(1, y, main - 2, _words(stage, main), is_open=stage.n is None)
+            shapes.append(box)
+            y += height
+            is_last = i == len(stages) - 1
+            leaving = [(why, n) for why, n in stage.leaving if n]
+            gap = 30.0
+            if leaving:
+                words = [
+                    (line, i == 0)
+                    for why, n in leaving
+                    for i, line in enumerate([f"{n:,}", *wrapped(why, width - side_left - 18)])
+                ]
+                side, tall = _box(side_left, y + 10, width - side_left - 1, words, is_aside=True)
+                gap = max(gap, tall + 20)
+                shapes.append(side)
+                shapes.append(_arrow(main / 2, y + 10 + tall / 2, side_left - 1, y + 10 + tall / 2))
+            if not is_last:
+                shapes.append(_arrow(main / 2, y, main / 2, y + gap - 1))
+                y += gap
+        halves, y = _halves(stages[-1], main, width, y)
+        return "".join([*shapes, halves]), y + 2
+
+    return Drawing(name, "From the reports to the two halves", _described(stages), draw)
+
+
+def _halves(stage: Stage, main: float, width: int, y: float) -> tuple[str, float]:
+    wide = (main - 16) / 2
+    shapes, bottom = [], y
+    named = stage.halves or (("Released", None), ("Holdout", None))
+    for k, (half, n) in enumerate(named):
+        x = 1 + k * (wide + 14)
+        words = _words(Stage(half, n), wide)
+        box, height = _box(x, y + 30, wide, words, is_open=n is None)
+        shapes += [_arrow(x + wide / 2, y, x + wide / 2, y + 29), box]
+        bottom = y + 30 + height
+    return "".join(shapes), bottom
+
+
+def _words(stage: Stage, width: float) -> list[tuple[str, bool]]:
+    """Lines of a box, and whether they are bold."""
+    head = f"{stage.title}: {stage.n:,}" if stage.n is not None else f"{stage.title}: not done"
+    lines = [(line, True) for line in wrapped(head, width - 26)]
+    return lines + [(line, False) for words in stage.lines for line in wrapped(words, width - 20)]
+
+
+def _box(
+    x: float,
+    y: float,
+    width: float,
+    words: Sequence[tuple[str, bool]],
+    *,
+    is_open: bool = False,
+    is_aside: bool = False,
+) -> tuple[str, float]:
+    height = LINE * len(words) + 14
+    kind = "box" + " open" * is_open + " aside" * is_aside
+    lines = "".join(
+        written(x + 9, y + 19 + LINE * i, line, css_class="bold" if is_bold else "")
+        for i, (line, is_bold) in enumerate(words)
+    )
+    frame = f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height}" rx="4" class="{kind}"/>'
+    return frame + lines, height
+
+
+def _arrow(x1: float, y1: float, x2: float, y2: float) -> str:
+    """A line with a head; it goes down or to the right."""
+    head = f"M{x2:.1f} {y2:.1f}l-4 -7h8z" if x1 == x2 else f"M{x2:.1f} {y2:.1f}l-7 -4v8z"
+    return (
+        f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" class="line"/>'
+        f'<path d="{head}" fill="currentColor" class="line" style="fill:var(--ink)"/>'
+    )
+
+
+def _described(stages: Sequence[Stage]) -> str:
+    """The diagram in words."""
+    parts = []
+    for stage in stages:
+        shown = "not done" if stage.n is None else f"{stage.n:,}"
+        more = "; ".join([*stage.lines, *(f"leaving, {why}: {n:,}" for why, n in stage.leaving if n)])
+        parts.append(f"{stage.title}: {shown}{f' ({more})' if more else ''}.")
+        parts += [f"{half}: {n:,}." for half, n in stage.halves]
+    return " ".join(parts)
+
+
+BEFORE_REFRESH = ("extract", "sample", "assign", "import-votes", "consensus", "select", "split")
+
+
+def draw_steps(curated: Curated) -> Section:
+    """Where every step stands, and how it was done."""
+    rows: list[tuple[str, ...]] = []
+    for step, state in curated.states.items():
+        if step == "report":
+            continue
+        version = "" if state.record is None else state.record.version
+        rows.append((step, "not done" if state.status == "open" else state.status, version, state.why))
+    heads: tuple[str, ...] = ("Step", "Status", "By reveal-bench", "Why")
+    if not any(state.why for state in curated.states.values()):
+        heads, rows = heads[:3], [row[:3] for row in rows]
+    shown = table(heads, rows, caption="Steps of this curation", n_texts=4)
+    seed = paragraph(f"Every random choice comes from the seed {curated.seed} of this curation folder.", is_note=True)
+    return section("steps", "What is done", "Curation folder; not in the paper", shown, seed)
+
+
+def draw_flow_section(curated: Curated) -> Section:
+    """Figure 1."""
+    refreshed = curated.counts("refresh")
+    note = ""
+    if refreshed is not None and curated.counts("extract") is None:
+        note = message(
+            f"This is a refresh of version {refreshed['version_before']}.",
+            "The way of its studies is in the report of that curation; what changed is below.",
+        )
+    counts = {step: curated.counts(step) for step in BEFORE_REFRESH}
+    return section("flow", "Flow of studies", "As Figure 1 of paper 004 (REVEAL-CXR)", note, *flow_parts(counts))
+
+
+def flow_parts(
+    counts: Mapping[str, Mapping[str, Any] | None], *, is_public: bool = False
+) -> list[str | Drawing | Table]:
+    """The diagram, what of it is not done, whether it adds up, and its numbers."""
+    stages = find_stages(counts, is_public=is_public)
+    parts: list[str | Drawing | Table] = [draw_flow(stages)]
+    gaps = unbalanced(stages)
+    if gaps:
+        parts.append(message("The numbers do not add up.", "; ".join(gaps), is_warning=True))
+    open_steps = [step for step in BEFORE_REFRESH if counts.get(step) is None]
+    if open_steps:
+        parts.append(message("Not all steps are done.", f"Without numbers yet: {', '.join(open_steps)}."))
+    return [*parts, Table("flow", ("stage", "what", "studies"), tuple(_flow_rows(stages)))]
+
+
+def _flow_rows(stages: Sequence[Stage]) -> list[tuple[object, ...]]:
+    rows: list[tuple[object, ...]] = []
+    for stage in stages:
+        rows.append((stage.title, "in", stage.n))
+        rows += [(stage.title, f"leaving: {why}", n) for why, n in stage.leaving]
+        rows += [(stage.title, half, n) for half, n in stage.halves]
+    return rows
+
+
+def draw_extraction(curated: Curated) -> Section:
+    """Engine, quarantine, suggested labels; tokens and cost if a model was asked."""
+    key, title, source = "extraction", "Labels read out of reports", "Sections 2.1 and Figure 1 of paper 004"
+    counts = curated.counts("extract")
+    if counts is None:
+        return section(key, title, source, message("Not done.", curated.missing("extract")))
+    settings = curated.settings("extract")
+    engine = str(settings.get("engine", ""))
+    rows: list[tuple[object, ...]] = [
+        ("Read by", "labels that came ready with the studies" if engine == "given" else engine),
+        ("Studies", f"{counts['studies']:,} of {counts['patients']:,} patients"),
+        ("Labels suggested", f"{counts['ok']:,}"),
+        ("Quarantined", f"{counts['quarantined']:,}"),
+        *_asked(counts.get("engine") or {}),
+    ]
+    parts: list[str | Table] = [table(("", ""), rows, caption="How the reports were read", n_texts=2)]
+    if counts["quarantined"]:
+        note = (
+            "quarantine.jsonl in the curation folder says of every quarantined report why; it is no part of this page."
+        )
+        parts.append(paragraph(note, is_note=True))
+    by_label = counts["by_label"]
+    ordered = sorted(REVEAL_LABELS, key=lambda label: -by_label[label])
+    parts.append(
+        table(
+            ("Label", "Studies"),
+            [(label, share(by_label[label], counts["ok"])) for label in ordered],
+            caption=f"Suggested labels of {counts['ok']:,} studies",
+        )
+    )
+    parts.append(Table("suggested", ("label", "studies"), tuple((label, by_label[label]) for label in ordered)))
+    return section(key, title, source, *parts)
+
+
+def _asked(counts: Mapping[str, Any]) -> list[tuple[object, ...]]:
+    """What a model was asked; of other engines their counts as they are."""
+    names = {
+        "answers": "Answers used", "refused_answers": "Answers refused",
+        "unanswered": "Reports without an answer",
+        "answers_without_usage": "Answers without a count of tokens",
+        "tokens_in": "Tokens in", "tokens_out": "Tokens out", "cost": "Cost, in the currency of the prices",
+        "served_models": "Models that answered",
+    }  # fmt: skip
+    rows: list[tuple[object, ...]] = []
+    for name, value in counts.items():
+        shown = value
+        if isinstance(value, list):
+            shown = ", ".join(str(one) for one in value) or "not said"
+        elif isinstance(value, int):
+            shown = f"{value:,}"
+        elif value is None:
+            shown = "unknown: no prices were given" if name == "cost" else "not said"
+        rows.append((names.get(name, name.replace("_", " ").capitalize()), shown))
+    return rows
+
+
+def draw_refresh(curated: Curated) -> Section | None:
+    """What changed since the version before; None if this curation is no refresh."""
+    counts = curated.counts("refresh")
+    if counts is None and curated.states["refresh"].status == "open":
+        return None
+    key, title, source = "refresh", "What this version changes", "Not in the paper"
+    if counts is None or curated.diff is None:
+        return section(key, title, source, message("Not done.", curated.missing("refresh")))
+    corrected = curated.diff["corrected"]
+    by_half = {half: [one for one in corrected if one["half"] == half] for half in HALVES}
+    rows = [
+        ("Labels corrected", *(len(by_half[half]) for half in HALVES)),
+        ("Studies added", *(counts["added"][half] for half in HALVES)),
+        ("Holdout of before, released now", counts["retired"], -counts["retired"] if counts["retired"] else 0),
+        ("Studies now", *(counts["studies"][half] for half in HALVES)),
+    ]
+    left_out = (
+        f"Left out of what was offered: {counts['left_out_released_before']:,} studies of patients who were released"
+        f" before, {counts['left_out_in_holdout']:,} of patients in the holdout."
+    )
+    parts: list[str | Table] = [
+        paragraph(f"Version {counts['version']} follows {counts['version_before']}."),
+        table(("What", "Released", "Holdout"), rows, caption="Changes per half"),
+        paragraph(left_out),
+        Table("changes", ("what", *HALVES), tuple(rows)),
+    ]
+    if corrected:
+        lines = [
+            (one["study_id"], one["half"], shown_labels(one["labels_before"]), shown_labels(one["labels"]), one["why"])
+            for one in corrected
+        ]
+        heads = ("Study", "Half", "Labels before", "Labels now", "Why")
+        parts.append(table(heads, lines, caption=f"{len(lines):,} studies with corrected labels", n_texts=5))
+        parts.append(Table("corrected", tuple(head.lower() for head in heads), tuple(lines)))
+    return section(key, title, source, *parts)

@@ -1,0 +1,268 @@
+"""Misses for readers, and their answers back (paper 000, section 3.4: a radiologist says what kind of error each is).
+
+What is written, for ``reveal-leaderboard readers --form errors --misses OUT/for_readers/misses.jsonl --images
+OUT/for_readers --readers readers.csv``:
+
+* ``for_readers/misses.jsonl``: a line per miss: a neutral id, the picture, the finding, the grid, the cells that the
+  reference touches, and the cell that was named, both as [row, column] from 0;
+* ``for_readers/pictures/``: the central squares of the radiographs, in the pixels they have, as PNG: the form's grid
+  runs over the whole picture that it shows. Where height and width differ by an odd number, the square's edge lies in
+  the middle of a pixel, and the picture begins half a pixel before it;
+* ``key.jsonl``: what each id stands for, and whose misses it is. Readers do not get it.
+
+All of it holds references: of a holdout it is as secret as the holdout itself, and the folder opens to its owner alone.
+
+A reader judges a cell, whoever named it: where several models named the same, it is read once. Of more than
+`max_per_finding` misses of a model and finding, the first in :func:`~reveal_bench.reports.run_errors.reading_order` are
+read, a random sample.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from reveal_bench.geometry import Grid
+from reveal_bench.kinds.localization.records import LocalizationRecord
+from reveal_bench.kinds.localization.scoring import list_cases
+from reveal_bench.masks import pack_regions
+from reveal_bench.metrics.localization import cell_coverage
+from reveal_bench.reports.run_errors import CaseError, ReviewKey, reading_order
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+__all__ = ["KEY", "READERS_FOLDER", "read_reviews", "write_misses"]
+
+READERS_FOLDER, MISSES_FILE, KEY = "for_readers", "misses.jsonl", "key.jsonl"
+ANSWER_COLUMNS = ["id", "finding", "reader", "category", "comment"]
+"""Of the file that ``reveal-leaderboard readers-export`` writes of the form of errors."""
+ANSWERS = {"position_error": "position", "anatomy_error": "anatomy", "cannot_read": None}
+KEY_FIELDS = {"id", "image_id", "finding", "grid", "cell", "models"}
+
+
+def write_misses(
+    out: Path,
+    case_errors: Mapping[str, Sequence[CaseError]],
+    records: Sequence[LocalizationRecord],
+    open_picture: Callable[[str], Image],
+    *,
+    grid: int,
+    seed: int = 0,
+    max_per_finding: int = 50,
+) -> dict[str, int]:
+    """Write the misses that readers are to judge.
+
+    Parameters
+    ----------
+    out : new or empty folder
+    case_errors : model -> its cases from :func:`~reveal_bench.reports.run_errors.categorize`, with this `grid`; what
+    the
+        anatomy decided is not asked about, and what readers have judged counts against `max_per_finding`
+    records : references of the split
+    open_picture : image_id -> the whole radiograph, of the size that its record says
+    seed : of the draw; :func:`~reveal_bench.reports.run_errors.shares` needs the same
+    max_per_finding : at least 1, misses of one model and finding that are read
+
+    Returns
+    -------
+    dict from finding to the misses written, in the order of the records' findings
+
+    Raises
+    ------
+    ValueError
+        If `out` is not empty, a number is out of range, there is nothing to read, a case has no record, or a picture
+        is not of its record's size.
+    """
+    out = Path(out).resolve()
+    if max_per_finding < 1:
+        raise ValueError(f"`max_per_finding` must be at least 1, got {max_per_finding}")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ValueError(f"`out` must be a new or empty folder, got {out}")
+    for model, cases in case_errors.items():
+        if getattr(cases, "grid", grid) != grid:
+            raise ValueError(f"`grid` must be that of `case_errors[{model!r}]`, {cases.grid}, got {grid}")  # type: ignore[attr-defined]
+    chosen = _choose(case_errors, seed, max_per_finding)
+    if not chosen:
+        raise ValueError("`case_errors` must hold a miss that nobody has judged, got none")
+    touched = _touched_cells(records, {(case.image_id, case.finding) for case, _ in chosen}, Grid(grid))
+    new = out.with_name(f".{out.name}.new")
+    shutil.rmtree(new, ignore_errors=True)  # of an attempt that was interrupted
+    new.mkdir(mode=0o700, parents=True)
+    try:
+        _write(new, chosen, touched, {record.image_id: record.size for record in records}, open_picture, Grid(grid))
+        if out.exists():
+            out.rmdir()
+        new.rename(out)
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+    counts = Counter(case.finding for case, _ in chosen)
+    known = dict.fromkeys(finding for record in records for finding in record.label_status)
+    return {finding: counts[finding] for finding in known if counts[finding]}
+
+
+def _choose(
+    case_errors: Mapping[str, Sequence[CaseError]], seed: int, max_per_finding: int
+) -> list[tuple[CaseError, list[str]]]:
+    """The misses to read, each once, with the models that made it; in the order in which they are read."""
+    chosen: dict[bytes, tuple[CaseError, list[str]]] = {}
+    for model, cases in case_errors.items():
+        by_finding: dict[str, list[CaseError]] = {}
+        for case in cases:
+            is_open = case.category == "miss_unreviewed" and case.cell is not None
+            if is_open or case.source == "reader":
+                by_finding.setdefault(case.finding, []).append(case)
+        for misses in by_finding.values():
+            first = sorted(misses, key=lambda case: reading_order(case, seed))[:max_per_finding]
+            for case in first:
+                if case.source != "reader":
+                    chosen.setdefault(reading_order(case, seed), (case, []))[1].append(model)
+    return [chosen[place] for place in sorted(chosen)]
+
+
+def _touched_cells(
+    records: Sequence[LocalizationRecord], pairs: set[tuple[str, str]], grid: Grid
+) -> dict[tuple[str, str], list[list[int]]]:
+    """[row, column] of every cell that the reference touches at all."""
+    touched = {}
+    images = {image_id for image_id, _ in pairs}
+    for record, finding, reference in list_cases([record for record in records if record.image_id in images]):
+        if (record.image_id, finding) in pairs:
+            covered = cell_coverage(pack_regions([reference.region], [reference.size]), 0, grid)
+            touched[record.image_id, finding] = np.argwhere(covered).tolist()
+    lacking = sorted(pairs - touched.keys())
+    if lacking:
+        raise ValueError(f"`records` must hold the reference of every case, {lacking[0]} is missing")
+    return touched
+
+
+def _write(
+    folder: Path,
+    chosen: Sequence[tuple[CaseError, list[str]]],
+    touched: Mapping[tuple[str, str], list[list[int]]],
+    sizes: Mapping[str, tuple[int, int]],
+    open_picture: Callable[[str], Image],
+    grid: Grid,
+) -> None:
+    pictures = folder / READERS_FOLDER / "pictures"
+    pictures.mkdir(parents=True)
+    names: dict[str, str] = {}
+    lines, key = [], []
+    for number, (case, models) in enumerate(chosen, start=1):
+        if case.image_id not in names:
+            names[case.image_id] = f"p{len(names) + 1:05d}.png"
+            square = _square(open_picture(case.image_id), case.image_id, sizes[case.image_id])
+            square.save(pictures / names[case.image_id], "PNG")
+        column, row = grid.parse(str(case.cell))
+        name = f"m{number:05d}"
+        shown = {"id": name, "image": f"pictures/{names[case.image_id]}", "finding": case.finding}
+        cells = {"grid": [grid.n, grid.n], "reference": touched[case.image_id, case.finding], "cell": [row, column]}
+        lines.append(shown | cells)
+        meant = {"id": name, "image_id": case.image_id, "finding": case.finding, "grid": grid.n, "cell": case.cell}
+        key.append(meant | {"models": sorted(models)})
+    _write_lines(folder / READERS_FOLDER / MISSES_FILE, lines)
+    _write_lines(folder / KEY, key)
+
+
+def _square(picture: Image, image_id: str, size: tuple[int, int]) -> Image:
+    """The central square in the picture's own pixels, grey, with nothing of the file but its pixels."""
+    if (picture.height, picture.width) != size:
+        got = [picture.height, picture.width]
+        raise ValueError(f"the picture of {image_id} must be of its record's size {list(size)}, got {got}")
+    left, top, side = (int(value) for value in Grid(1).square(size))
+    square = picture.crop((left, top, left + side, top + side)).convert("L")
+    square.info.clear()
+    return square
+
+
+def _write_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+
+
+def read_reviews(answers: Path, key: Path | None = None) -> dict[ReviewKey, str]:
+    """Readers' answers, as :func:`~reveal_bench.reports.run_errors.categorize` takes them.
+
+    Parameters
+    ----------
+    answers : CSV that ``reveal-leaderboard readers-export`` writes of the form of errors
+    key : ``key.jsonl`` of :func:`write_misses`; by default that beside `answers`
+
+    Returns
+    -------
+    dict from (image_id, finding, cells per side, cell) to "position" or "anatomy", as most of its readers say. A miss
+    that no reader could read, or on which as many say one as the other, is not in it and stays unreviewed.
+
+    Raises
+    ------
+    ValueError
+        If a file is not what it must be, an id is not in the key, its finding differs, or a reader answers it twice.
+    OSError
+        If a file cannot be read.
+    """
+    answers = Path(answers)
+    key = answers.with_name(KEY) if key is None else Path(key)
+    meant = _read_key(key)
+    votes: dict[ReviewKey, Counter[str]] = {}
+    seen: set[tuple[str, str]] = set()
+    for number, row in _answer_rows(answers):
+        where = f"{answers.name}, line {number}"
+        item, category = row["id"], row["category"]
+        if item not in meant:
+            raise ValueError(f"{where}: `id` must be in {key.name}, got {item!r}")
+        if row["finding"] != meant[item][1]:
+            raise ValueError(f"{where}: `finding` must be {meant[item][1]!r}, as in the key, got {row['finding']!r}")
+        if category not in ANSWERS:
+            raise ValueError(f"{where}: `category` must be one of {', '.join(ANSWERS)}, got {category!r}")
+        if (item, row["reader"]) in seen:
+            raise ValueError(f"{where}: `reader` must answer {item} once, got {row['reader']!r} twice")
+        seen.add((item, row["reader"]))
+        answer = ANSWERS[category]
+        if answer is not None:
+            votes.setdefault(meant[item], Counter())[answer] += 1
+    return {
+        judged: "position" if given["position"] > given["anatomy"] else "anatomy"
+        for judged, given in votes.items()
+        if given["position"] != given["anatomy"]
+    }
+
+
+def _answer_rows(path: Path) -> list[tuple[int, dict[str, str]]]:
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            rows = csv.DictReader(file, strict=True)
+            if rows.fieldnames != ANSWER_COLUMNS:
+                raise ValueError(f"{path.name}: the columns must be {','.join(ANSWER_COLUMNS)}, got {rows.fieldnames}")
+            found = [(rows.line_num, row) for row in rows]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"{path.name}: must be CSV in UTF-8: {error}") from None
+    for number, row in found:
+        if None in row or None in row.values():
+            raise ValueError(f"{path.name}, line {number}: must have {len(ANSWER_COLUMNS)} cells, got more or fewer")
+    return found
+
+
+def _read_key(path: Path) -> dict[str, ReviewKey]:
+    meant: dict[str, ReviewKey] = {}
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        where = f"{path.name}, line {number}"
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            raise ValueError(f"{where}: must be JSON, got {line[:60]!r}") from None
+        if not isinstance(row, dict) or set(row) != KEY_FIELDS:
+            raise ValueError(f"{where}: the fields must be {', '.join(sorted(KEY_FIELDS))}, got {line[:100]}")
+        if row["id"] in meant:
+            raise ValueError(f"{where}: `id` must be there once, got {row['id']!r} twice")
+        try:
+            Grid(row["grid"]).parse(row["cell"])
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{where}: {error}") from None
+        meant[row["id"]] = row["image_id"], row["finding"], row["grid"], row["cell"]
+    return meant

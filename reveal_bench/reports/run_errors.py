@@ -1,0 +1,380 @@
+"""What every prediction is: full hit, partial hit, position error or anatomy error (paper 000, section 3.4).
+
+Conventions
+-----------
+A case is a pair of an image and a finding that the split draws
+(:func:`~reveal_bench.kinds.localization.scoring.list_cases`). What becomes the cell of a prediction is scoring's rule
+(:mod:`reveal_bench.kinds.localization.scoring`); of several points' cells the one that the reference covers most stands
+for the prediction, so that a case is a full hit exactly where `grid_hit` is 1.
+
+==================  ====================================================================================================
+``full_hit``        `grid_hit` is 1
+``partial_hit``     no hit, but the reference covers some of the cell
+``position``        no overlap; the finding could be there
+``anatomy``         no overlap; anatomy rules the finding out there
+``miss_unreviewed`` no overlap, and nobody and nothing told which of the two it is; also a point outside the central
+                    square, which has no cell that could be judged
+``no_answer``       no prediction, or an empty mask: kept, for an absent answer is a miss
+==================  ====================================================================================================
+
+Without overlap a reader's answer decides (paper 000: a radiologist), else the image's anatomy where it is known
+(:mod:`reveal_bench.reports.anatomy`). Left out and counted: laterals (paper 000 reviews frontal radiographs alone;
+a view that the source does not name counts as frontal), and cases in which `grid_hit` is undefined because the
+reference lies wholly outside the central square.
+
+How often each kind of error is made: shares of the categories, with intervals (paper 000, sections 3.4 and 4.2).
+
+Paper 000 reviewed at most 50 misses of a model and pathology, and estimated the shares of position and anatomy errors
+from these. The categories are those of :mod:`reveal_bench.reports.run_errors`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+
+import numpy as np
+import numpy.typing as npt
+
+from reveal_bench.geometry import Grid
+from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord
+from reveal_bench.kinds.localization.scoring import Reference, cells_of, list_cases, points_of
+from reveal_bench.masks import pack_regions
+from reveal_bench.metrics.bootstrap import MACRO, resampling_counts
+from reveal_bench.metrics.intervals import find_intervals, mean_of_defined
+from reveal_bench.metrics.localization import cell_coverage, hit_cells
+from reveal_bench.reports.anatomy import (
+    MIN_SHARE,
+    PLAUSIBLE,
+    FloatArray,
+    Regions,
+    check_share,
+    is_enough,
+    plausible_shares,
+)
+
+__all__ = [
+    "CATEGORIES",
+    "CaseError",
+    "CaseErrors",
+    "MISSES",
+    "ReviewKey",
+    "Reviews",
+    "Share",
+    "categorize",
+    "reading_order",
+    "shares",
+]
+
+CATEGORIES = ("full_hit", "partial_hit", "position", "anatomy", "miss_unreviewed", "no_answer")
+
+MISSES = ("position", "anatomy", "miss_unreviewed")
+"""Categories of a cell that the reference does not touch."""
+
+ReviewKey = tuple[str, str, int, str]
+"""What a reader judged: image_id, finding, cells per side, and the cell; whoever named it."""
+Reviews = Mapping[ReviewKey, str]
+"""Judged miss -> "position" or "anatomy"."""
+
+
+@dataclass(frozen=True, slots=True)
+class CaseError:
+    """One case with its category.
+
+    Attributes
+    ----------
+    category : one of :data:`CATEGORIES`
+    cell : what stands for the prediction; None without an answer, and outside the central square
+    coverage : share of the cell that the reference covers, in [0, 1]; 0 without a cell
+    source : {"overlap", "reader", "anatomy", "none"}
+        What decided: the reference alone, a reader, the known anatomy, or nothing yet.
+    """
+
+    image_id: str
+    patient_id: str
+    finding: str
+    view: str
+    category: str
+    cell: str | None
+    coverage: float
+    source: str
+
+
+class CaseErrors(list[CaseError]):
+    """The cases of one set of predictions, and what was left out.
+
+    Attributes
+    ----------
+    grid : cells per side
+    patients : every patient of the images looked at, with cases or without: the units that are resampled
+    n_lateral, n_undefined : cases left out
+    """
+
+    def __init__(self, cases: Iterable[CaseError] = (), *, grid: int, patients: Sequence[str] = ()) -> None:
+        super().__init__(cases)
+        self.grid, self.patients = grid, tuple(patients)
+        self.n_lateral = self.n_undefined = 0
+
+
+def categorize(
+    predictions: Sequence[LocalizationPrediction],
+    records: Sequence[LocalizationRecord],
+    *,
+    grid: int,
+    anatomy: Mapping[str, Regions] | None = None,
+    reviews: Reviews | None = None,
+    frontal_only: bool = True,
+    min_share: float = MIN_SHARE,
+) -> CaseErrors:
+    """The category of every case, in the order of the records.
+
+    Parameters
+    ----------
+    predictions : at most one per (image, finding); those for pairs without a case are ignored
+    records : references; ground truth only is used
+    grid : cells per side
+    anatomy : known regions by image (:func:`~reveal_bench.reports.anatomy.read_anatomy`)
+    reviews : readers' answers (:func:`~reveal_bench.reports.misses.read_reviews`)
+    frontal_only : leave laterals out
+    min_share : least share of a cell in a plausible structure, see :data:`~reveal_bench.reports.anatomy.MIN_SHARE`
+
+    Raises
+    ------
+    ValueError
+        If a pair is predicted twice, an image is listed twice, a review is neither "position" nor "anatomy", or an
+        anatomy is of another size than its image.
+    """
+    check_share(min_share)
+    judge = _Judge(Grid(grid), anatomy or {}, reviews or {}, min_share)
+    by_pair: dict[tuple[str, str], LocalizationPrediction] = {}
+    for prediction in predictions:
+        pair = (prediction.image_id, prediction.finding)
+        if pair in by_pair:
+            raise ValueError(f"`predictions` must name each (image, finding) once, got {pair} twice")
+        by_pair[pair] = prediction
+    looked_at = {record.patient_id for record in records if not (frontal_only and record.view == "LATERAL")}
+    found = CaseErrors(grid=grid, patients=sorted(looked_at))
+    for record, finding, reference in list_cases(records):
+        if frontal_only and record.view == "LATERAL":
+            found.n_lateral += 1
+            continue
+        case = judge.case(record, finding, reference, by_pair.get((record.image_id, finding)))
+        if case is None:
+            found.n_undefined += 1
+        else:
+            found.append(case)
+    return found
+
+
+class _Judge:
+    """What there is to decide by: the reference, then a reader's answer, then the anatomy."""
+
+    def __init__(self, grid: Grid, anatomy: Mapping[str, Regions], reviews: Reviews, min_share: float) -> None:
+        for key, answer in reviews.items():
+            if answer not in ("position", "anatomy"):
+                raise ValueError(f"`reviews[{key}]` must be 'position' or 'anatomy', got {answer!r}")
+        self.grid, self._anatomy, self._reviews, self._min_share = grid, anatomy, reviews, min_share
+
+    def case(
+        self, record: LocalizationRecord, finding: str, reference: Reference, prediction: LocalizationPrediction | None
+    ) -> CaseError | None:
+        """One case; None where the reference lies wholly outside the central square."""
+        regions = pack_regions([reference.region], [reference.size])
+        covered = cell_coverage(regions, 0, self.grid)
+        if not covered.any():
+            return None
+        by_cell = covered / (2 * min(reference.size)) ** 2
+        points = points_of(prediction, grid=self.grid, size=reference.size)
+        cells = cells_of(prediction, points, grid=self.grid, size=reference.size)
+        cell = max(cells, key=lambda name: by_cell[self._place(name)], default=None)
+        coverage = 0.0 if cell is None else float(by_cell[self._place(cell)])
+        if not points:
+            category, source = "no_answer", "none"
+        elif cell is None:
+            category, source = "miss_unreviewed", "none"
+        elif coverage > 0:
+            is_hit = hit_cells(regions, self.grid)[0][self._place(cell)]
+            category, source = ("full_hit" if is_hit else "partial_hit"), "overlap"
+        else:
+            category, source = self._decide(record, finding, cell)
+        return CaseError(record.image_id, record.patient_id, finding, record.view, category, cell, coverage, source)
+
+    def _place(self, cell: str) -> tuple[int, int]:
+        """Row and column."""
+        column, row = self.grid.parse(cell)
+        return row, column
+
+    def _decide(self, record: LocalizationRecord, finding: str, cell: str) -> tuple[str, str]:
+        """Category and source of a cell without overlap."""
+        review = self._reviews.get((record.image_id, finding, self.grid.n, cell))
+        if review is not None:
+            return review, "reader"
+        by_cell = self._plausible(record, finding)
+        if by_cell is None:
+            return "miss_unreviewed", "none"
+        is_possible = is_enough(float(by_cell[self._place(cell)]), self._min_share)
+        return ("position" if is_possible else "anatomy"), "anatomy"
+
+    def _plausible(self, record: LocalizationRecord, finding: str) -> FloatArray | None:
+        regions, structures = self._anatomy.get(record.image_id), PLAUSIBLE.get(finding)
+        if regions is None or structures is None:
+            return None
+        if regions.size != record.size:
+            raise ValueError(
+                f"`anatomy[{record.image_id!r}]` must be of the image's size {list(record.size)} [height, width], "
+                f"got {list(regions.size)}"
+            )
+        return plausible_shares(regions, structures, self.grid)
+
+
+def reading_order(case: CaseError, seed: int) -> bytes:
+    """What misses are sorted by to draw those that are read: at random, but the same for every model.
+
+    So misses that models have in common are read once, and each model's first ones are still a random sample of its
+    own.
+    """
+    return sha256(f"{seed}\0{case.image_id}\0{case.finding}\0{case.cell}".encode()).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The share of one category among the cases of a finding, with its evidence.
+
+    Attributes
+    ----------
+    finding : finding, or "macro" for the unweighted mean over findings
+    category : one of :data:`CATEGORIES`
+    value, low, high, sd : float in [0, 1]
+        On the data; the ends of the 95 % interval and the standard deviation of the replicates. NaN where undefined.
+    n : int
+        Cases; for a macro, findings in which the share is defined.
+    n_misses, n_reviewed : int
+        Cases without overlap, and those of them of which is known (by a reader or the anatomy) what error they are.
+    """
+
+    finding: str
+    category: str
+    value: float
+    low: float
+    high: float
+    sd: float
+    n: int
+    n_misses: int
+    n_reviewed: int
+
+
+def shares(
+    case_errors: Sequence[CaseError],
+    *,
+    findings: Sequence[str] | None = None,
+    max_reviewed: int = 50,
+    n_resamples: int = 1000,
+    seed: int = 0,
+) -> list[Share]:
+    """Share of every category per finding, and their unweighted mean over findings (paper 000, sections 3.4 and 4.2).
+
+    Where readers judged some of a finding's misses and others are not judged, these are divided as those that readers
+    judged: at most `max_reviewed`, the first by :func:`reading_order`, so that those that were read for another model
+    do not weigh more. What the anatomy decided counts as it is and stands for nothing else. Where readers judged none,
+    the undecided stay ``miss_unreviewed``; if nothing at all is decided of a finding's misses, its shares of position
+    and anatomy errors are undefined, not 0.
+
+    Intervals are percentiles over replicates in which patients are resampled and the division is made anew; a
+    replicate without any judged miss is left out. The shares of a finding that are defined sum to 1; so do those of
+    the macro if they are defined in the same findings.
+
+    Parameters
+    ----------
+    case_errors : of one set of predictions, from :func:`categorize`
+    findings : those to report, in order; by default those that have cases, in order of appearance
+    max_reviewed : at least 1; how many misses of a finding a reader was given (50 in the paper)
+    seed : of the resampling, and of the order in which misses are read: give :func:`.misses.write_misses` the same
+
+    Returns
+    -------
+    list of Share: the macro's categories first, then those of each finding; in the order of :data:`CATEGORIES`
+
+    Raises
+    ------
+    ValueError
+        If `max_reviewed` or `n_resamples` is below 1.
+    """
+    if max_reviewed < 1:
+        raise ValueError(f"`max_reviewed` must be at least 1, got {max_reviewed}")
+    names = list(dict.fromkeys(case.finding for case in case_errors) if findings is None else findings)
+    units = sorted({*getattr(case_errors, "patients", ()), *(case.patient_id for case in case_errors)}) or [""]
+    tally = _tally(case_errors, names, units, max_reviewed, seed)
+    counts = resampling_counts(len(units), n_resamples=n_resamples, seed=seed)
+    # Whole numbers far below 2**24: exact in single precision
+    drawn = (counts @ tally.reshape(len(units), -1)).astype(np.float64).reshape(n_resamples, *tally.shape[1:])
+    data = tally.sum(axis=0, dtype=np.float64)
+    _, _, _, _, known_p, known_a, rest, read_p, read_a = data.T
+    is_read = read_p + read_a > 0
+    values, replicates = _divide(data, is_read), _divide(drawn, is_read)
+    is_dark = (rest > 0) & ~is_read & (known_p + known_a == 0)
+    for part in (values, replicates):
+        part[..., is_dark, CATEGORIES.index("position")] = part[..., is_dark, CATEGORIES.index("anatomy")] = np.nan
+    n_misses, n_reviewed = known_p + known_a + rest, known_p + known_a + read_p + read_a
+    n_defined = (~np.isnan(values)).sum(axis=0)
+    macro = _figures(mean_of_defined(values.T), mean_of_defined(replicates.swapaxes(1, 2)))
+    rows = [
+        Share(MACRO, category, *macro[i], int(n_defined[i]), int(n_misses.sum()), int(n_reviewed.sum()))
+        for i, category in enumerate(CATEGORIES)
+    ]
+    for k, name in enumerate(names):
+        evidence = int(data[k, 0]), int(n_misses[k]), int(n_reviewed[k])
+        figures = _figures(values[k], replicates[:, k])
+        rows += [Share(name, category, *figures[i], *evidence) for i, category in enumerate(CATEGORIES)]
+    return rows
+
+
+_COLUMNS = 9
+"""Of a tally: cases; full hits, partial hits, no answer; by the anatomy position, anatomy; misses it does not decide;
+of these by readers position, anatomy."""
+
+
+def _tally(
+    case_errors: Sequence[CaseError], names: Sequence[str], units: Sequence[str], max_reviewed: int, seed: int
+) -> npt.NDArray[np.float32]:
+    """Counts (n_units, n_findings, :data:`_COLUMNS`); whole numbers."""
+    tally = np.zeros((len(units), len(names), _COLUMNS), np.float32)
+    unit_code = {unit: i for i, unit in enumerate(units)}
+    plain = {"full_hit": 1, "partial_hit": 2, "no_answer": 3}
+    by_anatomy, by_reader = {"position": 4, "anatomy": 5}, {"position": 7, "anatomy": 8}
+    for k, name in enumerate(names):
+        cases = [case for case in case_errors if case.finding == name]
+        rest = [case for case in cases if case.category in MISSES and case.source != "anatomy"]
+        read = [case for case in rest if case.source == "reader"]
+        if len(read) < len(rest):
+            read = sorted(read, key=lambda case: reading_order(case, seed))[:max_reviewed]
+        for case in cases:
+            tally[unit_code[case.patient_id], k, 0] += 1
+            if case.category in plain:
+                tally[unit_code[case.patient_id], k, plain[case.category]] += 1
+            elif case.source == "anatomy":
+                tally[unit_code[case.patient_id], k, by_anatomy[case.category]] += 1
+        for case in rest:
+            tally[unit_code[case.patient_id], k, 6] += 1
+        for case in read:
+            tally[unit_code[case.patient_id], k, by_reader[case.category]] += 1
+    return tally
+
+
+def _divide(sums: FloatArray, is_read: npt.NDArray[np.bool_]) -> FloatArray:
+    """Shares (..., n_findings, n categories) of sums of tallies; NaN without cases, or if none of the read is drawn."""
+    n, full, partial, none, known_p, known_a, rest, read_p, read_a = np.moveaxis(sums, -1, 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        per_read = np.where(is_read & (rest > 0), rest / (read_p + read_a), 0.0)
+        position, anatomy = known_p + per_read * read_p, known_a + per_read * read_a
+        parts = np.stack([full, partial, position, anatomy, np.where(is_read, 0.0, rest), none], axis=-1)
+        divided: FloatArray = parts / n[..., None]
+    return divided
+
+
+def _figures(values: FloatArray, replicates: FloatArray) -> list[tuple[float, float, float, float]]:
+    """Value, low, high and standard deviation per column."""
+    found = find_intervals(values, replicates)
+    defined = [column[~np.isnan(column)] for column in replicates.T]
+    spread = [float(column.std(ddof=1)) if len(column) > 1 else float("nan") for column in defined]
+    return list(zip(values.tolist(), found.low.tolist(), found.high.tolist(), spread, strict=True))

@@ -1,0 +1,259 @@
+"""The tables of a report: for the page as text in percent, for CSV as plain numbers in full precision.
+
+After paper 000, Tables 1 and 2 (the same information). In CSV, hit rates are fractions, undefined is an empty field,
+and every number stands beside the signature that it can be repeated by. No table names an image or a patient.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from reveal_bench.geometry import Grid
+from reveal_bench.metrics.bootstrap import MACRO, Estimate
+from reveal_bench.reports.bars import CATEGORY_PAINTS
+from reveal_bench.reports.run_errors import CATEGORIES, Share
+from reveal_bench.reports.runs import ReportRun, Scores, macro_of
+
+__all__ = ["Table", "costs_table", "errors_table", "heat_rows", "means_table", "rates_table", "runs_table", "to_csv"]
+
+NOTHING = "–"
+STATUSES = ("answered", "absent", "refused", "unclear", "outside", "cut_off", "empty", "failed", "not_asked")
+"""What became of a question (:mod:`reveal_bench.models.answers`), "not_asked" in a run that is not finished."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table in both forms.
+
+    Attributes
+    ----------
+    name : of its file, without suffix
+    title, caption : for people
+    head, rows : text; the first cell of a row is its header; a second line of a cell is smaller
+    best : (row, column) of cells to stress
+    plain_head, plain_rows : for CSV
+    is_words : whether its cells are words more than numbers
+    """
+
+    name: str
+    title: str
+    caption: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    plain_head: tuple[str, ...]
+    plain_rows: tuple[tuple[Any, ...], ...]
+    best: frozenset[tuple[int, int]] = frozenset()
+    is_words: bool = False
+
+
+def to_csv(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """CSV text with one line per row; NaN and None are empty fields."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(head)
+    for row in rows:
+        writer.writerow([_field(value) for value in row])
+    return text.getvalue()
+
+
+def _field(value: Any) -> Any:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    # A label that a spreadsheet would take for a formula gets an apostrophe before it
+    return "'" + value if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
+
+
+def _percent(value: float) -> str:
+    return NOTHING if math.isnan(value) else f"{100 * value:.1f}"
+
+
+def _interval(low: float, high: float) -> str:
+    return NOTHING if math.isnan(low) else f"{100 * low:.1f} to {100 * high:.1f}"
+
+
+def _signed(value: float) -> str:
+    return NOTHING if math.isnan(value) else f"{100 * value:+.1f}".replace("-", "−")
+
+
+def _both(estimate: Estimate) -> str:
+    return f"{_percent(estimate.value)}\n{_interval(estimate.low, estimate.high)}"
+
+
+def _grids(scores: Scores) -> dict[int, int]:
+    """Grid -> the first run on it, coarse grids first."""
+    return {grid: next(i for i, run in enumerate(scores.runs) if run.grid == grid)
+            for grid in sorted({run.grid for run in scores.runs})}  # fmt: skip
+
+
+def means_table(scores: Scores, reference: int) -> Table:
+    """Mean hit rate by model and prompt style, and the paired difference from the reference run."""
+    rows: list[tuple[str, ...]] = []
+    plain: list[tuple[Any, ...]] = []
+    for grid, i in _grids(scores).items():
+        chance, spread = scores.estimates(i, chance=True)[MACRO], scores.deviations(i, chance=True)[MACRO]
+        rows.append((f"Chance, {grid} × {grid}", NOTHING, f"{grid} × {grid}", "cell", _both(chance), _percent(spread),
+                     NOTHING))  # fmt: skip
+        plain.append(("chance", "", grid, "cell", chance.value, spread, chance.low, chance.high, None, None, None,
+                      chance.signature))  # fmt: skip
+    for i, run in enumerate(scores.runs):
+        macro, spread = scores.estimates(i)[MACRO], scores.deviations(i)[MACRO]
+        gain = scores.difference(i, reference) if i != reference else (math.nan,) * 3
+        told = "reference" if i == reference else f"{_signed(gain[0])}\n{_signed(gain[1])} to {_signed(gain[2])}"
+        on = f"{run.grid} × {run.grid}" if run.metric == "grid_hit" else NOTHING
+        rows.append((run.label, run.style or NOTHING, on, run.protocol, _both(macro), _percent(spread), told))
+        plain.append((run.label, run.style or "", run.grid, run.protocol, macro.value, spread, macro.low, macro.high,
+                      *gain, macro.signature))  # fmt: skip
+    label = scores.runs[reference].label
+    caption = (
+        f"Mean hit rate over {len(scores.findings)} pathologies, in percent, with 95 % interval and bootstrap standard "
+        f"deviation; difference from {label} in percentage points with its paired 95 % interval."
+    )
+    head = ("Run", "Prompt", "Grid", "Answers", "Mean hit rate (%)", "SD", "Difference")
+    plain_head = ("run", "style", "grid", "protocol", "mean_hit_rate", "sd", "low", "high", "difference",
+                  "difference_low", "difference_high", "signature")  # fmt: skip
+    return Table("mean-hit-rates", "Mean hit rate", caption, head, tuple(rows), plain_head, tuple(plain))
+
+
+def rates_table(scores: Scores, order: Sequence[str]) -> Table:
+    """Hit rate by run and pathology, with chance and counts."""
+    names = [MACRO, *order]
+    rows, best = [], set()
+    for grid, i in _grids(scores).items():
+        chance = scores.estimates(i, chance=True)
+        rows.append((f"Chance, {grid} × {grid}", *(_both(chance[name]) for name in names)))
+    first = len(rows)
+    by_run = [scores.estimates(i) for i in range(len(scores.runs))]
+    rows += [
+        (run.label, *(_both(found[name]) for name in names)) for run, found in zip(scores.runs, by_run, strict=True)
+    ]
+    for column, name in enumerate(names, start=1):
+        values = [found[name].value for found in by_run]
+        highest = max((v for v in values if not math.isnan(v)), default=math.nan)
+        best |= {(first + i, column) for i, v in enumerate(values) if v == highest}
+    counts = dict(zip(scores.findings, scores.chance[0].n.tolist(), strict=True))
+    rows.append(("Questions (n)", NOTHING, *(f"{counts[name]:,}" for name in order)))
+    caption = (
+        "Hit rate in percent by run and pathology, with 95 % interval; bold, the highest of the runs. Each question is "
+        "one image with one pathology."
+    )
+    plain_head = ("run", "model", "style", "grid", "protocol", "metric", "finding", "value", "sd", "low", "high", "n",
+                  "n_undefined", "n_empty_replicates", "signature")  # fmt: skip
+    plain = tuple(row for i in range(len(scores.runs)) for row in _plain_rates(scores, i, names))
+    head = ("Run", "Mean", *order)
+    return Table("hit-rates", "Hit rate by pathology", caption, head, tuple(rows), plain_head, plain, frozenset(best))
+
+
+def _plain_rates(scores: Scores, index: int, names: Sequence[str]) -> list[tuple[Any, ...]]:
+    run = scores.runs[index]
+    rows: list[tuple[Any, ...]] = []
+    for is_chance in (False, True):
+        found, spread = scores.estimates(index, chance=is_chance), scores.deviations(index, chance=is_chance)
+        for name in names:
+            e = found[name]
+            rows.append((run.label, run.model, run.style, run.grid, run.protocol, e.metric, name, e.value, spread[name],
+                         e.low, e.high, e.n, e.n_undefined, e.n_empty_replicates, e.signature))  # fmt: skip
+    return rows
+
+
+def runs_table(runs: Sequence[ReportRun]) -> Table:
+    """What each run is: model, settings, versions, and the SHA-256 of what was scored."""
+    rows, plain = [], []
+    for run in runs:
+        info = run.run.info if run.run is not None else None
+        settings = info.settings if info is not None else None
+        sent = {} if info is None else {k: v for k, v in info.parameters.items() if v is not None}
+        harness = {} if info is None else dict(info.harness)
+        how = [f"{settings.shots} shots from {settings.shots_split}"] if settings is not None and settings.shots else []
+        how += [f"{key} {value}" for key, value in sent.items()]
+        n_epochs = len(run.epochs)
+        versions = ", ".join(f"{name} {version}" for name, version in harness.items())
+        picture = "" if settings is None else f"{settings.side} px, prompt {settings.prompt_version}"
+        rows.append((run.label, run.model if info is not None else "prediction file", run.style or NOTHING,
+                     picture or NOTHING, "; ".join(how) or NOTHING, f"{n_epochs}", f"{run.n_missing:,}",
+                     versions or NOTHING, "\n".join(value[:12] for value in run.sha256)))  # fmt: skip
+        plain.append((run.label, run.model, run.style, run.grid, run.protocol, run.metric, n_epochs, run.n_missing,
+                      picture, "; ".join(how), versions, " ".join(run.sha256)))  # fmt: skip
+    head = ("Run", "Model", "Prompt", "Picture", "Settings", "Epochs", "Without prediction", "Harness", "SHA-256")
+    plain_head = ("run", "model", "style", "grid", "protocol", "hit_metric", "epochs", "n_missing", "picture",
+                  "settings", "harness", "sha256")  # fmt: skip
+    caption = (
+        "The runs as scored. Without prediction: questions with a reference, over all epochs, that have none and are "
+        "misses. SHA-256: first digits, of each prediction file."
+    )
+    return Table("runs", "Runs", caption, head, tuple(rows), plain_head, tuple(plain), is_words=True)
+
+
+def costs_table(runs: Sequence[ReportRun], findings: Sequence[str]) -> Table | None:
+    """What became of the questions of the run folders, and what they cost; None if there is no run folder."""
+    rows, plain = [], []
+    folders = [run for run in runs if run.run is not None]
+    summaries = [run.run.summary for run in folders if run.run is not None]
+    used = [status for status in STATUSES if any(summary.by_status.get(status) for summary in summaries)]
+    for run, summary in zip(folders, summaries, strict=True):
+        macros = [macro_of(rows_, run.metric, findings) for rows_ in run.epochs]
+        spread = float(np.std(macros, ddof=1)) if len(macros) > 1 else math.nan
+        mean = float(np.mean(macros))
+        cost = None if summary.cost is None else f"{summary.cost.normalize():f}"
+        by_epoch = _percent(mean) + ("" if math.isnan(spread) else f"\nSD {_percent(spread)} of {len(macros)}")
+        counts = [summary.by_status.get(status, 0) for status in used]
+        tokens = (summary.tokens_in, summary.tokens_cached, summary.tokens_out)
+        rows.append((run.label, f"{summary.n_expected:,}", *(f"{n:,}" for n in counts), *(f"{n:,}" for n in tokens),
+                     f"{summary.without_usage:,}", cost or NOTHING, by_epoch))  # fmt: skip
+        plain.append((run.label, summary.n_expected, *counts, *tokens, summary.without_usage, cost, len(macros), mean,
+                      spread))  # fmt: skip
+    if not rows:
+        return None
+    head = ("Run", "Asked", *(status.replace("_", " ").capitalize() for status in used), "Tokens in", "of these cached",
+            "Tokens out", "Without usage", "Cost", "Mean hit rate by epoch (%)")  # fmt: skip
+    plain_head = ("run", "asked", *used, "tokens_in", "tokens_cached", "tokens_out", "without_usage", "cost", "epochs",
+                  "macro_mean_over_epochs", "macro_sd_over_epochs")  # fmt: skip
+    caption = (
+        "What became of every question of the run folders (times epochs), and what it cost in the currency of the "
+        "prices given; without usage: replies without counts of tokens, which the cost leaves out. A question that "
+        "has a reference and is not answered counts as a miss. SD: standard deviation over epochs."
+    )
+    return Table("failures-and-costs", "Failures and costs", caption, head, tuple(rows), plain_head, tuple(plain))
+
+
+def errors_table(shares: Mapping[str, Sequence[Sequence[Share]]]) -> Table:
+    """Mean share of each error category by run; the CSV has every pathology.
+
+    Parameters
+    ----------
+    shares : run label -> per epoch, from :func:`reveal_bench.reports.run_errors.shares`; the text is of the first
+    """
+    used = [c for c in CATEGORIES if any(s.category == c and s.value > 0 for run in shares.values() for s in run[0])]
+    rows, plain = [], []
+    for label, epochs in shares.items():
+        found = {share.category: share for share in epochs[0] if share.finding == MACRO}
+        cells = [f"{_percent(found[c].value)}\n{_interval(found[c].low, found[c].high)}" for c in used]
+        rows.append((label + (" (epoch 1)" if len(epochs) > 1 else ""), *cells))
+        plain += [
+            (label, number, s.finding, s.category, s.value, s.sd, s.low, s.high, s.n, s.n_misses, s.n_reviewed)
+            for number, epoch in enumerate(epochs, start=1)
+            for s in epoch
+        ]
+    head = ("Run", *(CATEGORY_PAINTS[c][0].capitalize() for c in used))
+    plain_head = ("run", "epoch", "finding", "category", "share", "sd", "low", "high", "n", "n_misses", "n_reviewed")
+    caption = (
+        "Mean share of each category over pathologies, in percent of the questions on frontal images, with 95 % "
+        "interval. A share is undefined for a pathology of whose misses none was reviewed."
+    )
+    return Table("error-categories", "Error categories", caption, head, tuple(rows), plain_head, tuple(plain))
+
+
+def heat_rows(label: str, shares: Mapping[str, Any], n: Mapping[str, int]) -> list[tuple[Any, ...]]:
+    """Rows of ``heat-maps.csv``: run, finding, cell, share and n."""
+    rows: list[tuple[Any, ...]] = []
+    for finding, cells in shares.items():
+        grid = Grid(len(cells))
+        flat = np.asarray(cells).ravel().tolist()
+        rows += [(label, finding, cell, share, n[finding]) for cell, share in zip(grid.cells, flat, strict=True)]
+    return rows

@@ -1,0 +1,532 @@
+"""What the builders of box sources share: tables with line numbers, pictures by name, checked boxes, left-out images.
+
+Conventions
+-----------
+* A problem belongs to an image or to a file. With ``keep_going`` an image with a problem is left out whole, with all
+  its boxes, since a reference that lacks a box is a wrong one; a broken file stops the build.
+* A box is ``[x, y, width, height]``, kept as the source draws it. It may stick out of its image by rounding
+  (:data:`SLACK` pixels); what lies outside has no pixels. `area_px` counts the pixels whose centres lie in the union of
+  a finding's boxes, `bbox_xywh` is the box around them all.
+* Files are found below the root by name; a folder with very many folders is a tree of pictures and is not searched.
+
+Pictures of the box sources: found by name below a folder, and the headers of those that are DICOM.
+
+Conventions
+-----------
+* A picture belongs to the image whose id is the stem of its file name; two of one name are a problem of that image.
+* Where pixels are embedded every image needs its picture. Where they are withheld a picture is still looked for, to
+  have the hashes that an own copy is verified with; what has none is counted in a warning.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import math
+import os
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TextIO
+
+from reveal_bench.findings import canonical_finding, hint
+from reveal_bench.kinds.images import PictureFile
+from reveal_bench.kinds.localization.records import Annotation, Polygons, Reader
+from reveal_bench.masks import Box, Rle, pack_boxes, pack_masks, tight_box
+from reveal_bench.sources import source
+from reveal_bench.sources.source import BuildError, Inspection, Pixels, Problem
+
+if TYPE_CHECKING:
+    from reveal_bench.dicom.header import Header
+
+__all__ = [
+    "Faults",
+    "Gallery",
+    "NO_PATIENTS",
+    "SLACK",
+    "TableRow",
+    "annotate_boxes",
+    "annotate_mask",
+    "box_problem",
+    "count_warnings",
+    "counted",
+    "dicom_headers",
+    "find_file",
+    "inspection",
+    "is_synthetic",
+    "known_finding",
+    "no_pictures",
+    "read_box",
+    "read_table",
+    "relative_names",
+    "xyxy_to_xywh",
+]
+
+NO_PATIENTS = "the source names no patients: a holdout is divided by image"
+"""Warning of a source in which two images of one patient cannot be told."""
+SLACK = 1.0
+"""Pixels that a box may stick out of its image."""
+DEPTH, MANY = 5, 60
+"""How deep tables are looked for, and how many folders in one make it a tree of pictures."""
+
+
+@dataclass
+class Faults:
+    """Problems found while reading, and the images that they make unusable."""
+
+    problems: list[Problem] = field(default_factory=list)
+    bad: set[str] = field(default_factory=set)
+    is_fatal: bool = False
+
+    def add(self, problem: Problem, image_id: str | None) -> None:
+        """Note a problem of an image, or with None of a whole file."""
+        self.problems.append(problem)
+        if image_id is None:
+            self.is_fatal = True
+        else:
+            self.bad.add(image_id)
+
+    def settle(self, warnings: list[str], *, keep_going: bool) -> None:
+        """Raise all problems together, or turn them into warnings; the images to leave out are `bad`.
+
+        Raises
+        ------
+        BuildError
+            If there are problems, unless `keep_going` is True and each belongs to an image.
+        """
+        if self.problems and (self.is_fatal or not keep_going):
+            raise BuildError(self.problems)
+        warnings.extend(f"left out: {problem}" for problem in self.problems)
+        if self.bad:
+            verb = "is" if len(self.bad) == 1 else "are"
+            warnings.append(f"{counted(len(self.bad), 'image')} {verb} left out for these problems")
+
+
+@dataclass(frozen=True, slots=True)
+class TableRow:
+    """One row of a table: its 1-based line in the file, and its values by column, stripped."""
+
+    file: str
+    line: int
+    values: Mapping[str, str]
+
+    def __getitem__(self, column: str) -> str:
+        return self.values[column]
+
+    def problem(self, column: str, rule: str, value: object) -> Problem:
+        """A problem of this row."""
+        return Problem(self.file, self.line, column, rule, str(value))
+
+
+def find_file(root: Path, *patterns: str) -> Path | None:
+    """The file below `root` (or `root` itself) that fits the first pattern that any fits; the shallowest of several."""
+    root = Path(root)
+    if root.is_file():
+        return root if any(fnmatch(root.name, pattern) for pattern in patterns) else None
+    names = [(folder, name) for folder, files in _folders(root) for name in files]
+    for pattern in patterns:
+        for folder, name in names:
+            if fnmatch(name, pattern):
+                return folder / name
+    return None
+
+
+def _folders(root: Path) -> Iterator[tuple[Path, list[str]]]:
+    """Folders with their visible files, shallow ones first; picture trees are not entered."""
+    level = [root] if root.is_dir() else []
+    for _ in range(DEPTH + 1):
+        below: list[Path] = []
+        for folder in level:
+            try:
+                entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+            except OSError:
+                continue
+            inner = [Path(entry.path) for entry in entries if entry.is_dir() and not entry.name.startswith(".")]
+            below += inner if len(inner) <= MANY else []
+            yield folder, [entry.name for entry in entries if not entry.name.startswith(".") and not entry.is_dir()]
+        level = below
+
+
+def is_synthetic(root: Path, files: Iterable[Path] = ()) -> bool:
+    """Whether a download says that it is made up: in `root`, or where each of its `files` lies inside `root`.
+
+    An archive may have been unpacked into a folder of its own. What lies above `root` is not looked at: a notice
+    beside real data must not make them synthetic.
+    """
+    if source.is_synthetic(root):
+        return True
+    inside = [[folder for folder in path.parents if folder.is_relative_to(root)] for path in files]
+    return bool(inside) and all(any(map(source.is_synthetic, folders)) for folders in inside)
+
+
+def relative_names(root: Path, files: Mapping[str, Path]) -> dict[str, str]:
+    """Paths by role, as an Inspection shows them: relative to the root, or the name of a root that is a file."""
+    return {role: p.relative_to(root).as_posix() if root.is_dir() else p.name for role, p in files.items()}
+
+
+def read_table(
+    path: Path, columns: Sequence[str], faults: Faults, warnings: list[str], *, optional: Sequence[str] = ()
+) -> list[TableRow]:
+    """Rows of a CSV file: plain, gzip or alone in a zip.
+
+    Columns are found by name, whatever their order, case and outer spaces. A missing one is a problem of the file and
+    gives no rows; one that is not known is a warning. Unnamed ones at the end may have no fields below them.
+    """
+    rows: list[TableRow] = []
+    try:
+        with _open_text(path) as file:
+            reader = csv.reader(file, strict=True)
+            spelling = {column.casefold(): column for column in (*columns, *optional)}
+            heads = [spelling.get(head.strip().casefold(), head.strip()) for head in next(reader, [])]
+            lacking = [column for column in columns if column not in heads]
+            for column in lacking:
+                faults.add(Problem(path.name, 1, column, "must be a column", ", ".join(heads) or "no header"), None)
+            if lacking:
+                return []
+            unknown = [head for head in heads if head and head not in (*columns, *optional)]
+            warnings += [f"{path.name}: the column {head!r} is not known and is not read" for head in unknown]
+            n_named = len("\n".join(heads).rstrip("\n").split("\n"))
+            for fields in reader:
+                if not any(fields):
+                    continue
+                row = TableRow(path.name, reader.line_num, dict(zip(heads, map(str.strip, fields), strict=False)))
+                if len(fields) < n_named or any(fields[len(heads) :]):
+                    rule = f"must have {n_named} fields"
+                    faults.add(row.problem("row", rule, len(fields)), None)
+                    continue
+                rows.append(row)
+    except (OSError, EOFError, UnicodeDecodeError, csv.Error, zipfile.BadZipFile) as error:
+        faults.add(Problem(path.name, None, "file", "must be a readable CSV file in UTF-8", str(error)), None)
+    return rows
+
+
+def _open_text(path: Path) -> TextIO:
+    if path.suffix == ".gz":
+        return gzip.open(path, "rt", encoding="utf-8-sig", newline="")
+    if path.suffix == ".zip":
+        with zipfile.ZipFile(path) as archive:
+            names = [name for name in archive.namelist() if name.endswith(".csv") and not name.startswith("__MACOSX")]
+            if len(names) != 1:
+                raise OSError(f"{len(names)} CSV files in the archive instead of one")
+            return io.StringIO(archive.read(names[0]).decode("utf-8-sig"), newline="")
+    return path.open(encoding="utf-8-sig", newline="")
+
+
+def known_finding(name: str, vocabulary: Sequence[str]) -> tuple[str | None, str]:
+    """Canonical spelling of a label, or None; and what an error message shows of it."""
+    finding = canonical_finding(name, vocabulary)
+    return finding, repr(name) if finding is not None else hint(name, vocabulary)
+
+
+def read_box(
+    row: TableRow,
+    columns: Sequence[str],
+    faults: Faults,
+    image_id: str,
+    *,
+    form: Literal["xywh", "xyxy"],
+    size: tuple[int, int] | None,
+) -> Box | None:
+    """The box of a row, checked; None after noting what is wrong. With `size` None only its form is checked."""
+    texts = [row[column] for column in columns]
+    try:
+        values = [float(text) for text in texts]
+    except ValueError:
+        values = [math.nan]
+    if not all(map(math.isfinite, values)):
+        faults.add(
+            row.problem(", ".join(columns), "must be four finite numbers", ", ".join(map(repr, texts))), image_id
+        )
+        return None
+    a, b, c, d = values
+    box = (a, b, c, d) if form == "xywh" else xyxy_to_xywh((a, b, c, d))
+    rule = box_problem(box, size)
+    if rule is not None:
+        faults.add(row.problem(", ".join(columns), rule, ", ".join(texts)), image_id)
+        return None
+    return box
+
+
+def xyxy_to_xywh(corners: Box) -> Box:
+    """[left, top, right, bottom] -> [x, y, width, height]."""
+    left, top, right, bottom = corners
+    return left, top, right - left, bottom - top
+
+
+def box_problem(box: Box, size: tuple[int, int] | None) -> str | None:
+    """The rule that a box of finite numbers breaks in an image of `size` (height, width), or None."""
+    x, y, width, height = box
+    if width <= 0 or height <= 0:
+        return "must have width and height above 0"
+    if size is None:
+        return None
+    if min(x, y) < -SLACK or x + width > size[1] + SLACK or y + height > size[0] + SLACK:
+        return f"must lie in the image of {size[1]} x {size[0]} pixels"
+    if pack_boxes([[box]], [size]).areas[0] == 0:
+        return "must cover the centre of a pixel"
+    return None
+
+
+def annotate_boxes(
+    finding: str,
+    boxes: Sequence[Box],
+    size: tuple[int, int],
+    *,
+    reader: Reader = "ground_truth",
+    reader_id: str | None = None,
+) -> Annotation:
+    """The annotation of one finding by one reader from its boxes, at least one, all checked."""
+    return Annotation(
+        finding=finding,
+        reader=reader,
+        rle=None,
+        bbox_xywh=tight_box(boxes),
+        n_instances=len(boxes),
+        area_px=int(pack_boxes([boxes], [size]).areas[0]),
+        boxes_xywh=tuple(boxes),
+        reader_id=reader_id,
+    )
+
+
+def annotate_mask(
+    finding: str, rle: Rle, n_instances: int, *, polygons: Polygons = (), boxes: Sequence[Box] = ()
+) -> Annotation:
+    """The ground truth of one finding from its mask, with contours and boxes as far as the source has them."""
+    mask = pack_masks([rle])
+    x, y, width, height = mask.boxes_xywh()[0].tolist()
+    return Annotation(
+        finding=finding,
+        reader="ground_truth",
+        rle=rle,
+        polygons=polygons,
+        bbox_xywh=(x, y, width, height),
+        n_instances=n_instances,
+        area_px=int(mask.areas[0]),
+        boxes_xywh=tuple(boxes),
+    )
+
+
+def inspection(
+    builder: str,
+    root: Path,
+    files: Mapping[str, Path],
+    counts: Mapping[str, int],
+    published: Mapping[str, int],
+    faults: Faults,
+    warnings: Sequence[str],
+) -> Inspection:
+    """What `inspect` gives; counts that differ from the published ones are warnings, unless the download is made up."""
+    synthetic = is_synthetic(root, files.values())
+    return Inspection(
+        builder=builder,
+        root=root,
+        files=relative_names(root, files),
+        counts=counts,
+        expected=published,
+        problems=faults.problems,
+        warnings=[*warnings, *([] if synthetic else count_warnings(counts, published))],
+        synthetic=synthetic,
+    )
+
+
+def counted(n: int, noun: str) -> str:
+    """A number with its noun.
+
+    Examples
+    --------
+    >>> counted(1, "image"), counted(1234, "image")
+    ('1 image', '1,234 images')
+    """
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+
+
+def count_warnings(counts: Mapping[str, int], published: Mapping[str, int]) -> list[str]:
+    """Where the counts of a download differ from the published ones."""
+    return [
+        f"{what}: published are {expected:,}, here are {counts[what]:,}"
+        for what, expected in published.items()
+        if what in counts and counts[what] != expected
+    ]
+
+
+PictureKind = Literal["picture", "dicom", "png16"]
+
+CHUNK = 64
+"""Headers that a process reads at a time."""
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """Pictures below a folder by the stem of their file names; a stem that occurs twice is in `doubles`.
+
+    `need_all` says whether an image without a picture is a problem.
+    """
+
+    root: Path
+    paths: Mapping[str, Path]
+    doubles: Mapping[str, Path]
+    kind: PictureKind = "picture"
+    need_all: bool = True
+
+    @classmethod
+    def below(
+        cls,
+        root: Path,
+        suffixes: Sequence[str],
+        *,
+        kind: PictureKind = "picture",
+        skip: Sequence[str] = (),
+        need_all: bool = True,
+        may_be_empty: bool = False,
+    ) -> Gallery:
+        """All visible files with one of the `suffixes` (lower case) at any depth, but in folders named in `skip`.
+
+        Raises
+        ------
+        ValueError
+            If there is none, unless it `may_be_empty`.
+        """
+        paths: dict[str, Path] = {}
+        doubles: dict[str, Path] = {}
+        for folder, folders, files in os.walk(root):
+            folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in skip)
+            for name in sorted(files):
+                stem, suffix = os.path.splitext(name)
+                if suffix.lower() in suffixes and not name.startswith("."):
+                    (doubles if stem in paths else paths)[stem] = Path(folder, name)
+        if not paths and not may_be_empty:
+            raise ValueError(f"`pictures` must hold {' or '.join(suffixes)} files, got none below {root}")
+        return cls(Path(root), paths, doubles, kind, need_all)
+
+    @classmethod
+    def of_build(
+        cls,
+        root: Path,
+        pictures: Path | None,
+        suffixes: Sequence[str],
+        *,
+        pixels: Pixels,
+        kind: PictureKind = "picture",
+    ) -> Gallery:
+        """The pictures of a download at `root`, or of the folder that the user names, as `pixels` needs them.
+
+        Raises
+        ------
+        ValueError
+            If there is none where the user says they are, or where they are needed.
+        """
+        folder = root if root.is_dir() else root.parent
+        embed = pixels == "embed"
+        return cls.below(
+            folder if pictures is None else Path(pictures),
+            suffixes,
+            kind=kind,
+            need_all=embed,
+            may_be_empty=not embed and pictures is None,
+        )
+
+    def picture(
+        self, image_id: str, faults: Faults, *, file: str = "pictures", row: int | str | None = None
+    ) -> PictureFile | None:
+        """The picture of an image, published as PNG unless its bytes pass unchanged.
+
+        None if it is not there, or after noting a problem, which stands in `row` (or the image's) of `file`.
+        """
+        path = self.paths.get(image_id)
+        if path is None and not self.need_all:
+            return None
+        if path is None or image_id in self.doubles:
+            rule, value = f"must be there for {image_id}", "no such file"
+            if path is not None:
+                both = f"{self._shown(path)} and {self._shown(self.doubles[image_id])}"
+                rule, value = "must be the only one of its name", both
+            faults.add(Problem(file, image_id if row is None else row, "picture", rule, value), image_id)
+            return None
+        name = path.name if self.kind == "picture" else f"{image_id}.png"
+        return PictureFile(path, name, self._shown(path), self.kind)
+
+    def pictures_of(self, first_rows: Mapping[str, TableRow], faults: Faults) -> dict[str, PictureFile]:
+        """The pictures of images by image id, those that have one; problems stand in the first row of the image."""
+        found = {
+            image_id: self.picture(image_id, faults, file=row.file, row=row.line)
+            for image_id, row in first_rows.items()
+        }
+        return {image_id: picture for image_id, picture in found.items() if picture is not None}
+
+    def warnings(self, image_ids: Iterable[str]) -> list[str]:
+        """How many pictures are of no image, and how many images have no picture although they need none."""
+        ids = set(image_ids)
+        n_unused = len(self.paths.keys() - ids)
+        found = []
+        if n_unused:
+            verbs = "has no label here and is" if n_unused == 1 else "have no label here and are"
+            found.append(f"{counted(n_unused, 'picture')} {verbs} no part of the dataset")
+        if self.need_all:
+            return found
+        return found + no_pictures(
+            len(ids - self.paths.keys()), "no view from a header" if self.kind == "dicom" else ""
+        )
+
+    def _shown(self, path: Path) -> str:
+        return path.relative_to(self.root).as_posix()
+
+
+def no_pictures(n_images: int, what_else: str = "") -> list[str]:
+    """The warning of a build with withheld pixels in which so many images have no picture."""
+    if not n_images:
+        return []
+    verb = "has" if n_images == 1 else "have"
+    lost = "no hash to verify an own copy with" + (f", {what_else}" if what_else else "")
+    return [f"{counted(n_images, 'image')} {verb} no picture here: {lost}"]
+
+
+def dicom_headers(pictures: Mapping[str, PictureFile], faults: Faults, *, workers: int = 1) -> dict[str, Header]:
+    """The headers of DICOM pictures by image id, but for those noted as unreadable or without pixels.
+
+    Parameters
+    ----------
+    pictures : by image id
+    workers : processes that read; with more than one the calling script needs the ``__main__`` guard of
+        `multiprocessing`
+    """
+    ids = list(pictures)
+    chunks = [[pictures[image_id].path for image_id in ids[i : i + CHUNK]] for i in range(0, len(ids), CHUNK)]
+    found: list[Header | str] = []
+    if workers <= 1 or len(chunks) < 2:
+        for chunk in chunks:
+            found += _read_headers(chunk)
+    else:
+        with ProcessPoolExecutor(min(workers, len(chunks)), mp_context=get_context("spawn")) as pool:
+            for part in pool.map(_read_headers, chunks):
+                found += part
+    headers: dict[str, Header] = {}
+    for image_id, header in zip(ids, found, strict=True):
+        if isinstance(header, str):
+            rule = "must be a readable DICOM file"
+            faults.add(Problem(pictures[image_id].shown, image_id, "picture", rule, header), image_id)
+        else:
+            headers[image_id] = header
+    return headers
+
+
+def _read_headers(paths: Sequence[Path]) -> list[Header | str]:
+    """Headers, or the reasons why there is none that can be used."""
+    from reveal_bench.dicom import DicomError, read_header
+
+    found: list[Header | str] = []
+    for path in paths:
+        try:
+            header = read_header(path)
+        except DicomError as error:
+            found.append(str(error))
+            continue
+        if not header.has_pixels:
+            found.append("no pixel data")
+        else:
+            found.append(header if header.rows and header.columns else "no Rows and Columns")
+    return found

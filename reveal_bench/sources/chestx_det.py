@@ -1,0 +1,253 @@
+"""ChestX-Det: boxes and polygons of thirteen findings on NIH ChestX-ray14 frames.
+
+Source: Deepwise-AILab/ChestX-Det-Dataset, ``ChestX_Det_test.json`` (and ``_train``), annotations under Apache-2.0.
+A JSON list, one entry per image: ``{"file_name": "36302.png", "syms": [...], "boxes": [[x0, y0, x1, y1], ...],
+"polygons": [[[x, y], ...], ...]}``, three parallel lists with one element per instance.
+
+Conventions
+-----------
+* Every picture is 1024 x 1024 pixels; coordinates are whole pixels in [0, 1024].
+* Several instances of one finding become one annotation: the union of their polygons, filled by
+  :func:`reveal_bench.masks.rasterize_polygons`; `n_instances` counts them; the box is the tight box of the union.
+  The source's own boxes are kept in `boxes_xywh`.
+* All thirteen findings were looked for in every image, so a finding without an instance is absent (0).
+* The source publishes neither patients, studies nor views: `patient_id` and `study_id` repeat the image id.
+* An image has one entry, in one of the two files. One with an entry that is wrong, or with two, is left out whole.
+* Pixels are not part of the download: the PNG files are looked for below it or below ``pictures``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from reveal_bench.findings import CHESTX_DET_FINDINGS, canonical_finding
+from reveal_bench.kinds.images import PictureFile
+from reveal_bench.kinds.localization.records import Annotation, LocalizationRecord
+from reveal_bench.masks import rasterize_polygons
+from reveal_bench.sources.boxes import (
+    NO_PATIENTS,
+    Faults,
+    Gallery,
+    annotate_mask,
+    count_warnings,
+    find_file,
+    inspection,
+    is_synthetic,
+    known_finding,
+    xyxy_to_xywh,
+)
+from reveal_bench.sources.source import Inspection, Pixels, Problem, Reading, Records
+from reveal_bench.sources.strict_json import parse_json
+
+__all__ = ["PUBLISHED", "SIDE", "detect", "inspect", "read"]
+
+SIDE = 1024
+"""Width and height of every picture, in pixels."""
+
+PUBLISHED = {"test images": 553, "test instances": 1734, "test images without a finding": 64}
+"""Counts of the published test file."""
+
+FILE_NAME = "ChestX_Det_{split}.json"
+SPLITS = ("train", "test")
+KEYS = {"file_name", "syms", "boxes", "polygons"}
+Entry = dict[str, Any]
+
+
+def detect(root: Path) -> float:
+    """1 if `root` is, or holds, an annotation file with its published name; else 0."""
+    return 1.0 if _annotation_files(Path(root)) else 0.0
+
+
+def inspect(root: Path, *, pictures: Path | None = None) -> Inspection:
+    """Count images, instances and images without a finding, and list what is wrong with the files.
+
+    `pictures` are not looked at.
+
+    Raises
+    ------
+    ValueError
+        If there is no annotation file.
+    """
+    root = Path(root)
+    parsed = _Parsed.of(root)
+    return inspection("chestx-det", root, parsed.files, parsed.counts, PUBLISHED, parsed.faults, [])
+
+
+def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pictures: Path | None = None) -> Reading:
+    """Records per split: "train", "test", those whose file is there.
+
+    Parameters
+    ----------
+    root : the annotation file or the folder that holds it
+    pixels : "withhold" needs no pictures, but hashes those that are there
+    keep_going : leave out images with a problem instead of raising
+    pictures : folder with the PNG files at any depth; `root` itself by default
+
+    Raises
+    ------
+    BuildError
+        With every problem of the annotation files, and every picture that is not there.
+    ValueError
+        If there is no annotation file, or no picture although pixels are to be embedded.
+    """
+    root = Path(root)
+    parsed = _Parsed.of(root)
+    synthetic = is_synthetic(root, parsed.files.values())
+    warnings = [] if synthetic else count_warnings(parsed.counts, PUBLISHED)
+    faults = parsed.faults
+    gallery = Gallery.of_build(root, pictures, [".png"], pixels=pixels)
+    images: dict[str, PictureFile | None] = {}
+    for split, entries in parsed.entries.items():
+        for image_id, number, _ in entries:
+            file = parsed.files[f"annotations_{split}"].name
+            images[image_id] = gallery.picture(image_id, faults, file=file, row=number)
+    warnings += gallery.warnings(images)
+    faults.settle(warnings, keep_going=keep_going)
+    warnings.append(NO_PATIENTS)
+    kept = {
+        split: [(image_id, entry) for image_id, _, entry in entries if image_id not in faults.bad]
+        for split, entries in parsed.entries.items()
+    }
+    splits = {split: Records(partial(_records, entries, images), len(entries)) for split, entries in kept.items()}
+    return Reading(splits, warnings, synthetic=synthetic)
+
+
+def _annotation_files(root: Path) -> dict[str, Path]:
+    found = {split: find_file(root, FILE_NAME.format(split=split)) for split in SPLITS}
+    return {f"annotations_{split}": path for split, path in found.items() if path is not None}
+
+
+@dataclass
+class _Parsed:
+    """The files, read once; `entries` by split are (image id, 1-based number, entry), those that are well-formed."""
+
+    files: dict[str, Path]
+    entries: dict[str, list[tuple[str, int, Entry]]] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    faults: Faults = field(default_factory=Faults)
+
+    @classmethod
+    def of(cls, root: Path) -> _Parsed:
+        parsed = cls(_annotation_files(root))
+        if not parsed.files:
+            raise ValueError(f"`root` must hold {FILE_NAME.format(split='test')}, got {root}")
+        first_of: dict[str, tuple[str, int]] = {}
+        for role, path in parsed.files.items():
+            parsed._add(role.removeprefix("annotations_"), path, first_of)
+        return parsed
+
+    def _add(self, split: str, path: Path, first_of: dict[str, tuple[str, int]]) -> None:
+        """One file; `first_of` tells where the images of all files so far are."""
+        everything = _read_entries(path, self.faults)
+        good = self.entries[split] = []
+        for number, entry in enumerate(everything, start=1):
+            found = _entry_problems(entry, number, path.name)
+            name = entry.get("file_name") if isinstance(entry, dict) else None
+            image_id = name.removesuffix(".png") if isinstance(name, str) else f"entry {number} of {path.name}"
+            if not found and image_id in first_of:
+                file, row = first_of[image_id]
+                value = f"{name!r}, also entry {row}" + ("" if file == path.name else f" of {file}")
+                found = [Problem(path.name, number, "file_name", "must be unique", value)]
+            first_of.setdefault(image_id, (path.name, number))
+            for problem in found:
+                self.faults.add(problem, image_id)
+            if not found:
+                good.append((image_id, number, entry))
+        self.counts[f"{split} images"] = len(everything)
+        self.counts[f"{split} instances"] = sum(len(entry["syms"]) for _, _, entry in good)
+        self.counts[f"{split} images without a finding"] = sum(not entry["syms"] for _, _, entry in good)
+
+
+def _read_entries(path: Path, faults: Faults) -> list[Any]:
+    try:
+        entries = parse_json(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        faults.add(Problem(path.name, None, "file", "must be UTF-8 JSON", str(error)), None)
+        return []
+    if not isinstance(entries, list):
+        faults.add(Problem(path.name, None, "file", "must be a JSON list", type(entries).__name__), None)
+        return []
+    return entries
+
+
+def _entry_problems(entry: Any, number: int, file: str) -> list[Problem]:
+    """What is wrong with one entry; later rules assume the earlier ones."""
+
+    def problem(field: str, rule: str, value: object) -> Problem:
+        return Problem(file, number, field, rule, str(value))
+
+    if not isinstance(entry, dict) or KEYS - entry.keys():
+        got = ", ".join(sorted(entry)) if isinstance(entry, dict) else type(entry).__name__
+        return [problem("entry", f"must have the keys {', '.join(sorted(KEYS))}", got)]
+    name, lists = entry["file_name"], [entry[key] for key in ("syms", "boxes", "polygons")]
+    if not isinstance(name, str) or not name.endswith(".png") or "/" in name:
+        return [problem("file_name", "must be a PNG file name", repr(name))]
+    if not all(isinstance(values, list) for values in lists) or len({len(values) for values in lists}) > 1:
+        lengths = ", ".join(str(len(values)) if isinstance(values, list) else repr(values) for values in lists)
+        return [problem("syms, boxes, polygons", "must be lists of one length", lengths)]
+    problems = []
+    for sym, box, polygon in zip(*lists, strict=True):
+        finding, shown = known_finding(str(sym), CHESTX_DET_FINDINGS)
+        if finding is None or not isinstance(sym, str):
+            problems.append(problem("syms", "must be one of the 13 findings", shown))
+        if not _is_box(box):
+            problems.append(problem("boxes", f"must be x0 < x1, y0 < y1 in [0, {SIDE}]", box))
+        if not isinstance(polygon, list) or len(polygon) < 2:
+            problems.append(problem("polygons", "must have at least 2 vertices", str(polygon)[:80]))
+        else:
+            outside = next((vertex for vertex in polygon if not _is_vertex(vertex)), None)
+            if outside is not None:
+                problems.append(problem("polygons", f"must have vertices [x, y] in [0, {SIDE}]", outside))
+    return problems
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= SIDE
+
+
+def _is_vertex(vertex: object) -> bool:
+    return isinstance(vertex, list) and len(vertex) == 2 and all(_is_number(value) for value in vertex)
+
+
+def _is_box(box: object) -> bool:
+    if not isinstance(box, list) or len(box) != 4 or not all(_is_number(value) for value in box):
+        return False
+    return bool(box[0] < box[2] and box[1] < box[3])
+
+
+def _records(entries: list[tuple[str, Entry]], images: dict[str, PictureFile | None]) -> Iterator[LocalizationRecord]:
+    for image_id, entry in entries:
+        yield _record(image_id, entry, images[image_id])
+
+
+def _record(image_id: str, entry: Entry, picture: PictureFile | None) -> LocalizationRecord:
+    drawn: dict[str, list[int]] = {}
+    for i, sym in enumerate(entry["syms"]):
+        drawn.setdefault(canonical_finding(sym, CHESTX_DET_FINDINGS) or sym, []).append(i)
+    return LocalizationRecord(
+        image_id=image_id,
+        patient_id=image_id,
+        study_id=image_id,
+        view="UNKNOWN",
+        width=SIDE,
+        height=SIDE,
+        label_status={finding: int(finding in drawn) for finding in CHESTX_DET_FINDINGS},
+        annotations=tuple(_annotation(f, entry, drawn[f]) for f in CHESTX_DET_FINDINGS if f in drawn),
+        picture=picture,
+    )
+
+
+def _annotation(finding: str, entry: Entry, instances: list[int]) -> Annotation:
+    polygons = tuple(tuple((float(x), float(y)) for x, y in entry["polygons"][i]) for i in instances)
+    corners = [[float(value) for value in entry["boxes"][i]] for i in instances]
+    return annotate_mask(
+        finding,
+        rasterize_polygons(polygons, (SIDE, SIDE)),
+        len(instances),
+        polygons=polygons,
+        boxes=[xyxy_to_xywh((x0, y0, x1, y1)) for x0, y0, x1, y1 in corners],
+    )

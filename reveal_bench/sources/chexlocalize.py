@@ -1,0 +1,460 @@
+"""CheXlocalize: masks, contours and readers' points for ten findings on CheXpert's validation and test pictures.
+
+Source: Stanford AIMI download (per-user link) as described in the README of rajpurkarlab/cheXlocalize; Saporta et al.
+2022 (paper 002). Where its parts may lie is in :mod:`reveal_bench.sources.chexlocalize_files`, what the files hold in
+:mod:`reveal_bench.sources.chexlocalize_files`.
+
+What becomes what
+-----------------
+* One record per row of ``val_labels.csv`` (or CheXpert's own ``valid.csv``; "validation") and ``test_labels.csv``
+  ("test"). A picture without an entry in the JSON files has no positive finding, unless its labels say otherwise.
+* `label_status` is the CSV's; masks are ``gt_segmentations``'; contours are ``gt_annotations``'. Where they contradict
+  each other nothing is dropped: a finding that is labelled present and has no mask is `missing`; a mask of a finding
+  that is labelled absent stays; both are counted in the warnings, and so are contours that do not fill to their mask.
+  A ``groundtruth.csv`` (labels of the test studies, published apart) is compared, and differences are counted.
+* The human benchmark's masks, contours and points are of the reader "human_benchmark". A reader's annotation whose
+  segmentation is missing keeps its contours and the box around them, without a mask.
+* JPEG bytes pass unchanged. A picture whose size is not that of its masks is an error; CheXpert-small is refused.
+* Heat maps and masks of models are no references: they are set aside, and pickles are never opened.
+
+One split of CheXlocalize: its files parsed and held against each other, without decoding a picture.
+
+What the files say of one image must fit: every id has a label row, every file one size per image, every picture the
+size of its masks. A reader's point on or past the edge of its picture is left out and told; its image stays. Where
+labels, masks, readers and study-level labels disagree about findings nothing is dropped: :func:`contradictions` and a
+``groundtruth.csv`` only count.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from reveal_bench.findings import CHEXLOCALIZE_FINDINGS, hint
+from reveal_bench.kinds.images import PictureFile
+from reveal_bench.kinds.localization.records import Annotation, LocalizationRecord, Polygons, Reader, SalientPoint
+from reveal_bench.masks import rasterize_polygons
+from reveal_bench.sources.boxes import count_warnings, counted, is_synthetic, no_pictures
+from reveal_bench.sources.chexlocalize_files import (
+    ANNOTATIONS,
+    FOLDERS,
+    LABELS,
+    PARTIAL,
+    Download,
+    LabelRow,
+    Masks,
+    Size,
+    find_download,
+    index_pictures,
+    parse_annotations,
+    parse_groundtruth,
+    parse_labels,
+    parse_masks_file,
+    parse_points,
+    set_aside,
+    study_of,
+)
+from reveal_bench.sources.pictures import picture_size
+from reveal_bench.sources.source import Inspection, Pixels, Problem, Reading, Records, finish
+
+__all__ = ["PUBLISHED", "SPLITS", "detect", "inspect", "read"]
+
+SPLITS = {"validation": "val", "test": "test"}
+"""Name of a split here -> in the download."""
+
+
+@dataclass
+class SplitFiles:
+    """Everything parsed of one split."""
+
+    name: str
+    download: Download
+    label_file: str
+    labels: dict[str, LabelRow] = field(default_factory=dict)
+    truth: Masks = field(default_factory=Masks)
+    truth_polygons: dict[str, dict[str, Polygons]] = field(default_factory=dict)
+    readers: Masks = field(default_factory=Masks)
+    reader_polygons: dict[str, dict[str, Polygons]] = field(default_factory=dict)
+    points: dict[str, dict[str, list[tuple[float, float]]]] = field(default_factory=dict)
+    sizes: dict[str, Size] = field(default_factory=dict)
+    pictures: dict[str, Path] = field(default_factory=dict)
+
+
+def parse_splits(
+    download: Download, problems: list[Problem], warnings: list[str], *, need_pictures: bool
+) -> dict[str, SplitFiles]:
+    """The splits whose files are there, each parsed as a whole."""
+    splits = {}
+    for split, suffix in SPLITS.items():
+        labels = download.labels(suffix)
+        truth = download.annotations / f"gt_segmentations_{suffix}.json"
+        if labels is None and not truth.exists():
+            warnings.append(f"split {split!r} is not here: neither {LABELS[suffix][0]} nor {truth.name}")
+            continue
+        absent = [name for name, here in ((LABELS[suffix][0], labels), (truth.name, truth.exists())) if not here]
+        problems += [Problem(name, None, "file", f"must be there for split {split!r}", "none") for name in absent]
+        if labels is not None and not absent:
+            parsed = SplitFiles(split, download, labels.name, parse_labels(labels, problems, warnings))
+            _parse_annotations(parsed, suffix, problems, warnings)
+            _find_pictures(parsed, suffix, problems, warnings, need_pictures=need_pictures)
+            splits[split] = parsed
+    groundtruth = download.groundtruth()
+    if groundtruth is not None and "test" in splits:
+        warnings += _differences(parse_groundtruth(groundtruth, problems, warnings), splits["test"])
+    return splits
+
+
+def _parse_annotations(parsed: SplitFiles, suffix: str, problems: list[Problem], warnings: list[str]) -> None:
+    folder = parsed.download.annotations
+    parsed.truth = parse_masks_file(folder / f"gt_segmentations_{suffix}.json", problems)
+    keys: dict[str, set[str]] = {f"gt_segmentations_{suffix}.json": set(parsed.truth.sizes)}
+    sizes: list[tuple[str, dict[str, Size]]] = [(f"gt_segmentations_{suffix}.json", parsed.truth.sizes)]
+    for reader in ("gt", "hb"):
+        path = folder / f"{reader}_annotations_{suffix}.json"
+        if path.exists():
+            polygons, found = parse_annotations(path, problems, warnings)
+            keys[path.name] = set(polygons)
+            sizes.append((path.name, found))
+            if reader == "gt":
+                parsed.truth_polygons = polygons
+            else:
+                parsed.reader_polygons = polygons
+        elif reader == "gt" or suffix == "test":
+            warnings.append(f"{path.name} is not here: no contours of it")
+    path = folder / f"hb_segmentations_{suffix}.json"
+    if path.exists():
+        parsed.readers = parse_masks_file(path, problems)
+        keys[path.name] = set(parsed.readers.sizes)
+        sizes.append((path.name, parsed.readers.sizes))
+    path = folder / f"hb_salient_pt_{suffix}.json"
+    if path.exists():
+        parsed.points = parse_points(path, problems)
+        keys[path.name] = set(parsed.points)
+    parsed.sizes = _one_size(sizes, problems)
+    _check_ids(parsed, keys, problems)
+
+
+def _find_pictures(
+    parsed: SplitFiles, suffix: str, problems: list[Problem], warnings: list[str], *, need_pictures: bool
+) -> None:
+    index = index_pictures(parsed.download, suffix, problems)
+    parsed.pictures = index.paths
+    warnings += [f"split {parsed.name!r}: {warning}" for warning in index.warnings]
+    extra = sorted(set(parsed.pictures) - set(parsed.labels))
+    if extra:
+        warnings.append(
+            f"split {parsed.name!r}: {len(extra):,} pictures have no row in the label file, first {extra[0]}"
+        )
+    for image_id in parsed.labels if need_pictures else ():
+        if image_id not in parsed.pictures:
+            rule = f"must be in CheXpert/{' or '.join(FOLDERS[suffix])} when pixels are embedded"
+            problems.append(Problem(parsed.label_file, image_id, "picture", rule, "none"))
+
+
+def _differences(studies: dict[str, dict[str, int | None]], parsed: SplitFiles) -> list[str]:
+    """Where the labels of studies and those of their images differ, counted."""
+    unlike = [
+        f"{finding} of {image_id}"
+        for image_id, row in parsed.labels.items()
+        for finding, status in studies.get(study_of(image_id), row.status).items()
+        if row.status[finding] != status
+    ]
+    of_images = {study_of(image_id) for image_id in parsed.labels}
+    found = {
+        f"labels differ from groundtruth.csv (kept), first {', '.join(unlike[:1])}": len(unlike),
+        "studies have no row in groundtruth.csv": len(of_images - studies.keys()),
+        "studies of groundtruth.csv have no image": len(studies.keys() - of_images),
+    }
+    return [f"split {parsed.name!r}: {n:,} {what}" for what, n in found.items() if n and studies]
+
+
+def _one_size(sizes: list[tuple[str, dict[str, Size]]], problems: list[Problem]) -> dict[str, Size]:
+    """(height, width) per image, the same in every file."""
+    first: dict[str, tuple[Size, str]] = {}
+    for file, found in sizes:
+        for image_id, size in found.items():
+            before, other = first.setdefault(image_id, (size, file))
+            if before != size:
+                rule = f"must be {list(before)} ([h, w]) as in {other}"
+                problems.append(Problem(file, image_id, "size", rule, str(list(size))))
+    return {image_id: size for image_id, (size, _) in first.items()}
+
+
+def _check_ids(parsed: SplitFiles, keys: dict[str, set[str]], problems: list[Problem]) -> None:
+    for file, ids in keys.items():
+        for image_id in sorted(ids - set(parsed.labels)):
+            value = hint(image_id, parsed.labels)
+            problems.append(Problem(file, image_id, "image id", "must be in the label file", value))
+
+
+def check_sizes(parsed: SplitFiles, problems: list[Problem], warnings: list[str], *, need_all: bool) -> None:
+    """Sizes from the pictures' headers must be those of the masks; points beside their pictures are left out.
+
+    Without pictures the masks' sizes are all there is; with `need_all` an image of unknown size is a problem.
+    """
+    for image_id in parsed.labels:
+        path = parsed.pictures.get(image_id)
+        if path is None:
+            if image_id not in parsed.sizes and need_all:
+                problems.append(
+                    Problem(
+                        parsed.label_file, image_id, "size", "must be known from a picture or an annotation", "none"
+                    )
+                )
+            continue
+        name = parsed.download.shown(path)
+        try:
+            size = picture_size(path)
+        except ValueError as error:
+            problems.append(Problem(name, image_id, "picture", "must be readable", str(error)))
+            continue
+        expected = parsed.sizes.setdefault(image_id, size)
+        if size != expected:
+            rule = f"must be {expected[1]} x {expected[0]} pixels as its masks (CheXpert-small does not fit them)"
+            problems.append(Problem(name, image_id, "size", rule, f"{size[1]} x {size[0]}"))
+    warnings += _drop_points_outside(parsed)
+
+
+def _drop_points_outside(parsed: SplitFiles) -> list[str]:
+    """Take out the points that do not lie in their picture, from 0 to below its sides; a warning that lists them."""
+    outside: list[str] = []
+    for image_id, by_finding in parsed.points.items():
+        height, width = parsed.sizes.get(image_id, (math.inf, math.inf))
+        for finding, points in by_finding.items():
+            inside = [(x, y) for x, y in points if 0 <= x < width and 0 <= y < height]
+            outside += [
+                f"{finding} of {image_id} ({x:g}, {y:g}) in {width} x {height}"
+                for x, y in points
+                if (x, y) not in inside
+            ]
+            by_finding[finding] = inside
+    if not outside:
+        return []
+    file = f"hb_salient_pt_{SPLITS[parsed.name]}.json"
+    left = f"{counted(len(outside), 'point')} on or past the edge of the picture left out, the image stays"
+    return [f"{file}: {left}: {'; '.join(outside)}"]
+
+
+def contradictions(split: str, parsed: SplitFiles) -> list[str]:
+    """Where labels, masks and readers do not agree, counted."""
+    undrawn = unlabelled = 0
+    for image_id, row in parsed.labels.items():
+        for finding, status in row.status.items():
+            has_mask = parsed.truth.area(image_id, finding) > 0
+            undrawn += status == 1 and not has_mask
+            unlabelled += status != 1 and has_mask
+    without = [image_id for image_id in parsed.reader_polygons if image_id not in parsed.readers.sizes]
+    found = {
+        "findings are labelled present and have no mask (kept as `missing`)": undrawn,
+        "findings have a mask and are not labelled present (kept)": unlabelled,
+        "images have a reader's annotation without a segmentation (kept without a mask)": len(without),
+    }
+    return [f"split {split!r}: {n:,} {what}" for what, n in found.items() if n]
+
+
+PUBLISHED = {
+    "validation images": 234,
+    "validation patients": 200,
+    "validation images with masks": 187,
+    "test images": 668,
+    "test patients": 500,
+    "test images with masks": 499,
+}
+"""Counts of the paper and of the released files."""
+
+
+def detect(root: Path) -> float:
+    """1 if `root` holds the annotation files in the download's layout, however nested; else 0."""
+    return 1.0 if find_download(Path(root)) is not None else 0.0
+
+
+def inspect(root: Path, *, pictures: Path | None = None) -> Inspection:
+    """Parse every file, and of the pictures the headers; list counts, problems and warnings.
+
+    Raises
+    ------
+    ValueError
+        If `root` does not hold the download.
+    """
+    root = Path(root)
+    download = _download(root, pictures)
+    problems: list[Problem] = []
+    warnings: list[str] = []
+    splits = parse_splits(download, problems, warnings, need_pictures=False)
+    counts: dict[str, int] = {}
+    for split, parsed in splits.items():
+        check_sizes(parsed, problems, warnings, need_all=False)
+        counts[f"{split} images"] = len(parsed.labels)
+        counts[f"{split} patients"] = len({_patient(image_id) for image_id in parsed.labels})
+        counts[f"{split} images with masks"] = len({image_id for image_id, _ in parsed.truth.index})
+        counts[f"{split} masks"] = sum(area > 0 for area in parsed.truth.areas)
+        counts[f"{split} pictures"] = len(parsed.pictures)
+        warnings += contradictions(split, parsed)
+    synthetic = is_synthetic(root, download.annotations.glob("*.json"))
+    warnings += [] if synthetic else count_warnings(counts, PUBLISHED)
+    return Inspection(
+        builder="chexlocalize",
+        root=root,
+        files={path.stem: _from(root, path, download) for path in _files(download)},
+        counts=counts,
+        expected=PUBLISHED,
+        problems=problems,
+        warnings=[*warnings, *_passed_over(download)],
+        synthetic=synthetic,
+    )
+
+
+def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pictures: Path | None = None) -> Reading:
+    """Records per split ("validation", "test": those whose files are there) and warnings.
+
+    Parameters
+    ----------
+    root : the download, however nested
+    pixels : "withhold" needs no pictures where an image's size is known from its annotations
+    keep_going : leave out images with a problem instead of raising
+    pictures : a folder with CheXpert's pictures, if they do not lie in the download
+
+    Raises
+    ------
+    BuildError
+        With every problem that shows without decoding pictures.
+    ValueError
+        If `root` does not hold the download.
+    """
+    root = Path(root)
+    download = _download(root, pictures)
+    problems: list[Problem] = []
+    warnings: list[str] = []
+    splits = parse_splits(download, problems, warnings, need_pictures=pixels == "embed")
+    for parsed in splits.values():
+        check_sizes(parsed, problems, warnings, need_all=pixels == "withhold")
+    whole = [problem for problem in problems if not isinstance(problem.row, str)]
+    if whole:  # a broken file or line belongs to no image that could be left out
+        finish(problems, warnings, keep_going=False)
+    bad = {str(problem.row) for problem in problems}
+    finish(problems, warnings, keep_going=keep_going)
+    for split, parsed in splits.items():
+        parsed.labels = {image_id: row for image_id, row in parsed.labels.items() if image_id not in bad}
+        warnings += contradictions(split, parsed)
+        if pixels == "withhold":
+            n_without = len(parsed.labels.keys() - parsed.pictures.keys())
+            warnings += [f"split {split!r}: {warning}" for warning in no_pictures(n_without)]
+    return Reading(
+        {split: Records(partial(_records, parsed, warnings), len(parsed.labels)) for split, parsed in splits.items()},
+        warnings,
+        set_aside=set_aside(download),
+        synthetic=is_synthetic(root, download.annotations.glob("*.json")),
+    )
+
+
+def _files(download: Download) -> list[Path]:
+    labels = [download.labels(suffix) for suffix in SPLITS.values()]
+    found = [*download.annotations.glob("*.json"), *labels, download.groundtruth()]
+    return sorted(path for path in found if path is not None and not path.name.startswith("."))
+
+
+def _from(root: Path, path: Path, download: Download) -> str:
+    return path.relative_to(root).as_posix() if path.is_relative_to(root) else download.shown(path)
+
+
+def _download(root: Path, pictures: Path | None) -> Download:
+    download = find_download(root, pictures)
+    if download is None:
+        raise ValueError(f"`root` must hold {ANNOTATIONS}/gt_segmentations_*.json, got {root}")
+    return download
+
+
+def _passed_over(download: Download) -> list[str]:
+    counts = Counter(reason.split(",")[0] for _, reason in set_aside(download))
+    found = {
+        f"interrupted downloads ({PARTIAL}*) are passed over": counts["interrupted download"],
+        "pickled heat maps are never opened (a pickle can run code)": counts["pickled heat map"],
+        "heat maps of a model are not read: they are no references": counts["heat map of a model"],
+    }
+    return [f"{n:,} {what}" for what, n in found.items() if n]
+
+
+def _patient(image_id: str) -> str:
+    return image_id.split("_")[0]
+
+
+def _records(parsed: SplitFiles, warnings: list[str]) -> Iterator[LocalizationRecord]:
+    unlike: Counter[str] = Counter()
+    for row in parsed.labels.values():
+        yield _record(row, parsed, unlike)
+    if unlike["differ"]:
+        warning = (
+            f"split {parsed.name!r}: {unlike['differ']:,} of {unlike['compared']:,} ground-truth contours do not fill "
+            "to their published mask (the mask is used)"
+        )
+        if warning not in warnings:  # records may be iterated twice
+            warnings.append(warning)
+
+
+def _record(row: LabelRow, parsed: SplitFiles, unlike: Counter[str]) -> LocalizationRecord:
+    image_id = row.image_id
+    height, width = parsed.sizes[image_id]
+    annotations = []
+    for finding in CHEXLOCALIZE_FINDINGS:
+        truth = _annotation(image_id, finding, "ground_truth", parsed.truth, parsed.truth_polygons)
+        if truth is not None:
+            annotations.append(truth)
+            if truth.polygons:
+                unlike["compared"] += 1
+                unlike["differ"] += rasterize_polygons(truth.polygons, (height, width)) != truth.rle
+        reader = _annotation(image_id, finding, "human_benchmark", parsed.readers, parsed.reader_polygons)
+        if reader is not None:
+            annotations.append(reader)
+    points = [
+        SalientPoint(finding, "human_benchmark", x, y)
+        for finding, found in parsed.points.get(image_id, {}).items()
+        for x, y in found
+    ]
+    return LocalizationRecord(
+        image_id=image_id,
+        patient_id=_patient(image_id),
+        study_id=study_of(image_id),
+        view=row.view,
+        view_raw=row.view_raw,
+        width=width,
+        height=height,
+        label_status=row.status,
+        annotations=tuple(annotations),
+        points=tuple(points),
+        missing=tuple(
+            finding
+            for finding, status in row.status.items()
+            if status == 1 and not parsed.truth.area(image_id, finding)
+        ),
+        picture=_picture(image_id, parsed),
+    )
+
+
+def _picture(image_id: str, parsed: SplitFiles) -> PictureFile | None:
+    path = parsed.pictures.get(image_id)
+    if path is None:
+        return None
+    return PictureFile(path, f"{image_id}.jpg", parsed.download.shown(path))
+
+
+def _annotation(
+    image_id: str, finding: str, reader: Reader, masks: Masks, polygons: dict[str, dict[str, Polygons]]
+) -> Annotation | None:
+    """The annotation of one finding; None where nothing was drawn."""
+    contours = polygons.get(image_id, {}).get(finding, ())
+    if masks.area(image_id, finding) > 0:
+        i = masks.index[image_id, finding]
+        x, y, width, height = masks.boxes[i]
+        return Annotation(
+            finding, reader, masks.rles[i], contours, (x, y, width, height), len(contours), masks.areas[i]
+        )
+    if reader == "ground_truth" or not contours:
+        return None
+    xs, ys = [x for contour in contours for x, _ in contour], [y for contour in contours for _, y in contour]
+    left, top = math.floor(min(xs)), math.floor(min(ys))
+    width, height = math.floor(max(xs)) + 1 - left, math.floor(max(ys)) + 1 - top
+    return Annotation(finding, reader, None, contours, (left, top, width, height), len(contours), width * height)

@@ -1,0 +1,526 @@
+"""The files of the CheXlocalize download, parsed strictly, without judging one by another.
+
+Every parser appends to a list of :class:`Problem` instead of stopping, and returns what is good. Traps handled here:
+
+* label columns are read by name, never by position; "Lung Opacity" is Airspace Opacity;
+* `Path` begins ``CheXpert-v1.0/valid/`` or ``test/``: only its tail ``patient*/study*/view*_*.jpg`` is used;
+* the test CSV has no Sex, Age, Frontal/Lateral and AP/PA columns;
+* sizes are ``[height, width]``, points ``[x, y]``;
+* an empty mask's string depends on its size, so masks are decoded, never compared as text;
+* JSON with a repeated key silently loses an image in most readers: it is an error here.
+
+Where the files lie is the business of :mod:`reveal_bench.sources.chexlocalize_files`.
+
+Where the parts of a CheXlocalize download lie: annotations, label files, and CheXpert's pictures.
+
+The annotation files lie in ``CheXlocalize/`` (or directly in the download, as its README lists them), the pictures in
+one of these, which may stand beside the annotations, around them, or in a folder of the user's own (`pictures`):
+
+========================================  ==============================================================
+``CheXpert/val``, ``CheXpert/test``       as the AIMI download of CheXlocalize has them
+``CheXpert-v1.0/valid``                   as CheXpert itself was published, with ``CheXpert-v1.0/valid.csv``
+``CheXpert-v1.0 batch 1 (validate & csv)/valid``  as AIMI ships CheXpert now; nested once more when unpacked twice
+``CheXpert-v1.0-small/valid``             never used: the masks do not fit pictures of this size
+========================================  ==============================================================
+
+A picture is found by the tail of its path, ``patient*/study*/view*_*.jpg``, whatever stands before it. If a picture is
+in several places, the first place counts: `pictures`, then the folders above from top to bottom.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from reveal_bench.findings import CHEXLOCALIZE_FINDINGS, canonical_finding, hint
+from reveal_bench.kinds.localization.records import Polygons
+from reveal_bench.masks import PackedMasks, Rle, parse_masks
+from reveal_bench.sources.boxes import counted
+from reveal_bench.sources.source import Problem
+
+__all__ = [
+    "Download",
+    "LabelRow",
+    "Masks",
+    "find_download",
+    "index_pictures",
+    "load_json",
+    "parse_annotations",
+    "parse_groundtruth",
+    "parse_labels",
+    "parse_masks_file",
+    "parse_points",
+    "set_aside",
+    "study_of",
+]
+
+ANNOTATIONS, PICTURES = "CheXlocalize", "CheXpert"
+PARTIAL = ".azDownload-"
+FOLDERS = {"val": ("val", "valid"), "test": ("test",)}
+"""Split as the annotation files name it -> folders of its pictures."""
+LABELS = {"val": ("val_labels.csv", "valid.csv"), "test": ("test_labels.csv",)}
+HEAT_MAPS = {".npy", ".npz", ".png", ".safetensors"}
+"""Heat maps that a program may read; a pickle is none, for opening it can run code."""
+
+_TAIL = re.compile(r"(?:^|/)(patient\d+)/(study\d+)/(view\d+_(?:frontal|lateral))\.jpg$")
+_SMALL = re.compile(r"chexpert.*-small", re.IGNORECASE)
+_REFERENCE = re.compile(r"(gt|hb)_(annotations|segmentations|salient_pt)_(val|test)\.json")
+
+
+@dataclass(frozen=True)
+class Download:
+    """A download that was found.
+
+    Attributes
+    ----------
+    root : as the user named it
+    folder : the innermost folder that holds everything; names in messages are relative to it
+    annotations : the folder of the JSON files
+    bases : folders in or below which CheXpert may lie, the likeliest first
+    """
+
+    root: Path
+    folder: Path
+    annotations: Path
+    bases: tuple[Path, ...]
+
+    def shown(self, path: Path) -> str:
+        """A path as messages name it."""
+        inner = next((base for base in (self.folder, *self.bases) if path.is_relative_to(base)), path.parent)
+        return path.relative_to(inner).as_posix()
+
+    def labels(self, split: str) -> Path | None:
+        """The label file of a split, "val" or "test"."""
+        return self._first(LABELS[split])
+
+    def groundtruth(self) -> Path | None:
+        """The study-level labels of rajpurkarlab/cheXpert-test-set-labels, if somebody put them here."""
+        return self._first(("groundtruth.csv",))
+
+    def picture_folders(self, split: str) -> list[Path]:
+        """Folders of a split's pictures, those of CheXpert-small last."""
+        named = [base for base in self.bases if base.name in FOLDERS[split]]
+        below = [path / name for path in self._chexperts() for name in FOLDERS[split] if (path / name).is_dir()]
+        return sorted([*named, *below], key=is_small)
+
+    def _first(self, names: Sequence[str]) -> Path | None:
+        places = [*self._chexperts(), self.annotations, self.folder]
+        return next((place / name for name in names for place in places if (place / name).is_file()), None)
+
+    def _chexperts(self) -> list[Path]:
+        """Every folder that may hold ``val``, ``valid`` or ``test``."""
+        found: dict[Path, None] = {}
+        for base in self.bases:
+            level = [base]
+            for _ in range(3):
+                found.update(dict.fromkeys(level))
+                level = [path for folder in level for path in _named_chexpert(folder)]
+        return list(found)
+
+
+@dataclass
+class Pictures:
+    """The pictures of a split by image id, and what else there is to say of where they lie."""
+
+    paths: dict[str, Path] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+
+
+def is_small(path: Path) -> bool:
+    """Whether a folder is part of CheXpert-small."""
+    return any(_SMALL.fullmatch(part) for part in path.parts)
+
+
+def find_download(root: Path, pictures: Path | None = None) -> Download | None:
+    """The download at `root`: there, or in chexlocalize folders below it, two at most."""
+    root = Path(root)
+    folder, outer = root, [root]
+    for _ in range(3):
+        for place in (folder / ANNOTATIONS, folder):
+            if any(place.glob("gt_*.json")):
+                own = [] if pictures is None else [Path(pictures)]
+                folder = place.parent if place.name == ANNOTATIONS else place
+                return Download(root, folder, place, tuple(dict.fromkeys([*own, folder, *reversed(outer)])))
+        inner = [path for path in _folders(folder) if path.name.casefold() == "chexlocalize"]
+        if len(inner) != 1:
+            return None
+        folder = inner[0]
+        outer.append(folder)
+    return None
+
+
+def image_id_of(path: str) -> str | None:
+    """Id of a picture from the tail of its path, whatever stands before it.
+
+    Examples
+    --------
+    >>> image_id_of("CheXpert-v1.0/valid/patient64541/study1/view1_frontal.jpg")
+    'patient64541_study1_view1_frontal'
+    """
+    match = _TAIL.search(path)
+    return None if match is None else "_".join(match.groups())
+
+
+def study_of(image_id: str) -> str:
+    """Id of an image's study.
+
+    Examples
+    --------
+    >>> study_of("patient64541_study1_view1_frontal")
+    'patient64541_study1'
+    """
+    return image_id.rsplit("_", 2)[0]
+
+
+def index_pictures(download: Download, split: str, problems: list[Problem]) -> Pictures:
+    """Pictures of a split; partial downloads are passed over, CheXpert-small is refused where it is all there is."""
+    index = Pictures()
+    folders = download.picture_folders(split)
+    usable = [folder for folder in folders if not is_small(folder)]
+    if folders and not usable:
+        rule = "must be the full-size pictures of CheXpert: masks do not fit CheXpert-small"
+        problems.append(Problem(download.shown(folders[0]), None, "folder", rule, folders[0].parent.name))
+    for folder in usable:
+        here = _index_folder(download, folder, problems)
+        again = len(here.keys() & index.paths.keys())
+        if again:
+            index.warnings.append(f"{again:,} pictures in {download.shown(folder)} are used from another folder")
+        index.paths = here | index.paths
+    return index
+
+
+def _index_folder(download: Download, folder: Path, problems: list[Problem]) -> dict[str, Path]:
+    pictures: dict[str, Path] = {}
+    for path in sorted(folder.rglob("*.jpg")):
+        if path.name.startswith("."):
+            continue
+        name = download.shown(path)
+        image_id = image_id_of(name)
+        if image_id is None:
+            problems.append(Problem(name, None, "path", "must end in patient*/study*/view*_frontal|lateral.jpg", name))
+        elif image_id in pictures:
+            other = download.shown(pictures[image_id])
+            problems.append(Problem(name, image_id, "path", "must be the only picture of its id", f"also {other}"))
+        else:
+            pictures[image_id] = path
+    return pictures
+
+
+def set_aside(download: Download) -> list[tuple[str, str]]:
+    """(path, reason) of what lies beside the references: interrupted downloads, heat maps, a model's masks."""
+    aside = []
+    places = dict.fromkeys([download.annotations, *download.picture_folders("val"), *download.picture_folders("test")])
+    for place in places:
+        aside += [(download.shown(path), "interrupted download") for path in sorted(place.rglob(f"{PARTIAL}*"))]
+    for path in sorted(download.annotations.iterdir()):
+        if path.is_dir() and "map" in path.name.casefold():
+            aside += list(_heat_maps(download, path))
+        elif path.suffix == ".json" and not path.name.startswith(".") and _REFERENCE.fullmatch(path.name) is None:
+            aside.append((download.shown(path), "a model's masks, no references"))
+    return aside
+
+
+def _heat_maps(download: Download, folder: Path) -> Iterator[tuple[str, str]]:
+    for path in sorted(folder.rglob("*")):
+        if path.suffix == ".pkl":
+            yield download.shown(path), "pickled heat map, never opened: a pickle can run code"
+        elif path.suffix in HEAT_MAPS:
+            yield download.shown(path), "heat map of a model, no reference"
+
+
+def _named_chexpert(folder: Path) -> list[Path]:
+    return [path for path in _folders(folder) if path.name.casefold().startswith("chexpert")]
+
+
+def _folders(folder: Path) -> list[Path]:
+    try:
+        return sorted(path for path in folder.iterdir() if path.is_dir())
+    except OSError:
+        return []
+
+
+OTHER_LABELS = {"No Finding", "Pneumonia", "Pleural Other", "Fracture"}
+"""Columns of CheXpert that CheXlocalize did not segment."""
+FACTS = {"Path", "Sex", "Age", "Frontal/Lateral", "AP/PA"}
+STATUS = {"1": 1, "1.0": 1, "0": 0, "0.0": 0, "-1": -1, "-1.0": -1, "": None}
+
+_STUDY = re.compile(r"(?:^|/)(patient\d+)/(study\d+)/?$")
+_ID = re.compile(r"(patient\d+)_(study\d+)_(view\d+_(?:frontal|lateral))")
+Size = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class LabelRow:
+    """One row of a label CSV; `view_raw` is the AP/PA column, or what the file name says."""
+
+    image_id: str
+    line: int
+    status: dict[str, int | None]
+    view: str
+    view_raw: str
+
+
+@dataclass
+class Masks:
+    """A segmentation file: strings, decoded runs, and which is whose."""
+
+    rles: list[Rle] = field(default_factory=list)
+    index: dict[tuple[str, str], int] = field(default_factory=dict)
+    sizes: dict[str, Size] = field(default_factory=dict)
+    packed: PackedMasks | None = None
+    areas: list[int] = field(default_factory=list)
+    boxes: list[list[float]] = field(default_factory=list)
+
+    def area(self, image_id: str, finding: str) -> int:
+        """Pixels of a mask; 0 if there is none."""
+        i = self.index.get((image_id, finding))
+        return 0 if i is None else self.areas[i]
+
+
+def load_json(path: Path, problems: list[Problem]) -> dict[str, Any]:
+    """A JSON object; a repeated key anywhere in it is a problem."""
+    repeated: list[str] = []
+
+    def no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        counts = Counter(key for key, _ in pairs)
+        repeated.extend(key for key, n in counts.items() if n > 1)
+        return dict(pairs)
+
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=no_repeats)
+    except (OSError, ValueError, RecursionError) as error:
+        problems.append(Problem(path.name, None, "file", "must be readable UTF-8 JSON", str(error)))
+        return {}
+    problems.extend(Problem(path.name, key, "key", "must not be repeated", repr(key)) for key in repeated)
+    if not isinstance(content, dict):
+        problems.append(Problem(path.name, None, "file", "must be a JSON object", type(content).__name__))
+        return {}
+    return content
+
+
+def parse_labels(path: Path, problems: list[Problem], warnings: list[str]) -> dict[str, LabelRow]:
+    """Rows of a label CSV by image id, in file order."""
+    rows: dict[str, LabelRow] = {}
+    n_uncertain = 0
+    for line, raw, columns in _label_rows(path, "Path", problems, warnings):
+        row = _label_row(path.name, line, raw, columns, problems)
+        if row is None:
+            continue
+        if row.image_id in rows:
+            value = f"{row.image_id}, also line {rows[row.image_id].line}"
+            problems.append(Problem(path.name, line, "Path", "must be unique", value))
+            continue
+        n_uncertain += sum(status == -1 for status in row.status.values())
+        rows[row.image_id] = row
+    if n_uncertain:
+        warnings.append(f"{path.name}: {counted(n_uncertain, 'uncertain label')} (-1), kept as such: not present")
+    return rows
+
+
+def parse_groundtruth(path: Path, problems: list[Problem], warnings: list[str]) -> dict[str, dict[str, int | None]]:
+    """Study-level labels, ``{"patient64741_study1": {finding: status}}``; the key column is Study."""
+    studies: dict[str, dict[str, int | None]] = {}
+    for line, raw, columns in _label_rows(path, "Study", problems, warnings):
+        match = _STUDY.search(raw["Study"] or "")
+        study_id = "_".join(match.groups()) if match else ""
+        if not study_id or study_id in studies:
+            rule = "must be unique and end in patient*/study*"
+            problems.append(Problem(path.name, line, "Study", rule, repr(raw["Study"])))
+            continue
+        studies[study_id] = _statuses(path.name, line, raw, columns, problems)
+    return studies
+
+
+def _label_rows(
+    path: Path, key: str, problems: list[Problem], warnings: list[str]
+) -> Iterator[tuple[int, dict[str, Any], dict[str, str]]]:
+    """(line, cells by column, column of each finding) of a CSV that has the column `key` and one of every finding."""
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.DictReader(file, strict=True)
+            heads = list(reader.fieldnames or [])
+            columns = _label_columns(path.name, heads, key, problems, warnings)
+            if len(columns) == len(CHEXLOCALIZE_FINDINGS) and key in heads:
+                for raw in reader:
+                    if None in raw or None in raw.values():
+                        rule = f"must have {len(heads)} cells as the first line"
+                        problems.append(Problem(path.name, reader.line_num, "row", rule, "more or fewer"))
+                    else:
+                        yield reader.line_num, raw, columns
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        problems.append(Problem(path.name, None, "file", "must be a readable CSV in UTF-8", str(error)))
+
+
+def _label_columns(
+    file: str, heads: list[str], key: str, problems: list[Problem], warnings: list[str]
+) -> dict[str, str]:
+    """Finding -> column name."""
+    columns: dict[str, str] = {}
+    for head in heads:
+        finding = canonical_finding(head, CHEXLOCALIZE_FINDINGS)
+        if finding is None:
+            if head not in OTHER_LABELS | FACTS | {key}:
+                warnings.append(f"{file}: the column {head!r} is not known and is not read")
+        elif finding in columns:
+            value = f"{columns[finding]!r} and {head!r}"
+            problems.append(Problem(file, 1, finding, "must have one column", value))
+        else:
+            columns[finding] = head
+    wanted = [key, *(finding for finding in CHEXLOCALIZE_FINDINGS if finding not in columns)]
+    lacking = [name for name in wanted if name not in heads]
+    problems += [Problem(file, 1, name, "must be a column", ", ".join(heads)) for name in lacking]
+    return columns
+
+
+def _label_row(
+    file: str, line: int, raw: dict[str, Any], columns: dict[str, str], problems: list[Problem]
+) -> LabelRow | None:
+    image_id = image_id_of(raw["Path"] or "")
+    if image_id is None:
+        rule = "must end in patient*/study*/view*_frontal|lateral.jpg"
+        problems.append(Problem(file, line, "Path", rule, repr(raw["Path"])))
+        return None
+    status = _statuses(file, image_id, raw, columns, problems)
+    lateral = image_id.endswith("lateral")
+    projection = (raw.get("AP/PA") or "").strip()
+    view = "LATERAL" if lateral else projection if projection in ("AP", "PA") else "FRONTAL"
+    return LabelRow(image_id, line, status, view, projection or ("lateral" if lateral else "frontal"))
+
+
+def _statuses(
+    file: str, row: int | str, raw: dict[str, Any], columns: dict[str, str], problems: list[Problem]
+) -> dict[str, int | None]:
+    status: dict[str, int | None] = {}
+    for finding in CHEXLOCALIZE_FINDINGS:
+        text = (raw[columns[finding]] or "").strip()
+        if text not in STATUS:
+            problems.append(Problem(file, row, columns[finding], "must be 1, 0, -1 or blank", repr(text)))
+        status[finding] = STATUS.get(text)
+    return status
+
+
+def parse_masks_file(path: Path, problems: list[Problem]) -> Masks:
+    """A segmentation file: ``{id: {finding: {"size": [h, w], "counts": "..."}}}``."""
+    masks = Masks()
+    owners: list[tuple[str, str]] = []
+    for image_id, finding, value in _entries(path, problems):
+        if finding is None:
+            continue
+        size = _size(value.get("size")) if isinstance(value, dict) else None
+        counts = value.get("counts") if isinstance(value, dict) else None
+        if size is None or not isinstance(counts, str):
+            rule = 'must be {"size": [h, w], "counts": "..."}'
+            problems.append(Problem(path.name, image_id, finding, rule, str(value)[:80]))
+            continue
+        first = masks.sizes.setdefault(image_id, size)
+        if first != size:
+            rule = "must be one size per image ([h, w])"
+            problems.append(Problem(path.name, image_id, f"{finding}.size", rule, f"{list(first)} and {list(size)}"))
+        masks.index[image_id, finding] = len(masks.rles)
+        masks.rles.append(Rle(size, counts))
+        owners.append((image_id, finding))
+    packed, broken = parse_masks(masks.rles)
+    for i, reason in broken.items():
+        problems.append(Problem(path.name, owners[i][0], owners[i][1], "must be a well-formed mask", str(reason)))
+    masks.packed, masks.areas, masks.boxes = packed, packed.areas.tolist(), packed.boxes_xywh().tolist()
+    return masks
+
+
+def parse_annotations(
+    path: Path, problems: list[Problem], warnings: list[str]
+) -> tuple[dict[str, dict[str, Polygons]], dict[str, Size]]:
+    """An annotation file: ``{id: {"img_size": [h, w], finding: [[[x, y], ...], ...]}}`` -> polygons, sizes."""
+    polygons: dict[str, dict[str, Polygons]] = {}
+    sizes: dict[str, Size] = {}
+    n_outside = 0
+    for image_id, finding, value in _entries(path, problems):
+        if finding is None:
+            size = _size(value)
+            if size is None:
+                problems.append(Problem(path.name, image_id, "img_size", "must be [h, w]", str(value)[:80]))
+            else:
+                sizes[image_id] = size
+                polygons.setdefault(image_id, {})
+            continue
+        contours = _contours(value)
+        if contours is None:
+            rule = "must be contours of at least 2 finite vertices [x, y]"
+            problems.append(Problem(path.name, image_id, finding, rule, str(value)[:80]))
+            continue
+        polygons.setdefault(image_id, {})[finding] = contours
+    for image_id, by_finding in polygons.items():
+        if image_id not in sizes:
+            problems.append(Problem(path.name, image_id, "img_size", "must be [h, w]", "none"))
+            continue
+        height, width = sizes[image_id]
+        n_outside += sum(
+            any(not (0 <= x <= width and 0 <= y <= height) for contour in contours for x, y in contour)
+            for contours in by_finding.values()
+        )
+    if n_outside:
+        warnings.append(f"{path.name}: {n_outside:,} annotations have vertices outside their picture")
+    return polygons, sizes
+
+
+def parse_points(path: Path, problems: list[Problem]) -> dict[str, dict[str, list[tuple[float, float]]]]:
+    """A salient-point file: ``{id: {finding: [[x, y], ...]}}``."""
+    points: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    for image_id, finding, value in _entries(path, problems):
+        if finding is None:
+            continue
+        if not isinstance(value, list) or not all(_is_vertex(vertex) for vertex in value):
+            rule = "must be points [x, y] of finite numbers"
+            problems.append(Problem(path.name, image_id, finding, rule, str(value)[:80]))
+            continue
+        points.setdefault(image_id, {})[finding] = [(float(x), float(y)) for x, y in value]
+    return points
+
+
+def _entries(path: Path, problems: list[Problem]) -> Iterator[tuple[str, str | None, Any]]:
+    """(image id, canonical finding or None for img_size, value) of a file keyed by image and finding."""
+    for image_id, entry in load_json(path, problems).items():
+        if _ID.fullmatch(image_id) is None:
+            rule = "must look like patient1_study1_view1_frontal"
+            problems.append(Problem(path.name, image_id, "image id", rule, repr(image_id)))
+            continue
+        if not isinstance(entry, dict):
+            problems.append(Problem(path.name, image_id, "entry", "must be a JSON object", type(entry).__name__))
+            continue
+        for name, value in entry.items():
+            if name == "img_size":
+                yield image_id, None, value
+                continue
+            finding = canonical_finding(name, CHEXLOCALIZE_FINDINGS)
+            if finding is None:
+                value = hint(name, CHEXLOCALIZE_FINDINGS)
+                problems.append(Problem(path.name, image_id, "finding", "must be one of the 10 findings", value))
+                continue
+            yield image_id, finding, value
+
+
+def _size(value: Any) -> Size | None:
+    if isinstance(value, list) and len(value) == 2 and all(type(side) is int and side > 0 for side in value):
+        return value[0], value[1]
+    return None
+
+
+def _is_vertex(vertex: Any) -> bool:
+    if not isinstance(vertex, list) or len(vertex) != 2:
+        return False
+    return all(type(value) in (int, float) and math.isfinite(value) for value in vertex)
+
+
+def _contours(value: Any) -> Polygons | None:
+    if not isinstance(value, list):
+        return None
+    for contour in value:
+        if not isinstance(contour, list) or len(contour) < 2 or not all(_is_vertex(vertex) for vertex in contour):
+            return None
+    return tuple(tuple((float(x), float(y)) for x, y in contour) for contour in value)

@@ -1,0 +1,308 @@
+"""The mapping: a small YAML file that says what the columns of a table of studies mean. ::
+
+    table: labels.csv                     # path, without .., beside the mapping or else within the download;
+                                          # sheet: NAME for an xlsx of several
+    study_key: {column: StudyUID, matches: StudyInstanceUID}
+    labels:
+      list: {column: Findings, separator: ";"}
+      # or  wide: {Effusion: Pleural effusion, PTX: Pneumothorax}     cells 1/0, yes/no, true/false
+      # or  json: {column: labels}
+    agreement: {column: Agreement, values: {"3 of 3": three_of_three, "2 of 3": two_of_three}}
+    n_agree_all: {column: N}
+    demographics:
+      age: {column: Age}                  # in years; or age: {from: header}
+      sex: {column: Sex, values: {Female: F, Male: M}}
+    split: {column: Set, values: {dev: development}}
+
+Further keys: `patient_key: {column: ...}` where the headers do not tell patients apart; `ids: {study: COLUMN, patient:
+COLUMN}` for ids that are public already; `source: REVEAL-CXR` if the download claims to be that release;
+`require_deidentified: true`; `other_studies: left out` if the images hold studies that shall not be in the set, which
+are a problem otherwise. Under `labels`, `cells: {"": absent, "x": present}` adds texts of `wide` cells.
+
+A text on the left of `values` is a cell's (case does not matter); on the right stands a word of ours, or null for
+unknown. Without `values` the cells themselves must be our words. A blank cell means unknown, but never for labels.
+All scalars are read as text, so `Yes`, `1` and `1.0` need no quotes.
+"""
+
+from __future__ import annotations
+
+import re
+import stat
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from reveal_bench.findings import REVEAL_LABELS, canonical_finding, hint
+from reveal_bench.kinds.findings.records import AGE_BANDS, AGREEMENTS, PATIENT_CLASSES, RACES, SEXES
+from reveal_bench.sources.source import BuildError, Problem
+
+__all__ = [
+    "KEY_FACTS",
+    "SPLIT_NAME",
+    "VOCABULARIES",
+    "ColumnRule",
+    "LabelRule",
+    "StudyMapping",
+    "folded",
+    "hint",
+    "is_split_name",
+    "read_mapping",
+]
+
+KEY_FACTS = ("StudyInstanceUID", "SeriesInstanceUID", "SOPInstanceUID", "PatientID", "folder", "file")
+"""What a study key may match: a fact of the headers, a folder's name above the images, an image's file name without
+suffix. Not the accession number: it is never read."""
+
+VOCABULARIES: dict[str, tuple[str, ...]] = {
+    "age_band": AGE_BANDS,
+    "sex": SEXES,
+    "race": RACES,
+    "patient_class": PATIENT_CLASSES,
+}
+FROM_HEADER = ("age", "sex")
+"""Facts that may come from the DICOM headers."""
+
+SPLIT_NAME = "the name of a split: letters, digits, _ and dots, but not `all`"
+NULLS = ("", "null", "~", "Null", "NULL")
+KEYS = (
+    "table", "sheet", "study_key", "labels", "agreement", "n_agree_all", "demographics", "split", "patient_key", "ids",
+    "source", "require_deidentified", "other_studies",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnRule:
+    """A column and what its texts mean (folded text -> value, None for unknown); no column: from the headers."""
+
+    column: str | None
+    values: Mapping[str, str | None] | None = None
+
+    @property
+    def from_header(self) -> bool:
+        """Whether the fact is the headers'."""
+        return self.column is None
+
+
+@dataclass(frozen=True, slots=True)
+class LabelRule:
+    """Where the labels stand: `form` is "wide", "list" or "json"; `columns` has the label of each wide column."""
+
+    form: str
+    columns: Mapping[str, str] = field(default_factory=dict)
+    column: str = ""
+    separator: str = ";"
+    cells: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class StudyMapping:
+    """A mapping that was read; see the module. `file` is its name for messages."""
+
+    file: str
+    table: str
+    sheet: str | None
+    key_column: str
+    key_matches: str
+    labels: LabelRule
+    rules: Mapping[str, ColumnRule]
+    """agreement, n_agree_all, age, age_band, sex, race, patient_class, split, patient_key: those that are given."""
+    ids: Mapping[str, str]
+    source: str | None
+    require_deidentified: bool
+    leaves_out_others: bool = False
+
+    @property
+    def columns(self) -> list[str]:
+        """Every column that it names."""
+        named = [self.key_column, self.labels.column, *self.labels.columns, *self.ids.values()]
+        return [*filter(None, named), *(rule.column for rule in self.rules.values() if rule.column)]
+
+
+def read_mapping(path: Path) -> StudyMapping:
+    """Read a mapping.
+
+    Raises
+    ------
+    BuildError
+        With everything that is wrong with it.
+    """
+    problems: list[Problem] = []
+    content = _load(path, problems)
+    mapping = _Parser(path.name, problems).parse(content) if isinstance(content, dict) else None
+    if mapping is None or problems:
+        raise BuildError(problems or [Problem(path.name, None, "file", "must be a YAML mapping", "something else")])
+    return mapping
+
+
+def is_split_name(text: str) -> bool:
+    """Whether `datasets` takes it as the name of a split; "all" has another meaning there."""
+    return text != "all" and re.fullmatch(r"\w+(\.\w+)*", text, re.ASCII) is not None
+
+
+def _load(path: Path, problems: list[Problem]) -> Any:
+    """YAML with every scalar as text; a key that stands twice is a problem."""
+    import yaml
+
+    class Loader(yaml.BaseLoader):
+        pass
+
+    def construct(loader: yaml.BaseLoader, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        found: dict[Any, Any] = {}
+        for key_node, value_node in node.value:
+            key = loader.construct_object(key_node, deep=True)
+            if not isinstance(key, str) or key in found:
+                line = key_node.start_mark.line + 1
+                problems.append(Problem(path.name, line, str(key), "must be a text that stands once", "it again"))
+            else:
+                found[key] = loader.construct_object(value_node, deep=True)
+        return found
+
+    Loader.add_constructor("tag:yaml.org,2002:map", construct)
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):  # reading from a pipe would wait for ever
+            problems.append(Problem(path.name, None, "file", "must be a regular file", "something else"))
+            return None
+        return yaml.load(path.read_text(encoding="utf-8-sig"), Loader)
+    except FileNotFoundError:
+        problems.append(Problem(path.name, None, "file", "must be there", "none"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
+        problems.append(Problem(path.name, None, "file", "must be YAML in UTF-8", " ".join(str(error).split())[:300]))
+    return None
+
+
+class _Parser:
+    """Plain YAML -> StudyMapping; everything that is wrong goes to `problems`."""
+
+    def __init__(self, file: str, problems: list[Problem]) -> None:
+        self.file, self.problems = file, problems
+
+    def parse(self, content: dict[str, Any]) -> StudyMapping:
+        self._only(content, KEYS, "mapping")
+        key = self._mapping(content.get("study_key"), "study_key", ("column", "matches"))
+        matches = str(key.get("matches", KEY_FACTS[0]))
+        if matches not in KEY_FACTS:
+            self._fail("study_key.matches", f"must be one of {', '.join(KEY_FACTS)}", hint(matches, KEY_FACTS))
+        rules: dict[str, ColumnRule] = {
+            name: self._rule(content[name], name, AGREEMENTS if name == "agreement" else None)
+            for name in ("agreement", "n_agree_all", "split", "patient_key")
+            if name in content
+        }
+        demographics = self._mapping(content.get("demographics", {}), "demographics", ("age", *VOCABULARIES))
+        if {"age", "age_band"} <= demographics.keys():
+            self._fail("demographics", "must have one of `age` and `age_band`", "both")
+        for name, rule in demographics.items():
+            rules[name] = self._rule(rule, f"demographics.{name}", VOCABULARIES.get(name))
+        ids = self._mapping(content.get("ids", {}), "ids", ("study", "patient"))
+        others = content.get("other_studies", "problem")
+        if others not in ("problem", "left out"):
+            self._fail("other_studies", "must be problem or left out", _shown(others))
+        return StudyMapping(
+            file=self.file,
+            table=self._path_within(content.get("table"), "table"),
+            sheet=content.get("sheet") or None,
+            key_column=self._text(key.get("column"), "study_key.column"),
+            key_matches=matches,
+            labels=self._labels(content.get("labels")),
+            rules=rules,
+            ids={name: self._text(column, f"ids.{name}") for name, column in ids.items()},
+            source=content.get("source") or None,
+            require_deidentified=self._flag(content.get("require_deidentified", "false"), "require_deidentified"),
+            leaves_out_others=others == "left out",
+        )
+
+    def _labels(self, content: Any) -> LabelRule:
+        forms = ("wide", "list", "json")
+        found = self._mapping(content, "labels", (*forms, "cells"))
+        given = [form for form in forms if form in found]
+        if len(given) != 1:
+            self._fail("labels", f"must have one of {', '.join(forms)}", ", ".join(given) or "none")
+            return LabelRule("list")
+        form, body = given[0], found[given[0]]
+        cells = self._mapping(found.get("cells", {}), "labels.cells", None)
+        for text, meaning in cells.items():
+            if meaning not in ("present", "absent"):
+                self._fail(f"labels.cells.{text}", "must be present or absent", repr(meaning))
+        if form == "wide":
+            return LabelRule(form, self._wide(body), cells={folded(text): word for text, word in cells.items()})
+        keys = ("column", "separator") if form == "list" else ("column",)
+        inner = self._mapping(body, f"labels.{form}", keys)
+        separator = inner.get("separator", ";")
+        if not isinstance(separator, str) or not separator:
+            self._fail(f"labels.{form}.separator", "must be a text that is not empty", repr(separator))
+        return LabelRule(form, column=self._text(inner.get("column"), f"labels.{form}.column"), separator=separator)
+
+    def _wide(self, content: Any) -> dict[str, str]:
+        columns: dict[str, str] = {}
+        for column, label in self._mapping(content, "labels.wide", None).items():
+            known = canonical_finding(str(label), REVEAL_LABELS)
+            if known is None:
+                self._fail(f"labels.wide.{column}", "must be one of the twelve labels", hint(str(label), REVEAL_LABELS))
+            elif known in columns.values():
+                self._fail(f"labels.wide.{column}", "must be a label of one column only", repr(known))
+            else:
+                columns[column] = known
+        return columns
+
+    def _rule(self, content: Any, name: str, vocabulary: Sequence[str] | None) -> ColumnRule:
+        fact = name.removeprefix("demographics.")
+        if fact in FROM_HEADER and isinstance(content, dict) and "from" in content:
+            source = self._mapping(content, name, ("from",)).get("from")
+            if source != "header":
+                self._fail(f"{name}.from", "must be header", repr(source))
+            return ColumnRule(None)
+        keys = ("column", "values") if vocabulary is not None or name == "split" else ("column",)
+        found = self._mapping(content, name, keys)
+        values: dict[str, str | None] = {}
+        for text, value in self._mapping(found.get("values", {}), f"{name}.values", None).items():
+            word = None if value in NULLS else value
+            if word is not None and vocabulary is not None and word not in vocabulary:
+                self._fail(
+                    f"{name}.values.{text}", f"must be one of {', '.join(vocabulary)}", hint(str(word), vocabulary)
+                )
+            if name == "split" and not is_split_name(word or ""):
+                self._fail(f"{name}.values.{text}", f"must be {SPLIT_NAME}", _shown(word))
+            values[folded(text)] = word
+        return ColumnRule(self._text(found.get("column"), f"{name}.column"), values or None)
+
+    def _mapping(self, content: Any, name: str, keys: Sequence[str] | None) -> dict[str, Any]:
+        if not isinstance(content, dict):
+            self._fail(name, "must be a mapping" + (f" with {', '.join(keys)}" if keys else ""), _shown(content))
+            return {}
+        if keys is not None:
+            self._only(content, keys, name)
+        return content
+
+    def _only(self, content: dict[str, Any], keys: Sequence[str], name: str) -> None:
+        for key in content:
+            if key not in keys:
+                self._fail(name, f"must have the keys {', '.join(keys)}", hint(key, keys))
+
+    def _text(self, value: Any, name: str) -> str:
+        if not isinstance(value, str) or not value:
+            self._fail(name, "must be a text", _shown(value))
+            return ""
+        return value
+
+    def _path_within(self, value: Any, name: str) -> str:
+        text = self._text(value, name)
+        if Path(text).is_absolute() or ".." in Path(text).parts or "\0" in text:
+            self._fail(name, "must be a path within the download, without ..", _shown(value))
+        return text
+
+    def _flag(self, value: Any, name: str) -> bool:
+        if str(value).casefold() not in ("true", "false"):
+            self._fail(name, "must be true or false", _shown(value))
+        return str(value).casefold() == "true"
+
+    def _fail(self, field: str, rule: str, value: str) -> None:
+        self.problems.append(Problem(self.file, None, field, rule, value))
+
+
+def folded(text: str) -> str:
+    """`text` as texts are compared: single spaces, case does not matter."""
+    return " ".join(text.split()).casefold()
+
+
+def _shown(value: Any) -> str:
+    return "none" if value in (None, "") else str(value)[:80]

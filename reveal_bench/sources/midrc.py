@@ -1,0 +1,447 @@
+"""MIDRC: chest radiographs of the Medical Imaging and Data Resource Center, with a table of labels of your own.
+
+Source: data.midrc.org (gen3). Images lie as ``<case>/<study uid>/<series uid>/<sop uid>.dcm`` or as one zip per series;
+beside them a manifest and tables per node (:mod:`reveal_bench.sources.midrc`). MIDRC does not say which of the
+twelve labels a study has, so a table of labels and its mapping are needed, as for
+:mod:`reveal_bench.sources.reveal_cxr`: without them `inspect` works and `read` refuses.
+
+What becomes what
+-----------------
+* Studies, ids, labels: as in a REVEAL-CXR style build.
+* Age (as a band), sex and race come from the tables `case` and `imaging_study` unless the mapping names columns of its
+  own; the patient is the case.
+* Files whose md5sum the download knows are verified; a listed file that is missing is a problem.
+* ``mRALE_annotations.csv``, where it is there, becomes the config `mrale`: study_id, mrale_score.
+
+Files that come with a download of MIDRC: the manifest, one table per node, the mRALE scores.
+
+* The manifest is a JSON list; only `object_id` is sure to be there, `file_name`, `file_size` and `md5sum` may be. The
+  tables of series files repeat them.
+* Tables are tab separated; names of required columns have a leading ``*``; arrays are Python literals
+  (``['419639-002973']``) and read as such, never run.
+* An age above 89 is a flag (``age_at_index_gt89``).
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reveal_bench.findings import hint
+from reveal_bench.kinds.findings.records import RACES, UNKNOWN, StudyRecord, age_band
+from reveal_bench.sources.mapping import folded
+from reveal_bench.sources.reveal_cxr import (
+    Joined,
+    Joining,
+    Namer,
+    finish_reading,
+    join,
+    mapping_path,
+    needs_key,
+    suggestion,
+)
+from reveal_bench.sources.source import Extra, Inspection, Pixels, Problem, Reading, is_synthetic
+from reveal_bench.sources.strict_json import parse_json
+from reveal_bench.sources.study_labels import age_of
+from reveal_bench.sources.study_table import StudyTable, TableRow, read_table
+
+if TYPE_CHECKING:
+    from datasets import Features
+
+__all__ = ["detect", "inspect", "read", "text_list"]
+
+NODE_NAMES = ("imaging_study", "cr_series_file", "dx_series_file", "case")
+_NODE = re.compile(rf"(?:^|[_\W])({'|'.join(NODE_NAMES)})(?=[_\W]|$)", re.IGNORECASE)
+_MRALE = re.compile(r"mrale", re.IGNORECASE)
+MRALE_RANGE = range(25)
+"""0 to 24: four grades of extent and of density in each lung."""
+
+_SEXES = {"female": "F", "male": "M", "other": "other"}
+_RACES = {
+    **{folded(race): race for race in RACES},
+    "american indian or alaska native": "Other",
+    "native hawaiian or other pacific islander": "Other",
+    "multiple": "Other",
+    "other": "Other",
+}
+_UNKNOWN = ("", "unknown", "not reported", "not allowed to collect", "refused", "undifferentiated")
+_YES = ("yes", "true", "1")
+
+
+@dataclass(frozen=True, slots=True)
+class FileEntry:
+    """What manifest and tables say of one file."""
+
+    source: str
+    row: int
+    name: str
+    size: int | None = None
+    md5: str | None = None
+
+
+@dataclass
+class Nodes:
+    """Everything that stands beside the images.
+
+    Attributes
+    ----------
+    files : path relative to the root -> role, of every file that was read
+    cases : submitter_id -> facts (age_band, sex, race)
+    studies : StudyInstanceUID -> submitter_id and facts
+    entries : files that should be there; those without a name are counted in `n_nameless`
+    mrale : StudyInstanceUID -> score
+    """
+
+    files: dict[str, str] = field(default_factory=dict)
+    cases: dict[str, dict[str, str]] = field(default_factory=dict)
+    studies: dict[str, dict[str, str]] = field(default_factory=dict)
+    entries: list[FileEntry] = field(default_factory=list)
+    n_nameless: int = 0
+    mrale: dict[str, int] = field(default_factory=dict)
+
+
+def find_nodes(root: Path) -> dict[str, Path]:
+    """Path relative to the root -> file, of manifests, tables of nodes and mRALE scores at the root or one below."""
+    found = {}
+    for pattern in ("*", "*/*"):
+        for path in sorted(root.glob(pattern)):
+            if path.suffix.lower() in (".tsv", ".json", ".csv") and _role(path) is not None:
+                found[path.relative_to(root).as_posix()] = path
+    return found
+
+
+def read_nodes(root: Path, problems: list[Problem]) -> Nodes:
+    """Read everything that :func:`find_nodes` finds."""
+    nodes = Nodes()
+    tables: list[tuple[str, StudyTable]] = []
+    for name, path in find_nodes(root).items():
+        role = _role(path)
+        assert role is not None
+        nodes.files[name] = role
+        if role == "manifest":
+            _read_manifest(nodes, path, name, problems)
+            continue
+        table = read_table(path, name, problems)
+        if table is not None:
+            tables.append((role, _bare(table)))
+    for role, table in sorted(tables, key=lambda found: ("case", "imaging_study").count(found[0]), reverse=True):
+        readers = {"case": _read_cases, "imaging_study": _read_studies, "mrale": _read_mrale}
+        readers.get(role, _read_series)(nodes, table, problems)
+    return nodes
+
+
+def check_files(root: Path, nodes: Nodes, problems: list[Problem], *, verify: bool, workers: int) -> list[str]:
+    """Check that every file of manifest and tables is there, and with `verify` that its md5 is right; warnings."""
+    entries: dict[str, FileEntry] = {}
+    for entry in nodes.entries:
+        known = entries.setdefault(entry.name, entry)
+        if known.md5 is None and entry.md5 is not None:
+            entries[entry.name] = entry
+    there = []
+    for entry in entries.values():
+        path = root / entry.name
+        if not path.resolve().is_relative_to(root.resolve()) or not path.is_file():
+            problems.append(
+                Problem(entry.source, entry.row, "file_name", "must have been downloaded", repr(entry.name))
+            )
+        elif entry.size is not None and path.stat().st_size != entry.size:
+            value = f"{path.stat().st_size:,} in {entry.name}"
+            problems.append(Problem(entry.source, entry.row, "file_size", f"must be {entry.size:,} bytes", value))
+        elif entry.md5 is not None:
+            there.append((entry, path))
+    if verify:
+        with ThreadPoolExecutor(workers) as pool:
+            for (entry, _), found in zip(there, pool.map(lambda pair: _md5(pair[1]), there), strict=True):
+                if found != entry.md5:
+                    value = f"{found} in {entry.name}"
+                    problems.append(Problem(entry.source, entry.row, "md5sum", f"must be {entry.md5}", value))
+    warnings = [f"{nodes.n_nameless:,} entries of the manifest name no file"] if nodes.n_nameless else []
+    done = "verified" if verify else "to be verified when it is built"
+    return (
+        [*warnings, f"{len(there):,} of {len(entries):,} listed files have an md5sum: {done}"] if entries else warnings
+    )
+
+
+def text_list(cell: str) -> list[str] | None:
+    """The texts of a cell: a Python literal of a list, or a plain text; None if it is neither.
+
+    Examples
+    --------
+    >>> text_list("['419639-002973']"), text_list("419639-002973"), text_list(""), text_list("[a")
+    (['419639-002973'], ['419639-002973'], [], None)
+    """
+    if not cell.startswith("["):
+        return [cell] if cell else []
+    try:
+        values = ast.literal_eval(cell) if len(cell) < 10_000 else None
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return None
+    return values if isinstance(values, list) and all(isinstance(value, str) for value in values) else None
+
+
+def _role(path: Path) -> str | None:
+    name = path.stem
+    if path.suffix.lower() == ".json":
+        return "manifest" if "manifest" in name.lower() else None
+    if _MRALE.search(name):
+        return "mrale"
+    match = _NODE.search(name) if path.suffix.lower() == ".tsv" else None
+    return match[1].lower() if match else None
+
+
+def _bare(table: StudyTable) -> StudyTable:
+    """The same without the ``*`` of required columns."""
+    rows = tuple(
+        TableRow(row.number, {name.lstrip("*"): cell for name, cell in row.cells.items()}) for row in table.rows
+    )
+    return StudyTable(table.file, tuple(name.lstrip("*") for name in table.columns), rows)
+
+
+def _read_manifest(nodes: Nodes, path: Path, name: str, problems: list[Problem]) -> None:
+    try:
+        entries = parse_json(path.read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError, RecursionError) as error:
+        problems.append(Problem(name, None, "file", "must be UTF-8 JSON", str(error)[:200]))
+        return
+    if not isinstance(entries, list):
+        problems.append(Problem(name, None, "file", "must be a JSON list", type(entries).__name__))
+        return
+    for number, entry in enumerate(entries, start=1):
+        if not isinstance(entry, dict) or "object_id" not in entry:
+            problems.append(Problem(name, number, "entry", "must be an object with `object_id`", str(entry)[:80]))
+        elif not isinstance(entry.get("file_name"), str) or not entry["file_name"]:
+            nodes.n_nameless += 1
+        else:
+            nodes.entries.append(_entry(name, number, entry))
+
+
+def _entry(source: str, number: int, cells: dict[str, Any]) -> FileEntry:
+    size, md5 = str(cells.get("file_size") or ""), str(cells.get("md5sum") or "").lower()
+    return FileEntry(source, number, cells["file_name"], int(size) if size.isdigit() else None, md5 or None)
+
+
+def _read_series(nodes: Nodes, table: StudyTable, _: list[Problem]) -> None:
+    for row in table.rows:
+        if row.cells.get("file_name"):
+            nodes.entries.append(_entry(table.file, row.number, dict(row.cells)))
+
+
+def _read_cases(nodes: Nodes, table: StudyTable, problems: list[Problem]) -> None:
+    for row, case in _keyed(table, "submitter_id", nodes.cases, problems):
+        nodes.cases[case] = {
+            "age_band": _age(row, table.file, "age_at_index", problems),
+            "sex": _word(row, table.file, "sex", _SEXES, problems),
+            "race": _word(row, table.file, "race", _RACES, problems),
+        }
+
+
+def _read_studies(nodes: Nodes, table: StudyTable, problems: list[Problem]) -> None:
+    for row, uid in _keyed(table, "study_uid", nodes.studies, problems):
+        column = next((name for name in ("case_ids", "cases.submitter_id", "case_id") if name in table.columns), "")
+        cases = text_list(row.text(column)) if column else []
+        if cases is None or len(cases) > 1:
+            problems.append(Problem(table.file, row.number, column, "must name one case", repr(row.text(column)[:80])))
+            continue
+        facts = dict(nodes.cases.get(cases[0], {})) if cases else {}
+        age = _age(row, table.file, "age_at_imaging", problems)
+        nodes.studies[uid] = {**facts, **({"age_band": age} if age != UNKNOWN else {})}
+        if cases:
+            nodes.studies[uid]["patient_key"] = cases[0]
+
+
+def _read_mrale(nodes: Nodes, table: StudyTable, problems: list[Problem]) -> None:
+    column = next((name for name in table.columns if folded(name.replace("_", " ")) == "mrale score"), None)
+    if column is None:
+        value = ", ".join(table.columns)[:200]
+        problems.append(Problem(table.file, None, "columns", "must have `mRALE Score`", value))
+        return
+    for row, uid in _keyed(table, "StudyInstanceUID", nodes.mrale, problems):
+        text = row.text(column)
+        if not text.isdigit() or int(text) not in MRALE_RANGE:
+            problems.append(Problem(table.file, row.number, column, "must be a whole number of 0 to 24", repr(text)))
+        else:
+            nodes.mrale[uid] = int(text)
+
+
+def _keyed(
+    table: StudyTable, column: str, known: dict[str, Any], problems: list[Problem]
+) -> Iterator[tuple[TableRow, str]]:
+    """Rows with their key in `column`, which must be there and stand once."""
+    if column not in table.columns:
+        problems.append(Problem(table.file, None, "columns", f"must have `{column}`", hint(column, table.columns)))
+        return
+    for row in table.rows:
+        key = row.text(column)
+        if not key or key in known:
+            value = f"{key!r} again" if key else "a blank cell"
+            problems.append(Problem(table.file, row.number, column, "must be there and stand in one row only", value))
+        else:
+            yield row, key
+
+
+def _age(row: TableRow, file: str, column: str, problems: list[Problem]) -> str:
+    if folded(str(row.cells.get(f"{column}_gt89", ""))) in _YES:
+        return age_band(90)
+    text = str(row.cells.get(column, ""))
+    years = age_of(text)
+    if years is not None and years <= 150:
+        return age_band(years)
+    if folded(text) not in _UNKNOWN:
+        problems.append(Problem(file, row.number, column, "must be an age in years", repr(text)))
+    return UNKNOWN
+
+
+def _word(row: TableRow, file: str, column: str, words: dict[str, str], problems: list[Problem]) -> str:
+    text = str(row.cells.get(column, ""))
+    if folded(text) in words:
+        return words[folded(text)]
+    if folded(text) not in _UNKNOWN:
+        known: Sequence[str] = [*words, *_UNKNOWN[1:]]
+        problems.append(Problem(file, row.number, column, f"must be one of {', '.join(known)}", hint(text, known)))
+    return UNKNOWN
+
+
+def _md5(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+
+
+WANTED = "tables of MIDRC (imaging_study, cr_series_file, dx_series_file) and DICOM radiographs"
+
+
+def detect(root: Path) -> float:
+    """0.9 if a table of studies or series files lies in `root`, as gen3 names them; else 0."""
+    names = [name.lower() for name in find_nodes(Path(root))]
+    return 0.9 if any(node in name for name in names for node in ("imaging_study", "series_file")) else 0.0
+
+
+def inspect(root: Path, *, mapping: Path | None = None, workers: int = 1) -> Inspection:
+    """Read headers, tables and manifest, and the labels if there is a mapping; list what does not fit.
+
+    Raises
+    ------
+    ValueError
+        If `root` holds neither a table or manifest of MIDRC nor a DICOM file.
+    """
+    root = _folder(Path(root))
+    problems: list[Problem] = []
+    nodes = read_nodes(root, problems)
+    path = mapping_path(root, mapping)
+    joining = join(root, path, workers=workers)
+    if joining.is_empty and not nodes.files:
+        raise ValueError(f"`root` must hold {WANTED}, got {root}")
+    warnings = [*joining.warnings, *check_files(root, nodes, problems, verify=False, workers=workers)]
+    warnings += _mismatches(joining, nodes)
+    if path is None:
+        warnings.append(
+            "no mapping: MIDRC gives none of the twelve labels; a table of labels and a mapping of its columns are "
+            f"needed to build. {suggestion(root, joining.tree)}"
+        )
+    counts = {**joining.counts, "cases": len(nodes.cases), "listed studies": len(nodes.studies)}
+    return Inspection(
+        builder="midrc",
+        root=root,
+        files={**joining.files, **{role: name for name, role in nodes.files.items()}},
+        counts={**counts, "mRALE scores": len(nodes.mrale)},
+        problems=[*joining.tree.problems, *problems, *joining.problems],
+        warnings=warnings,
+        synthetic=is_synthetic(root),
+    )
+
+
+def read(
+    root: Path,
+    *,
+    pixels: Pixels = "embed",
+    keep_going: bool = False,
+    mapping: Path | None = None,
+    id_key: bytes | None = None,
+    workers: int = 1,
+) -> Reading:
+    """Records of every split; parameters and errors as :func:`reveal_bench.sources.reveal_cxr.read`.
+
+    Raises
+    ------
+    BuildError
+        With every problem of mapping, tables, manifest and headers.
+    ValueError
+        If there is no mapping of a table of labels, or `id_key` is missing.
+    """
+    root = _folder(Path(root))
+    path = mapping_path(root, mapping)
+    if path is None:
+        raise ValueError(
+            "`mapping` must say where the labels are: MIDRC gives none of the twelve, so a table of labels and a "
+            "mapping of its columns are needed, got none; `inspect` suggests a mapping if a table is there"
+        )
+    problems: list[Problem] = []
+    nodes = read_nodes(root, problems)
+    joining = join(root, path, workers=workers)
+    needs_key(joining.mapping, id_key)
+    warnings = [*joining.warnings, *_mismatches(joining, nodes)]
+    warnings += check_files(root, nodes, problems, verify=True, workers=workers)
+    problems = [*joining.tree.problems, *problems, *joining.problems]
+    namer = Namer(id_key)
+    reading = finish_reading(
+        joining,
+        problems,
+        warnings,
+        namer,
+        keep_going=keep_going,
+        more_facts=lambda pair: nodes.studies.get(pair.study.uid, {}),
+    )
+    records = [record for split in reading.splits.values() for record in split]
+    kept = {record.study_id for record in records if isinstance(record, StudyRecord)}
+    scores = _scores(joining.joined, kept, nodes, namer)
+    if scores:
+        reading.extras = [*reading.extras, Extra("mrale", _score_features, scores, key="study_id")]
+    return reading
+
+
+def _folder(root: Path) -> Path:
+    if not root.is_dir():
+        raise ValueError(f"`root` must be a folder with {WANTED}, got {root}")
+    return root
+
+
+def _mismatches(joining: Joining, nodes: Nodes) -> list[str]:
+    """Where images, tables and scores do not cover each other, counted."""
+    images = set(joining.tree.studies)
+    cases = {uid: facts.get("patient_key") for uid, facts in nodes.studies.items()}
+    other_case = sum(
+        bool(study.patients) and cases.get(uid) is not None and cases[uid] not in study.patients
+        for uid, study in joining.tree.studies.items()
+    )
+    found = {
+        "studies have images and are not in the table imaging_study: their demographics are unknown": images
+        - set(nodes.studies),
+        "studies of the table imaging_study have no image here": set(nodes.studies) - images,
+        "mRALE scores are of studies without an image here": set(nodes.mrale) - images,
+    }
+    warnings = [f"{len(uids):,} {what}" for what, uids in found.items() if uids and (nodes.studies or nodes.mrale)]
+    if other_case:
+        warnings.append(f"{other_case:,} studies have another PatientID than their case: the case is taken")
+    return warnings
+
+
+def _scores(joined: list[Joined], kept: set[str], nodes: Nodes, namer: Namer) -> list[dict[str, object]]:
+    """Rows of the config `mrale`, of the studies `kept`, those that became a record."""
+    rows: list[dict[str, object]] = []
+    for pair in joined:
+        if pair.study.uid in nodes.mrale:
+            study_id = pair.row.ids.get("study") or namer.name("study", pair.study.uid)
+            if study_id in kept:
+                rows.append({"study_id": study_id, "mrale_score": nodes.mrale[pair.study.uid]})
+    return rows
+
+
+def _score_features() -> Features:
+    from datasets import Features, Value
+
+    return Features({"study_id": Value("string"), "mrale_score": Value("int8")})

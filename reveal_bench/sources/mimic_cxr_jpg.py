@@ -1,0 +1,300 @@
+"""The MIMIC-CXR-JPG tree: looks up the images of given studies, and nothing else of its 377,110.
+
+Source: MIMIC-CXR-JPG 2.0.0 and 2.1.0 on PhysioNet (credentialed access). ::
+
+    files/p10/p10000032/s50414267/<dicom_id>.jpg     p + first two digits of the subject / p + subject / s + study
+    IMAGE_FILENAMES                                  one path per line
+    mimic-cxr-2.0.0-metadata.csv.gz                  dicom_id, subject_id, study_id, ViewPosition, Rows, Columns, ...
+    mimic-cxr-2.0.0-{split,chexpert,negbio}.csv.gz   also as .csv
+
+Conventions
+-----------
+* The folders are never listed: a picture's path follows from the subject, study and DICOM id of its metadata row.
+* The tree may lie below ``physionet.org/files/mimic-cxr-jpg/2.1.0/``, as `wget -r` leaves it, with its ``index.html``
+  files, and may hold a part of the pictures only.
+* Without metadata the ids come from ``IMAGE_FILENAMES``, sizes from the pictures' headers, and views are unknown.
+* Rows and Columns are the height and width of the original; a picture of another size was scaled by somebody and is
+  refused, for no box would fit it.
+* Study dates (shifted by the source) only tell which of two studies is earlier. They are not kept.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import re
+import zlib
+from collections import Counter
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import NamedTuple, TextIO
+
+from reveal_bench.kinds.images import PictureFile, StudyImage
+from reveal_bench.sources.pictures import picture_size
+from reveal_bench.sources.source import Problem
+
+__all__ = [
+    "PROJECTIONS",
+    "Fault",
+    "MimicImage",
+    "MimicStudy",
+    "find_trees",
+    "look_up_studies",
+    "study_images",
+    "table_rows",
+    "tree_files",
+]
+
+Size = tuple[int, int]
+
+REQUIRED = ("dicom_id", "subject_id", "study_id")
+PROJECTIONS = {
+    "AP": "AP", "AP AXIAL": "AP", "AP LLD": "AP", "AP RLD": "AP", "PA": "PA", "PA LLD": "PA", "PA RLD": "PA",
+    "LATERAL": "LATERAL", "LL": "LATERAL", "RL": "LATERAL", "XTABLE LATERAL": "LATERAL",
+    "ANTERO-POSTERIOR": "AP", "POSTERO-ANTERIOR": "PA", "LEFT LATERAL": "LATERAL", "RIGHT LATERAL": "LATERAL",
+}  # fmt: skip
+"""ViewPosition, or where that is blank ViewCodeSequence_CodeMeaning, in capitals. Oblique views are none of ours."""
+
+_TABLE = re.compile(r"mimic-cxr-2\.\d+\.\d+-(metadata|split|chexpert|negbio|test-set-labeled)\.csv(\.gz)?")
+_PATH = re.compile(r"(?:.*/)?files/p(\d\d)/p(\1\d+)/s(\d+)/([^/]+)\.jpg")
+DEEPEST, MOST_FOLDERS = 5, 2_000
+"""How far :func:`find_trees` looks."""
+
+
+class Fault(NamedTuple):
+    """What is wrong with an image, for the user's table to report."""
+
+    field: str
+    rule: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class MimicImage:
+    """One image as the metadata describes it; `size` is (height, width), or None if it does not say."""
+
+    dicom_id: str
+    path: Path
+    shown: str
+    view: str = "UNKNOWN"
+    view_raw: str | None = None
+    size: Size | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MimicStudy:
+    """One study; `split` is of MIMIC-CXR-JPG ("train", "validate", "test"), or None where that is not known."""
+
+    study_id: str
+    subject_id: str
+    images: tuple[MimicImage, ...]
+    split: str | None = None
+    taken: tuple[int, float] | None = field(default=None, repr=False)
+
+    def is_before(self, other: MimicStudy) -> bool | None:
+        """Whether it was taken before `other`, or None if that is not known."""
+        return None if self.taken is None or other.taken is None else self.taken < other.taken
+
+
+def find_trees(root: Path) -> list[Path]:
+    """The folders at or below `root` that hold a metadata table or IMAGE_FILENAMES; picture folders are not entered."""
+    found: list[Path] = []
+    level, n_seen = [Path(root)], 0
+    for _ in range(DEEPEST + 1):
+        below: list[Path] = []
+        for folder in level:
+            n_seen += 1
+            if {"metadata", "IMAGE_FILENAMES"} & tree_files(folder).keys():
+                found.append(folder)
+            elif n_seen < MOST_FOLDERS:
+                below += [
+                    path for path in _listed(folder) if path.is_dir() and not re.fullmatch(r"p\d+|\..*", path.name)
+                ]
+        level = below
+    return found
+
+
+def tree_files(tree: Path) -> dict[str, Path]:
+    """Tables of a tree by role: "metadata", "split", "chexpert", "negbio", "test-set-labeled", "IMAGE_FILENAMES".
+
+    Of a table that is there as ``.csv.gz`` and as ``.csv`` the first is taken: it is what was published.
+    """
+    files: dict[str, Path] = {}
+    for path in _listed(tree):
+        match = _TABLE.fullmatch(path.name)
+        if match is not None and (match[1] not in files or match[2]):
+            files[match[1]] = path
+        elif path.name == "IMAGE_FILENAMES":
+            files[path.name] = path
+    return files
+
+
+def look_up_studies(
+    tree: Path, wanted: Collection[str], problems: list[Problem], warnings: list[str]
+) -> dict[str, MimicStudy]:
+    """The studies of `wanted` (study ids without "s") that the tree knows, whether their pictures are there or not."""
+    files = tree_files(tree)
+    before = len(problems)
+    if "metadata" in files:
+        studies = _from_metadata(tree, files["metadata"], set(wanted), problems)
+    elif "IMAGE_FILENAMES" in files:
+        studies = _from_names(tree, files["IMAGE_FILENAMES"], set(wanted), problems)
+        warnings.append("the MIMIC-CXR-JPG tree has no metadata table: views are unknown")
+    else:
+        rule = "must hold mimic-cxr-2.*-metadata.csv.gz or IMAGE_FILENAMES"
+        problems.append(Problem(tree.name, None, "folder", rule, "neither"))
+        return {}
+    if len(problems) == before and "split" in files:
+        splits = _splits(files["split"], studies, problems)
+        studies = {study_id: replace(study, split=splits.get(study_id)) for study_id, study in studies.items()}
+    counts = Counter(study.split for study in studies.values() if study.split not in (None, "test"))
+    warnings += [
+        f"{n:,} studies are of MIMIC-CXR-JPG's split {split!r}: a model may have been trained on them"
+        for split, n in sorted(counts.items(), key=str)
+    ]
+    return studies
+
+
+def study_images(study: MimicStudy, *, need_pictures: bool) -> tuple[tuple[StudyImage, ...], list[Fault]]:
+    """Images of a study for a record, and what is wrong with them; reads the headers of the pictures that are there."""
+    images, faults = [], []
+    for image in study.images:
+        there = image.path.is_file()
+        size = image.size
+        try:
+            found = picture_size(image.path) if there else None
+        except ValueError as error:
+            faults.append(Fault("picture", "must be readable", f"{error} in {image.shown}"))
+            continue
+        if found is None and need_pictures:
+            faults.append(Fault("picture", "must be there when pixels are embedded", f"no {image.shown}"))
+        elif found is None and size is None:
+            faults.append(Fault("size", "must be known from metadata or picture", f"neither for {image.shown}"))
+        elif None not in (found, size) and found != size:
+            rule = "must have the size of the metadata (pictures that somebody scaled fit no box)"
+            value = f"{_by(found)} instead of {_by(size)} for {image.shown}"
+            faults.append(Fault("picture", rule, value))
+        size = size or found
+        if size is not None:
+            picture = PictureFile(image.path, f"{image.dicom_id}.jpg", image.shown) if there else None
+            images.append(
+                StudyImage(image.dicom_id, image.view, size[1], size[0], view_raw=image.view_raw, picture=picture)
+            )
+    return tuple(images), faults
+
+
+def _by(size: Size | None) -> str:
+    return "unknown" if size is None else f"{size[1]} x {size[0]}"
+
+
+def _listed(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError:
+        return []
+
+
+def _image(tree: Path, subject: str, study: str, dicom_id: str) -> MimicImage:
+    shown = f"files/p{subject[:2]}/p{subject}/s{study}/{dicom_id}.jpg"
+    return MimicImage(dicom_id, tree / shown, shown)
+
+
+def _from_metadata(tree: Path, path: Path, wanted: set[str], problems: list[Problem]) -> dict[str, MimicStudy]:
+    studies: dict[str, MimicStudy] = {}
+    for line, row in table_rows(path, REQUIRED, problems):
+        study_id, subject, dicom_id = row["study_id"], row["subject_id"], row["dicom_id"]
+        if study_id not in wanted:
+            continue
+        if not (subject.isdecimal() and re.fullmatch(r"[\w.-]+", dicom_id)):
+            rule = "must be a number and a DICOM id"
+            problems.append(Problem(path.name, line, "subject_id, dicom_id", rule, f"{subject!r}, {dicom_id!r}"))
+            continue
+        image = _described(_image(tree, subject, study_id, dicom_id), row, path.name, line, problems)
+        study = studies.setdefault(study_id, MimicStudy(study_id, subject, ()))
+        if study.subject_id != subject:
+            problems.append(
+                Problem(path.name, line, "subject_id", f"must be one per study ({study.subject_id})", subject)
+            )
+        if any(image.dicom_id == other.dicom_id for other in study.images):
+            problems.append(Problem(path.name, line, "dicom_id", "must be unique", dicom_id))
+            continue
+        taken = _taken(row)
+        known = [time for time in (study.taken, taken) if time is not None]
+        studies[study_id] = replace(study, images=(*study.images, image), taken=min(known, default=None))
+    return studies
+
+
+def _described(image: MimicImage, row: dict[str, str], file: str, line: int, problems: list[Problem]) -> MimicImage:
+    sides = [row.get(name, "").removesuffix(".0") for name in ("Rows", "Columns")]
+    size: Size | None = None
+    if all(side.isdecimal() and int(side) > 0 for side in sides):
+        size = int(sides[0]), int(sides[1])
+    elif any(sides):
+        problems.append(Problem(file, line, "Rows, Columns", "must be whole numbers above 0", " and ".join(sides)))
+    raw = row.get("ViewPosition") or row.get("ViewCodeSequence_CodeMeaning") or None
+    view = PROJECTIONS.get((raw or "").upper(), "UNKNOWN")
+    return replace(image, view=view, view_raw=raw, size=size)
+
+
+def _taken(row: dict[str, str]) -> tuple[int, float] | None:
+    """A date and time that can be compared: StudyTime is a decimal number of HHMMSS that may lack leading zeros."""
+    try:
+        return int(row["StudyDate"]), float(row["StudyTime"])
+    except (KeyError, ValueError):
+        return None
+
+
+def _from_names(tree: Path, path: Path, wanted: set[str], problems: list[Problem]) -> dict[str, MimicStudy]:
+    studies: dict[str, MimicStudy] = {}
+    with _text(path, problems) as file:
+        for line, text in enumerate(file, start=1):
+            match = _PATH.fullmatch(text.strip())
+            if match is None:
+                if text.strip():
+                    rule = "must look like files/p10/p10000032/s50414267/<dicom_id>.jpg"
+                    problems.append(Problem(path.name, line, "path", rule, repr(text.strip()[:120])))
+                continue
+            _, subject, study_id, dicom_id = match.groups()
+            if study_id in wanted:
+                study = studies.setdefault(study_id, MimicStudy(study_id, subject, ()))
+                images = (*study.images, _image(tree, subject, study_id, dicom_id))
+                studies[study_id] = replace(study, images=images)
+    return studies
+
+
+def _splits(path: Path, studies: Collection[str], problems: list[Problem]) -> dict[str, str]:
+    rows = table_rows(path, ("study_id", "split"), problems)
+    return {row["study_id"]: row["split"] for _, row in rows if row["study_id"] in studies}
+
+
+def table_rows(path: Path, required: tuple[str, ...], problems: list[Problem]) -> Iterator[tuple[int, dict[str, str]]]:
+    """(line, cells by column) of a table; a table without the `required` columns has none."""
+    with _text(path, problems) as file:
+        reader = csv.reader(file)
+        heads = next(reader, [])
+        lacking = [name for name in required if name not in heads]
+        if lacking:
+            problems.append(Problem(path.name, 1, ", ".join(lacking), "must be columns", ", ".join(heads)[:200]))
+            return
+        for cells in reader:
+            if len(cells) == len(heads):
+                yield reader.line_num, dict(zip(heads, cells, strict=True))
+            elif cells:
+                rule = f"must have {len(heads)} cells as the first line"
+                problems.append(Problem(path.name, reader.line_num, "row", rule, str(len(cells))))
+
+
+@contextmanager
+def _text(path: Path, problems: list[Problem]) -> Iterator[TextIO]:
+    """A text file, packed or not, whatever its name says; what cannot be read is a problem."""
+    try:
+        with path.open("rb") as raw:
+            packed = raw.read(2) == b"\x1f\x8b"
+            raw.seek(0)
+            with gzip.GzipFile(fileobj=raw) if packed else raw as stream:
+                yield io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
+        problems.append(Problem(path.name, None, "file", "must be a readable table, packed by gzip or not", str(error)))

@@ -1,0 +1,391 @@
+"""MS-CXR: boxes of phrases from reports, in eight categories, on pictures of MIMIC-CXR-JPG.
+
+Source: PhysioNet (Boecking et al. 2022), ``MS_CXR_Local_Alignment_v1.1.0.csv`` and the same as COCO ``.json``; version
+1.0.0 is read too. The pictures come from MIMIC-CXR-JPG and keep their bytes.
+
+Conventions
+-----------
+* Either file will do. Where both are there the CSV is used, and every box of the one must be in the other; see
+  :mod:`reveal_bench.sources.ms_cxr`.
+* Boxes are pixels of the full-size JPEG, whose size stands in every row; a picture of another size is an error.
+* A phrase may have several boxes, one per row. Boxes of one category and picture become one annotation; the phrases,
+  each with its box, are the config ``phrases``.
+* Phrases of reports were marked, not every finding: a category without a box is unlabelled, not absent.
+* Patient and study are read from ``path``, ``files/p10/p<subject>/s<study>/<dicom>.jpg``. The view comes from the
+  metadata of MIMIC-CXR-JPG if it is there: ``view_raw`` is its text, ``view`` what it means. All pictures are said to
+  be frontal, so a picture whose view is not told is FRONTAL, and one that the metadata call lateral or oblique is kept
+  with that view (LATERAL, UNKNOWN) and counted in the warnings.
+
+The files of MS-CXR, parsed strictly: one row per box, from the CSV file or from the COCO JSON file.
+
+Traps handled here:
+
+* the CSV was made from the JSON by cutting coordinates to whole pixels;
+* a picture occurs under several entries of the JSON file's ``images``;
+* the files of version 1.0.0 have no splits;
+* all rows of a picture must agree on its size, path and split.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reveal_bench.findings import MS_CXR_FINDINGS
+from reveal_bench.kinds.images import PictureFile
+from reveal_bench.kinds.localization.records import LocalizationRecord
+from reveal_bench.masks import Box
+from reveal_bench.sources.boxes import (
+    Faults,
+    TableRow,
+    annotate_boxes,
+    count_warnings,
+    counted,
+    find_file,
+    inspection,
+    is_synthetic,
+    known_finding,
+    no_pictures,
+    read_box,
+    read_table,
+)
+from reveal_bench.sources.mimic_cxr_jpg import PROJECTIONS, table_rows
+from reveal_bench.sources.source import Extra, Inspection, Pixels, Problem, Reading
+from reveal_bench.sources.strict_json import parse_json
+
+if TYPE_CHECKING:
+    from datasets import Features
+
+__all__ = ["PUBLISHED", "detect", "inspect", "phrase_features", "read"]
+
+PATTERNS = {"boxes": "MS_CXR_Local_Alignment_v1.[01].0.csv", "coco": "MS_CXR_Local_Alignment_v1.[01].0.json"}
+BOX = ("x", "y", "w", "h")
+SIZE = ("image_width", "image_height")
+COLUMNS = ("dicom_id", "category_name", "label_text", "path", *BOX, *SIZE)
+SPLITS = {"train": "train", "val": "validation", "validate": "validation", "validation": "validation", "test": "test"}
+_PATH = re.compile(r"(?:.*/)?p\d{2}/(p\d+)/(s\d+)/([0-9a-f-]+)\.(?:jpg|dcm)")
+
+
+@dataclass(frozen=True, slots=True)
+class PhraseBox:
+    """One box with the phrase it belongs to; `line` is the row, or the number of the annotation, in `file`."""
+
+    image_id: str
+    patient_id: str
+    study_id: str
+    finding: str
+    phrase: str
+    box: Box
+    path: str
+    size: tuple[int, int]
+    split: str
+    file: str
+    line: int
+
+
+def alignment_files(root: Path) -> dict[str, Path]:
+    """The CSV file ("boxes") and the JSON file ("coco"), those that are there."""
+    found = {role: find_file(root, pattern) for role, pattern in PATTERNS.items()}
+    return {role: path for role, path in found.items() if path is not None}
+
+
+def read_rows(files: dict[str, Path], faults: Faults, warnings: list[str]) -> list[PhraseBox]:
+    """Boxes of the CSV file, or of the JSON file where there is no CSV; where both are there, they must agree."""
+    rows: dict[str, list[PhraseBox]] = {}
+    if "boxes" in files:
+        table = read_table(files["boxes"], COLUMNS, faults, warnings, optional=("split", "subject_id", "study_id"))
+        rows["boxes"] = _checked(table, faults)
+    if "coco" in files:
+        rows["coco"] = _checked(_coco_table(files["coco"], faults), faults)
+    if len(rows) == 2 and not faults.problems:
+        _compare(rows["boxes"], rows["coco"], faults)
+    chosen = next(iter(rows.values()))
+    if chosen and not any(row.split for row in chosen):
+        warnings.append(f"{chosen[0].file}: no splits (as in version 1.0.0), all images are of the split 'test'")
+        return [replace(row, split="test") for row in chosen]
+    return chosen
+
+
+def _coco_table(path: Path, faults: Faults) -> list[TableRow]:
+    """The annotations of the JSON file with the columns of the CSV file."""
+    try:
+        content = parse_json(path.read_text(encoding="utf-8"))
+        images = {image["id"]: image for image in content["images"]}
+        categories = {category["id"]: category["name"] for category in content["categories"]}
+        annotations = list(content["annotations"])
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        rule = "must be COCO JSON with images, annotations and categories"
+        faults.add(Problem(path.name, None, "file", rule, f"{type(error).__name__}: {error}"), None)
+        return []
+    table = []
+    for number, annotation in enumerate(annotations, start=1):
+        try:
+            values = _coco_values(annotation, images[annotation["image_id"]], categories)
+        except (KeyError, TypeError, ValueError) as error:
+            rule = "must have a known image_id and category_id, a label_text and a bbox of four"
+            faults.add(Problem(path.name, number, "annotation", rule, f"{type(error).__name__}: {error}"), None)
+            continue
+        table.append(TableRow(path.name, number, values))
+    return table
+
+
+def _coco_values(annotation: dict[str, Any], image: dict[str, Any], categories: dict[Any, str]) -> dict[str, str]:
+    values = {
+        "dicom_id": Path(image.get("file_name") or image["path"]).stem,
+        "category_name": categories[annotation["category_id"]],
+        "label_text": annotation["label_text"],
+        "path": image["path"],
+        "image_width": image["width"],
+        "image_height": image["height"],
+        "split": annotation.get("split") or image.get("split") or "",
+        **dict(zip(BOX, annotation["bbox"], strict=True)),
+    }
+    return {name: str(value) for name, value in values.items()}
+
+
+def _checked(table: Sequence[TableRow], faults: Faults) -> list[PhraseBox]:
+    rows: list[PhraseBox] = []
+    first_of: dict[str, PhraseBox] = {}
+    for raw in table:
+        row = _checked_row(raw, faults)
+        if row is None:
+            continue
+        rows.append(row)
+        first = first_of.setdefault(row.image_id, row)
+        for name in ("size", "path", "split"):
+            got, wanted = getattr(row, name), getattr(first, name)
+            if got != wanted:
+                faults.add(raw.problem(name, f"must be that of line {first.line}, {wanted}", got), row.image_id)
+    return rows
+
+
+def _checked_row(raw: TableRow, faults: Faults) -> PhraseBox | None:
+    """The row, or None after noting all that is wrong with it."""
+    image_id, n_before = raw["dicom_id"], len(faults.problems)
+    finding, shown = known_finding(raw["category_name"], MS_CXR_FINDINGS)
+    if finding is None:
+        faults.add(raw.problem("category_name", f"must be one of {len(MS_CXR_FINDINGS)} categories", shown), image_id)
+    match = _PATH.fullmatch(raw["path"])
+    if match is None or match[3] != image_id:
+        rule = f"must end in p<2 digits>/p<subject>/s<study>/{image_id}.jpg"
+        faults.add(raw.problem("path", rule, repr(raw["path"])), image_id)
+    if not raw["label_text"]:
+        faults.add(raw.problem("label_text", "must be a phrase", "none"), image_id)
+    split = raw.values.get("split", "")
+    if split and split.casefold() not in SPLITS:
+        faults.add(raw.problem("split", "must be train, val or test", repr(split)), image_id)
+    width, height = (_whole(raw[column]) for column in SIZE)
+    size = None if width is None or height is None else (height, width)
+    if size is None:
+        texts = ", ".join(repr(raw[column]) for column in SIZE)
+        faults.add(raw.problem(", ".join(SIZE), "must be whole numbers above 0", texts), image_id)
+    box = read_box(raw, BOX, faults, image_id, form="xywh", size=size)
+    if len(faults.problems) > n_before or finding is None or match is None or size is None or box is None:
+        return None
+    return PhraseBox(
+        image_id=image_id,
+        patient_id=match[1],
+        study_id=match[2],
+        finding=finding,
+        phrase=raw["label_text"],
+        box=box,
+        path=raw["path"],
+        size=size,
+        split=SPLITS.get(split.casefold(), ""),
+        file=raw.file,
+        line=raw.line,
+    )
+
+
+def _whole(text: str) -> int | None:
+    """A whole number above 0; some tools write 2544 as 2544.0."""
+    match = re.fullmatch(r"([1-9]\d{0,5})(?:\.0+)?", text)
+    return None if match is None else int(match[1])
+
+
+def _compare(table: list[PhraseBox], coco: list[PhraseBox], faults: Faults) -> None:
+    """Every box of the one must be in the other, cut to whole pixels."""
+
+    def keys(rows: list[PhraseBox]) -> Counter[tuple[Any, ...]]:
+        return Counter((row.image_id, row.finding, row.phrase, *(int(value) for value in row.box)) for row in rows)
+
+    for here, there in ((table, coco), (coco, table)):
+        for image_id, finding, phrase, *box in keys(here) - keys(there):
+            other = there[0].file if there else "the other file"
+            value = f"{finding}, {phrase!r}, {box}"
+            faults.add(Problem(here[0].file, image_id, "box", f"must be in {other} too", value), image_id)
+
+
+PUBLISHED = {"boxes": 1448, "images": 1047}
+"""Counts of version 1.1.0."""
+
+FRONTAL = ("AP", "PA", "FRONTAL")
+METADATA = ("mimic-cxr-2.*-metadata.csv.gz", "mimic-cxr-2.*-metadata.csv")
+
+
+def detect(root: Path) -> float:
+    """1 if `root` is, or holds, an alignment file with its published name; else 0."""
+    return 1.0 if alignment_files(Path(root)) else 0.0
+
+
+def inspect(root: Path, *, pictures: Path | None = None) -> Inspection:
+    """Count boxes, images and phrases, and list what is wrong with the files; `pictures` are not looked at."""
+    root = Path(root)
+    files = _files(root)
+    faults = Faults()
+    warnings: list[str] = []
+    rows = read_rows(files, faults, warnings)
+    counts = {
+        **_counts(rows),
+        "patients": len({row.patient_id for row in rows}),
+        "phrases": len({(row.image_id, row.finding, row.phrase) for row in rows}),
+    }
+    return inspection("ms-cxr", root, files, counts, PUBLISHED, faults, warnings)
+
+
+def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pictures: Path | None = None) -> Reading:
+    """Records per split ("train", "validation", "test"; all are "test" in version 1.0.0) and the config ``phrases``.
+
+    Parameters
+    ----------
+    root : the CSV or JSON file, or a folder that holds them
+    pixels : "withhold" needs no pictures, but hashes those that are there; "embed" needs `pictures`
+    keep_going : leave out images with a problem instead of raising
+    pictures : root of MIMIC-CXR-JPG, the folder that holds ``files``; looked for in `root` if pixels are withheld
+
+    Raises
+    ------
+    BuildError
+        With every problem of the files, and every picture that is not there.
+    ValueError
+        If there is no file, or pixels are to be embedded and `pictures` is None.
+    """
+    root = Path(root)
+    files = _files(root)
+    if pixels == "embed" and pictures is None:
+        raise ValueError("`pictures` must name the MIMIC-CXR-JPG folder when pixels are embedded, got None")
+    faults = Faults()
+    warnings: list[str] = []
+    rows = read_rows(files, faults, warnings)
+    synthetic = is_synthetic(root, files.values())
+    if not synthetic:
+        warnings += count_warnings(_counts(rows), PUBLISHED)
+    place = Path(pictures) if pictures is not None else root if root.is_dir() else root.parent
+    images = _pictures(rows, place, faults, need_all=pixels == "embed")
+    views = _read_views(place, {row.image_id for row in rows}, faults, warnings)
+    faults.settle(warnings, keep_going=keep_going)
+    by_image: dict[str, list[PhraseBox]] = {}
+    for row in rows:
+        if row.image_id not in faults.bad:
+            by_image.setdefault(row.image_id, []).append(row)
+    splits: dict[str, list[LocalizationRecord]] = {split: [] for split in ("train", "validation", "test")}
+    for image_id, own in by_image.items():
+        splits[own[0].split].append(_record(own, views.get(image_id), images.get(image_id)))
+    if pixels == "withhold":
+        warnings += no_pictures(len(by_image.keys() - images.keys()))
+    phrases = [_phrase(row) for own in by_image.values() for row in own]
+    return Reading(
+        {split: records for split, records in splits.items() if records},
+        warnings,
+        [Extra("phrases", phrase_features, phrases, key="image_id")],
+        synthetic=synthetic,
+    )
+
+
+def phrase_features() -> Features:
+    """Features of the config ``phrases``: a row per box."""
+    from datasets import ClassLabel, Features, List, Value
+
+    return Features(
+        {
+            "image_id": Value("string"),
+            "label": ClassLabel(names=list(MS_CXR_FINDINGS)),
+            "phrase": Value("string"),
+            "bbox_xywh": List(Value("float64"), length=4),
+        }
+    )
+
+
+def _phrase(row: PhraseBox) -> dict[str, Any]:
+    label = MS_CXR_FINDINGS.index(row.finding)
+    return {"image_id": row.image_id, "label": label, "phrase": row.phrase, "bbox_xywh": list(row.box)}
+
+
+def _files(root: Path) -> dict[str, Path]:
+    files = alignment_files(root)
+    if not files:
+        raise ValueError(f"`root` must hold MS_CXR_Local_Alignment_v1.1.0.csv or .json, got {root}")
+    return files
+
+
+def _counts(rows: list[PhraseBox]) -> dict[str, int]:
+    return {"boxes": len(rows), "images": len({row.image_id for row in rows})}
+
+
+def _pictures(rows: list[PhraseBox], root: Path, faults: Faults, *, need_all: bool) -> dict[str, PictureFile]:
+    """The JPEG of each image at its path below `root`, which is the folder above ``files`` or ``files`` itself."""
+    found: dict[str, PictureFile] = {}
+    for row in {row.image_id: row for row in rows}.values():
+        tail = Path(row.path).with_suffix(".jpg")
+        places = (root / tail, root / Path(*tail.parts[-4:]), root / "files" / Path(*tail.parts[-4:]))
+        path = next((place for place in places if place.is_file()), None)
+        if path is None and need_all:
+            rule = f"must be there for {row.image_id}"
+            faults.add(Problem(row.file, row.line, "picture", rule, f"no file {tail}"), row.image_id)
+        elif path is not None:
+            found[row.image_id] = PictureFile(path, path.name, path.relative_to(root).as_posix())
+    return found
+
+
+def _read_views(place: Path, image_ids: set[str], faults: Faults, warnings: list[str]) -> dict[str, str]:
+    """ViewPosition by image, those of `image_ids`, from MIMIC-CXR-JPG's own table of 377,110, if it is there."""
+    path = find_file(place, *METADATA)
+    if path is None:
+        return {}
+    problems: list[Problem] = []
+    views = {
+        row["dicom_id"]: row["ViewPosition"].strip()
+        for _, row in table_rows(path, ("dicom_id", "ViewPosition"), problems)
+        if row["dicom_id"] in image_ids
+    }
+    for problem in problems:
+        faults.add(problem, None)
+    if problems:
+        return {}
+    odd = Counter(view for view in views.values() if view and _view(view) not in FRONTAL)
+    if odd:
+        names = ", ".join(f"{view!r} {n:,}" for view, n in odd.most_common())
+        warnings.append(f"{path.name}: {counted(odd.total(), 'image')} with a view that is not frontal, kept: {names}")
+    n_lacking = len(image_ids - views.keys())
+    if n_lacking:
+        warnings.append(f"{path.name}: {counted(n_lacking, 'image')} without a row, whose view is FRONTAL")
+    return views
+
+
+def _view(raw: str | None) -> str:
+    """View of a ViewPosition, "FRONTAL" if it is blank."""
+    return PROJECTIONS.get(raw.upper(), "UNKNOWN") if raw else "FRONTAL"
+
+
+def _record(rows: list[PhraseBox], view: str | None, picture: PictureFile | None) -> LocalizationRecord:
+    first = rows[0]
+    boxes: dict[str, list[Box]] = {}
+    for row in rows:
+        boxes.setdefault(row.finding, []).append(row.box)
+    height, width = first.size
+    return LocalizationRecord(
+        image_id=first.image_id,
+        patient_id=first.patient_id,
+        study_id=first.study_id,
+        view=_view(view),
+        view_raw=view or None,
+        width=width,
+        height=height,
+        label_status={finding: 1 if finding in boxes else None for finding in MS_CXR_FINDINGS},
+        annotations=tuple(annotate_boxes(f, boxes[f], first.size) for f in MS_CXR_FINDINGS if f in boxes),
+        picture=picture,
+    )

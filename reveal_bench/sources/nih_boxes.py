@@ -1,0 +1,171 @@
+"""NIH ChestX-ray14 boxes: 984 hand-drawn boxes of eight findings on 880 frames.
+
+Source: NIH Clinical Center, ``BBox_List_2017.csv`` (Wang et al. 2017), plain or gzip, and the collection's PNG files.
+
+Conventions
+-----------
+* Every picture is 1024 x 1024 pixels; coordinates are pixels with decimals. The header names its columns ``Bbox [x``,
+  ``y``, ``w``, ``h]`` and three more without a name and without values.
+* The list says "Infiltrate" where the collection's labels say "Infiltration"; the latter is used.
+* Only images in the list are part of the dataset. A finding without a box was not looked for with boxes: it is
+  unlabelled, not absent. The collection's labels come from reports by a program and are not mixed in.
+* The first part of a picture's name is the patient. The view is known if ``Data_Entry_2017*.csv`` lies beside the list.
+* The spacing that the collection publishes belongs to the originals, not to these frames: none is given.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from reveal_bench.findings import NIH_BOX_FINDINGS
+from reveal_bench.kinds.images import PictureFile
+from reveal_bench.kinds.localization.records import LocalizationRecord
+from reveal_bench.masks import Box
+from reveal_bench.sources.boxes import (
+    Faults,
+    Gallery,
+    TableRow,
+    annotate_boxes,
+    count_warnings,
+    find_file,
+    inspection,
+    is_synthetic,
+    known_finding,
+    read_box,
+    read_table,
+)
+from reveal_bench.sources.source import Inspection, Pixels, Reading
+
+__all__ = ["PUBLISHED", "SIDE", "detect", "inspect", "read"]
+
+SIDE = 1024
+"""Width and height of every picture, in pixels."""
+
+PUBLISHED = {"boxes": 984, "images": 880}
+"""Counts of the published list."""
+
+LIST, ENTRIES = ("BBox_List_2017*.csv", "BBox_List_2017*.csv.gz"), ("Data_Entry_2017*.csv", "Data_Entry_2017*.csv.gz")
+NAME, LABEL, BOX = "Image Index", "Finding Label", ("Bbox [x", "y", "w", "h]")
+_FILE = re.compile(r"(\d{8})_\d{3}\.png")
+Boxes = dict[str, dict[str, list[Box]]]
+
+
+def detect(root: Path) -> float:
+    """1 if `root` is, or holds, the list of boxes under its published name; else 0."""
+    return 1.0 if find_file(Path(root), *LIST) is not None else 0.0
+
+
+def inspect(root: Path, *, pictures: Path | None = None) -> Inspection:
+    """Count boxes, images and patients, and list what is wrong with the list; `pictures` are not looked at."""
+    root = Path(root)
+    path = _list_of(root)
+    faults = Faults()
+    warnings: list[str] = []
+    boxes, first_of = _read_boxes(path, faults, warnings)
+    counts = {**_counts(boxes), "patients": len({_patient(image_id) for image_id in first_of})}
+    return inspection("nih-boxes", root, {"boxes": path}, counts, PUBLISHED, faults, warnings)
+
+
+def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pictures: Path | None = None) -> Reading:
+    """Records of the one split, "test".
+
+    Parameters
+    ----------
+    root : the list, or a folder that holds it
+    pixels : "withhold" needs no pictures, but hashes those that are there
+    keep_going : leave out images with a problem instead of raising
+    pictures : folder with the PNG files at any depth; `root` itself by default
+
+    Raises
+    ------
+    BuildError
+        With every problem of the list, and every picture that is not there.
+    ValueError
+        If there is no list, or no picture although pixels are to be embedded.
+    """
+    root = Path(root)
+    path = _list_of(root)
+    faults = Faults()
+    warnings: list[str] = []
+    boxes, first_of = _read_boxes(path, faults, warnings)
+    synthetic = is_synthetic(root, [path])
+    if not synthetic:
+        warnings += count_warnings(_counts(boxes), PUBLISHED)
+    entries = find_file(root if root.is_dir() else root.parent, *ENTRIES)
+    views = {} if entries is None else _read_views(entries, faults, warnings)
+    gallery = Gallery.of_build(root, pictures, [".png"], pixels=pixels)
+    files = gallery.pictures_of(first_of, faults)
+    warnings += gallery.warnings(first_of)
+    faults.settle(warnings, keep_going=keep_going)
+    records = [
+        _record(image_id, found, views.get(image_id), files.get(image_id))
+        for image_id, found in boxes.items()
+        if image_id not in faults.bad
+    ]
+    return Reading({"test": records}, warnings, synthetic=synthetic)
+
+
+def _list_of(root: Path) -> Path:
+    path = find_file(root, *LIST)
+    if path is None:
+        raise ValueError(f"`root` must hold BBox_List_2017.csv, got {root}")
+    return path
+
+
+def _read_boxes(path: Path, faults: Faults, warnings: list[str]) -> tuple[Boxes, dict[str, TableRow]]:
+    """Boxes by image and finding, and the first row of each image."""
+    boxes: Boxes = {}
+    first_of: dict[str, TableRow] = {}
+    for row in read_table(path, (NAME, LABEL, *BOX), faults, warnings):
+        if _FILE.fullmatch(row[NAME]) is None:
+            faults.add(row.problem(NAME, "must look like 00000001_000.png", repr(row[NAME])), None)
+            continue
+        image_id = row[NAME].removesuffix(".png")
+        first_of.setdefault(image_id, row)
+        finding, shown = known_finding(row[LABEL], NIH_BOX_FINDINGS)
+        if finding is None:
+            faults.add(row.problem(LABEL, f"must be one of the {len(NIH_BOX_FINDINGS)} findings", shown), image_id)
+        box = read_box(row, BOX, faults, image_id, form="xywh", size=(SIDE, SIDE))
+        if finding is not None and box is not None:
+            boxes.setdefault(image_id, {}).setdefault(finding, []).append(box)
+    return boxes, first_of
+
+
+def _counts(boxes: Boxes) -> dict[str, int]:
+    n_boxes = sum(len(found) for by_finding in boxes.values() for found in by_finding.values())
+    return {"boxes": n_boxes, "images": len(boxes)}
+
+
+def _read_views(path: Path, faults: Faults, warnings: list[str]) -> dict[str, str]:
+    """View by image, from the collection's table of all images."""
+    ignored: list[str] = []  # its other columns are known, only not of use here
+    rows = read_table(path, ("Image Index", "View Position"), faults, ignored)
+    views = {row["Image Index"].removesuffix(".png"): row["View Position"] for row in rows}
+    odd = sorted(set(views.values()) - {"AP", "PA"})
+    if odd:
+        warnings.append(f"{path.name}: the views {', '.join(map(repr, odd))} are kept as UNKNOWN")
+    return views
+
+
+def _patient(image_id: str) -> str:
+    return image_id.split("_")[0]
+
+
+def _record(
+    image_id: str, found: dict[str, list[Box]], view: str | None, picture: PictureFile | None
+) -> LocalizationRecord:
+    return LocalizationRecord(
+        image_id=image_id,
+        patient_id=_patient(image_id),
+        study_id=image_id,
+        view=view if view in ("AP", "PA") else "UNKNOWN",
+        view_raw=view or None,
+        width=SIDE,
+        height=SIDE,
+        label_status={finding: 1 if finding in found else None for finding in NIH_BOX_FINDINGS},
+        annotations=tuple(
+            annotate_boxes(finding, found[finding], (SIDE, SIDE)) for finding in NIH_BOX_FINDINGS if finding in found
+        ),
+        picture=picture,
+    )

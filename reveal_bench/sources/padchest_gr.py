@@ -1,0 +1,517 @@
+"""PadChest-GR: sentences of reports with boxes, on frontal pictures of PadChest.
+
+Source: BIMCV (Castro et al. 2024, arXiv 2411.05085). ``grounded_reports_20240819.json`` is a list with one entry per
+study: ``{"StudyID", "ImageID", "findings": [{"sentence_en", "sentence_es", "abnormal", "boxes", "extra_boxes",
+"labels", "locations", "progression"}]}``; ``master_table.csv`` (plain or zipped) has patient and split of each study.
+
+Conventions
+-----------
+* Boxes are corners [left, top, right, bottom] from 0 to 1; they become pixels of the picture, whose size no table
+  tells, so the pictures are needed even where pixels are withheld.
+* Boxes belong to a sentence. Its labels, about 150 different ones, become the findings of
+  :data:`reveal_bench.findings.PADCHEST_GR_LABELS`; a sentence with labels of two findings gives both its boxes. Labels
+  that are no finding stay in the config ``sentences``, which has everything the source says, with boxes in pixels.
+* ``boxes`` are the ground truth, ``extra_boxes``, a second reader's of some sentences, are of the reader "individual".
+* A finding is present if a sentence that is abnormal has a label of it; then it is `missing` if it has no box. A report
+  need not name what it does not see: every other finding is unlabelled, not absent.
+* Pictures are PNG of 16 bits, in a folder or in a zip archive. BIMCV's archive comes in parts (``.zip.001`` ...) that
+  must be joined first. Those of earlier studies are not read.
+
+The files of PadChest-GR, parsed strictly: grounded reports, master table, and pictures in a folder or a zip archive.
+
+Traps handled here: StudyIDs are whole numbers of up to 39 digits, text here and never a float; a sentence that is not
+abnormal often lacks the keys of its labels and boxes; the images of earlier studies lie beside those asked for.
+"""
+
+from __future__ import annotations
+
+import math
+import zipfile
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reveal_bench.dicom.files import archive_at
+from reveal_bench.findings import PADCHEST_GR_FINDINGS, PADCHEST_GR_LABELS, PADCHEST_OTHER_LABELS
+from reveal_bench.kinds.images import PictureFile
+from reveal_bench.kinds.localization.records import LocalizationRecord
+from reveal_bench.masks import Box
+from reveal_bench.sources.boxes import (
+    NO_PATIENTS,
+    Faults,
+    Gallery,
+    annotate_boxes,
+    box_problem,
+    count_warnings,
+    find_file,
+    inspection,
+    is_synthetic,
+    known_finding,
+    read_table,
+    xyxy_to_xywh,
+)
+from reveal_bench.sources.pictures import picture_size
+from reveal_bench.sources.source import Extra, Inspection, Pixels, Problem, Reading
+from reveal_bench.sources.strict_json import parse_json
+
+if TYPE_CHECKING:
+    from datasets import Features
+
+__all__ = ["PUBLISHED", "SECOND_READER", "detect", "inspect", "read", "sentence_features"]
+
+REPORTS, TABLE = "grounded_reports_*.json", ("master_table.csv", "master_table.csv.zip", "master_table.csv.gz")
+EARLIER = "PadChest_GR_progression_prior_studies"
+"""Folder of the pictures of earlier studies, which may repeat a name."""
+NEEDED = ("StudyID", "ImageID", "PatientID", "split")
+KNOWN = (
+    "label", "boxes_count", "extra_boxes_count", "locations", "prior_study", "progression_status", "prior_imageID",
+    "sentence_en", "sentence_es", "study_is_benchmark", "study_is_validation", "patient_is_benchmark", "PatientBirth",
+    "PatientSex_DICOM", "StudyDate_DICOM", "StudyDate", "PatientAge", "label_group", "Year",
+)  # fmt: skip
+SPLITS = ("train", "validation", "test")
+FINDINGS_OF = {
+    label: [finding for finding, labels in PADCHEST_GR_LABELS.items() if label in labels]
+    for label in sorted({label for labels in PADCHEST_GR_LABELS.values() for label in labels})
+}
+LABELS = (*FINDINGS_OF, *PADCHEST_OTHER_LABELS)
+Corners = tuple[float, float, float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """One sentence of a report; boxes are still corners from 0 to 1.
+
+    Attributes
+    ----------
+    number : 1-based place in its report
+    labels : canonical spellings of PadChest
+    """
+
+    number: int
+    english: str
+    spanish: str
+    is_abnormal: bool
+    boxes: tuple[Corners, ...]
+    extra_boxes: tuple[Corners, ...]
+    labels: tuple[str, ...]
+    locations: tuple[str, ...]
+    progression: str | None
+
+    @property
+    def findings(self) -> list[str]:
+        """What its labels are here, in the order of the benchmark; none if no label is a finding."""
+        found = {finding for label in self.labels for finding in FINDINGS_OF.get(label, ())}
+        return [finding for finding in PADCHEST_GR_LABELS if finding in found]
+
+    def in_pixels(self, size: tuple[int, int], study: Study, faults: Faults) -> tuple[list[Box], list[Box]]:
+        """`boxes` and `extra_boxes` in pixels of a picture of `size` (height, width), checked."""
+        return (
+            self._scaled("boxes", self.boxes, size, study, faults),
+            self._scaled("extra_boxes", self.extra_boxes, size, study, faults),
+        )
+
+    def _scaled(
+        self, name: str, boxes: tuple[Corners, ...], size: tuple[int, int], study: Study, faults: Faults
+    ) -> list[Box]:
+        height, width = size
+        scaled = []
+        for left, top, right, bottom in boxes:
+            box = xyxy_to_xywh((left * width, top * height, right * width, bottom * height))
+            rule = box_problem(box, size)
+            if rule is None:
+                scaled.append(box)
+            else:
+                value = f"{[left, top, right, bottom]} of {width} x {height}"
+                faults.add(study.problem(f"findings[{self.number}].{name}", rule, value), study.image_id)
+        return scaled
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """One entry of the reports, with its patient and split; `number` is its 1-based place in `file`."""
+
+    file: str
+    number: int
+    study_id: str
+    image_id: str
+    patient_id: str
+    split: str
+    sentences: tuple[Sentence, ...]
+
+    def problem(self, field: str, rule: str, value: object) -> Problem:
+        """A problem of this entry."""
+        return Problem(self.file, self.number, field, rule, str(value))
+
+
+@dataclass(frozen=True)
+class Pictures:
+    """PNG files below a folder, or members of the zip archives below it."""
+
+    gallery: Gallery | None
+    members: Mapping[str, tuple[Path, str]]
+    root: Path
+
+    @classmethod
+    def below(cls, root: Path) -> Pictures:
+        """PNG files if there are any, else those in zip archives.
+
+        Raises
+        ------
+        ValueError
+            If there is neither; the message says how to join an archive that is still in parts.
+        """
+        try:
+            return cls(Gallery.below(root, [".png"], kind="png16", skip=[EARLIER]), {}, root)
+        except ValueError:
+            members = _members(root)
+            if members:
+                return cls(None, members, root)
+            if any(root.rglob("*.zip.001")):
+                rule = "must hold PNG files or a whole zip archive"
+                hint = "join the parts first: cat PadChest_GR.zip.* > PadChest_GR.zip"
+                raise ValueError(f"`pictures` {rule}, got parts of one below {root}; {hint}") from None
+            raise
+
+    def find(self, study: Study, faults: Faults) -> tuple[PictureFile, tuple[int, int]] | None:
+        """The picture of a study and its (height, width); None after noting what is wrong."""
+        picture = self._picture(study, faults)
+        if picture is None:
+            return None
+        try:
+            return picture, _size(picture)
+        except (ValueError, OSError, zipfile.BadZipFile) as error:
+            problem = Problem(picture.shown, study.image_id, "picture", "must be a readable PNG", str(error))
+            faults.add(problem, study.image_id)
+            return None
+
+    def _picture(self, study: Study, faults: Faults) -> PictureFile | None:
+        name = f"{study.image_id}.png"
+        if self.gallery is None and study.image_id in self.members:
+            path, member = self.members[study.image_id]
+            return PictureFile(path, name, f"{path.relative_to(self.root).as_posix()}!{member}", "png16", member)
+        if self.gallery is not None and study.image_id in self.gallery.paths:
+            return self.gallery.picture(study.image_id, faults)
+        faults.add(study.problem("ImageID", "must have a picture", f"no file {name}"), study.image_id)
+        return None
+
+
+def _members(root: Path) -> dict[str, tuple[Path, str]]:
+    members: dict[str, tuple[Path, str]] = {}
+    for path in sorted(root.rglob("*.zip")):
+        if EARLIER not in path.relative_to(root).parts and zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as archive:
+                names = [name for name in archive.namelist() if name.endswith(".png") and "__MACOSX" not in name]
+            members |= {Path(name).stem: (path, name) for name in names}
+    return members
+
+
+def _size(picture: PictureFile) -> tuple[int, int]:
+    if picture.member is None:
+        return picture_size(picture.path)
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with archive_at(picture.path).open(picture.member) as file, Image.open(file) as image:
+            return image.height, image.width
+    except UnidentifiedImageError:
+        raise ValueError("not a picture") from None
+
+
+def find_files(root: Path) -> dict[str, Path]:
+    """The grounded reports ("reports") and the master table ("table"), those that are there."""
+    folder = root if root.is_dir() else root.parent
+    found = {"reports": find_file(root, REPORTS), "table": find_file(folder, *TABLE)}
+    return {role: path for role, path in found.items() if path is not None}
+
+
+def read_studies(files: Mapping[str, Path], faults: Faults, warnings: list[str]) -> list[Study]:
+    """Entries of the reports with patient and split; each study and each image once."""
+    path = files["reports"]
+    try:
+        entries = parse_json(path.read_text(encoding="utf-8"))
+        if not isinstance(entries, list):
+            raise TypeError(f"a {type(entries).__name__} instead of a list")
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        faults.add(Problem(path.name, None, "file", "must be a JSON list in UTF-8", str(error)), None)
+        return []
+    table = _read_master(files["table"], faults, warnings) if "table" in files else None
+    if table is None:
+        warnings.append(f"master_table.csv is not here: all studies are of the split 'test', and {NO_PATIENTS}")
+    studies: list[Study] = []
+    first_of: dict[str, int] = {}
+    for number, entry in enumerate(entries, start=1):
+        study = _study(entry, number, path.name, table, faults)
+        if study is None:
+            continue
+        for name, value in (("StudyID", study.study_id), ("ImageID", study.image_id)):
+            if first_of.setdefault(f"{name} {value}", number) != number:
+                rule = f"must be unique, also entry {first_of[f'{name} {value}']}"
+                faults.add(study.problem(name, rule, repr(value)), study.image_id)
+        studies.append(study)
+    return studies
+
+
+def _read_master(path: Path, faults: Faults, warnings: list[str]) -> dict[str, dict[str, str]]:
+    """PatientID, ImageID and split by StudyID; the table has a row per sentence and label."""
+    studies: dict[str, dict[str, str]] = {}
+    for row in read_table(path, NEEDED, faults, warnings, optional=KNOWN):
+        facts = {name: row[name] for name in NEEDED[1:]}
+        image_id = facts["ImageID"].removesuffix(".png")
+        if facts["split"] not in SPLITS:
+            faults.add(row.problem("split", f"must be one of {', '.join(SPLITS)}", repr(facts["split"])), image_id)
+        if studies.setdefault(row["StudyID"], facts) != facts:
+            rule = "must be one image, patient and split per study"
+            faults.add(row.problem("StudyID", rule, ", ".join(facts.values())), image_id)
+    return studies
+
+
+def _study(entry: Any, number: int, file: str, table: dict[str, dict[str, str]] | None, faults: Faults) -> Study | None:
+    if not isinstance(entry, dict) or not isinstance(entry.get("findings"), list):
+        rule = "must be an object with StudyID, ImageID and a list of findings"
+        faults.add(Problem(file, number, "entry", rule, str(entry)[:80]), None)
+        return None
+    study_id, name = str(entry.get("StudyID", "")), entry.get("ImageID")
+    if not isinstance(name, str) or not name.endswith(".png") or "/" in name or not study_id.isdigit():
+        rule = "must be a PNG file name, with a StudyID of digits"
+        faults.add(Problem(file, number, "ImageID", rule, f"{name!r}, {study_id!r}"), None)
+        return None
+    image_id = name.removesuffix(".png")
+    facts = {"PatientID": study_id, "split": "test", "ImageID": name} if table is None else table.get(study_id)
+    if facts is None or facts["ImageID"] != name:
+        value = "no row" if facts is None else repr(facts["ImageID"])
+        rule = f"must have its row, with {name!r}, in the master table"
+        faults.add(Problem(file, number, "StudyID", rule, value), image_id)
+        return None
+    sentences = []
+    for place, raw in enumerate(entry["findings"], start=1):
+        sentence = _sentence(raw, place, faults, Study(file, number, study_id, image_id, "", "", ()))
+        if sentence is not None:
+            sentences.append(sentence)
+    split = facts["split"] if facts["split"] in SPLITS else "test"
+    return Study(file, number, study_id, image_id, facts["PatientID"], split, tuple(sentences))
+
+
+def _sentence(raw: Any, number: int, faults: Faults, study: Study) -> Sentence | None:
+    where = f"findings[{number}]"
+    n_before = len(faults.problems)
+    if not isinstance(raw, dict) or not isinstance(raw.get("abnormal"), bool):
+        rule = "must be an object whose `abnormal` is true or false"
+        faults.add(study.problem(where, rule, str(raw)[:80]), study.image_id)
+        return None
+    labels = []
+    for name in _texts(raw, "labels", where, study, faults):
+        label, shown = known_finding(name, LABELS)
+        if label is None:
+            rule = f"must be one of PadChest's {len(LABELS)} labels"
+            faults.add(study.problem(f"{where}.labels", rule, shown), study.image_id)
+        else:
+            labels.append(label)
+    boxes = {name: _corners(raw, name, where, study, faults) for name in ("boxes", "extra_boxes")}
+    locations = _texts(raw, "locations", where, study, faults)
+    if len(faults.problems) > n_before:
+        return None
+    return Sentence(
+        number=number,
+        english=str(raw.get("sentence_en") or ""),
+        spanish=str(raw.get("sentence_es") or ""),
+        is_abnormal=raw["abnormal"],
+        boxes=boxes["boxes"],
+        extra_boxes=boxes["extra_boxes"],
+        labels=tuple(labels),
+        locations=tuple(locations),
+        progression=None if raw.get("progression") is None else str(raw["progression"]),
+    )
+
+
+def _texts(raw: dict[str, Any], key: str, where: str, study: Study, faults: Faults) -> list[str]:
+    values = raw.get(key) or []
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        faults.add(study.problem(f"{where}.{key}", "must be a list of texts", str(values)[:80]), study.image_id)
+        return []
+    return values
+
+
+def _corners(raw: dict[str, Any], key: str, where: str, study: Study, faults: Faults) -> tuple[Corners, ...]:
+    """Boxes as they stand, each of four numbers from 0 to 1."""
+    values = raw.get(key) or []
+    boxes: list[Corners] = []
+    for value in values if isinstance(values, list) else [values]:
+        numbers = [v for v in value if type(v) in (int, float) and math.isfinite(v)] if isinstance(value, list) else []
+        if len(numbers) != 4 or len(value) != 4 or not all(-0.01 <= number <= 1.01 for number in numbers):
+            rule = "must be corners [left, top, right, bottom] from 0 to 1"
+            faults.add(study.problem(f"{where}.{key}", rule, str(value)[:80]), study.image_id)
+        else:
+            boxes.append((numbers[0], numbers[1], numbers[2], numbers[3]))
+    return tuple(boxes)
+
+
+PUBLISHED = {"images": 4555, "abnormal sentences": 7037, "other sentences": 3422}
+"""Counts of the paper."""
+SECOND_READER = "second"
+"""`reader_id` of the annotations made of ``extra_boxes``."""
+
+
+def detect(root: Path) -> float:
+    """1 if `root` is, or holds, the grounded reports under their published name; else 0."""
+    return 1.0 if "reports" in find_files(Path(root)) else 0.0
+
+
+def inspect(root: Path, *, pictures: Path | None = None) -> Inspection:
+    """Count images, sentences and boxes, and list what is wrong with the files.
+
+    `pictures` are not looked at, so that no box is held against the size of its picture.
+    """
+    root = Path(root)
+    files = _files(root)
+    faults = Faults()
+    warnings: list[str] = []
+    studies = read_studies(files, faults, warnings)
+    n_boxes = sum(len(sentence.boxes) for study in studies for sentence in study.sentences)
+    counts = {**_counts(studies), "boxes": n_boxes}
+    return inspection("padchest-gr", root, files, counts, PUBLISHED, faults, warnings)
+
+
+def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pictures: Path | None = None) -> Reading:
+    """Records per split ("train", "validation", "test"; all are "test" without the master table), and ``sentences``.
+
+    Parameters
+    ----------
+    root : folder of the download, or its JSON file
+    pixels : the pictures are needed either way, for their sizes
+    keep_going : leave out images with a problem instead of raising
+    pictures : folder with the PNG files or the zip archive, at any depth; `root` by default
+
+    Raises
+    ------
+    BuildError
+        With every problem of the files, every box outside its picture, and every picture that is not there.
+    ValueError
+        If there is no JSON file, or no picture, or the archive is still in parts.
+    """
+    root = Path(root)
+    files = _files(root)
+    faults = Faults()
+    warnings: list[str] = []
+    studies = read_studies(files, faults, warnings)
+    synthetic = is_synthetic(root, files.values())
+    if not synthetic:
+        warnings += count_warnings(_counts(studies), PUBLISHED)
+    shown = Pictures.below(pictures if pictures is not None else files["reports"].parent)
+    splits: dict[str, list[LocalizationRecord]] = {split: [] for split in ("train", "validation", "test")}
+    rows: list[dict[str, Any]] = []
+    for study in studies:
+        found = shown.find(study, faults)
+        if found is None:
+            continue
+        picture, size = found
+        drawn = [(sentence, sentence.in_pixels(size, study, faults)) for sentence in study.sentences]
+        if study.image_id not in faults.bad:
+            splits[study.split].append(_record(study, drawn, picture, size))
+            rows += [_sentence_row(study, sentence, *boxes) for sentence, boxes in drawn]
+    warnings += _label_warnings(studies)
+    faults.settle(warnings, keep_going=keep_going)
+    return Reading(
+        {split: records for split, records in splits.items() if records},
+        warnings,
+        [Extra("sentences", sentence_features, rows, key="image_id")],
+        synthetic=synthetic,
+    )
+
+
+def sentence_features() -> Features:
+    """Features of the config ``sentences``: a row per sentence, in the order of the report."""
+    from datasets import Features, List, Value
+
+    text, boxes = Value("string"), List(List(Value("float64"), length=4))
+    return Features(
+        {
+            "image_id": text,
+            "sentence_en": text,
+            "sentence_es": text,
+            "abnormal": Value("bool"),
+            "labels": List(text),
+            "locations": List(text),
+            "progression": text,
+            "boxes_xywh": boxes,
+            "extra_boxes_xywh": boxes,
+        }
+    )
+
+
+def _sentence_row(study: Study, sentence: Sentence, boxes: list[Box], extra_boxes: list[Box]) -> dict[str, Any]:
+    return {
+        "image_id": study.image_id,
+        "sentence_en": sentence.english,
+        "sentence_es": sentence.spanish,
+        "abnormal": sentence.is_abnormal,
+        "labels": list(sentence.labels),
+        "locations": list(sentence.locations),
+        "progression": sentence.progression,
+        "boxes_xywh": [list(box) for box in boxes],
+        "extra_boxes_xywh": [list(box) for box in extra_boxes],
+    }
+
+
+def _files(root: Path) -> dict[str, Path]:
+    files = find_files(root)
+    if "reports" not in files:
+        raise ValueError(f"`root` must hold grounded_reports_20240819.json, got {root}")
+    return files
+
+
+def _counts(studies: list[Study]) -> dict[str, int]:
+    n_abnormal = sum(sentence.is_abnormal for study in studies for sentence in study.sentences)
+    n_all = sum(len(study.sentences) for study in studies)
+    return {"images": len(studies), "abnormal sentences": n_abnormal, "other sentences": n_all - n_abnormal}
+
+
+def _label_warnings(studies: list[Study]) -> list[str]:
+    boxed = [s for study in studies for s in study.sentences if s.is_abnormal and s.boxes]
+    none = Counter(label for sentence in boxed if not sentence.findings for label in sentence.labels)
+    several = sum(len(sentence.findings) > 1 for sentence in boxed)
+    found = []
+    if none:
+        n = sum(not sentence.findings for sentence in boxed)
+        names = ", ".join(f"{label} {count}" for label, count in none.most_common(5))
+        found.append(f"{n:,} boxed sentences have no label that is a finding; they are in `sentences` only ({names})")
+    if several:
+        found.append(f"{several:,} boxed sentences have labels of several findings; each of these gets all their boxes")
+    return found
+
+
+def _record(
+    study: Study,
+    drawn: list[tuple[Sentence, tuple[list[Box], list[Box]]]],
+    picture: PictureFile,
+    size: tuple[int, int],
+) -> LocalizationRecord:
+    present: set[str] = set()
+    truth: dict[str, list[Box]] = {}
+    second: dict[str, list[Box]] = {}
+    for sentence, (boxes, extra_boxes) in drawn:
+        for finding in sentence.findings if sentence.is_abnormal else ():
+            present.add(finding)
+            truth.setdefault(finding, []).extend(boxes)
+            second.setdefault(finding, []).extend(extra_boxes)
+    annotations = []
+    for finding in PADCHEST_GR_FINDINGS:
+        if truth.get(finding):
+            annotations.append(annotate_boxes(finding, truth[finding], size))
+        if second.get(finding):
+            annotations.append(
+                annotate_boxes(finding, second[finding], size, reader="individual", reader_id=SECOND_READER)
+            )
+    return LocalizationRecord(
+        image_id=study.image_id,
+        patient_id=study.patient_id,
+        study_id=study.study_id,
+        view="FRONTAL",
+        width=size[1],
+        height=size[0],
+        label_status={finding: 1 if finding in present else None for finding in PADCHEST_GR_FINDINGS},
+        annotations=tuple(annotations),
+        missing=tuple(f for f in PADCHEST_GR_FINDINGS if f in present and not truth.get(f)),
+        picture=picture,
+    )

@@ -1,0 +1,222 @@
+"""Picture files: size from the header, hashes, decoded pixels; and what is published of them.
+
+:func:`develop` is the one way from a :class:`reveal_bench.kinds.images.PictureFile` to published bytes:
+JPEG and 8-bit PNG pass unchanged but for metadata (:mod:`.picture_metadata`), DICOM goes through the pipeline of
+:mod:`reveal_bench.dicom`, PNG of 16 bits becomes one of 8. The hash of the pixels is sha256 over the published 8-bit
+grey values, row by row, as Pillow decodes them.
+
+Picture files without what is no picture: EXIF, comments, text chunks, thumbnails, and whatever follows the end.
+
+Such places can hold names, dates and paths. They are cut out without touching the coded pixels: a file that has none
+comes back byte for byte. Of a JPEG stay the segments that decoding needs (JFIF and Adobe headers, ICC profile, tables,
+scans); of a PNG the critical chunks and those that change how pixels are shown.
+
+Sources: ITU T.81 (JPEG markers), W3C PNG third edition (chunks).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import zipfile
+import zlib
+from pathlib import Path
+
+from reveal_bench.kinds.images import Developed, PictureFile
+
+__all__ = ["CLEANED", "ORIGINAL", "PNG16", "develop", "picture_size", "without_metadata"]
+
+_JPEG, _PNG = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
+_PNG_KEPT = {b"IHDR", b"PLTE", b"IDAT", b"IEND", b"tRNS", b"gAMA", b"cHRM", b"sRGB", b"iCCP", b"sBIT", b"bKGD", b"pHYs"}
+_JPEG_KEPT_APP = {0xE0: (b"JFIF\0",), 0xE2: (b"ICC_PROFILE\0",), 0xEE: (b"Adobe",)}
+"""APPn markers that may stay, with the beginnings that their contents must have."""
+
+
+def without_metadata(data: bytes) -> bytes:
+    """`data` without metadata, if it is a JPEG or PNG file; anything else comes back as it is.
+
+    Raises
+    ------
+    ValueError
+        If the file's structure is broken; the message is the reason alone.
+
+    Examples
+    --------
+    >>> tables = bytes.fromhex("ffdb0004abcd")
+    >>> comment = bytes.fromhex("fffe0007") + b"Doe J"
+    >>> end = bytes.fromhex("ffda0002") + b"scan" + bytes.fromhex("ffd9")
+    >>> start = bytes.fromhex("ffd8")
+    >>> without_metadata(start + comment + tables + end + b"tail") == start + tables + end
+    True
+    """
+    if data.startswith(_JPEG):
+        return _jpeg(data)
+    if data.startswith(_PNG):
+        return _png(data)
+    return data
+
+
+def _jpeg(data: bytes) -> bytes:
+    kept = [data[:2]]
+    place = 2
+    while True:
+        if data[place : place + 1] != b"\xff" or place + 1 >= len(data):
+            raise ValueError(f"a broken JPEG file: no marker at byte {place:,}")
+        marker = data[place + 1]
+        if marker == 0xFF:  # fill byte
+            place += 1
+            continue
+        if marker == 0xD9:
+            kept.append(b"\xff\xd9")
+            return b"".join(kept)
+        length = int.from_bytes(data[place + 2 : place + 4], "big")
+        end = place + 2 + length
+        if length < 2 or end > len(data):
+            raise ValueError(f"a broken JPEG file: a segment of {length:,} bytes at byte {place:,}")
+        if marker == 0xDA:
+            end = _end_of_scan(data, end)
+        if not _is_metadata(marker, data[place + 4 : end]):
+            kept.append(data[place:end])
+        place = end
+
+
+def _is_metadata(marker: int, content: bytes) -> bool:
+    if marker == 0xFE:
+        return True
+    if not 0xE0 <= marker <= 0xEF:
+        return False
+    return not content.startswith(_JPEG_KEPT_APP.get(marker, ()))
+
+
+def _end_of_scan(data: bytes, place: int) -> int:
+    """Where the coded data end: at the next marker that is neither a stuffed byte nor a restart."""
+    while (place := data.find(b"\xff", place)) >= 0 and place + 1 < len(data):
+        follower = data[place + 1]
+        if follower != 0 and not 0xD0 <= follower <= 0xD7:
+            return place
+        place += 2
+    raise ValueError("a broken JPEG file: the coded data do not end")
+
+
+def _png(data: bytes) -> bytes:
+    kept = [_PNG]
+    place = len(_PNG)
+    while True:
+        length, kind = int.from_bytes(data[place : place + 4], "big"), data[place + 4 : place + 8]
+        end = place + 12 + length
+        if len(kind) < 4 or end > len(data):
+            raise ValueError(f"a broken PNG file: a chunk of {length:,} bytes at byte {place:,}")
+        if kind in _PNG_KEPT:
+            kept.append(data[place:end])
+        if kind == b"IEND":
+            return b"".join(kept)
+        place = end
+
+
+ORIGINAL = "original bytes"
+"""`pixel_pipeline` of a picture whose file bytes are published as they are."""
+CLEANED = "original pixels: metadata cut out of the file, coded data unchanged"
+"""`pixel_pipeline` of a picture whose file held something besides the picture."""
+PNG16 = "png16-v1: 16-bit PNG, [lowest, highest] value of the picture -> [0, 255] linearly, rounded half to even"
+"""`pixel_pipeline` of a picture of 16 bits."""
+FORMATS = ("JPEG", "PNG")
+"""No other is opened, whatever a file's name says: some of Pillow's readers start other programs."""
+MEMBER_BYTES = 256 << 20
+"""Largest picture that is read from an archive."""
+
+
+def develop(picture: PictureFile) -> Developed:
+    """Read a picture and make what is published of it.
+
+    Raises
+    ------
+    ValueError
+        If it cannot be read to the end; the message is the reason alone.
+    """
+    if picture.kind == "dicom":
+        from reveal_bench.dicom import DicomFile, develop_dicom
+
+        dicom = develop_dicom(DicomFile(picture.path, picture.member))
+        return Developed(dicom.data, picture.name, dicom.size, dicom.source_sha256, dicom.pixel_sha256, dicom.pipeline)
+    data = _file_bytes(picture)
+    if picture.kind == "png16":
+        return _from_png16(picture, data)
+    published = without_metadata(data)
+    size, pixel_sha256 = _decode(published, picture.path)
+    pipeline = ORIGINAL if published == data else CLEANED
+    source_sha256 = hashlib.sha256(data).hexdigest()
+    return Developed(published, picture.name, size, source_sha256, pixel_sha256, pipeline)
+
+
+def picture_size(path: Path) -> tuple[int, int]:
+    """(height, width) from the header, without decoding.
+
+    Raises
+    ------
+    ValueError
+        If the file is not a picture; the message is the reason alone.
+    """
+    from PIL import Image
+
+    try:
+        with Image.open(path, formats=FORMATS) as image:
+            return image.height, image.width
+    except (OSError, SyntaxError, Image.DecompressionBombError) as error:
+        raise ValueError(_reason(error, path)) from None
+
+
+def _file_bytes(picture: PictureFile) -> bytes:
+    try:
+        if picture.member is None:
+            return picture.path.read_bytes()
+        with zipfile.ZipFile(picture.path) as archive:
+            size = archive.getinfo(picture.member).file_size
+            if size > MEMBER_BYTES:
+                raise ValueError(f"a member of {size:,} bytes, more than {MEMBER_BYTES:,}")
+            return archive.read(picture.member)
+    except KeyError:
+        raise ValueError(f"no member {picture.member!r} in the archive") from None
+    except (OSError, zipfile.BadZipFile, zlib.error, RuntimeError, NotImplementedError) as error:
+        raise ValueError(_reason(error, picture.path)) from None
+
+
+def _decode(data: bytes, path: Path) -> tuple[tuple[int, int], str]:
+    """(height, width) and the hash of the pixels of a picture, decoded to its end."""
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+            pixels = image.convert("L").tobytes()
+            return (image.height, image.width), hashlib.sha256(pixels).hexdigest()
+    except (OSError, SyntaxError, Image.DecompressionBombError) as error:
+        raise ValueError(_reason(error, path)) from None
+
+
+def _from_png16(picture: PictureFile, data: bytes) -> Developed:
+    import numpy as np
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+            if not image.mode.startswith("I"):
+                raise ValueError(f"a picture of mode {image.mode} instead of 16 bits")
+            values = np.asarray(image).astype(np.float64)
+    except (OSError, SyntaxError, Image.DecompressionBombError) as error:
+        raise ValueError(_reason(error, picture.path)) from None
+    low, high = values.min(), values.max()
+    grey = np.rint((values - low) * (255 / max(high - low, 1))).astype(np.uint8)
+    buffer = io.BytesIO()
+    Image.fromarray(grey).save(buffer, "PNG", compress_level=1)
+    height, width = grey.shape
+    source, pixels = hashlib.sha256(data).hexdigest(), hashlib.sha256(grey.tobytes()).hexdigest()
+    return Developed(buffer.getvalue(), picture.name, (height, width), source, pixels, PNG16)
+
+
+def _reason(error: Exception, path: Path) -> str:
+    from PIL import UnidentifiedImageError
+
+    if isinstance(error, FileNotFoundError):
+        return "no such file"
+    if isinstance(error, UnidentifiedImageError):
+        return "not a picture"
+    return str(error).replace(str(path), path.name) or type(error).__name__

@@ -1,0 +1,542 @@
+"""REVEAL-CXR and sets made like it: a tree of DICOM files, one table of labels, and a mapping of its columns.
+
+Source: arXiv 2601.15129 (paper 004); RSNA hands the released half to those who sign its agreement. How the files of
+that release lie is not public, so nothing is assumed: images are grouped into studies by their headers
+(:mod:`reveal_bench.sources.dicom_tree`), the table is read in any usual form
+(:mod:`reveal_bench.sources.study_table`), and a YAML file says what its columns mean
+(:mod:`reveal_bench.sources.mapping`): ``mapping.yaml`` at the root of the download, or the one that is given.
+
+Without a mapping, `inspect` suggests one and `read` refuses: a guess is never used by itself.
+
+What becomes what
+-----------------
+* One record per row of the table; rows and studies must fit one to one.
+* Splits are those that the mapping names; without them there is one, "test".
+* Files that are no original radiograph, and doubles, are set aside and listed with the reason.
+* Ids are keyed hashes, unless the mapping names columns with public ids. Nothing else of a header, table or path goes
+  into a record but what :mod:`reveal_bench.sources.reveal_cxr` lists.
+
+Rows of a table joined with studies of a DICOM tree: the records of a findings-type benchmark.
+
+Rows and studies must fit one to one; what does not is a problem of the row, or of the first file of the study. Ids are
+keyed hashes (:mod:`reveal_bench.sources.ids`) unless the mapping names columns with public ids. Of a header go on:
+view, size, spacing, manufacturer, model, detector type, kVp and mAs, and, where the mapping says so, age (as a band)
+and sex.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from reveal_bench.findings import REVEAL_TERMS, hint
+from reveal_bench.kinds.findings.records import UNKNOWN, StudyRecord, age_band
+from reveal_bench.kinds.images import PictureFile, StudyImage
+from reveal_bench.sources.dicom_tree import StudyTree, TreeImage, TreeStudy, read_tree
+from reveal_bench.sources.ids import IdKind, check_collisions, keyed_id
+from reveal_bench.sources.mapping import StudyMapping, read_mapping
+from reveal_bench.sources.mapping_guess import guess_mapping, tables_below
+from reveal_bench.sources.source import (
+    BuildError,
+    Extra,
+    Inspection,
+    Pixels,
+    Problem,
+    Reading,
+    finish,
+    is_synthetic,
+)
+from reveal_bench.sources.study_labels import LabelledStudy, check_columns, labelled_studies
+from reveal_bench.sources.study_table import StudyTable, read_table
+
+if TYPE_CHECKING:
+    from datasets import Features
+
+__all__ = [
+    "Joined",
+    "Joining",
+    "MAPPING_NAME",
+    "Namer",
+    "PUBLISHED",
+    "UNDIVIDED",
+    "detect",
+    "finish_reading",
+    "inspect",
+    "join",
+    "mapping_path",
+    "needs_key",
+    "read",
+    "suggestion",
+]
+
+UNDIVIDED = "test"
+"""Name of the only split of a source that names none ("all" is taken by `datasets`)."""
+
+MOST_HINTS = 20
+"""So many unknown keys get the nearest spelling; for all rows of a wrong column the search would take hours."""
+DETECTORS = ("DIRECT", "SCINTILLATOR", "STORAGE", "FILM")
+"""Values that DICOM defines for DetectorType (PS3.3 C.8.11.4); another text is not passed on."""
+SEX_OF_HEADER = {"F": "F", "M": "M", "O": "other"}
+
+Facts = dict[str, str]
+"""What is known of a study beside its row, by field of a StudyRecord; and `patient_key`, which is not published."""
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A row and its study."""
+
+    row: LabelledStudy
+    study: TreeStudy
+
+
+def join_rows(
+    mapping: StudyMapping,
+    file: str,
+    rows: Sequence[LabelledStudy],
+    tree: StudyTree,
+    problems: list[Problem],
+    *,
+    spoiled: Iterable[str] = (),
+) -> list[Joined]:
+    """Rows with their studies, in the order of the rows, but for those with a problem.
+
+    `spoiled` are the keys of rows that have a problem already: their studies are not also reported as without a row.
+    """
+    by_key: dict[str, list[TreeStudy]] = {}
+    for study in tree.studies.values():
+        for key in study.keys(mapping.key_matches):
+            by_key.setdefault(key, []).append(study)
+    taken = {study.uid: 0 for key in spoiled for study in by_key.get(key, ())}
+    joined, n_hints = [], 0
+    for row in rows:
+        found = by_key.get(row.key, [])
+        if len(found) != 1:
+            what = f"must match one study by {mapping.key_matches}"
+            n_hints += 1
+            shown = hint(row.key, list(by_key)) if n_hints <= MOST_HINTS else repr(row.key)
+            value = f"{shown}, which matches {len(found) or 'none'}"
+            problems.append(Problem(file, row.row, mapping.key_column, what, value))
+            taken.update({study.uid: row.row for study in found})
+            continue
+        study = found[0]
+        if study.uid in taken:
+            value = f"{row.key!r}, the study of row {taken[study.uid]}" if taken[study.uid] else repr(row.key)
+            problems.append(Problem(file, row.row, mapping.key_column, "must match a study of its own", value))
+            continue
+        taken[study.uid] = row.row
+        if study.uid not in tree.problem_studies:
+            joined.append(Joined(row, study))
+    for study in tree.studies.values():
+        if study.uid not in taken and not mapping.leaves_out_others:
+            keys = ", ".join(sorted(study.keys(mapping.key_matches))) or "no value"
+            value = f"none with {mapping.key_matches} {keys}"[:200]
+            problems.append(Problem(study.images[0].shown, None, "study", f"must have a row in {file}", value))
+    if mapping.leaves_out_others:  # and what is wrong with their files is no matter here
+        others = [study for study in tree.studies.values() if study.uid not in taken]
+        spare = {image.shown for study in others for image in study.images}
+        tree.problems[:] = [problem for problem in tree.problems if problem.file not in spare]
+    return joined
+
+
+@dataclass
+class Namer:
+    """Gives ids, and keeps what they were made of, to find two that are the same.
+
+    `key` is the publisher's secret; None if the mapping names public ids of studies and patients.
+    """
+
+    key: bytes | None
+    _made_of: dict[IdKind, set[str]] = field(default_factory=dict)
+
+    def name(self, kind: IdKind, uid: str) -> str:
+        """The keyed id of `uid`."""
+        if self.key is None:
+            raise ValueError("`id_key` must be given where an id is not public")
+        self._made_of.setdefault(kind, set()).add(uid)
+        return keyed_id(self.key, kind, uid)
+
+    def problems(self, file: str) -> list[Problem]:
+        """Ids that two identifiers share."""
+        if self.key is None:
+            return []
+        return [
+            Problem(
+                file, None, f"{kind}_id", "must differ for different identifiers; take another key", f"{shared} twice"
+            )
+            for kind, uids in self._made_of.items()
+            for shared in check_collisions(self.key, kind, uids)
+        ]
+
+
+def make_records(
+    mapping: StudyMapping,
+    file: str,
+    joined: Sequence[Joined],
+    namer: Namer,
+    problems: list[Problem],
+    warnings: list[str],
+    *,
+    more_facts: Callable[[Joined], Facts] | None = None,
+) -> dict[str, list[StudyRecord]]:
+    """Records per split.
+
+    `more_facts` adds what the source gives elsewhere: age_band, sex, race, patient_class and patient_key; the mapping's
+    come first.
+    """
+    splits: dict[str, list[StudyRecord]] = {}
+    rows_of: dict[str, int] = {}
+    n_alone = 0
+    for pair in joined:
+        row, study = pair.row, pair.study
+        found = len(problems)
+        facts = {
+            **(more_facts(pair) if more_facts else {}),
+            **_header_facts(mapping, pair, file, problems),
+            **row.facts,
+        }
+        study_id = row.ids.get("study") or namer.name("study", study.uid)
+        if rows_of.setdefault(study_id, row.row) != row.row:
+            value = f"{study_id!r} again, first in row {rows_of[study_id]}"
+            problems.append(Problem(file, row.row, "study_id", "must be of one study only", value))
+        patient = row.patient_key or facts.pop("patient_key", "") or next(iter(study.patients), None)
+        n_alone += patient is None and "patient" not in row.ids
+        if len(problems) > found:
+            continue
+        record = StudyRecord(
+            study_id=study_id,
+            patient_id=row.ids.get("patient") or namer.name("patient", patient or f"study {study.uid}"),
+            labels=row.labels,
+            agreement=row.agreement,
+            images=tuple(_image(image, study_id, i, namer) for i, image in enumerate(study.images, start=1)),
+            n_agree_all=row.n_agree_all,
+            **{name: facts.get(name, UNKNOWN) for name in ("age_band", "sex", "race", "patient_class")},
+        )
+        splits.setdefault(row.split or UNDIVIDED, []).append(record)
+    problems += namer.problems(file)
+    if n_alone:
+        warnings.append(f"{n_alone:,} studies name no patient: each counts as a patient of its own")
+    return splits
+
+
+def label_terms() -> Extra:
+    """The table `labels`: definition and codes of every label."""
+    rows = [
+        {name: getattr(term, name) for name in ("name", "definition", "radlex", "snomed", "loinc")}
+        for term in REVEAL_TERMS
+    ]
+    return Extra("labels", _term_features, rows, split="terms")
+
+
+def _term_features() -> Features:
+    from datasets import Features, Value
+
+    return Features({name: Value("string") for name in ("name", "definition", "radlex", "snomed", "loinc")})
+
+
+def _header_facts(mapping: StudyMapping, pair: Joined, file: str, problems: list[Problem]) -> Facts:
+    """Age band and sex, where the mapping takes them from the headers."""
+    facts: Facts = {}
+    headers = [image.header for image in pair.study.images]
+    known = {
+        "age": {age_band(header.age_years) for header in headers if header.age_years is not None},
+        "sex": {SEX_OF_HEADER[header.sex] for header in headers if header.sex in SEX_OF_HEADER},
+    }
+    for name, values in known.items():
+        rule = mapping.rules.get(name)
+        if rule is None or not rule.from_header:
+            continue
+        if len(values) > 1:
+            rule_text = f"must be the same in all headers of study {pair.row.key}"
+            problems.append(Problem(file, pair.row.row, name, rule_text, ", ".join(sorted(values))))
+        elif values:
+            facts["age_band" if name == "age" else name] = values.pop()
+    return facts
+
+
+def _image(image: TreeImage, study_id: str, number: int, namer: Namer) -> StudyImage:
+    header = image.header
+    assert header.sop_uid is not None
+    image_id = namer.name("image", header.sop_uid) if namer.key is not None else f"{study_id}_image{number}"
+    path: Path = image.file.path
+    return StudyImage(
+        image_id=image_id,
+        view=header.view,
+        width=header.columns or 0,
+        height=header.rows or 0,
+        view_raw=header.view_raw,
+        manufacturer=header.manufacturer,
+        manufacturer_raw=header.manufacturer_raw,
+        model=header.model,
+        model_raw=header.model_raw,
+        detector_type=header.detector_type if header.detector_type in DETECTORS else None,
+        kvp=header.kvp,
+        exposure_mas=header.exposure_mas,
+        spacing_mm=header.spacing_mm,
+        spacing_source=header.spacing_source,
+        picture=PictureFile(path, f"{image_id}.png", image.shown, kind="dicom", member=image.file.member),
+    )
+
+
+MAPPING_NAME = "mapping.yaml"
+
+PUBLISHED = {"studies": 100, "images": 109}
+"""Of the released half (paper 004, Tables 1 and S2); compared if the download claims to be it."""
+
+CLAIM = re.compile(r"reveal[\s_-]*cxr", re.IGNORECASE)
+DICOM_SUFFIXES = (".dcm", ".dicom")
+LOOKED_AT = 5000
+"""Files whose names are looked at to detect a download."""
+
+
+def detect(root: Path) -> float:
+    """0.6 with a mapping beside a table, 0.3 with DICOM files (by suffix) beside a table, more if it is named so."""
+    root = Path(root)
+    if not root.is_dir() or next(tables_below(root), None) is None:
+        return 0.0
+    named = 0.2 if CLAIM.search(root.name) else 0.0
+    if (root / MAPPING_NAME).is_file():
+        return 0.6 + named
+    names = (name for _, _, names in os.walk(root) for name in names)
+    return 0.3 + named if any(n.lower().endswith(DICOM_SUFFIXES) for n in islice(names, LOOKED_AT)) else 0.0
+
+
+def inspect(root: Path, *, mapping: Path | None = None, workers: int = 1) -> Inspection:
+    """Read headers and table, join them, and list what does not fit; without a mapping, suggest one.
+
+    The suggestion is one of the warnings; it starts with "no mapping".
+
+    Raises
+    ------
+    ValueError
+        If `root` is no folder or holds no DICOM file.
+    """
+    root = Path(root)
+    joining = join(_folder(root), mapping_path(root, mapping), workers=workers)
+    if joining.is_empty:
+        raise ValueError(f"`root` must hold DICOM radiographs and a table of labels, got {root}")
+    warnings = list(joining.warnings)
+    if joining.mapping is None and not joining.problems:
+        warnings.append(f"no mapping says what the columns mean. {suggestion(root, joining.tree)}")
+    counts = joining.counts
+    return Inspection(
+        builder="reveal-cxr",
+        root=root,
+        files=joining.files,
+        counts=counts,
+        expected=PUBLISHED if joining.claims else {},
+        problems=[*joining.tree.problems, *joining.problems],
+        warnings=warnings,
+        synthetic=is_synthetic(root),
+    )
+
+
+def read(
+    root: Path,
+    *,
+    pixels: Pixels = "embed",
+    keep_going: bool = False,
+    mapping: Path | None = None,
+    id_key: bytes | None = None,
+    workers: int = 1,
+) -> Reading:
+    """Records of every split, with what was set aside.
+
+    Parameters
+    ----------
+    root : a folder with DICOM files, at any depth and in zip archives too, and a table
+    pixels : makes no difference here: records carry no pixels
+    keep_going : leave out rows, studies and files with a problem instead of raising
+    mapping : YAML file; by default ``mapping.yaml`` in `root`
+    id_key : secret of the ids, see :func:`reveal_bench.sources.ids.read_id_key`; not needed if all ids are public
+    workers : processes that read headers
+
+    Raises
+    ------
+    BuildError
+        With every problem of mapping, table and headers.
+    ValueError
+        If there is no mapping (with one to start from), or `id_key` is missing.
+    """
+    root = _folder(Path(root))
+    path = mapping_path(root, mapping)
+    if path is None:
+        found = suggestion(root, read_tree(root, workers=workers))
+        raise ValueError(f"`mapping` must say what the columns of the table mean, got none. {found}")
+    joining = join(root, path, workers=workers)
+    needs_key(joining.mapping, id_key)
+    problems = [*joining.tree.problems, *joining.problems]
+    return finish_reading(joining, problems, list(joining.warnings), Namer(id_key), keep_going=keep_going)
+
+
+def finish_reading(
+    joining: Joining,
+    problems: list[Problem],
+    warnings: list[str],
+    namer: Namer,
+    *,
+    keep_going: bool,
+    more_facts: Callable[[Joined], Facts] | None = None,
+) -> Reading:
+    """The reading of a download whose `problems` so far are known; parameters as of `make_records`.
+
+    Raises
+    ------
+    BuildError
+        With all problems; with `keep_going` only if mapping or table could not be read, or no study is left.
+    """
+    if joining.mapping is None or joining.table is None:
+        raise BuildError(problems)
+    file = joining.table.file
+    splits = make_records(joining.mapping, file, joining.joined, namer, problems, warnings, more_facts=more_facts)
+    finish(problems, warnings, keep_going=keep_going)
+    if not splits:
+        raise BuildError([Problem(file, None, "rows", "must leave a study without a problem", "none")])
+    return Reading(
+        splits,
+        warnings,
+        extras=[label_terms()],
+        set_aside=joining.tree.set_aside,
+        synthetic=is_synthetic(joining.root),
+    )
+
+
+@dataclass
+class Joining:
+    """A download as far as it could be understood; `mapping` and `table` are None if they could not be read."""
+
+    root: Path
+    tree: StudyTree
+    mapping: StudyMapping | None = None
+    table: StudyTable | None = None
+    rows: list[LabelledStudy] = field(default_factory=list)
+    joined: list[Joined] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no file is DICOM, not even one that cannot be used."""
+        return not (self.tree.studies or self.tree.problems or self.tree.set_aside)
+
+    @property
+    def claims(self) -> bool:
+        """Whether the download says that it is the released half, and is not made up."""
+        named = CLAIM.search(self.root.name) or (self.mapping and CLAIM.search(self.mapping.source or ""))
+        return bool(named) and not is_synthetic(self.root)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What is here."""
+        found = {"studies": len(self.tree.studies), "images": self.tree.n_images}
+        found["files set aside"] = len(self.tree.set_aside)
+        if self.table is not None:
+            found["rows of the table"] = len(self.table.rows)
+            found["rows with a study"] = len(self.joined)
+        return found
+
+    @property
+    def files(self) -> dict[str, str]:
+        """Mapping and table."""
+        named = {"mapping": self.mapping and self.mapping.file, "table": self.table and self.table.file}
+        return {role: name for role, name in named.items() if name}
+
+
+def join(root: Path, mapping: Path | None, *, workers: int) -> Joining:
+    """Read headers, mapping and table, and join rows with studies; whatever is wrong is in `problems`."""
+    read = None
+    early: list[Problem] = []
+    if mapping is not None:
+        try:
+            read = read_mapping(mapping)
+        except BuildError as error:
+            early = error.problems
+    tree = read_tree(root, workers=workers, require_deidentified=read is not None and read.require_deidentified)
+    joining = Joining(root, tree, mapping=read, problems=early, warnings=[*tree.warnings, *_passed_over(tree)])
+    if read is not None:
+        base = _folder_of_table(root, mapping, read)
+        path = base / read.table
+        joining.table = read_table(path, read.table, joining.problems, sheet=read.sheet, within=base)
+        if joining.table is not None and check_columns(read, joining.table, joining.problems):
+            joining.rows, spoiled = labelled_studies(read, joining.table, joining.problems)
+            joining.joined = join_rows(read, joining.table.file, joining.rows, tree, joining.problems, spoiled=spoiled)
+            joining.warnings += _left_out(joining, spoiled)
+        else:
+            joining.table = None
+    if not tree.studies and not tree.problems:
+        joining.problems.append(Problem(".", None, "images", "must be DICOM radiographs", "none"))
+    if joining.claims:
+        joining.warnings += [
+            f"{what}: published are {expected:,}, here are {joining.counts[what]:,}"
+            for what, expected in PUBLISHED.items()
+            if joining.counts[what] != expected
+        ]
+    return joining
+
+
+def _folder_of_table(root: Path, mapping: Path | None, read: StudyMapping) -> Path:
+    """Where the table lies: beside the mapping if it is there, else in the download."""
+    is_beside = mapping is not None and (mapping.parent / read.table).is_file()
+    return mapping.parent if mapping is not None and is_beside else root
+
+
+def _left_out(joining: Joining, spoiled: set[str]) -> list[str]:
+    """How many studies have no row, where that is as the mapping wants it."""
+    if joining.mapping is None or not joining.mapping.leaves_out_others:
+        return []
+    keys = {row.key for row in joining.rows} | spoiled
+    n = sum(not keys & set(study.keys(joining.mapping.key_matches)) for study in joining.tree.studies.values())
+    return [f"{n:,} studies have no row and are left out, as the mapping says"] if n else []
+
+
+def needs_key(mapping: StudyMapping | None, id_key: bytes | None) -> None:
+    """Raise if ids have to be made and there is no key.
+
+    Raises
+    ------
+    ValueError
+        If so.
+    """
+    if mapping is not None and id_key is None and not {"study", "patient"} <= mapping.ids.keys():
+        raise ValueError(
+            "`id_key` must be given, a secret to make ids with, or the mapping must name columns with public ids "
+            "(ids: {study: COLUMN, patient: COLUMN}), got neither"
+        )
+
+
+def suggestion(root: Path, tree: StudyTree) -> str:
+    """A sentence with a mapping to save and correct, or with the reason why there is none."""
+    guess = guess_mapping(root, tree)
+    if guess is None:
+        return f"No table below {root.name or root} matches any of the {len(tree.studies):,} studies."
+    return f"Save this as {MAPPING_NAME}, read and correct it:\n{guess.text}"
+
+
+def mapping_path(root: Path, mapping: Path | None) -> Path | None:
+    """The mapping that is given, or the one that lies in `root`."""
+    if mapping is not None:
+        return Path(mapping)
+    own = root / MAPPING_NAME
+    return own if own.is_file() else None
+
+
+def _folder(root: Path) -> Path:
+    if not root.is_dir():
+        raise ValueError(f"`root` must be a folder with DICOM radiographs and a table of labels, got {root}")
+    return root
+
+
+def _passed_over(tree: StudyTree) -> list[str]:
+    """What was set aside, by reason, and how many files are no DICOM."""
+    reasons = Counter(re.sub(r"^double of .*?: ", "a double: ", reason) for _, reason in tree.set_aside)
+    found = [f"{n:,} files set aside: {reason}" for reason, n in reasons.most_common()]
+    if tree.n_others:
+        kinds = ", ".join(f"{n:,} {suffix}" for suffix, n in tree.n_others.most_common(6))
+        found.append(f"{sum(tree.n_others.values()):,} files are no DICOM: {kinds}")
+    return found

@@ -1,0 +1,355 @@
+"""Tasks in the manner of ReXecution: a user's own task file and ratings on studies of MIMIC-CXR-JPG.
+
+Source: paper 001. Of its 100 tasks neither text nor study ids nor ratings are public, only the rubric and the prompts
+that made the candidates, so nothing here reproduces that set: the tasks are the user's. The files' columns are in
+:mod:`reveal_bench.sources.rexecution_files`, the tree of pictures in :mod:`reveal_bench.sources.mimic_cxr_jpg`.
+
+What becomes what
+-----------------
+* The download is a folder with ``tasks.csv`` (.tsv, .xlsx, .json, .jsonl) and, if there are any, ``ratings.csv``; or
+  the task file itself. The MIMIC-CXR-JPG tree lies in it, or `pictures` names it.
+* One record per task, in the split "test". Its images are all of the study's, in the order of the metadata; ids are
+  the source's own public pseudonyms: subject, study and DICOM id.
+* A task has a prior study if ``prior_study_id`` is given: of the same patient, and taken earlier as far as the dates
+  tell. A task of measurement_temporal without one is allowed (a cardiothoracic ratio needs none), and counted.
+* Reference boxes lie in an image of the task; the image may go unnamed only where the task has a single one.
+* Ratings become the config `ratings`, which follows the tasks into a private holdout; the rubric the config `rubric`.
+
+With `keep_going` a task with a problem is left out together with its ratings.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reveal_bench.kinds.images import StudyImage
+from reveal_bench.kinds.tasks.records import CATEGORIES, RUBRIC, ReferenceBox, TaskRecord
+from reveal_bench.kinds.tasks.rows import rating_row, ratings_features
+from reveal_bench.sources.boxes import is_synthetic, no_pictures
+from reveal_bench.sources.mimic_cxr_jpg import Fault, MimicStudy, find_trees, look_up_studies, study_images, tree_files
+from reveal_bench.sources.rexecution_files import (
+    SUFFIXES,
+    RatingLine,
+    TaskLine,
+    find_tables,
+    nearest,
+    parse_ratings,
+    parse_tasks,
+)
+from reveal_bench.sources.source import SYNTHETIC_MARKER, Extra, Inspection, Pixels, Problem, Reading, finish
+
+if TYPE_CHECKING:
+    from datasets import Features
+
+__all__ = ["SPLIT", "detect", "inspect", "read", "rubric_features"]
+
+SPLIT = "test"
+TASKS, RATINGS = "tasks", "ratings"
+
+
+def detect(root: Path) -> float:
+    """0.9 if `root` is, or holds, a task file named ``tasks``; a little more if a ratings file lies beside it."""
+    root = Path(root)
+    if root.is_file():
+        return 0.9 if root.stem.casefold() == TASKS and root.suffix.casefold() in SUFFIXES else 0.0
+    return (0.95 if find_tables(root, RATINGS) else 0.9) if find_tables(root, TASKS) else 0.0
+
+
+def inspect(root: Path, *, pictures: Path | None = None) -> Inspection:
+    """Parse both files and look the studies up; list counts, problems and warnings. Pictures need not be there.
+
+    Nothing is expected: the published set is not public, so a user's own counts have nothing to be compared with.
+    """
+    root = Path(root)
+    found = _parse(root, pictures, need_pictures=False)
+    tree = {f"mimic {role}": path for role, path in tree_files(found.tree).items()} if found.tree else {}
+    files = {TASKS: found.task_file, RATINGS: found.rating_file, **tree}
+    return Inspection(
+        builder="rexecution",
+        root=root,
+        files={role: _shown(path, root) for role, path in files.items() if path is not None},
+        counts=_counts(found),
+        problems=found.problems,
+        warnings=[*found.warnings, *_notes(found)],
+        synthetic=is_synthetic(root, found.own_files),
+    )
+
+
+def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pictures: Path | None = None) -> Reading:
+    """The tasks (split "test"), their ratings and the rubric.
+
+    Parameters
+    ----------
+    root : folder of the task file, or that file
+    pixels : "withhold" needs no pictures where the metadata tells their sizes
+    keep_going : leave out tasks and ratings with a problem instead of raising
+    pictures : the MIMIC-CXR-JPG tree, or a folder around it; by default it is looked for in `root`
+
+    Raises
+    ------
+    BuildError
+        With every problem of both files, and of the studies and pictures that they name.
+    """
+    found = _parse(Path(root), pictures, need_pictures=pixels == "embed")
+    whole = [problem for problem in found.problems if not _is_of_a_line(problem, found)]
+    if whole:  # a broken file or heading belongs to no task that could be left out
+        finish(found.problems, found.warnings, keep_going=False)
+    bad = {(problem.file, problem.row) for problem in found.problems}
+    finish(found.problems, found.warnings, keep_going=keep_going)
+    found.tasks = [task for task in found.tasks if (_name(found.task_file), task.line) not in bad]
+    good = [line for line in found.ratings if (_name(found.rating_file), line.line) not in bad]
+    kept = {task.task_id for task in found.tasks}
+    found.ratings = [line for line in good if line.rating.task_id in kept]
+    if len(found.ratings) < len(good):
+        found.warnings.append(f"{len(good) - len(found.ratings):,} ratings of tasks left out are left out with them")
+    extras = [Extra("rubric", rubric_features, [entry._asdict() for entry in RUBRIC], split="rubric")]
+    if found.ratings:
+        rows = [rating_row(line.rating) for line in found.ratings]
+        extras.insert(0, Extra(RATINGS, ratings_features, rows, key="task_id"))
+    records = [_record(task, found) for task in found.tasks]
+    if pixels == "withhold":
+        n_without = len({image.image_id for images in found.images.values() for image in images if not image.picture})
+        found.warnings += no_pictures(n_without)
+    return Reading(
+        {SPLIT: records},
+        [*found.warnings, *_notes(found)],
+        extras,
+        _set_aside(_folder(Path(root)), found),
+        synthetic=is_synthetic(Path(root), found.own_files),
+    )
+
+
+def rubric_features() -> Features:
+    """Features of the config `rubric`."""
+    from datasets import Features, Value
+
+    return Features({"criterion": Value("string"), "score": Value("int8"), "description": Value("string")})
+
+
+@dataclass
+class _Found:
+    """Everything parsed of a root; `images` of every study that was found, by study id."""
+
+    task_file: Path | None = None
+    rating_file: Path | None = None
+    tree: Path | None = None
+    tasks: list[TaskLine] = field(default_factory=list)
+    ratings: list[RatingLine] = field(default_factory=list)
+    studies: dict[str, MimicStudy] = field(default_factory=dict)
+    images: dict[str, tuple[StudyImage, ...]] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def own_files(self) -> list[Path]:
+        """The files of tasks and ratings, those that are there."""
+        return [path for path in (self.task_file, self.rating_file) if path is not None]
+
+
+def _parse(root: Path, pictures: Path | None, *, need_pictures: bool) -> _Found:
+    found = _Found()
+    folder = _folder(root)
+    if root.is_dir() and not find_tables(root, TASKS):
+        raise ValueError(
+            f"`root` must hold a task file, {' or '.join(TASKS + suffix for suffix in SUFFIXES)}, got {root}"
+        )
+    found.task_file = root if root.is_file() else _one_table(folder, TASKS, found)
+    found.rating_file = _one_table(folder, RATINGS, found)
+    found.tree = _one_tree(folder if pictures is None else Path(pictures), pictures, found.problems)
+    if found.task_file is not None:
+        found.tasks = parse_tasks(found.task_file, found.problems, found.warnings)
+    if found.rating_file is not None:
+        found.ratings = parse_ratings(found.rating_file, found.problems, found.warnings)
+        _check_rated_tasks(found)
+    else:
+        found.warnings.append("there is no ratings file: the dataset has tasks and the rubric alone")
+    if found.tree is not None and found.tasks:
+        wanted = {study for task in found.tasks for study in (task.study_id, task.prior_study_id) if study}
+        found.studies = look_up_studies(found.tree, wanted, found.problems, found.warnings)
+        _check_studies(found, need_pictures=need_pictures)
+    return found
+
+
+def _one_table(folder: Path, stem: str, found: _Found) -> Path | None:
+    tables = find_tables(folder, stem)
+    if len(tables) == 1 or (not tables and stem == RATINGS):
+        return tables[0] if tables else None
+    names = ", ".join(path.name for path in tables) or "none"
+    rule = f"must be one file, {', '.join(stem + suffix for suffix in SUFFIXES)}"
+    found.problems.append(Problem(folder.name or ".", None, stem, rule, names))
+    return None
+
+
+def _one_tree(place: Path, pictures: Path | None, problems: list[Problem]) -> Path | None:
+    trees = find_trees(place)
+    if len(trees) == 1:
+        return trees[0]
+    where = "the folder of the task file" if pictures is None else "`pictures`"
+    rule = f"must be in {where} (mimic-cxr-2.*-metadata.csv.gz and files/), or be named by `pictures`"
+    if trees:
+        rule = "must be one; name it with `pictures`"
+    names = ", ".join(_shown(tree, place) for tree in trees) or "none"
+    problems.append(Problem(place.name or ".", None, "MIMIC-CXR-JPG tree", rule, names))
+    return None
+
+
+def _check_rated_tasks(found: _Found) -> None:
+    known = {task.task_id for task in found.tasks}
+    for line in found.ratings if known else ():
+        task_id = line.rating.task_id
+        if task_id and task_id not in known:
+            value = f"{task_id!r}{nearest(task_id, known)}"
+            rule = f"must be a task of {_name(found.task_file)}"
+            found.problems.append(Problem(_name(found.rating_file), line.line, "task_id", rule, value))
+
+
+def _check_studies(found: _Found, *, need_pictures: bool) -> None:
+    """Look at the pictures of every study that was found, then at what each task says of its studies."""
+    faults: dict[str, list[Fault]] = {}
+    for study_id, study in found.studies.items():
+        found.images[study_id], faults[study_id] = study_images(study, need_pictures=need_pictures)
+    for task in found.tasks:
+        of_task = [*_study_faults(task, found.studies), *_box_faults(task, _images(task, found))]
+        for column, study_id in _named_studies(task):
+            of_task += [fault._replace(field=f"{column}: {fault.field}") for fault in faults.get(study_id, ())]
+        found.problems += [Problem(_name(found.task_file), task.line, *fault) for fault in of_task]
+
+
+def _named_studies(task: TaskLine) -> list[tuple[str, str]]:
+    pairs = [("study_id", task.study_id), ("prior_study_id", task.prior_study_id)]
+    return [(column, study_id) for column, study_id in pairs if study_id]
+
+
+def _study_faults(task: TaskLine, studies: Mapping[str, MimicStudy]) -> list[Fault]:
+    """Whether the studies are in the tree, of one patient, and in order of time."""
+    rule = "must be a study of the MIMIC-CXR-JPG tree"
+    faults = [Fault(column, rule, study_id) for column, study_id in _named_studies(task) if study_id not in studies]
+    study, prior = studies.get(task.study_id), studies.get(task.prior_study_id or "")
+    if study is None:
+        return faults
+    if task.subject_id not in (None, study.subject_id):
+        value = f"{task.subject_id}, the tree says {study.subject_id}"
+        faults.append(Fault("subject_id", "must be the study's patient", value))
+    if prior is None or prior.study_id == study.study_id:
+        return faults
+    if study.subject_id != prior.subject_id:
+        value = f"{prior.study_id} of {prior.subject_id} instead of {study.subject_id}"
+        faults.append(Fault("prior_study_id", "must be a study of the same patient", value))
+    elif prior.is_before(study) is False:
+        faults.append(Fault("prior_study_id", "must be earlier than `study_id`", f"{prior.study_id}, which is not"))
+    return faults
+
+
+def _box_faults(task: TaskLine, images: Sequence[StudyImage]) -> list[Fault]:
+    """Every reference box that does not lie in an image of the task."""
+    by_id = {image.image_id: image for image in images}
+    faults = []
+    for box in task.reference_boxes if images else ():
+        image = images[0] if box.image_id is None and len(images) == 1 else by_id.get(box.image_id or "")
+        if image is None:
+            rule = f"must name one of the {len(images)} images of the task"
+            value = "none" if box.image_id is None else f"{box.image_id}{nearest(box.image_id, by_id)}"
+            faults.append(Fault("reference_boxes", rule, value))
+            continue
+        x, y, width, height = box.bbox_xywh
+        if min(x, y) < 0 or x + width > image.width or y + height > image.height:
+            rule = f"must lie in the image of {image.width} x {image.height}"
+            faults.append(Fault("reference_boxes", rule, f"{[x, y, width, height]} of {box.label!r}"))
+    return faults
+
+
+def _images(task: TaskLine, found: _Found) -> tuple[StudyImage, ...]:
+    return found.images.get(task.study_id, ()) + found.images.get(task.prior_study_id or "", ())
+
+
+def _record(task: TaskLine, found: _Found) -> TaskRecord:
+    images = _images(task, found)
+    return TaskRecord(
+        task_id=task.task_id,
+        study_id=task.study_id,
+        patient_id=found.studies[task.study_id].subject_id,
+        prompt=task.prompt,
+        category=task.category,
+        images=found.images[task.study_id],
+        prior_images=found.images.get(task.prior_study_id or "", ()),
+        indication=task.indication,
+        temporal=task.temporal,
+        tags=task.tags,
+        question_scores=task.question_scores,
+        risk_flag=task.risk_flag,
+        requires_boxes=task.requires_boxes,
+        reference_answer=task.reference_answer,
+        reference_boxes=tuple(_named(box, images) for box in task.reference_boxes),
+    )
+
+
+def _named(box: ReferenceBox, images: Sequence[StudyImage]) -> ReferenceBox:
+    """The box with the name of its image, which may go unsaid where there is only one."""
+    return box if box.image_id is not None else replace(box, image_id=images[0].image_id)
+
+
+def _is_of_a_line(problem: Problem, found: _Found) -> bool:
+    return isinstance(problem.row, int) and problem.file in (_name(found.task_file), _name(found.rating_file))
+
+
+def _counts(found: _Found) -> dict[str, int]:
+    categories = Counter(task.category for task in found.tasks)
+    ratings = [line.rating for line in found.ratings]
+    return {
+        "tasks": len(found.tasks),
+        **{f"tasks of {category}": categories[category] for category in CATEGORIES},
+        "tasks with a prior study": sum(task.temporal for task in found.tasks),
+        "tasks that require boxes": sum(task.requires_boxes for task in found.tasks),
+        "studies": len(found.studies),
+        "patients": len({study.subject_id for study in found.studies.values()}),
+        "images": sum(len(study.images) for study in found.studies.values()),
+        "pictures": sum(image.picture is not None for images in found.images.values() for image in images),
+        "ratings": len(ratings),
+        "models": len({rating.model for rating in ratings}),
+        "readers": len({rating.reader for rating in ratings}),
+    }
+
+
+def _notes(found: _Found) -> list[str]:
+    """What a maintainer may want to look at, counted."""
+    rated = {line.rating.task_id for line in found.ratings}
+    single = [task for task in found.tasks if task.category == "measurement_temporal" and not task.temporal]
+    unseen = Counter(image.view_raw or "blank" for images in found.images.values() for image in images
+                     if image.view == "UNKNOWN")  # fmt: skip
+    notes: Mapping[str, Any] = {
+        "tasks of measurement_temporal have no prior study: they can only measure": len(single),
+        "tasks have no rating": sum(task.task_id not in rated for task in found.tasks) if rated else 0,
+        f"images have an unknown view ({', '.join(sorted(unseen))})": sum(unseen.values()),
+    }
+    return [f"{n:,} {what}" for what, n in notes.items() if n]
+
+
+def _set_aside(folder: Path, found: _Found) -> list[tuple[str, str]]:
+    """Files beside the task file, and at the top of the tree, that are not read."""
+    tree = found.tree or folder
+    tables = tree_files(tree)
+    used = {found.task_file, found.rating_file, tables.get("split")}
+    used.add(tables.get("metadata", tables.get("IMAGE_FILENAMES")))
+    return [
+        (_shown(path, folder), "of no use for tasks" if path in tables.values() else "no file of this dataset")
+        for place in dict.fromkeys([folder, tree])
+        for path in sorted(place.iterdir())
+        if path.is_file() and path not in used and path.name != SYNTHETIC_MARKER
+    ]
+
+
+def _folder(root: Path) -> Path:
+    return root.parent if root.is_file() else root
+
+
+def _name(path: Path | None) -> str:
+    return "" if path is None else path.name
+
+
+def _shown(path: Path, root: Path) -> str:
+    folder = _folder(root)
+    return path.relative_to(folder).as_posix() if path.is_relative_to(folder) else path.name

@@ -1,0 +1,242 @@
+"""RSNA Pneumonia: boxes of lung opacities that a pneumonia would explain, on frames of NIH ChestX-ray14.
+
+Source: Kaggle, RSNA Pneumonia Detection Challenge, stage 2 (Shih et al. 2019): ``stage_2_train_labels.csv`` (patientId,
+x, y, width, height, Target), ``stage_2_detailed_class_info.csv`` (patientId, class), ``stage_2_train_images/*.dcm``.
+
+Conventions
+-----------
+* Every picture is 1024 x 1024 pixels. An image has one row per box (Target 1), or one row without a box (Target 0).
+* One finding, "Lung Opacity": present with boxes, else absent. The three classes ("Normal", "No Lung Opacity / Not
+  Normal", "Lung Opacity") are the config ``classes``; the first two are not the same kind of absence.
+* A "patientId" names an image. Whose it is tells the mapping that RSNA published beside the challenge
+  (``pneumonia-challenge-dataset-mappings_2018.json``: patients of ChestX-ray14); where it is not there, `patient_id`
+  repeats the image id and patients with several images count as several.
+* The view is read from the DICOM header. The spacing in it belongs to the original before it was made smaller: none is
+  given. The images of the challenge's test set have no public labels and are no part of the dataset.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from reveal_bench.findings import RSNA_FINDINGS
+from reveal_bench.kinds.images import PictureFile
+from reveal_bench.kinds.localization.records import LocalizationRecord
+from reveal_bench.masks import Box
+from reveal_bench.sources.boxes import (
+    NO_PATIENTS,
+    Faults,
+    Gallery,
+    TableRow,
+    annotate_boxes,
+    count_warnings,
+    counted,
+    dicom_headers,
+    find_file,
+    inspection,
+    is_synthetic,
+    read_box,
+    read_table,
+)
+from reveal_bench.sources.source import Extra, Inspection, Pixels, Problem, Reading
+from reveal_bench.sources.strict_json import parse_json
+
+if TYPE_CHECKING:
+    from datasets import Features
+
+    from reveal_bench.dicom.header import Header
+
+__all__ = ["CLASSES", "PUBLISHED", "SIDE", "class_features", "detect", "inspect", "read"]
+
+SIDE = 1024
+"""Width and height of every picture, in pixels."""
+
+CLASSES = ("Normal", "No Lung Opacity / Not Normal", "Lung Opacity")
+PUBLISHED = {"images": 26684, "images with boxes": 6012, "boxes": 9555}
+"""Counts of the published training set."""
+
+PATTERNS = {
+    "boxes": "stage_2_train_labels.csv*",
+    "classes": "stage_2_detailed_class_info.csv*",
+    "patients": "pneumonia-challenge-dataset-mappings*.json",
+}
+BOX = ("x", "y", "width", "height")
+(FINDING,) = RSNA_FINDINGS
+Boxes = dict[str, list[Box]]
+
+
+def detect(root: Path) -> float:
+    """1 if `root` is, or holds, the table of labels under its published name; else 0."""
+    return 1.0 if find_file(Path(root), PATTERNS["boxes"]) is not None else 0.0
+
+
+def inspect(root: Path, *, pictures: Path | None = None, workers: int = 1) -> Inspection:
+    """Count images and boxes, and list what is wrong with the tables; `pictures` are not looked at."""
+    root = Path(root)
+    files = _files(root)
+    faults = Faults()
+    warnings: list[str] = []
+    boxes, _ = _read_boxes(files["boxes"], faults, warnings)
+    _read_classes(files.get("classes"), boxes, faults, warnings)
+    _read_patients(files.get("patients"), boxes, faults, warnings)
+    return inspection("rsna-pneumonia", root, files, _counts(boxes), PUBLISHED, faults, warnings)
+
+
+def read(
+    root: Path,
+    *,
+    pixels: Pixels = "embed",
+    keep_going: bool = False,
+    pictures: Path | None = None,
+    workers: int = 1,
+) -> Reading:
+    """Records of the one split, "train", and the config ``classes``.
+
+    Parameters
+    ----------
+    root : folder of the download
+    pixels : "withhold" needs no pictures, but reads those that are there
+    keep_going : leave out images with a problem instead of raising
+    pictures : folder with the DICOM files at any depth; `root` itself by default
+    workers : processes that read headers
+
+    Raises
+    ------
+    BuildError
+        With every problem of the tables, and every picture that is not there or has no readable header.
+    ValueError
+        If there is no table of labels.
+    """
+    root = Path(root)
+    files = _files(root)
+    faults = Faults()
+    warnings: list[str] = []
+    boxes, first_of = _read_boxes(files["boxes"], faults, warnings)
+    synthetic = is_synthetic(root, files.values())
+    if not synthetic:
+        warnings += count_warnings(_counts(boxes), PUBLISHED)
+    classes = _read_classes(files.get("classes"), boxes, faults, warnings)
+    patients = _read_patients(files.get("patients"), boxes, faults, warnings)
+    gallery = Gallery.of_build(root, pictures, [".dcm"], pixels=pixels, kind="dicom")
+    found = gallery.pictures_of(first_of, faults)
+    headers = dicom_headers(found, faults, workers=workers)
+    warnings += gallery.warnings(boxes)
+    faults.settle(warnings, keep_going=keep_going)
+    records = [
+        _record(image_id, own, patients.get(image_id, image_id), found.get(image_id), headers.get(image_id))
+        for image_id, own in boxes.items()
+        if image_id not in faults.bad
+    ]
+    rows = [
+        {"image_id": record.image_id, "class": CLASSES.index(classes[record.image_id])}
+        for record in records
+        if record.image_id in classes
+    ]
+    extras = [Extra("classes", class_features, rows, key="image_id")] if rows else []
+    return Reading({"train": records}, warnings, extras, synthetic=synthetic)
+
+
+def class_features() -> Features:
+    """Features of the config ``classes``: a row per image."""
+    from datasets import ClassLabel, Features, Value
+
+    return Features({"image_id": Value("string"), "class": ClassLabel(names=list(CLASSES))})
+
+
+def _files(root: Path) -> dict[str, Path]:
+    found = {role: find_file(root, pattern) for role, pattern in PATTERNS.items()}
+    if root.is_file():
+        found |= {role: find_file(root.parent, PATTERNS[role]) for role in ("classes", "patients")}
+    if found["boxes"] is None:
+        raise ValueError(f"`root` must hold stage_2_train_labels.csv, got {root}")
+    return {role: path for role, path in found.items() if path is not None}
+
+
+def _read_boxes(path: Path, faults: Faults, warnings: list[str]) -> tuple[Boxes, dict[str, TableRow]]:
+    """Boxes by image, none for an image without; and the first row of each image."""
+    boxes: Boxes = {}
+    first_of: dict[str, TableRow] = {}
+    for row in read_table(path, ("patientId", *BOX, "Target"), faults, warnings):
+        image_id, target = row["patientId"], row["Target"]
+        first = first_of.setdefault(image_id, row)
+        found = boxes.setdefault(image_id, [])
+        if target not in ("0", "1"):
+            faults.add(row.problem("Target", "must be 0 or 1", repr(target)), image_id)
+        elif target != first["Target"]:
+            faults.add(row.problem("Target", f"must be that of line {first.line}", target), image_id)
+        elif target == "1":
+            box = read_box(row, BOX, faults, image_id, form="xywh", size=(SIDE, SIDE))
+            found += [box] if box is not None else []
+        elif any(row[column] for column in BOX):
+            texts = ", ".join(row[column] for column in BOX)
+            faults.add(row.problem(", ".join(BOX), "must be blank where Target is 0", texts), image_id)
+        elif row is not first:
+            faults.add(row.problem("patientId", "must have one row where Target is 0", image_id), image_id)
+    return boxes, first_of
+
+
+def _counts(boxes: Boxes) -> dict[str, int]:
+    return {
+        "images": len(boxes),
+        "images with boxes": sum(bool(found) for found in boxes.values()),
+        "boxes": sum(len(found) for found in boxes.values()),
+    }
+
+
+def _read_classes(path: Path | None, boxes: Boxes, faults: Faults, warnings: list[str]) -> dict[str, str]:
+    """Class by image; its rows are repeated as often as there are boxes."""
+    if path is None:
+        warnings.append(f"{PATTERNS['classes'].rstrip('*')} is not here: no config 'classes'")
+        return {}
+    classes: dict[str, str] = {}
+    for row in read_table(path, ("patientId", "class"), faults, warnings):
+        image_id, name = row["patientId"], row["class"]
+        if name not in CLASSES:
+            rule = f"must be one of {', '.join(map(repr, CLASSES))}"
+            faults.add(row.problem("class", rule, repr(name)), image_id)
+        elif image_id not in boxes:
+            faults.add(row.problem("patientId", "must be in the table of labels", repr(image_id)), image_id)
+        elif classes.setdefault(image_id, name) != name:
+            faults.add(row.problem("class", f"must be one per image, {classes[image_id]!r}", repr(name)), image_id)
+        elif (name == FINDING) != bool(boxes[image_id]) and image_id not in faults.bad:
+            value = f"{name!r} and {len(boxes[image_id])} boxes"
+            faults.add(row.problem("class", f"must be {FINDING!r} where there are boxes", value), image_id)
+    return classes
+
+
+def _read_patients(path: Path | None, boxes: Boxes, faults: Faults, warnings: list[str]) -> dict[str, str]:
+    """Patient of ChestX-ray14 by image."""
+    if path is None:
+        warnings.append(f"no mapping to ChestX-ray14 is here: {NO_PATIENTS}")
+        return {}
+    patients: dict[str, str] = {}
+    try:
+        for entry in parse_json(path.read_text(encoding="utf-8")):
+            patients[str(entry["subset_img_id"])] = str(entry["img_id"]).split("_")[0]
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        rule = "must be a JSON list of entries with subset_img_id and img_id"
+        faults.add(Problem(path.name, None, "file", rule, f"{type(error).__name__}: {error}"), None)
+        return {}
+    n_lacking = len(boxes.keys() - patients.keys())
+    if n_lacking:
+        alone = f"{path.name}: {counted(n_lacking, 'image')} without an entry"
+        warnings.append(f"{alone}, each counts as a patient of its own")
+    return patients
+
+
+def _record(
+    image_id: str, boxes: list[Box], patient_id: str, picture: PictureFile | None, header: Header | None
+) -> LocalizationRecord:
+    return LocalizationRecord(
+        image_id=image_id,
+        patient_id=patient_id,
+        study_id=image_id,
+        view="UNKNOWN" if header is None else header.view,
+        view_raw=None if header is None else header.view_raw,
+        width=SIDE,
+        height=SIDE,
+        label_status={FINDING: int(bool(boxes))},
+        annotations=(annotate_boxes(FINDING, boxes, (SIDE, SIDE)),) if boxes else (),
+        picture=picture,
+    )

@@ -1,0 +1,210 @@
+"""What every builder gives: problems with an address, an inspection, a reading, and the row of the BUILDERS table.
+
+Conventions
+-----------
+A builder module has three functions:
+
+* ``detect(root) -> float``: how sure it is, from names alone, that `root` is its download (0 to 1);
+* ``inspect(root) -> Inspection``: what is here, counts, and what does not match, without reading pixels;
+* ``read(root, *, pixels, keep_going, **options) -> Reading``: the records of every split. Whatever can be checked
+  without pixels is checked before the first record; all of it is raised together as one :class:`BuildError`.
+  Records carry no pixels but a :class:`reveal_bench.kinds.images.PictureFile`: the folder writer reads
+  the pictures, on all cores, and reports those that it cannot read.
+
+With ``keep_going=True`` an entry with a problem is left out, and the reading's warnings say which and why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from reveal_bench.kinds.findings.records import StudyRecord
+from reveal_bench.kinds.localization.records import LocalizationRecord
+from reveal_bench.kinds.tasks.records import TaskRecord
+
+if TYPE_CHECKING:
+    from datasets import Features
+
+__all__ = [
+    "SYNTHETIC_MARKER",
+    "BuildError",
+    "Builder",
+    "Extra",
+    "Inspection",
+    "Pixels",
+    "Problem",
+    "Reading",
+    "Record",
+    "Records",
+    "finish",
+    "is_synthetic",
+]
+
+Pixels = Literal["embed", "withhold"]
+Record = LocalizationRecord | StudyRecord | TaskRecord
+
+SYNTHETIC_MARKER = "SYNTHETIC.txt"
+"""A file of this name at the root of a download says that all of it is synthetic (see :mod:`reveal_bench.phantom`)."""
+
+SHOWN = 50
+"""Problems written out in the message of a BuildError; all are in its `problems`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something wrong at one place of one file.
+
+    Attributes
+    ----------
+    file : path relative to the root
+    row : 1-based row, line or entry number, the id of an entry, or None for the whole file
+    field, rule, value : what is concerned, what must hold, and what was found instead
+    """
+
+    file: str
+    row: int | str | None
+    field: str
+    rule: str
+    value: str
+
+    def __str__(self) -> str:
+        place = self.file if self.row is None else f"{self.file}:{self.row}"
+        text = f"{place}: `{self.field}` {self.rule}, got {self.value}"
+        return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+
+
+class BuildError(ValueError):
+    """All problems of a build; `problems` holds every one, the message the first of them."""
+
+    def __init__(self, problems: Iterable[Problem], *, hint: str | None = None) -> None:
+        self.problems = list(problems)
+        shown = [str(problem) for problem in self.problems[:SHOWN]]
+        if len(self.problems) > SHOWN:
+            shown.append(f"... and {len(self.problems) - SHOWN} more")
+        count = f"{len(self.problems)} problem" + ("s" if len(self.problems) != 1 else "")
+        super().__init__("\n".join([f"{count}:", *shown, *([hint] if hint else [])]))
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What a builder finds in a folder.
+
+    Attributes
+    ----------
+    files : dict from role ("gt_annotations_test") to path relative to the root
+    counts, expected : what is here, and what the source publishes; the difference is in `warnings`
+    problems : what would stop a build, as far as it shows without reading pixels
+    warnings : what would not
+    synthetic : whether the folder says that it is made up
+    """
+
+    builder: str
+    root: Path
+    files: Mapping[str, str] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+    expected: Mapping[str, int] = field(default_factory=dict)
+    problems: Sequence[Problem] = ()
+    warnings: Sequence[str] = ()
+    synthetic: bool = False
+
+
+class Records:
+    """Records of a split that are made while they are read, but whose number is known: it has a length.
+
+    Parameters
+    ----------
+    make : called to start over; returns an iterator of records
+    n : how many there will be, if none has a problem
+    """
+
+    def __init__(self, make: Callable[[], Iterator[Record]], n: int) -> None:
+        self._make, self._n = make, n
+
+    def __iter__(self) -> Iterator[Record]:
+        return self._make()
+
+    def __len__(self) -> int:
+        return self._n
+
+
+@dataclass(frozen=True, slots=True)
+class Extra:
+    """A small table beside the main one, as a config of its own.
+
+    Attributes
+    ----------
+    config : its name
+    features : made when needed, for `datasets` is slow to import
+    rows : all of them
+    key : column with the key of a main row (such as "task_id"): each row goes where its main row goes. Or None
+    split : name of its only split, for an extra without a `key`; such a table is public
+    """
+
+    config: str
+    features: Callable[[], Features]
+    rows: Sequence[dict[str, Any]]
+    key: str | None = None
+    split: str | None = None
+
+
+@dataclass
+class Reading:
+    """What a builder reads of a download.
+
+    Attributes
+    ----------
+    splits : dict from split to its records; what has a length shows how far a build is
+    warnings : grows while the records are iterated
+    extras : further configs
+    set_aside : (path relative to the download, reason) of every file that is no part of the dataset
+    synthetic : whether the download says of itself that it is made up
+    """
+
+    splits: Mapping[str, Iterable[Record]]
+    warnings: list[str] = field(default_factory=list)
+    extras: Sequence[Extra] = ()
+    set_aside: Sequence[tuple[str, str]] = ()
+    synthetic: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Builder:
+    """One row of BUILDERS; `benchmark` is the key of :data:`reveal_bench.benchmarks.BENCHMARKS` it feeds.
+
+    `options` names the further keyword arguments that its `read` takes, and its `inspect` but for `id_key`:
+
+    * ``pictures``: Path of a folder with the pictures, for downloads of annotations alone;
+    * ``mapping``: Path of a YAML file that says which column means what;
+    * ``id_key``: bytes, the secret of the ids (keyed HMAC);
+    * ``workers``: int, processes for scanning headers.
+    """
+
+    name: str
+    benchmark: str
+    holdout_split: str | None
+    detect: Callable[[Path], float]
+    inspect: Callable[..., Inspection]
+    read: Callable[..., Reading]
+    options: tuple[str, ...] = ()
+
+
+def is_synthetic(root: Path) -> bool:
+    """Whether a download says of itself that it is made up."""
+    return ((root if root.is_dir() else root.parent) / SYNTHETIC_MARKER).exists()
+
+
+def finish(problems: list[Problem], warnings: list[str], *, keep_going: bool) -> None:
+    """Raise `problems` together, or with `keep_going` turn them into warnings; either way empty the list.
+
+    Raises
+    ------
+    BuildError
+        If there are problems and `keep_going` is False.
+    """
+    found, problems[:] = list(problems), []
+    if found and not keep_going:
+        raise BuildError(found)
+    warnings.extend(f"left out: {problem}" for problem in found)

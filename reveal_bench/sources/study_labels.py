@@ -1,0 +1,278 @@
+"""Rows of a table of studies -> labels, agreement and demographics, as its mapping says.
+
+Every text must be known to the mapping or to a vocabulary: what is not is a problem with the row, the column, the text
+and the nearest spelling. "None", "No finding" and "Normal" mean that no label is present; beside a label they are a
+problem, and so is a blank cell of labels: a study without labels must say so.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from reveal_bench.findings import REVEAL_LABELS, canonical_finding
+from reveal_bench.kinds.findings.records import AGREEMENTS, UNKNOWN, age_band
+from reveal_bench.sources.mapping import (
+    SPLIT_NAME,
+    VOCABULARIES,
+    ColumnRule,
+    StudyMapping,
+    folded,
+    hint,
+    is_split_name,
+)
+from reveal_bench.sources.source import Problem
+from reveal_bench.sources.study_table import StudyTable, TableRow
+
+__all__ = ["NO_LABEL", "LabelledStudy", "age_of", "check_columns", "labelled_studies", "spelled_labels"]
+
+NO_LABEL = ("none", "no finding", "no findings", "normal", "normal exam")
+"""Texts that stand for a study without any of the labels, folded."""
+
+PRESENT = frozenset(("1", "1.0", "yes", "y", "true", "t", "present", "positive"))
+ABSENT = frozenset(("0", "0.0", "no", "n", "false", "f", "absent", "negative"))
+"""Texts of a column of one label, folded."""
+
+PUBLIC_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+"""It becomes a part of file names."""
+
+N_OF_AGREEMENT = {"two_of_three": 2, "three_of_three": 3}
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledStudy:
+    """A row of the table, understood. `key` is the study key; None where the mapping leaves a fact to the headers.
+
+    `facts` has age_band, sex, race and patient_class, those that the table tells of this study.
+    """
+
+    row: int
+    key: str
+    labels: tuple[str, ...]
+    agreement: str | None
+    n_agree_all: int | None
+    split: str | None
+    facts: dict[str, str] = field(default_factory=dict)
+    patient_key: str | None = None
+    ids: dict[str, str] = field(default_factory=dict)
+
+
+def check_columns(mapping: StudyMapping, table: StudyTable, problems: list[Problem]) -> bool:
+    """Whether every column that the mapping names is there."""
+    missing = [column for column in dict.fromkeys(mapping.columns) if column not in table.columns]
+    for column in missing:
+        value = f"{hint(column, table.columns)}; it has {', '.join(table.columns)}"[:300]
+        problems.append(Problem(mapping.file, None, "column", f"must be a column of {table.file}", value))
+    return not missing
+
+
+def labelled_studies(
+    mapping: StudyMapping, table: StudyTable, problems: list[Problem]
+) -> tuple[list[LabelledStudy], set[str]]:
+    """Every row without a problem, and the study keys of the others."""
+    found: list[LabelledStudy] = []
+    spoiled: set[str] = set()
+    first_row: dict[str, int] = {}
+    for row in table.rows:
+        reader = _Row(mapping, table.file, row)
+        study = reader.read()
+        if study.key in first_row:
+            value = f"{study.key!r} again, first in row {first_row[study.key]}"
+            reader.fail(mapping.key_column, "must stand in one row only", value)
+        elif study.key:
+            first_row[study.key] = row.number
+        problems += reader.problems
+        if reader.problems:
+            spoiled.add(study.key)
+        else:
+            found.append(study)
+    return [study for study in found if study.key not in spoiled], spoiled
+
+
+def spelled_labels(entries: Iterable[object]) -> tuple[list[str], list[str]]:
+    """Texts of labels -> canonical labels, and the texts that are none; texts of :data:`NO_LABEL` give nothing."""
+    known, unknown = [], []
+    for entry in entries:
+        if isinstance(entry, str) and folded(entry) in NO_LABEL:
+            continue
+        label = canonical_finding(entry, REVEAL_LABELS) if isinstance(entry, str) else None
+        if label is None:
+            unknown.append(entry if isinstance(entry, str) else json.dumps(entry))
+        else:
+            known.append(label)
+    return known, unknown
+
+
+def age_of(text: str) -> float | None:
+    """Years of "67", "67.5", "067Y", ">89" or "90+"; None if it is no age.
+
+    Examples
+    --------
+    >>> age_of("067Y"), age_of("> 89"), age_of("90+"), age_of("old")
+    (67.0, 90.0, 90.0, None)
+    """
+    bare = text.strip()
+    above = re.fullmatch(r"> ?(\d{1,3})", bare)
+    if above is not None:
+        return float(above[1]) + 1
+    match = re.fullmatch(r"(\d{1,3}(?:\.\d+)?) ?(?:y|years?|\+)?", bare, re.IGNORECASE | re.ASCII)
+    return float(match[1]) if match is not None else None
+
+
+class _Row:
+    """One row under a mapping."""
+
+    def __init__(self, mapping: StudyMapping, file: str, row: TableRow) -> None:
+        self.mapping, self.file, self.row = mapping, file, row
+        self.problems: list[Problem] = []
+
+    def fail(self, column: str, rule: str, value: str) -> None:
+        self.problems.append(Problem(self.file, self.row.number, column, rule, value))
+
+    def read(self) -> LabelledStudy:
+        rules = self.mapping.rules
+        key = self.row.text(self.mapping.key_column)
+        if not key:
+            self.fail(self.mapping.key_column, "must name the study", "a blank cell")
+        agreement = self._word(rules["agreement"], AGREEMENTS) if "agreement" in rules else None
+        n_agree_all = self._n_agree_all(agreement)
+        if agreement is None and n_agree_all is not None:
+            agreement = next((word for word, n in N_OF_AGREEMENT.items() if n == n_agree_all), None)
+        facts = {name: self._word(rules[name], words) for name, words in VOCABULARIES.items() if self._has(name)}
+        if self._has("age"):
+            facts["age_band"] = self._age_band(rules["age"])
+        return LabelledStudy(
+            row=self.row.number,
+            key=key,
+            labels=self._labels(),
+            agreement=agreement,
+            n_agree_all=n_agree_all,
+            split=self._split(),
+            facts={name: word for name, word in facts.items() if word is not None},
+            patient_key=self._needed("patient_key", rules["patient_key"].column) if "patient_key" in rules else None,
+            ids={name: self._public_id(name, column) for name, column in self.mapping.ids.items()},
+        )
+
+    def _has(self, name: str) -> bool:
+        return name in self.mapping.rules and not self.mapping.rules[name].from_header
+
+    def _word(self, rule: ColumnRule, words: tuple[str, ...]) -> str | None:
+        """A cell as one of `words`; None for unknown."""
+        column = rule.column or ""
+        text = self.row.text(column)
+        values = rule.values or {}
+        if folded(text) in values:
+            return values[folded(text)]
+        own = {folded(word): word for word in words}
+        if folded(text) in own:
+            return own[folded(text)]
+        if text:
+            known = [*values, *words]
+            self.fail(column, f"must be in the mapping's values or one of {', '.join(words)}", hint(text, known))
+        return None
+
+    def _n_agree_all(self, agreement: str | None) -> int | None:
+        known = N_OF_AGREEMENT.get(agreement or "")
+        if "n_agree_all" not in self.mapping.rules:
+            return known
+        column = self.mapping.rules["n_agree_all"].column or ""
+        text = self.row.text(column)
+        if not text:
+            return known
+        if text not in ("0", "1", "2", "3"):
+            self.fail(column, "must be the number of readers who agreed, 0 to 3", repr(text))
+            return None
+        if agreement is not None and int(text) != known:
+            self.fail(column, f"must be {known}, as the agreement is {agreement}", repr(text))
+        return int(text)
+
+    def _age_band(self, rule: ColumnRule) -> str | None:
+        text = self.row.text(rule.column or "")
+        if not text or folded(text) == UNKNOWN:
+            return None
+        years = age_of(text)
+        if years is None or years > 150:
+            self.fail(rule.column or "", "must be an age in years up to 150", repr(text))
+            return None
+        return age_band(years)
+
+    def _split(self) -> str | None:
+        if "split" not in self.mapping.rules:
+            return None
+        rule = self.mapping.rules["split"]
+        text = self._needed("split", rule.column)
+        name = (rule.values or {}).get(folded(text), None if rule.values else text)
+        if text and name is None:
+            self.fail(rule.column or "", "must be in the mapping's values", hint(text, list(rule.values or ())))
+        elif text and not is_split_name(name or ""):
+            self.fail(rule.column or "", f"must be {SPLIT_NAME}, or the mapping must give `values`", repr(text))
+        return name
+
+    def _needed(self, what: str, column: str | None) -> str:
+        text = self.row.text(column or "")
+        if not text:
+            self.fail(column or "", f"must not be blank, as it gives the {what.replace('_', ' ')}", "a blank cell")
+        return text
+
+    def _public_id(self, name: str, column: str) -> str:
+        text = self._needed(f"{name} id", column)
+        if re.fullmatch(r"\d+(\.\d+){3,}", text):
+            self.fail(column, "must be a public id, not a UID of the hospital's", repr(text))
+        elif text and not PUBLIC_ID.fullmatch(text):
+            rule = "must be an id of at most 64 letters, digits, _, - and dots, the first a letter or digit"
+            self.fail(column, rule, repr(text[:80]))
+        return text
+
+    def _labels(self) -> tuple[str, ...]:
+        rule = self.mapping.labels
+        if rule.form == "wide":
+            return self._wide()
+        cell = self.row.cells[rule.column]
+        entries: list[object]
+        if isinstance(cell, list):
+            entries = cell
+        elif rule.form == "list":
+            if cell.endswith(rule.separator):
+                cell = cell.removesuffix(rule.separator)
+            entries = [entry.strip() for entry in cell.split(rule.separator)] if cell else [""]
+        else:
+            entries = self._json(cell)
+        return self._known(entries)
+
+    def _json(self, cell: str) -> list[object]:
+        try:
+            entries = json.loads(cell) if cell else [""]
+        except (json.JSONDecodeError, RecursionError):
+            entries = None
+        if not isinstance(entries, list):
+            self.fail(self.mapping.labels.column, "must be a JSON list of labels", repr(cell[:80]))
+            return []
+        return entries
+
+    def _known(self, entries: list[object]) -> tuple[str, ...]:
+        column = self.mapping.labels.column
+        if "" in entries:
+            self.fail(column, 'must name labels, or "None" for a study without any', "a blank")
+            return ()
+        known, unknown = spelled_labels(entries)
+        for text in unknown:
+            self.fail(column, "must be one of the twelve labels", hint(text, REVEAL_LABELS))
+        twice = sorted({label for label in known if known.count(label) > 1})
+        if twice:
+            self.fail(column, "must name each label once", f"{', '.join(twice)} again")
+        if known and len(known) + len(unknown) < len(entries):
+            self.fail(column, 'must not have "None" beside a label', repr(entries))
+        return tuple(label for label in REVEAL_LABELS if label in known)
+
+    def _wide(self) -> tuple[str, ...]:
+        rule, present = self.mapping.labels, set()
+        for column, label in rule.columns.items():
+            text = folded(self.row.text(column))
+            if rule.cells.get(text) == "present" or (text in PRESENT and text not in rule.cells):
+                present.add(label)
+            elif rule.cells.get(text) != "absent" and text not in ABSENT:
+                rule_text = "must be 1 or 0, yes or no, or in the mapping's `cells`"
+                self.fail(column, rule_text, repr(text) if text else "a blank cell")
+        return tuple(label for label in REVEAL_LABELS if label in present)

@@ -1,0 +1,421 @@
+"""VinDr-CXR: boxes of 22 findings, by three readers each in train and by consensus in test.
+
+Source: PhysioNet (Nguyen et al. 2022), or the Kaggle edition of its training half (VinBigData Chest X-ray Abnormalities
+Detection). The tables and what differs are in :mod:`reveal_bench.sources.vindr_cxr`.
+
+Conventions
+-----------
+* In "train" every reader's boxes stay that reader's: annotations of the reader "individual" with a `reader_id`. They
+  are never merged, so no finding of "train" has a reference and none is asked. `label_status` is 1 if at least two of
+  the readers of the image found it, 0 if none did, and unlabelled between; what is 1 is `missing` a reference.
+* In "test" the consensus of five readers is the ground truth; a finding without it is absent.
+* What a reader found is read from ``image_labels_*.csv``, or from the boxes where that file is not there.
+  Contradictions between the two are counted in the warnings.
+* The six labels of the whole image ("No finding", "Tuberculosis", ...) have no place: they are in the config
+  ``image_labels``, with all labels that are 1 per image and reader.
+* In the Kaggle edition the eight findings that it left out are unlabelled; its "Other lesion" takes them in.
+* Pictures are ``<image_id>.dicom``. Their headers give the size, which no table does, so they are needed even where
+  pixels are withheld. A file without pixel data is a problem of its image. Headers name no patient: `patient_id` and
+  `study_id` repeat the image id. The collection holds postero-anterior views only.
+
+The tables of VinDr-CXR, parsed strictly: the PhysioNet edition and the Kaggle edition (VinBigData).
+
+============  =======================================  ==========================================
+              PhysioNet                                Kaggle
+============  =======================================  ==========================================
+tables        ``annotations_{train,test}.csv``,        ``train.csv``
+              ``image_labels_{train,test}.csv``
+a row         a box of a reader, or a label without    the same, with `class_id` 0 to 13, and 14
+              a box, such as "No finding"              for "No finding", whose box is blank
+readers       `rad_id` in train; none in test, which   `rad_id` R1 to R17
+              is the consensus of five
+labels        22 with boxes, 6 without                 14 with boxes; "Other lesion" takes in the
+                                                       eight that are left out
+============  =======================================  ==========================================
+
+The last label is "Other diseases" in one table and "Other disease" in the other. Boxes are corners in pixels of the
+DICOM picture; they are checked once its size is known.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reveal_bench.findings import VINBIGDATA_FINDINGS, VINDR_CXR_FINDINGS, VINDR_GLOBAL_LABELS
+from reveal_bench.kinds.images import PictureFile
+from reveal_bench.kinds.localization.records import LocalizationRecord
+from reveal_bench.masks import Box
+from reveal_bench.sources.boxes import (
+    NO_PATIENTS,
+    Faults,
+    Gallery,
+    TableRow,
+    annotate_boxes,
+    count_warnings,
+    counted,
+    dicom_headers,
+    find_file,
+    inspection,
+    is_synthetic,
+    known_finding,
+    read_box,
+    read_table,
+)
+from reveal_bench.sources.source import Extra, Inspection, Pixels, Reading
+
+if TYPE_CHECKING:
+    from datasets import Features
+
+    from reveal_bench.dicom.header import Header
+
+__all__ = ["PUBLISHED", "detect", "image_label_features", "inspect", "read"]
+
+CONSENSUS = ""
+"""Stands for the reader of the test split, where five readers agreed on one set of boxes."""
+
+BOX = ("x_min", "y_min", "x_max", "y_max")
+LABELS = (*VINDR_CXR_FINDINGS, *VINDR_GLOBAL_LABELS)
+"""All 28, those with boxes first."""
+KAGGLE_COLUMNS = ("image_id", "class_name", "class_id", "rad_id", *BOX)
+
+
+@dataclass(frozen=True)
+class Download:
+    """Which tables are there, by role such as "annotations_train"; `kaggle` tells the edition."""
+
+    kaggle: bool
+    files: dict[str, Path]
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """Findings that the readers of this edition were asked for."""
+        return VINBIGDATA_FINDINGS if self.kaggle else VINDR_CXR_FINDINGS
+
+    @property
+    def splits(self) -> list[str]:
+        """Splits whose boxes are there."""
+        return [split for split in ("train", "test") if f"annotations_{split}" in self.files]
+
+
+@dataclass
+class ImageRows:
+    """What the tables say of one image; its first row, and by reader its boxes and its labels that are 1."""
+
+    first: TableRow
+    rows: dict[str, list[tuple[str, TableRow]]] = field(default_factory=dict)
+    positive: dict[str, set[str]] = field(default_factory=dict)
+
+    @property
+    def readers(self) -> list[str]:
+        """Readers with a row in any table, in order."""
+        return sorted(self.rows.keys() | self.positive.keys())
+
+    def boxes(self, size: tuple[int, int], image_id: str, faults: Faults) -> dict[str, dict[str, list[Box]]]:
+        """Boxes by reader and finding, checked against the size of the picture."""
+        found: dict[str, dict[str, list[Box]]] = {}
+        for reader, rows in self.rows.items():
+            for finding, row in rows:
+                box = read_box(row, BOX, faults, image_id, form="xyxy", size=size)
+                if box is not None:
+                    found.setdefault(reader, {}).setdefault(finding, []).append(box)
+        return found
+
+
+def find_download(root: Path) -> Download | None:
+    """The tables below `root`: PhysioNet's by their names, Kaggle's ``train.csv`` by its columns."""
+    roles = [f"{what}_{split}" for what in ("annotations", "image_labels") for split in ("train", "test")]
+    found = {role: find_file(root, f"{role}.csv", f"{role}.csv.gz") for role in roles}
+    files = {role: path for role, path in found.items() if path is not None}
+    if any(role.startswith("annotations") for role in files):
+        return Download(False, files)
+    table = find_file(root, "train.csv")
+    if table is not None and set(KAGGLE_COLUMNS) <= set(_header(table)):
+        return Download(True, {"annotations_train": table})
+    return None
+
+
+def _header(path: Path) -> list[str]:
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            return [head.strip() for head in next(csv.reader(file), [])]
+    except (OSError, UnicodeDecodeError, csv.Error):
+        return []
+
+
+def read_images(download: Download, split: str, faults: Faults, warnings: list[str]) -> dict[str, ImageRows]:
+    """What the tables of a split say, by image, in the order of the boxes' table."""
+    columns = ["image_id", "class_name", *BOX, *(["rad_id"] if split == "train" else [])]
+    columns += ["class_id"] if download.kaggle else []
+    table = read_table(download.files[f"annotations_{split}"], columns, faults, warnings)
+    images: dict[str, ImageRows] = {}
+    for row in table:
+        image_id, reader = row["image_id"], row.values.get("rad_id", CONSENSUS) if split == "train" else CONSENSUS
+        image = images.setdefault(image_id, ImageRows(row))
+        drawn = image.rows.setdefault(reader, [])
+        label = _label(row, download, faults)
+        if label in VINDR_GLOBAL_LABELS:
+            if any(row[column] for column in BOX):
+                faults.add(row.problem(", ".join(BOX), f"must be blank for {label!r}", _texts(row)), image_id)
+        elif label is not None:
+            drawn.append((label, row))
+    labels = download.files.get(f"image_labels_{split}")
+    if labels is not None:
+        _read_labels(labels, split, images, faults, warnings)
+    return images
+
+
+def _label(row: TableRow, download: Download, faults: Faults) -> str | None:
+    """Canonical label of a row of boxes, None after noting that it is none."""
+    known = (*download.findings, "No finding") if download.kaggle else LABELS
+    label, shown = known_finding(row["class_name"], known)
+    if label is None:
+        faults.add(row.problem("class_name", f"must be one of {len(known)} labels", shown), row["image_id"])
+        return None
+    if download.kaggle and row["class_id"] != str(known.index(label)):
+        rule = f"must be {known.index(label)} for {label!r}"
+        faults.add(row.problem("class_id", rule, repr(row["class_id"])), row["image_id"])
+        return None
+    return label
+
+
+def _texts(row: TableRow) -> str:
+    return ", ".join(row[column] for column in BOX)
+
+
+def _read_labels(path: Path, split: str, images: dict[str, ImageRows], faults: Faults, warnings: list[str]) -> None:
+    """Add the labels of the whole image, one row per image and reader (per image in test)."""
+    needed = ["image_id", *(["rad_id"] if split == "train" else [])]
+    table = read_table(path, needed, faults, [])
+    if not table:
+        return
+    columns = _label_columns(path.name, list(table[0].values), needed, faults, warnings)
+    for row in table:
+        image_id, reader = row["image_id"], row.values.get("rad_id", CONSENSUS) if split == "train" else CONSENSUS
+        image = images.setdefault(image_id, ImageRows(row))
+        if reader in image.positive:
+            faults.add(row.problem("rad_id", "must be unique per image", f"{reader!r} again"), image_id)
+        for column in columns.values():
+            if row[column] not in ("0", "1", "0.0", "1.0"):
+                faults.add(row.problem(column, "must be 0 or 1", repr(row[column])), image_id)
+        image.positive[reader] = {label for label, column in columns.items() if row[column] in ("1", "1.0")}
+
+
+def _label_columns(
+    file: str, heads: Sequence[str], needed: Sequence[str], faults: Faults, warnings: list[str]
+) -> dict[str, str]:
+    """Label -> column name."""
+    columns: dict[str, str] = {}
+    for head in heads:
+        label, _ = known_finding(head, LABELS)
+        if label is not None:
+            columns[label] = head
+        elif head and head not in needed:
+            warnings.append(f"{file}: the column {head!r} is not known and is not read")
+    lacking = [label for label in LABELS if label not in columns]
+    for label in lacking:
+        faults.add(TableRow(file, 1, {}).problem(label, "must be a column", ", ".join(heads)), None)
+    return columns
+
+
+PUBLISHED = {"train images": 15000, "test images": 3000}
+READERS_EACH = 3
+"""Readers of an image in train."""
+SUFFIXES = [".dicom", ".dcm"]
+
+
+def detect(root: Path) -> float:
+    """1 if `root` holds the tables of either edition; else 0."""
+    return 1.0 if find_download(Path(root)) is not None else 0.0
+
+
+def inspect(root: Path, *, pictures: Path | None = None, workers: int = 1) -> Inspection:
+    """Count images, boxes and readers, and list what is wrong with the tables.
+
+    `pictures` are not looked at, so that no box is held against the size of its picture.
+    """
+    root = Path(root)
+    download = _download(root)
+    faults = Faults()
+    warnings: list[str] = []
+    counts: dict[str, int] = {}
+    for split in download.splits:
+        images = read_images(download, split, faults, warnings)
+        counts[f"{split} images"] = len(images)
+        counts[f"{split} boxes"] = sum(len(rows) for image in images.values() for rows in image.rows.values())
+        counts[f"{split} readers"] = len({reader for image in images.values() for reader in image.readers})
+    return inspection("vindr-cxr", root, download.files, counts, PUBLISHED, faults, warnings)
+
+
+def read(
+    root: Path,
+    *,
+    pixels: Pixels = "embed",
+    keep_going: bool = False,
+    pictures: Path | None = None,
+    workers: int = 1,
+) -> Reading:
+    """Records per split ("train", "test": those whose boxes are there) and the config ``image_labels``.
+
+    Parameters
+    ----------
+    root : folder of the download, of either edition
+    pixels : the DICOM files are needed either way, for their sizes
+    keep_going : leave out images with a problem instead of raising
+    pictures : folder with the DICOM files at any depth; `root` by default
+    workers : processes that read headers
+
+    Raises
+    ------
+    BuildError
+        With every problem of the tables, every box outside its picture, and every picture without a readable header or
+        without pixel data.
+    ValueError
+        If there are no tables or no DICOM files.
+    """
+    root = Path(root)
+    download = _download(root)
+    faults = Faults()
+    warnings: list[str] = []
+    tables = {split: read_images(download, split, faults, warnings) for split in download.splits}
+    synthetic = is_synthetic(root, download.files.values())
+    if not synthetic:
+        warnings += count_warnings({f"{split} images": len(images) for split, images in tables.items()}, PUBLISHED)
+    _check_splits(tables, faults)
+    gallery = Gallery.below(pictures if pictures is not None else root, SUFFIXES, kind="dicom")
+    first_rows = {image_id: image.first for images in tables.values() for image_id, image in images.items()}
+    found = gallery.pictures_of(first_rows, faults)
+    headers = dicom_headers(found, faults, workers=workers)
+    splits: dict[str, list[LocalizationRecord]] = {}
+    for split, images in tables.items():
+        maker = _Maker(download, split, faults)
+        splits[split] = [
+            maker.record(image_id, rows, found[image_id], headers[image_id])
+            for image_id, rows in images.items()
+            if image_id in headers
+        ]
+        warnings += maker.warnings()
+    warnings += gallery.warnings(first_rows)
+    faults.settle(warnings, keep_going=keep_going)
+    warnings.append(NO_PATIENTS)
+    kept = {
+        split: [record for record in records if record.image_id not in faults.bad] for split, records in splits.items()
+    }
+    labels = [
+        row
+        for split, records in kept.items()
+        for record in records
+        for row in _label_rows(record.image_id, tables[split][record.image_id])
+    ]
+    extras = [Extra("image_labels", image_label_features, labels, key="image_id")] if labels else []
+    return Reading(kept, warnings, extras, synthetic=synthetic)
+
+
+def image_label_features() -> Features:
+    """Features of the config ``image_labels``: a row per image and reader; no reader means the consensus."""
+    from datasets import ClassLabel, Features, List, Value
+
+    labels = List(ClassLabel(names=list(LABELS)))
+    return Features({"image_id": Value("string"), "reader_id": Value("string"), "labels": labels})
+
+
+def _label_rows(image_id: str, image: ImageRows) -> list[dict[str, Any]]:
+    return [
+        {"image_id": image_id, "reader_id": reader or None, "labels": sorted(LABELS.index(label) for label in labels)}
+        for reader, labels in image.positive.items()
+    ]
+
+
+def _download(root: Path) -> Download:
+    download = find_download(root)
+    if download is None:
+        raise ValueError(
+            f"`root` must hold annotations_train.csv or annotations_test.csv, or Kaggle's train.csv: {root}"
+        )
+    return download
+
+
+def _check_splits(tables: dict[str, dict[str, ImageRows]], faults: Faults) -> None:
+    seen: dict[str, str] = {}
+    for split, images in tables.items():
+        for image_id, image in images.items():
+            if seen.setdefault(image_id, split) != split:
+                row = image.first
+                faults.add(row.problem("image_id", "must be in one split", f"{image_id}, also in train"), image_id)
+
+
+class _Maker:
+    """Makes the records of one split and counts what is odd about them."""
+
+    def __init__(self, download: Download, split: str, faults: Faults) -> None:
+        self.download, self.split, self.faults = download, split, faults
+        self._odd: Counter[tuple[str, str]] = Counter()
+
+    def record(self, image_id: str, image: ImageRows, picture: PictureFile, header: Header) -> LocalizationRecord:
+        """The record of an image whose header has a size."""
+        assert header.rows is not None
+        assert header.columns is not None
+        size = header.rows, header.columns
+        boxes = image.boxes(size, image_id, self.faults)
+        found = {reader: self._found(reader, image, boxes) for reader in image.readers}
+        status = self._status(found)
+        drawn = boxes.get(CONSENSUS, {})
+        return LocalizationRecord(
+            image_id=image_id,
+            patient_id=image_id,
+            study_id=image_id,
+            view="PA" if header.view == "UNKNOWN" else header.view,
+            view_raw=header.view_raw,
+            width=header.columns,
+            height=header.rows,
+            label_status=status,
+            annotations=tuple(
+                annotate_boxes(
+                    finding,
+                    boxes[reader][finding],
+                    size,
+                    reader="individual" if reader else "ground_truth",
+                    reader_id=reader or None,
+                )
+                for finding in VINDR_CXR_FINDINGS
+                for reader in sorted(boxes)
+                if finding in boxes[reader]
+            ),
+            missing=tuple(finding for finding, value in status.items() if value == 1 and finding not in drawn),
+            spacing_mm=header.spacing_mm,
+            spacing_source=header.spacing_source,
+            picture=picture,
+        )
+
+    def warnings(self) -> list[str]:
+        """What was odd, counted over the records made so far."""
+        return [f"split {self.split!r}: {counted(n, noun)} {what}" for (noun, what), n in self._odd.items()]
+
+    def _found(self, reader: str, image: ImageRows, boxes: dict[str, dict[str, list[Box]]]) -> set[str]:
+        """Findings that a reader says are there."""
+        drawn = set(boxes.get(reader, {}))
+        if reader not in image.positive:
+            return drawn
+        found = image.positive[reader] & set(VINDR_CXR_FINDINGS)
+        self._note("finding", "with a box although the label is 0", len(drawn - found))
+        self._note("finding", "without a box although the label is 1", len(found - drawn))
+        return found
+
+    def _status(self, found: dict[str, set[str]]) -> dict[str, int | None]:
+        if self.split == "test":
+            return {finding: int(finding in found.get(CONSENSUS, ())) for finding in VINDR_CXR_FINDINGS}
+        if len(found) != READERS_EACH:
+            self._note("image", f"with more or fewer than {READERS_EACH} readers", 1)
+        votes = Counter(finding for findings in found.values() for finding in findings)
+        status: dict[str, int | None] = dict.fromkeys(VINDR_CXR_FINDINGS)
+        for finding in self.download.findings:
+            status[finding] = {0: 0, 1: None}.get(votes[finding], 1)
+        return status
+
+    def _note(self, noun: str, what: str, n: int) -> None:
+        if n:
+            self._odd[noun, what] += n

@@ -1,0 +1,79 @@
+"""``reveal-bench phantom``, ``inspect`` and ``build``: their options, their hints, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from reveal_bench.cli.data import STYLES
+from reveal_bench.kinds.folder import read_folder_info
+from reveal_bench.phantom import LAYOUTS, write_reveal
+from tests.cli.test_score import call, run
+
+
+@pytest.fixture(scope="module")
+def download(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("cli-build") / "download"
+    write_reveal(root, n_studies=12, seed=4, long_side=64)
+    return root
+
+
+def test_the_styles_in_the_help_are_those_there_are() -> None:
+    assert tuple(LAYOUTS) == STYLES
+
+
+def test_studies_from_dicom_with_a_log_and_a_key(download: Path, tmp_path: Path) -> None:
+    options = ("--id-key", tmp_path / "key", "--holdout", tmp_path / "vault", "--log", tmp_path / "log.jsonl")
+    done = run("build", download, "--out", tmp_path / "set", *options)
+    assert "made the secret file" in done.stderr
+    assert (tmp_path / "key").stat().st_mode & 0o777 == 0o600
+    assert read_folder_info(tmp_path / "set").synthetic
+    entries = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert {"set aside", "warning"} == {entry["what"] for entry in entries}
+    assert (tmp_path / "log.jsonl").stat().st_mode & 0o777 == 0o600
+    again = ("--previous", tmp_path / "set", "--previous-holdout", tmp_path / "vault", "--seed", "9")
+    call("build", download, "--out", tmp_path / "2", "--holdout", tmp_path / "2p", "--id-key", tmp_path / "key", *again)
+    assert (tmp_path / "2p/multilabel").exists()
+    same = ["diff", tmp_path / "set", tmp_path / "2", "--holdout-before", tmp_path / "vault"]
+    changes = json.loads(call(*same, "--holdout-after", tmp_path / "2p", "--json").stdout)
+    assert not any(changes.get(name) for name in ("added", "removed", "moved"))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--id-key", "{tmp}/set/key"), "must not lie in the dataset folder"),
+        ((), "give --id-key FILE: ids are made of UIDs with a secret"),
+        (("--id-key", "{tmp}/k", "--log", "{tmp}/set/log"), "--log must not lie in"),
+        (("--id-key", "{tmp}/k", "--version", "banana"), "--version must be of the form 1.2.3, got 'banana'"),
+        (("--id-key", "{tmp}/k", "--pictures", "{download}"), "--pictures is not an option of the source reveal-cxr"),
+        (("--id-key", "{tmp}/k", "--previous", "{download}"), "must be given together"),
+        (("--id-key", "{tmp}/k", "--source", "nih-boxes"), "--id-key is not for nih-boxes"),
+    ],
+)
+def test_what_a_build_refuses(download: Path, tmp_path: Path, options: tuple[str, ...], message: str) -> None:
+    given = [option.format(tmp=tmp_path, download=download) for option in options]
+    done = call("build", download, "--out", tmp_path / "set", *given, expect=1)
+    assert message in done.stderr
+    assert not (tmp_path / "set").exists()
+    if "nih-boxes" in options:
+        assert not (tmp_path / "k").exists()
+
+
+def test_a_broken_file_is_named_and_the_way_on_told(download: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "download"
+    for path in download.rglob("*"):
+        if path.is_file():
+            target = copy / path.relative_to(download)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(path.read_bytes())
+    victim = sorted(copy.rglob("*.dcm"))[0]
+    victim.write_bytes(victim.read_bytes()[:-200])
+    options = ("--out", tmp_path / "set", "--id-key", tmp_path / "key")
+    refused = call("build", copy, *options, expect=1).stderr
+    assert victim.name in refused
+    assert "--keep-going leaves out what has a problem of its own" in refused
+    done = call("build", copy, *options, "--keep-going")
+    assert "left out:" in done.stderr

@@ -1,0 +1,233 @@
+"""The client against a server that fails in every way a server does."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reveal_bench.cli.client import LeaderboardError, Server, Upload, read_token
+
+ID = "0123456789abcdef"
+METADATA = {"model": {"name": "Pointer"}, "organization": "Example", "kind": "cnn"}
+Answer = tuple[int, dict[str, str], dict[str, Any]]
+BROKEN: Answer = (0, {}, {})
+"""Stands for a connection that is closed without an answer."""
+
+
+@dataclass
+class Script:
+    """A server that gives the answers in turn, the last one again and again, and keeps the requests."""
+
+    answers: list[Answer]
+    requests: list[tuple[str, str, dict[str, str], bytes]] = field(default_factory=list)
+    waited: list[float] = field(default_factory=list)
+    url: str = ""
+
+    def server(self, token: str | None = None) -> Server:
+        return Server(self.url, token, sleep=self.waited.append)
+
+
+@pytest.fixture
+def script() -> Iterator[Callable[..., Script]]:
+    running = []
+
+    def start(*answers: Answer) -> Script:
+        told = Script(list(answers))
+
+        class Handler(BaseHTTPRequestHandler):
+            def answer(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                told.requests.append((self.command, self.path, dict(self.headers), body))
+                status, headers, document = told.answers.pop(0) if len(told.answers) > 1 else told.answers[0]
+                if status == 0:
+                    self.close_connection = True
+                    return
+                self.send_response(status)
+                for name, value in headers.items():
+                    self.send_header(name, value)
+                content = json.dumps(document).encode()
+                self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+
+            do_GET = do_POST = do_DELETE = answer  # noqa: N815 - as the base class calls them
+
+            def log_message(self, *args: object) -> None:
+                pass
+
+        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        running.append(server)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        told.url = f"http://127.0.0.1:{server.server_port}"
+        return told
+
+    yield start
+    for server in running:
+        server.shutdown()
+        server.server_close()
+
+
+def ok(status: str = "queued", **more: Any) -> Answer:
+    return 200, {}, {"id": ID, "status": status, "updated_at": "2026-11-21T23:05:00Z", "is_new": True, **more}
+
+
+def problem(status: int, kind: str, **headers: str) -> Answer:
+    return status, headers, {"type": f"/problems/{kind}", "title": kind, "status": status, "detail": f"no {kind}"}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "predictions.jsonl"
+    path.write_bytes(b"x" * 200_000)
+    return path
+
+
+def send(told: Script, file: Path, **options: Any) -> dict[str, Any]:
+    return told.server("t0ken").submit(file, benchmark="chexlocalize", metadata=METADATA, **options)
+
+
+@pytest.mark.parametrize(
+    "failure", [BROKEN, problem(503, "not-ready"), problem(429, "rate")], ids=["broken", "not-ready", "rate"]
+)
+def test_what_passes_is_tried_again_under_the_same_key(
+    script: Callable[..., Script], file: Path, failure: Answer
+) -> None:
+    told = script(failure, failure, ok())
+    assert send(told, file)["id"] == ID
+    assert len(told.requests) == 3
+    assert len({headers["Idempotency-Key"] for _, _, headers, _ in told.requests}) == 1
+    assert all(body.count(b"x" * 200_000) == 1 for _, _, _, body in told.requests)
+    assert len(told.waited) == 2
+    assert 0.5 <= told.waited[0] <= 1 <= told.waited[1] <= 2
+
+
+def test_the_servers_pause_is_kept(script: Callable[..., Script]) -> None:
+    told = script(problem(429, "rate", **{"Retry-After": "17"}), ok())
+    told.server().submission(ID)
+    assert told.waited == [17]
+
+
+@pytest.mark.parametrize(
+    ("answer", "status"),
+    [
+        (problem(429, "quota", **{"Retry-After": "1"}), 429),
+        (problem(429, "rate", **{"Retry-After": "86400"}), 429),
+        (problem(422, "lint"), 422),
+        (problem(500, "incident"), 500),
+        ((502, {}, {}), 502),
+    ],
+    ids=["quota", "tomorrow", "lint", "incident", "no problem document"],
+)
+def test_what_will_not_pass_is_told_at_once(script: Callable[..., Script], answer: Answer, status: int) -> None:
+    told = script(answer, ok())
+    with pytest.raises(LeaderboardError, match=str(status)) as caught:
+        told.server().submission(ID)
+    assert caught.value.kind == str(answer[2].get("type", "")).removeprefix("/problems/")
+    assert told.waited == []
+
+
+def test_trying_ends(script: Callable[..., Script]) -> None:
+    told = script(BROKEN)
+    with pytest.raises(ConnectionError, match="no leaderboard answers"):
+        told.server().submission(ID)
+    assert len(told.requests) == 6
+
+
+def test_where_nobody_listens_nobody_is_asked_twice() -> None:
+    waited: list[float] = []
+    with pytest.raises(ConnectionError, match=r"no leaderboard answers at http://127\.0\.0\.1:9"):
+        Server("http://127.0.0.1:9", sleep=waited.append).submission(ID)
+    assert waited == []
+
+
+def test_progress_counts_the_bytes_of_the_file(script: Callable[..., Script], file: Path) -> None:
+    seen: list[tuple[int, int]] = []
+    send(script(ok()), file, progress=lambda done, total: seen.append((done, total)))
+    assert seen[-1] == (200_000, 200_000)
+    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+    assert len(seen) > 2
+
+
+def test_what_ended_unscored_is_sent_again_under_a_new_key(script: Callable[..., Script], file: Path) -> None:
+    for ended in ("withdrawn", "failed", "refused"):
+        told = script(ok(ended, is_new=False), ok())
+        assert send(told, file)["status"] == "queued"
+        keys = [headers["Idempotency-Key"] for _, _, headers, _ in told.requests]
+        assert len(set(keys)) == 2
+    told = script(ok("scored", is_new=False))
+    assert send(told, file)["status"] == "scored"
+    assert len(told.requests) == 1
+
+
+def test_a_key_is_of_all_that_is_said(file: Path) -> None:
+    first = Upload(file, "a", METADATA).key()
+    assert first == Upload(file, "a", dict(reversed(METADATA.items()))).key()
+    others = [Upload(file, "b", METADATA).key(), Upload(file, "a", {}).key(), Upload(file, "a", METADATA, True).key()]
+    file.write_bytes(b"y")
+    assert len({first, *others, Upload(file, "a", METADATA).key()}) == 5
+
+
+def test_following_ends_with_the_score(script: Callable[..., Script]) -> None:
+    told = script(ok(queue_position=2), ok(queue_position=2), BROKEN, ok(queue_position=1), ok("scoring"), ok("scored"))
+    states = [(d["status"], d.get("queue_position")) for d in told.server().follow(ID)]
+    assert states == [("queued", 2), ("queued", 1), ("scoring", None), ("scored", None)]
+
+
+def test_following_has_an_end(script: Callable[..., Script]) -> None:
+    with pytest.raises(TimeoutError, match="is still queued after 0 s"):
+        list(script(ok()).server().follow(ID, timeout=0))
+
+
+def test_a_redirect_is_not_followed_with_the_token(script: Callable[..., Script]) -> None:
+    elsewhere = script(ok())
+    told = script((302, {"Location": elsewhere.url + "/api/v1/submissions/" + ID}, {"id": ID}))
+    with pytest.raises(ValueError, match="not as a leaderboard"):
+        told.server("t0ken").submission(ID)
+    assert elsewhere.requests == []
+
+
+@pytest.mark.parametrize("url", ["http://board.example.org", "http://192.0.2.7:7860", "http://127.0.0.1.example.org"])
+def test_a_token_does_not_travel_in_the_open(url: str) -> None:
+    with pytest.raises(ValueError, match="https only"):
+        Server(url, "t0ken")
+    Server(url)
+    Server("https://board.example.org", "t0ken")
+
+
+@pytest.mark.parametrize("url", ["", "board.example.org", "ftp://board.example.org", "http://", "http://[bad"])
+def test_an_address_is_one(url: str) -> None:
+    with pytest.raises(ValueError, match="must be an http:// or https:// address"):
+        Server(url)
+
+
+@pytest.mark.parametrize("submission_id", ["", "../me", "ABC", "0" * 33, "a?b"])
+def test_an_id_is_one(submission_id: str) -> None:
+    with pytest.raises(ValueError, match="must be up to 32"):
+        Server("http://127.0.0.1:9").withdraw(submission_id)
+
+
+def test_a_token_comes_from_a_file_or_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("REVEAL_TOKEN", raising=False)
+    assert read_token() is None
+    monkeypatch.setenv("REVEAL_TOKEN", "of-the-environment")
+    assert read_token() == "of-the-environment"
+    path = tmp_path / "token"
+    path.write_text("of-the-file\n")
+    assert read_token(path) == "of-the-file"
+
+
+@pytest.mark.parametrize("content", [b"", b"two words", b"a\nb", b"\xff\xfe", "tök".encode(), b"x" * 201])
+def test_what_is_no_token_is_not_repeated(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "token"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="must hold a token") as caught:
+        read_token(path)
+    for part in ("two", "\ufffd", "tök", "xxx"):
+        assert part not in str(caught.value)

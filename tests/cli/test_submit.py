@@ -1,0 +1,171 @@
+"""The commands that talk to a leaderboard, against the real API over a socket."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import uvicorn
+from reveal_leaderboard.release.receipts import Signer, append
+from typer.testing import CliRunner, Result
+
+from reveal_bench.cli import board as cli_submit
+from tests.leaderboard.api_app import NOBODY, World, api_world
+from tests.leaderboard.conftest import BENCHMARK, METADATA, Board, board, write_file
+
+__all__ = ["board", "write_file"]  # fixtures
+
+app = typer.Typer()
+for command in (cli_submit.submit, cli_submit.status, cli_submit.withdraw, cli_submit.receipt):
+    app.command()(command)
+WriteFile = Callable[..., Path]
+
+
+@dataclass
+class Live:
+    """A board on a socket, and the command line of its owner."""
+
+    world: World
+    url: str
+    token: Path
+
+    def run(self, *words: str | Path, expect: int = 0, input: str | None = None) -> Result:
+        arguments = [*map(str, words), "--url", self.url, "--token-file", str(self.token)]
+        result = CliRunner().invoke(app, arguments, input=input)
+        assert result.exit_code == expect, (result.output, result.exception)
+        return result
+
+    @contextmanager
+    def worker(self, value: float) -> Iterator[None]:
+        """Scores the next submission that is sent."""
+
+        def work() -> None:
+            for _ in range(600):
+                queued = self.world.services.store.list_submissions(status="queued")
+                if queued:
+                    self.world.score(queued[0].id, value)
+                    return
+                time.sleep(0.05)
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        yield
+        thread.join()
+
+
+@pytest.fixture
+def live(board: Board, tmp_path: Path) -> Iterator[Live]:
+    with api_world(board, tmp_path) as world, socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        server = uvicorn.Server(uvicorn.Config(world.app, log_level="error"))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+        thread.start()
+        token = tmp_path / "token"
+        token.write_text(world.owner.token + "\n")
+        metadata = {**METADATA, "organization": world.owner.team.name}
+        (tmp_path / "submission.json").write_text(json.dumps(metadata))
+        yield Live(world, f"http://127.0.0.1:{listener.getsockname()[1]}", token)
+        server.should_exit = True
+        thread.join()
+
+
+def test_submit_waits_and_prints_the_score_with_its_interval(live: Live, write_file: WriteFile) -> None:
+    with live.worker(0.47):
+        result = live.run("submit", write_file(), "--benchmark", BENCHMARK)
+    assert "47 (37 to 57)" in result.stdout
+    assert "Fewer than 30 cases: Pneumothorax." in result.stdout
+    found = live.world.services.store.list_submissions()[0].id
+    assert f"{live.url}/entry?id={found}" in result.stdout
+    assert f"{found}: scored" in result.stderr
+    again = live.run("submit", write_file(), "--benchmark", BENCHMARK)
+    assert "the same file was sent before" in again.stderr
+
+
+def test_it_says_when_earlier_figures_are_shown(live: Live, write_file: WriteFile) -> None:
+    with live.worker(0.60):
+        live.run("submit", write_file(seed=1), "--benchmark", BENCHMARK)
+    earlier = live.world.services.store.list_submissions()[0].id
+    with live.worker(0.47):
+        result = live.run("submit", write_file(seed=2), "--benchmark", BENCHMARK)
+    assert "60 (50 to 70)" in result.stdout
+    assert f"these are the figures of submission {earlier}" in result.stderr
+
+
+def test_without_waiting_it_tells_the_place_in_the_queue(live: Live, write_file: WriteFile) -> None:
+    result = live.run("submit", write_file(), "--benchmark", BENCHMARK, "--no-wait")
+    found = live.world.services.store.list_submissions()[0].id
+    assert result.stdout.strip() == f"submission {found} is queued (position 1)"
+    assert live.run("status", found).stdout == result.stdout
+    document = json.loads(live.run("status", found, "--json").stdout)
+    assert (document["id"], document["queue_position"]) == (found, 1)
+
+
+def test_withdrawing(live: Live, write_file: WriteFile) -> None:
+    live.run("submit", write_file(seed=1), "--benchmark", BENCHMARK, "--no-wait")
+    first = live.world.services.store.list_submissions()[0].id
+    assert "costs nothing" in live.run("withdraw", first).stdout
+    assert "withdrawn" in live.run("status", first, expect=1).stderr
+    with live.worker(0.47):
+        live.run("submit", write_file(seed=1), "--benchmark", BENCHMARK)  # the same file again
+    live.run("withdraw", first, expect=1, input="n\n")
+    assert "stays charged" in live.run("withdraw", first, "--yes").stdout
+    assert "it is withdrawn" in live.run("status", first).stderr
+
+
+def test_a_refused_file_is_answered_by_its_lines(live: Live, write_file: WriteFile) -> None:
+    result = live.run("submit", write_file("bad.jsonl", broken={3: "no json"}), "--benchmark", BENCHMARK, expect=1)
+    assert "bad.jsonl:3: error" in result.stderr
+    assert "Nothing was queued or charged" in str(result.exception)
+
+
+def test_a_receipt_is_checked_before_it_is_kept(live: Live, write_file: WriteFile, tmp_path: Path) -> None:
+    with live.worker(0.47):
+        live.run("submit", write_file(), "--benchmark", BENCHMARK)
+    store = live.world.services.store
+    found = store.list_submissions()[0]
+    out = tmp_path / "receipt.json"
+    assert "404" in str(live.run("receipt", found.id, "--out", out, expect=1).exception)
+    assert not out.exists()
+    (tmp_path / "vault").mkdir(mode=0o700)
+    score = store.score_of(found.id)
+    assert score is not None
+    with store.write() as connection:
+        append(connection, Signer(tmp_path / "vault"), found, score)
+    assert "checked: that is the key that you trust" in live.run("receipt", found.id, "--out", out).stdout
+    assert json.loads(out.read_text())["receipt"]["submission"] == found.id
+    live.run("receipt", found.id, "--out", out, expect=2)
+    final = live.run("receipt", found.id, "--final", "--out", tmp_path / "final.json", expect=1)
+    assert "404" in str(final.exception)  # there is no final part here
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("submit", "{tmp}/none.jsonl", "--benchmark", "b"), "there is no file"),
+        (("submit", "{tmp}/a/none.jsonl", "--benchmark", "b"), "metadata is needed"),
+        (("receipt", NOBODY, "--out", "{tmp}/token"), "must not exist yet"),
+    ],
+)
+def test_wrong_use_is_exit_code_2(live: Live, tmp_path: Path, words: tuple[str, ...], message: str) -> None:
+    result = live.run(*(word.format(tmp=tmp_path) for word in words), expect=2)
+    assert message in " ".join(result.stderr.replace("│", " ").split())
+
+
+def test_no_output_repeats_the_token(live: Live, write_file: WriteFile, tmp_path: Path) -> None:
+    live.token.write_text("rvl_wrong-but-secret\n")
+    outputs: list[Any] = [
+        live.run("submit", write_file(), "--benchmark", BENCHMARK, expect=1),
+        live.run("status", NOBODY, expect=1),
+    ]
+    for result in outputs:
+        assert "wrong-but-secret" not in result.output + str(result.exception)
+        assert "401" in str(result.exception)

@@ -1,0 +1,56 @@
+"""A synthetic CheXlocalize download, written once, and one record to vary."""
+
+import numpy as np
+import pytest
+
+from reveal_bench.benchmarks import BENCHMARKS
+from reveal_bench.kinds.localization.records import Annotation, LocalizationRecord, SalientPoint
+from reveal_bench.masks import encode_mask
+from reveal_bench.phantom import write_chexlocalize
+
+
+@pytest.fixture(scope="session")
+def download(tmp_path_factory):
+    """24 test and 6 validation films, with every trap; never changed."""
+    root = tmp_path_factory.mktemp("download")
+    write_chexlocalize(root, n_images=24, n_val=6, seed=3, long_side=320)
+    return root
+
+
+@pytest.fixture
+def benchmark():
+    return BENCHMARKS["chexlocalize"]
+
+
+def make_record(i=0, *, patient=None, finding="Edema", **changes):
+    """Image i of a patient: a rectangle of i + 3 columns and 4 rows at (2, 5), in a picture of 30 x 20."""
+    mask = np.zeros((20, 30), bool)
+    mask[5:9, 2 : 5 + i] = True
+    annotation = Annotation(
+        finding,
+        "ground_truth",
+        encode_mask(mask),
+        (((2.0, 5.0), (4.1 + i, 5.0), (4.0, 8.3)),),
+        (2, 5, 3 + i, 4),
+        1,
+        4 * (3 + i),
+    )
+    status = {name: int(name == finding) for name in BENCHMARKS["chexlocalize"].findings}
+    fields = {
+        "image_id": f"img{i}",
+        "patient_id": patient or f"p{i}",
+        "study_id": f"s{i}",
+        "view": "AP",
+        "width": 30,
+        "height": 20,
+        "label_status": status,
+        "annotations": (annotation,),
+        "points": (SalientPoint(finding, "human_benchmark", 3.25 + i / 8, 6.125),),
+        "source_sha256": f"{i:064x}",
+    }
+    return LocalizationRecord(**{**fields, **changes})
+
+
+@pytest.fixture
+def record():
+    return make_record

@@ -1,0 +1,63 @@
+"""Every config and every column that any builder writes has a meaning in the card and in Croissant."""
+
+from __future__ import annotations
+
+import pytest
+
+from reveal_bench.benchmarks import BENCHMARKS
+from reveal_bench.dataset.card_tables import COLUMNS, CONFIGS
+from reveal_bench.kinds.kind import KINDS
+from reveal_bench.kinds.tasks.rows import ratings_features
+from reveal_bench.phantom import write_chexlocalize, write_reveal, write_rexecution
+from reveal_bench.phantom.sources import SOURCES
+from reveal_bench.sources import BUILDERS
+
+N = 8
+STUDIES = {"n_studies": N, "seed": 3, "long_side": 64}
+TWINS = {
+    **{
+        name: (lambda root, write=write: write(root, n_images=N, seed=3, long_side=64))
+        for name, write in SOURCES.items()
+    },
+    "chexlocalize": lambda root: write_chexlocalize(root, n_images=N, n_val=2, seed=3, long_side=64),
+    "reveal-cxr": lambda root: write_reveal(root, **STUDIES),
+    "midrc": lambda root: write_reveal(root, **STUDIES, layout="midrc"),
+    "rexecution": lambda root: write_rexecution(root, n_tasks=N, seed=3, long_side=64),
+}
+EXTRAS = {
+    "ms-cxr": {"phrases"},
+    "vindr-cxr": {"image_labels"},
+    "rsna-pneumonia": {"classes"},
+    "padchest-gr": {"sentences"},
+    "reveal-cxr": {"labels"},
+    "midrc": {"labels", "mrale"},
+    "rexecution": {"ratings", "rubric"},
+}
+
+
+def test_every_builder_has_a_twin():
+    assert TWINS.keys() - {"vinbigdata"} == BUILDERS.keys()
+
+
+@pytest.mark.parametrize("source", TWINS)
+def test_what_a_twin_is_read_as_has_a_meaning(source, tmp_path):
+    TWINS[source](tmp_path)
+    builder = BUILDERS["vindr-cxr" if source == "vinbigdata" else source]
+    pictures = {"pictures": tmp_path / "pictures"} if (tmp_path / "pictures").is_dir() else {}
+    secret = {"id_key": b"k" * 32} if "id_key" in builder.options else {}
+    reading = builder.read(tmp_path, pixels="embed", keep_going=True, **pictures, **secret)
+    extras = {extra.config: set(extra.features()) for extra in reading.extras}
+    assert extras.keys() == EXTRAS.get(source, set())
+    for config, columns in extras.items():
+        assert CONFIGS[config].strip()
+        assert [name for name in sorted(columns) if not COLUMNS.get(name, "").strip()] == []
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_the_columns_of_every_kind_have_a_meaning(name):
+    kind = KINDS[name]
+    benchmark = next(row for row in BENCHMARKS.values() if row.kind == name)
+    columns = {*kind.features(benchmark), *(kind.side_features(benchmark) if kind.side_features else ())}
+    columns |= {*ratings_features(), *kind.manifest_schema().names} - {"asked"}
+    assert columns - COLUMNS.keys() == set()
+    assert {kind.config, *filter(None, [kind.side_config])} <= CONFIGS.keys()

@@ -1,0 +1,280 @@
+"""comparison against plain loops over the same draws, scipy, hand arithmetic and the published figures."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import re
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from scipy import stats
+
+from reveal_bench.evaluation.compare import _tiers, as_records, compare, decrease, holm, rank, relative_decrease
+from reveal_bench.kinds.localization.scoring import CaseRows, summarize
+from reveal_bench.metrics import METRICS
+from reveal_bench.metrics.bootstrap import MACRO
+from tests.evaluation.test_reference_rows import EXTENDED_DATA_FIG_5, EXTENDED_DATA_FIG_6, pair
+
+NAN = float("nan")
+FINDINGS = ("Edema", "Consolidation", "Lung Lesion")
+N_IMAGES, N_PATIENTS = 60, 25
+IMAGES = tuple((f"image{i:02d}", f"patient{(i * 7) % N_PATIENTS:02d}") for i in range(N_IMAGES))
+FloatArray = npt.NDArray[np.float64]
+
+
+def system(rng: np.random.Generator, share: float, *, rare: int = 3, undefined: float = 0.0) -> CaseRows:
+    """Hits with probability `share`; the last finding has `rare` rows, in the same places for every system."""
+    places = np.random.default_rng(1)
+    pairs = [(i, finding) for i in range(50) for finding in FINDINGS[:2] if places.random() < 0.7]
+    pairs += [(i, FINDINGS[2]) for i in range(rare)]
+    hits = (rng.random(len(pairs)) < share).astype(float)
+    hits[rng.random(len(pairs)) < undefined] = NAN
+    return case_rows(pairs, {"point_hit": hits, "mask_iou": hits * rng.random(len(pairs))})
+
+
+def case_rows(pairs: list[tuple[int, str]], values: dict[str, FloatArray]) -> CaseRows:
+    return CaseRows(
+        findings=FINDINGS,
+        image_ids=[IMAGES[i][0] for i, _ in pairs],
+        patient_ids=[IMAGES[i][1] for i, _ in pairs],
+        case_findings=[finding for _, finding in pairs],
+        point_kinds=["point"] * len(pairs),
+        cell_kinds=["point"] * len(pairs),
+        values=values,
+        all_images=IMAGES,
+    )
+
+
+def constant(*values: float) -> CaseRows:
+    """A value per finding, the same in ten images."""
+    pairs = [(i, finding) for finding in FINDINGS for i in range(10)]
+    return case_rows(pairs, {"point_hit": np.repeat(values, 10).astype(float)})
+
+
+def loop_means(rows: CaseRows, metric: str, n_resamples: int, seed: int) -> list[list[float]]:
+    """Means per finding of every replicate: patients drawn one after another, in plain Python."""
+    patients = sorted({patient for _, patient in IMAGES})
+    replicates = []
+    for draw in np.random.default_rng(seed).integers(0, len(patients), (n_resamples, len(patients))).tolist():
+        means = []
+        for finding in FINDINGS:
+            drawn = [
+                value
+                for k in draw
+                for value, p, f in zip(rows.values[metric], rows.patient_ids, rows.case_findings, strict=True)
+                if p == patients[k] and f == finding and not math.isnan(value)
+            ]
+            means.append(math.fsum(drawn) / len(drawn) if drawn else NAN)
+        replicates.append(means)
+    return replicates
+
+
+@pytest.mark.parametrize("function", [compare, relative_decrease])
+@pytest.mark.parametrize("metric", ["point_hit", "mask_iou"])
+def test_paired_intervals_and_p_equal_a_plain_loop(
+    function: Callable[..., list[object]], metric: str, rng: np.random.Generator
+) -> None:
+    a, b = system(rng, 0.6, undefined=0.1), system(rng, 0.45)
+    of_a, of_b = (loop_means(rows, metric, 120, 5) for rows in (a, b))
+
+    def combined(x: float, y: float) -> float:
+        if function is compare:
+            return x - y
+        return (y - x) / y if y else NAN
+
+    def macro(x: list[float], y: list[float]) -> float:
+        both = [i for i in range(3) if not math.isnan(x[i] + y[i])]
+        return combined(sum(x[i] for i in both) / len(both), sum(y[i] for i in both) / len(both))
+
+    expected = {MACRO: [macro(x, y) for x, y in zip(of_a, of_b, strict=True)]}
+    for i, finding in enumerate(FINDINGS):
+        expected[finding] = [combined(x[i], y[i]) for x, y in zip(of_a, of_b, strict=True)]
+    got = function(a, b, metrics=[metric], n_resamples=120, seed=5)
+    assert [c.finding for c in got] == [MACRO, *FINDINGS]  # type: ignore[attr-defined]
+    n_empty = []
+    for c, loop in zip(got, expected.values(), strict=True):
+        defined = [value for value in loop if not math.isnan(value)]
+        n_empty.append(120 - len(defined))
+        low, high = np.percentile(defined, [2.5, 97.5])
+        fewer = min(sum(v <= 1e-12 for v in defined), sum(v >= -1e-12 for v in defined))
+        assert (c.low, c.high) == pytest.approx((low, high), rel=1e-9, abs=1e-12)  # type: ignore[attr-defined]
+        assert c.p == min(1, 2 * (fewer + 1) / (len(defined) + 1))  # type: ignore[attr-defined]
+        assert c.n_empty_replicates == n_empty[-1]  # type: ignore[attr-defined]
+        assert c.signature == f"{metric}|b:120|seed:5|unit:patient|v:1"  # type: ignore[attr-defined]
+    assert n_empty[3] > 0  # the rare finding is missing, or 0 in the reference, in some replicates
+
+
+def test_values_are_those_of_each_system(rng: np.random.Generator) -> None:
+    a, b = system(rng, 0.7, undefined=0.2), system(rng, 0.4)
+    own = [{(e.metric, e.finding): e for e in summarize(rows)} for rows in (a, b)]
+    compared = compare(a, b)
+    assert len(compared) == 8
+    for c in compared:
+        of_a, of_b = (estimates[c.metric, c.finding] for estimates in own)
+        assert (c.a, c.b, c.n_a, c.n_b) == (of_a.value, of_b.value, of_a.n, of_b.n)
+        assert c.value == pytest.approx(of_a.value - of_b.value)
+    for c in relative_decrease(a, b):
+        assert c.value == pytest.approx((c.b - c.a) / c.b, nan_ok=True)
+
+
+def test_hand_arithmetic_of_constant_systems() -> None:
+    # every replicate has the value of the data: intervals shrink to it, and p = 2 (0 + 1) / (99 + 1)
+    a, b = constant(0.5, 0.25, 0.75), constant(1.0, 0.25, 0.5)
+    got = {c.finding: c for c in compare(a, b, n_resamples=99)}
+    expected = {MACRO: 0.5 - 1.75 / 3, "Edema": -0.5, "Consolidation": 0.0, "Lung Lesion": 0.25}
+    for finding, value in expected.items():
+        c = got[finding]
+        assert (c.value, c.low, c.high) == pytest.approx((value, value, value)), finding
+        assert c.p == (1 if finding == "Consolidation" else 0.02)
+    shares = {c.finding: c.value for c in relative_decrease(a, b)}
+    assert shares == pytest.approx({MACRO: 1 - 1.5 / 1.75, "Edema": 0.5, "Consolidation": 0, "Lung Lesion": -0.5})
+
+
+def test_equal_systems_do_not_differ(rng: np.random.Generator) -> None:
+    a = system(rng, 0.5)
+    for c in compare(a, a):
+        assert (c.value, c.low, c.high, c.p) == (0, 0, 0, 1)
+
+
+def test_a_reference_of_zero_has_no_decrease() -> None:
+    got = {c.finding: c for c in relative_decrease(constant(0.5, 0.5, 0.5), constant(0.0, 1.0, 1.0), n_resamples=50)}
+    edema = got["Edema"]
+    assert all(math.isnan(figure) for figure in (edema.value, edema.low, edema.high, edema.p))
+    assert (edema.a, edema.b, edema.n_empty_replicates) == (0.5, 0, 50)
+    assert got[MACRO].value == pytest.approx((2 / 3 - 0.5) / (2 / 3))
+    assert json.loads(json.dumps(as_records([edema]), allow_nan=False))[0]["value"] is None
+
+
+def test_a_macro_is_over_the_findings_that_both_have() -> None:
+    # the second finding of b is undefined: its 0.25 of a takes no part in either macro
+    got = compare(constant(0.5, 0.25, 0.75), constant(1.0, NAN, 0.5), n_resamples=50)
+    assert (got[0].a, got[0].b, got[0].n_a, got[0].n_b) == (0.625, 0.75, 2, 2)
+    assert (got[2].a, got[2].n_b, got[2].n_empty_replicates) == (0.25, 0, 50)
+    assert math.isnan(got[2].value)
+    assert math.isnan(got[2].p)
+
+
+@pytest.mark.parametrize(
+    ("metric", "table"), [("mask_iou", EXTENDED_DATA_FIG_5), ("point_hit", EXTENDED_DATA_FIG_6)], ids=["Fig 5", "Fig 6"]
+)
+def test_published_relative_decreases(metric: str, table: dict[str, tuple[str, str]]) -> None:
+    # The denominators are those of submissions/reference/chexlocalize/README.md. Over the saliency column, (h - s) / s
+    # is the decrease from saliency to human with its sign turned. The printed columns have three digits, hence 0.1.
+    human, saliency = ({f: float(v) for f, v in column.items()} for column in pair(metric))
+    assert set(table) == set(human)
+    for finding, (printed, denominator) in table.items():
+        h, s = human[finding], saliency[finding]
+        got = decrease(s, h) if denominator == "human" else -decrease(h, s)
+        assert 100 * got == pytest.approx(float(printed), abs=0.1001), finding
+    # ours always divides by the human figure: the four findings of Fig. 5 where saliency is better read lower there
+    ours = decrease([saliency[f] for f in table], [human[f] for f in table])
+    differ = [f for f, value in zip(table, 100 * ours, strict=True) if abs(value - float(table[f][0])) > 0.1001]
+    assert differ == [f for f, (_, denominator) in table.items() if denominator == "saliency"]
+
+
+def test_holm_by_hand() -> None:
+    # sorted 0.005, 0.01, 0.03, 0.04 times 4, 3, 2, 1: 0.02, 0.03, 0.06, 0.04 -> the last may not fall below 0.06
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.9, 0.8]) == pytest.approx([1, 1])
+    assert holm([]).tolist() == []
+
+
+def test_rank_intervals_equal_those_of_scipy_ranks(rng: np.random.Generator) -> None:
+    systems = {name: system(rng, share) for name, share in (("x", 0.45), ("y", 0.5), ("z", 0.9))}
+    macros = [[np.nanmean(means) for means in loop_means(rows, "point_hit", 130, 2)] for rows in systems.values()]
+    ranks = stats.rankdata(-np.round(macros, 9), method="min", axis=0)
+    ranked = rank(systems, metric="point_hit", n_resamples=130, seed=2)
+    assert [r.name for r in ranked] == sorted(systems, key=lambda name: -summarize(systems[name])[0].value)
+    for i, name in enumerate(systems):
+        (r,) = [r for r in ranked if r.name == name]
+        ordered = sorted(ranks[i])
+        # widened to whole ranks: the order statistics below 0.025 * 129 = 3.2 and above 0.975 * 129 = 125.8
+        assert (r.rank_low, r.rank_high) == (ordered[3], ordered[126])
+        assert (r.low, r.high) == pytest.approx(tuple(np.percentile(macros[i], [2.5, 97.5])), rel=1e-9)
+        assert (r.value, r.n) == (summarize(systems[name], metrics=["point_hit"])[0].value, 3)
+        assert r.signature == "point_hit|b:130|seed:2|unit:patient|v:1"
+
+
+def test_tiers_of_clear_and_of_equal_systems() -> None:
+    systems = {
+        "low": constant(0.1, 0.1, 0.1),
+        "best": constant(0.9, 0.9, 0.9),
+        "twin": constant(0.9, 0.9, 0.9),
+        "middle": constant(0.5, 0.5, 0.5),
+    }
+    ranked = rank(systems, metric="point_hit")
+    assert [(r.name, r.rank, r.rank_low, r.rank_high, r.tier) for r in ranked] == [
+        ("best", 1, 1, 1, 1),
+        ("twin", 1, 1, 1, 1),
+        ("middle", 3, 3, 3, 2),
+        ("low", 4, 4, 4, 3),
+    ]
+    assert ranked[0].signature == "point_hit|b:10000|seed:0|unit:patient|v:1"
+
+
+def test_tiers_are_those_of_the_pairwise_comparisons(rng: np.random.Generator) -> None:
+    systems = {f"s{k}": system(rng, share) for k, share in enumerate((0.9, 0.8, 0.65, 0.6, 0.5, 0.2))}
+    ranked = rank(systems, metric="point_hit", n_resamples=2000)
+    names = [r.name for r in ranked]
+    pairs = [(a, b) for i, a in enumerate(names) for b in names[i + 1 :]]
+    p = [compare(systems[a], systems[b], metrics=["point_hit"], n_resamples=2000)[0].p for a, b in pairs]
+    apart = {pair for pair, corrected in zip(pairs, holm(p), strict=True) if corrected <= 0.05}
+    tier = {r.name: r.tier for r in ranked}
+    assert [r.tier for r in ranked] == sorted(r.tier for r in ranked)
+    assert 1 < ranked[-1].tier < len(systems)
+    for a, b in pairs:
+        assert tier[a] != tier[b] or (a, b) not in apart
+    for k in range(2, ranked[-1].tier + 1):  # each tier is opened by a system told apart from a member above
+        opener = next(name for name in names if tier[name] == k)
+        assert any((a, opener) in apart for a in names if tier[a] == k - 1)
+
+
+def test_a_system_told_apart_from_any_member_opens_a_tier() -> None:
+    # best to worst 2, 0, 1, 3: only 0 and 1 are told apart; 1 opens a tier though it is not told apart from 2, the best
+    apart = np.zeros((4, 4), bool)
+    apart[0, 1] = apart[1, 0] = True
+    assert _tiers([2, 0, 1, 3], apart) == {2: 1, 0: 1, 1: 2, 3: 2}
+
+
+def test_lower_is_better_where_the_table_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(METRICS, "point_hit", dataclasses.replace(METRICS["point_hit"], better="lower"))
+    systems = {"high": constant(0.9, 0.9, 0.9), "low": constant(0.2, 0.2, 0.2)}
+    assert [(r.name, r.rank_high) for r in rank(systems, metric="point_hit", n_resamples=40)] == [
+        ("low", 1),
+        ("high", 2),
+    ]
+
+
+def test_one_system_is_first(rng: np.random.Generator) -> None:
+    (only,) = rank({"alone": system(rng, 0.5)}, metric="mask_iou", n_resamples=1)
+    assert (only.rank, only.rank_low, only.rank_high, only.tier) == (1, 1, 1, 1)
+
+
+def test_what_cannot_be_compared_is_refused(rng: np.random.Generator) -> None:
+    a = system(rng, 0.5)
+    elsewhere = dataclasses.replace(a, all_images=(*IMAGES, ("image99", "patient99")))
+    no_mask = dataclasses.replace(a, values={"point_hit": a.values["point_hit"]})
+    no_point = dataclasses.replace(a, values={"mask_iou": a.values["mask_iou"]})
+    for call, message in (
+        (lambda: compare(a, elsewhere), "scored on the same images, got 'image99' in some of them alone"),
+        (lambda: compare(no_mask, no_point), "a metric must apply to both systems, got ['point_hit'] and ['mask_iou']"),
+        (lambda: compare(a, no_mask, metrics=["mask_iou"]), "`metrics` must be among ['point_hit'], got ['mask_iou']"),
+        (lambda: compare(a, a, findings=["Edma"]), "got ['Edma']"),
+        (lambda: rank({}, metric="point_hit"), "`systems` must hold at least one system, got none"),
+        (lambda: rank({"a": a}, metric="grid_chance"), "`metric` must have a better direction, got 'grid_chance'"),
+        (lambda: rank({"a": a, "b": no_mask}, metric="mask_iou"), "got 'mask_iou', which does not apply to 'b'"),
+        (
+            lambda: rank(dict.fromkeys("abc", a), metric="point_hit", n_resamples=119),
+            "3 pairs of systems (120), or none",
+        ),
+        (
+            lambda: rank({"a": constant(NAN, 1, 1), "b": constant(1, NAN, NAN)}, metric="point_hit"),
+            "must share a finding that is defined for all of them, got none",
+        ),
+    ):
+        with pytest.raises(ValueError, match=re.escape(message)):
+            call()

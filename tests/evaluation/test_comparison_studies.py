@@ -1,0 +1,167 @@
+"""study_comparison against scikit-learn on the studies that each replicate draws, and hand arithmetic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from sklearn.metrics import average_precision_score, cohen_kappa_score, f1_score, precision_score, recall_score
+from sklearn.metrics import roc_auc_score as auroc_score
+
+from reveal_bench.kinds.findings.records import StudyRecord
+from reveal_bench.kinds.findings.scoring import (
+    StudyRows,
+    compare_studies,
+    resample_studies,
+    study_metrics,
+    summarize_studies,
+)
+from reveal_bench.metrics.bootstrap import MACRO
+
+LABELS = ("Aneurysm", "COPD", "Nodule")
+N = 40
+STUDIES = tuple(StudyRecord(f"study{i:02d}", f"patient{i * 3 // 5:02d}", ()) for i in range(N))
+PRESENT = np.random.default_rng(3).random((N, 3)) < (0.5, 0.4, 0.6)
+NAN = float("nan")
+BoolArray = npt.NDArray[np.bool_]
+
+
+def system(seed: int, right: float = 0.8, *, with_probabilities: bool = True) -> StudyRows:
+    """Decisions that are right with a chance of `right`, and probabilities on their side of one half."""
+    rng = np.random.default_rng(seed)
+    predicted = PRESENT ^ (rng.random(PRESENT.shape) > right)
+    probabilities = (predicted + rng.random(PRESENT.shape).round(1)) / 2
+    return StudyRows(
+        LABELS, STUDIES, predicted, PRESENT, probabilities if with_probabilities else None, np.ones(N, bool)
+    )
+
+
+def drawn_studies(n_resamples: int, seed: int) -> list[list[int]]:
+    """The studies of every replicate: patients drawn one after another, in plain Python."""
+    patients = sorted({study.patient_id for study in STUDIES})
+    draws = np.random.default_rng(seed).integers(0, len(patients), (n_resamples, len(patients))).tolist()
+    of_patient = {p: [i for i, study in enumerate(STUDIES) if study.patient_id == p] for p in patients}
+    return [[i for k in draw for i in of_patient[patients[k]]] for draw in draws]
+
+
+OF_DECISIONS: dict[str, Callable[..., float]] = {
+    "f1": f1_score,
+    "precision": precision_score,
+    "recall": recall_score,
+    "cohen_kappa": cohen_kappa_score,
+}
+OF_PROBABILITIES: dict[str, Callable[..., float]] = {"auroc": auroc_score, "average_precision": average_precision_score}
+
+
+def with_sklearn(metric: str, rows: StudyRows, studies: list[int]) -> list[float]:
+    values = []
+    for column in range(3):
+        truth = rows.present[studies, column]
+        if metric in OF_DECISIONS:
+            values.append(float(OF_DECISIONS[metric](truth, rows.predicted[studies, column])))
+        else:
+            assert rows.probabilities is not None
+            values.append(float(OF_PROBABILITIES[metric](truth, rows.probabilities[studies, column])))
+    return values
+
+
+@pytest.mark.parametrize("metric", [*OF_DECISIONS, *OF_PROBABILITIES])
+def test_differences_and_intervals_are_those_of_scikit_learn_on_the_drawn_studies(metric: str) -> None:
+    a, b = system(1, 0.85), system(2, 0.7)
+    got = {c.finding: c for c in compare_studies(a, b, metrics=[metric], n_resamples=40, seed=5)}
+    replicates = np.array(
+        [np.subtract(with_sklearn(metric, a, s), with_sklearn(metric, b, s)) for s in drawn_studies(40, 5)]
+    )
+    on_data = np.subtract(with_sklearn(metric, a, list(range(N))), with_sklearn(metric, b, list(range(N))))
+    for finding, value, drawn in [
+        (MACRO, on_data.mean(), replicates.mean(axis=1)),
+        *((label, on_data[i], replicates[:, i]) for i, label in enumerate(LABELS)),
+    ]:
+        low, high = np.percentile(drawn, [2.5, 97.5])
+        assert got[finding].value == pytest.approx(value, abs=1e-12)
+        assert (got[finding].low, got[finding].high) == pytest.approx((low, high), abs=1e-12)
+        n_low, n_high = (drawn <= 1e-12).sum(), (drawn >= -1e-12).sum()
+        assert got[finding].p == pytest.approx(min(1, 2 * (min(n_low, n_high) + 1) / 41))
+    assert got[MACRO].signature.startswith(f"{metric}|b:40|seed:5|unit:patient|v:")
+    assert (got[MACRO].n_a, got["COPD"].n_a) == (3, N)
+
+
+def test_figures_of_one_system_are_those_of_its_own_summary() -> None:
+    a = system(1)
+    (figures,) = resample_studies([a], metrics=study_metrics([a]), labels=LABELS, n_resamples=30, seed=1)
+    summary = {(e.metric, e.finding): e for e in summarize_studies(a, n_resamples=30, seed=1)}
+    for metric, of in figures.items():
+        for i, label in enumerate(LABELS):
+            low, high = np.percentile(of.replicates[:, i], [2.5, 97.5])
+            estimate = summary[metric, label]
+            assert (of.values[i], low, high) == pytest.approx((estimate.value, estimate.low, estimate.high))
+
+
+def test_all_systems_share_one_draw() -> None:
+    a, b, c = system(1), system(2), system(3)
+    draw = {"metrics": ["f1"], "labels": ["COPD", "Aneurysm"], "n_resamples": 25, "seed": 9}
+    together, alone = resample_studies([a, b, c], **draw), resample_studies([c], **draw)  # type: ignore[arg-type]
+    assert together[2]["f1"].replicates.tolist() == alone[0]["f1"].replicates.tolist()
+    assert together[2]["f1"].values[0] == pytest.approx(f1_score(PRESENT[:, 1], c.predicted[:, 1]))
+
+
+def test_equal_systems_differ_by_nothing() -> None:
+    for comparison in compare_studies(system(1), system(1), n_resamples=50):
+        assert (comparison.value, comparison.low, comparison.high, comparison.p) == (0, 0, 0, 1)
+
+
+def test_a_label_that_one_system_leaves_undefined_enters_no_macro() -> None:
+    present = PRESENT.copy()
+    present[:, 2] = False  # F1 is undefined for who never calls it
+    a, b = (replace(system(seed), present=present) for seed in (1, 2))
+    calls_none = a.predicted.copy()
+    calls_none[:, 2] = False
+    a = replace(a, predicted=calls_none)
+    macro, *labels = compare_studies(a, b, metrics=["f1"], n_resamples=20)
+    assert (macro.n_a, macro.n_b) == (2, 2)
+    assert macro.value == pytest.approx((labels[0].value + labels[1].value) / 2)
+    assert np.isnan(labels[2].value)
+    assert (labels[2].n_a, labels[2].n_b) == (0, N)
+
+
+def test_ranking_metrics_need_probabilities_of_both() -> None:
+    a, b = system(1), system(2, with_probabilities=False)
+    assert {c.metric for c in compare_studies(a, b, n_resamples=10)} == set(OF_DECISIONS)
+    assert {c.metric for c in compare_studies(a, a, n_resamples=10)} == {*OF_DECISIONS, *OF_PROBABILITIES}
+    with pytest.raises(ValueError, match=r"`metrics` must be among .*, got \['auroc'\]"):
+        compare_studies(a, b, metrics=["auroc"], n_resamples=10)
+
+
+def test_units_may_be_studies() -> None:
+    (macro, *_) = compare_studies(system(1), system(2), metrics=["f1"], n_resamples=10, unit="study")
+    assert "unit:study" in macro.signature
+    with pytest.raises(ValueError, match="`unit` must be 'patient' or 'study', got 'image'"):
+        compare_studies(system(1), system(2), unit="image")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("changes", "rule"),
+    [
+        ({"studies": STUDIES[::-1]}, "same studies and labels, in the same order"),
+        ({"labels": ("Aneurysm", "COPD", "Mass")}, "same studies and labels, in the same order"),
+        ({"present": ~PRESENT}, "against the same references"),
+    ],
+    ids=["order", "labels", "references"],
+)
+def test_systems_of_other_data_are_refused(changes: dict[str, object], rule: str) -> None:
+    with pytest.raises(ValueError, match=rule):
+        compare_studies(system(1), replace(system(2), **changes), labels=LABELS[:2])  # type: ignore[arg-type]
+
+
+def test_nothing_to_compare_is_refused() -> None:
+    draw = {"metrics": ["f1"], "n_resamples": 5, "seed": 0}
+    with pytest.raises(ValueError, match="`systems` must hold at least one system"):
+        resample_studies([], labels=LABELS, **draw)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="on at least one study"):
+        resample_studies([system(1).take(np.zeros(N, bool))], labels=LABELS, **draw)  # type: ignore[arg-type]
+    for labels, got in (((), "none"), (("Mass",), r"\['Mass'\]")):
+        with pytest.raises(ValueError, match=f"`labels` must be among .*, got {got}"):
+            resample_studies([system(1)], labels=labels, **draw)  # type: ignore[arg-type]

@@ -1,0 +1,240 @@
+"""scoring: what counts as a point, what is a miss, what is undefined; intervals against a loop."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from reveal_bench.kinds.localization.records import Annotation, LocalizationPrediction, LocalizationRecord
+from reveal_bench.kinds.localization.scoring import score_localization, summarize
+from reveal_bench.masks import encode_mask
+from reveal_bench.metrics.bootstrap import MACRO, Estimate
+
+FINDINGS = ("Edema", "Cardiomegaly")
+Prediction = LocalizationPrediction
+
+
+def square(x: int, y: int, side: int, *, size: tuple[int, int] = (16, 16)) -> npt.NDArray[np.bool_]:
+    mask = np.zeros(size, bool)
+    mask[y : y + side, x : x + side] = True
+    return mask
+
+
+def record(
+    image_id: str,
+    masks: Mapping[str, npt.NDArray[np.bool_]],
+    *,
+    patient_id: str | None = None,
+    missing: tuple[str, ...] = (),
+) -> LocalizationRecord:
+    annotations = tuple(
+        Annotation(finding, "ground_truth", encode_mask(mask), area_px=int(mask.sum()))
+        for finding, mask in masks.items()
+    )
+    height, width = next(iter(masks.values())).shape if masks else (16, 16)
+    return LocalizationRecord(
+        image_id=image_id,
+        patient_id=patient_id or image_id,
+        study_id=image_id,
+        view="PA",
+        width=width,
+        height=height,
+        label_status={finding: int(finding in masks or finding in missing) for finding in FINDINGS},
+        annotations=annotations,
+        missing=missing,
+    )
+
+
+def values(
+    predictions: list[Prediction], records: list[LocalizationRecord], **options: object
+) -> dict[str, list[float]]:
+    rows = score_localization(predictions, records, findings=FINDINGS, **options)  # type: ignore[arg-type]
+    return {name: column.tolist() for name, column in rows.values.items()}
+
+
+@pytest.mark.parametrize(
+    ("prediction", "kind", "point_hit", "grid_hit"),
+    [
+        # the reference is the 4 x 4 square at (4, 4): cells C3, D3, C4, D4 of the 8 x 8 grid (2 px each)
+        (Prediction("a", "Edema", points=((5, 5),)), "point", 1, 1),
+        (Prediction("a", "Edema", points=((0, 0), (7.9, 7.9))), "point", 1, 1),
+        (Prediction("a", "Edema", points=((8.0, 8.0),)), "point", 0, 0),
+        (Prediction("a", "Edema", box=(0, 0, 16, 10)), "box", 0, 0),  # its centre is (8, 5)
+        (Prediction("a", "Edema", box=(4, 4, 4, 4)), "box", 1, 1),
+        (Prediction("a", "Edema", cell="C3"), "cell", 1, 1),
+        (Prediction("a", "Edema", cell="H8"), "cell", 0, 0),
+        (Prediction("a", "Edema", mask=encode_mask(square(3, 3, 3))), "mask", 1, 1),  # deepest pixel (4, 4)
+        (Prediction("a", "Edema", mask=encode_mask(square(0, 0, 16))), "mask", 1, 1),  # deepest pixel (7, 7)
+        (Prediction("a", "Edema", mask=encode_mask(square(9, 9, 3))), "mask", 0, 0),
+        (Prediction("a", "Edema", mask=encode_mask(np.zeros((16, 16)))), "mask", 0, 0),
+        (Prediction("a", "Edema", points=((5, 5),), cell="H8"), "point", 1, 0),  # each metric uses its own kind
+    ],
+)
+def test_what_counts_as_a_point_and_as_a_cell(
+    prediction: Prediction, kind: str, point_hit: float, grid_hit: float
+) -> None:
+    rows = score_localization([prediction], [record("a", {"Edema": square(4, 4, 4)})], findings=FINDINGS)
+    assert rows.point_kinds == [kind]
+    assert rows.values["point_hit"].tolist() == [point_hit]
+    assert rows.values["grid_hit"].tolist() == [grid_hit]
+    assert rows.values["grid_chance"].tolist() == [4 / 64]
+
+
+def test_a_point_outside_the_central_square_hits_a_mask_but_no_cell() -> None:
+    wide = record("a", {"Edema": np.ones((16, 32), bool)})
+    got = values([Prediction("a", "Edema", points=((2, 2),))], [wide])
+    assert (got["point_hit"], got["grid_hit"]) == ([1], [0])
+
+
+def test_absent_predictions_are_misses_and_empty_masks_are_undefined_in_the_true_positive_slice() -> None:
+    records = [record(name, {"Edema": square(0, 0, 4)}) for name in "abc"]
+    predictions = [
+        Prediction("a", "Edema", mask=encode_mask(square(0, 0, 4))),
+        Prediction("b", "Edema", mask=encode_mask(np.zeros((16, 16)))),
+    ]
+    got = values(predictions, records)
+    assert got["point_hit"] == [1, 0, 0]
+    assert np.array_equal(got["mask_iou"], [1, np.nan, 0], equal_nan=True)
+    assert got["mask_iou_all"] == [1, 0, 0]
+
+
+def test_a_metric_that_does_not_apply_is_absent() -> None:
+    assert set(values([Prediction("a", "Edema", cell="A1")], [record("a", {"Edema": square(0, 0, 4)})])) == {
+        "grid_chance",
+        "point_hit",
+        "grid_hit",
+    }
+    assert set(values([], [record("a", {"Edema": square(0, 0, 4)})])) == {"grid_chance"}
+
+
+def test_boxes_are_scored_against_the_tight_box_of_the_reference() -> None:
+    records = [record(name, {"Edema": square(4, 4, 4)}) for name in "abc"]
+    predictions = [Prediction("a", "Edema", box=(4, 4, 4, 8)), Prediction("b", "Edema", cell="C3")]
+    got = values(predictions, records)
+    assert got["box_iou"] == [0.5, 0, 0]  # 16 of 32 pixels; no box; no prediction
+    assert "mask_iou" not in got
+
+
+def test_rows_exist_for_references_that_are_not_empty_and_missing_ones_are_not_asked() -> None:
+    records = [
+        record("a", {"Edema": square(0, 0, 4), "Cardiomegaly": np.zeros((16, 16), bool)}),
+        record("b", {}, missing=("Edema",)),
+        record("c", {}),
+    ]
+    rows = score_localization([], records, findings=FINDINGS)
+    assert (rows.image_ids, rows.case_findings) == (["a"], ["Edema"])
+    assert [image for image, _ in rows.all_images] == ["a", "b", "c"]
+
+
+def test_when_all_findings_are_asked_a_mask_without_reference_scores_zero_in_the_full_slice_alone() -> None:
+    records = [record("a", {"Edema": square(0, 0, 4)}), record("b", {}), record("c", {}, missing=("Edema",))]
+    predictions = [Prediction(name, "Edema", mask=encode_mask(square(0, 0, 4))) for name in "abc"]
+    got = values(predictions, records, asks="all")
+    assert np.array_equal(got["mask_iou"], [1, np.nan], equal_nan=True)
+    assert got["mask_iou_all"] == [1, 0]
+    assert np.array_equal(got["point_hit"], [1, np.nan], equal_nan=True)
+    assert values(predictions, records)["mask_iou_all"] == [1]  # findings known to be present: no such row
+
+
+def test_batches_give_what_one_pass_gives(monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
+    predictions, records = study(rng, 30)
+    predictions[::2] = [Prediction(p.image_id, p.finding, mask=encode_mask(square(2, 2, 9))) for p in predictions[::2]]
+    whole = score_localization(predictions, records, findings=FINDINGS)
+    monkeypatch.setattr("reveal_bench.kinds.localization.scoring._TEXT_AT_ONCE", 40)
+    parts = score_localization(predictions, records, findings=FINDINGS)
+    assert whole.to_table().equals(parts.to_table())
+
+
+def test_duplicates_are_refused() -> None:
+    twice = [Prediction("a", "Edema", cell="A1")] * 2
+    with pytest.raises(ValueError, match=re.escape("each (image, finding) once, got ('a', 'Edema') twice")):
+        score_localization(twice, [], findings=FINDINGS)
+    same = [record("a", {"Edema": square(0, 0, 4)})] * 2
+    with pytest.raises(ValueError, match="`records` must name each image once, got 'a' twice"):
+        score_localization([], same, findings=FINDINGS)
+
+
+def test_rows_can_be_written_as_a_table() -> None:
+    rows = score_localization(
+        [Prediction("a", "Edema", mask=encode_mask(np.zeros((16, 16))))],
+        [record("a", {"Edema": square(0, 0, 4)}, patient_id="p")],
+        findings=FINDINGS,
+    )
+    table = rows.to_table().to_pylist()
+    assert table == [
+        {
+            "image_id": "a",
+            "patient_id": "p",
+            "finding": "Edema",
+            "point_kind": "mask",
+            "cell_kind": "mask",
+            "grid_chance": 4 / 64,
+            "point_hit": 0.0,
+            "grid_hit": 0.0,
+            "mask_iou": None,
+            "mask_iou_all": 0.0,
+        }
+    ]
+
+
+def study(rng: np.random.Generator, n: int) -> tuple[list[Prediction], list[LocalizationRecord]]:
+    records, predictions = [], []
+    for i in range(n):
+        masks = {finding: square(*rng.integers(0, 10, 2), 6) for finding in FINDINGS if rng.random() < 0.6}
+        records.append(record(f"image{i:03d}", masks, patient_id=f"patient{i // 2:03d}"))
+        for finding in masks:
+            x, y = rng.integers(0, 16, 2).tolist()
+            predictions.append(Prediction(f"image{i:03d}", finding, points=((x, y),)))
+    return predictions, records
+
+
+def test_intervals_equal_a_plain_loop_over_patients(rng: np.random.Generator) -> None:
+    predictions, records = study(rng, 40)
+    rows = score_localization(predictions, records, findings=FINDINGS)
+    patients = sorted({r.patient_id for r in records})  # those without any row are drawn too
+    macros: list[float] = []
+    per_finding: dict[str, list[float]] = {finding: [] for finding in FINDINGS}
+    for draw in np.random.default_rng(3).integers(0, len(patients), (100, len(patients))).tolist():
+        means = []
+        for finding in FINDINGS:
+            drawn = [
+                hit
+                for k in draw
+                for hit, p, f in zip(rows.values["point_hit"], rows.patient_ids, rows.case_findings, strict=True)
+                if p == patients[k] and f == finding
+            ]
+            means.append(sum(drawn) / len(drawn))
+            per_finding[finding].append(means[-1])
+        macros.append(sum(means) / len(means))
+    got = {e.finding: e for e in summarize(rows, metrics=["point_hit"], n_resamples=100, seed=3)}
+    for name, loop in {MACRO: macros, **per_finding}.items():
+        assert (got[name].low, got[name].high) == pytest.approx(tuple(np.percentile(loop, [2.5, 97.5])), rel=1e-12)
+    assert got[MACRO].signature == "point_hit|b:100|seed:3|unit:patient|v:1"
+
+
+def test_a_subset_of_findings_has_its_own_macro_and_its_own_intervals_unchanged(rng: np.random.Generator) -> None:
+    predictions, records = study(rng, 30)
+    rows = score_localization(predictions, records, findings=FINDINGS)
+    whole = {e.finding: e for e in summarize(rows, metrics=["point_hit"])}
+    part = {e.finding: e for e in summarize(rows, metrics=["point_hit"], findings=["Edema"])}
+    assert part["Edema"] == whole["Edema"]
+    assert (part[MACRO].value, part[MACRO].n) == (whole["Edema"].value, 1)
+
+
+def test_images_can_be_the_unit(rng: np.random.Generator) -> None:
+    predictions, records = study(rng, 30)
+    rows = score_localization(predictions, records, findings=FINDINGS)
+    by_image: list[Estimate] = summarize(rows, metrics=["point_hit"], unit="image")
+    assert by_image[0].value == summarize(rows, metrics=["point_hit"])[0].value
+    assert by_image[0].signature.split("|")[3] == "unit:image"
+    for options, message in (
+        ({"unit": "study"}, "`unit` must be 'patient' or 'image', got 'study'"),
+        ({"findings": ["Edma"]}, "got ['Edma']"),
+        ({"metrics": ["mask_iou"]}, "got ['mask_iou']"),
+    ):
+        with pytest.raises(ValueError, match=re.escape(message)):
+            summarize(rows, **options)  # type: ignore[arg-type]

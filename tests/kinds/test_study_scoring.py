@@ -1,0 +1,170 @@
+"""Findings-type scoring against scikit-learn and by hand, and the whole command on a folder of studies."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from sklearn.metrics import average_precision_score, cohen_kappa_score, f1_score, roc_auc_score
+
+from reveal_bench.benchmarks import BENCHMARKS
+from reveal_bench.dataset.build import build_folder
+from reveal_bench.findings import REVEAL_LABELS
+from reveal_bench.kinds.findings.records import (
+    AGREEMENTS,
+    FindingsPrediction,
+    StudyRecord,
+    read_studies,
+    read_study_manifest,
+)
+from reveal_bench.kinds.findings.scoring import score_studies, summarize_studies
+from reveal_bench.kinds.images import StudyImage
+from reveal_bench.metrics.bootstrap import MACRO
+from tests.cli.test_score import run
+
+LABELS = REVEAL_LABELS
+Prediction = FindingsPrediction
+
+
+def studies(rng: np.random.Generator, n: int) -> list[StudyRecord]:
+    return [
+        StudyRecord(
+            f"s{i:03d}",
+            f"p{i // 2:03d}",
+            tuple(label for label in LABELS if rng.random() < 0.3),
+            AGREEMENTS[int(rng.integers(2))],
+            tuple(StudyImage(f"i{i}-{view}", view, 4, 4) for view in (("AP",) if i % 3 else ("PA", "LATERAL"))),
+        )
+        for i in range(n)
+    ]
+
+
+def probabilities(rng: np.random.Generator, records: list[StudyRecord]) -> list[Prediction]:
+    """A model that is right more often than not, in two digits so that ties occur."""
+    return [
+        Prediction(
+            r.study_id, None, {k: float(np.round(0.6 * rng.random() + 0.4 * (k in r.labels), 2)) for k in LABELS}
+        )
+        for r in records
+    ]
+
+
+def test_every_label_equals_scikit_learn(rng: np.random.Generator) -> None:
+    records = studies(rng, 120)
+    rows = score_studies(probabilities(rng, records), records, labels=LABELS)
+    got = {(e.metric, e.finding): e.value for e in summarize_studies(rows, n_resamples=20)}
+    assert rows.probabilities is not None
+    for i, label in enumerate(LABELS):
+        present, predicted, score = rows.present[:, i], rows.predicted[:, i], rows.probabilities[:, i]
+        assert got["f1", label] == pytest.approx(f1_score(present, predicted), rel=1e-12)
+        assert got["cohen_kappa", label] == pytest.approx(cohen_kappa_score(present, predicted), rel=1e-12)
+        assert got["auroc", label] == pytest.approx(roc_auc_score(present, score), rel=1e-12)
+        assert got["average_precision", label] == pytest.approx(average_precision_score(present, score), rel=1e-12)
+    assert got["f1_micro", "all"] == pytest.approx(f1_score(rows.present, rows.predicted, average="micro"), rel=1e-12)
+    assert got["f1", MACRO] == pytest.approx(np.mean([got["f1", label] for label in LABELS]), rel=1e-12)
+
+
+def test_thresholds_are_fixed_before_scoring() -> None:
+    records = [StudyRecord("s", "p", ("COPD",))]
+    values = dict.fromkeys(LABELS, 0.4)
+    for thresholds, expected in ((0.5, set()), (0.4, set(LABELS)), ({"COPD": 0.3}, {"COPD"})):
+        rows = score_studies([Prediction("s", None, values)], records, labels=LABELS, thresholds=thresholds)
+        assert {label for i, label in enumerate(LABELS) if rows.predicted[0, i]} == expected
+    with pytest.raises(ValueError, match=re.escape("`thresholds` must be of the benchmark's labels, got ['Edema']")):
+        score_studies([Prediction("s", None, values)], records, labels=LABELS, thresholds={"Edema": 0.5})
+
+
+def test_an_absent_study_is_a_miss_for_each_of_its_labels() -> None:
+    records = [StudyRecord("a", "a", ("COPD",)), StudyRecord("b", "b", ("COPD",))]
+    rows = score_studies([Prediction("a", ("COPD",))], records, labels=LABELS)
+    assert rows.has_prediction.tolist() == [True, False]
+    got = {(e.metric, e.finding): e.value for e in summarize_studies(rows, n_resamples=20)}
+    assert got["recall", "COPD"] == 0.5
+    assert got["precision", "COPD"] == 1
+    assert np.isnan(got["f1", "Aneurysm"])
+    assert ("auroc", "COPD") not in got
+    absent = score_studies([Prediction("a", None, dict.fromkeys(LABELS, 0.0))], records, labels=LABELS, thresholds=0.0)
+    assert absent.predicted.tolist() == [[True] * 12, [False] * 12]
+
+
+def test_strata_share_the_patients_that_are_drawn(rng: np.random.Generator) -> None:
+    records = studies(rng, 60)
+    rows = score_studies(probabilities(rng, records), records, labels=LABELS)
+    strata = rows.strata()
+    assert sum(part.sum() for name, part in strata.items() if name.startswith("findings")) == 60
+    assert sum(part.sum() for name, part in strata.items() if name.startswith("agreement")) == 60
+    part = summarize_studies(rows, stratum="view: AP", n_resamples=50, seed=2)
+    alone = [i for i, r in enumerate(records) if "AP" in r.views]
+    (f1,) = [e for e in part if (e.metric, e.finding) == ("f1_micro", "all")]
+    assert f1.value == pytest.approx(f1_score(rows.present[alone], rows.predicted[alone], average="micro"))
+    with pytest.raises(ValueError, match="`stratum` must be one of"):
+        summarize_studies(rows, stratum="view: XX")
+    with pytest.raises(ValueError, match="`unit` must be 'patient' or 'study', got 'image'"):
+        summarize_studies(rows, unit="image")
+    (by_study, *_) = summarize_studies(rows, unit="study", n_resamples=20)
+    assert "unit:study" in by_study.signature
+
+
+def test_duplicates_and_mixed_kinds_are_refused() -> None:
+    record, labels = StudyRecord("s", "p", ()), Prediction("s", ())
+    with pytest.raises(ValueError, match="must name each study once, got 's' twice"):
+        score_studies([labels, labels], [record], labels=LABELS)
+    with pytest.raises(ValueError, match="`records` must name each study once"):
+        score_studies([], [record, record], labels=LABELS)
+    other = Prediction("t", None, dict.fromkeys(LABELS, 0.5))
+    with pytest.raises(ValueError, match="must all give labels, or all probabilities"):
+        score_studies([labels, other], [record], labels=LABELS)
+
+
+def write_folder(folder: Path, records: list[StudyRecord]) -> None:
+    """A folder of studies without pixels, half of them private, in `vault` beside it."""
+    build_folder(
+        {"test": records},
+        folder,
+        BENCHMARKS["reveal-cxr"],
+        pixels="withhold",
+        holdout=folder.with_name("vault"),
+        holdout_split="test",
+        synthetic=True,
+    )
+
+
+def test_the_command_scores_studies(tmp_path: Path, rng: np.random.Generator) -> None:
+    everything = studies(rng, 80)
+    write_folder(tmp_path / "data", everything)
+    records = read_studies(tmp_path / "data", "released")
+    private = read_studies(tmp_path / "vault", "holdout")
+    assert sorted(records + private, key=lambda r: r.study_id) == everything
+    assert len(records) == 40
+    assert read_study_manifest(tmp_path / "data", "released").studies == tuple(r.study_id for r in records)
+    file = tmp_path / "p.jsonl"
+    lines = [{"study_id": p.study_id, "probabilities": p.probabilities} for p in probabilities(rng, records)]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert "accepted" in run("lint", file, tmp_path / "data", "--split", "released").stdout
+    (tmp_path / "submission.json").write_text('{"thresholds": {"COPD": 0.9}}')
+    options = ("--rows", tmp_path / "rows.parquet", "--metadata", tmp_path / "submission.json")
+    text = run("score", file, tmp_path / "data", *options).stdout
+    for shown in ("AUROC", "Cohen's kappa", "COPD", "F1, micro", "F1, macro; agreement: three of three"):
+        assert shown in text
+    assert pq.read_table(tmp_path / "rows.parquet").num_rows == 40 * 12
+    document = json.loads(run("score", file, tmp_path / "data", "--json").stdout)
+    assert document["protocol"]["thresholds"] == 0.5
+    assert "view: PA" in document["strata"]
+    refused = run("score", file, tmp_path / "data", "--split", "holdout", expect=1)
+    assert "holds no labels of split 'holdout': they are private" in refused.stderr
+    broken = tmp_path / "broken.jsonl"
+    broken.write_text(file.read_text().replace(f'"{records[3].study_id}"', '"s3"'))
+    assert "broken.jsonl:4: error: study_id" in run("score", broken, tmp_path / "data", expect=1).stderr
+
+
+def test_an_image_manifest_is_not_one_of_studies(tmp_path: Path) -> None:
+    write_folder(tmp_path / "data", [StudyRecord("s", "p", ()), StudyRecord("t", "q", ())])
+    table = pa.table({"image_id": ["i"], "study_id": ["s"]})
+    pq.write_table(table, tmp_path / "data" / "manifest" / "released.parquet")
+    with pytest.raises(ValueError, match="its manifest is of images, not of studies"):
+        read_study_manifest(tmp_path / "data", "released")

@@ -1,0 +1,110 @@
+"""A synthetic pool of studies with reports, a curation of it up to the assignment, and the page over it."""
+
+from __future__ import annotations
+
+import csv
+import json
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI
+from reveal_leaderboard.accounts.accounts import Accounts
+from reveal_leaderboard.readers.app import build_readers_app
+from reveal_leaderboard.readers.films import Darkroom
+from reveal_leaderboard.readers.preparation import prepare_votes
+from reveal_leaderboard.readers.store import Readings
+from reveal_leaderboard.store.database import connect
+from reveal_leaderboard.web.auth import Auth, Provider
+
+from reveal_bench.curation.assign import assign
+from reveal_bench.curation.folder import CurationFolder
+from reveal_bench.curation.tables import Sampled, in_order
+from reveal_bench.phantom.reveal import write_reveal
+from tests.curation.made_folder import done
+from tests.leaderboard.conftest import free_port
+from tests.leaderboard.databases import DATABASE_SOURCE
+
+READERS = ("Reader Ada", "Reader Ben", "Reader Cyd", "Reader Dora")
+N_STUDIES, N_READ = 12, 8
+HERE = "https://readers.example.org"
+
+
+@dataclass(frozen=True)
+class Pool:
+    """A download, the truth about it, and the curation folder."""
+
+    images: Path
+    truth: Mapping[str, dict[str, Any]]
+    reports: tuple[str, ...]
+    curation: Path
+    readers: Path
+
+    def files_of(self, study: str) -> list[Path]:
+        return [self.images / image["file"] for image in self.truth[study]["images"]]
+
+
+def make_pool(root: Path) -> Pool:
+    """Eight studies for four readers, three readers each: six studies a reader."""
+    images = root / "download"
+    write_reveal(images, n_studies=N_STUDIES, seed=3, long_side=320, stage="pool")
+    lines = (images / "truth.jsonl").read_text(encoding="utf-8").splitlines()
+    truth = {one["study_uid"]: one for one in map(json.loads, lines)}
+    with (images / "reports.csv").open(encoding="utf-8", newline="") as file:
+        reports = tuple(row["report"] for row in csv.DictReader(file))
+    readers = root / "readers.csv"
+    readers.write_text("reader,capacity\n" + "".join(f"{name},6\n" for name in READERS), encoding="utf-8")
+    folder = CurationFolder.create(root / "curation", name="Chest", seed=7)
+    several = sorted(truth, key=lambda study: (-len(truth[study]["images"]), study))[:N_READ]
+    sampled = [_sampled(truth[study]) for study in sorted(several)]
+    done(folder, "extract", "suggestions.parquet", [], Sampled)
+    done(folder, "sample", "sample.parquet", sampled, Sampled)
+    assign(folder, readers)
+    return Pool(images, truth, reports, folder.root, readers)
+
+
+def _sampled(study: Mapping[str, Any]) -> Sampled:
+    labels = in_order(study["suggested"])
+    return Sampled(study["study_uid"], study["case_id"], labels, len(labels))
+
+
+def prepared(pool: Pool, data: Path) -> Readings:
+    return prepare_votes(data, pool.curation, pool.images)
+
+
+def accounts_in(data: Path) -> Accounts:
+    data.mkdir(parents=True, exist_ok=True)
+    return Accounts(connect(DATABASE_SOURCE.migrated("sqlite", data)))
+
+
+def local_app(pool: Pool, data: Path) -> FastAPI:
+    readings = prepared(pool, data)
+    return build_readers_app(readings, Darkroom(pool.images), Auth(accounts_in(data / "accounts"), "local"), {})
+
+
+def signed_in_auth(accounts: Accounts) -> Auth:
+    provider = Provider("https://id.example.org", "c", "s", f"{HERE}/login/callback", "the provider", "the provider")
+    return Auth(accounts, "oidc", provider)
+
+
+@contextmanager
+def serving(app: FastAPI, port: int | None = None) -> Iterator[str]:
+    """The address of the page, until the end of the block."""
+    port = port or free_port()
+    server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="warning"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    deadline = time.monotonic() + 60
+    while not server.started:
+        assert time.monotonic() < deadline, "the server did not start in a minute"
+        time.sleep(0.05)
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.should_exit = True
+        thread.join(20)

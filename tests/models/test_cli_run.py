@@ -1,0 +1,259 @@
+"""The commands that ask models and report on them, from a film to a page, as their user gives them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from reveal_bench.cli import run as cli_run
+from reveal_bench.models import running
+from reveal_bench.models.outputs import read_run
+from reveal_bench.models.running import RunStoppedError
+from tests.cli.test_score import call
+from tests.models.conftest import Truth, playing
+from tests.models.endpoint import PlayedModel
+
+
+@pytest.fixture(scope="module")
+def ran(films: Path, truth: Truth, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, PlayedModel, str]]:
+    """A run by the command line; one question is refused."""
+    out = tmp_path_factory.mktemp("ran") / "chat"
+    refused = truth.questions[0][0]
+    with playing(truth, faults={refused: ["refusal"]}) as (model, _):
+        done = call(*words(films, model, out), "--price-in", "2.5", "--price-out", "10")
+        yield out, model, done.stdout
+
+
+def words(films: Path, model: PlayedModel, out: Path) -> list[object]:
+    return ["run", films, "--split", "test", "--model", "chat", "--endpoint", model.url, "--out", out]
+
+
+def test_a_run_says_what_became_of_it(ran: tuple[Path, PlayedModel, str], truth: Truth, films: Path) -> None:
+    out, model, said = ran
+    n = len(truth.questions)
+    rows = {line.split()[0]: line.split()[1:] for line in said.splitlines() if line}
+    assert rows["all"] == [str(n), str(n - 1), "1"]  # asked, answered, refused
+    tokens_in, _, tokens_out = (sum(column) for column in zip(*model.usage, strict=True))
+    cost = (tokens_in * Decimal("2.5") + tokens_out * 10) / 1_000_000
+    assert f"{tokens_in:,} in" in said
+    assert f"{tokens_out:,} out; cost {cost.normalize():f}\n" in said
+    assert f"reveal-bench score {out / 'predictions.jsonl'} {films} --split test --allow-missing" in said
+    assert len((out / "predictions.jsonl").read_text().splitlines()) == n - 1
+
+
+def test_what_it_says_next_works(ran: tuple[Path, PlayedModel, str], truth: Truth, films: Path) -> None:
+    _, _, said = ran
+    (line,) = [line for line in said.splitlines() if line.startswith("score: reveal-bench ")]
+    document = json.loads(call(*line.removeprefix("score: reveal-bench ").split(), "--json").stdout)
+    rows = [row for row in document["estimates"] if row["metric"] == "grid_hit" and row["finding"] != "macro"]
+    hits = sum(round(row["value"] * row["n"]) for row in rows if row["n"])
+    assert sum(row["n"] for row in rows) == len(truth.questions)
+    assert hits == len(truth.questions) - 1
+
+
+def test_given_again_it_asks_nothing_and_another_run_is_refused(
+    ran: tuple[Path, PlayedModel, str], films: Path
+) -> None:
+    out, model, _ = ran
+    asked, before = len(model.asked), (out / "transcript.jsonl").read_bytes()
+    call(*words(films, model, out), "--price-in", "2.5", "--price-out", "10")
+    assert len(model.asked) == asked
+    assert (out / "transcript.jsonl").read_bytes() == before
+    refused = call(*words(films, model, out), "--grid", "16", expect=1).stderr
+    assert "holds another run: run.json says" in refused
+
+
+def test_logs_become_the_same_run(ran: tuple[Path, PlayedModel, str], tmp_path: Path) -> None:
+    out, _, _ = ran
+    call("import-inspect", out / "logs", "--out", tmp_path / "again", "--price-in", "2.5", "--price-out", "10")
+    for name in ("transcript.jsonl", "predictions.jsonl", "summary.json"):
+        assert (tmp_path / "again" / name).read_bytes() == (out / name).read_bytes(), name
+
+
+def test_a_dry_run_asks_nobody(films: Path, truth: Truth, tmp_path: Path) -> None:
+    said = call("run", films, "--split", "test", "--prompt", "few-shot", "--limit", 3, "--dry-run", tmp_path / "dry")
+    assert said.stdout.startswith(f"wrote 3 questions to {tmp_path / 'dry'}: ")
+    asked = [path.name for path in (tmp_path / "dry" / "questions").iterdir()]
+    assert len(asked) == 3
+    page = (tmp_path / "dry" / "index.html").read_text(encoding="utf-8")
+    assert all(finding in page for _, finding, _ in truth.questions[:3])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ((), "`--model` and `--out` must be given, or `--dry-run`"),
+        (("--model", "chat", "--out", "x", "--temperature", "warm"), "`--temperature` must be a number or `none`"),
+        (("--model", "chat", "--out", "x", "--price-in", "1"), "give both of `--price-in` and `--price-out`"),
+        (("--model", "chat", "--out", "x"), "`model` must be provider/name, or have an endpoint, got 'chat'"),
+        (("--answer", "labels", "--dry-run", "x"), "`form` must be one of cell, point, box"),
+        (("--grid", "20", "--side", "64", "--dry-run", "x"), "`side` must be at least"),
+    ],
+)
+def test_what_cannot_be_is_said(films: Path, options: tuple[str, ...], message: str) -> None:
+    assert message in call("run", films, "--split", "test", *options, expect=1).stderr
+
+
+def test_report_and_misses(ran: tuple[Path, PlayedModel, str], films: Path, tmp_path: Path) -> None:
+    out, _, _ = ran
+    call("baseline", "chance", films, "--split", "test", "--out", tmp_path / "chance.jsonl")
+    both = (f"chat={out}", f"chance={tmp_path / 'chance.jsonl'}", "--folder", films)
+    said = call("report", *both, "--split", "test", "--out", tmp_path / "report", "--resamples", 50).stdout
+    assert said == f"wrote {tmp_path / 'report' / 'report.html'}\n"
+    page = (tmp_path / "report" / "report.html").read_text(encoding="utf-8")
+    assert "chance" in page
+    assert {path.name for path in (tmp_path / "report").iterdir()} == {"report.html", "figures", "tables"}
+    said = call("misses", *both, "--split", "test", "--out", tmp_path / "misses", "--most", 2).stdout
+    lines = (tmp_path / "misses" / "for_readers" / "misses.jsonl").read_text().splitlines()
+    assert f"wrote {len(lines)} misses to {tmp_path / 'misses'}" in said
+    assert "`--folder`" in call("report", out, tmp_path / "chance.jsonl", expect=1).stderr
+
+
+def test_the_phantom_tells_where_its_organs_are(tmp_path: Path) -> None:
+    sized = ("--images", 2, "--val-images", 1, "--long-side", 128, "--anatomy", tmp_path / "anatomy.jsonl")
+    call("phantom", tmp_path / "download", *sized)
+    lines = [json.loads(line) for line in (tmp_path / "anatomy.jsonl").read_text().splitlines()]
+    assert {"image_id", "size", "regions"} <= set(lines[0])
+    refused = call("phantom", tmp_path / "b", "--style", "reveal-cxr", "--anatomy", tmp_path / "b.jsonl", expect=1)
+    assert "`--anatomy` is for --style chexlocalize alone" in refused.stderr
+
+
+def test_tasks_for_lmms_eval(films: Path, tmp_path: Path) -> None:
+    said = call("export-lmms", films, "--split", "test", "--limit", 4, "--out", tmp_path / "lmms").stdout
+    readme = tmp_path / "lmms" / "README.md"
+    assert said == f"wrote the task reveal_grid to {tmp_path / 'lmms'}; how to run and import it: {readme}\n"
+    assert "--tasks reveal_grid" in readme.read_text(encoding="utf-8")
+    nothing = call("import-lmms", tmp_path, "--tasks", tmp_path / "lmms", "--out", tmp_path / "run", expect=1)
+    assert nothing.stderr.startswith("error: ")
+
+
+def test_run_folders_are_compared_and_ranked(ran: tuple[Path, PlayedModel, str], films: Path, tmp_path: Path) -> None:
+    out, _, _ = ran
+    shutil.copytree(out, tmp_path / "runs" / "other")
+    shutil.copytree(out, tmp_path / "runs" / "chat")
+    first, second = (tmp_path / "runs" / name / "predictions.jsonl" for name in ("chat", "other"))
+    few = ("--split", "test", "--allow-missing", "--resamples", 50)
+    said = call("compare", first, second, films, "--metric", "grid_hit", *few).stdout
+    assert said.startswith("A chat/predictions.jsonl, B other/predictions.jsonl on chexlocalize 1.0.0")
+    ranked = json.loads(call("rank", tmp_path / "runs", films, "--metric", "grid_hit", *few, "--json").stdout)
+    assert {row["name"]: row["rank"] for row in ranked["systems"]} == {"chat": 1, "other": 1}
+
+
+def test_a_prior_that_answers_its_own_split_is_told_of(films: Path, tmp_path: Path) -> None:
+    itself = ("baseline", "location-prior", films, "--out", tmp_path / "prior.jsonl", "--split", "test", "--fit-split")
+    assert "learns from the split that it answers, 'test'" in call(*itself, "test").stderr
+    assert "learns from" not in call(*itself, "validation").stderr
+
+
+def test_an_early_ctrl_c_ends_the_run(
+    films: Path, truth: Truth, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """inspect_ai then gives back no log at all."""
+    monkeypatch.setattr("inspect_ai.eval", lambda *_, **__: [])
+    with playing(truth) as (model, _):
+        done = call(*words(films, model, tmp_path / "run"), expect=130)
+    assert "stopped; what was answered is kept in" in done.stderr
+
+
+def test_the_run_reads_back(ran: tuple[Path, PlayedModel, str], truth: Truth) -> None:
+    run = read_run(ran[0])
+    assert [exchange.question for exchange in run.exchanges] == [question for question, _, _ in truth.questions]
+    assert run.exchanges[0].status == "refused"
+
+
+def test_a_run_folder_is_no_dataset_and_nothing_of_others(films: Path, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / "file").write_text("")
+    asked = ("run", films, "--split", "test", "--model", "chat", "--endpoint", "http://127.0.0.1:9/v1")
+    for option in ("--out", "--dry-run"):
+        within = call(*asked, option, films / "runs", expect=1).stderr
+        assert f"`{option}` must not lie in a dataset folder" in within
+        assert not (films / "runs").exists()
+        assert "which holds file" in call(*asked, option, tmp_path, expect=1).stderr
+    beneath = call(*asked, "--out", tmp_path / "file" / "run", expect=1).stderr
+    assert "`--out` must be a folder that you may write to" in beneath
+
+
+def test_an_endpoint_that_is_down_is_said_at_once(films: Path, tmp_path: Path) -> None:
+    with socket.socket() as closed:  # bound, but nobody listens: no other process can take the port meanwhile
+        closed.bind(("127.0.0.1", 0))
+        endpoint = f"http://127.0.0.1:{closed.getsockname()[1]}/v1"
+        asked = ("run", films, "--split", "test", "--model", "chat", "--endpoint", endpoint)
+        said = call(*asked, "--out", tmp_path / "run", expect=1).stderr
+    assert f"`--endpoint` must be the address of a server that runs, got {endpoint}: Connection refused" in said
+
+
+def test_what_is_complete_is_written_anew_without_the_model(
+    ran: tuple[Path, PlayedModel, str], films: Path, tmp_path: Path
+) -> None:
+    out, model, _ = ran
+    shutil.copytree(out, tmp_path / "run")
+    gone = words(films, model, tmp_path / "run")
+    gone[gone.index("--endpoint") + 1] = "http://127.0.0.1:9/v1"
+    assert "cost 0\n" in call(*gone, "--price-in", "0", "--price-out", "0").stdout
+
+
+@pytest.mark.parametrize(
+    ("reason", "endpoint", "remedy"),
+    [
+        ("Error code: 401 - bad key", "http://x/v1", "REVEAL_MODEL_KEY, which is not set; "),
+        ("Error code: 401 - bad key", None, "check the provider's key"),
+        ("Error code: 404 - no such model", "http://x/v1", "check the name in --model and --endpoint"),
+        ("Connection error.", "http://x/v1", "see to the model; "),
+    ],
+)
+def test_a_run_that_stops_says_what_to_do(
+    films: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: str, endpoint: str | None, remedy: str
+) -> None:
+    def stops(*_: object, **__: object) -> None:
+        raise RunStoppedError(reason)
+
+    monkeypatch.delenv("REVEAL_MODEL_KEY", raising=False)
+    monkeypatch.setattr(running, "run_model", stops)
+    monkeypatch.setattr(cli_run, "_check_that_it_answers", lambda _: None)
+    where = () if endpoint is None else ("--endpoint", endpoint)
+    asked = ("run", films, "--split", "test", "--model", "a/chat", *where, "--out", tmp_path / "run")
+    said = call(*asked, expect=1).stderr
+    assert reason in said
+    assert remedy in said
+    assert "--ask-again" in said
+
+
+def test_an_interrupt_is_no_error(films: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(running, "run_model", interrupted)
+    said = call("run", films, "--split", "test", "--model", "a/chat", "--out", tmp_path / "run", expect=130).stderr
+    assert said == f"stopped; what was answered is kept in {tmp_path / 'run'}: the same command goes on from there\n"
+
+
+def test_after_a_holdout_comes_the_board(films: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cli_run._say_where(Path("run"), 1, films, "elsewhere", is_text=False)  # a split without references here
+    assert "references are private; score: reveal-bench submit run/predictions.jsonl" in capsys.readouterr().out
+
+
+def test_pictures_and_references_stay_out_of_datasets(
+    ran: tuple[Path, PlayedModel, str], films: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "link").symlink_to(films)
+    for place in (films / "inside", tmp_path / "link" / "inside"):
+        for command in (
+            ("misses", ran[0], "--folder", films, "--split", "test"),
+            ("export-lmms", films, "--split", "test"),
+            ("import-inspect", ran[0] / "logs"),
+        ):
+            assert "`--out` must not lie in a dataset folder" in call(*command, "--out", place, expect=1).stderr
+    assert not (films / "inside").exists()
+
+
+def test_answers_in_words_are_for_readers(films: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cli_run._say_where(Path("run"), 1, films, "test", is_text=True)
+    told = capsys.readouterr().out
+    assert f"readers score such answers; check them: reveal-bench lint run/predictions.jsonl {films}" in told

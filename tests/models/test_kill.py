@@ -1,0 +1,80 @@
+"""A run that is interrupted, killed and done again: nothing is asked twice but what was in flight."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from reveal_bench.models.outputs import read_run
+from reveal_bench.models.questions import AskSettings
+from reveal_bench.models.running import ModelChoice, run_model
+from tests.conftest import ROOT
+from tests.models.conftest import Truth, playing
+from tests.models.endpoint import PlayedModel
+
+pytestmark = pytest.mark.processes
+
+CONNECTIONS = 4
+SCRIPT = """
+import sys
+from pathlib import Path
+from reveal_bench.models.questions import AskSettings
+from reveal_bench.models.running import ModelChoice, run_model
+folder, out, url = sys.argv[1:]
+run_model(Path(folder), "test", Path(out), AskSettings(), ModelChoice("played", url, max_connections=4))
+"""
+
+
+def ended(model: PlayedModel, folder: Path, out: Path, after: int, sent: signal.Signals) -> tuple[int, set[str]]:
+    """Run until `after` more requests were answered and as many as may be are in flight; then send a signal.
+
+    Returns
+    -------
+    exit code, and the questions that were in flight
+    """
+    begun = len(model.asked)
+    model.gated_from = begun + after
+    words = [sys.executable, "-c", SCRIPT, str(folder), str(out), model.url]
+    child = subprocess.Popen(words, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)})
+    try:
+        assert model.wait_for_open(CONNECTIONS)
+        child.send_signal(sent)
+        code = child.wait(60)
+    finally:
+        child.kill()
+        child.wait()
+    model.open_gate()
+    assert model.wait_for_none_open()
+    assert len(model.asked) == begun + after + CONNECTIONS
+    return code, {question for question, _ in model.asked[begun + after :]}
+
+
+def test_interrupted_then_killed_then_done(films: Path, truth: Truth, tmp_path: Path) -> None:
+    with playing(truth, error_rate=0.4) as (model, _):
+        code, in_flight_first = ended(model, films, tmp_path / "out", 0, signal.SIGKILL)
+        assert code == -signal.SIGKILL
+        code, in_flight = ended(model, films, tmp_path / "out", 12, signal.SIGINT)
+        assert code not in (0, None)
+        assert read_run(tmp_path / "out").summary.by_status == {"answered": 12, "not_asked": len(truth.questions) - 12}
+        code, in_flight_then = ended(model, films, tmp_path / "out", 17, signal.SIGKILL)
+        assert code == -signal.SIGKILL
+        choice = ModelChoice("played", model.url, max_connections=CONNECTIONS)
+        run_model(films, "test", tmp_path / "out", AskSettings(), choice)
+        expected = Counter(question for question, _, _ in truth.questions)
+        expected.update(in_flight_first)
+        expected.update(in_flight)
+        expected.update(in_flight_then)
+        assert Counter(question for question, _ in model.asked) == expected
+    with playing(truth, error_rate=0.4) as (model, _):
+        choice = ModelChoice("played", model.url, max_connections=CONNECTIONS)
+        run_model(films, "test", tmp_path / "undisturbed", AskSettings(), choice)
+    for path in (tmp_path / "undisturbed").iterdir():
+        if path.is_file():
+            assert (tmp_path / "out" / path.name).read_bytes() == path.read_bytes()
+    assert sum(1 for _ in (tmp_path / "out" / "logs").iterdir()) == 4

@@ -1,0 +1,81 @@
+"""What is asked, in which order, and what answers belong to."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from reveal_bench.models.questions import AskSettings, Question, ViewedImage, describe_split, list_questions
+
+
+def edited(folder: Path, pattern: str, column: str) -> None:
+    """Write a table anew, its rows in the same order, without the first value of `column`."""
+    (path,) = folder.glob(pattern)
+    table = pq.read_table(path)
+    values = table[column].to_pylist()
+    at = table.schema.get_field_index(column)
+    changed = [[[] if isinstance(values[0], list) else "other", *values[1:]]]
+    field = table.schema.field(at)
+    pq.write_table(table.set_column(at, field, pa.chunked_array(changed, field.type)), path)
+
+
+def test_the_questions_are_the_pairs_of_the_manifest_in_its_order(films: Path) -> None:
+    rows = pq.read_table(films / "manifest" / "test.parquet").to_pylist()
+    expected = [f"{row['image_id']}|{finding}" for row in rows for finding in row["asked"]]
+    asked = list_questions(films, "test", AskSettings())
+    assert [question.id for question in asked] == expected
+    assert len(set(expected)) == len(expected)
+    assert list_questions(films, "test", AskSettings(), limit=3) == asked[:3]
+    assert {question.unit for question in asked} == {row["image_id"] for row in rows if row["asked"]}
+
+
+def test_what_cannot_be_asked_is_said(films: Path) -> None:
+    with pytest.raises(ValueError, match="`form` must be one of cell, point, box for chexlocalize, got 'labels'"):
+        list_questions(films, "test", AskSettings(form="labels"))
+    with pytest.raises(ValueError, match="`limit` must be at least 1, got 0"):
+        list_questions(films, "test", AskSettings(), limit=0)
+    with pytest.raises(ValueError, match="`split` must be one of the splits"):
+        describe_split(films, "nowhere")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "column", "differs"),
+    [
+        ("manifest/test.parquet", "asked", True),
+        ("localization/test-*.parquet", "pixel_sha256", True),
+        ("localization/test-*.parquet", "annotations", False),
+        ("localization/validation-*.parquet", "pixel_sha256", False),
+        ("manifest/test.parquet", "", False),
+    ],
+    ids=["a question", "a film", "a reference", "another split", "nothing but the file"],
+)
+def test_the_digest_is_of_what_is_asked_and_shown(
+    films: Path, tmp_path: Path, pattern: str, column: str, differs: bool
+) -> None:
+    folder = tmp_path / "films"
+    shutil.copytree(films, folder)
+    before = describe_split(folder, "test")
+    assert {name: value for name, value in before.items() if name != "dataset"} == {
+        "benchmark": "chexlocalize", "benchmark_version": "1.0.0", "split": "test", "kind": "localization",
+    }  # fmt: skip
+    if column:
+        edited(folder, pattern, column)
+    else:
+        (path,) = folder.glob(pattern)
+        pq.write_table(pq.read_table(path), path, compression="none")
+    assert (describe_split(folder, "test") != before) is differs
+
+
+def test_a_question_comes_back_from_its_document() -> None:
+    images = (ViewedImage("a|b", "PA", (3, 4)), ViewedImage("c", "LATERAL", (5, 6), is_prior=True))
+    task = Question("t", "text", images, choices=("x", "y"), prompt="?", requires_boxes=True)
+    place = Question("a|b|Edema", "cell", images[:1], "Edema")
+    for question, unit in ((task, "t"), (place, "a|b")):
+        assert Question.from_document(json.loads(json.dumps(asdict(question)))) == question
+        assert question.unit == unit

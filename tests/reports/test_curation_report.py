@@ -1,0 +1,394 @@
+"""The report's step, its page for the maintainers and its figures, against numbers known by hand."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from reveal_bench.curation.folder import CurationFolder
+from reveal_bench.curation.refresh import refresh
+from reveal_bench.curation.sample import sample
+from reveal_bench.curation.tables import Placed, Selected, read_table, write_table
+from reveal_bench.reports.curation import report
+from reveal_bench.reports.curation_agreement import rubric_table
+from reveal_bench.reports.curation_data import landis_koch, read_curated
+from reveal_bench.reports.curation_halves import largest_difference
+from reveal_bench.reports.curation_html import Table, number, share
+from reveal_bench.reports.curation_steps import BEFORE_REFRESH, Stage, find_stages, unbalanced
+from reveal_bench.reports.drawing import NARROW, WIDE, Point, dots, shortened, text, text_width, wrapped
+from reveal_bench.sources.source import BuildError
+from tests.reports import report_folder as made
+from tests.reports.report_folder import FORMULA, LONG, SCRIPT, write_csv
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> CurationFolder:
+    folder = made.whole(tmp_path_factory.mktemp("whole"))
+    report(folder)
+    return folder
+
+
+def page_of(folder: CurationFolder, name: str = "index.html") -> str:
+    return folder.path(f"report/{name}").read_text(encoding="utf-8")
+
+
+def rows_of(folder: CurationFolder, name: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(page_of(folder, name))))
+
+
+def section_of(page: str, key: str) -> str:
+    found = re.search(rf'<section id="{key}".*?</section>', page, re.DOTALL)
+    assert found is not None
+    return found.group()
+
+
+# Whole -------------------------------------------------------------------------------------------------------------
+
+
+def test_flow_has_the_numbers_that_are_known(whole: CurationFolder) -> None:
+    stages = find_stages({step: read_curated(whole).counts(step) for step in BEFORE_REFRESH})
+    assert [stage.n for stage in stages] == [87, 87, 60, 60, 45, 30]
+    assert [dict(stage.leaving) for stage in stages[1:5]] == [
+        {
+            "with another number of labels than was sampled": 3,
+            "set aside: another study of the same patient": 4,
+            "candidates, not drawn": 20,
+        },
+        {},
+        {
+            "without three votes": 0,
+            "agreed to by too few readers": 15,
+            "without a label in the majority’s list": 0,
+        },
+        {"with a less common finding, left out at random": 0, "others with fewer findings": 15},
+    ]
+    assert stages[2].lines == ("1 label: 20 of 20", "2 labels: 40 of 50, 10 short", "short of what was asked for: 10")
+    assert "3 readers agree to all: 45" in stages[3].lines
+    assert "1 reader agrees to all: 15" in stages[3].lines
+    assert stages[5].halves == (("Released", 15), ("Holdout", 15))
+    assert unbalanced(stages) == []
+
+
+def test_kappa_is_that_of_the_votes(whole: CurationFolder) -> None:
+    # 135 votes agree with a majority that agrees, 30 do not with one that does not, 15 agree alone:
+    # observed 165/180, expected (150 * 135 + 30 * 45) / 180**2 = 2/3, kappa 0.75
+    assert "is 0.750 [" in section_of(page_of(whole), "agreement")
+    assert "substantial agreement" in section_of(page_of(whole), "agreement")
+
+
+def test_agreement_tables(whole: CurationFolder) -> None:
+    labels = rows_of(whole, "agreement_labels.csv")
+    assert [row["label"] for row in labels[:4]] == ["all", "Airspace opacity", "Pleural effusion", "COPD"]
+    assert [float(row["positive_ratio"]) for row in labels[1:4]] == pytest.approx([30 / 45, 30 / 45, 15 / 45])
+    readers = rows_of(whole, "agreement_readers.csv")
+    assert [int(row["studies"]) for row in readers] == [60, 60, 60]
+    assert sum(float(row["agree_all"]) for row in readers) == pytest.approx((60 + 45 + 45) / 60)
+
+
+def test_halves(whole: CurationFolder) -> None:
+    prevalence = {row["label"]: int(row["released"]) + int(row["holdout"]) for row in rows_of(whole, "prevalence.csv")}
+    assert {label: n for label, n in prevalence.items() if n} == {
+        "Airspace opacity": 15,
+        "Pleural effusion": 15,
+        "COPD": 15,
+    }
+    per_study = {row["findings"]: int(row["released"]) + int(row["holdout"]) for row in rows_of(
+        whole, "findings_per_study.csv")}  # fmt: skip
+    assert per_study == {"1": 15, "2": 15}
+    sex = [row for row in rows_of(whole, "demographics.csv") if row["characteristic"] == "sex"]
+    assert [row["category"] for row in sex] == ["F", "M"]
+    assert sum(int(row["total"]) for row in sex) == 30
+    draws = rows_of(whole, "draws.csv")
+    assert [row["taken"] for row in draws].count("True") == 1
+    assert min(float(row["largest_difference"]) for row in draws) == pytest.approx(
+        next(float(row["largest_difference"]) for row in draws if row["taken"] == "True")
+    )
+
+
+def test_every_part_of_the_paper_is_named(whole: CurationFolder) -> None:
+    page = page_of(whole)
+    for named in ("Figure 1", "Figures 3 and 4", "Table 1", "Table S2", "Tables S3 and S4"):
+        assert named in page
+
+
+# Bytes -------------------------------------------------------------------------------------------------------------
+
+
+def test_same_curation_same_bytes_and_no_place(whole: CurationFolder, tmp_path: Path) -> None:
+    again = made.whole(tmp_path / "again")
+    outputs = report(again).outputs
+    assert outputs == whole.record("report").outputs  # type: ignore[union-attr]
+    for name in outputs:
+        assert str(tmp_path) not in again.path(name).read_text(encoding="utf-8")
+
+
+def test_done_once(whole: CurationFolder) -> None:
+    assert not report(whole).is_new
+
+
+def test_page_needs_nothing_else(whole: CurationFolder) -> None:
+    for name in ("index.html", "public.html"):
+        page = page_of(whole, name)
+        assert "<script" not in page
+        assert not re.search(r"(src|href)=\"(?!#)", page)
+        assert "http" not in page.replace("http://www.w3.org/2000/svg", "").replace("http-equiv", "")
+
+
+def test_drawings_are_xml_with_names_for_all(whole: CurationFolder) -> None:
+    drawings = [name for name in whole.record("report").outputs if name.endswith(".svg")]  # type: ignore[union-attr]
+    assert len(drawings) == 7
+    for name in drawings:
+        root = ElementTree.fromstring(whole.path(name).read_text(encoding="utf-8"))
+        assert [child.tag.split("}")[1] for child in root][:2] == ["title", "desc"]
+        ids = [child.get("id") for child in root][:2]
+        assert root.get("aria-labelledby") == " ".join(str(one) for one in ids)
+
+
+def test_ids_are_there_once(whole: CurationFolder) -> None:
+    ids = re.findall(r'\sid="([^"]+)"', page_of(whole))
+    assert len(ids) == len(set(ids)) > 20
+
+
+# Hostile text ------------------------------------------------------------------------------------------------------
+
+
+def test_hostile_names_are_text(whole: CurationFolder) -> None:
+    page = page_of(whole)
+    assert "<b>films" not in page
+    assert "&lt;b&gt;films&lt;/b&gt;" in page
+    assert "&lt;script&gt;alert(&#x27;me &amp; you&#x27;)" in page
+    assert "&lt;i&gt;Röntgen&lt;/i&gt;" in page
+    assert LONG in page
+
+
+def test_formulas_are_no_formulas_in_a_spreadsheet(whole: CurationFolder) -> None:
+    readers = {row["reader"] for row in rows_of(whole, "agreement_readers.csv")}
+    assert readers == {SCRIPT, "'" + FORMULA, LONG}
+    assert Table("t", ("a", "b"), (("-1", -1),)).csv() == "a,b\n'-1,-1\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("a\x00b", "a\ufffdb"),
+        ("\u202egnp", "\ufffdgnp"),
+        ("\ud800", "\ufffd"),
+        ("a\n\tb", "a b"),
+        ("\"'<>&", "&quot;&#x27;&lt;&gt;&amp;"),
+    ],
+    ids=["nul", "direction", "surrogate", "lines", "markup"],
+)
+def test_text_is_no_markup(given: str, shown: str) -> None:
+    assert text(given) == shown
+
+
+@pytest.mark.parametrize("width", [WIDE, NARROW])
+def test_hostile_row_names_stay_inside_the_drawing(width: int) -> None:
+    rows = [(name, [Point(0.5, 0.4, 0.6)]) for name in (SCRIPT, LONG, "\ud800" * 40, "", "漢" * 60)]
+    drawn = dots("n", "t", "d", rows, axis="a long name of an axis " * 3, kinds=("k",), ends=(0, 1), step=0.2).svg(
+        width
+    )
+    root = ElementTree.fromstring(drawn)
+    for one in root.iter("{http://www.w3.org/2000/svg}text"):
+        wide, x = text_width(one.text or ""), float(one.get("x", 0))
+        left = {"start": x, "middle": x - wide / 2, "end": x - wide}[one.get("text-anchor", "start")]
+        assert left >= -0.5
+        assert left + wide <= width + 0.5
+
+
+# Not everything is done ------------------------------------------------------------------------------------------
+
+
+def test_nothing_done(tmp_path: Path) -> None:
+    folder = CurationFolder.create(tmp_path / "empty", name="Empty")
+    assert report(folder).counts["done"] == []
+    page = page_of(folder)
+    assert "The step “consensus” is not done yet." in section_of(page, "agreement")
+    assert "The step “split” is not done yet." in section_of(page, "findings")
+    assert "Without numbers yet: extract, sample, assign, import-votes, consensus, select, split." in page
+    assert "not done" in page_of(folder, "flow.svg")
+
+
+def test_report_grows_and_shrinks_with_the_steps(tmp_path: Path) -> None:
+    folder = made.begin(tmp_path)
+    report(folder)
+    assert "Studies with reports: 87" in page_of(folder, "flow.svg")
+    assert not folder.path("report/agreement_labels.svg").exists()
+    made.read(folder)
+    assert report(folder).is_new
+    assert folder.path("report/agreement_labels.svg").exists()
+    sample(folder, strata={1: 5}, redo=True)
+    assert report(folder).counts["done"] == ["extract", "sample"]
+    assert not folder.path("report/agreement_labels.svg").exists()
+    assert "The step “consensus” is stale" in section_of(page_of(folder), "agreement")
+
+
+def test_changed_output_is_not_reported(tmp_path: Path) -> None:
+    folder = made.begin(tmp_path)
+    made.read(folder)
+    folder.path("agreement.json").write_text("{}", encoding="utf-8")
+    report(folder)
+    shown = section_of(page_of(folder), "agreement")
+    assert "“consensus” is damaged (agreement.json was changed after it was written)" in shown
+
+
+def test_no_facts(tmp_path: Path) -> None:
+    folder = made.begin(tmp_path)
+    made.read(folder)
+    made.finish(folder, with_facts=False)
+    report(folder)
+    assert "Nothing is known of the patients." in section_of(page_of(folder), "demographics")
+    assert "No acquisition data." in section_of(page_of(folder), "balance")
+    assert "Pneumothorax" in section_of(page_of(folder), "balance")  # balance of the labels is there
+
+
+def test_undefined_kappas_are_called_so(tmp_path: Path) -> None:
+    folder = made.begin(tmp_path)
+    made.read(folder, all_agree=True)
+    report(folder)
+    shown = section_of(page_of(folder), "agreement")
+    assert "is undefined: they do not differ in anything" in shown
+    row = next(row for row in rows_of(folder, "agreement_labels.csv") if row["label"] == "Pneumothorax")
+    assert (row["kappa"], float(row["positive_ratio"])) == ("", 0.0)
+    assert "undefined" in page_of(folder, "agreement_labels.svg")
+    assert "nan" not in page_of(folder, "agreement_labels.svg").lower().replace("finance", "")
+
+
+def test_after_a_refresh(whole: CurationFolder, tmp_path: Path) -> None:
+    placed = read_table(whole.path("split.parquet"), Placed)
+    one = next(study for study in placed if study.half == "holdout")
+    rows = [(one.study_id, "Pneumothorax", SCRIPT)]
+    corrections = write_csv(tmp_path / "corrections.csv", ("study", "labels", "why"), rows)
+    folder = CurationFolder.create(tmp_path / "next", name="Next")
+    refresh(folder, whole, corrections=corrections)
+    report(folder)
+    page = page_of(folder)
+    shown = section_of(page, "refresh")
+    assert "Version 1.1.0 follows 1.0.0." in shown
+    assert one.study_id in shown
+    assert "&lt;script&gt;" in shown
+    assert rows_of(folder, "changes.csv")[0] == {"what": "Labels corrected", "released": "0", "holdout": "1"}
+    holdout = {row["label"]: row["holdout"] for row in rows_of(folder, "prevalence.csv")}
+    assert holdout["Pneumothorax"] == "1"
+    assert "This is a refresh of version 1.0.0." in section_of(page, "flow")
+    assert "Studies of the version before keep their halves" in section_of(page, "balance")
+    assert "came in" not in section_of(page, "balance")
+    assert one.study_id not in page_of(folder, "public.html")
+
+
+def added(root: Path, n: int) -> CurationFolder:
+    """A selection of `n` studies of as many patients."""
+    folder = CurationFolder.create(root, name="More")
+    for step in ("extract", "sample", "assign", "import-votes", "consensus"):
+        folder.run(step, {}, lambda scratch: {}, writes=())
+    rows = [Selected(f"new-{i}", f"new-patient-{i}", ("COPD",), 3, "less_common") for i in range(n)]
+
+    def work(scratch: Path) -> dict[str, int]:
+        write_table(scratch / "selection.parquet", rows, Selected)
+        return {}
+
+    folder.run("select", {}, work, writes=("selection.parquet",))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("n", "retires", "said"),
+    [
+        (5, False, r"The 5 studies that came in were halved by one random draw \((2|3) released, (2|3) holdout\)\."
+                   " Neither they nor the halves as they are now were tested"),
+        (1, False, "All that came in, 1 study of one patient, went to the holdout. The halves as they are now"),
+        (5, True, "The holdout is the 5 studies that this version adds, .* nobody balanced these halves or tested"),
+    ],
+    ids=["halved", "one", "retired"],
+)  # fmt: skip
+def test_added_studies_are_not_said_to_be_balanced(
+    whole: CurationFolder, tmp_path: Path, n: int, retires: bool, said: str
+) -> None:
+    folder = CurationFolder.create(tmp_path / "next", name="Next")
+    refresh(folder, whole, additions=added(tmp_path / "more", n), retire_holdout=retires)
+    report(folder)
+    shown = section_of(page_of(folder), "balance")
+    assert re.search(said, shown)
+    assert "Not tested in this version" in section_of(page_of(folder), "demographics")
+
+
+# Pieces --------------------------------------------------------------------------------------------------------------
+
+
+def test_what_does_not_add_up_is_said() -> None:
+    stages = [Stage("Sent", 10, leaving=(("lost", 3),)), Stage("Read", 8), Stage("Kept", None, halves=())]
+    assert unbalanced(stages) == ["Sent to Read"]
+    assert unbalanced([Stage("Kept", 5, halves=(("Released", 2), ("Holdout", 2)))]) == ["Kept to its halves"]
+
+
+@pytest.mark.parametrize(
+    ("kappa", "word"),
+    [(-0.01, "poor"), (0.0, "slight"), (0.2, "slight"), (0.21, "fair"), (0.41, "moderate"), (0.59, "moderate"),
+     (0.622, "substantial"), (0.81, "almost perfect"), (1.0, "almost perfect")],
+)  # fmt: skip
+def test_landis_koch(kappa: float, word: str) -> None:
+    """0.590 and 0.622 are paper 004's."""
+    assert landis_koch(kappa) == word
+
+
+@pytest.mark.parametrize("words", ["", "a", "Interstitial opacity", "W" * 50, "a b " * 20])
+def test_lines_are_no_wider_than_asked(words: str) -> None:
+    lines = wrapped(words, 60)
+    assert "".join(lines).replace(" ", "") == words.replace(" ", "")
+    assert all(text_width(line) <= 60 for line in lines)
+    assert len(shortened(words, 60, 2)) <= 2
+
+
+def test_infinite_difference_is_found_where_the_file_has_none() -> None:
+    apart = [{"category": "A", "released": 4, "holdout": 0}, {"category": "B", "released": 0, "holdout": 4}]
+    assert largest_difference({"largest_difference": None, "categories": apart}) == float("inf")
+    assert largest_difference({"largest_difference": None, "categories": []}) is None
+    assert largest_difference({"largest_difference": 0.25, "categories": apart}) == 0.25
+
+
+def test_numbers_as_printed() -> None:
+    assert [number(-0.0004), number(-0.25, 2), number(None)] == ["0.000", "−0.25", "undefined"]
+    assert [share(1, 200), share(0, 200), share(3, 0)] == ["1 (<\u00a01\u00a0%)", "0 (0\u00a0%)", "3"]
+
+
+# Rubric --------------------------------------------------------------------------------------------------------------
+
+
+def test_rubric_table_by_hand() -> None:
+    nan = float("nan")
+    first = [[float(score)] * 6 for score in (1, 1, 2, 2, 5)]
+    second = [[score] * 6 for score in (1, 2, 2, 2, nan)]
+    row = rubric_table(first, second)[0]
+    # squared differences: mean 1/4; over all pairs of the two readers' scores (6 + 2) / 16
+    assert row.kappa == pytest.approx(1 - 0.25 / 0.5)
+    assert row.mean_absolute_difference == pytest.approx(0.25)
+    assert (row.mean_first, row.sd_first) == pytest.approx((1.5, (4 * 0.25 / 3) ** 0.5))
+    assert (row.mean_second, row.sd_second) == pytest.approx((1.75, 0.5))
+    assert row.n == 4
+    assert row.cells() == ("Process", "0.500", "0.250", "1.500 ± 0.577", "1.750 ± 0.500", "4")
+
+
+def test_rubric_of_one_score_throughout_is_undefined() -> None:
+    row = rubric_table([[3] * 6] * 2, [[3] * 6] * 2)[0]
+    assert row.cells()[1:3] == ("undefined", "0.000")
+    assert rubric_table([[float("nan")] * 6], [[3] * 6])[0].cells()[3:] == ("undefined", "undefined", "0")
+
+
+def test_ratings_in_the_folder_are_reported(tmp_path: Path) -> None:
+    folder = CurationFolder.create(tmp_path / "rated", name="Rated")
+    head = ("task_id", "model", "reader", "process", "execution", "synthesis", "language", "image_content",
+            "image_style")  # fmt: skip
+    rows = [(f"t{i}", "m", reader, *([score] * 6)) for reader, scores in (
+        ("<i>A</i>", (1, 1, 2, 2, 5)), ("B", (1, 2, 2, 2))) for i, score in enumerate(scores)]  # fmt: skip
+    write_csv(folder.path("ratings.csv"), head, rows)
+    report(folder)
+    assert [row["kappa"] for row in rows_of(folder, "rubric.csv")] == ["0.5"] * 6
+    assert "&lt;i&gt;A&lt;/i&gt; (first) and B (second)" in page_of(folder)
+    write_csv(folder.path("ratings.csv"), head, [("t0", "m", "A", 9, 1, 1, 1, 1, 1)])
+    with pytest.raises(BuildError, match="process"):
+        report(folder)

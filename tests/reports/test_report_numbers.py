@@ -1,0 +1,76 @@
+"""The numbers of a report, worked out once more in plain numpy: 48 pixels make 8 cells of 6 x 6 pixels."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from pycocotools import mask as coco
+
+from reveal_bench.metrics.bootstrap import MACRO
+from reveal_bench.reports.runs import load_runs, open_world, score_runs
+from tests.conftest import World
+
+FINDINGS = ("Edema", "Cardiomegaly", "Atelectasis")
+N_RESAMPLES, SEED = 80, 4
+FloatArray = npt.NDArray[np.float64]
+
+
+def hit_map(mask: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
+    """Hit cells (8, 8) of a mask of 48 x 64 or 64 x 48 pixels: half of the cell, or any of it if no cell has half."""
+    height, width = mask.shape
+    top, left = (height - 48) // 2, (width - 48) // 2
+    cells = mask[top : top + 48, left : left + 48].reshape(8, 6, 8, 6).mean(axis=(1, 3))
+    return cells >= 0.5 if (cells >= 0.5).any() else cells > 0
+
+
+def replicates(values: FloatArray, patients: list[str], everyone: list[str]) -> FloatArray:
+    """Means of resampled patients: NaN where none that is drawn has a case."""
+    draws = np.random.default_rng(SEED).integers(0, len(everyone), (N_RESAMPLES, len(everyone)))
+    by_patient = [np.flatnonzero(np.array(patients) == name) for name in everyone]
+    found = [np.concatenate([by_patient[k] for k in draw]) for draw in draws]
+    return np.array([values[cases].mean() if len(cases) else np.nan for cases in found])
+
+
+def test_rates_chance_deviations_and_differences(world: World, run_paths: dict[str, Path]) -> None:
+    runs = [("one", run_paths["one"]), ("three", run_paths["three"])]
+    opened = open_world(world.folder, runs)
+    scores = score_runs(load_runs(runs, opened), opened, findings=FINDINGS, n_resamples=N_RESAMPLES, seed=SEED)
+    everyone = sorted({record.patient_id for record in opened.records})
+    files = [sorted(path.glob("predictions*.jsonl")) for _, path in runs]
+    answers = [[{(p["image_id"], p["finding"]): p["cell"] for p in map(json.loads, file.open())} for file in epochs]
+               for epochs in files]  # fmt: skip
+    values: dict[tuple[int | str, str], tuple[float, FloatArray]] = {}
+    for finding in FINDINGS:
+        cases = [
+            (record, hit_map(coco.decode({"size": list(one.rle.size), "counts": one.rle.counts.encode()})))
+            for record in opened.records
+            for one in record.annotations
+            if one.finding == finding and one.rle is not None
+        ]
+        cases = [(record, hits) for record, hits in cases if hits.any()]
+        patients = [record.patient_id for record, _ in cases]
+        for i, epochs in enumerate(answers):
+            by_epoch = [[epoch.get((record.image_id, finding)) for record, _ in cases] for epoch in epochs]
+            hit = np.array([[cell is not None and hits[int(cell[1]) - 1, ord(cell[0]) - 65]
+                             for cell, (_, hits) in zip(cells, cases, strict=True)] for cells in by_epoch])  # fmt: skip
+            mean = hit.mean(axis=0)
+            values[i, finding] = (mean.mean(), replicates(mean, patients, everyone))
+        chance = np.array([hits.mean() for _, hits in cases])
+        values["chance", finding] = (chance.mean(), replicates(chance, patients, everyone))
+    macros = {}
+    for key in (0, 1, "chance"):
+        parts = [values[key, finding] for finding in FINDINGS]
+        macros[key] = np.mean([value for value, _ in parts]), np.nanmean([draws for _, draws in parts], axis=0)
+        values[key, MACRO] = macros[key]
+    for (key, finding), (value, draws) in values.items():
+        is_chance, i = key == "chance", 0 if key == "chance" else int(key)
+        estimate = scores.estimates(i, chance=is_chance)[finding]
+        low, high = np.nanpercentile(draws, [2.5, 97.5])
+        assert (estimate.value, estimate.low, estimate.high) == pytest.approx((value, low, high))
+        assert scores.deviations(i, chance=is_chance)[finding] == pytest.approx(np.nanstd(draws, ddof=1))
+    gains = np.nanpercentile(macros[0][1] - macros[1][1], [2.5, 97.5])
+    assert scores.difference(0, 1) == pytest.approx((macros[0][0] - macros[1][0], *gains))

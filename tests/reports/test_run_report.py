@@ -1,0 +1,240 @@
+"""The report as its reader finds it: complete, self-contained, escaped, and with the numbers of `score`."""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from reveal_bench.evaluation.score import score_file
+from reveal_bench.kinds.localization.records import Manifest, read_localization
+from reveal_bench.reports import figure_style
+from reveal_bench.reports.heat import AveragePicture
+from reveal_bench.reports.run_page import PAGE, write_run_report
+from reveal_bench.reports.run_tables import to_csv
+from reveal_bench.reports.runs import open_world
+from tests.conftest import World
+from tests.reports.conftest import SPLIT, guesses, write_run
+
+Paths = dict[str, Path]
+TWO = ("Edema", "Cardiomegaly")
+VOID = {"meta", "img", "br"}
+HOSTILE = '<script>alert("x")</script> & $y_1$'
+
+
+class Reader(HTMLParser):
+    """Checks that every element is closed in its turn, and collects what the tests ask about."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.texts.append(data)
+
+    def all(self, name: str) -> list[dict[str, str | None]]:
+        return [attrs for tag, attrs in self.tags if tag == name]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _small_pictures() -> object:
+    """Figures of few pixels: a report then takes a second or two."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(figure_style, "DPI", 30)
+        yield
+
+
+@pytest.fixture(scope="module")
+def report(world: World, run_paths: Paths, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Five runs, the reference is "three"; means are over two findings."""
+    out = tmp_path_factory.mktemp("report") / "out"
+    runs = [(HOSTILE, run_paths["one"]), *((name, run_paths[name]) for name in ("three", "fine", "few", "points"))]
+    warnings = write_run_report(runs, world.folder, out, reference="three", findings=TWO, n_resamples=50, seed=2)
+    assert warnings == []
+    return out
+
+
+def rows_of(report: Path, name: str) -> list[dict[str, str]]:
+    with (report / "tables" / f"{name}.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_every_figure_and_table_has_its_files(report: Path) -> None:
+    figures = ("error-categories", "grids", "heat-maps-1", "hit-rates", "prompts")
+    tables = ("error-categories", "failures-and-costs", "heat-maps", "hit-rates", "mean-hit-rates", "runs")
+    wanted = {f"figures/{name}.{kind}" for name in figures for kind in ("png", "svg")}
+    wanted |= {f"tables/{name}.csv" for name in tables} | {PAGE}
+    assert {str(path.relative_to(report)) for path in report.rglob("*") if path.is_file()} == wanted
+
+
+def test_hit_rates_are_those_of_score(report: Path, world: World, run_paths: Paths) -> None:
+    rows = [row for row in rows_of(report, "hit-rates") if row["metric"] != "grid_chance"]
+    file = run_paths["one"] / "predictions.jsonl"
+    scored = score_file(file, world.folder, SPLIT, allow_missing=True, n_resamples=50, seed=2)
+    for finding in TWO:
+        (row,) = (row for row in rows if row["run"] == HOSTILE and row["finding"] == finding)
+        (estimate,) = (e for e in scored.estimates if e.metric == "grid_hit" and e.finding == finding)
+        assert (float(row["value"]), float(row["low"]), float(row["high"])) == (
+            estimate.value, estimate.low, estimate.high
+        )  # fmt: skip
+        assert (int(row["n"]), row["signature"]) == (estimate.n, estimate.signature)
+    by_run = {row["run"]: row for row in rows if row["finding"] == "macro"}
+    assert {run: row["metric"] for run, row in by_run.items()} == {
+        HOSTILE: "grid_hit", "three": "grid_hit", "fine": "grid_hit", "few": "grid_hit", "points": "point_hit"
+    }  # fmt: skip
+
+
+def test_differences_are_from_the_reference(report: Path) -> None:
+    rows = {(row["run"], row["grid"]): row for row in rows_of(report, "mean-hit-rates")}
+    mean = {key: float(row["mean_hit_rate"]) for key, row in rows.items()}
+    assert float(rows["few", "8"]["difference"]) == pytest.approx(mean["few", "8"] - mean["three", "8"])
+    assert rows["three", "8"]["difference"] == ""
+    assert {key for key in rows if key[0] == "chance"} == {("chance", "8"), ("chance", "16")}
+
+
+def test_costs_and_failures_are_counted(report: Path, manifest: Manifest) -> None:
+    n = len(manifest.asked_pairs())
+    refused = math.ceil(n / 9)
+    rows = {row["run"]: row for row in rows_of(report, "failures-and-costs")}
+    assert set(rows) == {HOSTILE, "three", "fine", "few"}
+    assert (int(rows["three"]["asked"]), int(rows["three"]["refused"])) == (3 * n, 3 * refused)
+    assert rows[HOSTILE]["answered"] == str(n - refused)
+    assert float(rows["few"]["cost"]) == pytest.approx(n * (100 * 2 + 5 * 10) / 1_000_000)
+
+
+def test_heat_maps_add_up_to_the_answers(report: Path, world: World, manifest: Manifest) -> None:
+    rows = rows_of(report, "heat-maps")
+    views = {record.image_id: record.view for record in read_localization(world.folder, SPLIT)}
+    asked = [pair for pair in manifest.asked_pairs() if pair[1] == "Edema" and views[pair[0]] != "LATERAL"]
+    answered = [pair for pair in asked if pair in guesses(manifest, 1)]
+    total = sum(float(row["share"]) for row in rows if row["run"] == HOSTILE and row["finding"] == "Edema")
+    assert total == pytest.approx(len(answered) / len(asked))
+    assert {row["n"] for row in rows if row["finding"] == "Edema"} == {str(len(asked))}
+
+
+def test_error_categories_add_up_to_one(report: Path) -> None:
+    rows = [row for row in rows_of(report, "error-categories") if row["finding"] == "Edema" and row["share"]]
+    for run, epoch in {(row["run"], row["epoch"]) for row in rows}:
+        assert sum(float(r["share"]) for r in rows if (r["run"], r["epoch"]) == (run, epoch)) == pytest.approx(1)
+    assert {row["epoch"] for row in rows if row["run"] == "three"} == {"1", "2", "3"}
+
+
+def test_page_is_well_formed_and_holds_all_it_shows(report: Path) -> None:
+    text = (report / PAGE).read_text(encoding="utf-8")
+    page = Reader(text)
+    assert not re.search(r"""(src|href)=["']?\s*(https?:)?//""", text)
+    assert "@import" not in text
+    assert page.all("script") == page.all("link") == []
+    assert [img["src"][:22] for img in page.all("img") if img["src"]] == ["data:image/png;base64,"] * 5
+    assert all(len(img["alt"] or "") > 40 for img in page.all("img"))
+    assert all(th.get("scope") in ("col", "row") for th in page.all("th"))
+    for link in page.all("a"):
+        target = link["href"] or ""
+        assert (report / target).is_file() if target[0] != "#" else {"id": target[1:]} in page.all("section")
+
+
+def test_labels_are_shown_and_never_run(report: Path) -> None:
+    text = (report / PAGE).read_text(encoding="utf-8")
+    assert "<script" not in text
+    assert HOSTILE in "".join(Reader(text).texts)
+    assert "<script" not in (report / "figures" / "hit-rates.svg").read_text(encoding="utf-8")
+
+
+def test_page_says_what_it_is_made_of(report: Path, world: World) -> None:
+    text = " ".join(Reader((report / PAGE).read_text(encoding="utf-8")).texts)
+    for part in ("synthetic stand-in for CheXlocalize", "chexlocalize 1.0.0, split released", "Not for clinical use",
+                 "grid_hit|b:50|seed:2|unit:patient|v:1", "point_hit|b:50|seed:2|unit:patient|v:1",
+                 "plain background", "50 bootstrap resamples of patients"):  # fmt: skip
+        assert part in text
+    assert str(world.folder) not in text
+
+
+def test_the_same_runs_give_the_same_bytes_and_leftovers_go(world: World, run_paths: Paths, tmp_path: Path) -> None:
+    runs = [("", run_paths["one"]), ("", run_paths["points"])]
+    out = [tmp_path / name for name in ("a", "b")]
+    (out[1] / "figures").mkdir(parents=True)
+    (out[1] / "figures" / "grids.png").write_bytes(b"of an earlier report")
+    (out[1] / "notes.txt").write_text("mine", encoding="utf-8")
+    for place in out:
+        write_run_report(runs, world.folder, place, findings=TWO[:1], n_resamples=20)
+    first, second = ({p.relative_to(o): p.read_bytes() for p in o.rglob("*") if p.is_file()} for o in out)
+    assert second.pop(Path("notes.txt")) == b"mine"
+    assert first == second
+
+
+def test_what_a_reader_must_know_is_said(world: World, manifest: Manifest, tmp_path: Path) -> None:
+    cells = dict(list(guesses(manifest, 1).items())[:20])
+    path = write_run(tmp_path / "short", manifest, [cells], n_asked=len(manifest.asked_pairs()), limit=None)
+    info = (path / "run.json").read_text(encoding="utf-8")
+    n = len(manifest.asked_pairs())
+    (path / "run.json").write_text(info.replace(f'"n_questions": {n}', f'"n_questions": {n + 5}'), encoding="utf-8")
+    warnings = write_run_report([("s", path)], world.folder, tmp_path / "out", findings=TWO[:1], n_resamples=20)
+    assert warnings == [f"s asked {n} of {n + 5} questions: the rest are misses"]
+    assert "the rest are misses" in (tmp_path / "out" / PAGE).read_text(encoding="utf-8")
+
+
+def test_what_makes_no_report_is_refused(world: World, run_paths: Paths, tmp_path: Path) -> None:
+    runs = [("one", run_paths["one"])]
+    with pytest.raises(ValueError, match=r"`reference` must be the label of a run \(one\), got 'two'"):
+        write_run_report(runs, world.folder, tmp_path / "out", reference="two")
+    for inside in (world.folder, world.folder / "reports"):
+        with pytest.raises(ValueError, match="`out` must not lie in the dataset folder"):
+            write_run_report(runs, world.folder, inside)
+    with pytest.raises(ValueError, match="is not a dataset folder"):
+        write_run_report(runs, tmp_path / "nothing", tmp_path / "out")
+    with pytest.raises(ValueError, match="they are private"):
+        write_run_report(runs, world.folder, tmp_path / "out", split="holdout")
+    assert not (tmp_path / "out").exists()
+
+
+def test_csv_leaves_undefined_empty_and_defuses_formulas() -> None:
+    assert to_csv(("a", "b", "c"), [(math.nan, None, '=1+"1"'), (0.1, -1, "x,y")]) == (
+        'a,b,c\n,,"\'=1+""1"""\n0.1,-1,"x,y"\n'
+    )
+
+
+def test_no_patient_is_shown_or_named(
+    report: Path, world: World, run_paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = {name for r in read_localization(world.folder, SPLIT) for name in (r.image_id, r.patient_id)}
+    texts = [path.read_text(encoding="utf-8") for path in report.rglob("*.*") if path.suffix != ".png"]
+    assert not [name for name in names for text in texts if name in text]
+    film = AveragePicture(np.zeros((256, 256)), n=40, n_patients=9)
+    monkeypatch.setattr("reveal_bench.reports.run_page.average_picture", lambda *_, **__: film)
+    shown = {}
+    for synthetic in (True, False):
+        opened = open_world(world.folder, [("", run_paths["one"])])
+        opened = replace(opened, info=replace(opened.info, synthetic=synthetic))
+        monkeypatch.setattr("reveal_bench.reports.run_page.open_world", lambda *_, world=opened: world)
+        out = tmp_path / str(synthetic)
+        write_run_report([("", run_paths["one"])], world.folder, out, findings=TWO[:1], n_resamples=20)
+        shown[synthetic] = (out / PAGE).read_text(encoding="utf-8")
+    assert "over the average of the 40 frontal images" in shown[True]
+    assert "over a plain background, as the pictures are of fewer than 10 patients" in shown[False]
+
+
+def test_run_settings_reach_the_table(report: Path) -> None:
+    rows = {row["run"]: row for row in rows_of(report, "runs")}
+    assert rows["few"]["style"] == "few-shot"
+    assert rows["few"]["settings"].startswith("3 shots")
+    assert (rows["fine"]["grid"], rows["fine"]["hit_metric"]) == ("16", "grid_hit")
+    assert len(rows["three"]["sha256"].split()) == 3

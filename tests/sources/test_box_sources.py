@@ -1,0 +1,217 @@
+"""Every further source from its synthetic twin to a scored file; plain `datasets`, without this package, loads it."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from reveal_bench.benchmarks import BENCHMARKS
+from reveal_bench.dataset.build import BuildLog, build_folder
+from reveal_bench.dataset.validate import validate_folder
+from reveal_bench.evaluation.baselines import chance_baseline, fit_location_prior, location_prior_baseline
+from reveal_bench.evaluation.score import score_file
+from reveal_bench.kinds.folder import FolderInfo, read_folder_info
+from reveal_bench.kinds.localization.records import read_localization, read_manifest
+from reveal_bench.phantom import write_reveal
+from reveal_bench.phantom.sources import SOURCES
+from reveal_bench.predictions import predictions_to_jsonl
+from reveal_bench.sources import chexlocalize, midrc
+from reveal_bench.sources.source import Reading
+from tests.sources.reveal_trees import KEY
+
+N = 15
+TEST_SPLIT = {"vinbigdata": "train", "rsna-pneumonia": "train", "siim-acr": "train"}
+EXTRAS = {
+    "ms-cxr": {"phrases"},
+    "vindr-cxr": {"image_labels"},
+    "rsna-pneumonia": {"classes"},
+    "padchest-gr": {"sentences"},
+}
+WITH_MASKS = {"chestx-det", "siim-acr", "chexlocalize"}
+
+
+def module_of(source: str) -> ModuleType:
+    name = "vindr_cxr" if source == "vinbigdata" else source.replace("-", "_")
+    return importlib.import_module(f"reveal_bench.sources.{name}")
+
+
+def read_twin(source: str, root: Path) -> Reading:
+    pictures = {"pictures": root / "pictures"} if (root / "pictures").is_dir() else {}
+    reading: Reading = module_of(source).read(root, pixels="embed", keep_going=True, **pictures)
+    return reading
+
+
+@dataclass(frozen=True)
+class Built:
+    """A twin, what was read of it, and the folders made of it."""
+
+    twin: Path
+    reading: Reading
+    public: Path
+    private: Path
+    info: FolderInfo
+    log: BuildLog
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Built]:
+    root = tmp_path_factory.mktemp("sources")
+    everything = {}
+    for source, write in SOURCES.items():
+        twin, public, private = root / source / "twin", root / source / "public", root / source / "private"
+        write(twin, n_images=N, seed=3, long_side=128)
+        reading, log = read_twin(source, twin), BuildLog()
+        benchmark = BENCHMARKS["vindr-cxr" if source == "vinbigdata" else source]
+        info = build_folder(
+            reading.splits, public, benchmark, holdout=private, holdout_split=TEST_SPLIT.get(source, "test"),
+            extras=reading.extras, keep_going=True, synthetic=reading.synthetic, log=log,
+        )  # fmt: skip
+        everything[source] = Built(twin, reading, public, private, info, log)
+    return everything
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_twin_is_recognised_and_becomes_two_valid_folders(built: Mapping[str, Built], source: str) -> None:
+    own = built[source]
+    assert module_of(source).detect(own.twin) == 1
+    assert module_of(source).inspect(own.twin, pictures=None).synthetic
+    assert own.reading.synthetic
+    recognised = {name for name in SOURCES if module_of(name).detect(own.twin)}
+    assert recognised <= {source, "vindr-cxr", "vinbigdata"}
+    assert own.log.left_out == []
+    assert own.info.synthetic
+    assert own.info.splits["holdout"]["references"] == "private"
+    assert validate_folder(own.public, holdout=own.private) == []
+    assert validate_folder(own.private) == []
+    assert {extra.config for extra in own.reading.extras} == EXTRAS.get(source, set())
+    n_read = sum(len(list(records)) for records in own.reading.splits.values())
+    assert sum(entry["n_images"] for entry in own.info.splits.values()) == n_read
+
+
+@pytest.fixture(scope="module")
+def more_built(download: Path, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Built]:
+    """Folders of the two sources whose twins have makers of their own, CheXlocalize and MIDRC."""
+    root = tmp_path_factory.mktemp("more")
+    twin = root / "midrc"
+    write_reveal(twin, n_studies=8, seed=3, long_side=64, layout="midrc")
+    everything = {}
+    for name, place, reading in (
+        ("chexlocalize", download, chexlocalize.read(download)),
+        ("reveal-cxr", twin, midrc.read(twin, id_key=KEY)),
+    ):
+        assert reading.synthetic
+        public, private, log = root / name / "public", root / name / "private", BuildLog()
+        info = build_folder(
+            reading.splits, public, BENCHMARKS[name], holdout=private, holdout_split="test",
+            extras=reading.extras, synthetic=reading.synthetic, log=log,
+        )  # fmt: skip
+        everything[name] = Built(place, reading, public, private, info, log)
+    return everything
+
+
+def test_plain_datasets_loads_every_config_and_split_of_every_source(
+    built: Mapping[str, Built], more_built: Mapping[str, Built], tmp_path: Path
+) -> None:
+    """In one process that has neither this package nor a network."""
+    script = """
+import json, sys
+sys.modules["reveal_bench"] = None  # cannot be imported, though it may be installed
+import datasets
+datasets.disable_progress_bars()
+found = {}
+for folder in sys.argv[1:]:
+    found[folder] = {}
+    for config in datasets.get_dataset_config_names(folder):
+        for split, rows in datasets.load_dataset(folder, config).items():
+            first, fits = rows[0], None
+            if first.get("image") is not None:
+                fits = first["image"].size == (first["width"], first["height"])
+            if first.get("images") and first["images"][0] is not None:  # a private folder has no pixels
+                sizes = [(facts["width"], facts["height"]) for facts in first["image_facts"]]
+                fits = [image.size for image in first["images"]] == sizes
+            found[folder][f"{config}/{split}"] = [len(rows), fits]
+print(json.dumps(found))
+"""
+    everything = {**built, **more_built}
+    folders = [str(folder) for own in everything.values() for folder in (own.public, own.private)]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment |= {"HF_HOME": str(tmp_path / "hf"), "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", script, *folders],
+        capture_output=True, text=True, check=False, cwd=tmp_path, env=environment,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+    loaded: dict[str, dict[str, list[Any]]] = json.loads(done.stdout.splitlines()[-1])
+    for source, own in everything.items():
+        public, private = loaded[str(own.public)], loaded[str(own.private)]
+        rows = {name: n for name, (n, _) in {**public, **private}.items()}
+        main, unit = ("multilabel", "n_studies") if source == "reveal-cxr" else ("localization", "n_images")
+        for split, entry in own.info.splits.items():
+            assert rows[f"{main}/{split}"] == entry[unit]
+        assert rows["holdout_inputs/holdout"] == own.info.splits["holdout"][unit]
+        assert any(fits for _, fits in public.values())
+        assert all(fits for _, fits in public.values() if fits is not None)  # pictures have the size of their row
+        for extra in own.reading.extras:
+            assert sum(n for name, n in rows.items() if name.startswith(f"{extra.config}/")) == len(extra.rows)
+        configs = {name.split("/")[0] for name in public}
+        assert configs >= {main, "holdout_inputs"}
+        assert ("masks" in configs) == (source in WITH_MASKS)
+        assert not any(name.startswith("holdout_inputs") for name in private)
+
+
+@pytest.mark.parametrize("source", ["nih-boxes", "siim-acr", "rsna-pneumonia"])
+def test_a_baseline_is_scored_with_the_benchmark_s_metrics(
+    built: Mapping[str, Built], tmp_path: Path, source: str
+) -> None:
+    own = built[source]
+    manifest = read_manifest(own.public, "holdout")
+    priors = fit_location_prior(read_localization(own.public, "released"), manifest.findings)
+    answers = {
+        "prior": location_prior_baseline(manifest, priors),
+        "chance": chance_baseline(manifest),
+    }
+    for name, predictions in answers.items():
+        file = tmp_path / f"{name}.jsonl"
+        file.write_text(predictions_to_jsonl(predictions), encoding="utf-8")
+        scored = score_file(file, own.private, "holdout", n_resamples=40)
+        metrics = {estimate.metric for estimate in scored.estimates}
+        wanted = set(BENCHMARKS[source].metrics) if name == "prior" else {"point_hit", "grid_hit"}
+        assert metrics == wanted | {"grid_chance"}
+    assert read_folder_info(own.public).benchmark == source
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_the_same_seed_gives_the_same_twin(source: str, tmp_path: Path) -> None:
+    digests = []
+    for name, seed in (("a", 5), ("b", 5), ("c", 6)):
+        seen: list[tuple[int, int]] = []
+        SOURCES[source](
+            tmp_path / name, n_images=2, seed=seed, long_side=64, traps=False, progress=lambda *n, s=seen: s.append(n)
+        )
+        assert seen == [(1, 2), (2, 2)]
+        files = sorted(path for path in (tmp_path / name).rglob("*") if path.is_file())
+        digest = hashlib.sha256()
+        for path in files:
+            digest.update(path.relative_to(tmp_path / name).as_posix().encode() + path.read_bytes())
+        digests.append(digest.hexdigest())
+        assert "SYNTHETIC" in (tmp_path / name / "SYNTHETIC.txt").read_text()
+    assert digests[0] == digests[1] != digests[2]
+
+
+def test_a_twin_is_not_written_over_something(tmp_path: Path) -> None:
+    (tmp_path / "x").touch()
+    with pytest.raises(ValueError, match="`out` must be a new or empty folder, got "):
+        SOURCES["nih-boxes"](tmp_path, n_images=1, seed=0, long_side=64)
+    with pytest.raises(ValueError, match=r"`n_images` and `long_side` must be >= 1 and in \[64, 8192\], got 0, 64"):
+        SOURCES["ms-cxr"](tmp_path / "new", n_images=0, seed=0, long_side=64)

@@ -1,0 +1,228 @@
+"""NIH boxes: the real list, its twin, and everything that can be wrong with one."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from reveal_bench.benchmarks import BENCHMARKS
+from reveal_bench.dataset.build import BuildLog, build_folder
+from reveal_bench.dataset.validate import validate_folder
+from reveal_bench.kinds.localization.records import read_localization
+from reveal_bench.phantom.sources import SOURCES
+from reveal_bench.sources import nih_boxes
+from reveal_bench.sources.source import BuildError
+
+REAL = Path(__file__).parents[3] / "shared" / "data" / "nih"
+needs_real = pytest.mark.skipif(
+    not (REAL / "BBox_List_2017.csv.gz").exists(), reason="needs ../shared/data: see README"
+)
+
+HEADER = "Image Index,Finding Label,Bbox [x,y,w,h],,,\n"
+GOOD = "00000001_000.png,Atelectasis,100.5,200.25,10,20\n"
+
+
+def write(folder: Path, text: str, *, zipped: bool = False) -> Path:
+    if zipped:
+        (folder / "BBox_List_2017.csv.gz").write_bytes(gzip.compress(text.encode()))
+    else:
+        (folder / "BBox_List_2017.csv").write_text(text, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def twin(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("nih") / "download"
+    SOURCES["nih-boxes"](out, n_images=6, seed=1, long_side=128)
+    return out
+
+
+@needs_real
+def test_the_published_list_has_the_published_counts() -> None:
+    found = nih_boxes.inspect(REAL)
+    # 726 patients: distinct first parts of the names, counted with cut, sort and uniq
+    assert dict(found.counts) == {"boxes": 984, "images": 880, "patients": 726}
+    assert (list(found.problems), list(found.warnings), found.synthetic) == ([], [], False)
+    reading = nih_boxes.read(REAL, pixels="withhold")
+    assert [warning.split(":")[0] for warning in reading.warnings] == [
+        "2 pictures have no label here and are no part of the dataset",
+        "880 images have no picture here",
+    ]
+    records = reading.splits["test"]
+    per_finding = {
+        finding: sum(r.reference(finding) is not None for r in records) for finding in records[0].label_status
+    }
+    assert per_finding == {  # rows per label of the published file, counted by sort and uniq
+        "Atelectasis": 180, "Cardiomegaly": 146, "Effusion": 153, "Infiltration": 123,
+        "Mass": 85, "Nodule": 79, "Pneumonia": 120, "Pneumothorax": 98,
+    }  # fmt: skip
+
+
+@needs_real
+def test_the_real_list_becomes_a_valid_folder_without_pixels(tmp_path: Path) -> None:
+    public, private = tmp_path / "public", tmp_path / "private"
+    reading = nih_boxes.read(REAL, pixels="withhold")
+    info = build_folder(reading.splits, public, BENCHMARKS["nih-boxes"], pixels="withhold", holdout=private)
+    assert [info.splits[split]["n_patients"] for split in ("released", "holdout")] == [363, 363]
+    assert validate_folder(public, holdout=private) == []
+    everyone = read_localization(public, "released") + read_localization(private, "holdout")
+    assert sorted(everyone, key=lambda r: r.image_id) == sorted(reading.splits["test"], key=lambda r: r.image_id)
+
+
+@needs_real
+def test_real_pictures_that_are_not_in_the_list_are_left_aside() -> None:
+    with pytest.raises(BuildError, match="880 problems") as caught:
+        nih_boxes.read(REAL)
+    assert str(caught.value.problems[0]) == (
+        "BBox_List_2017.csv.gz:2: `picture` must be there for 00013118_008, got no such file"
+    )
+    reading = nih_boxes.read(REAL, keep_going=True)
+    assert len(reading.splits["test"]) == 0
+    assert reading.warnings[0] == "2 pictures have no label here and are no part of the dataset"
+    assert reading.warnings[-1] == "880 images are left out for these problems"
+
+
+def test_a_row_by_hand(tmp_path: Path) -> None:
+    rows = GOOD + "00000001_000.png,Infiltrate,512,512,100,100\n00000001_001.png,Mass,0,0,1024,1024\n"
+    first, second = nih_boxes.read(write(tmp_path, HEADER + rows), pixels="withhold").splits["test"]
+    assert (first.image_id, first.patient_id, first.size, first.view) == (
+        "00000001_000",
+        "00000001",
+        (1024, 1024),
+        "UNKNOWN",
+    )
+    assert first.labels == ["Atelectasis", "Infiltration"]  # "Infiltrate" in the list
+    assert {value for finding, value in first.label_status.items() if finding not in first.labels} == {None}
+    box = first.reference("Atelectasis")
+    assert box is not None
+    assert (box.bbox_xywh, box.boxes_xywh, box.n_instances, box.rle) == (
+        (100.5, 200.25, 10, 20), ((100.5, 200.25, 10, 20),), 1, None,
+    )  # fmt: skip
+    # centres 100.5 to 109.5 lie in [100.5, 110.5), and 200.5 to 219.5 in [200.25, 220.25)
+    assert box.area_px == 10 * 20
+    assert second.patient_id == first.patient_id
+    assert second.reference("Mass").area_px == 1024 * 1024  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+def test_a_list_is_found_plain_or_zipped_and_below_a_folder(tmp_path: Path, zipped: bool) -> None:
+    inner = tmp_path / "ChestXray-NIHCC"
+    inner.mkdir()
+    write(inner, HEADER + GOOD, zipped=zipped)
+    assert nih_boxes.detect(tmp_path) == nih_boxes.detect(next(inner.iterdir())) == 1
+    assert nih_boxes.inspect(tmp_path).counts["boxes"] == 1
+    assert nih_boxes.inspect(tmp_path).files == {"boxes": f"ChestXray-NIHCC/{next(inner.iterdir()).name}"}
+    assert nih_boxes.inspect(tmp_path).warnings == [
+        "boxes: published are 984, here are 1", "images: published are 880, here are 1",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "problems"),
+    [
+        ("", [":1: `Image Index` must be a column, got no header"]),
+        ("Image Index,Finding Label,x,y,w,h\n" + GOOD, [
+            ":1: `Bbox [x` must be a column, got Image Index, Finding Label, x, y, w, h",
+            ":1: `h]` must be a column, got Image Index, Finding Label, x, y, w, h",
+        ]),
+        (HEADER + "a.png,Mass,1,1,2,2\n", [":2: `Image Index` must look like 00000001_000.png, got 'a.png'"]),
+        (HEADER + "00000001_000.png,Infiltrat,1,1,2,2\n",
+         [":2: `Finding Label` must be one of the 8 findings, got 'Infiltrat' (nearest: 'Infiltration')"]),
+        (HEADER + "00000001_000.png,Mass,1,1,,2\n",
+         [":2: `Bbox [x, y, w, h]` must be four finite numbers, got '1', '1', '', '2'"]),
+        (HEADER + "00000001_000.png,Mass,1,nan,2,2\n",
+         [":2: `Bbox [x, y, w, h]` must be four finite numbers, got '1', 'nan', '2', '2'"]),
+        (HEADER + "00000001_000.png,Mass,1,1,0,2\n",
+         [":2: `Bbox [x, y, w, h]` must have width and height above 0, got 1, 1, 0, 2"]),
+        (HEADER + "00000001_000.png,Mass,1000,1,26,2\n",
+         [":2: `Bbox [x, y, w, h]` must lie in the image of 1024 x 1024 pixels, got 1000, 1, 26, 2"]),
+        (HEADER + "00000001_000.png,Mass,-1.5,1,26,2\n",
+         [":2: `Bbox [x, y, w, h]` must lie in the image of 1024 x 1024 pixels, got -1.5, 1, 26, 2"]),
+        (HEADER + "00000001_000.png,Mass,1.6,1.6,0.5,0.5\n",
+         [":2: `Bbox [x, y, w, h]` must cover the centre of a pixel, got 1.6, 1.6, 0.5, 0.5"]),
+        (HEADER + "00000001_000.png,Mass,1,1,2\n", [":2: `row` must have 6 fields, got 5"]),
+        (HEADER + "00000001_000.png,Mass,1,1,2,2,,,,7\n", [":2: `row` must have 6 fields, got 10"]),
+        (HEADER + '"a', [": `file` must be a readable CSV file in UTF-8, got unexpected end of data"]),
+    ],
+)  # fmt: skip
+def test_what_can_be_wrong(tmp_path: Path, text: str, problems: list[str]) -> None:
+    with pytest.raises(BuildError) as caught:
+        nih_boxes.read(write(tmp_path, text), pixels="withhold")
+    found = [str(problem).removeprefix("BBox_List_2017.csv") for problem in caught.value.problems]
+    assert found[: len(problems)] == problems
+    assert nih_boxes.inspect(tmp_path).problems == caught.value.problems
+
+
+def test_a_box_may_stick_out_by_rounding_and_has_no_pixels_there(tmp_path: Path) -> None:
+    text = HEADER + "00000001_000.png,Mass,1020.5,-0.5,4.5,10\n"
+    (record,) = nih_boxes.read(write(tmp_path, text), pixels="withhold").splits["test"]
+    annotation = record.reference("Mass")
+    assert annotation is not None
+    assert annotation.boxes_xywh == ((1020.5, -0.5, 4.5, 10),)
+    assert annotation.area_px == 4 * 9  # centres of columns 1020 to 1023, of rows 0 to 8: 9.5 is not below 9.5
+
+
+def test_an_image_with_a_problem_is_left_out_with_all_its_boxes(tmp_path: Path) -> None:
+    rows = GOOD + "00000001_000.png,Mass,1,1,0,0\n00000002_000.png,Mass,1,1,5,5\n"
+    reading = nih_boxes.read(write(tmp_path, HEADER + rows), pixels="withhold", keep_going=True)
+    assert [record.image_id for record in reading.splits["test"]] == ["00000002_000"]
+    assert reading.warnings[-2:] == [
+        "left out: BBox_List_2017.csv:3: `Bbox [x, y, w, h]` must have width and height above 0, got 1, 1, 0, 0",
+        "1 image is left out for these problems",
+    ]
+    with pytest.raises(BuildError, match="must look like"):  # a line that belongs to no image stops the build
+        nih_boxes.read(write(tmp_path, HEADER + "x,Mass,1,1,2,2\n"), pixels="withhold", keep_going=True)
+
+
+def test_an_unknown_column_is_told(tmp_path: Path) -> None:
+    text = HEADER.replace("h],,,", "h],Reader,,") + GOOD.replace("\n", ",7\n")
+    warnings = nih_boxes.read(write(tmp_path, text), pixels="withhold").warnings
+    assert warnings[0] == "BBox_List_2017.csv: the column 'Reader' is not known and is not read"
+
+
+def test_the_twin_becomes_a_folder_with_pictures_and_views(twin: Path, tmp_path: Path) -> None:
+    found = nih_boxes.inspect(twin)
+    assert found.synthetic
+    assert found.warnings == []
+    reading = nih_boxes.read(twin)
+    assert reading.synthetic
+    assert nih_boxes.read(twin, pixels="withhold") == reading  # the pictures are read to be hashed
+    views = {record.view for record in reading.splits["test"]}
+    assert views <= {"AP", "PA"}  # from Data_Entry_2017.csv
+    log = BuildLog()
+    build_folder(reading.splits, tmp_path / "out", BENCHMARKS["nih-boxes"], synthetic=True, log=log)
+    assert log.left_out == []
+    assert validate_folder(tmp_path / "out") == []
+    n_pictures = len(list(twin.rglob("*.png")))
+    assert n_pictures == found.counts["images"] + 1
+    assert reading.warnings == ["1 picture has no label here and is no part of the dataset"]
+
+
+def test_a_picture_of_another_size_is_a_problem_of_the_build(twin: Path, tmp_path: Path) -> None:
+    text = HEADER + GOOD
+    Image.new("L", (512, 512)).save(tmp_path / "00000001_000.png")
+    reading = nih_boxes.read(write(tmp_path, text))
+    with pytest.raises(BuildError, match="the picture must have 1024 x 1024 pixels, got 512 x 512"):
+        build_folder(reading.splits, tmp_path / "out", BENCHMARKS["nih-boxes"])
+
+
+def test_two_pictures_of_one_name_are_a_problem(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "00000001_000.png").touch()
+    with pytest.raises(
+        BuildError, match=r"must be the only one of its name, got a/00000001_000.png and b/00000001_000"
+    ):
+        nih_boxes.read(write(tmp_path, HEADER + GOOD))
+
+
+def test_arguments(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"`root` must hold BBox_List_2017.csv, got "):
+        nih_boxes.read(tmp_path)
+    write(tmp_path, HEADER + GOOD)
+    with pytest.raises(ValueError, match=r"`pictures` must hold .png files, got none below "):
+        nih_boxes.read(tmp_path)
+    assert nih_boxes.detect(tmp_path / "nothing") == 0

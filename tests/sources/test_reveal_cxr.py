@@ -1,0 +1,351 @@
+"""A synthetic REVEAL-CXR download, end to end: what the builder reads, and what a dataset folder holds and hides."""
+
+import io
+import json
+import shutil
+import subprocess
+import sys
+from itertools import islice
+
+import numpy as np
+import pyarrow.parquet as pq
+import pydicom
+import pytest
+from PIL import Image
+
+from reveal_bench.benchmarks import BENCHMARKS
+from reveal_bench.dataset.build import build_folder
+from reveal_bench.kinds.findings.records import AGREEMENTS, read_studies
+from reveal_bench.phantom import write_reveal
+from reveal_bench.phantom.dicom_headers import identifiers
+from reveal_bench.phantom.reveal import reveal_film
+from reveal_bench.phantom.reveal_studies import studies
+from reveal_bench.sources.ids import keyed_id
+from reveal_bench.sources.reveal_cxr import detect, inspect, read
+from tests.sources.reveal_trees import KEY, MAPPING, write_film, write_tree
+
+N, SEED, SIDE = 15, 8, 96
+
+
+@pytest.fixture(scope="module")
+def download(tmp_path_factory):
+    """15 studies with every rare way to store a film and every file that is none; never changed."""
+    root = tmp_path_factory.mktemp("reveal") / "download"
+    write_reveal(root, n_studies=N, seed=SEED, long_side=SIDE)
+    return root
+
+
+@pytest.fixture(scope="module")
+def truth(download):
+    return [json.loads(line) for line in (download / "truth.jsonl").read_text().splitlines()]
+
+
+@pytest.fixture(scope="module")
+def built(download, tmp_path_factory):
+    out = tmp_path_factory.mktemp("built") / "folder"
+    reading = read(download, id_key=KEY)
+    build_folder(
+        reading.splits, out, BENCHMARKS["reveal-cxr"], extras=reading.extras, synthetic=True, holdout_split="test"
+    )
+    return out
+
+
+def decade(years):
+    """Of an age, by hand."""
+    if years is None:
+        return "unknown"
+    return "80+" if years >= 80 else f"{years - years % 10}-{years - years % 10 + 9}"
+
+
+VIEW_OF = {"AP": "AP", "PA": "PA", "POSTERO ANTERIOR": "PA"} | dict.fromkeys(
+    ("LL", "RL", "LATERAL", "LARGE LATERAL"), "LATERAL"
+)
+
+
+def test_records_are_the_twin_s_truth(download, truth):
+    records = read(download, id_key=KEY).splits["test"]
+    assert len(records) == N
+    for record, study in zip(records, truth, strict=True):
+        assert record.study_id == keyed_id(KEY, "study", study["study_uid"])
+        assert record.patient_id == keyed_id(KEY, "patient", study["case_id"])
+        assert list(record.labels) == study["labels"]
+        assert record.n_agree_all == study["n_agree_all"]
+        assert AGREEMENTS.index(record.agreement) == study["n_agree_all"] - 2
+        assert record.age_band == decade(study["age"])
+        assert (record.sex, record.race, record.patient_class) == (study["sex"], study["race"], study["patient_class"])
+        by_id = {image.image_id: image for image in record.images}
+        for film in study["images"]:
+            image = by_id[keyed_id(KEY, "image", film["sop_uid"])]
+            assert (image.height, image.width) == (film["height"], film["width"])
+            if film["view_position"]:
+                assert (image.view, image.view_raw) == (VIEW_OF[film["view_position"]], film["view_position"])
+        assert len(by_id) == len(study["images"])
+
+
+def test_facts_of_images_are_those_that_pydicom_reads(download, truth):
+    images = {image.image_id: image for record in read(download, id_key=KEY).splits["test"] for image in record.images}
+    for film in (film for study in truth for film in study["images"]):
+        image = images[keyed_id(KEY, "image", film["sop_uid"])]
+        dataset = pydicom.dcmread(download / film["file"], force=True, stop_before_pixels=True)
+        assert (image.manufacturer_raw, image.model_raw) == (
+            dataset.Manufacturer,
+            dataset.ManufacturerModelName.strip(),
+        )
+        assert image.kvp == float(dataset.KVP)
+        spacing = dataset.get("PixelSpacing")
+        if spacing is not None and float(spacing[0]) > 0:
+            assert (image.spacing_mm, image.spacing_source) == (tuple(map(float, spacing)), "pixel_spacing")
+        else:
+            assert image.spacing_mm == tuple(map(float, dataset.ImagerPixelSpacing))
+            assert image.spacing_source == "imager_pixel_spacing"
+
+
+def test_what_is_no_film_is_set_aside_with_its_reason(download):
+    reasons = dict(read(download, id_key=KEY).set_aside)
+    assert {path.split("/")[-1]: reason.split(":")[-1].strip() for path, reason in reasons.items()} == {
+        "film9.dcm": reasons["images/batch001/11/film9.dcm"],
+        "IM0000109": "the same SOPInstanceUID and pixels",
+    }
+    assert reasons["images/batch001/08/film9.dcm"] == "a secondary capture (SOP class)"
+    assert "its exposure (same exposure key) is there FOR PRESENTATION" in reasons["images/batch001/09/film9.dcm"]
+    assert len(reasons) == 4
+    warnings = read(download, id_key=KEY).warnings
+    assert "1 files set aside: a secondary capture (SOP class)" in warnings
+
+
+def test_frontal_images_come_first(tmp_path):
+    write_tree(tmp_path)
+    write_film(tmp_path / "0.dcm", "1.2.2", 0, view="LATERAL")
+    write_film(tmp_path / "9.dcm", "1.2.2", 9, view="PA")
+    record = read(tmp_path, id_key=KEY).splits["test"][1]
+    assert record.views == ("AP", "PA", "LATERAL", "LATERAL")
+    assert [image.picture.shown for image in record.images] == ["a/2.dcm", "9.dcm", "0.dcm", "b/3"]
+
+
+def test_what_is_no_view_and_no_detector_is_not_passed_on(tmp_path):
+    write_tree(tmp_path)
+    write_film(tmp_path / "a" / "1.dcm", "1.2.1", view="MRS SMITH", DetectorType="ROOM 7")
+    image = read(tmp_path, id_key=KEY).splits["test"][0].images[0]
+    assert (image.view, image.view_raw, image.detector_type) == ("UNKNOWN", None, None)
+
+
+def test_films_inside_archives(tmp_path):
+    root = write_tree(tmp_path / "d")
+    shutil.make_archive(str(root / "films"), "zip", root / "c")
+    shutil.rmtree(root / "c")
+    image = read(root, id_key=KEY).splits["test"][2].images[0]
+    assert (image.picture.path.name, image.picture.member, image.view) == ("films.zip", "4.dicom", "PA")
+
+
+def test_the_folder_holds_films_that_look_as_they_were_rendered(built):
+    rows = pq.read_table(next((built / "multilabel").glob("test-*.parquet"))).to_pylist()
+    by_id = {entry["image_id"]: (row["images"][i], entry) for row in rows for i, entry in enumerate(row["image_facts"])}
+    for study in islice(studies(seed=SEED), N):
+        for image in study.images:
+            picture, facts = by_id[keyed_id(KEY, "image", study.uid("image", image.number))]
+            shown = np.asarray(Image.open(io.BytesIO(picture["bytes"])))
+            assert np.abs(shown.astype(int) - reveal_film(study, image, SIDE)).max() <= 1
+            assert picture["path"] == f"{facts['image_id']}.png"
+            assert facts["pixel_pipeline"].startswith("dicom-v1: ")
+
+
+def test_the_folder_is_read_back_as_it_was(download, built, truth):
+    back = read_studies(built, "test")
+    assert [list(record.labels) for record in back] == [study["labels"] for study in truth]
+    records = read(download, id_key=KEY).splits["test"]
+    for record, again in zip(records, back, strict=True):
+        assert (record.study_id, record.age_band, record.views) == (again.study_id, again.age_band, again.views)
+
+
+def test_plain_datasets_loads_it(built, truth):
+    program = f"""
+import sys; sys.modules["reveal_bench"] = None
+from datasets import load_dataset
+studies = load_dataset({str(built)!r}, "multilabel", split="test")
+names = studies.features["labels"].feature.names
+print([[names[code] for code in row] for row in studies["labels"]])
+print(studies[0]["images"][0].size, studies[0]["images"][0].mode, sum(map(sum, studies["label_vector"])))
+terms = load_dataset({str(built)!r}, "labels", split="terms")
+print(len(terms), terms[0]["name"], terms[0]["radlex"])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    labels, picture, terms = done.stdout.splitlines()
+    assert labels == str([study["labels"] for study in truth])
+    first = truth[0]["images"][0]
+    n_labels = sum(len(study["labels"]) for study in truth)
+    assert picture == f"({first['width']}, {first['height']}) L {n_labels}"
+    assert terms == "12 Airspace opacity RID28663"
+
+
+def everything(value):
+    """All bytes and texts below a value."""
+    if isinstance(value, dict):
+        for inner in value.values():
+            yield from everything(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from everything(inner)
+    elif isinstance(value, bytes):
+        yield value
+    elif value is not None:
+        yield str(value).encode()
+
+
+def test_nothing_of_a_header_leaks(download, built):
+    """Names, texts, dates, numbers, UIDs and private elements of every film; the paths and names of its files."""
+    forbidden = {"Leakington", "LEAK", "batch001", "film1.dcm", "IM00000", str(download), "truth.jsonl"}
+    for study in islice(studies(seed=SEED), N):
+        for image in study.images:
+            forbidden |= set(identifiers(study, image))
+    assert len(forbidden) > 150
+    contents = [path.read_bytes() for path in built.rglob("*") if path.is_file()]
+    for path in built.rglob("*.parquet"):
+        table = pq.read_table(path)
+        contents += [*everything(table.to_pylist()), str(table.schema.metadata).encode()]
+    found = {text for text in forbidden for content in contents if text.encode() in content}
+    # the name of the source in the published card is no leak, nor are digits of a time inside a hash
+    assert found == set()
+
+
+def test_a_holdout_keeps_labels_and_patients_apart(download, tmp_path):
+    reading = read(download, id_key=KEY)
+    build_folder(
+        reading.splits, tmp_path / "public", BENCHMARKS["reveal-cxr"], extras=reading.extras, synthetic=True,
+        holdout=tmp_path / "vault", holdout_split="test", seed=1,
+    )  # fmt: skip
+    released, held = read_studies(tmp_path / "public", "released"), read_studies(tmp_path / "vault", "holdout")
+    assert len(released) + len(held) == N
+    assert not {record.patient_id for record in released} & {record.patient_id for record in held}
+    inputs = pq.read_table(next((tmp_path / "public" / "holdout_inputs").glob("*.parquet"))).to_pylist()
+    assert {row["study_id"] for row in inputs} == {record.study_id for record in held}
+    assert all(row["labels"] == [] and row["images"][0]["bytes"] for row in inputs)
+
+
+def test_ids_follow_the_secret(download):
+    first, again, other = (read(download, id_key=key).splits["test"] for key in (KEY, KEY, bytes(32)))
+    assert [record.study_id for record in first] == [record.study_id for record in again]
+    ids = [
+        {record.study_id for record in records} | {record.patient_id for record in records}
+        for records in (first, other)
+    ]
+    assert not ids[0] & ids[1]
+
+
+def test_a_collision_of_ids_is_a_problem(download, monkeypatch):
+    from reveal_bench.sources import ids
+
+    monkeypatch.setattr(ids, "DIGITS", 1)
+    with pytest.raises(ValueError, match=r"`(study|image|patient)_id` must differ for different identifiers"):
+        read(download, id_key=KEY)
+
+
+def test_inspect_counts_and_suggests(download, tmp_path):
+    found = inspect(download)
+    assert (found.builder, found.synthetic, list(found.problems)) == ("reveal-cxr", True, [])
+    assert found.files == {"mapping": "mapping.yaml", "table": "labels.csv"}
+    n_images = sum(len(study.images) for study in islice(studies(seed=SEED), N))
+    assert found.counts == {
+        "studies": N, "images": n_images, "files set aside": 4, "rows of the table": N, "rows with a study": N,
+    }  # fmt: skip
+    shutil.copytree(download, tmp_path / "copy")
+    (tmp_path / "copy" / "mapping.yaml").unlink()
+    without = inspect(tmp_path / "copy")
+    assert "table" not in without.files
+    (text,) = (warning for warning in without.warnings if warning.startswith("no mapping"))
+    assert "# Other tables that match studies: reports.csv, votes.csv" in text
+
+
+def test_a_saved_suggestion_reads_the_same(download, tmp_path):
+    shutil.copytree(download, tmp_path / "copy")
+    (tmp_path / "copy" / "mapping.yaml").unlink()
+    with pytest.raises(ValueError, match=r"`mapping` must say what the columns of the table mean") as error:
+        read(tmp_path / "copy", id_key=KEY)
+    saved = tmp_path / "own.yaml"
+    saved.write_text(str(error.value).split("correct it:\n")[1], encoding="utf-8")
+
+    def facts(reading):
+        return [
+            (r.study_id, r.labels, r.agreement, r.n_agree_all, r.age_band, r.sex, r.race, r.patient_class)
+            for r in reading.splits["test"]
+        ]
+
+    assert facts(read(tmp_path / "copy", id_key=KEY, mapping=saved)) == facts(read(download, id_key=KEY))
+
+
+def test_a_guess_leaves_open_what_it_cannot_tell(tmp_path):
+    table = "uid,wide1,sex,agreement\n1.2.1,x,Femme,yes\n1.2.2,y,Homme,no\n1.2.3,z,,no\n"
+    write_tree(tmp_path, table=table, mapping=None)
+    (text,) = (warning for warning in inspect(tmp_path).warnings if warning.startswith("no mapping"))
+    assert "# No column of labels was found" in text
+    assert "Femme: ???" in text
+    own = tmp_path / "mapping.yaml"
+    own.write_text(text.split("correct it:\n")[1], encoding="utf-8")
+    with pytest.raises(
+        ValueError, match=r"`agreement.values.yes` must be one of two_of_three, three_of_three, got '\?\?\?'"
+    ):
+        read(tmp_path, id_key=KEY)
+
+
+def test_guess_of_columns_per_label(tmp_path):
+    table = "study_uid,Airspace_Opacity,copd,Pleural Effusion\n1.2.1,1,0,0\n1.2.2,0,1,1\n1.2.3,0,0,0\n"
+    write_tree(tmp_path, table=table, mapping=None)
+    (text,) = (warning for warning in inspect(tmp_path).warnings if warning.startswith("no mapping"))
+    assert (
+        "  wide:\n    Airspace_Opacity: Airspace opacity\n    copd: COPD\n    Pleural Effusion: Pleural effusion\n"
+        in text
+    )
+    assert "# No column for Aneurysm, Cardiomegaly" in text
+
+
+def test_no_table_that_fits(tmp_path):
+    write_tree(tmp_path, table="id,labels\n7,COPD\n", mapping=None)
+    with pytest.raises(ValueError, match=r"No table below .* matches any of the 3 studies"):
+        read(tmp_path, id_key=KEY)
+
+
+def test_published_counts_are_compared_if_the_download_claims_to_be_it(tmp_path):
+    mine, claimed, named = (tmp_path / name for name in ("mine", "claimed", "REVEAL-CXR_released"))
+    for root, mapping in ((mine, MAPPING), (claimed, MAPPING + "source: REVEAL-CXR\n"), (named, MAPPING)):
+        write_tree(root, mapping=mapping)
+    expected = ["studies: published are 100, here are 3", "images: published are 109, here are 4"]
+    for root, texts in ((mine, []), (claimed, expected), (named, expected)):
+        assert [text for text in inspect(root).warnings if "published" in text] == texts
+    (named / "SYNTHETIC.txt").write_text("")
+    assert not any("published" in text for text in inspect(named).warnings)
+
+
+@pytest.mark.parametrize(
+    ("name", "mapping", "table", "expected"),
+    [("d", MAPPING, True, 0.6), ("d", None, True, 0.3), ("reveal_cxr", None, True, 0.5), ("d", None, False, 0.0)],
+)
+def test_detection(tmp_path, name, mapping, table, expected):
+    root = write_tree(tmp_path / name, mapping=mapping, **({} if table else {"table": None}))
+    assert detect(root) == pytest.approx(expected)
+    assert detect(tmp_path / "nothing") == 0.0
+
+
+def test_more_workers_read_the_same(download):
+    assert read(download, id_key=KEY, workers=2).splits == read(download, id_key=KEY).splits
+
+
+def test_a_pool_has_studies_without_labels_and_without_agreement(tmp_path):
+    """Before any selection: patients with several studies, suggestions that nobody confirmed."""
+    write_reveal(tmp_path / "pool", n_studies=14, seed=2, long_side=64, stage="pool", traps=False)
+    truth = [json.loads(line) for line in (tmp_path / "pool" / "truth.jsonl").read_text().splitlines()]
+    records = read(tmp_path / "pool", id_key=KEY).splits["test"]
+    assert [list(record.labels) for record in records] == [study["suggested"] for study in truth]
+    agreement = {0: None, 1: None, 2: "two_of_three", 3: "three_of_three"}
+    assert [record.agreement for record in records] == [agreement[study["n_agree_all"]] for study in truth]
+    assert len({record.patient_id for record in records}) == 12  # the 6th and the 12th study are further ones
+    assert not all(record.labels for record in records)
+
+
+def test_a_wrong_key_column_is_told_at_once(tmp_path):
+    """The nearest spelling is looked up for a few rows, not for thousands."""
+    rows = "".join(f"9.{i},COPD,3 of 3,\n" for i in range(300))
+    write_tree(tmp_path, table="study,labels,agree,sex\n" + rows)
+    with pytest.raises(ValueError, match="303 problems") as error:
+        read(tmp_path, id_key=KEY)
+    texts = [str(problem) for problem in error.value.problems]
+    assert sum("which matches none" in text for text in texts) == 300
+    assert sum("(nearest" in text for text in texts) <= 20

@@ -1,0 +1,79 @@
+"""A part of a tree of DICOM films becomes a set: the table lies beside its mapping, other studies are left out."""
+
+import json
+import shutil
+
+import pydicom
+import pytest
+
+from reveal_bench.phantom import write_reveal
+from reveal_bench.sources.reveal_cxr import read
+from reveal_bench.sources.source import BuildError
+from tests.sources.reveal_trees import KEY
+
+N, SEED, SIDE = 15, 8, 96
+
+
+@pytest.fixture(scope="module")
+def download(tmp_path_factory):
+    root = tmp_path_factory.mktemp("reveal") / "download"
+    write_reveal(root, n_studies=N, seed=SEED, long_side=SIDE)
+    return root
+
+
+@pytest.fixture(scope="module")
+def truth(download):
+    return [json.loads(line) for line in (download / "truth.jsonl").read_text().splitlines()]
+
+
+@pytest.fixture
+def subset(download, tmp_path):
+    """A table of the first five studies with its mapping, apart from the images."""
+    folder = tmp_path / "curation"
+    folder.mkdir()
+    lines = (download / "labels.csv").read_text(encoding="utf-8").splitlines(keepends=True)
+    (folder / "labels.csv").write_text("".join(lines[:6]), encoding="utf-8")
+    mapping = (download / "mapping.yaml").read_text(encoding="utf-8")
+    (folder / "mapping.yaml").write_text(mapping + "other_studies: left out\n", encoding="utf-8")
+    images = tmp_path / "images"
+    shutil.copytree(download / "images", images / "images")
+    return folder, images
+
+
+def test_a_table_beside_its_mapping_takes_a_part_of_the_images(subset, download):
+    folder, images = subset
+    reading = read(images, mapping=folder / "mapping.yaml", id_key=KEY)
+    whole = read(download, id_key=KEY)
+    assert [r.labels for r in reading.splits["test"]] == [r.labels for r in whole.splits["test"]][:5]
+    assert f"{N - 5} studies have no row and are left out, as the mapping says" in reading.warnings
+
+
+def test_studies_without_a_row_are_a_problem_unless_the_mapping_leaves_them_out(subset):
+    folder, images = subset
+    path = folder / "mapping.yaml"
+    path.write_text(path.read_text(encoding="utf-8").replace("left out", "problem"), encoding="utf-8")
+    with pytest.raises(BuildError, match=rf"(?s){N - 5} problems.*must have a row in labels\.csv"):
+        read(images, mapping=path, id_key=KEY)
+    path.write_text(path.read_text(encoding="utf-8").replace(": problem", ": ignored"), encoding="utf-8")
+    with pytest.raises(BuildError, match="`other_studies` must be problem or left out, got ignored"):
+        read(images, mapping=path, id_key=KEY)
+
+
+def test_what_is_wrong_with_a_study_that_is_left_out_does_not_matter(subset, truth):
+    folder, images = subset
+    for study, outcome in ((truth[10], None), (truth[2], "BurnedInAnnotation")):
+        path = images / study["images"][0]["file"]
+        film = pydicom.dcmread(path, force=True)
+        film.BurnedInAnnotation = "YES"
+        film.save_as(path)
+        if outcome is None:
+            assert len(read(images, mapping=folder / "mapping.yaml", id_key=KEY).splits["test"]) == 5
+        else:
+            with pytest.raises(BuildError, match=outcome):
+                read(images, mapping=folder / "mapping.yaml", id_key=KEY)
+
+
+def test_of_two_tables_the_one_beside_the_mapping_is_meant(subset, download):
+    folder, images = subset
+    shutil.copy(download / "labels.csv", images)
+    assert len(read(images, mapping=folder / "mapping.yaml", id_key=KEY).splits["test"]) == 5
