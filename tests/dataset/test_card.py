@@ -14,7 +14,7 @@ from reveal_bench.dataset.card import PLACE, SECTIONS, Config, front_matter, pri
 from reveal_bench.dataset.card_tables import COLUMNS, CONFIGS
 from reveal_bench.dataset.croissant import citation, section_prose
 from reveal_bench.dataset.tally import new_tally
-from reveal_bench.kinds.kind import KINDS
+from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.tasks.rows import ratings_features
 from tests.dataset.card_folders import FINDINGS, findings_folder, localization_folder, tasks_folder
 

@@ -11,10 +11,10 @@ import pytest
 from sklearn.metrics import average_precision_score, cohen_kappa_score, f1_score, precision_score, recall_score
 from sklearn.metrics import roc_auc_score as auroc_score
 
+from reveal_bench.evaluation.compare import compare
 from reveal_bench.kinds.findings.records import StudyRecord
 from reveal_bench.kinds.findings.scoring import (
     StudyRows,
-    compare_studies,
     resample_studies,
     study_metrics,
     summarize_studies,
@@ -71,7 +71,7 @@ def with_sklearn(metric: str, rows: StudyRows, studies: list[int]) -> list[float
 @pytest.mark.parametrize("metric", [*OF_DECISIONS, *OF_PROBABILITIES])
 def test_differences_and_intervals_are_those_of_scikit_learn_on_the_drawn_studies(metric: str) -> None:
     a, b = system(1, 0.85), system(2, 0.7)
-    got = {c.finding: c for c in compare_studies(a, b, metrics=[metric], n_resamples=40, seed=5)}
+    got = {c.finding: c for c in compare(a, b, metrics=[metric], n_resamples=40, seed=5)}
     replicates = np.array(
         [np.subtract(with_sklearn(metric, a, s), with_sklearn(metric, b, s)) for s in drawn_studies(40, 5)]
     )
@@ -109,7 +109,7 @@ def test_all_systems_share_one_draw() -> None:
 
 
 def test_equal_systems_differ_by_nothing() -> None:
-    for comparison in compare_studies(system(1), system(1), n_resamples=50):
+    for comparison in compare(system(1), system(1), n_resamples=50):
         assert (comparison.value, comparison.low, comparison.high, comparison.p) == (0, 0, 0, 1)
 
 
@@ -120,7 +120,7 @@ def test_a_label_that_one_system_leaves_undefined_enters_no_macro() -> None:
     calls_none = a.predicted.copy()
     calls_none[:, 2] = False
     a = replace(a, predicted=calls_none)
-    macro, *labels = compare_studies(a, b, metrics=["f1"], n_resamples=20)
+    macro, *labels = compare(a, b, metrics=["f1"], n_resamples=20)
     assert (macro.n_a, macro.n_b) == (2, 2)
     assert macro.value == pytest.approx((labels[0].value + labels[1].value) / 2)
     assert np.isnan(labels[2].value)
@@ -129,17 +129,17 @@ def test_a_label_that_one_system_leaves_undefined_enters_no_macro() -> None:
 
 def test_ranking_metrics_need_probabilities_of_both() -> None:
     a, b = system(1), system(2, with_probabilities=False)
-    assert {c.metric for c in compare_studies(a, b, n_resamples=10)} == set(OF_DECISIONS)
-    assert {c.metric for c in compare_studies(a, a, n_resamples=10)} == {*OF_DECISIONS, *OF_PROBABILITIES}
+    assert {c.metric for c in compare(a, b, n_resamples=10)} == set(OF_DECISIONS)
+    assert {c.metric for c in compare(a, a, n_resamples=10)} == {*OF_DECISIONS, *OF_PROBABILITIES}
     with pytest.raises(ValueError, match=r"`metrics` must be among .*, got \['auroc'\]"):
-        compare_studies(a, b, metrics=["auroc"], n_resamples=10)
+        compare(a, b, metrics=["auroc"], n_resamples=10)
 
 
 def test_units_may_be_studies() -> None:
-    (macro, *_) = compare_studies(system(1), system(2), metrics=["f1"], n_resamples=10, unit="study")
+    (macro, *_) = compare(system(1), system(2), metrics=["f1"], n_resamples=10, unit="study")
     assert "unit:study" in macro.signature
     with pytest.raises(ValueError, match="`unit` must be 'patient' or 'study', got 'image'"):
-        compare_studies(system(1), system(2), unit="image")  # type: ignore[arg-type]
+        compare(system(1), system(2), unit="image")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_units_may_be_studies() -> None:
 )
 def test_systems_of_other_data_are_refused(changes: dict[str, object], rule: str) -> None:
     with pytest.raises(ValueError, match=rule):
-        compare_studies(system(1), replace(system(2), **changes), labels=LABELS[:2])  # type: ignore[arg-type]
+        compare(system(1), replace(system(2), **changes), findings=LABELS[:2])  # type: ignore[arg-type]
 
 
 def test_nothing_to_compare_is_refused() -> None:
