@@ -4,7 +4,6 @@ import io
 import json
 import logging
 
-import mlcroissant
 import numpy as np
 import pytest
 import yaml
@@ -33,6 +32,8 @@ def built(request, tmp_path_factory):
 
 
 def read(folder):
+    import mlcroissant
+
     return mlcroissant.Dataset(str(folder / "croissant.json"))
 
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 import pytest
-from sklearn.metrics import average_precision_score, cohen_kappa_score, f1_score, precision_score, recall_score
-from sklearn.metrics import roc_auc_score as auroc_score
 
 from reveal_bench.evaluation.compare import compare
 from reveal_bench.kinds.findings.records import StudyRecord
@@ -47,24 +44,22 @@ def drawn_studies(n_resamples: int, seed: int) -> list[list[int]]:
     return [[i for k in draw for i in of_patient[patients[k]]] for draw in draws]
 
 
-OF_DECISIONS: dict[str, Callable[..., float]] = {
-    "f1": f1_score,
-    "precision": precision_score,
-    "recall": recall_score,
-    "cohen_kappa": cohen_kappa_score,
-}
-OF_PROBABILITIES: dict[str, Callable[..., float]] = {"auroc": auroc_score, "average_precision": average_precision_score}
+OF_DECISIONS = {name: f"{name}_score" for name in ("f1", "precision", "recall", "cohen_kappa")}
+OF_PROBABILITIES = {"auroc": "roc_auc_score", "average_precision": "average_precision_score"}
+"""Our metrics -> names in scikit-learn."""
 
 
 def with_sklearn(metric: str, rows: StudyRows, studies: list[int]) -> list[float]:
+    from sklearn import metrics as oracle
+
     values = []
     for column in range(3):
         truth = rows.present[studies, column]
         if metric in OF_DECISIONS:
-            values.append(float(OF_DECISIONS[metric](truth, rows.predicted[studies, column])))
+            values.append(float(getattr(oracle, OF_DECISIONS[metric])(truth, rows.predicted[studies, column])))
         else:
             assert rows.probabilities is not None
-            values.append(float(OF_PROBABILITIES[metric](truth, rows.probabilities[studies, column])))
+            values.append(float(getattr(oracle, OF_PROBABILITIES[metric])(truth, rows.probabilities[studies, column])))
     return values
 
 
@@ -101,6 +96,8 @@ def test_figures_of_one_system_are_those_of_its_own_summary() -> None:
 
 
 def test_all_systems_share_one_draw() -> None:
+    from sklearn.metrics import f1_score
+
     a, b, c = system(1), system(2), system(3)
     draw = {"metrics": ["f1"], "labels": ["COPD", "Aneurysm"], "n_resamples": 25, "seed": 9}
     together, alone = resample_studies([a, b, c], **draw), resample_studies([c], **draw)  # type: ignore[arg-type]

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.metrics import cohen_kappa_score
 
 from reveal_bench.evaluation.compare import compare
 from reveal_bench.kinds.tasks.records import CATEGORIES, CRITERIA, Rating, TaskRecord
@@ -85,6 +84,8 @@ def test_overall_per_category_and_macro() -> None:
 
 
 def test_two_readers_agree_as_scikit_learn_says() -> None:
+    from sklearn.metrics import cohen_kappa_score
+
     tasks, ratings = drawn()
     found = figures(summarize_rubric(score_ratings(ratings, tasks), n_resamples=50))
     for name in CRITERIA:
@@ -99,6 +100,8 @@ def test_two_readers_agree_as_scikit_learn_says() -> None:
 
 
 def test_three_readers_are_pooled_over_their_pairs() -> None:
+    from sklearn.metrics import cohen_kappa_score
+
     tasks, ratings = drawn(n_readers=3)
     found = figures(summarize_rubric(score_ratings(ratings, tasks), n_resamples=50))
     by_reader = [[r.process for r in ratings if r.reader == f"r{i}"] for i in range(3)]
