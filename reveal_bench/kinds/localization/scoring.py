@@ -19,11 +19,6 @@ against their union, in which a pixel lies if its centre lies in a box (:mod:`re
 against the tight box around all of them, as a mask reference is reduced to its tight box; so where a finding has
 several boxes, a box around one of them cannot reach 1. A mask is not compared with boxes: `mask_iou` and `mask_iou_all`
 are undefined there, absent from the rows if no reference is a mask, and :attr:`CaseRows.notes` says so.
-
-What is scored: the pairs of an image and a finding, each with its reference.
-
-There is a case per pair whose ground truth is not empty. A reference is a mask, or the boxes that the source drew where
-it drew no mask.
 """
 
 from __future__ import annotations
