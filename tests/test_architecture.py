@@ -135,7 +135,7 @@ def test_no_module_is_longer_than_400_lines() -> None:
     [
         ("import reveal_bench", "numpy pyarrow numba typer datasets inspect_ai openai matplotlib"),
         ("import reveal_bench.cli", "numpy pyarrow numba datasets evaluate PIL rich inspect_ai openai matplotlib"),
-        ("import reveal_bench.models.outputs", "pyarrow numba datasets inspect_ai openai"),
+        ("import reveal_bench.models.run_folder", "pyarrow numba datasets inspect_ai openai"),
         ("import reveal_bench.predictions", "pyarrow numba datasets"),
         ("import reveal_bench.kinds.localization.scoring", "pyarrow numba datasets"),
     ],

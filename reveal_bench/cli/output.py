@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from reveal_bench.evaluation.compare import Comparison, Ranked
     from reveal_bench.evaluation.prices import Prices
     from reveal_bench.metrics.bootstrap import Estimate
-    from reveal_bench.models.outputs import RunSummary
+    from reveal_bench.models.run_folder import RunSummary
 
 __all__ = [
     "print_comparisons",

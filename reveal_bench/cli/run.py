@@ -15,9 +15,8 @@ from reveal_bench.cli import output as terminal
 from reveal_bench.cli.output import Folder, Price, Resamples, Seed, check_outside_datasets, prices_of
 
 if TYPE_CHECKING:
-    from reveal_bench.models.exchanges import Exchange
-    from reveal_bench.models.outputs import RunInfo
     from reveal_bench.models.questions import AskSettings
+    from reveal_bench.models.run_folder import Exchange, RunInfo
 
 __all__ = ["export_lmms", "import_inspect", "import_lmms", "run"]
 
@@ -172,7 +171,7 @@ def _check_place(out: Path, option: str, rule: str, *, run: bool = False) -> Non
 
 def _is_complete(out: Path) -> bool:
     """Whether a run of before left nothing to ask: then its files can be written anew without the model."""
-    from reveal_bench.models.outputs import read_run
+    from reveal_bench.models.run_folder import read_run
 
     try:
         return "not_asked" not in read_run(out).summary.by_status
@@ -274,7 +273,7 @@ def _rehearse(folder: Path, split: str, settings: AskSettings, out: Path, limit:
 
 
 def _say_where(out: Path, epochs: int, folder: Path, split: str, *, is_text: bool) -> None:
-    from reveal_bench.models.outputs import prediction_files
+    from reveal_bench.models.run_folder import prediction_files
 
     for name in prediction_files(epochs):
         typer.echo(f"wrote {out / name}")
@@ -298,7 +297,7 @@ def import_inspect(
     """Turn logs of `inspect eval reveal_bench/...` into a run folder: predictions, transcript, submission.json."""
     from dataclasses import replace
 
-    from reveal_bench.models.logs import import_logs
+    from reveal_bench.models.inspect_logs import import_logs
 
     prices = prices_of(price_in, price_out, price_cached)
     info, exchanges = import_logs(logs)
@@ -342,7 +341,7 @@ def import_lmms(
 
 def _write(info: RunInfo, exchanges: list[Exchange], out: Path, organization: str) -> None:
     check_outside_datasets(out, "--out")
-    from reveal_bench.models.outputs import prediction_files, write_outputs
+    from reveal_bench.models.run_folder import prediction_files, write_outputs
 
     terminal.print_run(write_outputs(out, exchanges, info, organization=organization))
     for name in prediction_files(info.epochs):

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from reveal_bench import __version__
+from reveal_bench.version import __version__
 
 __all__ = ["STATE_NAME", "STEPS", "CurationError", "CurationFolder", "Progress", "StepRecord", "StepState"]
 

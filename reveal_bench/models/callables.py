@@ -26,8 +26,16 @@ from reveal_bench.kinds.folder import read_folder_info
 from reveal_bench.kinds.localization.records import LocalizationPrediction, read_manifest
 from reveal_bench.masks import Rle
 from reveal_bench.models.callable_answers import LabelReader, PlaceReader, Reader, Threshold, check_threshold
-from reveal_bench.models.exchanges import Exchange
-from reveal_bench.models.outputs import (
+from reveal_bench.models.questions import (
+    AskSettings,
+    PictureSource,
+    Question,
+    ViewedImage,
+    describe_split,
+    list_questions,
+)
+from reveal_bench.models.run_folder import (
+    Exchange,
     RunInfo,
     Scalar,
     System,
@@ -36,14 +44,6 @@ from reveal_bench.models.outputs import (
     read_run_info,
     write_outputs,
     write_run_info,
-)
-from reveal_bench.models.questions import (
-    AskSettings,
-    PictureSource,
-    Question,
-    ViewedImage,
-    describe_split,
-    list_questions,
 )
 from reveal_bench.predictions import findings_to_jsonl, predictions_to_jsonl
 

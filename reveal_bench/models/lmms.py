@@ -29,14 +29,13 @@ from pathlib import Path, PurePath
 from string import Template
 from typing import TYPE_CHECKING, Any
 
-import reveal_bench
 from reveal_bench.models.overlay import Form
 from reveal_bench.models.questions import DESCRIBED, AskSettings, Message, Question, describe_split, list_questions
+from reveal_bench.version import __version__
 
 if TYPE_CHECKING:
-    from reveal_bench.models.exchanges import Exchange, ShotUsed
-    from reveal_bench.models.outputs import RunInfo, Scalar
-    from reveal_bench.models.shots import Shot
+    from reveal_bench.models.run_folder import Exchange, RunInfo, Scalar
+    from reveal_bench.models.shots import Shot, ShotUsed
 
 __all__ = ["TASKS", "export_tasks", "import_samples"]
 
@@ -94,7 +93,7 @@ def export_tasks(folder: Path, split: str, out: Path, settings: AskSettings, *, 
         "n_asked": len(questions),
         "limit": limit,
         "settings": settings.document(),
-        "reveal_bench": reveal_bench.__version__,
+        "reveal_bench": __version__,
     }
     scratch = out.with_name(f".{out.name}.{os.getpid()}")
     try:
@@ -187,7 +186,7 @@ def import_samples(paths: Sequence[Path], export: Path, *, model: str | None = N
     RunInfo, list of Exchange
         In the order of the manifest. With ``--repeats`` the replies of a question are its epochs; lmms-eval counts the
         tokens of the first only. A question that it was not asked (``--limit``) has no exchange, which
-        :func:`reveal_bench.models.outputs.write_outputs` counts as not asked.
+        :func:`reveal_bench.models.run_folder.write_outputs` counts as not asked.
 
     Raises
     ------
@@ -195,7 +194,7 @@ def import_samples(paths: Sequence[Path], export: Path, *, model: str | None = N
         If `export` is none, there are no samples, a line is none or of another export, or the files are of several
         models or parameters.
     """
-    from reveal_bench.models.outputs import RunInfo
+    from reveal_bench.models.run_folder import RunInfo
 
     asked, questions = _read_export(Path(export))
     settings = AskSettings.from_document(asked["settings"])
@@ -259,7 +258,7 @@ def _read_export(export: Path) -> tuple[dict[str, Any], dict[str, _Exported]]:
     """``run-settings.json``, and id -> question."""
     import pyarrow.parquet as pq
 
-    from reveal_bench.models.exchanges import ShotUsed
+    from reveal_bench.models.shots import ShotUsed
 
     try:
         asked = json.loads((export / SETTINGS).read_bytes())
@@ -333,7 +332,7 @@ def _samples(log: _Log, questions: Mapping[str, _Exported]) -> Iterator[_Sample]
 def _exchanges(sample: _Sample, settings: AskSettings, log: _Log) -> Iterator[Exchange]:
     """What became of a question, epoch by epoch."""
     from reveal_bench.models.answers import read_reply
-    from reveal_bench.models.exchanges import Exchange, with_reply
+    from reveal_bench.models.run_folder import Exchange, with_reply
 
     question = sample.exported.question
     common: dict[str, Any] = {

@@ -25,9 +25,6 @@ from reveal_bench.geometry import Grid
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-if TYPE_CHECKING:
-    from PIL.Image import Image
-
 
 __all__ = [
     "SquareView",

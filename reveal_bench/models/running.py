@@ -33,9 +33,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from reveal_bench.evaluation.prices import Prices
-from reveal_bench.models.exchanges import Exchange
-from reveal_bench.models.logs import ENDPOINT_MODEL, read_log_folder, reason_text
-from reveal_bench.models.outputs import (
+from reveal_bench.models.inspect_logs import ENDPOINT_MODEL, read_log_folder, reason_text
+from reveal_bench.models.questions import DESCRIBED, AskSettings, Question
+from reveal_bench.models.run_folder import (
+    Exchange,
     RunInfo,
     RunSummary,
     Scalar,
@@ -45,10 +46,9 @@ from reveal_bench.models.outputs import (
     write_outputs,
     write_run_info,
 )
-from reveal_bench.models.questions import DESCRIBED, AskSettings, Question
 
 if TYPE_CHECKING:
-    from reveal_bench.models.tasks import Asking
+    from reveal_bench.models.inspect_tasks import Asking
 
 __all__ = ["KEY_VARIABLE", "LOGS", "ModelChoice", "Progress", "RunStoppedError", "run_model"]
 
@@ -271,7 +271,7 @@ def _ask(
 
 def _asking(folder: Path, split: str, settings: AskSettings, limit: int | None) -> Asking:
     try:
-        from reveal_bench.models.tasks import Asking
+        from reveal_bench.models.inspect_tasks import Asking
     except ImportError as error:
         if (error.name or "").split(".")[0] not in ("inspect_ai", "anyio", "openai"):
             raise

@@ -22,7 +22,7 @@ from reveal_bench.kinds.localization.records import read_localization, read_mani
 from reveal_bench.kinds.localization.scoring import score_localization
 from reveal_bench.masks import decode_mask
 from reveal_bench.models.callables import WORK_FILE, run_callable
-from reveal_bench.models.outputs import read_run
+from reveal_bench.models.run_folder import read_run
 from reveal_bench.predictions import lint_findings, lint_predictions
 from tests.conftest import ROOT, World
 from tests.dataset.card_folders import FINDINGS, LABELS, TASKS, study, task

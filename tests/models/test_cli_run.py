@@ -13,7 +13,7 @@ import pytest
 
 from reveal_bench.cli import run as cli_run
 from reveal_bench.models import running
-from reveal_bench.models.outputs import read_run
+from reveal_bench.models.run_folder import read_run
 from reveal_bench.models.running import RunStoppedError
 from tests.cli.test_score import call
 from tests.models.conftest import Truth, playing

@@ -22,10 +22,10 @@ import yaml
 from PIL import Image
 
 from reveal_bench.models import lmms
-from reveal_bench.models.outputs import write_outputs
 from reveal_bench.models.pictures import FolderPictures
 from reveal_bench.models.prompts import compose
 from reveal_bench.models.questions import AskSettings, Shown, list_questions
+from reveal_bench.models.run_folder import write_outputs
 from reveal_bench.models.shots import ShotPool
 
 SETTINGS = AskSettings()

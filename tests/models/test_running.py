@@ -20,9 +20,9 @@ import pytest
 
 from reveal_bench.evaluation.prices import Prices
 from reveal_bench.evaluation.score import score_file
-from reveal_bench.models.logs import import_logs
-from reveal_bench.models.outputs import Run, read_run
+from reveal_bench.models.inspect_logs import import_logs
 from reveal_bench.models.questions import AskSettings
+from reveal_bench.models.run_folder import Run, read_run
 from reveal_bench.models.running import IN_A_ROW, ModelChoice, RunStoppedError, run_model
 from tests.conftest import ROOT
 from tests.models.conftest import Truth, playing
@@ -237,7 +237,7 @@ def test_answers_to_other_examples_are_not_mixed_in(films: Path, truth: Truth, t
         choice = ModelChoice("played", model.url)
         run_model(films, "test", tmp_path, settings, choice, limit=1)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("reveal_bench.models.tasks.ShotPool.pick", lambda *_: ())
+            patch.setattr("reveal_bench.models.inspect_tasks.ShotPool.pick", lambda *_: ())
             with pytest.raises(ValueError, match="was asked with other examples, its dataset folder has changed"):
                 run_model(films, "test", tmp_path, settings, choice, limit=2)
         run_model(films, "test", tmp_path, settings, choice, limit=2)

@@ -15,11 +15,11 @@ import pytest
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset.build import build_folder
 from reveal_bench.evaluation.score import lint_file
-from reveal_bench.models.logs import NOT_SENT, import_logs
-from reveal_bench.models.outputs import read_run, write_outputs
+from reveal_bench.models.inspect_logs import NOT_SENT, import_logs
+from reveal_bench.models.inspect_tasks import Asking, _safe, grid_localization
 from reveal_bench.models.questions import AskSettings, Question, ViewedImage, list_questions
+from reveal_bench.models.run_folder import read_run, write_outputs
 from reveal_bench.models.running import ModelChoice, run_model
-from reveal_bench.models.tasks import Asking, _safe, grid_localization
 from reveal_bench.phantom import write_reveal, write_rexecution
 from reveal_bench.sources import reveal_cxr, rexecution
 from tests.conftest import ROOT
@@ -172,6 +172,6 @@ def test_names_in_the_log_are_safe_and_differ() -> None:
 def test_a_folder_without_a_picture_that_is_asked_is_refused(films: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ids = {view.image_id for question in list_questions(films, "test", AskSettings()) for view in question.images}
     one = sorted(ids)[0]
-    monkeypatch.setattr("reveal_bench.models.tasks.FolderPictures.ids", tuple(sorted(ids - {one})))
+    monkeypatch.setattr("reveal_bench.models.inspect_tasks.FolderPictures.ids", tuple(sorted(ids - {one})))
     with pytest.raises(ValueError, match=f"must hold the picture of every image asked, .* lack: {one}"):
         Asking(films, "test", AskSettings())
