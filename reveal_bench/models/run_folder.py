@@ -39,7 +39,7 @@ from reveal_bench.predictions import answers_to_jsonl, findings_to_jsonl, predic
 from reveal_bench.version import __version__
 
 if TYPE_CHECKING:
-    from reveal_bench.models.answer_cells import Reply
+    from reveal_bench.models.answer_words import Reply
 
 __all__ = [
     "RUN", "TOKENS", "Exchange", "Run", "RunInfo", "RunSummary", "Scalar", "System", "alone", "check_same_run",
