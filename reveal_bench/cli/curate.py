@@ -23,9 +23,9 @@ from reveal_bench.cli import output as terminal
 from reveal_bench.cli.output import AsJson, Price, prices_of
 
 if TYPE_CHECKING:
-    from reveal_bench.curation.asking import Asker
     from reveal_bench.curation.folder import CurationFolder, StepRecord
     from reveal_bench.curation.reports import Engine
+    from reveal_bench.models.asking import Asker
 
 __all__ = ["app"]
 
@@ -80,8 +80,7 @@ def asker_of(
         return None
     if endpoint is None:
         raise ValueError("`--model` needs `--endpoint`: reports go nowhere that was not named")
-    from reveal_bench.curation.asking import Asker
-    from reveal_bench.curation.model_settings import ModelSettings
+    from reveal_bench.models.asking import Asker, ModelSettings
 
     prices = prices_of(price_in, price_out)
     settings = ModelSettings(model, **_json_object("--model-options", options))
@@ -90,7 +89,7 @@ def asker_of(
 
 
 def _json_object(option: str, text: str | None) -> dict[str, Any]:
-    from reveal_bench.curation.model_settings import ModelSettings
+    from reveal_bench.models.asking import ModelSettings
 
     known = [field.name for field in fields(ModelSettings) if field.name != "model"]
     try:

@@ -111,7 +111,8 @@ def run(
         return
     if model is None or out is None:
         raise ValueError("`--model` and `--out` must be given, or `--dry-run`")
-    from reveal_bench.models.running import ModelChoice, RunStoppedError, run_model
+    from reveal_bench.models.asking import RunStoppedError
+    from reveal_bench.models.running import ModelChoice, run_model
 
     prices = prices_of(price_in, price_out, price_cached)
     choice = ModelChoice(
@@ -149,7 +150,7 @@ def run(
         typer.echo(f"stopped; what was answered is kept in {out}: the same command goes on from there", err=True)
         raise typer.Exit(130) from None
     except RunStoppedError as error:
-        raise RunStoppedError(f"{error}\n{_remedy(str(error), endpoint)}") from None
+        raise RunStoppedError(f"{error}\n{_remedy(error.status, endpoint)}", error.status) from None
     terminal.print_run(summary)
     _say_where(out, epochs, folder, split, is_text=settings.form == "text")
 
@@ -195,19 +196,19 @@ def _check_that_it_answers(endpoint: str) -> None:
         raise ValueError(f"`--endpoint` {rule}, got {endpoint}: {error.strerror or error}") from None
 
 
-def _remedy(reason: str, endpoint: str | None) -> str:
-    """What to do about a run that stopped, by what the model's side said last."""
+def _remedy(status: int | None, endpoint: str | None) -> str:
+    """What to do about a run that stopped, by the HTTP status of the last answer."""
     import os
 
-    from reveal_bench.models.running import KEY_VARIABLE
+    from reveal_bench.models.asking import KEY_VARIABLE
 
     again = "then give the same command with --ask-again, which asks the failed ones again, too"
-    if "401" in reason or "403" in reason:
+    if status in (401, 403):
         if endpoint is None:
             return f"check the provider's key and what it may use; {again}"
         state = "is set, check its value" if os.environ.get(KEY_VARIABLE) else "is not set"
         return f"the key is read from {KEY_VARIABLE}, which {state}; {again}"
-    if "404" in reason:
+    if status == 404:
         path = " and --endpoint (it mostly ends in /v1)" if endpoint is not None else ""
         return f"check the name in --model{path}; {again}"
     return f"see to the model; {again}"

@@ -20,9 +20,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from reveal_bench.curation.asking import Answer, Asker, Dialogue
 from reveal_bench.curation.folder import Progress
-from reveal_bench.curation.model_settings import Failure, Request
 from reveal_bench.curation.prompts import (
     PROMPT_VERSION,
     AnswerError,
@@ -34,6 +32,7 @@ from reveal_bench.curation.prompts import (
 )
 from reveal_bench.curation.reports import Quarantined, Report
 from reveal_bench.curation.tables import Finding, Labels, Revision, Suggestion, Vote, in_order
+from reveal_bench.models.asking import Answer, Asker, Dialogue, Failure, Request
 
 __all__ = ["ModelEngine", "ModelReviser", "UnreadNote"]
 
@@ -123,7 +122,7 @@ class ModelEngine(_Questioner):
 
         Raises
         ------
-        AskingError
+        RunStoppedError
             If the endpoint answers nobody; the answers so far are kept.
         """
         reports = list(reports)
@@ -174,7 +173,7 @@ class ModelReviser(_Questioner):
 
         Raises
         ------
-        AskingError
+        RunStoppedError
             If the endpoint answers nobody; the answers so far are kept.
         """
         self.unread = []

@@ -168,13 +168,17 @@ class NotAskedError(Exception):
 
 
 class UnansweredError(Exception):
-    """A request was given up; `message`, all that the log says of it, holds no key, and not the request itself."""
+    """A request was given up; `message`, all that the log says of it, holds no key, and not the request itself.
+
+    `status` is that of HTTP, of the last attempt; None if there was no answer, or the provider's SDK does not tell.
+    """
 
     def __init__(self, raised: Exception) -> None:
         attempt = getattr(raised, "last_attempt", None)  # of the library that tries again
         last = raised if attempt is None else attempt.exception() or raised
         told = getattr(last, "provider_message", None) or f"{type(last).__name__}: {last}"
         self.message = reason_text(told)
+        self.status: int | None = getattr(last, "status_code", None)
         super().__init__(self.message)
 
 
