@@ -24,7 +24,7 @@ from reveal_bench.cli.output import AsJson, Price, prices_of
 
 if TYPE_CHECKING:
     from reveal_bench.curation.folder import CurationFolder, StepRecord
-    from reveal_bench.curation.reports import Engine
+    from reveal_bench.curation.report_tables import Engine
     from reveal_bench.models.asking import Asker
 
 __all__ = ["app"]
@@ -154,7 +154,7 @@ def extract(
     """Read labels out of reports, by rules or with a model; begins the folder."""
     from reveal_bench.curation.extract import ReportTable, SuggestionTable
     from reveal_bench.curation.extract import extract as step
-    from reveal_bench.curation.reports import ReportColumns, SuggestionColumns
+    from reveal_bench.curation.report_tables import ReportColumns, SuggestionColumns
 
     if (reports is None) == (suggestions is None):
         raise ValueError("give one of `--reports` and `--suggestions`")

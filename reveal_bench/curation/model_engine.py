@@ -30,7 +30,7 @@ from reveal_bench.curation.prompts import (
     labels_prompt,
     note_prompt,
 )
-from reveal_bench.curation.reports import Quarantined, Report
+from reveal_bench.curation.report_tables import Quarantined, Report
 from reveal_bench.curation.tables import Finding, Labels, Revision, Suggestion, Vote, in_order
 from reveal_bench.models.asking import Answer, Asker, Dialogue, Failure, Request
 
@@ -99,7 +99,7 @@ class _Questioner:
 
 
 class ModelEngine(_Questioner):
-    """Reads labels out of reports with a model; an :class:`~reveal_bench.curation.reports.Engine`.
+    """Reads labels out of reports with a model; an :class:`~reveal_bench.curation.report_tables.Engine`.
 
     Parameters
     ----------

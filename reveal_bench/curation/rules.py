@@ -43,7 +43,7 @@ from pathlib import Path
 from typing import Any
 
 from reveal_bench.curation.folder import Progress
-from reveal_bench.curation.reports import Quarantined, Report
+from reveal_bench.curation.report_tables import Quarantined, Report
 from reveal_bench.curation.sentences import POLICY, Denial, clauses, denials, sentences, told_sections
 from reveal_bench.curation.tables import Finding, Labels, Suggestion, in_order
 
@@ -392,7 +392,7 @@ _SIZE = re.compile(
 
 
 class Rules:
-    """The engine, see :class:`reveal_bench.curation.reports.Engine`.
+    """The engine, see :class:`reveal_bench.curation.report_tables.Engine`.
 
     A report without any findings or impression is quarantined.
     """

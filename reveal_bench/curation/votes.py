@@ -24,14 +24,13 @@ from reveal_bench.curation.tables import (
     Labels,
     Sampled,
     Vote,
-    in_order,
     read_table,
     write_table,
 )
-from reveal_bench.findings import REVEAL_LABELS, hint
+from reveal_bench.findings import hint
 from reveal_bench.sources.source import BuildError, Problem
-from reveal_bench.sources.study_labels import spelled_labels
-from reveal_bench.sources.study_table import StudyTable, TableRow
+from reveal_bench.sources.study_labels import labels_of_cell
+from reveal_bench.sources.study_table import StudyTable, TableRow, missing_columns
 from reveal_bench.sources.study_table import read_table as read_any_table
 
 __all__ = ["COLUMNS", "check_votes", "import_votes", "spelled_answer", "vote_counts"]
@@ -192,10 +191,7 @@ def _read(path: Path, columns: Mapping[str, str], *, required: Iterable[str]) ->
     problems: list[Problem] = []
     table = read_any_table(path, path.name, problems)
     if table is not None:
-        for name in dict.fromkeys(columns[one] for one in required):
-            if name not in table.columns:
-                value = f"{hint(name, table.columns)}; it has {', '.join(table.columns)}"[:300]
-                problems.append(Problem(path.name, None, "column", f"must be a column of {path.name}", value))
+        problems += missing_columns(table, (columns[one] for one in required))
     if problems or table is None:
         raise BuildError(problems)
     return table
@@ -262,18 +258,10 @@ class _Checking:
 
     def _labels(self, row: TableRow) -> Labels | None:
         cell = row.cells.get(self.columns["labels"], "")
-        entries = [one.strip() for one in cell.split(self.separator)] if isinstance(cell, str) else list(cell)
         if cell == "":
             return None
-        known, unknown = spelled_labels(entries)
-        for text in unknown:
-            self._fail(row, "labels", "must be one of the twelve labels, or None", hint(text, REVEAL_LABELS))
-        twice = sorted({label for label in known if known.count(label) > 1})
-        if twice:
-            self._fail(row, "labels", "must name each label once", f"{', '.join(twice)} again")
-        if known and len(known) + len(unknown) < len(entries):
-            self._fail(row, "labels", 'must not have "None" beside a label', repr(cell))
-        return in_order(known)
+        entries = [one.strip() for one in cell.split(self.separator)] if isinstance(cell, str) else cell
+        return labels_of_cell(entries, "labels", lambda field, rule, value: self._fail(row, field, rule, value))
 
 
 def _check_reassigned(assignments: Sequence[Assignment], first: Sequence[Assignment]) -> None:

@@ -472,9 +472,7 @@ class Asker:
         self.spent.failures += 1
         self._in_a_row += 1
         if self._in_a_row >= self.patience.in_a_row:
-            raise RunStoppedError(
-                f"{self._in_a_row} requests in a row were not answered, the last: {reason}", status
-            )
+            raise RunStoppedError(f"{self._in_a_row} requests in a row were not answered, the last: {reason}", status)
         return Failure(reason)
 
     def _count(self, answer: Answer) -> None:

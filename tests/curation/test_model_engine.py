@@ -18,7 +18,7 @@ from reveal_bench.curation.consensus import Reviser
 from reveal_bench.curation.extract import ReportTable, extract
 from reveal_bench.curation.folder import CurationFolder
 from reveal_bench.curation.model_engine import ModelEngine, ModelReviser, UnreadNote
-from reveal_bench.curation.reports import Engine, Quarantined, Report, ReportColumns
+from reveal_bench.curation.report_tables import Engine, Quarantined, Report, ReportColumns
 from reveal_bench.curation.tables import Finding, Revision, Suggestion, Vote
 from reveal_bench.evaluation.prices import Prices
 from reveal_bench.models.asking import (
@@ -263,7 +263,7 @@ def guard(event, arguments):
 sys.addaudithook(guard)
 from reveal_bench.models.asking import Asker, ModelSettings
 from reveal_bench.curation.model_engine import ModelEngine
-from reveal_bench.curation.reports import Report
+from reveal_bench.curation.report_tables import Report
 
 url, root, out = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
 reports = [Report(*report) for report in json.loads((root / "reports.json").read_text(encoding="utf-8"))]
