@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -19,17 +18,11 @@ from typing import Annotated
 
 import typer
 
-from reveal_bench.cli import board as cli_receipt
-from reveal_bench.cli import board as cli_submit
-from reveal_bench.cli import curate as cli_curate
-from reveal_bench.cli import data as cli_build
-from reveal_bench.cli import data as cli_folder
-from reveal_bench.cli import data as cli_publish
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.cli import board, curate, data
 from reveal_bench.cli import output as terminal
-from reveal_bench.cli import run as cli_report
-from reveal_bench.cli import run as cli_run
-from reveal_bench.cli import score as cli_compare
-from reveal_bench.cli import score as cli_metrics
+from reveal_bench.cli import run as asking
+from reveal_bench.cli import score as scoring
 from reveal_bench.cli.output import (
     AllowMissing,
     AsJson,
@@ -67,7 +60,7 @@ def main() -> None:
     except BrokenPipeError:  # whoever read our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (ValueError, OSError, ImportError) as error:  # the last: an extra that is not installed
-        typer.secho(f"error: {_as_options(str(error))}", fg="red", err=True)
+        typer.secho(f"error: {_message(error)}", fg="red", err=True)
         report = getattr(error, "report", None)
         if report is not None:
             typer.echo(report.render(), err=True)
@@ -81,21 +74,12 @@ REMEDIES = {
 }
 
 
-def _as_options(message: str) -> str:
-    """A message of the library in the words of the command line: arguments become options, with a remedy."""
-    for name in re.findall(r"`([a-z_]+)`", message):
-        if name in ARGUMENTS:
-            message = message.replace(f"`{name}`", f"--{name.replace('_', '-')}")
-            if name in REMEDIES and REMEDIES[name] not in message:
-                message += f"\n{REMEDIES[name]}"
-    return message
-
-
-ARGUMENTS = {
-    "overwrite", "holdout", "holdout_split", "holdout_fraction", "previous", "previous_holdout", "version", "pictures",
-    "id_key", "mapping", "out", "source", "retire_holdout",
-}  # fmt: skip
-"""Arguments of library functions that are options of the same name."""
+def _message(error: Exception) -> str:
+    """What an error says in the words of the command line: an argument is the option of its name, with a remedy."""
+    if not isinstance(error, ArgumentError):
+        return str(error)
+    remedy = REMEDIES.get(error.argument, "")
+    return error.spelled(lambda name: f"--{name.replace('_', '-')}") + (f"\n{remedy}" if remedy else "")
 
 
 @contextmanager
@@ -111,14 +95,14 @@ def _replacing(target: Path) -> Iterator[Path]:
         new.unlink(missing_ok=True)
 
 
-app.command()(cli_build.phantom)
-app.command()(cli_build.inspect)
-app.command()(cli_build.build)
-app.command()(cli_folder.validate)
-app.command()(cli_folder.diff)
-app.command()(cli_report.report)
-app.command()(cli_report.misses)
-app.command()(cli_folder.attach)
+app.command()(data.phantom)
+app.command()(data.inspect)
+app.command()(data.build)
+app.command()(data.validate)
+app.command()(data.diff)
+app.command()(asking.report)
+app.command()(asking.misses)
+app.command()(data.attach)
 
 
 @app.command()
@@ -195,7 +179,7 @@ def score(
         folder,
         split,
         grid=grid,
-        thresholds=0.5 if metadata is None else cli_submit.read_json(metadata).get("thresholds", 0.5),
+        thresholds=0.5 if metadata is None else board.read_json(metadata).get("thresholds", 0.5),
         allow_missing=allow_missing,
         n_resamples=resamples,
         seed=seed,
@@ -222,17 +206,17 @@ def score(
         terminal.print_scores(scored.estimates, caption)
 
 
-app.command()(cli_run.run)
-app.command(name="import-inspect")(cli_run.import_inspect)
-app.command(name="export-lmms")(cli_run.export_lmms)
-app.command(name="import-lmms")(cli_run.import_lmms)
-app.command()(cli_compare.compare)
-app.command()(cli_compare.rank)
-app.command()(cli_metrics.metrics)
-app.command()(cli_publish.publish)
-app.command()(cli_submit.submit)
-app.command()(cli_submit.status)
-app.command()(cli_submit.withdraw)
-app.command()(cli_submit.receipt)
-app.command(name="verify-receipt")(cli_receipt.verify_receipt)
-app.add_typer(cli_curate.app, name="curate")
+app.command()(asking.run)
+app.command(name="import-inspect")(asking.import_inspect)
+app.command(name="export-lmms")(asking.export_lmms)
+app.command(name="import-lmms")(asking.import_lmms)
+app.command()(scoring.compare)
+app.command()(scoring.rank)
+app.command()(scoring.metrics)
+app.command()(data.publish)
+app.command()(board.submit)
+app.command()(board.status)
+app.command()(board.withdraw)
+app.command()(board.receipt)
+app.command(name="verify-receipt")(board.verify_receipt)
+app.add_typer(curate.app, name="curate")

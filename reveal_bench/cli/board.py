@@ -1,10 +1,9 @@
-"""The commands ``submit``, ``status``, ``withdraw`` and ``receipt``: predictions to a leaderboard and back.
+"""Commands about a leaderboard: ``submit``, ``status``, ``withdraw``, ``receipt`` and ``verify-receipt``.
 
 A token comes from a file or from ``REVEAL_TOKEN``, never from the command line, where every process of the machine and
 the shell's history would see it. Exit codes: 0 for a score (or, without waiting, for a place in the queue), 1 if the
-submission was refused or failed or no board answers, 2 if the command was used wrongly.
-
-The command ``reveal-bench verify-receipt``: check a leaderboard's receipt without the leaderboard.
+submission was refused or failed or no leaderboard answers, 2 if the command was used wrongly. ``verify-receipt`` checks
+a receipt without the leaderboard.
 """
 
 from __future__ import annotations

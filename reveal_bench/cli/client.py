@@ -21,18 +21,18 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import urlsplit
+
+from reveal_bench.models.asking import LOOPBACK, retry_after
 
 if TYPE_CHECKING:
     import httpx
 
 __all__ = [
     "FINAL_STATES", "TOKEN_VARIABLE", "LeaderboardError", "Server", "Upload", "follow", "leaderboard",
-    "read_token", "submit", "wait_until_ready",
+    "read_token", "submit",
 ]  # fmt: skip
 
 FINAL_STATES = ("scored", "refused", "failed", "withdrawn")
@@ -42,7 +42,6 @@ TOKEN_VARIABLE = "REVEAL_TOKEN"
 ATTEMPTS = 6
 LONGEST_PAUSE = 120.0  # seconds: whoever is asked to wait longer is told so instead
 LONGEST_POLL = 5.0
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
 ENDED_UNSCORED = ("refused", "failed", "withdrawn")
 
 Document = dict[str, Any]
@@ -276,22 +275,10 @@ def _pause_asked_for(response: httpx.Response, attempt: int) -> float | None:
         return None
     if response.status_code == 429 and "/problems/quota" in response.text[:1000]:
         return None
-    asked = _seconds(response.headers.get("retry-after"))
+    asked = retry_after(response.headers)
     if asked is None:
         return _backoff(attempt)
     return asked if asked <= LONGEST_PAUSE else None
-
-
-def _seconds(retry_after: str | None) -> float | None:
-    """Seconds of a ``Retry-After`` header: a number, or a date."""
-    if retry_after is None:
-        return None
-    if retry_after.isdecimal():
-        return float(retry_after)
-    try:
-        return max(0.0, (parsedate_to_datetime(retry_after) - datetime.now(UTC)).total_seconds())
-    except (TypeError, ValueError):
-        return None
 
 
 def _document(response: httpx.Response, url: str) -> Document:
@@ -352,11 +339,6 @@ def submit(path: Path, *, url: str, token: str | None = None, **options: Any) ->
 def follow(submission_id: str, *, url: str, token: str | None = None, timeout: float = 600) -> Iterator[Document]:
     """:meth:`Server.follow` at `url`."""
     return Server(url, token).follow(submission_id, timeout=timeout)
-
-
-def wait_until_ready(url: str, *, seconds: float) -> None:
-    """:meth:`Server.wait_until_ready` at `url`."""
-    Server(url).wait_until_ready(seconds=seconds)
 
 
 def leaderboard(*, url: str, benchmark: str) -> Document:

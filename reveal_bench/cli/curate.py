@@ -1,9 +1,7 @@
 """The commands ``reveal-bench curate ...``: how a benchmark is made from studies and reports (paper 004), step by step.
 
 Every command names the curation folder first; ``extract`` and ``refresh`` begin one. What a step did, or that it was
-done already, is printed with its counts.
-
-How the ``curate`` commands ask a model: their options, and what becomes of them.
+done already, is printed with its counts; if a model was asked, also what this run asked and paid.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from reveal_bench.cli import output as terminal
-from reveal_bench.cli.output import AsJson, Price, prices_of
+from reveal_bench.cli.output import AsJson, Endpoint, Price, Resamples, prices_of
 
 if TYPE_CHECKING:
     from reveal_bench.curation.folder import CurationFolder, StepRecord
@@ -30,9 +28,6 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 Model = Annotated[str | None, typer.Option(help="Ask this model, by the name that --endpoint knows.")]
-Endpoint = Annotated[
-    str | None, typer.Option(help="Base URL of an OpenAI-compatible API; its key is read from REVEAL_MODEL_KEY.")
-]
 ModelOptions = Annotated[
     str | None,
     typer.Option(help="How the model is asked, as JSON: temperature, seed, max_tokens, structure, extra."),
@@ -99,11 +94,6 @@ def _json_object(option: str, text: str | None) -> dict[str, Any]:
     if not isinstance(found, dict) or not found.keys() <= set(known):
         raise ValueError(f"`{option}` must be an object with {', '.join(known)}, got {text}")
     return found
-
-
-def spent(asker: Asker) -> dict[str, Any]:
-    """What this run asked and paid; what was asked before is in the cache, and free."""
-    return asdict(asker.spent)
 
 
 app = typer.Typer(
@@ -240,7 +230,7 @@ def consensus(
     connections: Connections = 4,
     price_in: Price = None,
     price_out: Price = None,
-    resamples: Annotated[int, typer.Option(min=1, help="Bootstrap replicates.")] = 1000,
+    resamples: Resamples = 1000,
     redo: Redo = False,
 ) -> None:
     """Find the labels of every vote and study, and how well readers agree; comments by rules or with a model."""
@@ -367,8 +357,6 @@ def report(folder: Curation, redo: Redo = False) -> None:
 @app.command()
 def status(folder: Curation, as_json: AsJson = False) -> None:
     """Show where a curation stands, step by step."""
-    import json
-
     curation = _open(folder)
     if as_json:
         typer.echo(json.dumps([asdict(state) for state in curation.states()], indent=2))
@@ -430,7 +418,7 @@ def _counts(counts: Mapping[str, Any]) -> str:
 
 def _tell_spent(record: StepRecord, asker: Asker) -> None:
     """What this run asked and paid, and how many texts a model gave no answer to."""
-    typer.echo(f"  {_counts(spent(asker))}")
+    typer.echo(f"  {_counts(asdict(asker.spent))}")
     n = sum(record.counts.get(who, {}).get("unanswered", 0) for who in ("engine", "reviser"))
     if n:
         terminal.warn([f"{n:,} texts had no answer; --redo asks for them again, all other answers are kept"])

@@ -1,7 +1,4 @@
-"""What the command line shows: tables, progress, refusals. Imported by :mod:`reveal_bench.cli` alone.
-
-Arguments and options that several commands share.
-"""
+"""What the commands share: arguments and options, and how tables, progress and refusals are shown."""
 
 from __future__ import annotations
 
@@ -12,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from reveal_bench.arguments import ArgumentError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,6 +32,21 @@ __all__ = [
     "progress",
     "warn",
 ]
+
+
+Folder = Annotated[Path, typer.Argument(help="Dataset folder, as `build` writes it.", show_default=False)]
+PredictionFile = Annotated[Path, typer.Argument(help="Prediction file of any accepted format.", show_default=False)]
+Split = Annotated[str, typer.Option(help="Split of the dataset folder.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
+AllowMissing = Annotated[bool, typer.Option("--allow-missing", help="Count unanswered questions as misses.")]
+GridSize = Annotated[int | None, typer.Option("--grid", help="Cells per side; the folder's own by default.")]
+Resamples = Annotated[int, typer.Option(min=1, max=100_000, help="Bootstrap replicates.")]
+ResamplingUnit = Annotated[str, typer.Option(help="What is resampled: patient or image.")]
+Endpoint = Annotated[
+    str | None, typer.Option(help="Base URL of an OpenAI-compatible API; its key is read from REVEAL_MODEL_KEY.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+Price = Annotated[str | None, typer.Option(help="Price of a million tokens, for the cost.")]
 
 
 def print_scores(estimates: Sequence[Estimate], caption: str) -> None:
@@ -163,7 +177,9 @@ def print_ranking(ranked: Sequence[Ranked], caption: str) -> None:
 
 def print_run(summary: RunSummary) -> None:
     """What became of a run's questions, by finding where there are findings, and what it cost."""
-    statuses = [name for name in STATUSES if name in summary.by_status]
+    from reveal_bench.models.answers import STATUSES
+
+    statuses = [name for name in (*STATUSES, "not_asked") if name in summary.by_status]
     table = _table("finding" if summary.by_finding else "", "asked", *(name.replace("_", " ") for name in statuses))
     rows = {"all": summary.by_status, **summary.by_finding}
     for finding, counts in rows.items():
@@ -176,10 +192,6 @@ def print_run(summary: RunSummary) -> None:
     unknown = f"; {summary.without_usage} replies without counts" if summary.without_usage else ""
     tokens = f"tokens: {summary.tokens_in:,} in{cached}, {summary.tokens_out:,} out{cost}{unknown}"
     console.print(tokens, markup=False, soft_wrap=True)
-
-
-STATUSES = ("answered", "absent", "refused", "unclear", "outside", "cut_off", "empty", "failed", "not_asked")
-"""Of :mod:`reveal_bench.models.answers`, in the order of the table."""
 
 
 def _table(first: str, *others: str) -> Table:
@@ -261,18 +273,6 @@ def warn(warnings: Sequence[str]) -> None:
         typer.secho(f"warning: {warning}", fg="yellow", err=True)
 
 
-Folder = Annotated[Path, typer.Argument(help="Dataset folder, as `build` writes it.", show_default=False)]
-PredictionFile = Annotated[Path, typer.Argument(help="Prediction file of any accepted format.", show_default=False)]
-Split = Annotated[str, typer.Option(help="Split of the dataset folder.")]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
-AllowMissing = Annotated[bool, typer.Option("--allow-missing", help="Count unanswered questions as misses.")]
-GridSize = Annotated[int | None, typer.Option("--grid", help="Cells per side; the folder's own by default.")]
-Resamples = Annotated[int, typer.Option(min=1, max=100_000, help="Bootstrap replicates.")]
-ResamplingUnit = Annotated[str, typer.Option(help="What is resampled: patient or image.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-Price = Annotated[str | None, typer.Option(help="Price of a million tokens, for the cost.")]
-
-
 def prices_of(price_in: str | None, price_out: str | None, price_cached: str | None = None) -> Prices | None:
     """Prices as they were typed; None if there are none.
 
@@ -289,8 +289,8 @@ def prices_of(price_in: str | None, price_out: str | None, price_cached: str | N
 
     try:
         return Prices.from_text(price_in, price_out, price_cached)
-    except ValueError as error:
-        raise ValueError(str(error).replace("tokens_", "--price-")) from None
+    except ArgumentError as error:
+        raise ValueError(error.spelled(lambda name: f"`--price-{name.removeprefix('tokens_')}`")) from None
 
 
 def check_outside_datasets(out: Path, option: str) -> None:

@@ -1,6 +1,7 @@
-"""Commands that ask models: ``reveal-bench run``, ``import-inspect``, ``export-lmms`` and ``import-lmms``.
+"""Commands that ask models (``run``, ``import-inspect``, ``export-lmms``, ``import-lmms``) and show what they answered.
 
-``reveal-bench report``, of a dataset folder or of what models answered, and ``misses``, for readers to judge.
+``report`` writes a page about a dataset folder, or about what models answered in it; ``misses`` writes what readers are
+to judge.
 """
 
 from __future__ import annotations
@@ -12,7 +13,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reveal_bench.cli import output as terminal
-from reveal_bench.cli.output import Folder, Price, Resamples, Seed, check_outside_datasets, prices_of
+from reveal_bench.cli.output import (
+    Endpoint,
+    Folder,
+    GridSize,
+    Price,
+    Resamples,
+    Seed,
+    check_outside_datasets,
+    prices_of,
+)
 
 if TYPE_CHECKING:
     from reveal_bench.models.questions import AskSettings
@@ -51,7 +61,6 @@ AskedSplit = Annotated[str, typer.Option("--split", help="Split to ask about.", 
 RunFolder = Annotated[Path, typer.Option("--out", help="Run folder to write, or to go on with.", show_default=False)]
 PromptStyle = Annotated[Prompt, typer.Option("--prompt", help="Style of the prompt.")]
 Answer = Annotated[AnswerForm | None, typer.Option(help="Form of the answers; by default a cell, labels or text.")]
-Cells = Annotated[int | None, typer.Option("--grid", help="Cells per side; the folder's own by default.")]
 Side = Annotated[int | None, typer.Option(help="Pixels of the picture's side; 256, or 1024 for whole pictures.")]
 Shots = Annotated[int, typer.Option(min=1, help="Examples of a few-shot prompt.")]
 ShotsSplit = Annotated[str | None, typer.Option(help="Split of the examples; `validation` if there is one.")]
@@ -68,12 +77,10 @@ def run(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Run folder to write, or to go on with.", show_default=False)] = None,
     label: Annotated[str | None, typer.Option(help="Name of the model to publish; --model by default.")] = None,
-    endpoint: Annotated[
-        str | None, typer.Option(help="Base URL of an OpenAI-compatible API; its key is read from REVEAL_MODEL_KEY.")
-    ] = None,
+    endpoint: Endpoint = None,
     prompt: PromptStyle = Prompt.ZERO_SHOT,
     answer: Answer = None,
-    grid: Cells = None,
+    grid: GridSize = None,
     side: Side = None,
     shots: Shots = 3,
     shots_split: ShotsSplit = None,
@@ -311,7 +318,7 @@ def export_lmms(
     out: Annotated[Path, typer.Option(help="New folder for the task files.", show_default=False)],
     prompt: PromptStyle = Prompt.ZERO_SHOT,
     answer: Answer = None,
-    grid: Cells = None,
+    grid: GridSize = None,
     side: Side = None,
     shots: Shots = 3,
     shots_split: ShotsSplit = None,

@@ -37,6 +37,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.curation.balance import Column, ColumnBalance, Differences, Facts, compare_halves, read_facts
 from reveal_bench.curation.folder import CurationError, CurationFolder, Progress, StepRecord
 from reveal_bench.curation.tables import HALVES, Placed, Selected, json_ready, read_table, write_table
@@ -196,7 +197,7 @@ def _check(facts: Path | None, columns: Sequence[str] | None, best_of: int, vers
     if best_of < 1:
         raise ValueError(f"`best_of` must be at least 1, got {best_of}")
     if not re.fullmatch(r"\d+\.\d+\.\d+", version):
-        raise ValueError(f"`version` must be of the form 1.2.3, got {version!r}")
+        raise ArgumentError("version", "must be of the form 1.2.3", repr(version))
     if study_key not in KEY_FACTS:
         raise ValueError(f"`study_key` must be one of {', '.join(KEY_FACTS)}, got {study_key!r}")
     if isinstance(columns, str) or (columns is not None and facts is None):

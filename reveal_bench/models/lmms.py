@@ -29,6 +29,7 @@ from pathlib import Path, PurePath
 from string import Template
 from typing import TYPE_CHECKING, Any
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.models.overlay import Form
 from reveal_bench.models.questions import DESCRIBED, AskSettings, Message, Question, describe_split, list_questions
 from reveal_bench.version import __version__
@@ -81,7 +82,7 @@ def export_tasks(folder: Path, split: str, out: Path, settings: AskSettings, *, 
     """
     out = Path(out)
     if out.exists():
-        raise ValueError(f"`out` must be a new folder, {out} exists")
+        raise ArgumentError("out", "must be a new folder", f"{out}, which exists")
     settings = replace(settings, detail="auto")
     questions = list_questions(folder, split, settings, limit=limit)
     if not questions:
