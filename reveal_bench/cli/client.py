@@ -40,7 +40,7 @@ FINAL_STATES = ("scored", "refused", "failed", "withdrawn")
 
 TOKEN_VARIABLE = "REVEAL_TOKEN"
 ATTEMPTS = 6
-LONGEST_PAUSE = 120.0  # seconds: whoever is asked to wait longer is told so instead
+LONGEST_PAUSE = 120.0  # seconds: a longer wait is reported instead
 LONGEST_POLL = 5.0
 ENDED_UNSCORED = ("refused", "failed", "withdrawn")
 
@@ -58,7 +58,7 @@ class LeaderboardError(ValueError):
 
     @property
     def kind(self) -> str:
-        """The problem's name, such as "quota" for ``/problems/quota``; empty if the answer was no problem document."""
+        """The problem's name, such as "quota" for ``/problems/quota``; empty without a problem document."""
         kind = str(self.problem.get("type", ""))
         return kind.removeprefix("/problems/") if kind.startswith("/problems/") else ""
 
@@ -69,7 +69,7 @@ def read_token(file: Path | None = None) -> str | None:
     Raises
     ------
     ValueError
-        If what is there is no token; the message does not repeat it.
+        If what is there is not a token; the message does not repeat it.
     """
     source, text = (TOKEN_VARIABLE, os.environ.get(TOKEN_VARIABLE)) if file is None else (str(file), _read_text(file))
     if text is None or (file is None and not text.strip()):
@@ -84,7 +84,7 @@ def _read_text(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except UnicodeDecodeError:
-        raise ValueError(f"{file} must hold a token, got no text") from None
+        raise ValueError(f"{file} must hold a token, got something other than text") from None
 
 
 @dataclass(frozen=True)
@@ -251,7 +251,7 @@ class Server:
                 try:
                     response = client.request(method, self.url.rstrip("/") + path, **options)
                 except httpx.TransportError as error:
-                    # Where nobody listens, nobody will in some seconds; see `wait_until_ready`.
+                    # A port where nothing listens will not answer in some seconds; see `wait_until_ready`.
                     is_absent = attempt == 1 and isinstance(error, httpx.ConnectError)
                     if is_absent or attempt == attempts:
                         raise ConnectionError(f"no leaderboard answers at {self.url}: {error}") from None

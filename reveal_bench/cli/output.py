@@ -46,7 +46,11 @@ Endpoint = Annotated[
     str | None, typer.Option(help="Base URL of an OpenAI-compatible API; its key is read from REVEAL_MODEL_KEY.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-Price = Annotated[str | None, typer.Option(help="Price of a million tokens, for the cost.")]
+PriceIn = Annotated[str | None, typer.Option(help="Price of a million tokens that are sent, for the cost.")]
+PriceOut = Annotated[str | None, typer.Option(help="Price of a million tokens that the model writes.")]
+PriceCached = Annotated[
+    str | None, typer.Option(help="Price of a million tokens that are sent and in the provider's cache already.")
+]
 
 
 def print_scores(estimates: Sequence[Estimate], caption: str) -> None:
@@ -279,7 +283,7 @@ def prices_of(price_in: str | None, price_out: str | None, price_cached: str | N
     Raises
     ------
     ValueError
-        If one is there without the other, or is no number of at least 0.
+        If one is there without the other, or is not a number of at least 0.
     """
     if price_in is None or price_out is None:
         if (price_in, price_out, price_cached) != (None, None, None):

@@ -17,7 +17,9 @@ from reveal_bench.cli.output import (
     Endpoint,
     Folder,
     GridSize,
-    Price,
+    PriceCached,
+    PriceIn,
+    PriceOut,
     Resamples,
     Seed,
     check_outside_datasets,
@@ -90,19 +92,21 @@ def run(
     limit: Limit = None,
     temperature: Annotated[str, typer.Option(help="A number; `none` sends none, for models that refuse it.")] = "0",
     max_tokens: Annotated[int | None, typer.Option(min=1, help="Longest reply.")] = None,
-    reasoning_effort: Annotated[str | None, typer.Option(help="Of models that reason: low, medium, high.")] = None,
+    reasoning_effort: Annotated[str | None, typer.Option(help="For models that reason: low, medium or high.")] = None,
     model_seed: Annotated[int | None, typer.Option(help="Seed that is sent to the model.")] = None,
     max_connections: Annotated[int, typer.Option(min=1, help="Requests at once.")] = 8,
     attempt_timeout: Annotated[int, typer.Option(min=1, help="Seconds until a request is given up.")] = 120,
-    max_retries: Annotated[int, typer.Option(min=0, help="How often it is sent again.")] = 8,
-    price_in: Price = None,
-    price_out: Price = None,
-    price_cached: Price = None,
-    log_images: Annotated[bool, typer.Option("--log-images", help="Keep the pictures in the logs, too.")] = False,
-    ask_again: Annotated[bool, typer.Option("--ask-again", help="Ask again what failed in an earlier run.")] = False,
+    max_retries: Annotated[int, typer.Option(min=0, help="How often a request is sent again.")] = 8,
+    price_in: PriceIn = None,
+    price_out: PriceOut = None,
+    price_cached: PriceCached = None,
+    log_images: Annotated[bool, typer.Option("--log-images", help="Keep the pictures in the logs too.")] = False,
+    ask_again: Annotated[
+        bool, typer.Option("--ask-again", help="Ask the questions again that failed in an earlier run.")
+    ] = False,
     organization: Organization = "not stated",
     dry_run: Annotated[
-        Path | None, typer.Option(help="Ask nobody: write all messages and pictures to this new folder.")
+        Path | None, typer.Option(help="Send nothing: write all messages and pictures to this new folder.")
     ] = None,
 ) -> None:
     """Ask a multimodal model every question of a split, and write its predictions, its words and its cost.
@@ -163,7 +167,7 @@ def run(
 
 
 def _check_place(out: Path, option: str, rule: str, *, run: bool = False) -> None:
-    """Raise ValueError if `out` cannot be written, holds something else, or is part of a dataset: nobody asks yet."""
+    """Before anything is asked: ValueError if `out` cannot be written, holds something else, or is in a dataset."""
     check_outside_datasets(out, option)
     try:
         there = {path.name for path in out.iterdir() if not path.name.startswith(".")} if out.exists() else set()
@@ -297,9 +301,9 @@ def _say_where(out: Path, epochs: int, folder: Path, split: str, *, is_text: boo
 def import_inspect(
     logs: Annotated[list[Path], typer.Argument(help="Logs of inspect_ai, or folders of them.", show_default=False)],
     out: RunFolder,
-    price_in: Price = None,
-    price_out: Price = None,
-    price_cached: Price = None,
+    price_in: PriceIn = None,
+    price_out: PriceOut = None,
+    price_cached: PriceCached = None,
     organization: Organization = "not stated",
 ) -> None:
     """Turn logs of `inspect eval reveal_bench/...` into a run folder: predictions, transcript, submission.json."""
@@ -420,7 +424,9 @@ def report(
         Path | None,
         typer.Option(help="HTML file to write, `<folder>-report.html` by default; of runs, the folder for all of it."),
     ] = None,
-    split: Annotated[str | None, typer.Option(help="Split with references; all of them, or that of the runs.")] = None,
+    split: Annotated[
+        str | None, typer.Option(help="Split with references; by default all of them, or that of the runs.")
+    ] = None,
     reference: Annotated[
         str | None, typer.Option(help="Label of the run that the findings are ordered against; the last by default.")
     ] = None,

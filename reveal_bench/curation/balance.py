@@ -76,7 +76,7 @@ class Column:
 
     @property
     def numbers(self) -> FloatArray | None:
-        """Its numbers, NaN where missing; None if a text is no finite number, or all are missing."""
+        """Its numbers, NaN where missing; None if a text is not a finite number, or all are missing."""
         found = [NAN if not text else _number(text) for text in self.texts]
         if all(not text for text in self.texts) or any(number is None for number in found):
             return None
@@ -334,7 +334,7 @@ def read_facts(
     Raises
     ------
     BuildError
-        With everything that is wrong: the table, its columns, a study in two rows, a word that is none.
+        With everything that is wrong: the table, its columns, a study in two rows, an unknown word.
     """
     problems: list[Problem] = []
     table = read_table(path, path.name, problems)

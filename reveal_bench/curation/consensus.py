@@ -6,7 +6,7 @@ A vote amounts to a list of labels: all suggested ones if the reader agreed to a
 hand, or those that a :class:`Reviser` reads out of the comment; a vote without any of these has no list.
 
 A study with at least two lists has a majority: the labels that are in more than half of its lists. Two lists that
-differ on a label are a tie and no majority for it: the label is not in the majority's list, the study keeps its list,
+differ on a label are a tie, which is not a majority: the label is not in the majority's list, the study keeps its list,
 and both are counted. Source: paper 004 (REVEAL-CXR), sections 2.2, 3 and 4.2, where 681 of 1,000 studies had a list.
 
 Agreement
@@ -22,7 +22,7 @@ on labels: lists) that were compared, and `n_undefined` those without a majority
   alone, which flatters less. Source: paper 004, section 4.2 (kappa 0.622).
 * :attr:`Agreement.labels`: the columns of its Table S3, of the studies with a majority's list. Kappa is that of the
   readers' lists against the majority's, AC1 that of the readers among themselves, the ratio the share of the lists of
-  the majority that have the label; a tie is no majority for kappa, and absent in the ratio.
+  the majority that have the label; a tie does not count as a majority for kappa, and is absent in the ratio.
 * :attr:`Agreement.readers`: the column of its Table S4, and each reader against the majority of the others.
 """
 
@@ -89,7 +89,7 @@ AGREE_ALL = ANSWERS[0]
 
 
 class Reviser(Protocol):
-    """Reads labels out of comments; `signature` names it with its version, for whoever asks what was done.
+    """Reads labels out of comments; `signature` names it with its version, for the record of what was done.
 
     If it has a method `counts`, what that returns afterwards goes into the record of the step.
     """

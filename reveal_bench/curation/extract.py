@@ -119,7 +119,7 @@ def answers_in_order(
     Raises
     ------
     CurationError
-        If the engine leaves out a report, answers one twice, gives one that nobody asked for, or labels that are not
+        If the engine leaves out a report, answers one twice, gives one that was not asked for, or labels that are not
         in the order of REVEAL_LABELS.
     """
     asked = {report.study_id: report for report in reports}

@@ -66,7 +66,7 @@ class _Questioner:
     def counts(self) -> dict[str, Any]:
         """Refused answers, and the answers, tokens and costs of :meth:`Asker.counts`.
 
-        `unanswered` are the reports or notes without a result because a question had no answer; no such thing is
+        `unanswered` are the reports or notes without a result because a question had no answer; neither is
         kept, so that the same task, done anew, asks them again.
         """
         return {"refused_answers": self.n_refused, "unanswered": self.n_unanswered, **self.asker.counts()}
@@ -123,7 +123,7 @@ class ModelEngine(_Questioner):
         Raises
         ------
         RunStoppedError
-            If the endpoint answers nobody; the answers so far are kept.
+            If the endpoint does not answer; the answers so far are kept.
         """
         reports = list(reports)
         dialogues = (self._dialogue(report) for report in reports)
@@ -160,7 +160,7 @@ class UnreadNote:
 class ModelReviser(_Questioner):
     """Reads labels out of readers' notes with a model; a :class:`~reveal_bench.curation.consensus.Reviser`.
 
-    A note that nobody can read anything from, and one without a readable answer, has no labels, and its source is
+    A note that says nothing of labels, and one without a readable answer, has no labels, and its source is
     "nothing"; the latter are in `unread`, too.
     """
 
@@ -174,7 +174,7 @@ class ModelReviser(_Questioner):
         Raises
         ------
         RunStoppedError
-            If the endpoint answers nobody; the answers so far are kept.
+            If the endpoint does not answer; the answers so far are kept.
         """
         self.unread = []
         for revision, unread in self.asker.hold(self._dialogue(vote, suggested) for vote, suggested in votes):

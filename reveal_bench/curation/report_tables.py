@@ -8,7 +8,7 @@ made some up), and labels may be lists there. A report is a cell of the table, o
 folder whose path is in a cell. There is one row per study. What is wrong is found in all rows and raised together as
 one :class:`~reveal_bench.sources.source.BuildError`; nothing is repaired, and no row is left out.
 
-An :class:`Engine` reads labels out of reports. It may answer in any order; whoever runs it restores the order.
+An :class:`Engine` reads labels out of reports. It may answer in any order; the step that runs it restores the order.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ GIVEN = "given"
 """The engine of suggestions that were read from a table."""
 
 MOST_CHARACTERS = 1_000_000
-"""A text longer than this is no report of one study."""
+"""A text longer than this is not the report of one study."""
 MOST_ID_CHARACTERS = 128
 
 
@@ -263,7 +263,7 @@ def read_suggestions(path: Path, columns: SuggestionColumns, *, sheet: str | Non
     Raises
     ------
     BuildError
-        With every problem of every row, as :func:`read_reports`; also a label that is none of the twelve, and one
+        With every problem of every row, as :func:`read_reports`; also a label that is not one of the twelve, and one
         that stands twice or beside "None".
     ImportError
         If the file is an xlsx and openpyxl is not installed.

@@ -10,7 +10,7 @@ The rule (paper 004, section 2.3)
    in random order.
 
 The order of chance is one permutation of the eligible studies, sorted by id, from the folder's seed. A target that
-cannot be met is no error: the shortage is counted.
+cannot be met is not an error: the shortage is counted.
 """
 
 from __future__ import annotations

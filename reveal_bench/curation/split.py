@@ -11,7 +11,7 @@ Of several draws the one is taken whose largest absolute standardized difference
 and labels (:class:`reveal_bench.curation.balance.Differences`), the first of equals. The number of draws is said before
 anybody looks; a difference that is undefined does not count, an infinite one does. ``balance.json`` records the rule,
 how many draws were asked for, the value of every one and, over everything that was ever asked for in this folder, how
-many were looked at: nobody can shop for a split unseen. Tests are reported and decide nothing (section 3).
+many were looked at: shopping for a split leaves its trace. Tests are reported and decide nothing (section 3).
 
 What ``reveal-bench build`` reads
 ---------------------------------
@@ -321,9 +321,9 @@ def write_benchmark(
     if study_key not in KEY_FACTS:
         raise ValueError(f"`study_key` must be one of {', '.join(KEY_FACTS)}, got {study_key!r}")
     known = dict(demographics or {})
-    strangers = [name for name in known if name not in VOCABULARIES]
-    if strangers:
-        raise ValueError(f"`demographics` must be of {', '.join(VOCABULARIES)}, got {strangers[0]!r}")
+    unknown = [name for name in known if name not in VOCABULARIES]
+    if unknown:
+        raise ValueError(f"`demographics` must be of {', '.join(VOCABULARIES)}, got {unknown[0]!r}")
     names = [name for name in VOCABULARIES if name in known]
     out.mkdir(parents=True, exist_ok=True)
     path = out / LABELS_NAME

@@ -2,9 +2,10 @@
 
 Conventions
 -----------
-Labels are canonical names in the order of :data:`reveal_bench.findings.REVEAL_LABELS`; no label is the empty tuple, and
-None means that nobody said. Ids are those of the maintainer's own input and stay in the curation folder: pseudonyms of
-a published set are made later, by ``reveal-bench build``. Source: paper 004 (REVEAL-CXR), sections 2.1 to 2.3.
+Labels are canonical names in the order of :data:`reveal_bench.findings.REVEAL_LABELS`; no label is the empty tuple,
+and None means that it is not known. Ids are those of the maintainer's own input and stay in the curation folder:
+pseudonyms of a published set are made later, by ``reveal-bench build``. Source: paper 004 (REVEAL-CXR), sections 2.1 to
+2.3.
 """
 
 from __future__ import annotations
@@ -178,7 +179,7 @@ def in_order(labels: Iterable[str]) -> Labels:
     Raises
     ------
     ValueError
-        If one is none of the twelve.
+        If one is not one of the twelve.
 
     Examples
     --------

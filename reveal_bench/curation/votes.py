@@ -120,8 +120,8 @@ def check_votes(
     """The rows of a table as votes, by study and reader.
 
     A row is wrong if a needed cell is blank; its study or reader is unknown, or the one was not assigned to the other;
-    the same reader answered the same study in an earlier row; the answer is no answer; a label is none of the twelve or
-    there twice, or stands beside "None"; or labels beside "agree all" are not those that were suggested. A comment
+    the same reader answered the same study in an earlier row; the answer is unknown; a label is not one of the twelve,
+    or there twice, or stands beside "None"; or labels beside "agree all" are not those that were suggested. A comment
     beside "agree all" is kept.
 
     Raises
@@ -270,15 +270,15 @@ def _check_reassigned(assignments: Sequence[Assignment], first: Sequence[Assignm
     Raises
     ------
     CurationError
-        If there is a study that nobody had, or one with more readings than before or the same reader twice.
+        If there is a study that was not assigned, or one with more readings than before or the same reader twice.
     """
     wanted = Counter(one.study_id for one in first)
     found = Counter(one.study_id for one in assignments)
-    strangers = sorted(found.keys() - wanted.keys())
-    if strangers:
+    others = sorted(found.keys() - wanted.keys())
+    if others:
         raise CurationError(
-            f"`reassigned` must be of the studies that were assigned, got {len(strangers):,} others, the first of them"
-            f" {strangers[0]!r}"
+            f"`reassigned` must be of the studies that were assigned, got {len(others):,} others, the first of them"
+            f" {others[0]!r}"
         )
     more = sorted(study for study in found if found[study] > wanted[study])
     if more:

@@ -221,7 +221,7 @@ def _split(line: str) -> list[str]:
 
 
 def _of_names(names: list[str], question: Question, *, is_stated: bool = False) -> Reply:
-    """The reply whose labels are those named; a denied one is passed over, one that is no label makes it unclear.
+    """The reply whose labels are those named; a denied one is passed over, one that is not a label makes it unclear.
 
     No label at all is an answer where "none" is said, or where the place of the answer holds nothing else.
     """
@@ -285,7 +285,7 @@ def _box_entries(value: Any) -> list[Any] | None:
 
 
 def _answer_box(entry: Any, question: Question, settings: AskSettings) -> tuple[AnswerBox | None, str]:
-    """A box of an open task's answer in the full image's pixels, or a note that tells why it is none."""
+    """A box of an open task's answer in the full image's pixels, or a note that tells why it is not one."""
     if not isinstance(entry, dict):
         return None, f"passed over a box that is a {type(entry).__name__}, no object"
     label = entry.get("label")

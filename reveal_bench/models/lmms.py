@@ -192,7 +192,7 @@ def import_samples(paths: Sequence[Path], export: Path, *, model: str | None = N
     Raises
     ------
     ValueError
-        If `export` is none, there are no samples, a line is none or of another export, or the files are of several
+        If `export` is not one, there are no samples, a line is not one of this export, or the files are of several
         models or parameters.
     """
     from reveal_bench.models.run_folder import RunInfo
@@ -300,7 +300,7 @@ def _log(path: Path, task: str, model: str | None) -> _Log:
         named = str(results["model_name"])
         sent = results["configs"][task]["generation_kwargs"]
     except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{beside} is no results file of lmms-eval's {task}: {error!r}") from None
+        raise ValueError(f"{beside} is not a results file of lmms-eval's {task}: {error!r}") from None
     parameters: dict[str, Scalar] = {"backend": backend}
     parameters |= {RENAMED.get(key, key): value for key, value in sent.items() if isinstance(value, str | int | float)}
     is_api = backend in API_BACKENDS
@@ -322,7 +322,7 @@ def _samples(log: _Log, questions: Mapping[str, _Exported]) -> Iterator[_Sample]
                 came, version = tuple(sample["reveal"]["replies"]), str(sample["reveal"]["lmms_eval"])
                 tokens = {name: int(count) for name, count in (sample["token_counts"][0] or {}).items()}
             except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-                raise ValueError(f"{place} is no sample of lmms-eval: {error!r}") from None
+                raise ValueError(f"{place} is not a sample of lmms-eval: {error!r}") from None
             if question_id not in questions or questions[question_id].sent != sent:
                 raise ValueError(f"{place} is of another export: {question_id!r} was put otherwise, or not at all")
             if not replies or len(replies) != len(came) or not all(isinstance(reply, str) for reply in replies):

@@ -68,7 +68,7 @@ class RunInfo:
     n_questions, n_asked : questions of the split, and those of them that were asked, see `limit`
     model : name to publish
     grid : cells per side that cells in the answers belong to
-    settings : how the questions were put; None if the model is no language model, or another harness put them
+    settings : how the questions were put; None if the model is not a language model, or another harness put them
     parameters : sent to the model, such as temperature and max_tokens
     harness : name -> version of the programs that asked
     dataset : digest of the split's data, see :func:`reveal_bench.models.questions.describe_split`
@@ -220,7 +220,7 @@ def read_run_info(out: Path) -> RunInfo | None:
 
 
 def check_same_run(out: Path, asked: RunInfo) -> None:
-    """Raise ValueError if `out` holds a run whose answers are no answers to what is asked now.
+    """Raise ValueError if `out` holds a run whose answers do not belong to what is asked now.
 
     How much is asked may differ, and so may prices and versions of programs.
     """
@@ -269,7 +269,7 @@ def alone(out: Path) -> Iterator[None]:
 
 
 def read_run(out: Path) -> Run:
-    """Read a run folder; ValueError, naming file and line, if it is none or damaged."""
+    """Read a run folder; ValueError, naming file and line, if it is not one or is damaged."""
     out = Path(out)
     info = read_run_info(out)
     path = out / TRANSCRIPT
@@ -280,7 +280,7 @@ def read_run(out: Path) -> Run:
         try:
             exchanges.append(from_line(json.loads(line), info.kind))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise ValueError(f"{path}:{number}: is no line of a transcript: {error!r}") from None
+            raise ValueError(f"{path}:{number}: is not a line of a transcript: {error!r}") from None
     paths = tuple(out / name for name in prediction_files(info.epochs))
     return Run(out, info, tuple(exchanges), _summary(exchanges, info), paths)
 
@@ -471,7 +471,7 @@ def from_line(line: dict[str, Any], kind: str) -> Exchange:
     Raises
     ------
     ValueError, TypeError, KeyError, AttributeError
-        If it is none.
+        If it is not one.
     """
     given = dict(line)
     given["unit"] = given.pop(UNITS[kind])

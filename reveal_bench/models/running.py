@@ -352,7 +352,7 @@ def _contained(out: Path) -> Iterator[None]:
     os.environ.update(given)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of what inspect_ai calls, and of replies that are none
+            warnings.simplefilter("ignore")  # of what inspect_ai calls, and of replies that are not valid
             yield
     finally:
         os.environ.clear()

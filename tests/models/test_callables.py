@@ -283,7 +283,7 @@ def test_another_run_is_not_continued(world: World, tmp_path: Path) -> None:
         run(world, by_name, out=tmp_path, name="other")
     with (tmp_path / WORK_FILE).open("ab") as file:
         file.write(b"not json\n")
-    with pytest.raises(ValueError, match=f"{WORK_FILE}:4: is no line of answers"):
+    with pytest.raises(ValueError, match=f"{WORK_FILE}:4: is not a line of answers"):
         run(world, by_name, out=tmp_path)
     (tmp_path / WORK_FILE).unlink()
     with pytest.raises(ValueError, match=f"holds a run without {WORK_FILE}: give an empty folder"):

@@ -134,7 +134,7 @@ def test_damaged_folders_are_named(tmp_path: Path) -> None:
     lines = (tmp_path / "transcript.jsonl").read_text().splitlines()
     for broken in ("", "[]", '{"question": 1}', lines[1][:-1], lines[1].replace('"status"', '"state"')):
         (tmp_path / "transcript.jsonl").write_text(f"{lines[0]}\n{broken}\n")
-        with pytest.raises(ValueError, match=r"transcript\.jsonl:2: is no line of a transcript"):
+        with pytest.raises(ValueError, match=r"transcript\.jsonl:2: is not a line of a transcript"):
             read_run(tmp_path)
     (tmp_path / "transcript.jsonl").unlink()
     with pytest.raises(ValueError, match=r"it has no transcript\.jsonl"):
