@@ -15,7 +15,7 @@ pyarrow, datasets or numba is imported when it is asked for.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from reveal_bench.benchmarks import Benchmark
     from reveal_bench.entries.report import LintReport
+    from reveal_bench.kinds.disclosure import Disclosure
     from reveal_bench.kinds.folder import FolderInfo
     from reveal_bench.kinds.images import Developed, PictureFile
     from reveal_bench.kinds.rows import Row
@@ -37,7 +38,9 @@ __all__ = ["Kind", "Manifest", "Rows"]
 
 
 class Manifest(Protocol):
-    """What a split asks; all that a linter may know."""
+    """What a split asks; all that a linter may know. `kind` is a key of KINDS."""
+
+    kind: ClassVar[str]
 
     @property
     def benchmark(self) -> str: ...  # noqa: D102
@@ -52,9 +55,12 @@ class Rows(Protocol):
 
     Attributes
     ----------
+    kind : key in KINDS
     groups : what a figure may be of, in table order: findings, labels or criteria
     notes : what a reader of the scores should know, for people
     """
+
+    kind: ClassVar[str]
 
     @property
     def groups(self) -> tuple[str, ...]: ...  # noqa: D102
@@ -99,6 +105,23 @@ class Rows(Protocol):
         """Per system, metric -> figures of the groups, on the data and in replicates that all systems share."""
         ...
 
+    @classmethod
+    def answers(cls, systems: Sequence[Self], metric: str, groups: Sequence[str]) -> npt.NDArray[np.float64]:
+        """What the systems gave for the same cases of `groups`, (n_systems, n_cases): where columns differ, they do."""
+        ...
+
+    def patients(self) -> frozenset[str]:
+        """All patients of the split, whether or not they have a case."""
+        ...
+
+    def of_patients(self, patients: Collection[str]) -> Self:
+        """The rows of `patients` alone, as if the split held nobody else."""
+        ...
+
+    def comparable(self) -> Self:
+        """The rows as they are compared with others': without what a system added to the cases asked."""
+        ...
+
 
 class Kind(ABC):
     """A kind of benchmark.
@@ -114,6 +137,8 @@ class Kind(ABC):
     unit : what may be resampled instead of patients
     intervals : intervals that its scores may have
     primary : metric whose macro ranks
+    stand_ins : metrics whose macro ranks where that of `primary` is not there
+    released : metrics of which a board may have figures, in the order of its columns
     scored_by : "program", or "readers" whose ratings make the scores
     has_strata : whether its strata are reported without being asked for
     """
@@ -128,8 +153,20 @@ class Kind(ABC):
     unit: ClassVar[str]
     intervals: ClassVar[tuple[str, ...]] = ("percentile", "bca")
     primary: ClassVar[str]
+    stand_ins: ClassVar[tuple[str, ...]] = ()
+    released: ClassVar[tuple[str, ...]]
     scored_by: ClassVar[str] = "program"
     has_strata: ClassVar[bool] = False
+
+    @property
+    def items(self) -> str:
+        """What rows are called, such as "images"."""
+        return self.counted.removeprefix("n_")
+
+    @property
+    def can_be_probed(self) -> bool:
+        """Whether a score tells of labels that are held out: what readers judged was never held out."""
+        return self.scored_by == "program"
 
     # --- the rows of a dataset folder
 
@@ -220,3 +257,7 @@ class Kind(ABC):
         ratings: Sequence[Any] = (),
     ) -> Rows:
         """Checked predictions against references; `ratings` where readers score."""
+
+    @abstractmethod
+    def disclose(self, rows: Any, *, min_cell: int, n_resamples: int, seed: int) -> Disclosure:
+        """What may be shown of the rows of one submission on a holdout, with its intervals, before it is rounded."""

@@ -12,7 +12,6 @@ from reveal_leaderboard.release.release import (
     ReleasedScore,
     ReleasePolicy,
     climb,
-    part_of,
     primary_figure,
     release,
     split_final,
@@ -206,7 +205,7 @@ def test_the_split_refuses_what_makes_no_parts() -> None:
 
 def test_a_part_is_scored_as_if_there_were_nobody_else() -> None:
     rows = make_rows({"point_hit": {"C": hits(90, 120) + hits(0, 80)}})
-    part = part_of(rows, {f"p{i}" for i in range(120)})
+    part = rows.of_patients({f"p{i}" for i in range(120)})
     assert release(part) == release(make_rows({"point_hit": {"C": hits(90, 120)}}))
 
 

@@ -53,15 +53,7 @@ from reveal_leaderboard.custody.canonical import Predictions, read_canonical, re
 from reveal_leaderboard.custody.template import Job
 from reveal_leaderboard.release.fingerprints import fingerprint
 from reveal_leaderboard.release.ranking import compare_document, rank_document
-from reveal_leaderboard.release.release import (
-    ReleasedScore,
-    ReleasePolicy,
-    part_of,
-    release,
-    release_rubric,
-    release_studies,
-    split_final,
-)
+from reveal_leaderboard.release.release import ReleasePolicy, release, split_final
 
 __all__ = ["JOBS", "compare", "load_shared", "rank", "read_cases", "score", "warm_up", "write_cases"]
 
@@ -236,17 +228,17 @@ def score(arguments: dict[str, Any], files: list[int], _: Any) -> bytes:
     policy, key = policy_from(arguments["policy"]), bytes.fromhex(arguments["key"])
     with os.fdopen(files[0], "rb", closefd=False) as file:
         rows, manifest, predictions = _score(file, folder, split, arguments["thresholds"])
-    patients = {patient for _, patient in _people(rows)}
+    patients = rows.patients()
     kept_back = split_final(patients, key, policy.final_share)
-    public = part_of(rows, patients - kept_back) if kept_back else rows
-    final = part_of(rows, kept_back) if kept_back else None
+    public = rows.of_patients(patients - kept_back) if kept_back else rows
+    final = rows.of_patients(kept_back) if kept_back else None
     for handle, part in ((files[1], public), (files[2], final)):
         if part is not None:
             with os.fdopen(handle, "wb", closefd=False) as file:
                 write_cases(file, part)
     answer = {
-        "released": _release(public, policy).to_json(),
-        "final": None if final is None else _release(final, policy).to_json(),
+        "released": release(public, policy).to_json(),
+        "final": None if final is None else release(final, policy).to_json(),
         "reference_hash": _reference_hash(folder, split, manifest, key),
         "fingerprint": asdict(fingerprint(predictions, manifest, key, thresholds=arguments["thresholds"])),
     }
@@ -276,20 +268,6 @@ def _score(file: Any, folder: Path, split: str, thresholds: float | dict[str, fl
 def _kind(benchmark: str) -> str:
     known = BENCHMARKS.get(benchmark)
     return "localization" if known is None else known.kind
-
-
-def _people(rows: Rows) -> list[tuple[str, str]]:
-    if isinstance(rows, StudyRows):
-        return [(study.study_id, study.patient_id) for study in rows.studies]
-    if isinstance(rows, RubricRows):
-        return list(zip(rows.task_ids, rows.patient_ids, strict=True))
-    return list(rows.all_images)
-
-
-def _release(rows: Rows, policy: ReleasePolicy) -> ReleasedScore:
-    if isinstance(rows, RubricRows):
-        return release_rubric(rows, policy)
-    return release_studies(rows, policy) if isinstance(rows, StudyRows) else release(rows, policy)
 
 
 def _reference_hash(folder: Path, split: str, manifest: Any, key: bytes) -> str:

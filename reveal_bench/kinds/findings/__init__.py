@@ -15,13 +15,17 @@ if TYPE_CHECKING:
 
     from reveal_bench.benchmarks import Benchmark
     from reveal_bench.entries.report import LintReport
+    from reveal_bench.kinds.disclosure import Disclosure
     from reveal_bench.kinds.findings.records import FindingsPrediction, StudyManifest, StudyRecord
     from reveal_bench.kinds.findings.scoring import StudyRows
     from reveal_bench.kinds.folder import FolderInfo
     from reveal_bench.kinds.images import Developed, PictureFile
     from reveal_bench.kinds.rows import Row
 
-__all__ = ["Findings"]
+__all__ = ["Findings", "RELEASED_PER_LABEL"]
+
+RELEASED_PER_LABEL = ("f1", "recall", "cohen_kappa")
+"""Metrics that a board shows per label: all three tell the same, how many of the studies called have it."""
 
 
 class Findings(Kind):
@@ -34,6 +38,7 @@ class Findings(Kind):
     image_columns: ClassVar = ("images",)
     unit: ClassVar = "study"
     primary: ClassVar = "f1"
+    released: ClassVar = (*RELEASED_PER_LABEL, "auroc")
     has_strata: ClassVar = True
 
     def features(self, benchmark: Benchmark) -> Features:
@@ -121,3 +126,9 @@ class Findings(Kind):
         from reveal_bench.kinds.findings.scoring import score_studies
 
         return score_studies(predictions, records, labels=manifest.labels, thresholds=protocol["thresholds"])
+
+    def disclose(self, rows: StudyRows, *, min_cell: int, n_resamples: int, seed: int) -> Disclosure:
+        """See :mod:`reveal_bench.kinds.findings.release`."""
+        from reveal_bench.kinds.findings.release import disclose_studies
+
+        return disclose_studies(rows, RELEASED_PER_LABEL, min_cell=min_cell, n_resamples=n_resamples, seed=seed)

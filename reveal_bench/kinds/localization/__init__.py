@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from reveal_bench.benchmarks import Benchmark
     from reveal_bench.entries.report import LintReport
+    from reveal_bench.kinds.disclosure import Disclosure
     from reveal_bench.kinds.folder import FolderInfo
     from reveal_bench.kinds.images import Developed, PictureFile
     from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord, Manifest
@@ -36,6 +37,8 @@ class Localization(Kind):
     unit: ClassVar = "image"
     intervals: ClassVar = ("percentile", "bca", "chexlocalize")
     primary: ClassVar = "point_hit"
+    stand_ins: ClassVar = ("grid_hit",)
+    released: ClassVar = ("point_hit", "grid_hit", "grid_chance", "mask_iou_all", "box_iou")
 
     def features(self, benchmark: Benchmark) -> Features:
         """Features of the config `localization`."""
@@ -152,3 +155,9 @@ class Localization(Kind):
 
         grid, asks = protocol["grid"], protocol["asks"]
         return score_localization(predictions, records, findings=manifest.findings, grid=grid, asks=asks)
+
+    def disclose(self, rows: CaseRows, *, min_cell: int, n_resamples: int, seed: int) -> Disclosure:
+        """See :mod:`reveal_bench.kinds.localization.release`."""
+        from reveal_bench.kinds.localization.release import disclose_cases
+
+        return disclose_cases(rows, self.released, min_cell=min_cell, n_resamples=n_resamples, seed=seed)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from reveal_bench.benchmarks import Benchmark
     from reveal_bench.entries.report import LintReport
+    from reveal_bench.kinds.disclosure import Disclosure
     from reveal_bench.kinds.folder import FolderInfo
     from reveal_bench.kinds.images import Developed, PictureFile
     from reveal_bench.kinds.rows import Row
@@ -35,6 +36,7 @@ class Tasks(Kind):
     has_prompts: ClassVar = True
     unit: ClassVar = "task"
     primary: ClassVar = "rubric_mean"
+    released: ClassVar = ("rubric_mean", "share_of_5", "cohen_kappa_quadratic")
     scored_by: ClassVar = "readers"
 
     def features(self, benchmark: Benchmark) -> Features:
@@ -126,3 +128,9 @@ class Tasks(Kind):
 
         answered = [answer.task_id for answer in predictions]
         return score_ratings(ratings, records, answered=answered, missing=protocol["missing"])
+
+    def disclose(self, rows: RubricRows, *, min_cell: int, n_resamples: int, seed: int) -> Disclosure:
+        """See :mod:`reveal_bench.kinds.tasks.release`."""
+        from reveal_bench.kinds.tasks.release import disclose_ratings
+
+        return disclose_ratings(rows, self.released, min_cell=min_cell, n_resamples=n_resamples, seed=seed)
