@@ -19,6 +19,8 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
+from reveal_bench.entries.source import Limits
+
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
@@ -27,9 +29,11 @@ if TYPE_CHECKING:
 
     from reveal_bench.benchmarks import Benchmark
     from reveal_bench.entries.report import LintReport
+    from reveal_bench.kinds.canonical import Codec
     from reveal_bench.kinds.disclosure import Disclosure
     from reveal_bench.kinds.folder import FolderInfo
     from reveal_bench.kinds.images import Developed, PictureFile
+    from reveal_bench.kinds.marks import Marks
     from reveal_bench.kinds.rows import Row
     from reveal_bench.metrics.bootstrap import Estimate, Resampled
     from reveal_bench.metrics.intervals import Interval
@@ -38,9 +42,10 @@ __all__ = ["Kind", "Manifest", "Rows"]
 
 
 class Manifest(Protocol):
-    """What a split asks; all that a linter may know. `kind` is a key of KINDS."""
+    """What a split asks, a dataclass; all that a linter may know. `kind` is a key of KINDS."""
 
     kind: ClassVar[str]
+    __dataclass_fields__: ClassVar[dict[str, Any]]
 
     @property
     def benchmark(self) -> str: ...  # noqa: D102
@@ -232,8 +237,27 @@ class Kind(ABC):
         """What `split` asks."""
 
     @abstractmethod
-    def lint(self, path: Path, manifest: Any, *, grid: int | None = None, allow_missing: bool = False) -> LintReport:
-        """Read and check a prediction file; `grid` is for kinds whose answers may be grid cells."""
+    def lint(
+        self,
+        path: Path,
+        manifest: Any,
+        *,
+        grid: int | None = None,
+        allow_missing: bool = False,
+        leave_out_unknown: bool = False,
+        limits: Limits = Limits(),
+        name: str | None = None,
+    ) -> LintReport:
+        """Read and check a prediction file.
+
+        Parameters
+        ----------
+        grid : cells per side, for kinds whose answers may be grid cells
+        allow_missing : whether what is asked may be left unanswered
+        leave_out_unknown : whether what the split does not ask is left out instead of being an error
+        limits : how large the file and its parts may be
+        name : to show for the file; that of `path` unless given
+        """
 
     @abstractmethod
     def to_jsonl(self, predictions: Sequence[Any]) -> str:
@@ -261,3 +285,29 @@ class Kind(ABC):
     @abstractmethod
     def disclose(self, rows: Any, *, min_cell: int, n_resamples: int, seed: int) -> Disclosure:
         """What may be shown of the rows of one submission on a holdout, with its intervals, before it is rounded."""
+
+    # --- on a board
+
+    @abstractmethod
+    def questions(self, manifest: Any) -> tuple[tuple[str, ...], int]:
+        """What figures of a board may be of, in table order, and how many rows a split asks for."""
+
+    @abstractmethod
+    def codec(self) -> Codec:
+        """Predictions, rows and manifest as arrays and back."""
+
+    @abstractmethod
+    def marks(self, predictions: Sequence[Any], manifest: Any, thresholds: float | Mapping[str, float]) -> Marks:
+        """By what two files of predictions are found to be the same, or nearly so."""
+
+    @abstractmethod
+    def signs(self, predictions: Sequence[Any], manifest: Any) -> list[str]:
+        """Signs, for moderators, that a file asks the scorer rather than answers for a model."""
+
+    @abstractmethod
+    def example_upload(self) -> tuple[Any, str]:
+        """A manifest and a clean file of one prediction or more: reading it loads all that reading takes."""
+
+    def example_rows(self) -> list[Any]:
+        """Rows of an example: scoring them compiled all that scoring takes."""
+        return []

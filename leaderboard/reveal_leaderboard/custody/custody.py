@@ -27,12 +27,13 @@ from typing import Any, BinaryIO, Literal, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from reveal_bench.kinds.folder import read_folder_info
+from reveal_bench.kinds.kind import Manifest
 from reveal_bench.predictions import LintReport
 from reveal_leaderboard.custody.answers import CompareAnswer, ParseAnswer, RankAnswer, ScoreAnswer, check_released
+from reveal_leaderboard.custody.canonical import dump_manifest
 from reveal_leaderboard.custody.jail import confinement_here
 from reveal_leaderboard.custody.keeper import Keeper, TemplateError
 from reveal_leaderboard.custody.limits import PARSE_LIMITS, SCORE_LIMITS, JailLimits
-from reveal_leaderboard.custody.manifests import AnyManifest, dump_manifest
 from reveal_leaderboard.custody.messages import TOO_LARGE, Ended, Request
 from reveal_leaderboard.release.fingerprints import Fingerprint
 from reveal_leaderboard.release.release import ReleasePolicy
@@ -129,7 +130,7 @@ class Custody:
         self._parser = Keeper(parser, scratch, lanes=parses_at_once, limits=parse_limits, wrapped=bubblewrap)
         self._scorers: dict[Path | None, Keeper] = {}
         self._lock = threading.Lock()
-        self._manifests: list[tuple[AnyManifest, bytes]] = []
+        self._manifests: list[tuple[Manifest, bytes]] = []
 
     def __enter__(self) -> Custody:
         return self
@@ -168,7 +169,7 @@ class Custody:
     def parse(
         self,
         path: Path,
-        manifest: AnyManifest,
+        manifest: Manifest,
         *,
         name: str,
         allow_missing: bool = False,
@@ -229,7 +230,7 @@ class Custody:
         Parameters
         ----------
         canonical : written by :meth:`parse`; of answers to tasks, with their ratings, by
-            :func:`~reveal_leaderboard.custody.canonical.write_rated`
+            :func:`~reveal_leaderboard.custody.canonical.write_canonical`
         vault : holds ``salt``, the key of the reference hash, the fingerprint and the final part; exact rows are kept
             in :func:`cases_file` of it, under the holdout's version
         thresholds : of a findings-type benchmark: probability from which a label counts as predicted
@@ -350,7 +351,7 @@ class Custody:
                 )
             return self._scorers[holdout]
 
-    def _dumped(self, manifest: AnyManifest) -> bytes:
+    def _dumped(self, manifest: Manifest) -> bytes:
         with self._lock:
             for known, data in self._manifests:
                 if known is manifest:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from reveal_bench.entries.source import Limits
 from reveal_bench.kinds.kind import Kind
 
 if TYPE_CHECKING:
@@ -15,11 +16,13 @@ if TYPE_CHECKING:
 
     from reveal_bench.benchmarks import Benchmark
     from reveal_bench.entries.report import LintReport
+    from reveal_bench.kinds.canonical import Codec
     from reveal_bench.kinds.disclosure import Disclosure
     from reveal_bench.kinds.findings.records import FindingsPrediction, StudyManifest, StudyRecord
     from reveal_bench.kinds.findings.scoring import StudyRows
     from reveal_bench.kinds.folder import FolderInfo
     from reveal_bench.kinds.images import Developed, PictureFile
+    from reveal_bench.kinds.marks import Marks
     from reveal_bench.kinds.rows import Row
 
 __all__ = ["Findings", "RELEASED_PER_LABEL"]
@@ -95,12 +98,21 @@ class Findings(Kind):
         return read_study_manifest(folder, split)
 
     def lint(
-        self, path: Path, manifest: StudyManifest, *, grid: int | None = None, allow_missing: bool = False
+        self,
+        path: Path,
+        manifest: StudyManifest,
+        *,
+        grid: int | None = None,
+        allow_missing: bool = False,
+        leave_out_unknown: bool = False,
+        limits: Limits = Limits(),
+        name: str | None = None,
     ) -> LintReport:
         """Read and check a file of labels or probabilities."""
         from reveal_bench.kinds.findings.lint import lint_findings
 
-        return lint_findings(path, manifest, allow_missing=allow_missing)
+        options: dict[str, Any] = {"allow_missing": allow_missing, "limits": limits, "name": name}
+        return lint_findings(path, manifest, leave_out_unknown=leave_out_unknown, **options)
 
     def to_jsonl(self, predictions: Sequence[FindingsPrediction]) -> str:
         """One line per study."""
@@ -132,3 +144,36 @@ class Findings(Kind):
         from reveal_bench.kinds.findings.release import disclose_studies
 
         return disclose_studies(rows, RELEASED_PER_LABEL, min_cell=min_cell, n_resamples=n_resamples, seed=seed)
+
+    def codec(self) -> Codec:
+        """See :mod:`reveal_bench.kinds.findings.canonical`."""
+        from reveal_bench.kinds.findings.canonical import FindingsCodec
+
+        return FindingsCodec()
+
+    def marks(
+        self,
+        predictions: Sequence[FindingsPrediction],
+        manifest: StudyManifest,
+        thresholds: float | Mapping[str, float],
+    ) -> Marks:
+        """See :mod:`reveal_bench.kinds.findings.marks`."""
+        from reveal_bench.kinds.findings.marks import marks_of
+
+        return marks_of(predictions, manifest, thresholds)
+
+    def signs(self, predictions: Sequence[FindingsPrediction], manifest: StudyManifest) -> list[str]:
+        """See :mod:`reveal_bench.kinds.findings.marks`."""
+        from reveal_bench.kinds.findings.marks import signs_of
+
+        return signs_of(predictions, manifest)
+
+    def example_upload(self) -> tuple[StudyManifest, str]:
+        """See :mod:`reveal_bench.kinds.findings.example`."""
+        from reveal_bench.kinds.findings.example import example_upload
+
+        return example_upload()
+
+    def questions(self, manifest: StudyManifest) -> tuple[tuple[str, ...], int]:
+        """The labels; studies."""
+        return manifest.labels, len(manifest.studies)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from reveal_bench.entries.source import Limits
 from reveal_bench.kinds.kind import Kind
 
 if TYPE_CHECKING:
@@ -15,9 +16,11 @@ if TYPE_CHECKING:
 
     from reveal_bench.benchmarks import Benchmark
     from reveal_bench.entries.report import LintReport
+    from reveal_bench.kinds.canonical import Codec
     from reveal_bench.kinds.disclosure import Disclosure
     from reveal_bench.kinds.folder import FolderInfo
     from reveal_bench.kinds.images import Developed, PictureFile
+    from reveal_bench.kinds.marks import Marks
     from reveal_bench.kinds.rows import Row
     from reveal_bench.kinds.tasks.records import Rating, TaskAnswer, TaskManifest, TaskRecord
     from reveal_bench.kinds.tasks.scoring import RubricRows
@@ -96,12 +99,21 @@ class Tasks(Kind):
         return read_task_manifest(folder, split)
 
     def lint(
-        self, path: Path, manifest: TaskManifest, *, grid: int | None = None, allow_missing: bool = False
+        self,
+        path: Path,
+        manifest: TaskManifest,
+        *,
+        grid: int | None = None,
+        allow_missing: bool = False,
+        leave_out_unknown: bool = False,
+        limits: Limits = Limits(),
+        name: str | None = None,
     ) -> LintReport:
         """Read and check a file of answers."""
         from reveal_bench.kinds.tasks.lint import lint_tasks
 
-        return lint_tasks(path, manifest, allow_missing=allow_missing)
+        options: dict[str, Any] = {"allow_missing": allow_missing, "limits": limits, "name": name}
+        return lint_tasks(path, manifest, **options)
 
     def to_jsonl(self, predictions: Sequence[TaskAnswer]) -> str:
         """One line per task."""
@@ -134,3 +146,36 @@ class Tasks(Kind):
         from reveal_bench.kinds.tasks.release import disclose_ratings
 
         return disclose_ratings(rows, self.released, min_cell=min_cell, n_resamples=n_resamples, seed=seed)
+
+    def codec(self) -> Codec:
+        """See :mod:`reveal_bench.kinds.tasks.canonical`."""
+        from reveal_bench.kinds.tasks.canonical import TasksCodec
+
+        return TasksCodec()
+
+    def marks(
+        self, predictions: Sequence[TaskAnswer], manifest: TaskManifest, thresholds: float | Mapping[str, float]
+    ) -> Marks:
+        """See :mod:`reveal_bench.kinds.tasks.marks`."""
+        from reveal_bench.kinds.tasks.marks import marks_of
+
+        return marks_of(predictions, manifest)
+
+    def signs(self, predictions: Sequence[TaskAnswer], manifest: TaskManifest) -> list[str]:
+        """See :mod:`reveal_bench.kinds.tasks.marks`."""
+        from reveal_bench.kinds.tasks.marks import signs_of
+
+        return signs_of(predictions, manifest)
+
+    def example_upload(self) -> tuple[TaskManifest, str]:
+        """See :mod:`reveal_bench.kinds.tasks.example`."""
+        from reveal_bench.kinds.tasks.example import example_upload
+
+        return example_upload()
+
+    def questions(self, manifest: TaskManifest) -> tuple[tuple[str, ...], int]:
+        """The criteria of the rubric and the categories of tasks; tasks."""
+        from reveal_bench.kinds.tasks.records import CATEGORIES
+        from reveal_bench.metrics.ordinal import REPORTED
+
+        return (*REPORTED, *CATEGORIES), len(manifest.tasks)

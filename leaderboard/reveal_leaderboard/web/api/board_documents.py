@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from reveal_bench.kinds import KINDS
 from reveal_leaderboard.web.api.documents import Budget, Document, FigureDocument, Id, Moment, one_of
 
 __all__ = [
@@ -22,7 +23,7 @@ class BenchmarkDocument(Document):
 
     name: str
     title: str
-    kind: Literal["localization", "findings", "tasks"]
+    kind: Annotated[str, one_of(*KINDS)]
     version: str
     versions: Annotated[list[str], Field(description="all versions whose boards can be asked for")]
     split: str
@@ -31,7 +32,7 @@ class BenchmarkDocument(Document):
     synthetic: Annotated[bool, Field(description="whether the data are made up")]
     findings: list[str]
     n_items: Annotated[int, Field(description="images, studies or tasks that the scored split asks for")]
-    items: Annotated[str, one_of("images", "studies", "tasks")]
+    items: Annotated[str, one_of(*(kind.items for kind in KINDS.values()))]
     grid: Annotated[int | None, Field(description="cells per side; null where nothing is localized")]
     asks: str | None
     settings: Annotated[dict[str, Any], Field(description="release, quota, exposure, reading, citation and terms")]
@@ -125,7 +126,7 @@ class Board(Document):
     schema_: Annotated[int, Field(alias="schema", description="of this document")]
     benchmark: str
     title: str
-    kind: Literal["localization", "findings", "tasks"]
+    kind: Annotated[str, one_of(*KINDS)]
     version: str
     split: str
     synthetic: bool
