@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from reveal_bench.cli.data import STYLES
 from reveal_bench.kinds.folder import read_folder_info
-from reveal_bench.phantom import LAYOUTS, write_reveal
+from reveal_bench.phantom import write_reveal
 from tests.cli.test_score import call, run
 
 
@@ -18,10 +17,6 @@ def download(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("cli-build") / "download"
     write_reveal(root, n_studies=12, seed=4, long_side=64)
     return root
-
-
-def test_the_styles_in_the_help_are_those_there_are() -> None:
-    assert tuple(LAYOUTS) == STYLES
 
 
 def test_studies_from_dicom_with_a_log_and_a_key(download: Path, tmp_path: Path) -> None:
