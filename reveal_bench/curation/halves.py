@@ -28,8 +28,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from reveal_bench.arrays import BoolArray
 from reveal_bench.curation.balance import Column, Differences
 from reveal_bench.curation.folder import CurationError, Progress
 from reveal_bench.curation.tables import Placed, Selected
@@ -39,8 +39,6 @@ from reveal_bench.sources.mapping import KEY_FACTS, VOCABULARIES
 __all__ = ["CRITERION", "Draws", "LABELS_NAME", "draw_best", "draw_halves", "label_columns", "write_benchmark"]
 
 CRITERION = "the largest absolute standardized difference over all columns of the facts and all labels, smallest wins"
-
-BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,8 +45,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from reveal_bench.arrays import FloatArray
 from reveal_bench.findings import REVEAL_LABELS
 from reveal_bench.kinds.findings.records import age_band
 from reveal_bench.phantom.dicom_headers import draw_header
@@ -266,7 +266,6 @@ def _text(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-FloatArray = npt.NDArray[np.float64]
 Ties = Literal["left_out", "absent"]
 Lists = Literal["by_hand", "comments", "changes"]
 """Whose list is known besides those who agree to all and those whose comment names a label: who wrote it down by hand

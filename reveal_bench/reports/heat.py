@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from reveal_bench.arrays import FloatArray
 from reveal_bench.geometry import Grid
 from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord
 from reveal_bench.kinds.localization.scoring import list_cases, points_of
@@ -35,7 +35,6 @@ FEW = 10
 """Patients; an average of fewer could show one of them, and is no average worth the name."""
 _AT_ONCE = 256
 """Masks unpacked together: bounds memory."""
-FloatArray = npt.NDArray[np.float64]
 Progress = Callable[[str, int, int | None], None]
 
 

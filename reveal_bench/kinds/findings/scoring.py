@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import numpy.typing as npt
 
+from reveal_bench.arrays import BoolArray, FloatArray
 from reveal_bench.evaluation.compare import Comparison, compare_resampled
 from reveal_bench.kinds.findings.records import FindingsPrediction, StudyRecord
 from reveal_bench.metrics import METRICS
@@ -51,9 +52,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = ["StudyRows", "compare_studies", "resample_studies", "score_studies", "study_metrics", "summarize_studies"]
-
-BoolArray = npt.NDArray[np.bool_]
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -33,8 +33,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from reveal_bench.arrays import FloatArray
 from reveal_bench.geometry import Grid, box_centre
 from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord, Point
 from reveal_bench.masks import Box, Rle, empty_rle, pack_masks, pack_regions
@@ -140,7 +140,6 @@ def _reference(record: LocalizationRecord, finding: str) -> Reference:
 
 
 Unit = Literal["patient", "image"]
-FloatArray = npt.NDArray[np.float64]
 
 _TEXT_AT_ONCE = 16 << 20
 """Characters of run-length strings that are unpacked together: bounds memory, about 10 bytes a character."""

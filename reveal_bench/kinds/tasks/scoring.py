@@ -29,6 +29,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from reveal_bench.arrays import FloatArray, IntArray
 from reveal_bench.evaluation.compare import Comparison, compare_resampled
 from reveal_bench.kinds.tasks.records import CATEGORIES, Rating, TaskRecord
 from reveal_bench.metrics import METRICS
@@ -42,8 +43,6 @@ __all__ = [
     "summarize_rubric",
 ]  # fmt: skip
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 Missing = Literal["lowest", "leave_out"]
 Unit = Literal["patient", "task"]
 
