@@ -5,28 +5,28 @@ the old file or the new one. What a killed program leaves is called ``.writing-*
 
 Not for what must never have a name while it is incomplete, or is too large to hold: the vault copies a nameless file
 (``custody``), uploads stream into a locked file under their own hash (``blobs``), a key is made with ``O_EXCL``
-(:mod:`reveal_bench.sources.ids`). Files that belong together are written with several :func:`replacing` blocks.
+(:mod:`reveal_bench.sources.ids`).
 """
 
 from __future__ import annotations
 
 import json
 import os
-import threading
+import secrets
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-__all__ = ["flush_folder", "parse_json", "replacing", "write_whole"]
+__all__ = ["flush_folder", "parse_json", "replacing", "write_all", "write_whole"]
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """A new name beside `path` whose file takes its place when the block succeeds; until then `path` is untouched."""
     path = Path(path)
-    new = path.with_name(f".writing-{path.name}.{os.getpid()}-{threading.get_ident()}")
+    new = path.with_name(f".writing-{path.name}.{secrets.token_hex(6)}")
     try:
         yield new
         os.replace(new, path)
@@ -42,14 +42,21 @@ def write_whole(path: Path, data: str | bytes | memoryview, *, private: bool = F
     private : readable by its owner only
     durable : also flush the folder, so that the new name outlives a crash of the machine
     """
-    with replacing(path) as new:
-        handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600 if private else 0o666)
-        with os.fdopen(handle, "wb") as file:
-            file.write(data.encode() if isinstance(data, str) else data)
-            file.flush()
-            os.fsync(file.fileno())
+    write_all({path: data}, private=private)
     if durable:
         flush_folder(Path(path).parent)
+
+
+def write_all(files: Mapping[Path, str | bytes | memoryview], *, private: bool = False) -> None:
+    """:func:`write_whole` of files that belong together: all are on disk before the first of them has its name."""
+    with ExitStack() as stack:
+        for path in reversed(list(files)):  # they get their names in the order given
+            new, data = stack.enter_context(replacing(path)), files[path]
+            handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666)
+            with os.fdopen(handle, "wb") as file:
+                file.write(data.encode() if isinstance(data, str) else data)
+                file.flush()
+                os.fsync(file.fileno())
 
 
 def flush_folder(folder: Path) -> None:

@@ -41,6 +41,7 @@ from reveal_bench.cli.output import (
     Seed,
     Split,
 )
+from reveal_bench.files import replacing
 
 app = typer.Typer(
     name="reveal-bench",
@@ -103,12 +104,8 @@ def _replacing(target: Path) -> Iterator[Path]:
     """A new file beside `target` that takes its place when the block succeeds; until then `target` is untouched."""
     if target.exists() and not target.is_file():
         raise ValueError(f"{target} must be a file or not exist yet")
-    new = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
+    with replacing(target) as new:
         yield new
-        new.replace(target)
-    finally:
-        new.unlink(missing_ok=True)
 
 
 app.command()(cli_build.phantom)

@@ -29,6 +29,7 @@ from typing import Any, Literal
 
 import reveal_bench
 from reveal_bench.evaluation.prices import Prices
+from reveal_bench.files import write_all
 from reveal_bench.kinds.findings.records import FindingsPrediction
 from reveal_bench.kinds.localization.records import LocalizationPrediction
 from reveal_bench.kinds.tasks.records import TaskAnswer
@@ -369,15 +370,5 @@ def _decimal_text(value: Decimal) -> str:
 def _write_all(out: Path, files: Mapping[str, str | dict[str, Any]]) -> None:
     """Write texts and JSON documents, then bring them all to their names."""
     out.mkdir(parents=True, exist_ok=True)
-    scratches = {name: out / f".{name}.{os.getpid()}" for name in files}
-    try:
-        for name, content in files.items():
-            with scratches[name].open("w", encoding="utf-8", newline="\n") as file:
-                file.write(content if isinstance(content, str) else json.dumps(content, indent=2) + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-        for name, scratch in scratches.items():
-            os.replace(scratch, out / name)
-    finally:
-        for scratch in scratches.values():
-            scratch.unlink(missing_ok=True)
+    texts = {name: x if isinstance(x, str) else json.dumps(x, indent=2) + "\n" for name, x in files.items()}
+    write_all({out / name: text for name, text in texts.items()})
