@@ -25,7 +25,7 @@ import reveal_bench
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.kinds.findings.records import StudyManifest, read_studies, read_study_manifest
 from reveal_bench.kinds.findings.scoring import StudyRows, score_studies, summarize_studies
-from reveal_bench.kinds.folder import FolderInfo, read_folder_info
+from reveal_bench.kinds.folder import FolderInfo, read_folder_info, split_shards
 from reveal_bench.kinds.localization.records import Manifest, read_localization, read_manifest
 from reveal_bench.kinds.localization.scoring import CaseRows, score_localization, summarize
 from reveal_bench.kinds.tasks.records import read_task_manifest
@@ -89,8 +89,7 @@ def _without_nan(fields: dict[str, Any]) -> dict[str, Any]:
 def hash_references(folder: Path, split: str) -> str:
     """SHA-256 over the names and bytes of the reference files of `split`, in order."""
     digest = hashlib.sha256()
-    shards = [path for config in ("localization", "multilabel") for path in (Path(folder) / config).glob("*.parquet")]
-    for path in sorted(path for path in shards if path.name.startswith(f"{split}-")):
+    for path in [path for config in ("localization", "multilabel") for path in split_shards(folder, config, split)]:
         digest.update(path.name.encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()

@@ -23,6 +23,7 @@ import numpy as np
 
 from reveal_bench.arrays import FloatArray
 from reveal_bench.geometry import Grid
+from reveal_bench.kinds.folder import split_shards
 from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord
 from reveal_bench.kinds.localization.scoring import list_cases, points_of
 from reveal_bench.masks import pack_masks, pack_regions
@@ -101,7 +102,7 @@ def _frontal_pictures(folder: Path, split: str) -> Iterator[tuple[str, str, byte
 
     from reveal_bench.kinds.images import VIEWS
 
-    for shard in sorted((Path(folder) / "localization").glob(f"{split}-*.parquet")):
+    for shard in split_shards(folder, "localization", split):
         file = pq.ParquetFile(shard)
         if "image" not in file.schema_arrow.names:
             continue
