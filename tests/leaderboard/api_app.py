@@ -21,10 +21,11 @@ from reveal_leaderboard.accounts.people import Team, User
 from reveal_leaderboard.boards.catalogue import Catalogue
 from reveal_leaderboard.custody import BOARD_LIMITS
 from reveal_leaderboard.release.fingerprints import Fingerprint
+from reveal_leaderboard.release.outcomes import ScoredOutcome
 from reveal_leaderboard.release.release import Figure, ReleasedScore
 from reveal_leaderboard.settings import load_settings
 from reveal_leaderboard.store.blobs import Blobs
-from reveal_leaderboard.store.queue import Queue, ScoredOutcome
+from reveal_leaderboard.store.queue import Queue
 from reveal_leaderboard.store.store import Store
 from reveal_leaderboard.web.api import Services, add_api
 from reveal_leaderboard.web.auth import Auth, Provider

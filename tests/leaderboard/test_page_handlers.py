@@ -11,9 +11,8 @@ import gradio as gr
 import pytest
 import sqlalchemy as sa
 from reveal_leaderboard.accounts.people import User
-from reveal_leaderboard.boards import boards
 from reveal_leaderboard.boards.comparisons import read_comparison
-from reveal_leaderboard.release import quota
+from reveal_leaderboard.store import boards, quota
 from reveal_leaderboard.store.tables import events, jobs
 from reveal_leaderboard.web.pages import admin, compare, entry, mine, submit
 from reveal_leaderboard.web.pages import admin as admin_acts

@@ -6,11 +6,10 @@ from dataclasses import replace
 
 import pytest
 from reveal_leaderboard.accounts.people import Actor, Membership, Team, User
-from reveal_leaderboard.release.quota import Balance, LedgerRow
-from reveal_leaderboard.release.release import ReleasePolicy
-from reveal_leaderboard.settings import BenchmarkSettings, ExposurePolicy, QuotaPolicy, load_settings
-from reveal_leaderboard.store.outcomes import Score
+from reveal_leaderboard.settings import BenchmarkSettings, ExposurePolicy, QuotaPolicy, ReleasePolicy, load_settings
 from reveal_leaderboard.store.queue import Waiting
+from reveal_leaderboard.store.quota import Balance, LedgerRow
+from reveal_leaderboard.store.scores import Score
 from reveal_leaderboard.store.store import Submission
 from reveal_leaderboard.web.pages.about import about_view, policy_view
 from reveal_leaderboard.web.pages.admin_view import exposure_view

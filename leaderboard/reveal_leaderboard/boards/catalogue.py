@@ -4,15 +4,15 @@ Conventions
 -----------
 A server is given the public folders of every version that it may show. Which one a board shows, and submissions go to,
 stands in the database (table `boards`), so that all servers switch at the same moment; see
-:mod:`reveal_leaderboard.boards.boards`.
+:mod:`reveal_leaderboard.boards.refresh`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from reveal_leaderboard.boards import boards
 from reveal_leaderboard.boards.published import Published
+from reveal_leaderboard.store import boards
 from reveal_leaderboard.store.store import Store
 
 __all__ = ["Catalogue", "UnknownBenchmarkError"]

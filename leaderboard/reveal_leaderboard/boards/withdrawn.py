@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from reveal_leaderboard.boards import boards
 from reveal_leaderboard.boards.standings import iso_time
+from reveal_leaderboard.store import boards
 from reveal_leaderboard.store.store import Store, Submission
 
 __all__ = ["WithdrawnEntry", "read_withdrawn"]

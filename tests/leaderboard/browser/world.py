@@ -14,14 +14,14 @@ from typing import Any
 
 from reveal_leaderboard.accounts.accounts import Accounts
 from reveal_leaderboard.accounts.people import Actor, Team, User
-from reveal_leaderboard.boards.boards import start_refresh, switch_version
 from reveal_leaderboard.boards.catalogue import Catalogue
 from reveal_leaderboard.boards.published import Published
+from reveal_leaderboard.boards.refresh import start_refresh, switch_version
 from reveal_leaderboard.release.fingerprints import Fingerprint
+from reveal_leaderboard.release.outcomes import ScoredOutcome
 from reveal_leaderboard.release.release import Figure, ReleasedScore
 from reveal_leaderboard.settings import Settings, load_settings
 from reveal_leaderboard.store.blobs import Blobs
-from reveal_leaderboard.store.outcomes import ScoredOutcome
 from reveal_leaderboard.store.queue import Queue
 from reveal_leaderboard.store.store import NewSubmission, Store, Submission
 from reveal_leaderboard.web.auth import Auth

@@ -17,7 +17,6 @@ import pyarrow.parquet as pq
 import pytest
 from fastapi.testclient import TestClient
 from reveal_leaderboard.boards.exports import harmless
-from reveal_leaderboard.boards.ratings import ratings_of
 from reveal_leaderboard.boards.reading import import_ratings
 from reveal_leaderboard.cli import app as command
 from reveal_leaderboard.custody import Custody
@@ -28,6 +27,7 @@ from reveal_leaderboard.readers.preparation import PreparationError
 from reveal_leaderboard.readers.rubric_answers import as_written, prepare_rubric, read_answers
 from reveal_leaderboard.readers.store import Answer, UnpreparedError
 from reveal_leaderboard.readers.upkeep import export_answers
+from reveal_leaderboard.store.ratings import ratings_of
 from typer.testing import CliRunner
 
 from reveal_bench.curation.folder import CurationError

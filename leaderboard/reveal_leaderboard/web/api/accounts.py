@@ -10,7 +10,7 @@ from reveal_leaderboard.accounts.accounts import Actor
 from reveal_leaderboard.accounts.credentials import TokenError
 from reveal_leaderboard.accounts.people import Token
 from reveal_leaderboard.boards.standings import iso_time
-from reveal_leaderboard.release import quota
+from reveal_leaderboard.store import quota
 from reveal_leaderboard.web.api.board_documents import (
     Account,
     LedgerDocument,

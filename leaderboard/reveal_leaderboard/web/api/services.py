@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fastapi import Path, Request, Security
 from fastapi.security import APIKeyCookie, HTTPBearer
 
-from reveal_leaderboard.boards import boards
 from reveal_leaderboard.boards.catalogue import UnknownBenchmarkError
 from reveal_leaderboard.boards.standings import iso_time
 from reveal_leaderboard.boards.withdrawn import read_withdrawn
+from reveal_leaderboard.store import boards
 from reveal_leaderboard.web.api.documents import (
     EventDocument,
     PublicMetadata,

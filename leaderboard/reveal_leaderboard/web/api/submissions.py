@@ -18,8 +18,8 @@ from starlette.datastructures import FormData, UploadFile
 from reveal_leaderboard.boards.standings import iso_time
 from reveal_leaderboard.custody import ParseFailed
 from reveal_leaderboard.release import receipts
-from reveal_leaderboard.release.quota import Balance, QuotaExceededError
 from reveal_leaderboard.store.metadata import MAX_BYTES, MetadataError, read_metadata
+from reveal_leaderboard.store.quota import Balance, QuotaExceededError
 from reveal_leaderboard.store.store import BoardClosedError, KeyReusedError, NotAllowedError
 from reveal_leaderboard.web.api.documents import (
     Budget,

@@ -8,10 +8,10 @@ from dataclasses import asdict
 
 import gradio as gr
 
-from reveal_leaderboard.boards import boards
 from reveal_leaderboard.boards.published import Published
 from reveal_leaderboard.boards.standings import board_metrics
 from reveal_leaderboard.settings import BenchmarkSettings
+from reveal_leaderboard.store import boards
 from reveal_leaderboard.store.database import moment
 from reveal_leaderboard.store.queue import ALIVE_SECONDS
 from reveal_leaderboard.web.pages.board_notes import RANK_SENTENCE, rounding

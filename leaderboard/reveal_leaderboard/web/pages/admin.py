@@ -21,9 +21,9 @@ import gradio as gr
 import sqlalchemy as sa
 
 from reveal_leaderboard.accounts.people import Actor, Team, Token, User
-from reveal_leaderboard.boards import boards
-from reveal_leaderboard.release import quota
+from reveal_leaderboard.boards import refresh
 from reveal_leaderboard.release.exposure import exposure
+from reveal_leaderboard.store import boards, quota
 from reveal_leaderboard.store.database import moment
 from reveal_leaderboard.store.queue import Job
 from reveal_leaderboard.store.store import Submission
@@ -110,7 +110,7 @@ class Acts:
     def _refresh(self, actor: Actor, subject: str, why: str) -> str:
         benchmark, _, version = subject.partition(":")
         with self.desk.store.write() as connection:
-            n = boards.start_refresh(connection, benchmark, version, who=actor.name)
+            n = refresh.start_refresh(connection, benchmark, version, who=actor.name)
         return message("good", f"{plural(n, 'submission')} of {benchmark} will be scored against {version}.")
 
     def _ask_switch(self, actor: Actor, subject: str, why: str) -> str:
@@ -122,7 +122,7 @@ class Acts:
     def _switch(self, actor: Actor, subject: str, why: str) -> str:
         benchmark, _, version = subject.partition(":")
         with self.desk.store.write() as connection:
-            changes = boards.switch_version(connection, benchmark, version, who=actor.name)
+            changes = refresh.switch_version(connection, benchmark, version, who=actor.name)
         moved = sum(change.before != change.after for change in changes.changes)
         told = f"{plural(moved, 'rank')} changed, {plural(len(changes.dropped), 'submission')} dropped."
         return message("good", f"The board of {benchmark} shows {version} now.", told)
@@ -300,7 +300,7 @@ class Panels:
     def _versions(self) -> str:
         with self.desk.store.read() as connection:
             rows = [
-                (version, boards.progress(connection, name, version.version))
+                (version, refresh.progress(connection, name, version.version))
                 for name in self.desk.names
                 for version in boards.list_versions(connection, name, shown=False)
             ]

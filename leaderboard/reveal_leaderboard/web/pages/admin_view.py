@@ -9,8 +9,9 @@ import math
 from collections.abc import Mapping, Sequence
 
 from reveal_leaderboard.accounts.people import Team, Token, User
-from reveal_leaderboard.boards.boards import BoardRow, Progress, VersionRow
+from reveal_leaderboard.boards.refresh import Progress
 from reveal_leaderboard.release.exposure import Exposure
+from reveal_leaderboard.store.boards import BoardRow, VersionRow
 from reveal_leaderboard.store.queue import ALIVE_SECONDS, Job, WorkerRow
 from reveal_leaderboard.store.store import Flag, Submission
 from reveal_leaderboard.web.pages.drawing import (

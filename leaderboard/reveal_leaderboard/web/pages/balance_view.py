@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from reveal_leaderboard.release.quota import Balance, LedgerRow
+from reveal_leaderboard.store.quota import Balance, LedgerRow
 from reveal_leaderboard.web.pages.drawing import link, message, table, text, when
 
 __all__ = ["balance_view", "ledger_view"]

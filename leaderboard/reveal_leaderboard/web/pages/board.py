@@ -12,9 +12,9 @@ from typing import Any
 
 import gradio as gr
 
-from reveal_leaderboard.boards import boards
 from reveal_leaderboard.boards.catalogue import UnknownBenchmarkError
 from reveal_leaderboard.boards.standings import Standings, UnknownVersionError, standings
+from reveal_leaderboard.store import boards
 from reveal_leaderboard.store.metadata import KINDS
 from reveal_leaderboard.web.pages import board_notes, drawing
 from reveal_leaderboard.web.pages.board_view import OVERVIEW, View, column_groups, render

@@ -20,7 +20,7 @@ from reveal_leaderboard.accounts.accounts import TeamNameError
 from reveal_leaderboard.accounts.credentials import TOKEN_DAYS, TokenError
 from reveal_leaderboard.accounts.people import ROLES, SCOPES, Actor, Membership, NotPermittedError, Team
 from reveal_leaderboard.boards.catalogue import UnknownBenchmarkError
-from reveal_leaderboard.release import quota
+from reveal_leaderboard.store import quota
 from reveal_leaderboard.store.database import moment
 from reveal_leaderboard.store.store import NotAllowedError, Submission
 from reveal_leaderboard.web.pages import mine_view

@@ -17,7 +17,7 @@ from reveal_bench.kinds.tasks.records import CRITERIA, TaskManifest, TaskQuestio
 from reveal_leaderboard.accounts.people import Actor, NotPermittedError
 from reveal_leaderboard.boards import reading
 from reveal_leaderboard.boards.catalogue import UnknownBenchmarkError
-from reveal_leaderboard.boards.ratings import PICTURE_CRITERIA, RatingError, StoredAnswer, own_scores
+from reveal_leaderboard.store.ratings import PICTURE_CRITERIA, RatingError, StoredAnswer, own_scores
 from reveal_leaderboard.store.submissions import NotAllowedError, get_known
 from reveal_leaderboard.web.pages.desk import Desk, build_strip
 from reveal_leaderboard.web.pages.drawing import link, message, page_head

@@ -21,11 +21,10 @@ import gradio as gr
 from reveal_bench.predictions import LintReport, Problem
 from reveal_leaderboard.accounts.accounts import TeamNameError
 from reveal_leaderboard.accounts.people import Actor, NotPermittedError, Team, team_key
-from reveal_leaderboard.boards import boards
-from reveal_leaderboard.boards.boards import BoardClosedError
 from reveal_leaderboard.boards.catalogue import UnknownBenchmarkError
 from reveal_leaderboard.custody import ParseFailed
-from reveal_leaderboard.release import quota
+from reveal_leaderboard.store import boards, quota
+from reveal_leaderboard.store.boards import BoardClosedError
 from reveal_leaderboard.store.metadata import KINDS, PROMPT_STYLES, Metadata, MetadataError, read_metadata
 from reveal_leaderboard.store.store import KeyReusedError, NotAllowedError, Submission
 from reveal_leaderboard.web.intake import NotAMemberError
