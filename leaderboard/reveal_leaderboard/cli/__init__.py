@@ -214,7 +214,7 @@ def demo(
     from reveal_leaderboard.cli.demo_board import heed_signals, show_board, upload
 
     heed_signals()
-    show = Demo(folder, n_images=images, seed=seed, say=typer.echo)
+    show = Demo(folder, n_images=images, seed=seed, echo=typer.echo)
     try:
         if fresh:
             show.remove()

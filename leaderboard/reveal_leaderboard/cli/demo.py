@@ -32,7 +32,7 @@ __all__ = ["BENCHMARK", "STUDIES", "Demo", "Entrant"]
 
 BENCHMARK = "chexlocalize"
 MARKER = "reveal-demo.json"
-Say = Callable[[str], None]
+Echo = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -67,11 +67,11 @@ class Demo:
     ----------
     root : folder of everything; made if missing
     n_images : images of the synthetic test split; half of their patients are held out
-    say : called with each line for the user
+    echo : called with each line for the user
     """
 
-    def __init__(self, root: Path, *, n_images: int, seed: int, say: Say) -> None:
-        self.root, self.n_images, self.seed, self.say = root.resolve(), n_images, seed, say
+    def __init__(self, root: Path, *, n_images: int, seed: int, echo: Echo) -> None:
+        self.root, self.n_images, self.seed, self.echo = root.resolve(), n_images, seed, echo
         self.download, self.public = self.root / "download", self.root / "public"
         self.private, self.server = self.root / "private", self.root / "server"
         self.holdout, self.studies = self.private / "holdout", self.root / "studies"
@@ -91,27 +91,27 @@ class Demo:
         if marker.exists():
             made = json.loads(marker.read_text(encoding="utf-8"))
             if made == {}:
-                self.say("the demo that is there was interrupted: making it again")
+                self.echo("the demo that is there was interrupted: making it again")
                 self.remove()
                 return self.prepare()
             if made != wanted:
                 raise ValueError(f"{self.root} holds a demo made with {made}, not {wanted}: use --fresh to replace it")
-            self.say(f"using the world in {self.root} (--fresh makes a new one)")
+            self.echo(f"using the world in {self.root} (--fresh makes a new one)")
             return None
         if self.root.exists() and any(self.root.iterdir()):
             raise ValueError(f"{self.root} is not empty and holds no finished demo: use --fresh to replace it")
         self.root.mkdir(parents=True, exist_ok=True)
         marker.write_text("{}", encoding="utf-8")
-        self.say(f"1  drawing {self.n_images} synthetic radiographs with masks and readers")
+        self.echo(f"1  drawing {self.n_images} synthetic radiographs with masks and readers")
         write_chexlocalize(self.download, n_images=self.n_images, n_val=40, seed=self.seed, long_side=512)
-        self.say("2  building the dataset: released half, and the private half apart")
+        self.echo("2  building the dataset: released half, and the private half apart")
         self._build()
-        self.say("3  predicting both halves: three models, two baselines")
+        self.echo("3  predicting both halves: three models, two baselines")
         for split in ("released", "holdout"):
             self._predict(split)
-        self.say(f"   and a second benchmark, curated from {self.n_studies} studies of DICOM files with reports")
+        self.echo(f"   and a second benchmark, curated from {self.n_studies} studies of DICOM files with reports")
         private = self.private / STUDIES
-        prepare_studies(self.studies, n_studies=self.n_studies, seed=self.seed, private=private, say=self.say)
+        prepare_studies(self.studies, n_studies=self.n_studies, seed=self.seed, private=private, echo=self.echo)
         self.settings.write_text(SETTINGS, encoding="utf-8")
         marker.write_text(json.dumps(wanted), encoding="utf-8")
         return None
@@ -135,9 +135,9 @@ class Demo:
             "log.txt",
             "settings.toml",
         }
-        strangers = sorted({path.name for path in self.root.iterdir()} - known) if self.root.exists() else []
-        if strangers:
-            raise ValueError(f"{self.root} does not look like a demo (it holds {strangers[0]}): not deleted")
+        unknown = sorted({path.name for path in self.root.iterdir()} - known) if self.root.exists() else []
+        if unknown:
+            raise ValueError(f"{self.root} does not look like a demo (it holds {unknown[0]}): not deleted")
         shutil.rmtree(self.root, ignore_errors=True)
 
     def _build(self) -> None:
@@ -167,14 +167,14 @@ class Demo:
 
     def score_at_home(self) -> None:
         """Score every file on the released half, as its author would."""
-        self.say("4  scoring at home on the released half: macro hit rate with its 95 % interval")
+        self.echo("4  scoring at home on the released half: macro hit rate with its 95 % interval")
         for entrant in ENTRANTS:
             scored = score_file(self.predictions / entrant.stem / "released.jsonl", self.public, "released")
             (macro,) = [e for e in scored.estimates if (e.metric, e.finding) == ("point_hit", MACRO)]
             interval = f"{100 * macro.low:.1f} to {100 * macro.high:.1f}"
-            self.say(f"     {entrant.name:<16} {100 * macro.value:5.1f} %  ({interval})")
-        self.say("   and the studies: macro AUROC")
-        score_studies_at_home(self.studies, self.say)
+            self.echo(f"     {entrant.name:<16} {100 * macro.value:5.1f} %  ({interval})")
+        self.echo("   and the studies: macro AUROC")
+        score_studies_at_home(self.studies, self.echo)
 
     def uploads(self) -> list[Upload]:
         """Every file for a holdout, in the order in which they are sent."""
@@ -187,7 +187,7 @@ class Demo:
     def say_what_next(self, url: str) -> None:
         """Tell where to look, and what to try."""
         file = self.predictions / "phantom-chat" / "holdout.jsonl"
-        self.say(f"""
+        self.echo(f"""
 The board is at  {url}
 Try next:
   - break a line of {file}
@@ -210,7 +210,7 @@ Ctrl-C ends the server and the worker; running this again takes a few seconds.""
         work = ["worker", *common]
         for name, folder in holdouts.items():
             work += ["--holdout", f"{name}={folder}"]
-        self.say("5  starting the server, which cannot open the holdouts, and the worker, which can")
+        self.echo("5  starting the server, which cannot open the holdouts, and the worker, which can")
         # The log is not in the server's folder: it may name the holdouts' paths.
         with running(serve, work, port=port, log=self.root / "log.txt") as url:
             yield url

@@ -23,7 +23,7 @@ __all__ = ["Upload", "heed_signals", "running", "show_board", "upload"]
 
 START_SECONDS = 120
 PLACING_SECONDS = 20
-Say = Callable[[str], None]
+Echo = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -59,28 +59,28 @@ def running(serve: Sequence[object], work: Sequence[object], *, port: int, log: 
             thread.join()
 
 
-def upload(uploads: Sequence[Upload], url: str, say: Say) -> None:
+def upload(uploads: Sequence[Upload], url: str, echo: Echo) -> None:
     """Send every file by the API, and wait for its score."""
-    say("6  uploading the files for the holdouts, each as another team")
+    echo("6  uploading the files for the holdouts, each as another team")
     for one in uploads:
         sent = client.submit(one.path, url=url, benchmark=one.benchmark, metadata=one.metadata)
         *_, final = client.follow(sent["id"], url=url)
         model = sent["metadata"]["model"]["name"]
-        say(f"     {one.benchmark:<14} {model:<18} {final['status']}")
+        echo(f"     {one.benchmark:<14} {model:<18} {final['status']}")
 
 
-def show_board(url: str, benchmark: str, say: Say) -> None:
+def show_board(url: str, benchmark: str, echo: Echo) -> None:
     """Print a board as the API gives it."""
     board = _placed_board(url, benchmark)
     metric = board["primary"]
     title = METRICS[metric].title
-    say(f"7  the board ({board['benchmark']} {board['version']}): place, tier, macro {title} over the findings shown")
+    echo(f"7  the board ({board['benchmark']} {board['version']}): place, tier, macro {title} over the findings shown")
     for row in board["entries"]:
         figure = next((f for f in row["figures"] if (f["metric"], f["finding"]) == (metric, MACRO)), None)
         shown = "not shown" if figure is None else (
             f"{100 * figure['value']:3.0f} %  ({100 * figure['low']:.0f} to {100 * figure['high']:.0f})"
         )  # fmt: skip
-        say(f"     {row['place']:>5}  {row['tier'] or '-'}  {row['model']:<18} {shown}")
+        echo(f"     {row['place']:>5}  {row['tier'] or '-'}  {row['model']:<18} {shown}")
 
 
 def _placed_board(url: str, benchmark: str) -> dict[str, Any]:

@@ -50,13 +50,15 @@ TARGET = 0.5
 DRAWS = 20
 
 
-def curate(folder: CurationFolder, pool: Path, say: Say) -> Path:
+def curate(folder: CurationFolder, pool: Path, echo: Echo) -> Path:
     """Go through every step with what :func:`reveal_bench.phantom.write_curation_world` wrote; where the mapping is."""
     found = extract(folder, ReportTable(pool / "reports.csv", ReportColumns("study", "patient", "report"))).counts
-    say(f"     extract    {found['studies']} reports of {found['patients']} patients, {found['quarantined']} set apart")
+    echo(
+        f"     extract    {found['studies']} reports of {found['patients']} patients, {found['quarantined']} set apart"
+    )
     strata = {n: max(round(share * found["studies"]), 1) for n, share in STRATA.items()}
     sampled = sample(folder, strata=strata, fill=True).counts
-    say(f"     sample     {sampled['sampled']} studies, one per patient, {sampled['set_aside']} further ones left out")
+    echo(f"     sample     {sampled['sampled']} studies, one per patient, {sampled['set_aside']} further ones left out")
     given = assign(folder, pool / "readers.csv").counts
     assignments = read_table(folder.path("assignments.parquet"), Assignment)
     readings = [(one.study_id, one.reader) for one in assignments]
@@ -64,20 +66,20 @@ def curate(folder: CurationFolder, pool: Path, say: Say) -> Path:
     truth = _truth(pool)
     write_votes(pool / "votes.csv", cast(readings, suggested, truth, folder.seed))
     import_votes(folder, pool / "votes.csv")
-    say(f"     read       {given['places']} readings by {given['readers']} simulated readers, three of each study")
+    echo(f"     read       {given['places']} readings by {given['readers']} simulated readers, three of each study")
     consensus(folder)
     agreement = json.loads(folder.path("agreement.json").read_text(encoding="utf-8"))
     kappa = agreement["answers"]["two_categories"]
     expected = expected_agreement([(suggested[study], truth[study]) for study in suggested]).kappa
     interval = f"{kappa['low']:.2f} to {kappa['high']:.2f}"
-    say(f"     consensus  kappa {kappa['value']:.2f} ({interval}); the simulated error rates make it {expected:.2f}")
+    echo(f"     consensus  kappa {kappa['value']:.2f} ({interval}); the simulated error rates make it {expected:.2f}")
     selected = select(folder, target=max(round(TARGET * found["studies"]), 2)).counts
-    say(f"     select     {selected['selected']} studies that two readers agreed to, less common findings first")
+    echo(f"     select     {selected['selected']} studies that two readers agreed to, less common findings first")
     halves = split(folder, pool / "facts.csv", best_of=DRAWS).counts
     sizes = f"{halves['released']['studies']} released, {halves['holdout']['studies']} held out"
-    say(f"     split      {sizes}; the best balanced of {DRAWS} draws")
+    echo(f"     split      {sizes}; the best balanced of {DRAWS} draws")
     report(folder)
-    say(f"     report     {folder.path('report/index.html')}")
+    echo(f"     report     {folder.path('report/index.html')}")
     return folder.path("benchmark/mapping.yaml")
 
 
@@ -98,14 +100,14 @@ SETTINGS = """# For the demo alone, whose holdout is as small as a demo must be:
 min_cell = 10
 bands = [10, 30, 60, 120]
 """
-Say = Callable[[str], None]
+Echo = Callable[[str], None]
 
 
-def prepare_studies(root: Path, *, n_studies: int, seed: int, private: Path, say: Say) -> None:
+def prepare_studies(root: Path, *, n_studies: int, seed: int, private: Path, echo: Echo) -> None:
     """Write the pool, curate it, build and check both folders, and write two prediction files per model."""
     pool, public = root / "pool", root / "public"
     write_curation_world(pool, n_studies=n_studies, seed=seed, long_side=512)
-    mapping = curate(CurationFolder.create(root / "curation", name="Demo", seed=seed), pool, say)
+    mapping = curate(CurationFolder.create(root / "curation", name="Demo", seed=seed), pool, echo)
     key = read_id_key(root / "id-key", create=True)
     reading = BUILDERS[STUDIES].read(pool / "films", keep_going=False, mapping=mapping, id_key=key)
     build_folder(
@@ -119,7 +121,7 @@ def prepare_studies(root: Path, *, n_studies: int, seed: int, private: Path, say
         synthetic=True,
     )
     ready = prepare(public, f"demo/{STUDIES}", private=False, holdout=private)
-    say(f"     publish    {len(ready.files)} files checked, nothing of the holdout among them; not sent")
+    echo(f"     publish    {len(ready.files)} files checked, nothing of the holdout among them; not sent")
     labels = read_folder_info(public).findings
     for half, folder in (("released", public), ("holdout", private)):
         studies = read_studies(folder, half)
@@ -128,13 +130,13 @@ def prepare_studies(root: Path, *, n_studies: int, seed: int, private: Path, say
             _file_of(root, model, half).write_text(findings_to_jsonl(made), encoding="utf-8")
 
 
-def score_studies_at_home(root: Path, say: Say) -> None:
+def score_studies_at_home(root: Path, echo: Echo) -> None:
     """Score every model's file on the released half, as its author would."""
     for model in MODELS:
         scored = score_file(_file_of(root, model, "released"), root / "public", "released")
         (macro,) = [e for e in scored.estimates if (e.metric, e.finding) == ("auroc", MACRO)]
         interval = f"{100 * macro.low:.1f} to {100 * macro.high:.1f}"
-        say(f"     {model:<16} {100 * macro.value:5.1f} %  ({interval})")
+        echo(f"     {model:<16} {100 * macro.value:5.1f} %  ({interval})")
 
 
 def study_uploads(root: Path) -> list[Upload]:

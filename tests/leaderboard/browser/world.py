@@ -26,7 +26,7 @@ from reveal_leaderboard.store.queue import Queue
 from reveal_leaderboard.store.store import NewSubmission, Store, Submission
 from reveal_leaderboard.web.auth import Auth
 from reveal_leaderboard.web.intake import Intake
-from reveal_leaderboard.web.pages.desk import Desk
+from reveal_leaderboard.web.services import Services
 
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.kinds.findings.records import StudyManifest
@@ -111,8 +111,8 @@ class World:
         self.auth = auth
 
     @property
-    def desk(self) -> Desk:
-        return Desk(self.store, self.queue, self.intake, self.accounts, self.auth, self.settings, self.catalogue)
+    def services(self) -> Services:
+        return Services(self.store, self.queue, self.intake, self.accounts, self.auth)
 
     def member(self, name: str, team: str, *, is_admin: bool = False) -> tuple[User, Team]:
         """A person who owns a team."""

@@ -4,22 +4,23 @@ Conventions
 -----------
 Figures are fractions, moments UTC texts, errors problem documents (RFC 9457; see :mod:`.problems`). A route parses,
 asks one part of the leaderboard, and translates its answer or its error: what may be seen is decided in
-:mod:`.services`, what is shown of it in :mod:`.documents`.
+:mod:`.access`, what is shown of it in :mod:`.documents`.
 """
 
 from __future__ import annotations
 
 from fastapi import FastAPI
 
+from reveal_leaderboard.web.api.access import PREFIX
 from reveal_leaderboard.web.api.accounts import account_routes
 from reveal_leaderboard.web.api.boards import board_routes
 from reveal_leaderboard.web.api.description import add_unknown, describe
 from reveal_leaderboard.web.api.health import health_routes, key_routes
 from reveal_leaderboard.web.api.problems import add_problems
-from reveal_leaderboard.web.api.services import PREFIX, Services
 from reveal_leaderboard.web.api.submissions import submission_routes
+from reveal_leaderboard.web.services import Services
 
-__all__ = ["PREFIX", "Services", "add_api"]
+__all__ = ["PREFIX", "add_api"]
 
 
 def add_api(app: FastAPI, services: Services) -> None:

@@ -14,9 +14,9 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.openapi.utils import get_openapi
 
+from reveal_leaderboard.web.api.access import PREFIX
 from reveal_leaderboard.web.api.documents import Problem
 from reveal_leaderboard.web.api.problems import ProblemError
-from reveal_leaderboard.web.api.services import PREFIX
 from reveal_leaderboard.web.gate import PROBLEM_TYPE
 
 __all__ = ["add_unknown", "describe"]

@@ -25,18 +25,19 @@ from reveal_leaderboard.store.database import moment
 from reveal_leaderboard.store.store import NotAllowedError, Submission
 from reveal_leaderboard.web.pages import mine_view
 from reveal_leaderboard.web.pages.balance_view import ledger_view
-from reveal_leaderboard.web.pages.desk import Desk, build_strip
 from reveal_leaderboard.web.pages.drawing import ACTIONS, SHOW_ANSWER, link, message, page_head, part
 from reveal_leaderboard.web.pages.mine_view import secret_view, tokens_view
+from reveal_leaderboard.web.pages.strip import build_strip
+from reveal_leaderboard.web.services import Services
 
 __all__ = ["build"]
 
 NOTE = "A token lets a program act for you and one organization, as far as its scopes say, until it ends."
 
 
-def build_tokens(desk: Desk, page: gr.Blocks, team: gr.Dropdown) -> None:
+def build_tokens(services: Services, page: gr.Blocks, team: gr.Dropdown) -> None:
     """Lay out this part; `team` is the page's choice of organization."""
-    wire = _TokenHandlers(desk)
+    wire = _TokenHandlers(services)
     private: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
     gr.HTML(part("API tokens", note=NOTE))
     answer = gr.HTML("", elem_id="token-answer")
@@ -55,25 +56,25 @@ def build_tokens(desk: Desk, page: gr.Blocks, team: gr.Dropdown) -> None:
 class _TokenHandlers:
     """What happens on the events of this part."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
+    def __init__(self, services: Services) -> None:
+        self.services = services
 
     def show(self, request: gr.Request) -> str:
         """The tokens of who is there."""
-        return self._listed(self.desk.actor(request))
+        return self._listed(self.services.actor(request))
 
     def issue(
         self, request: gr.Request, team_id: str | None, name: str | None, days: float | None, scopes: list[str]
     ) -> tuple[str, str]:
         """A new token, its secret shown this once. Only somebody signed in may make one: a token makes no token."""
-        actor = self.desk.actor(request)
+        actor = self.services.actor(request)
         if actor is None or actor.via == "token":
             return message("bad", "No token was made.", "You are not signed in."), self._listed(actor)
         team = _team(actor, team_id)
         if team is None:
             return message("bad", "No token was made.", "Choose one of your organizations above."), self._listed(actor)
         try:
-            token, secret = self.desk.accounts.issue_token(
+            token, secret = self.services.accounts.issue_token(
                 actor.user, team, name=name or "", scopes=[str(scope) for scope in scopes], days=int(days or 0)
             )
         except TokenError as error:
@@ -82,20 +83,22 @@ class _TokenHandlers:
 
     def revoke(self, request: gr.Request, event: gr.EventData) -> tuple[str, str]:
         """End a token; whose it is, is checked where it is written."""
-        actor = self.desk.actor(request)
+        actor = self.services.actor(request)
         data = event._data if isinstance(event._data, dict) else {}
         if actor is None or data.get("act") != "revoke":
             return "", self._listed(actor)
-        done = self.desk.accounts.revoke_token(str(data.get("id", ""))[:64], who=actor.name)
+        done = self.services.accounts.revoke_token(str(data.get("id", ""))[:64], who=actor.name)
         told = message("good", "The token is revoked.") if done else message("info", "There is no such valid token.")
         return told, self._listed(actor)
 
     def _listed(self, actor: Actor | None) -> str:
         if actor is None:
             return ""
-        with self.desk.store.read() as connection:
+        with self.services.store.read() as connection:
             at = moment(connection)
-        return tokens_view(self.desk.accounts.tokens_of(actor.user), at, self.desk.accounts.why_revoked(actor.user))
+        return tokens_view(
+            self.services.accounts.tokens_of(actor.user), at, self.services.accounts.why_revoked(actor.user)
+        )
 
 
 def _team(actor: Actor, team_id: str | None) -> Team | None:
@@ -110,17 +113,17 @@ NO_TEAM = message("info", "You belong to no organization yet.", "Make one below,
 log = logging.getLogger(__name__)
 
 
-def build(desk: Desk, page: gr.Blocks) -> None:
+def build(services: Services, page: gr.Blocks) -> None:
     """Lay out the page inside the present Blocks."""
-    wire = _Handlers(desk)
+    wire = _Handlers(services)
     private: dict[str, Any] = {"api_visibility": "private"}
     quiet: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
-    build_strip(desk, page)
+    build_strip(services, page)
     gr.HTML(page_head("My submissions"))
     account = gr.HTML("", elem_id="account")
     with gr.Row(elem_classes="rv-controls"):
         team = gr.Dropdown([], label="Organization", min_width=200)
-        benchmark = gr.Dropdown(desk.names, value=desk.names[0], label="Benchmark of the ledger", min_width=200)
+        benchmark = gr.Dropdown(services.names, value=services.names[0], label="Benchmark of the ledger", min_width=200)
     answer = gr.HTML("", elem_id="answer", js_on_load=ACTIONS)
     gr.HTML(part("Submissions"))
     listed = gr.HTML("", elem_id="submissions", js_on_load=ACTIONS)
@@ -138,7 +141,7 @@ def build(desk: Desk, page: gr.Blocks) -> None:
     with gr.Accordion("Make a team", open=False):
         name = gr.Textbox(label="Name", info="as it stands on the board", max_length=64)
         make = gr.Button("Make the team")
-    build_tokens(desk, page, team)
+    build_tokens(services, page, team)
     shown = [account, team, listed, ledger, members]
     answer.change(None, js=SHOW_ANSWER, api_visibility="private")
     timer = gr.Timer(POLL_SECONDS)
@@ -156,20 +159,20 @@ def build(desk: Desk, page: gr.Blocks) -> None:
 class _Handlers:
     """What happens on the page's events."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
+    def __init__(self, services: Services) -> None:
+        self.services = services
 
     def open(self, request: gr.Request) -> tuple[Any, ...]:
         """Who is there, and the first of its teams."""
-        return self._page(self.desk.actor(request), None, self.desk.names[0])
+        return self._page(self.services.actor(request), None, self.services.names[0])
 
     def show(self, request: gr.Request, team_id: str | None, benchmark: str) -> tuple[str, str, str]:
         """Another team or another benchmark's ledger."""
-        return self._lists(self.desk.actor(request), team_id, benchmark)
+        return self._lists(self.services.actor(request), team_id, benchmark)
 
     def refresh(self, request: gr.Request, team_id: str | None, benchmark: str) -> tuple[Any, Any]:
         """What may have changed since: the submissions and the ledger."""
-        actor = self.desk.actor(request)
+        actor = self.services.actor(request)
         if actor is None:
             return gr.skip(), gr.skip()
         return self._lists(actor, team_id, benchmark)[:2]
@@ -180,7 +183,7 @@ class _Handlers:
         """A click on one of the page's own buttons."""
         data = event._data if isinstance(event._data, dict) else {}
         act, subject = str(data.get("act", "")), str(data.get("id", ""))[:64]
-        actor = self.desk.actor(request)
+        actor = self.services.actor(request)
         does: dict[str, Callable[[Actor, str], str]] = {
             "withdraw": self._ask,
             "withdraw-now": self._withdraw,
@@ -188,7 +191,7 @@ class _Handlers:
             "remove": lambda who, user_id: self._remove(who, team_id, user_id),
         }
         told = self._told(actor, lambda who: does[act](who, subject) if act in does else "")
-        return told, *self._lists(self.desk.actor(request), team_id, benchmark)
+        return told, *self._lists(self.services.actor(request), team_id, benchmark)
 
     def add_member(
         self, request: gr.Request, team_id: str | None, benchmark: str, user_id: str | None, role: str
@@ -197,26 +200,26 @@ class _Handlers:
 
         def do(actor: Actor) -> str:
             team = _membership(actor, team_id)
-            user = self.desk.accounts.user((user_id or "").strip())
+            user = self.services.accounts.user((user_id or "").strip())
             if team is None or user is None:
                 return message("bad", "Not added.", "No person has this id: it stands on their own page.")
-            self.desk.accounts.add_member(team.team, user, role, who=actor.name)
+            self.services.accounts.add_member(team.team, user, role, who=actor.name)
             return message("good", f"{user.name} is {role} of {team.team.name}.")
 
-        told = self._told(self.desk.actor(request), do)
-        return told, *self._lists(self.desk.actor(request), team_id, benchmark)
+        told = self._told(self.services.actor(request), do)
+        return told, *self._lists(self.services.actor(request), team_id, benchmark)
 
     def make_team(self, request: gr.Request, name: str | None, benchmark: str) -> tuple[Any, ...]:
         """Make a team whose owner the actor is."""
 
         def do(actor: Actor) -> str:
-            is_asked = self.desk.settings.accounts.new_teams == "asked"
-            team = self.desk.accounts.create_team(name or "", owner=actor.user, who=actor.name, is_asked=is_asked)
+            is_asked = self.services.settings.accounts.new_teams == "asked"
+            team = self.services.accounts.create_team(name or "", owner=actor.user, who=actor.name, is_asked=is_asked)
             waits = "" if team.waiting_since is None else "It may submit once the maintainers have approved it."
             return message("good", f"The team {team.name} is made; you are its owner.", waits)
 
-        told = self._told(self.desk.actor(request), do)
-        return told, *self._page(self.desk.actor(request), None, benchmark)
+        told = self._told(self.services.actor(request), do)
+        return told, *self._page(self.services.actor(request), None, benchmark)
 
     # What the handlers do -------------------------------------------------------------------------------------------
 
@@ -234,7 +237,7 @@ class _Handlers:
 
     def _own(self, actor: Actor, submission_id: str) -> Submission:
         """A submission of a team for which the actor may submit."""
-        submission = self.desk.store.get(submission_id)
+        submission = self.services.store.get(submission_id)
         if submission is None or actor.team(submission.team_id) is None:
             raise NotPermittedError("this is no submission of yours")
         return submission
@@ -243,18 +246,18 @@ class _Handlers:
         return mine_view.confirm_view(self._own(actor, submission_id))
 
     def _withdraw(self, actor: Actor, submission_id: str) -> str:
-        submission = self.desk.store.withdraw(self._own(actor, submission_id).id, who=actor.name)
+        submission = self.services.store.withdraw(self._own(actor, submission_id).id, who=actor.name)
         return message("good", f"{submission.model_name} is withdrawn.")
 
     def _choose(self, actor: Actor, submission_id: str) -> str:
-        submission = self.desk.store.choose(self._own(actor, submission_id).id, who=actor.name)
+        submission = self.services.store.choose(self._own(actor, submission_id).id, who=actor.name)
         return message("good", f"This submission of {submission.model_name} is the one shown now.")
 
     def _remove(self, actor: Actor, team_id: str | None, user_id: str) -> str:
-        team, user = _membership(actor, team_id), self.desk.accounts.user(user_id)
+        team, user = _membership(actor, team_id), self.services.accounts.user(user_id)
         if team is None or user is None:
             raise NotPermittedError("this is no team of yours")
-        self.desk.accounts.remove_member(team.team, user, who=actor.name)
+        self.services.accounts.remove_member(team.team, user, who=actor.name)
         return message("good", f"{user.name} is no longer of {team.team.name}.")
 
     # What is shown --------------------------------------------------------------------------------------------------
@@ -265,7 +268,7 @@ class _Handlers:
         chosen = team_id or (choices[0][1] if choices else None)
         account = SIGN_IN
         if actor is not None:
-            closed = self.desk.accounts.closed_teams_of(actor.user)
+            closed = self.services.accounts.closed_teams_of(actor.user)
             account = mine_view.account_view(actor, closed, is_local=actor.via == "local")
         return account, gr.update(choices=choices, value=chosen), *self._lists(actor, chosen, benchmark)
 
@@ -276,12 +279,12 @@ class _Handlers:
         membership = _membership(actor, team_id)
         if membership is None:
             return NO_TEAM, "", ""
-        members = self.desk.accounts.members(membership.team)
+        members = self.services.accounts.members(membership.team)
         shown = mine_view.team_view(membership, members, actor.user)
         return self._submissions(actor, membership), self._ledger(membership, benchmark), shown
 
     def _submissions(self, actor: Actor, membership: Membership) -> str:
-        store, queue = self.desk.store, self.desk.queue
+        store, queue = self.services.store, self.services.queue
         if membership.team.waiting_since is not None:
             return mine_view.waiting_view(membership.team)
         submissions = store.of_team(membership.team.id)
@@ -300,11 +303,11 @@ class _Handlers:
 
     def _ledger(self, membership: Membership, benchmark: str) -> str:
         try:
-            version = self.desk.catalogue.current(benchmark).version
+            version = self.services.catalogue.current(benchmark).version
         except UnknownBenchmarkError as error:
             return message("bad", "This benchmark is not served.", str(error))
-        policy = self.desk.settings.of(benchmark).quota
-        with self.desk.store.read() as connection:
+        policy = self.services.settings.of(benchmark).quota
+        with self.services.store.read() as connection:
             rows = quota.statement(connection, membership.team.id, benchmark, version)
             balance = quota.balance(connection, membership.team.id, benchmark, version, policy)
         return ledger_view(rows, balance)
