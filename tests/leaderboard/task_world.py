@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from reveal_leaderboard.accounts.accounts import Accounts
 from reveal_leaderboard.accounts.people import Actor, User
-from reveal_leaderboard.boards.catalogue import Catalogue
-from reveal_leaderboard.boards.published import Published, read_published
+from reveal_leaderboard.boards.catalogue import Catalogue, Published, read_published
 from reveal_leaderboard.boards.reading import rate
 from reveal_leaderboard.custody import Custody
 from reveal_leaderboard.settings import load_settings

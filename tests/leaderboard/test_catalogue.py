@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 from reveal_leaderboard.boards import refresh
-from reveal_leaderboard.boards.catalogue import Catalogue, UnknownBenchmarkError
-from reveal_leaderboard.boards.published import Published
+from reveal_leaderboard.boards.catalogue import Catalogue, Published, UnknownBenchmarkError
 from reveal_leaderboard.store.store import Store
 
 from tests.leaderboard.conftest import BENCHMARK, Board

@@ -16,10 +16,9 @@ import datasets
 import pytest
 import sqlalchemy as sa
 from reveal_leaderboard.accounts.accounts import Accounts
-from reveal_leaderboard.boards.catalogue import Catalogue
-from reveal_leaderboard.boards.published import read_published
+from reveal_leaderboard.boards.catalogue import Catalogue, read_published
 from reveal_leaderboard.boards.refresh import start_refresh, switch_version
-from reveal_leaderboard.cli.demo_studies import SETTINGS
+from reveal_leaderboard.cli.demo import SETTINGS
 from reveal_leaderboard.custody import Custody
 from reveal_leaderboard.release import receipts
 from reveal_leaderboard.settings import load_settings

@@ -23,7 +23,7 @@ import sqlalchemy as sa
 
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.metrics import METRICS, Metric
-from reveal_leaderboard.boards.published import Published
+from reveal_leaderboard.boards.catalogue import Published
 from reveal_leaderboard.boards.references import ReferenceRow, read_reference_rows
 from reveal_leaderboard.release.release import (
     PRIMARY,

@@ -21,20 +21,9 @@ from reveal_leaderboard.store.submissions import Submission
 from reveal_leaderboard.store.tables import BOARD_STATES, boards, scores, submissions, versions
 
 __all__ = [
-    "BoardClosedError",
-    "BoardRow",
-    "RefreshError",
-    "VersionRow",
-    "board",
-    "check_open_board",
-    "list_boards",
-    "list_versions",
-    "lock_open_board",
-    "rank_again",
-    "register_version",
-    "set_state",
-    "split_of",
-]
+    "BoardClosedError", "BoardRow", "RefreshError", "VersionRow", "board", "check_open_board", "list_boards",
+    "list_versions", "lock_open_board", "rank_again", "register_version", "set_state", "split_of",
+]  # fmt: skip
 
 
 class BoardClosedError(ValueError):

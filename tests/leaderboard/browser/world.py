@@ -14,8 +14,7 @@ from typing import Any
 
 from reveal_leaderboard.accounts.accounts import Accounts
 from reveal_leaderboard.accounts.people import Actor, Team, User
-from reveal_leaderboard.boards.catalogue import Catalogue
-from reveal_leaderboard.boards.published import Published
+from reveal_leaderboard.boards.catalogue import Catalogue, Published
 from reveal_leaderboard.boards.refresh import start_refresh, switch_version
 from reveal_leaderboard.release.fingerprints import Fingerprint
 from reveal_leaderboard.release.outcomes import ScoredOutcome

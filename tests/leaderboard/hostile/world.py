@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 from reveal_leaderboard.accounts.accounts import Accounts
-from reveal_leaderboard.boards.catalogue import Catalogue
-from reveal_leaderboard.boards.published import read_published
+from reveal_leaderboard.boards.catalogue import Catalogue, read_published
 from reveal_leaderboard.custody import Custody, ParseFailed
 from reveal_leaderboard.custody.keeper import Keeper
 from reveal_leaderboard.custody.messages import Ended, Request

@@ -31,7 +31,7 @@ from reveal_leaderboard.web.api.problems import ProblemError
 
 if TYPE_CHECKING:
     from reveal_leaderboard.accounts.people import Actor
-    from reveal_leaderboard.boards.published import Published
+    from reveal_leaderboard.boards.catalogue import Published
     from reveal_leaderboard.store.store import Score, Submission
     from reveal_leaderboard.web.services import Services
 

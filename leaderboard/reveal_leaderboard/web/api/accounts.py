@@ -12,18 +12,19 @@ from reveal_leaderboard.accounts.people import Token
 from reveal_leaderboard.boards.standings import iso_time
 from reveal_leaderboard.store import quota
 from reveal_leaderboard.web.api.access import SIGN_IN, find_published, look, permitted, submission_document
-from reveal_leaderboard.web.api.board_documents import (
+from reveal_leaderboard.web.api.documents import (
     Account,
+    Fault,
     LedgerDocument,
     LedgerList,
     LedgerRow,
     Membership,
+    SubmissionList,
     TokenDocument,
     TokenIssued,
     TokenList,
     TokenRequest,
 )
-from reveal_leaderboard.web.api.documents import Fault, SubmissionList
 from reveal_leaderboard.web.api.problems import ProblemError, answers
 from reveal_leaderboard.web.api.submissions import budget
 from reveal_leaderboard.web.services import Services

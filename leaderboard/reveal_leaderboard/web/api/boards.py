@@ -20,14 +20,14 @@ from fastapi.responses import FileResponse, JSONResponse, Response
 
 from reveal_bench.kinds.localization.records import Manifest
 from reveal_bench.kinds.tasks.records import TaskManifest
+from reveal_leaderboard.boards.catalogue import Published
 from reveal_leaderboard.boards.comparisons import ComparisonFailedError, read_comparison
 from reveal_leaderboard.boards.exports import to_csv, to_json, to_parquet
-from reveal_leaderboard.boards.published import Published
 from reveal_leaderboard.boards.standings import UnknownVersionError, standings
 from reveal_leaderboard.store import boards as stored_boards
 from reveal_leaderboard.store.tables import chains, results
 from reveal_leaderboard.web.api.access import ANYBODY, SIGN_IN, Visible, find_published, see, visitor
-from reveal_leaderboard.web.api.board_documents import (
+from reveal_leaderboard.web.api.documents import (
     BenchmarkDocument,
     BenchmarkList,
     Board,

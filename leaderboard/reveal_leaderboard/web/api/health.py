@@ -13,7 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from reveal_bench.evaluation.receipts import key_id
 from reveal_leaderboard.release import receipts
 from reveal_leaderboard.store.database import moment
-from reveal_leaderboard.web.api.board_documents import Health, Key, Keys, Readiness
+from reveal_leaderboard.web.api.documents import Health, Key, Keys, Readiness
 from reveal_leaderboard.web.api.problems import ProblemError, answers
 from reveal_leaderboard.web.auth import FORWARDED, is_loopback
 from reveal_leaderboard.web.services import Services

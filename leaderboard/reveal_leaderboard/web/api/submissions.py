@@ -40,10 +40,10 @@ from reveal_leaderboard.web.api.documents import (
     Budget,
     EventList,
     Fault,
+    Lint,
     Receipt,
     SubmissionDocument,
     SubmissionReceived,
-    lint_document,
 )
 from reveal_leaderboard.web.api.problems import ProblemError, answers
 from reveal_leaderboard.web.intake import NotAMemberError
@@ -156,7 +156,7 @@ def _receive(services: Services, actor: Actor, form: FormData, idempotency_key: 
         raise ProblemError("quota", str(error), balance=budget(error.balance)) from None
     except NotAllowedError as error:
         raise ProblemError("not-now", str(error)) from None
-    report = lint_document(outcome.report)
+    report = Lint.of(outcome.report)
     if outcome.submission is None:
         raise ProblemError("lint", f"{outcome.report.verdict}. Nothing was queued or charged.", report=report)
     fields = submission_fields(services, look(services, outcome.submission, is_own=True))

@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 import gradio as gr
 
-from reveal_leaderboard.boards.published import Published
+from reveal_leaderboard.boards.catalogue import Published
 from reveal_leaderboard.boards.standings import board_metrics
 from reveal_leaderboard.settings import BenchmarkSettings
 from reveal_leaderboard.store import boards

@@ -12,7 +12,6 @@ from typing import Any
 
 import gradio as gr
 
-from reveal_bench.metrics import METRICS
 from reveal_leaderboard.accounts.people import Actor
 from reveal_leaderboard.boards.references import ReferenceRow, read_reference_rows
 from reveal_leaderboard.boards.withdrawn import WithdrawnEntry, read_withdrawn
@@ -31,14 +30,13 @@ from reveal_leaderboard.web.pages.drawing import (
     text,
     when,
 )  # fmt: skip
-from reveal_leaderboard.web.pages.score_view import changes_view, finding_plot, score_view
 from reveal_leaderboard.web.pages.strip import build_strip
+from reveal_leaderboard.web.pages.submission_view import changes_view, finding_plot, score_view, shown_metrics
 from reveal_leaderboard.web.services import Services
 
-__all__ = ["build", "entry_view", "may_see", "shown_metrics", "withdrawn_view"]
+__all__ = ["build", "entry_view", "may_see", "withdrawn_view"]
 
 LOADING = message("busy", "Reading the entry …")
-NOT_ON_BOARDS = ("grid_chance",)
 STATES = {"linted": "checked"}  # the event log's words that a reader may not know
 
 log = logging.getLogger(__name__)
@@ -197,12 +195,6 @@ def _score_parts(
         parts += [part("Versions", note="A refresh scores every entry anew; each version keeps its own figures.")]
         parts.append(_versions(submission, score, scores))
     return parts
-
-
-def shown_metrics(score: ReleasedScore) -> dict[str, str]:
-    """Metrics of a score, name -> title, in the order of its figures; chance expectations are left out."""
-    names = dict.fromkeys(figure.metric for figure in score.figures)
-    return {name: METRICS[name].title if name in METRICS else name for name in names if name not in NOT_ON_BOARDS}
 
 
 def _links(submission: Submission, score: Score) -> str:

@@ -29,7 +29,6 @@ from reveal_leaderboard.store.metadata import KINDS, PROMPT_STYLES, Metadata, Me
 from reveal_leaderboard.store.store import KeyReusedError, NotAllowedError, Submission
 from reveal_leaderboard.web.intake import NotAMemberError
 from reveal_leaderboard.web.pages import board_notes
-from reveal_leaderboard.web.pages.balance_view import balance_view
 from reveal_leaderboard.web.pages.drawing import (
     badge,
     detail,
@@ -42,8 +41,8 @@ from reveal_leaderboard.web.pages.drawing import (
     table,
     text,
 )
-from reveal_leaderboard.web.pages.progress_view import FINAL, progress_view
 from reveal_leaderboard.web.pages.strip import build_strip
+from reveal_leaderboard.web.pages.submission_view import FINAL, balance_view, progress_view
 from reveal_leaderboard.web.services import Services
 
 __all__ = ["FIELDS", "build", "lint_view"]
