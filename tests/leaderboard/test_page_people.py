@@ -25,7 +25,7 @@ def world(tmp_path: Path) -> Iterator[World]:
     """A board that wants to be asked, its admin, and Ada, whose team waits."""
     world: Any = World(tmp_path, mode="oidc")
     (tmp_path / "asked.toml").write_text('[accounts]\nnew_teams = "asked"\n', encoding="utf-8")
-    world.settings = load_settings(tmp_path / "asked.toml")
+    world.store.settings = load_settings(tmp_path / "asked.toml")
     world.boss, _ = world.member("Boss", "Maintainers", is_admin=True)
     world.ada = world.accounts.sign_in("https://id.example", "ada-7", "Ada")
     world.made = mine._Handlers(world.services).make_team(asking(world, world.ada), "Northern Lab", IMAGES)
@@ -69,7 +69,7 @@ def test_an_administrators_team_does_not_wait(world: Any) -> None:
 
 
 def test_an_open_board_lets_new_teams_submit_at_once(world: Any) -> None:
-    world.settings = load_settings()
+    world.store.settings = load_settings()
     bo = world.accounts.sign_in("https://id.example", "bo", "Bo")
     told = mine._Handlers(world.services).make_team(asking(world, bo), "Southern Lab", IMAGES)[0]
     assert "approved" not in told
