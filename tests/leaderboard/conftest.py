@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from reveal_leaderboard.boards.published import Published, read_published
+from reveal_leaderboard.boards.catalogue import Published, read_published
 from reveal_leaderboard.custody import Custody
 
 from reveal_bench.benchmarks import BENCHMARKS

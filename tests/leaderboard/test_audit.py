@@ -7,11 +7,12 @@ from collections.abc import Callable
 
 import pytest
 import sqlalchemy as sa
-from reveal_leaderboard.boards.boards import register_version, start_refresh, switch_version
+from reveal_leaderboard.boards.refresh import start_refresh, switch_version
 from reveal_leaderboard.release import receipts as signing
 from reveal_leaderboard.release.fingerprints import Fingerprint
+from reveal_leaderboard.release.outcomes import ScoredOutcome
 from reveal_leaderboard.store.audit import Report, audit
-from reveal_leaderboard.store.outcomes import ScoredOutcome
+from reveal_leaderboard.store.boards import register_version
 from reveal_leaderboard.store.tables import chains, events, ledger, receipts, scores, submissions
 
 from tests.leaderboard.databases import database_url

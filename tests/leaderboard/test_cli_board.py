@@ -125,7 +125,7 @@ def test_a_flag_is_settled_once(operator: Operator) -> None:
 
 
 def test_a_grant_raises_the_budget(operator: Operator) -> None:
-    from reveal_leaderboard.release import quota
+    from reveal_leaderboard.store import quota
 
     def left() -> int:
         policy = operator.board.store.settings.of(BENCHMARK).quota

@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from reveal_leaderboard.boards import boards
 from reveal_leaderboard.release import receipts
 from reveal_leaderboard.release.fingerprints import Fingerprint
+from reveal_leaderboard.release.outcomes import ScoredOutcome
+from reveal_leaderboard.store import boards
 from reveal_leaderboard.store.audit import audit
-from reveal_leaderboard.store.outcomes import Score, ScoredOutcome
+from reveal_leaderboard.store.scores import Score
 from reveal_leaderboard.store.submissions import Submission
 from reveal_leaderboard.store.tables import receipts as table
 from reveal_leaderboard.store.tables import scores

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from reveal_leaderboard.boards import boards
-from reveal_leaderboard.release.release import ReleasePolicy
+from reveal_leaderboard.settings import ReleasePolicy
+from reveal_leaderboard.store import boards
 from reveal_leaderboard.store.store import NotAllowedError
 
 from tests.leaderboard.databases import database_url

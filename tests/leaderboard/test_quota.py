@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from reveal_leaderboard.release import quota
-from reveal_leaderboard.release.quota import QuotaExceededError
 from reveal_leaderboard.settings import QuotaPolicy
+from reveal_leaderboard.store import quota
 from reveal_leaderboard.store.events import history
+from reveal_leaderboard.store.quota import QuotaExceededError
 from reveal_leaderboard.store.tables import ledger
 
 from tests.leaderboard.databases import database_url

@@ -10,7 +10,6 @@ import pytest
 import sqlalchemy as sa
 from reveal_leaderboard.accounts.accounts import Accounts
 from reveal_leaderboard.accounts.people import Actor, NotPermittedError
-from reveal_leaderboard.boards.ratings import RatingError, StoredAnswer, answers_of, digest_of, own_scores, ratings_of
 from reveal_leaderboard.boards.reading import (
     ReadingProgress,
     answers_csv,
@@ -25,6 +24,7 @@ from reveal_leaderboard.boards.reading import (
 )
 from reveal_leaderboard.settings import BenchmarkSettings, ReadingPolicy, load_settings
 from reveal_leaderboard.store.audit import audit
+from reveal_leaderboard.store.ratings import RatingError, StoredAnswer, answers_of, digest_of, own_scores, ratings_of
 from reveal_leaderboard.store.store import Submission
 from reveal_leaderboard.store.submissions import NotAllowedError
 from reveal_leaderboard.store.tables import CRITERIA, answers, ratings

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from reveal_leaderboard.boards import boards
 from reveal_leaderboard.settings import QuotaPolicy
+from reveal_leaderboard.store import boards
 from reveal_leaderboard.store.events import verify_events
 from reveal_leaderboard.store.store import (
     BoardClosedError,

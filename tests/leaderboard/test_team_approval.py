@@ -120,7 +120,7 @@ def test_the_store_refuses_what_slipped_by(database_url: str) -> None:
         benchmark=BENCHMARK, version="1.0.0", split="holdout", team_id=lab.id, user_id=jane.id, model_name="Net",
         kind="cnn", prompt_style=None, metadata={}, filename="net.jsonl", sha256="0" * 64, size=1,
     )  # fmt: skip
-    from reveal_leaderboard.boards.boards import register_version
+    from reveal_leaderboard.store.boards import register_version
 
     with store.write() as connection:
         register_version(connection, BENCHMARK, "1.0.0", "holdout", {})

@@ -12,15 +12,14 @@ from typing import Any
 
 import pytest
 from reveal_leaderboard.accounts.accounts import Accounts
-from reveal_leaderboard.boards.catalogue import Catalogue
-from reveal_leaderboard.boards.published import read_published
+from reveal_leaderboard.boards.catalogue import Catalogue, read_published
 from reveal_leaderboard.custody import Custody, ParseFailed
 from reveal_leaderboard.custody.keeper import Keeper
 from reveal_leaderboard.custody.messages import Ended, Request
+from reveal_leaderboard.release.outcomes import ScoredOutcome
 from reveal_leaderboard.settings import load_settings
 from reveal_leaderboard.store.blobs import Blobs
 from reveal_leaderboard.store.metadata import read_metadata
-from reveal_leaderboard.store.outcomes import ScoredOutcome
 from reveal_leaderboard.store.store import Store
 from reveal_leaderboard.web.intake import Intake, Outcome
 
