@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -25,6 +24,7 @@ import orjson
 
 from reveal_bench.entries.report import ProblemLog
 from reveal_bench.entries.source import Limits
+from reveal_bench.files import parse_json as strict_json
 
 __all__ = ["Entry", "JsonError", "check_entries", "parse_json", "read_jsonl"]
 
@@ -72,16 +72,9 @@ def parse_json(text: bytes) -> tuple[Any, list[str]]:
 
 def _parse_slowly(text: bytes) -> tuple[Any, list[str]]:
     duplicates: list[str] = []
-
-    def keep_last(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        value = dict(pairs)
-        if len(value) < len(pairs):
-            duplicates.extend(key for key, n in Counter(key for key, _ in pairs).items() if n > 1)
-        return value
-
     _check_nesting(text)
     try:
-        value = json.loads(text.decode("utf-8"), object_pairs_hook=keep_last)
+        value = strict_json(text.decode("utf-8"), duplicates)
     except UnicodeDecodeError as error:
         raise JsonError(
             "encoding", f"must be UTF-8; byte {error.start + 1} is 0x{text[error.start]:02x}", "save it as UTF-8"

@@ -8,14 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from reveal_leaderboard.release.release import (
-    ReleasedScore,
-    ReleasePolicy,
-    climb,
-    primary_figure,
-    release,
-    split_final,
-)
+from reveal_leaderboard.release.release import ReleasedScore, climb, primary_figure, release, split_final
+from reveal_leaderboard.settings import ReleasePolicy
 
 from reveal_bench.kinds.localization.scoring import CaseRows, score_localization
 from tests.leaderboard.conftest import RARE, Board, guesses

@@ -8,11 +8,11 @@ from reveal_leaderboard.release.fingerprints import fingerprint, tripwires
 from reveal_leaderboard.release.ranking import compare_document, rank_document
 from reveal_leaderboard.release.release import (
     ReleasedScore,
-    ReleasePolicy,
     climb,
     primary_figure,
     release,
 )
+from reveal_leaderboard.settings import ReleasePolicy
 
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.localization.scoring import CaseRows

@@ -24,11 +24,11 @@ import sqlalchemy as sa
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.kinds import KINDS
 from reveal_bench.metrics import METRICS, Metric
-from reveal_leaderboard.boards import boards
-from reveal_leaderboard.boards.boards import VersionRow
-from reveal_leaderboard.boards.published import Published
+from reveal_leaderboard.boards.catalogue import Published
 from reveal_leaderboard.boards.references import ReferenceRow, read_reference_rows
 from reveal_leaderboard.release.release import Figure, ReleasedScore, primary_figure
+from reveal_leaderboard.store import boards
+from reveal_leaderboard.store.boards import VersionRow
 from reveal_leaderboard.store.store import Score, Store, Submission
 from reveal_leaderboard.store.tables import results
 

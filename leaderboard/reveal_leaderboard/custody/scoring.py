@@ -29,14 +29,15 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from reveal_bench.kinds import KINDS, kind_of
-from reveal_bench.kinds.folder import read_folder_info
+from reveal_bench.kinds.folder import read_folder_info, split_shards
 from reveal_bench.kinds.kind import Manifest, Rows
 from reveal_leaderboard.custody.arrays import list_arrays, read_arrays, write_arrays
 from reveal_leaderboard.custody.canonical import read_rated
 from reveal_leaderboard.custody.template import Job
 from reveal_leaderboard.release.fingerprints import fingerprint
 from reveal_leaderboard.release.ranking import compare_document, rank_document
-from reveal_leaderboard.release.release import ReleasePolicy, release, split_final
+from reveal_leaderboard.release.release import release, split_final
+from reveal_leaderboard.settings import ReleasePolicy
 
 __all__ = ["JOBS", "compare", "load_shared", "rank", "read_cases", "score", "warm_up", "write_cases"]
 
@@ -112,7 +113,7 @@ def _score(
 def _reference_hash(folder: Path, split: str, manifest: Manifest, key: bytes) -> str:
     """Keyed hash over the reference files of a split, so that it confirms nobody's guess at them."""
     digest = hmac.new(key, digestmod=hashlib.sha256)
-    for shard in sorted((folder / KINDS[manifest.kind].config).glob(f"{split}-*.parquet")):
+    for shard in split_shards(folder, KINDS[manifest.kind].config, split):
         digest.update(hashlib.sha256(shard.read_bytes()).digest())
     return digest.hexdigest()
 

@@ -36,8 +36,8 @@ import sqlalchemy as sa
 
 from reveal_bench.kinds.findings import RELEASED_PER_LABEL
 from reveal_bench.metrics.bootstrap import MACRO
-from reveal_leaderboard.release.release import POLICY, Figure, ReleasedScore, ReleasePolicy
-from reveal_leaderboard.settings import BenchmarkSettings, Settings
+from reveal_leaderboard.release.release import POLICY, Figure, ReleasedScore
+from reveal_leaderboard.settings import BenchmarkSettings, ReleasePolicy, Settings
 from reveal_leaderboard.store.tables import fingerprints, members, scores, submissions, teams, users, versions
 
 __all__ = ["Exposure", "Group", "answer_bits", "exposure", "groups_of_scored", "label_bits"]

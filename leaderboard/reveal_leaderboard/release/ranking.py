@@ -47,12 +47,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from reveal_bench.arrays import BoolArray, FloatArray
 from reveal_bench.evaluation.compare import ALPHA, Comparison, compare, holm, side_by_side
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.kind import Kind, Rows
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO, Resampled
-from reveal_leaderboard.release.release import Figure, ReleasedScore, ReleasePolicy, release
+from reveal_leaderboard.release.release import Figure, ReleasedScore, release
+from reveal_leaderboard.settings import ReleasePolicy
 
 __all__ = ["FEWEST_DIFFERING", "Rows", "compare_document", "rank_document"]
 
@@ -156,9 +158,6 @@ def _letters(number: int) -> str:
         letters = chr(ord("A") + last) + letters
     return letters
 
-
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 FEWEST_DIFFERING = 10
 COMPARE_RESAMPLES = 10_000

@@ -29,92 +29,24 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any
 
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.kind import Rows
 from reveal_bench.metrics.bootstrap import MACRO, Estimate
+from reveal_leaderboard.settings import ReleasePolicy
 
 __all__ = [
     "Figure",
     "POLICY",
-    "ReleasePolicy",
     "ReleasedScore",
     "climb",
     "primary_figure",
     "release",
     "split_final",
 ]
-
-_STEPS = (0.01, 0.02, 0.05, 0.1, 0.25)
-
-
-@dataclass(frozen=True, slots=True)
-class ReleasePolicy:
-    """The settings of release.
-
-    Attributes
-    ----------
-    min_cell : int
-        Fewest cases of a finding for which its figures are shown.
-    resolution : float
-        Values are rounded to a multiple of this.
-    small_resolution : float
-        The same for the findings in the lowest band: what an interval of so few cases supports.
-    bands : lower ends of the bands in which counts of cases are shown, ascending, the first is `min_cell`
-    n_resamples, seed : of the intervals
-    ladder_step : a new best is shown only if its primary macro is above the best before by more than this
-    ladder_per : {"team", "model"}, whose best that is
-    final_share : share of the patients kept for final figures at announced rounds, 0 for none
-    """
-
-    min_cell: int = 30
-    resolution: float = 0.01
-    small_resolution: float = 0.1
-    bands: tuple[int, ...] = (30, 60, 120)
-    n_resamples: int = 1000
-    seed: int = 0
-    ladder_step: float = 0.01
-    ladder_per: Literal["team", "model"] = "team"
-    final_share: float = 0.0
-
-    def round(self, value: float, step: float | None = None) -> float | None:
-        """The nearest multiple of `step`, by default of `resolution`; None for NaN."""
-        step = self.resolution if step is None else step
-        return None if math.isnan(value) else _multiple(round(value / step), step)
-
-    def round_outwards(self, low: float, high: float, step: float) -> tuple[float | None, float | None]:
-        """The ends of an interval at multiples of `step` that hold it; None for NaN."""
-        below = None if math.isnan(low) else _multiple(math.floor(low / step + 1e-9), step)
-        above = None if math.isnan(high) else _multiple(math.ceil(high / step - 1e-9), step)
-        return below, above
-
-    def step_of(self, n_cases: int) -> float:
-        """What the figures of a finding with `n_cases` are multiples of."""
-        is_small = len(self.bands) > 1 and n_cases < self.bands[1]
-        return max(self.resolution, self.small_resolution) if is_small else self.resolution
-
-    def macro_step(self, n_cases: Sequence[int]) -> float:
-        """What a macro over findings of so many cases is a multiple of: no finding shows finer in it than by itself."""
-        coarsest = max(map(self.step_of, n_cases), default=self.resolution)
-        if coarsest == self.resolution:
-            return self.resolution
-        return next((step for step in _STEPS if step >= coarsest / len(n_cases) - 1e-9), coarsest)
-
-    def band(self, n: int) -> str:
-        """The band that holds `n`, such as "60-119"; "fewer than 30" below the first."""
-        reached = [start for start in self.bands if start <= n]
-        if not reached:
-            return f"fewer than {self.bands[0]}"
-        rest = self.bands[len(reached) :]
-        return f"{reached[-1]}-{rest[0] - 1}" if rest else f"{reached[-1]}+"
-
-
-def _multiple(steps: int, step: float) -> float:
-    return round(steps * step, 6) + 0.0  # no -0.0
 
 
 POLICY = ReleasePolicy()

@@ -33,21 +33,22 @@ from typing import Any, TypeVar
 from sqlalchemy.exc import SQLAlchemyError
 
 from reveal_bench.kinds import KINDS, kind_of
-from reveal_bench.kinds.folder import FolderInfo, read_folder_info
+from reveal_bench.kinds.folder import FolderInfo, read_folder_info, split_shards
 from reveal_bench.kinds.kind import Manifest
 from reveal_bench.predictions import LintReport
-from reveal_leaderboard.boards import boards
 from reveal_leaderboard.boards.comparisons import groups, may_pair
-from reveal_leaderboard.boards.ratings import answers_of, ratings_of
 from reveal_leaderboard.boards.reading import is_complete
 from reveal_leaderboard.custody import Custody, Parsed, ParseFailed, ScoreFailed
 from reveal_leaderboard.custody.canonical import read_canonical, write_canonical
 from reveal_leaderboard.custody.confinement import is_inside, readable_places
 from reveal_leaderboard.release import receipts
 from reveal_leaderboard.release.fingerprints import tripwires
+from reveal_leaderboard.release.outcomes import ScoredOutcome
 from reveal_leaderboard.settings import Settings
+from reveal_leaderboard.store import boards
 from reveal_leaderboard.store.blobs import BlobDamagedError, Blobs, write_durably
-from reveal_leaderboard.store.queue import LEASE_SECONDS, Job, Queue, ScoredOutcome
+from reveal_leaderboard.store.queue import LEASE_SECONDS, Job, Queue
+from reveal_leaderboard.store.ratings import answers_of, ratings_of
 from reveal_leaderboard.store.store import Score, Store, Submission
 
 __all__ = ["Vault", "Worker", "open_holdouts"]
@@ -117,7 +118,7 @@ def open_holdouts(folders: Iterable[tuple[str, Path]], *, shared: Iterable[Path]
             _check_place(what, place, shared)
         info = read_folder_info(folder)
         config = kind_of(info).config
-        absent = [split for split in info.splits if not any((folder / config).glob(f"{split}-*.parquet"))]
+        absent = [split for split in info.splits if not split_shards(folder, config, split)]
         if absent:
             raise ValueError(f"the holdout must hold the references of its split {absent[0]!r}, {folder} does not")
         if info.benchmark != name:

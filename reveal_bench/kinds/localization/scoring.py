@@ -28,8 +28,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
+from reveal_bench.arrays import BoolArray, FloatArray
 from reveal_bench.geometry import Grid, box_centre
 from reveal_bench.kinds.images import VIEWS
 from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord, Point
@@ -135,8 +135,6 @@ def _reference(record: LocalizationRecord, finding: str) -> Reference:
     return Reference(record.size, annotation.boxes_xywh, annotation.bbox_xywh)
 
 
-FloatArray = npt.NDArray[np.float64]
-
 _TEXT_AT_ONCE = 16 << 20
 """Characters of run-length strings that are unpacked together: bounds memory, about 10 bytes a character."""
 _NO_MASKS = "masks were not compared: the references are boxes, so mask IoU is not defined; a mask counts by its point"
@@ -203,12 +201,12 @@ class CaseRows:
         rows = self if stratum is None else self.take(parts[stratum])
         return summarize(rows, n_resamples=n_resamples, seed=seed, unit=unit, interval=interval)
 
-    def strata(self) -> dict[str, npt.NDArray[np.bool_]]:
+    def strata(self) -> dict[str, BoolArray]:
         """The cases by view of their image: bool arrays (n_cases,)."""
         views = np.array([self.views.get(image, "") for image in self.image_ids], object)
         return {f"view: {view}": views == view for view in VIEWS if (views == view).any()}
 
-    def take(self, part: npt.NDArray[np.bool_]) -> CaseRows:
+    def take(self, part: BoolArray) -> CaseRows:
         """The rows of the cases in `part`."""
         kept = np.flatnonzero(part).tolist()
         lists = ("image_ids", "patient_ids", "case_findings", "point_kinds", "cell_kinds")

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from reveal_bench.kinds.folder import check_split, read_folder_info
+from reveal_bench.kinds.folder import check_split, read_folder_info, split_shards
 from reveal_bench.kinds.images import StudyImage, image_from_facts
 from reveal_bench.kinds.localization.records import Box
 
@@ -199,7 +199,7 @@ def read_task_manifest(folder: Path, split: str) -> TaskManifest:
     path = folder / "manifest" / f"{split}.parquet"
     if "task_id" not in pq.read_schema(path).names:
         raise ValueError(f"{folder} is no tasks-type dataset: its manifest is not of tasks")
-    config = "tasks" if (folder / "tasks").is_dir() and any((folder / "tasks").glob(f"{split}-*")) else "holdout_inputs"
+    config = "tasks" if split_shards(folder, "tasks", split) else "holdout_inputs"
     rows = {row["task_id"]: row for row in _rows(folder, split, config, leave_out=("images", "prior_images"))}
     tasks = []
     for entry in pq.read_table(path).to_pylist():
@@ -297,7 +297,7 @@ def _rows(folder: Path, split: str, config: str, *, leave_out: tuple[str, ...] =
     import pyarrow.parquet as pq
 
     check_split(read_folder_info(folder), folder, split)
-    shards = sorted((Path(folder) / config).glob(f"{split}-*.parquet"))
+    shards = split_shards(folder, config, split)
     if not shards:
         raise ValueError(f"{folder} holds no {config} of split {split!r}: none were built, or they are private")
     rows: list[dict[str, Any]] = []
