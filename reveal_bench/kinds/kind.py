@@ -145,6 +145,7 @@ class Kind(ABC):
     stand_ins : metrics whose macro ranks where that of `primary` is not there
     released : metrics of which a board may have figures, in the order of its columns
     scored_by : "program", or "readers" whose ratings make the scores
+    has_grid : whether answers may be cells of a grid
     has_strata : whether its strata are reported without being asked for
     """
 
@@ -161,6 +162,7 @@ class Kind(ABC):
     stand_ins: ClassVar[tuple[str, ...]] = ()
     released: ClassVar[tuple[str, ...]]
     scored_by: ClassVar[str] = "program"
+    has_grid: ClassVar[bool] = False
     has_strata: ClassVar[bool] = False
 
     @property
@@ -291,6 +293,10 @@ class Kind(ABC):
     @abstractmethod
     def questions(self, manifest: Any) -> tuple[tuple[str, ...], int]:
         """What figures of a board may be of, in table order, and how many rows a split asks for."""
+
+    @abstractmethod
+    def questions_in_full(self, manifest: Any) -> list[dict[str, Any]]:
+        """Every question of a split as the board's API tells it."""
 
     @abstractmethod
     def codec(self) -> Codec:

@@ -146,6 +146,11 @@ class Published:
         return KINDS[self.kind].items
 
     @property
+    def scored_by(self) -> str:
+        """Who scores: "program" or "readers"."""
+        return KINDS[self.kind].scored_by
+
+    @property
     def synthetic(self) -> bool:
         """Whether the benchmark's data are made up."""
         return self.info.synthetic

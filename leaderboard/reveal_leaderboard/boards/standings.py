@@ -139,6 +139,11 @@ class Standings:
         return self.metrics[0]
 
     @property
+    def scored_by(self) -> str:
+        """Who scores: "program" or "readers"."""
+        return KINDS[self.kind].scored_by
+
+    @property
     def versions(self) -> tuple[str, ...]:
         """Names of the versions that can be looked at, newest first."""
         return tuple(entry.version for entry in self.history)

@@ -177,3 +177,7 @@ class Findings(Kind):
     def questions(self, manifest: StudyManifest) -> tuple[tuple[str, ...], int]:
         """The labels; studies."""
         return manifest.labels, len(manifest.studies)
+
+    def questions_in_full(self, manifest: StudyManifest) -> list[dict[str, Any]]:
+        """Every label of every study."""
+        return [{"study_id": study, "asked": list(manifest.labels)} for study in manifest.studies]

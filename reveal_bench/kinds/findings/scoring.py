@@ -230,9 +230,9 @@ def score_studies(
 def _thresholds(thresholds: float | Mapping[str, float], labels: Sequence[str]) -> float | list[float]:
     if not isinstance(thresholds, Mapping):
         return float(thresholds)
-    strangers = sorted(set(thresholds) - set(labels))
-    if strangers:
-        raise ValueError(f"`thresholds` must be of the benchmark's labels, got {strangers}")
+    unknown = sorted(set(thresholds) - set(labels))
+    if unknown:
+        raise ValueError(f"`thresholds` must be of the benchmark's labels, got {unknown}")
     return [float(thresholds.get(label, 0.5)) for label in labels]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -40,6 +40,7 @@ class Localization(Kind):
     unit: ClassVar = "image"
     intervals: ClassVar = ("percentile", "bca", "chexlocalize")
     primary: ClassVar = "point_hit"
+    has_grid: ClassVar = True
     stand_ins: ClassVar = ("grid_hit",)
     released: ClassVar = ("point_hit", "grid_hit", "grid_chance", "mask_iou_all", "box_iou")
 
@@ -209,3 +210,7 @@ class Localization(Kind):
     def questions(self, manifest: Manifest) -> tuple[tuple[str, ...], int]:
         """The findings; images."""
         return manifest.findings, len(manifest.rows)
+
+    def questions_in_full(self, manifest: Manifest) -> list[dict[str, Any]]:
+        """The images, and the findings asked."""
+        return [asdict(row) for row in manifest.rows.values()]

@@ -179,3 +179,8 @@ class Tasks(Kind):
         from reveal_bench.metrics.ordinal import REPORTED
 
         return (*REPORTED, *CATEGORIES), len(manifest.tasks)
+
+    def questions_in_full(self, manifest: TaskManifest) -> list[dict[str, Any]]:
+        """The prompts, and the category of each."""
+        names = ("task_id", "prompt", "indication", "requires_boxes")
+        return [{**{n: getattr(task, n) for n in names}, "asked": [task.category]} for task in manifest.tasks]

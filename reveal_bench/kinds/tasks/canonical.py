@@ -120,9 +120,9 @@ class TasksCodec(Codec):
         """Ratings of the answers."""
         places = {answer.task_id: i for i, answer in enumerate(predictions)}
         readers = {name: i for i, name in enumerate(sorted({rating.reader for rating in ratings}))}
-        strangers = sorted({rating.task_id for rating in ratings} - set(places))
-        if strangers:
-            raise ValueError(f"ratings must be of answers, got one of task {strangers[0]!r}, which has none")
+        unknown = sorted({rating.task_id for rating in ratings} - set(places))
+        if unknown:
+            raise ValueError(f"ratings must be of answers, got one of task {unknown[0]!r}, which has none")
         scores = [[getattr(rating, name) or 0 for name in CRITERIA] for rating in ratings]
         return {
             "rated": np.array([places[rating.task_id] for rating in ratings], np.uint32),

@@ -259,9 +259,9 @@ def score_ratings(
 
 
 def _check(ratings: Sequence[Rating], place: dict[str, int], has_answer: Collection[str]) -> None:
-    strangers = sorted(set(has_answer) - set(place))
-    if strangers:
-        raise ValueError(f"`answered` must be tasks of the split, got {strangers[0]!r}")
+    unknown = sorted(set(has_answer) - set(place))
+    if unknown:
+        raise ValueError(f"`answered` must be tasks of the split, got {unknown[0]!r}")
     if len({rating.model for rating in ratings}) > 1:
         raise ValueError(f"`ratings` must be of one model, got {sorted({rating.model for rating in ratings})}")
     seen = set()
