@@ -1,4 +1,4 @@
-"""What differs between kinds of benchmark is asked of the kind: dispatch on kinds outside reveal_bench/kinds, counted."""
+"""What differs between kinds of benchmark is asked of the kind: dispatch outside reveal_bench/kinds, counted."""
 
 from __future__ import annotations
 
