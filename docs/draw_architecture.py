@@ -40,7 +40,7 @@ ROWS: dict[str, list[list[str]]] = {
         ["findings", "", "geometry", "kernels", ""],
     ],
 }
-"""Package -> its rooms from top to bottom, each in its column. Small modules that everybody may use (:data:`EVERYBODY`) are not drawn."""
+"""Package -> its rooms from top to bottom, each in its column. What everybody may use (:data:`EVERYBODY`) is not drawn."""
 
 EVERYBODY = {"files", "arrays", "version", "arguments", "__main__"}
 BOX, GAP, ROW = (134, 34), 12, 70
@@ -94,7 +94,9 @@ def draw() -> str:
         arrows = rooms_of(package)
         unplaced = set(arrows) ^ {room for row in rows for room in row if room}
         if unplaced:
-            raise ValueError(f"`ROWS` must place every room of {package} once, differs in {', '.join(sorted(unplaced))}")
+            raise ValueError(
+                f"`ROWS` must place every room of {package} once, differs in {', '.join(sorted(unplaced))}"
+            )
         width = max(len(row) for row in rows) * (BOX[0] + GAP) + GAP
         places = dict(_places(rows, left + GAP))
         parts.append(f'<text x="{left + width / 2:g}" y="30" class="package">{escape(package)}</text>')
@@ -120,7 +122,8 @@ def _box(room: str, place: tuple[float, float]) -> str:
 def _arrow(above: tuple[float, float], below: tuple[float, float]) -> str:
     x1, y1, x2, y2 = above[0] + BOX[0] / 2, above[1] + BOX[1], below[0] + BOX[0] / 2, below[1]
     bend = (y2 - y1) / 2
-    return f'<path d="M{x1:g} {y1:g} C{x1:g} {y1 + bend:g} {x2:g} {y2 - bend:g} {x2:g} {y2 - 5:g}" marker-end="url(#tip)"/>'
+    curve = f"M{x1:g} {y1:g} C{x1:g} {y1 + bend:g} {x2:g} {y2 - bend:g} {x2:g} {y2 - 5:g}"
+    return f'<path d="{curve}" marker-end="url(#tip)"/>'
 
 
 _STYLE = """<title>Rooms of both packages and what they import</title>
