@@ -40,7 +40,7 @@ ROWS: dict[str, list[list[str]]] = {
         ["findings", "", "geometry", "kernels", ""],
     ],
 }
-"""Package -> its rooms from top to bottom, each in its column. What everybody may use (:data:`EVERYBODY`) is not drawn."""
+"""Package -> its rooms from top to bottom, each in its column; :data:`EVERYBODY` is not drawn."""
 
 EVERYBODY = {"files", "arrays", "version", "arguments", "__main__"}
 BOX, GAP, ROW = (134, 34), 12, 70
