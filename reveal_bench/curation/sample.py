@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from reveal_bench.curation.folder import CurationFolder, Progress, StepRecord
-from reveal_bench.curation.tables import Sampled, Suggestion, read_table, write_table
+from reveal_bench.curation.tables import Sampled, Suggestion, label_counts, read_table, write_table
 from reveal_bench.findings import REVEAL_LABELS
 
 __all__ = ["PAPER_STRATA", "SampleDrawn", "SetAside", "Stratum", "draw_sample", "sample"]
@@ -229,7 +229,7 @@ def _represent(
 ) -> dict[str, Suggestion]:
     """Step 3: study id -> study drawn for its labels."""
     drawn: dict[str, Suggestion] = {}
-    frequency = Counter(label for one in candidates for label in one.labels)
+    frequency = label_counts(one.labels for one in candidates)
     short = dict.fromkeys(REVEAL_LABELS, min_per_label)
     for label in sorted(REVEAL_LABELS, key=lambda label: frequency[label]):
         with_it = [one for one in candidates if label in one.labels]
@@ -248,8 +248,8 @@ def _represent(
 def _label_counts(
     candidates: Sequence[Suggestion], chosen: Sequence[Sampled], min_per_label: int
 ) -> dict[str, dict[str, int]]:
-    there = Counter(label for one in candidates for label in one.labels)
-    drawn = Counter(label for one in chosen for label in one.labels)
+    there = label_counts(one.labels for one in candidates)
+    drawn = label_counts(one.labels for one in chosen)
     return {
         label: {
             "candidates": there[label],
