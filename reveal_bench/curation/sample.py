@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.curation.folder import CurationFolder, Progress, StepRecord
 from reveal_bench.curation.tables import Sampled, Suggestion, label_counts, read_table, write_table
 from reveal_bench.findings import REVEAL_LABELS
@@ -195,14 +196,14 @@ def draw_sample(
 
 def _check(strata: Mapping[int, int], min_per_label: int) -> None:
     if not any(size > 0 for size in strata.values()):
-        raise ValueError(f"`strata` must ask for at least one study, got {dict(strata)}")
+        raise ArgumentError("strata", "must ask for at least one study", dict(strata))
     for n, size in strata.items():
         if not 0 <= n <= len(REVEAL_LABELS):
-            raise ValueError(f"`strata` must be of 0 to {len(REVEAL_LABELS)} labels, got {n}")
+            raise ArgumentError("strata", f"must be of 0 to {len(REVEAL_LABELS)} labels", n)
         if size < 0:
-            raise ValueError(f"`strata` must be of sizes of at least 0, got {size} for {n} labels")
+            raise ArgumentError("strata", "must be of sizes of at least 0", f"{size} for {n} labels")
     if min_per_label < 0:
-        raise ValueError(f"`min_per_label` must be at least 0, got {min_per_label}")
+        raise ArgumentError("min_per_label", "must be at least 0", min_per_label)
 
 
 def _one_per_patient(studies: Sequence[Suggestion]) -> tuple[list[Suggestion], list[SetAside]]:
