@@ -189,7 +189,7 @@ def in_order(labels: Iterable[str]) -> Labels:
     """
     given = set(labels)
     if not given <= set(REVEAL_LABELS):
-        raise ValueError(f"labels must be of the twelve, got {', '.join(sorted(given - set(REVEAL_LABELS)))}")
+        raise ValueError(f"labels must be among the twelve, got {', '.join(sorted(given - set(REVEAL_LABELS)))}")
     return tuple(label for label in REVEAL_LABELS if label in given)
 
 
