@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from reveal_bench.arrays import IntArray
 from reveal_bench.curation.folder import CurationError, CurationFolder, Progress, StepRecord
 from reveal_bench.curation.tables import Assignment, Sampled, read_table, write_table
 from reveal_bench.sources.source import BuildError, Problem
@@ -30,7 +30,6 @@ from reveal_bench.sources.study_table import read_table as read_any_table
 
 __all__ = ["MOST", "PER_STUDY", "assign", "draw_assignment", "loads", "read_readers", "reassign"]
 
-IntArray = npt.NDArray[np.int64]
 
 PER_STUDY, MOST = 3, 300
 """Readers per study, and studies per reader at most (paper 004, section 2.2)."""

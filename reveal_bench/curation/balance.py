@@ -38,6 +38,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from reveal_bench.arrays import BoolArray, FloatArray
 from reveal_bench.findings import hint
 from reveal_bench.sources.mapping import VOCABULARIES, folded
 from reveal_bench.sources.source import BuildError, Problem
@@ -58,8 +59,6 @@ __all__ = [
     "read_facts",
 ]
 
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 SIMULATED = 9_999
 SMALL = 5.0

@@ -36,8 +36,8 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from reveal_bench.arrays import FloatArray, IntArray
 from reveal_bench.curation.folder import CurationError, CurationFolder, Progress, StepRecord
 from reveal_bench.curation.tables import (
     ANSWERS,
@@ -76,8 +76,6 @@ __all__ = [
     "revise_votes",
 ]
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 ORDERED = tuple(reversed(ANSWERS))
 """Disagree, mostly, all: codes 0, 1, 2."""

@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from reveal_bench.files import write_whole
 from reveal_bench.version import __version__
 
 __all__ = ["STATE_NAME", "STEPS", "CurationError", "CurationFolder", "Progress", "StepRecord", "StepState"]
@@ -114,7 +115,7 @@ class CurationFolder:
             raise CurationError(f"a curation begins in a new or empty folder, got {root}")
         root.mkdir(parents=True, exist_ok=True)
         root.chmod(0o700)  # it will hold what reports say, and the labels of a holdout
-        _write(root / STATE_NAME, _document(name, seed, {}))
+        write_whole(root / STATE_NAME, _document(name, seed, {}))
         return cls(root)
 
     def path(self, name: str) -> Path:
@@ -234,7 +235,7 @@ class CurationFolder:
         if not token.is_file() or token.read_text(encoding="utf-8") != text:
             shutil.rmtree(scratch, ignore_errors=True)
             scratch.mkdir()
-            _write(token, text)
+            write_whole(token, text)
         return scratch
 
     @contextmanager
@@ -255,7 +256,7 @@ class CurationFolder:
 
     def _save(self, record: StepRecord) -> None:
         self._records[record.step] = record
-        _write(self.root / STATE_NAME, _document(self.name, self.seed, self._records))
+        write_whole(self.root / STATE_NAME, _document(self.name, self.seed, self._records))
 
 
 def _document(name: str, seed: int, records: Mapping[str, StepRecord]) -> str:
@@ -289,13 +290,3 @@ def _digest(path: Path) -> str:
         while block := file.read(1 << 20):
             found.update(block)
     return found.hexdigest()
-
-
-def _write(path: Path, text: str) -> None:
-    """Whole or not at all."""
-    new = path.with_name(path.name + ".new")
-    with new.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(new, path)

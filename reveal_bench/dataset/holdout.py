@@ -18,7 +18,7 @@ from pathlib import Path
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.dataset.workshop import Spool
 from reveal_bench.kinds import KINDS
-from reveal_bench.kinds.folder import read_folder_info
+from reveal_bench.kinds.folder import read_folder_info, split_shards
 from reveal_bench.sources.source import BuildError, Problem
 
 __all__ = [
@@ -156,10 +156,7 @@ def patients_of(folder: Path) -> frozenset[str]:
 
     splits = read_folder_info(folder).splits
     shards = [
-        shard
-        for kind in KINDS.values()
-        for split in splits
-        for shard in sorted((Path(folder) / kind.config).glob(f"{split}-*.parquet"))
+        shard for kind in KINDS.values() for split in splits for shard in split_shards(folder, kind.config, split)
     ]
     if not shards:
         raise ValueError(f"{folder} must hold references, got none")

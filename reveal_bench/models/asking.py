@@ -44,6 +44,7 @@ from urllib.parse import urlsplit
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.prices import Prices
+from reveal_bench.files import write_whole
 
 if TYPE_CHECKING:
     from openai import APIStatusError, AsyncOpenAI
@@ -276,13 +277,7 @@ class AnswerCache:
         """Keep an answer, whole or not at all."""
         path = self._path(key)
         path.parent.mkdir(parents=True, exist_ok=True)
-        new = path.with_name(f"{key}.{os.getpid()}.new")
-        with new.open("w", encoding="utf-8") as file:
-            json.dump({"key": key, "answer": asdict(answer)}, file, ensure_ascii=True, indent=1)
-            file.write("\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(new, path)
+        write_whole(path, json.dumps({"key": key, "answer": asdict(answer)}, ensure_ascii=True, indent=1) + "\n")
 
     def _path(self, key: str) -> Path:
         return self.root / key[:2] / f"{key}.json"

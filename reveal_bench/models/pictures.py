@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reveal_bench.kinds.folder import check_split, read_folder_info
+from reveal_bench.kinds.folder import check_split, read_folder_info, split_shards
 from reveal_bench.models.questions import CONFIGS
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ def _places(folder: Path, split: str) -> Iterator[tuple[str, _Place]]:
     import pyarrow.parquet as pq
 
     for config in CONFIGS:
-        for shard in sorted((folder / config).glob(f"{split}-*.parquet")):
+        for shard in split_shards(folder, config, split):
             with pq.ParquetFile(shard) as file:
                 columns = [column for column in COLUMNS if column in file.schema_arrow.names]
                 for group in range(file.num_row_groups):

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from reveal_bench.evaluation.prices import Prices
+from reveal_bench.files import write_all
 from reveal_bench.kinds.findings.records import FindingsPrediction
 from reveal_bench.kinds.localization.records import Box, LocalizationPrediction, Point
 from reveal_bench.kinds.tasks.records import AnswerBox, TaskAnswer
@@ -374,18 +375,8 @@ def _decimal_text(value: Decimal) -> str:
 def _write_all(out: Path, files: Mapping[str, str | dict[str, Any]]) -> None:
     """Write texts and JSON documents, then bring them all to their names."""
     out.mkdir(parents=True, exist_ok=True)
-    scratches = {name: out / f".{name}.{os.getpid()}" for name in files}
-    try:
-        for name, content in files.items():
-            with scratches[name].open("w", encoding="utf-8", newline="\n") as file:
-                file.write(content if isinstance(content, str) else json.dumps(content, indent=2) + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-        for name, scratch in scratches.items():
-            os.replace(scratch, out / name)
-    finally:
-        for scratch in scratches.values():
-            scratch.unlink(missing_ok=True)
+    texts = {name: x if isinstance(x, str) else json.dumps(x, indent=2) + "\n" for name, x in files.items()}
+    write_all({out / name: text for name, text in texts.items()})
 
 
 UNITS = {"localization": "image_id", "findings": "study_id", "tasks": "task_id"}

@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from reveal_bench.geometry import Grid
-from reveal_bench.kinds.folder import FolderInfo, read_folder_info
+from reveal_bench.kinds.folder import FolderInfo, read_folder_info, split_shards
 from reveal_bench.kinds.images import VIEWS
 from reveal_bench.kinds.localization.records import READERS, read_manifest
 from reveal_bench.masks import Box, PackedMasks, Rle, encode_mask, pack_masks, pack_regions
@@ -137,7 +137,7 @@ class ShotPool:
         folder = Path(folder)
         info = read_folder_info(folder)
         self._present = info.asks == "present"
-        shards = {split: sorted((folder / "localization").glob(f"{split}-*.parquet")) for split in info.splits}
+        shards = {split: split_shards(folder, "localization", split) for split in info.splits}
         having = [split for split in info.splits if shards[split]]
         if settings.shots_split not in having:
             rule = f"must be a split with references in {folder} ({', '.join(having) or 'none'})"

@@ -20,8 +20,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from reveal_bench.arrays import FloatArray
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.evaluation.score import LintError, lint_file
 from reveal_bench.kinds.folder import FolderInfo, read_folder_info
@@ -47,7 +47,6 @@ MOST_RUNS = 12
 MOST_LABEL = 200
 PROTOCOLS = ("cell", "point", "box", "mask")
 Progress = Callable[[str, int, int | None], None]
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reveal_bench.arguments import ArgumentError
+from reveal_bench.files import parse_json
 from reveal_bench.findings import hint
 from reveal_bench.kinds.findings.records import RACES, UNKNOWN, StudyRecord, age_band
 from reveal_bench.sources.mapping import folded
@@ -48,7 +49,6 @@ from reveal_bench.sources.reveal_cxr import (
     suggestion,
 )
 from reveal_bench.sources.source import Extra, Inspection, Pixels, Problem, Reading, is_synthetic
-from reveal_bench.sources.strict_json import parse_json
 from reveal_bench.sources.study_labels import age_of
 from reveal_bench.sources.study_table import StudyTable, TableRow, read_table
 

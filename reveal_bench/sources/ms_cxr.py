@@ -36,6 +36,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reveal_bench.arguments import ArgumentError
+from reveal_bench.files import parse_json
 from reveal_bench.findings import MS_CXR_FINDINGS
 from reveal_bench.kinds.images import PictureFile
 from reveal_bench.kinds.localization.records import LocalizationRecord
@@ -56,7 +57,6 @@ from reveal_bench.sources.boxes import (
 )
 from reveal_bench.sources.mimic_cxr_jpg import PROJECTIONS, table_rows
 from reveal_bench.sources.source import Extra, Inspection, Pixels, Problem, Reading
-from reveal_bench.sources.strict_json import parse_json
 
 if TYPE_CHECKING:
     from datasets import Features

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from reveal_bench.files import parse_json
 from reveal_bench.findings import hint
 from reveal_bench.sources.source import Problem
-from reveal_bench.sources.strict_json import parse_json
 
 __all__ = ["TABLE_SUFFIXES", "Cell", "StudyTable", "TableRow", "missing_columns", "read_table"]
 
