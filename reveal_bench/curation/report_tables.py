@@ -199,7 +199,7 @@ class Engine(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ReportColumns:
-    """Names of the columns of a table of reports; exactly one of `report` (its text) and `file` (a text file's path)."""
+    """Names of the columns of a table of reports; of `report` (its text) and `file` (a text file's path) just one."""
 
     study: str
     patient: str

@@ -35,9 +35,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
+from reveal_bench.arrays import BoolArray
 from reveal_bench.curation.balance import Column, ColumnBalance, Differences, Facts, compare_halves, read_facts
 from reveal_bench.curation.folder import CurationError, CurationFolder, Progress, StepRecord
 from reveal_bench.curation.tables import HALVES, Placed, Selected, json_ready, read_table, write_table
@@ -45,8 +45,6 @@ from reveal_bench.findings import REVEAL_LABELS
 from reveal_bench.sources.mapping import KEY_FACTS, VOCABULARIES
 
 __all__ = ["split", "CRITERION", "Draws", "LABELS_NAME", "draw_best", "draw_halves", "label_columns", "write_benchmark"]
-
-BoolArray = npt.NDArray[np.bool_]
 
 WRITES = ("split.parquet", "balance.json", "benchmark/labels.csv", "benchmark/mapping.yaml")
 CRITERION = "the largest absolute standardized difference over all columns of the facts and all labels, smallest wins"

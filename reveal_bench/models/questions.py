@@ -34,6 +34,7 @@ __all__ = [
     "Message",
     "PictureSource",
     "Question",
+    "ShotUsed",
     "Shown",
     "Style",
     "ViewedImage",
@@ -120,6 +121,15 @@ class Shown:
 
     image_id: str
     png: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ShotUsed:
+    """An example that a few-shot prompt showed; `tier` says how near to the question it could be chosen."""
+
+    image_id: str
+    split: str
+    tier: int
 
 
 @dataclass(frozen=True, slots=True)

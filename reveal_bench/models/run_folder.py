@@ -34,8 +34,7 @@ from reveal_bench.kinds.localization.records import Box, LocalizationPrediction,
 from reveal_bench.kinds.tasks.records import AnswerBox, TaskAnswer
 from reveal_bench.masks import Rle
 from reveal_bench.models.answers import PARSER_VERSION
-from reveal_bench.models.questions import FORMS, AskSettings
-from reveal_bench.models.shots import ShotUsed
+from reveal_bench.models.questions import FORMS, AskSettings, ShotUsed
 from reveal_bench.predictions import answers_to_jsonl, findings_to_jsonl, predictions_to_jsonl
 from reveal_bench.version import __version__
 
