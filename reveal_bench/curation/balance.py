@@ -270,7 +270,7 @@ def _simulated(counts: npt.NDArray[np.int64], rng: np.random.Generator, n_simula
     log_factorial = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, counts.sum() + 1)))])
 
     def log_probability(first: npt.NDArray[np.int64]) -> FloatArray:
-        """But for what the margins fix."""
+        """Of a table, but for what the margins fix."""
         found: FloatArray = -(log_factorial[first] + log_factorial[totals - first]).sum(axis=-1)
         return found
 

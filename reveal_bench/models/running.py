@@ -198,7 +198,7 @@ def run_model(
 
 
 class _Count:
-    """Counts what is done with, tells of it, and says when to give up."""
+    """Counts what is done, reports it, and says when to give up."""
 
     def __init__(self, progress: Progress | None, total: int, done: Sequence[Exchange]) -> None:
         self._progress, self._total, self._done = progress, total, len(done)
