@@ -63,7 +63,7 @@ ROLES = {"system": ChatMessageSystem, "user": ChatMessageUser, "assistant": Chat
 
 
 class Watcher(Protocol):
-    """Is told how a task goes, and may end it."""
+    """Follows how a task goes, and may end it."""
 
     def tried(self, error: Exception | None) -> None:
         """A question was put, and answered unless there is an error; it may be put again."""

@@ -36,8 +36,9 @@ from reveal_bench.models.questions import DESCRIBED, AskSettings, Message, descr
 from reveal_bench.version import __version__
 
 if TYPE_CHECKING:
+    from reveal_bench.models.questions import ShotUsed
     from reveal_bench.models.run_folder import Exchange, RunInfo, Scalar
-    from reveal_bench.models.shots import Shot, ShotUsed
+    from reveal_bench.models.shots import Shot
 
 __all__ = ["TASKS", "export_tasks", "import_samples"]
 
@@ -260,7 +261,7 @@ def _read_export(export: Path) -> tuple[dict[str, Any], dict[str, _Exported]]:
     """``run-settings.json``, and id -> question."""
     import pyarrow.parquet as pq
 
-    from reveal_bench.models.shots import ShotUsed
+    from reveal_bench.models.questions import ShotUsed
 
     try:
         asked = json.loads((export / SETTINGS).read_bytes())

@@ -31,6 +31,7 @@ __all__ = [
     "AskSettings",
     "Message",
     "PictureSource",
+    "ShotUsed",
     "Shown",
     "Style",
     "describe_split",
@@ -57,6 +58,15 @@ class Shown:
 
     image_id: str
     png: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ShotUsed:
+    """An example that a few-shot prompt showed; `tier` says how near to the question it could be chosen."""
+
+    image_id: str
+    split: str
+    tier: int
 
 
 @dataclass(frozen=True, slots=True)

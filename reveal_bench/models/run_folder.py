@@ -34,8 +34,7 @@ from reveal_bench.kinds.localization.records import Box, Point
 from reveal_bench.kinds.tasks.records import AnswerBox
 from reveal_bench.masks import Rle
 from reveal_bench.models.answers import PARSER_VERSION
-from reveal_bench.models.questions import AskSettings
-from reveal_bench.models.shots import ShotUsed
+from reveal_bench.models.questions import AskSettings, ShotUsed
 from reveal_bench.version import __version__
 
 if TYPE_CHECKING:
