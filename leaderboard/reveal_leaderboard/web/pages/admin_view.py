@@ -1,4 +1,4 @@
-"""What the maintainers see, as HTML: boards, versions, the queue, workers, incidents, flags, people, the exposure meter.
+"""What the maintainers see, as HTML: boards, versions, the queue, workers, incidents, flags, people, and exposure.
 
 The markup is in ``admin.html``; here is what of the rows is shown, and in which order.
 """
