@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from reveal_bench.arrays import FloatArray
 from reveal_bench.reports.figure_style import (
     INK,
     SOFT,
@@ -318,7 +319,6 @@ def _prompt_legend(figure: Figure, looks: Mapping[str, tuple[str, str]]) -> None
 ROWS_ON_PAGE = 5
 COLUMNS_ABREAST = 7
 """The truth and six runs: more would be narrower than 20 mm."""
-FloatArray = npt.NDArray[np.float64]
 SIDE = 256
 MAP = "YlOrRd"
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import base64
 import math
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
@@ -23,7 +22,9 @@ from pathlib import Path
 from typing import Any
 
 import reveal_bench
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.benchmarks import BENCHMARKS
+from reveal_bench.files import write_all
 from reveal_bench.geometry import Grid
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.reports.anatomy import Regions
@@ -298,7 +299,7 @@ def write_run_report(
     """
     folder, out = Path(folder), Path(out)
     if folder.resolve() in (out.resolve(), *out.resolve().parents):
-        raise ValueError(f"`out` must not lie in the dataset folder, of which it would become a part, got {out}")
+        raise ArgumentError("out", "must not lie in the dataset folder, of which it would become a part", out)
     if find_spec("matplotlib") is None:
         raise ImportError("a report needs matplotlib: pip install 'reveal-bench[report]'")
     world = open_world(folder, runs, split)
@@ -504,19 +505,10 @@ def _warnings(material: _Material) -> list[str]:
 
 def _write(out: Path, texts: Mapping[str, str | bytes]) -> None:
     """Write all files beside their names, then bring them to these; figures and tables of an earlier report go."""
-    scratch: list[tuple[Path, Path]] = []
-    try:
-        for name, content in texts.items():
-            path = out / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            new = path.with_name(f".{path.name}.{os.getpid()}")
-            scratch.append((new, path))
-            new.write_bytes(content.encode() if isinstance(content, str) else content)
-        for new, path in scratch:
-            new.replace(path)
-    finally:
-        for new, _ in scratch:
-            new.unlink(missing_ok=True)
+    files = {out / name: content for name, content in texts.items()}
+    for path in files:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    write_all(files)
     for part, suffixes in ((FIGURES, (".png", ".svg")), (TABLES, (".csv",))):
         for path in (out / part).iterdir():
             if path.suffix in suffixes and f"{part}/{path.name}" not in texts:

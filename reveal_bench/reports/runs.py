@@ -2,7 +2,7 @@
 
 Conventions
 -----------
-A run is a run folder (:mod:`reveal_bench.models.outputs`) or a bare prediction file of any accepted format. All runs
+A run is a run folder (:mod:`reveal_bench.models.run_folder`) or a bare prediction file of any accepted format. All runs
 answer one split of one dataset folder that holds its references. An unanswered question is a miss.
 
 What is a hit depends on what a run predicts, as in paper 000 (section 3.3): for cells `grid_hit` at the run's own grid,
@@ -20,8 +20,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from reveal_bench.arrays import FloatArray
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.evaluation.score import LintError, lint_file
 from reveal_bench.kinds.folder import FolderInfo, read_folder_info
@@ -36,8 +36,8 @@ from reveal_bench.metrics.bootstrap import (
     percentile_interval,
     signature,
 )
-from reveal_bench.models.outputs import Run, read_run
 from reveal_bench.models.questions import describe_split
+from reveal_bench.models.run_folder import Run, read_run
 
 __all__ = ["MOST_RUNS", "ReportRun", "Scores", "World", "core_runs", "load_runs", "macro_of", "open_world",
            "score_runs", "short_names"]  # fmt: skip
@@ -47,7 +47,6 @@ MOST_RUNS = 12
 MOST_LABEL = 200
 PROTOCOLS = ("cell", "point", "box", "mask")
 Progress = Callable[[str, int, int | None], None]
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,10 @@ from reveal_bench.masks import encode_mask
 from reveal_bench.predictions import predictions_to_jsonl
 from tests.conftest import annotate
 from tests.leaderboard.databases import database_url, empty_database_url
+from tests.leaderboard.startup import sitecustomize
+
+STARTUP = str(Path(sitecustomize.__file__).parent)
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (STARTUP, os.environ.get("PYTHONPATH"))))
 
 __all__ = ["database_url", "empty_database_url"]
 

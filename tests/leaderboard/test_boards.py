@@ -12,10 +12,8 @@ from reveal_leaderboard.store.events import history
 from reveal_leaderboard.store.store import NotAllowedError, Submission
 from reveal_leaderboard.store.tables import scores
 
-from tests.leaderboard.databases import database_url
+from tests.leaderboard.databases import on_both
 from tests.leaderboard.worlds import BENCHMARK, World, outcome
-
-__all__ = ["database_url"]
 
 ADMIN = "user:admin"
 
@@ -101,6 +99,7 @@ def test_states_are_changed_with_a_reason_and_an_event(world: World) -> None:
     assert (event.from_status, event.to_status, event.why, event.who) == ("open", "paused", "holiday", ADMIN)
 
 
+@on_both
 def test_a_refresh_scores_in_the_background_and_switches_all_at_once(world: World) -> None:
     first, second, third = three(world)
     ledger_before = world.spent()
@@ -253,6 +252,7 @@ def test_a_closed_board_is_paused_by_a_version_whose_final_figures_nobody_saw(wo
         assert boards.set_state(connection, BENCHMARK, "open", who=ADMIN, why="").version == "2.0"
 
 
+@on_both
 def test_withdrawn_and_hidden_ones_are_scored_again_but_not_ranked(world: World) -> None:
     first, second, third = three(world)
     world.store.withdraw(second.id, who="user:user1")
@@ -276,6 +276,7 @@ def test_a_version_must_be_registered_and_not_shown(world: World, act: object) -
             function(connection, "other", "1.0", who=ADMIN)
 
 
+@on_both
 def test_a_switch_that_breaks_off_leaves_the_old_board(world: World) -> None:
     [first, *_] = three(world)
     register(world)

@@ -10,6 +10,7 @@ from reveal_leaderboard.boards.catalogue import Catalogue, Published, UnknownBen
 from reveal_leaderboard.store.store import Store
 
 from tests.leaderboard.conftest import BENCHMARK, Board
+from tests.leaderboard.databases import on_both
 
 
 def at_version(published: Published, version: str) -> Published:
@@ -36,6 +37,7 @@ def test_a_new_board_starts_with_the_first_version_and_stays_with_it(
     assert again.current(BENCHMARK).version == "1.0.0"
 
 
+@on_both
 def test_every_server_follows_a_switch_at_once(database_url: str, versions: list[Published]) -> None:
     one, other = (Catalogue(Store(database_url), versions) for _ in range(2))
     with one.store.write() as connection:

@@ -33,7 +33,7 @@ from typing import Any, TypeVar, cast
 from sqlalchemy.exc import SQLAlchemyError
 
 from reveal_bench.kinds.findings.records import StudyManifest, read_study_manifest
-from reveal_bench.kinds.folder import FolderInfo, read_folder_info
+from reveal_bench.kinds.folder import FolderInfo, read_folder_info, split_shards
 from reveal_bench.kinds.localization.records import Manifest, read_manifest
 from reveal_bench.kinds.tasks.records import TaskAnswer, TaskManifest, read_task_manifest
 from reveal_bench.predictions import LintReport
@@ -147,7 +147,7 @@ def _check_place(what: str, place: Path, shared: Iterable[Path]) -> None:
 
 
 def _reference_files(folder: Path, split: str) -> list[Path]:
-    return sorted(path for config in CONFIGS for path in (folder / config).glob(f"{split}-*.parquet"))
+    return [path for config in CONFIGS for path in split_shards(folder, config, split)]
 
 
 POLL_SECONDS = 0.5
