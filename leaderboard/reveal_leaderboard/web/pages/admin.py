@@ -1,14 +1,10 @@
 """For maintainers: boards and versions, the queue, incidents, exposure, flags, submissions, people.
 
-Nothing of the page is sent to anybody who is no admin, and every act asks anew (:mod:`.admin_acts`). No exact figure
-and no text of an exception can be had here: the web process has none.
-
-What a maintainer can do on the admin page: each act by name, with the admin's right asked for at every call.
-
-An act answers a message for the page. The right is checked by :meth:`reveal_leaderboard.web.services.Services.admin`
-before any of them runs, and again, where people are concerned, inside the transaction that writes.
-
-The panels of the admin page: what each one reads, drawn by :mod:`.admin_view`.
+Nothing of the page is sent to anybody but an admin. No exact figure and no text of an exception can be had here: the
+web process has none. :class:`Acts` is what a maintainer can do, each act by name; an act answers a message for the
+page. The right is checked by :meth:`reveal_leaderboard.web.services.Services.admin` before any of them runs, and again,
+where people are concerned, inside the transaction that writes. :class:`Panels` is what each panel reads, drawn by
+:mod:`.admin_view`.
 """
 
 from __future__ import annotations

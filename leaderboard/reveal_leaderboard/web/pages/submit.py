@@ -1,11 +1,7 @@
 """Sending a file: choose, drop, read the linter's report, say what made it, send, watch it being scored.
 
-The form about the model on the page Submit: its fields, filling them from a ``submission.json``, reading them back.
-
-What a ``submission.json`` says beyond the fields of the form (parameters, thresholds, the grid, a contact) is kept and
-sent along; the page names it.
-
-The linter's report as HTML: the verdict, the problems with their lines, what the file holds.
+The form about the model can be filled from a ``submission.json``. What such a file says beyond the fields of the form
+(parameters, thresholds, the grid, a contact) is kept and sent along; the page names it.
 """
 
 from __future__ import annotations
