@@ -13,7 +13,7 @@ from reveal_leaderboard.store.quota import Balance, LedgerRow
 from reveal_leaderboard.store.scores import Score
 from reveal_leaderboard.store.store import Submission
 from reveal_leaderboard.web.pages.about import about_view, policy_sentences
-from reveal_leaderboard.web.pages.admin_view import exposure_view
+from reveal_leaderboard.web.pages.admin import exposure_view
 from reveal_leaderboard.web.pages.compare import compare_view
 from reveal_leaderboard.web.pages.entry import entry_view
 from reveal_leaderboard.web.pages.mine import account_view, submissions_view, team_view
