@@ -90,7 +90,7 @@ def test_a_held_score_names_the_one_whose_figures_it_shows() -> None:
     ("changes", "waiting", "told"),
     [
         ({"status": "queued"}, Waiting(3, 120.0), ["position 3", "It should start in about 2 minutes"]),
-        ({"status": "queued"}, Waiting(1, None), ["position 1", "cannot be told yet"]),
+        ({"status": "queued"}, Waiting(1, None), ["position 1", "is not known yet"]),
         ({"status": "scoring"}, None, ["Being scored"]),
         ({"status": "scored"}, None, ["Net is scored", "/entry?id=abc"]),
         ({"status": "failed", "incident": "INC-7"}, None, ["was failed", "INC-7", "Nothing was charged", "✕"]),

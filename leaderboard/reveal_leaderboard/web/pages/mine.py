@@ -223,7 +223,7 @@ class _Handlers:
             is_asked = self.services.settings.accounts.new_teams == "asked"
             team = self.services.accounts.create_team(name or "", owner=actor.user, who=actor.name, is_asked=is_asked)
             waits = "" if team.waiting_since is None else "It may submit once the maintainers have approved it."
-            return message("good", f"The team {team.name} is made; you are its owner.", waits)
+            return message("good", f"The team {team.name} was created; you are its owner.", waits)
 
         told = self._told(self.services.actor(request), do)
         return told, *self._page(self.services.actor(request), None, benchmark)
@@ -246,7 +246,7 @@ class _Handlers:
         """A submission of a team for which the actor may submit."""
         submission = self.services.store.get(submission_id)
         if submission is None or actor.team(submission.team_id) is None:
-            raise NotPermittedError("this is no submission of yours")
+            raise NotPermittedError("this is not a submission of yours")
         return submission
 
     def _ask(self, actor: Actor, submission_id: str) -> str:
@@ -263,9 +263,9 @@ class _Handlers:
     def _remove(self, actor: Actor, team_id: str | None, user_id: str) -> str:
         team, user = _membership(actor, team_id), self.services.accounts.user(user_id)
         if team is None or user is None:
-            raise NotPermittedError("this is no team of yours")
+            raise NotPermittedError("this is not a team of yours")
         self.services.accounts.remove_member(team.team, user, who=actor.name)
-        return message("good", f"{user.name} is no longer of {team.team.name}.")
+        return message("good", f"{user.name} is no longer a member of {team.team.name}.")
 
     # What is shown --------------------------------------------------------------------------------------------------
 

@@ -154,7 +154,7 @@ def _place(waiting: Waiting | None) -> str:
 
 def _expected(waiting: Waiting | None, what: str = "It should start") -> str:
     if waiting is None or waiting.expected_seconds is None:
-        return "When it starts cannot be told yet." if what.endswith("start") else ""
+        return "When it starts is not known yet." if what.endswith("start") else ""
     return f"{what} {duration(waiting.expected_seconds)}."
 
 
