@@ -6,68 +6,24 @@ and every number stands beside the signature that it can be repeated by. No tabl
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from reveal_bench.geometry import Grid
 from reveal_bench.metrics.bootstrap import MACRO, Estimate
-from reveal_bench.reports.bars import CATEGORY_PAINTS
+from reveal_bench.reports.figures import CATEGORY_PAINTS
+from reveal_bench.reports.page import Csv, Table
 from reveal_bench.reports.run_errors import CATEGORIES, Share
 from reveal_bench.reports.runs import ReportRun, Scores, macro_of
+from reveal_bench.reports.style import NOTHING
 
-__all__ = ["Table", "costs_table", "errors_table", "heat_rows", "means_table", "rates_table", "runs_table", "to_csv"]
+__all__ = ["costs_table", "errors_table", "heat_rows", "means_table", "rates_table", "runs_table"]
 
-NOTHING = "–"
 STATUSES = ("answered", "absent", "refused", "unclear", "outside", "cut_off", "empty", "failed", "not_asked")
 """What became of a question (:mod:`reveal_bench.models.answers`), "not_asked" in a run that is not finished."""
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table in both forms.
-
-    Attributes
-    ----------
-    name : of its file, without suffix
-    title, caption : for people
-    head, rows : text; the first cell of a row is its header; a second line of a cell is smaller
-    best : (row, column) of cells to stress
-    plain_head, plain_rows : for CSV
-    is_words : whether its cells are words more than numbers
-    """
-
-    name: str
-    title: str
-    caption: str
-    head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    plain_head: tuple[str, ...]
-    plain_rows: tuple[tuple[Any, ...], ...]
-    best: frozenset[tuple[int, int]] = frozenset()
-    is_words: bool = False
-
-
-def to_csv(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """CSV text with one line per row; NaN and None are empty fields."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(head)
-    for row in rows:
-        writer.writerow([_field(value) for value in row])
-    return text.getvalue()
-
-
-def _field(value: Any) -> Any:
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return ""
-    # A label that a spreadsheet would take for a formula gets an apostrophe before it
-    return "'" + value if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
 
 
 def _percent(value: float) -> str:
@@ -98,7 +54,7 @@ def means_table(scores: Scores, reference: int) -> Table:
     plain: list[tuple[Any, ...]] = []
     for grid, i in _grids(scores).items():
         chance, spread = scores.estimates(i, chance=True)[MACRO], scores.deviations(i, chance=True)[MACRO]
-        rows.append((f"Chance, {grid} × {grid}", NOTHING, f"{grid} × {grid}", "cell", _both(chance), _percent(spread),
+        rows.append((f"Expected by chance, {grid} × {grid}", NOTHING, f"{grid} × {grid}", "cell", _both(chance), _percent(spread),
                      NOTHING))  # fmt: skip
         plain.append(("chance", "", grid, "cell", chance.value, spread, chance.low, chance.high, None, None, None,
                       chance.signature))  # fmt: skip
@@ -118,27 +74,23 @@ def means_table(scores: Scores, reference: int) -> Table:
     head = ("Run", "Prompt", "Grid", "Answers", "Mean hit rate (%)", "SD", "Difference")
     plain_head = ("run", "style", "grid", "protocol", "mean_hit_rate", "sd", "low", "high", "difference",
                   "difference_low", "difference_high", "signature")  # fmt: skip
-    return Table("mean-hit-rates", "Mean hit rate", caption, head, tuple(rows), plain_head, tuple(plain))
+    return Table(head, rows, caption, "Mean hit rate", plain=Csv("mean-hit-rates", plain_head, plain))
 
 
 def rates_table(scores: Scores, order: Sequence[str]) -> Table:
     """Hit rate by run and pathology, with chance and counts."""
     names = [MACRO, *order]
-    rows, best = [], set()
-    for grid, i in _grids(scores).items():
-        chance = scores.estimates(i, chance=True)
-        rows.append((f"Chance, {grid} × {grid}", *(_both(chance[name]) for name in names)))
-    first = len(rows)
     by_run = [scores.estimates(i) for i in range(len(scores.runs))]
-    rows += [
-        (run.label, *(_both(found[name]) for name in names)) for run, found in zip(scores.runs, by_run, strict=True)
-    ]
-    for column, name in enumerate(names, start=1):
+    grids = _grids(scores)
+    chances = [scores.estimates(i, chance=True) for i in grids.values()]
+    counts = dict(zip(scores.findings, scores.chance[0].n.tolist(), strict=True))
+    rows, best = [], set()
+    for row, name in enumerate(names):
+        told = ("Mean", NOTHING) if name == MACRO else (name, f"{counts[name]:,}")
+        rows.append((*told, *(_both(found[name]) for found in (*by_run, *chances))))
         values = [found[name].value for found in by_run]
         highest = max((v for v in values if not math.isnan(v)), default=math.nan)
-        best |= {(first + i, column) for i, v in enumerate(values) if v == highest}
-    counts = dict(zip(scores.findings, scores.chance[0].n.tolist(), strict=True))
-    rows.append(("Questions (n)", NOTHING, *(f"{counts[name]:,}" for name in order)))
+        best |= {(row, 2 + i) for i, v in enumerate(values) if v == highest}
     caption = (
         "Hit rate in percent by run and pathology, with 95 % interval; bold, the highest of the runs. Each question is "
         "one image with one pathology."
@@ -146,8 +98,10 @@ def rates_table(scores: Scores, order: Sequence[str]) -> Table:
     plain_head = ("run", "model", "style", "grid", "protocol", "metric", "finding", "value", "sd", "low", "high", "n",
                   "n_undefined", "n_empty_replicates", "signature")  # fmt: skip
     plain = tuple(row for i in range(len(scores.runs)) for row in _plain_rates(scores, i, names))
-    head = ("Run", "Mean", *order)
-    return Table("hit-rates", "Hit rate by pathology", caption, head, tuple(rows), plain_head, plain, frozenset(best))
+    expected = (f"Expected by chance, {grid} × {grid}" for grid in grids)
+    head = ("Pathology", "Questions", *(run.label for run in scores.runs), *expected)
+    file = Csv("hit-rates", plain_head, plain)
+    return Table(head, rows, caption, "Hit rate by pathology", frozenset(best), plain=file)
 
 
 def _plain_rates(scores: Scores, index: int, names: Sequence[str]) -> list[tuple[Any, ...]]:
@@ -187,7 +141,7 @@ def runs_table(runs: Sequence[ReportRun]) -> Table:
         "The runs as scored. Without prediction: questions with a reference, over all epochs, that have none and are "
         "misses. SHA-256: first digits, of each prediction file."
     )
-    return Table("runs", "Runs", caption, head, tuple(rows), plain_head, tuple(plain), is_words=True)
+    return Table(head, rows, caption, "Runs", plain=Csv("runs", plain_head, plain))
 
 
 def costs_table(runs: Sequence[ReportRun], findings: Sequence[str]) -> Table | None:
@@ -219,7 +173,7 @@ def costs_table(runs: Sequence[ReportRun], findings: Sequence[str]) -> Table | N
         "prices given; without usage: replies without counts of tokens, which the cost leaves out. A question that "
         "has a reference and is not answered counts as a miss. SD: standard deviation over epochs."
     )
-    return Table("failures-and-costs", "Failures and costs", caption, head, tuple(rows), plain_head, tuple(plain))
+    return Table(head, rows, caption, "Failures and costs", plain=Csv("failures-and-costs", plain_head, plain))
 
 
 def errors_table(shares: Mapping[str, Sequence[Sequence[Share]]]) -> Table:
@@ -246,7 +200,7 @@ def errors_table(shares: Mapping[str, Sequence[Sequence[Share]]]) -> Table:
         "Mean share of each category over pathologies, in percent of the questions on frontal images, with 95 % "
         "interval. A share is undefined for a pathology of whose misses none was reviewed."
     )
-    return Table("error-categories", "Error categories", caption, head, tuple(rows), plain_head, tuple(plain))
+    return Table(head, rows, caption, "Error categories", plain=Csv("error-categories", plain_head, plain))
 
 
 def heat_rows(label: str, shares: Mapping[str, Any], n: Mapping[str, int]) -> list[tuple[Any, ...]]:
