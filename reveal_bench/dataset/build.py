@@ -60,8 +60,8 @@ from reveal_bench.dataset.holdout import (
 from reveal_bench.dataset.layout import SHARD_BYTES
 from reveal_bench.dataset.workshop import Spool, Workshop
 from reveal_bench.dataset.writer import FolderWriter
+from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.folder import FolderInfo
-from reveal_bench.kinds.kind import KINDS
 from reveal_bench.kinds.localization.records import LocalizationRecord
 from reveal_bench.sources.source import BuildError, Extra, Pixels, Problem, Record
 
@@ -352,11 +352,10 @@ class _Intake:
         shuffled_by: int | None = None,
     ) -> Spool:
         """Everything that can be made of a split's records, in their order or in that of a seed."""
-        side = self.kind.side_features
         spool = Spool(
             place.parts / split,
             self.kind.features(self.benchmark).arrow_schema,
-            None if side is None else side(self.benchmark).arrow_schema,
+            None if self.kind.side_config is None else self.kind.side_features(self.benchmark).arrow_schema,
             self.kind.key_of,
         )
         total = len(records) if isinstance(records, Sized) else None
@@ -486,7 +485,7 @@ class _Assembly:
 
     def _write_side(self, spool: Spool, split: str) -> None:
         """The side table of the rows that are public under `split`."""
-        if self.kind.side_config is None or self.kind.side_features is None:
+        if self.kind.side_config is None:
             return
         features, shards = self.kind.side_features(self.writer.benchmark), None
         for row in spool.side_rows():

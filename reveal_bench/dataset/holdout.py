@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from reveal_bench.dataset.workshop import Spool
+from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.folder import read_folder_info
-from reveal_bench.kinds.kind import KINDS
 from reveal_bench.sources.source import BuildError, Problem
 
 __all__ = [

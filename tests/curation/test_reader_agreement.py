@@ -10,7 +10,6 @@ from itertools import product
 
 import numpy as np
 import pytest
-from sklearn.metrics import cohen_kappa_score
 
 from reveal_bench.curation.consensus import Agreement, as_document, find_consensus, measure_agreement, revise_votes
 from reveal_bench.curation.tables import Sampled, Vote
@@ -139,6 +138,8 @@ def test_readers_by_hand() -> None:
 
 @pytest.mark.parametrize("merge_mostly", [True, False])
 def test_kappas_equal_scikit_learn_on_random_votes(merge_mostly: bool, rng: np.random.Generator) -> None:
+    from sklearn.metrics import cohen_kappa_score
+
     letters = np.array(list("AMD"))
     sampled, votes = answered(*("".join(letters[rng.choice(3, 3, p=[0.5, 0.2, 0.3])]) for _ in range(80)))
     agreement = measured(sampled, votes, merge_mostly=merge_mostly)

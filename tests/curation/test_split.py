@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest
 
 from reveal_bench.curation.balance import Column
 from reveal_bench.curation.folder import CurationError, CurationFolder
@@ -56,6 +55,8 @@ def test_both_groups_are_halved(n_rare: int, n_others: int) -> None:
 
 
 def test_every_study_and_every_pair_have_their_chance() -> None:
+    from scipy.stats import binomtest
+
     selected, n = chosen(3, 3), 1000
     draws = np.array([draw_halves(selected, np.random.default_rng(seed)) for seed in range(n)])
     for i in range(6):

@@ -6,7 +6,7 @@ import pytest
 
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset.card_tables import COLUMNS, CONFIGS
-from reveal_bench.kinds.kind import KINDS
+from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.tasks.rows import ratings_features
 from reveal_bench.phantom import write_chexlocalize, write_reveal, write_rexecution
 from reveal_bench.phantom.sources import SOURCES

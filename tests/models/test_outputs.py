@@ -7,7 +7,6 @@ from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 from reveal_bench.evaluation.prices import Prices
@@ -68,6 +67,8 @@ def test_masks_boxes_labels_and_texts_come_back(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("settings", [INFO.settings, None], ids=["settings", "none"])
 def test_every_submission_fits_the_schema(settings: AskSettings | None, tmp_path: Path) -> None:
+    import jsonschema
+
     schema = json.loads((ROOT / "submissions" / "schema" / "submission.schema.json").read_text())
     write_outputs(tmp_path, [CELL], replace(INFO, settings=settings), organization="A laboratory")
     submission = json.loads((tmp_path / "submission.json").read_text())

@@ -165,7 +165,7 @@ def test_every_kind_of_file_becomes_8_bit_grey(
     assert np.asarray(opened).tolist() == expected.astype(int).tolist()
 
 
-BOMB = file_of(Image.new("1", (20000, 20000)))
+BOMB = "a bomb, which takes a second to make"
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,9 @@ BOMB = file_of(Image.new("1", (20000, 20000)))
     ],
     ids=["text", "nothing", "cut off", "gif", "turned", "bomb", "small bomb", "null"],
 )
-def test_what_is_no_picture_is_said(tmp_path: Path, data: bytes | None, about: dict[str, Any], message: str) -> None:
+def test_what_is_no_picture_is_said(tmp_path: Path, data: Any, about: dict[str, Any], message: str) -> None:
+    if data == BOMB:
+        data = file_of(Image.new("1", (20000, 20000)))
     with pytest.raises(ValueError, match=message):
         one(tmp_path / "f", data, **about).open("i1")
 

@@ -14,7 +14,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pyarrow.parquet as pq
 import pytest
 
@@ -171,6 +170,8 @@ def test_nothing_is_written_outside_and_no_picture_or_key_inside(done: Done) -> 
 
 
 def test_the_submission_is_one(done: Done) -> None:
+    import jsonschema
+
     schema = json.loads((ROOT / "submissions" / "schema" / "submission.schema.json").read_text())
     submission = json.loads((done.out / "submission.json").read_text())
     jsonschema.validate(submission, schema)

@@ -5,15 +5,18 @@ Nothing heavy is imported at the top: `serve` confines its process before librar
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
+import shutil
 import signal
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
