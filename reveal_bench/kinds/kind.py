@@ -116,6 +116,7 @@ class Kind(ABC):
     primary : metric whose macro ranks
     scored_by : "program", or "readers" whose ratings make the scores
     has_strata : whether its strata are reported without being asked for
+    run_report : which report of runs it has, of :data:`reveal_bench.reports.run_page.REPORTS`
     """
 
     name: ClassVar[str]
@@ -130,6 +131,7 @@ class Kind(ABC):
     primary: ClassVar[str]
     scored_by: ClassVar[str] = "program"
     has_strata: ClassVar[bool] = False
+    run_report: ClassVar[str] = "scores"
 
     # --- the rows of a dataset folder
 

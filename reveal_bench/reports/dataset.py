@@ -264,7 +264,7 @@ def _prevalence(folder: DatasetFolder, tallies: Mapping[str, Tally]) -> list[Par
 
 def _positives(tally: Tally) -> Counter[int]:
     """Rows per code of a finding, or of a category of tasks."""
-    counts: Counter[int] = getattr(tally, "positives", None) or getattr(tally, "categories", Counter())
+    counts: Counter[int] = getattr(tally, "positives" if hasattr(tally, "positives") else "categories")
     return counts
 
 

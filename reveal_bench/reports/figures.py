@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from reveal_bench.reports.style import (
     DASHED,
+    INCH,
     INK,
     LINE,
     SOFT,
@@ -50,7 +51,7 @@ PANELS = 3
 """Panels of stacked shares side by side."""
 BAR_SHARE = 0.82
 """Of the room of a group, what its bars fill."""
-MARKERS = "oDsv^"
+MARKERS = "oDsv^PXhd<>*"
 CATEGORY_PAINTS: dict[str, tuple[str, Paint]] = {
     "full_hit": ("full hit", Paint("#17305e")),
     "partial_hit": ("partial hit", Paint("#8cc0e6")),
@@ -144,7 +145,7 @@ def dots(
     n_abreast = [len({point.kind for point in points}) for _, points in rows]
     n_most = max(n_abreast, default=1)
     names, left = _row_names([name for name, _ in rows], width, 1 + n_most // 2)
-    looks = paints(6)
+    looks = paints(len(MARKERS))
     with style():
         from matplotlib.lines import Line2D
 
@@ -211,7 +212,7 @@ def _measure(axes: Axes, label: str, *, whole: bool = False) -> None:
     """The axis below rows of bars or marks: ticks with true minus signs, as many as there is room for."""
     from matplotlib.ticker import MaxNLocator
 
-    width = axes.figure.get_figwidth() * axes.get_position().width * 25.4
+    width = axes.get_window_extent().width / axes.get_figure(root=True).dpi * INCH  # type: ignore[union-attr]
     axes.xaxis.set_major_locator(MaxNLocator(max(2, int(width / 16)), integer=whole, steps=[1, 2, 5, 10]))
     axes.set_xlabel(label, labelpad=2)
     plain_axes(axes, across="x")
@@ -244,7 +245,7 @@ def _legend_height(labels: Sequence[str], width: float) -> float:
 def _legend(figure: Figure, handles: Sequence[Any]) -> None:
     if not handles:
         return
-    width = figure.get_figwidth() * 25.4
+    width = figure.get_figwidth() * INCH
     figure.legend(
         handles=handles, loc="upper center", ncols=_columns_of_legend([h.get_label() for h in handles], width),
         frameon=False, handlelength=1.6, handleheight=0.9, columnspacing=1.6, borderaxespad=0.3, labelspacing=0.35,

@@ -66,11 +66,12 @@ def _field(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Text(Part):
-    """A paragraph."""
+    """A paragraph; `file` is the path of one that belongs to it, relative to the page."""
 
     form: ClassVar[str] = "text"
     words: str
     is_note: bool = False
+    file: str = ""
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,9 @@ from reveal_bench.reports.figures import (
     heat_maps,
 )
 from reveal_bench.reports.heat import FEW, AveragePicture, Truth, prediction_shares
-from reveal_bench.reports.runs import ReportRun, Scores, World, short_names
-from reveal_bench.reports.style import WIDE, Illustration, Paint, paints, percent
+from reveal_bench.reports.run_hits import HitRun, Scores
+from reveal_bench.reports.runs import World, short_names
+from reveal_bench.reports.style import Illustration, Paint, paints, percent
 
 __all__ = ["ErrorShares", "by_difference", "draw_errors", "draw_grids", "draw_heat", "draw_hit_rates",
            "draw_prompts"]  # fmt: skip
@@ -135,7 +136,7 @@ def draw_errors(errors: ErrorShares, order: Sequence[str]) -> Iterator[Illustrat
 
 
 def draw_heat(
-    runs: Sequence[ReportRun],
+    runs: Sequence[HitRun],
     world: World,
     truths: Mapping[str, Truth],
     picture: AveragePicture,
@@ -220,8 +221,8 @@ def draw_prompts(scores: Scores, shown: Sequence[int]) -> Illustration:
     rows: dict[str, list[Point]] = {}
     for i in shown:
         macro, run = scores.estimates(i)[MACRO], scores.runs[i]
-        ends = (100 * end for end in (macro.value, macro.low, macro.high))
-        rows.setdefault(run.model, []).append(Point(*ends, kind=styles.index(run.style or "no prompt")))
+        kind = styles.index(run.style or "no prompt")
+        rows.setdefault(run.model, []).append(Point(100 * macro.value, 100 * macro.low, 100 * macro.high, kind))
     chance = scores.estimates(shown[0], chance=True)[MACRO].value
     caption = (
         f"Mean hit rate over {len(scores.findings)} pathologies by prompt style. Lines: 95 % percentile interval over "

@@ -17,10 +17,20 @@ from reveal_bench.metrics.bootstrap import MACRO, Estimate
 from reveal_bench.reports.figures import CATEGORY_PAINTS
 from reveal_bench.reports.page import Csv, Table
 from reveal_bench.reports.run_errors import CATEGORIES, Share
-from reveal_bench.reports.runs import ReportRun, Scores, macro_of
+from reveal_bench.reports.run_hits import Scores
+from reveal_bench.reports.runs import ReportRun
 from reveal_bench.reports.style import NOTHING
 
-__all__ = ["costs_table", "errors_table", "heat_rows", "means_table", "rates_table", "runs_table"]
+__all__ = [
+    "costs_table",
+    "errors_table",
+    "heat_rows",
+    "means_table",
+    "interval_of",
+    "rates_table",
+    "runs_table",
+    "signed",
+]
 
 STATUSES = ("answered", "absent", "refused", "unclear", "outside", "cut_off", "empty", "failed", "not_asked")
 """What became of a question (:mod:`reveal_bench.models.answers`), "not_asked" in a run that is not finished."""
@@ -30,16 +40,18 @@ def _percent(value: float) -> str:
     return NOTHING if math.isnan(value) else f"{100 * value:.1f}"
 
 
-def _interval(low: float, high: float) -> str:
-    return NOTHING if math.isnan(low) else f"{100 * low:.1f} to {100 * high:.1f}"
+def interval_of(low: float, high: float) -> str:
+    """The ends of an interval in percent."""
+    return NOTHING if math.isnan(low) else f"{100 * low:.1f} to {100 * high:.1f}".replace("-", "−")
 
 
-def _signed(value: float) -> str:
+def signed(value: float) -> str:
+    """A difference in percentage points."""
     return NOTHING if math.isnan(value) else f"{100 * value:+.1f}".replace("-", "−")
 
 
 def _both(estimate: Estimate) -> str:
-    return f"{_percent(estimate.value)}\n{_interval(estimate.low, estimate.high)}"
+    return f"{_percent(estimate.value)}\n{interval_of(estimate.low, estimate.high)}"
 
 
 def _grids(scores: Scores) -> dict[int, int]:
@@ -54,14 +66,14 @@ def means_table(scores: Scores, reference: int) -> Table:
     plain: list[tuple[Any, ...]] = []
     for grid, i in _grids(scores).items():
         chance, spread = scores.estimates(i, chance=True)[MACRO], scores.deviations(i, chance=True)[MACRO]
-        rows.append((f"Expected by chance, {grid} × {grid}", NOTHING, f"{grid} × {grid}", "cell", _both(chance), _percent(spread),
-                     NOTHING))  # fmt: skip
+        cells = f"{grid} × {grid}"
+        rows.append((f"Expected by chance, {cells}", NOTHING, cells, "cell", _both(chance), _percent(spread), NOTHING))
         plain.append(("chance", "", grid, "cell", chance.value, spread, chance.low, chance.high, None, None, None,
                       chance.signature))  # fmt: skip
     for i, run in enumerate(scores.runs):
         macro, spread = scores.estimates(i)[MACRO], scores.deviations(i)[MACRO]
         gain = scores.difference(i, reference) if i != reference else (math.nan,) * 3
-        told = "reference" if i == reference else f"{_signed(gain[0])}\n{_signed(gain[1])} to {_signed(gain[2])}"
+        told = "reference" if i == reference else f"{signed(gain[0])}\n{signed(gain[1])} to {signed(gain[2])}"
         on = f"{run.grid} × {run.grid}" if run.metric == "grid_hit" else NOTHING
         rows.append((run.label, run.style or NOTHING, on, run.protocol, _both(macro), _percent(spread), told))
         plain.append((run.label, run.style or "", run.grid, run.protocol, macro.value, spread, macro.low, macro.high,
@@ -116,64 +128,74 @@ def _plain_rates(scores: Scores, index: int, names: Sequence[str]) -> list[tuple
     return rows
 
 
-def runs_table(runs: Sequence[ReportRun]) -> Table:
-    """What each run is: model, settings, versions, and the SHA-256 of what was scored."""
+def runs_table(
+    runs: Sequence[ReportRun], own_names: Sequence[str] = (), own: Sequence[tuple[object, ...]] = ()
+) -> Table:
+    """What each run is: model, settings, versions, and the SHA-256 of what was scored; `own` columns of its kind."""
     rows, plain = [], []
-    for run in runs:
+    for run, own_values in zip(runs, own or [()] * len(runs), strict=True):
         info = run.run.info if run.run is not None else None
         settings = info.settings if info is not None else None
         sent = {} if info is None else {k: v for k, v in info.parameters.items() if v is not None}
         harness = {} if info is None else dict(info.harness)
         how = [f"{settings.shots} shots from {settings.shots_split}"] if settings is not None and settings.shots else []
         how += [f"{key} {value}" for key, value in sent.items()]
-        n_epochs = len(run.epochs)
+        n_epochs = len(run.predictions)
         versions = ", ".join(f"{name} {version}" for name, version in harness.items())
         picture = "" if settings is None else f"{settings.side} px, prompt {settings.prompt_version}"
         rows.append((run.label, run.model if info is not None else "prediction file", run.style or NOTHING,
                      picture or NOTHING, "; ".join(how) or NOTHING, f"{n_epochs}", f"{run.n_missing:,}",
                      versions or NOTHING, "\n".join(value[:12] for value in run.sha256)))  # fmt: skip
-        plain.append((run.label, run.model, run.style, run.grid, run.protocol, run.metric, n_epochs, run.n_missing,
+        plain.append((run.label, run.model, run.style, *own_values, n_epochs, run.n_missing,
                       picture, "; ".join(how), versions, " ".join(run.sha256)))  # fmt: skip
     head = ("Run", "Model", "Prompt", "Picture", "Settings", "Epochs", "Without prediction", "Harness", "SHA-256")
-    plain_head = ("run", "model", "style", "grid", "protocol", "hit_metric", "epochs", "n_missing", "picture",
+    plain_head = ("run", "model", "style", *own_names, "epochs", "n_missing", "picture",
                   "settings", "harness", "sha256")  # fmt: skip
     caption = (
-        "The runs as scored. Without prediction: questions with a reference, over all epochs, that have none and are "
-        "misses. SHA-256: first digits, of each prediction file."
+        "The runs as they were read. Without prediction: questions, over all epochs, that have none. SHA-256: first "
+        "digits, of each prediction file."
     )
     return Table(head, rows, caption, "Runs", plain=Csv("runs", plain_head, plain))
 
 
-def costs_table(runs: Sequence[ReportRun], findings: Sequence[str]) -> Table | None:
-    """What became of the questions of the run folders, and what they cost; None if there is no run folder."""
+def costs_table(runs: Sequence[ReportRun], means: Mapping[str, Sequence[float]]) -> Table | None:
+    """What became of the questions of the run folders, and what they cost; None if there is no run folder.
+
+    Parameters
+    ----------
+    means : label -> mean hit rate by epoch; empty where answers are not scored so
+    """
     rows, plain = [], []
     folders = [run for run in runs if run.run is not None]
     summaries = [run.run.summary for run in folders if run.run is not None]
     used = [status for status in STATUSES if any(summary.by_status.get(status) for summary in summaries)]
     for run, summary in zip(folders, summaries, strict=True):
-        macros = [macro_of(rows_, run.metric, findings) for rows_ in run.epochs]
-        spread = float(np.std(macros, ddof=1)) if len(macros) > 1 else math.nan
-        mean = float(np.mean(macros))
         cost = None if summary.cost is None else f"{summary.cost.normalize():f}"
-        by_epoch = _percent(mean) + ("" if math.isnan(spread) else f"\nSD {_percent(spread)} of {len(macros)}")
         counts = [summary.by_status.get(status, 0) for status in used]
         tokens = (summary.tokens_in, summary.tokens_cached, summary.tokens_out)
-        rows.append((run.label, f"{summary.n_expected:,}", *(f"{n:,}" for n in counts), *(f"{n:,}" for n in tokens),
-                     f"{summary.without_usage:,}", cost or NOTHING, by_epoch))  # fmt: skip
-        plain.append((run.label, summary.n_expected, *counts, *tokens, summary.without_usage, cost, len(macros), mean,
-                      spread))  # fmt: skip
+        row = (run.label, f"{summary.n_expected:,}", *(f"{n:,}" for n in (*counts, *tokens, summary.without_usage)))
+        told, values = _by_epoch(means[run.label]) if means else ((), ())
+        rows.append((*row, cost or NOTHING, *told))
+        plain.append((run.label, summary.n_expected, *counts, *tokens, summary.without_usage, cost, *values))
     if not rows:
         return None
     head = ("Run", "Asked", *(status.replace("_", " ").capitalize() for status in used), "Tokens in", "of these cached",
-            "Tokens out", "Without usage", "Cost", "Mean hit rate by epoch (%)")  # fmt: skip
-    plain_head = ("run", "asked", *used, "tokens_in", "tokens_cached", "tokens_out", "without_usage", "cost", "epochs",
-                  "macro_mean_over_epochs", "macro_sd_over_epochs")  # fmt: skip
+            "Tokens out", "Without usage", "Cost", *["Mean hit rate by epoch (%)"] * bool(means))  # fmt: skip
+    plain_head = ("run", "asked", *used, "tokens_in", "tokens_cached", "tokens_out", "without_usage", "cost",
+                  *(("epochs", "macro_mean_over_epochs", "macro_sd_over_epochs") if means else ()))  # fmt: skip
     caption = (
         "What became of every question of the run folders (times epochs), and what it cost in the currency of the "
         "prices given; without usage: replies without counts of tokens, which the cost leaves out. A question that "
-        "has a reference and is not answered counts as a miss. SD: standard deviation over epochs."
+        "is not answered counts as a miss." + (" SD: standard deviation over epochs." if means else "")
     )
     return Table(head, rows, caption, "Failures and costs", plain=Csv("failures-and-costs", plain_head, plain))
+
+
+def _by_epoch(means: Sequence[float]) -> tuple[tuple[str], tuple[int, float, float]]:
+    spread = float(np.std(means, ddof=1)) if len(means) > 1 else math.nan
+    mean = float(np.mean(means))
+    told = _percent(mean) + ("" if math.isnan(spread) else f"\nSD {_percent(spread)} of {len(means)}")
+    return (told,), (len(means), mean, spread)
 
 
 def errors_table(shares: Mapping[str, Sequence[Sequence[Share]]]) -> Table:
@@ -187,7 +209,7 @@ def errors_table(shares: Mapping[str, Sequence[Sequence[Share]]]) -> Table:
     rows, plain = [], []
     for label, epochs in shares.items():
         found = {share.category: share for share in epochs[0] if share.finding == MACRO}
-        cells = [f"{_percent(found[c].value)}\n{_interval(found[c].low, found[c].high)}" for c in used]
+        cells = [f"{_percent(found[c].value)}\n{interval_of(found[c].low, found[c].high)}" for c in used]
         rows.append((label + (" (epoch 1)" if len(epochs) > 1 else ""), *cells))
         plain += [
             (label, number, s.finding, s.category, s.value, s.sd, s.low, s.high, s.n, s.n_misses, s.n_reviewed)

@@ -36,6 +36,7 @@ class Localization(Kind):
     unit: ClassVar = "image"
     intervals: ClassVar = ("percentile", "bca", "chexlocalize")
     primary: ClassVar = "point_hit"
+    run_report: ClassVar = "hits"
 
     def features(self, benchmark: Benchmark) -> Features:
         """Features of the config `localization`."""

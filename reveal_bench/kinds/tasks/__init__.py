@@ -36,6 +36,7 @@ class Tasks(Kind):
     unit: ClassVar = "task"
     primary: ClassVar = "rubric_mean"
     scored_by: ClassVar = "readers"
+    run_report: ClassVar = "answers"
 
     def features(self, benchmark: Benchmark) -> Features:
         """Features of the config `tasks`."""
