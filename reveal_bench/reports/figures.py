@@ -369,7 +369,7 @@ def error_bars(
     columns = columns_for(len(groups), PANELS if width == WIDE else 1)
     panel = (width - left - 3) / columns
     with style():
-        line = 4.2 + 2.9 * max(label.count("\n") for label in labels)
+        line = 1.0 + 1.05 * LINE * max(label.count("\n") + 1 for label in labels)
         titles = ["\n".join([wrap(group.label, panel - 4), *group.below]) for group in groups]
         rows = [titles[start : start + columns] for start in range(0, len(titles), columns)]
         heights = [LINE * max(title.count("\n") + 1 for title in row) + 12.0 + line * len(shares) for row in rows]

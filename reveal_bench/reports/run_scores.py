@@ -229,8 +229,8 @@ class ScoreReport(RunReport):
         words = (
             "Scores are those of reveal-bench score; the mean is unweighted, over findings for which it is defined. "
             "What a run leaves without a prediction counts as negative for every finding. Probabilities become "
-            f"decisions at 0.5. Intervals: 2.5th to 97.5th percentile of {self._resampling()} One draw serves all runs, so that "
-            "differences are paired."
+            f"decisions at 0.5. Intervals: 2.5th to 97.5th percentile of {self._resampling()} One draw serves all "
+            "runs, so that differences are paired."
         )
         words += " Of a run of several epochs the first is scored." * several
         notes = dict.fromkeys(note for rows in self.rows for note in rows.notes)
