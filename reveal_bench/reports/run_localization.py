@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
+from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.geometry import Grid
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.reports.heat import average_picture, prediction_shares, truth_shares
@@ -183,6 +184,14 @@ class HitReport(RunReport):
             f"interval: {told}. Chance is {percent(chance)} on the {grid} × {grid} grid. Intervals: "
             f"{scores.n_resamples:,} bootstrap resamples of {scores.unit}s, seed {scores.seed}."
         )
+
+    def warnings(self) -> list[str]:
+        """Those of every report, and whether the average image may be passed on."""
+        info = self.world.info
+        known = BENCHMARKS.get(info.benchmark)
+        is_restricted = not info.synthetic and (known is None or known.licence == "restricted")
+        words = "the average image and the heat maps come from data whose terms may forbid passing them on"
+        return [*super().warnings(), *[words] * is_restricted]
 
     def methods(self) -> list[Part]:
         """What hits, chance and categories are, as this package computes them."""

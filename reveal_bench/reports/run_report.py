@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import reveal_bench
-from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.reports.anatomy import Regions
 from reveal_bench.reports.page import Csv, Figure, Note, Page, Part, Section, Table, render_page
 from reveal_bench.reports.run_errors import Reviews
@@ -48,6 +47,8 @@ class RunReport:
 
     what: ClassVar[str] = "Answers"
     """What the runs were asked for, in the page's title."""
+    unanswered: ClassVar[str] = "misses"
+    """What questions without a prediction count as."""
     world: World
     runs: Sequence[ReportRun]
     options: Options
@@ -121,21 +122,22 @@ class RunReport:
         for run in self.runs:
             if run.run is None:
                 if run.n_missing:
-                    warnings.append(f"{run.label} leaves {run.n_missing:,} questions without a prediction: misses")
+                    warnings.append(
+                        f"{run.label} leaves {run.n_missing:,} questions without a prediction: {self.unanswered}"
+                    )
                 continue
             info, left = run.run.info, run.run.summary.by_status.get("not_asked", 0)
             if info.n_asked < info.n_questions:
                 warnings.append(
-                    f"{run.label} asked {info.n_asked:,} of {info.n_questions:,} questions: the rest are misses"
+                    f"{run.label} asked {info.n_asked:,} of {info.n_questions:,} questions: the rest are {self.unanswered}"
                 )
             if left:
-                warnings.append(f"{run.label} is not finished: {left:,} questions were not asked and are misses")
+                warnings.append(
+                    f"{run.label} is not finished: {left:,} questions were not asked and are {self.unanswered}"
+                )
         lacking = missing_glyphs(run.label for run in self.runs)
         if lacking:
             warnings.append(f"PNG figures show boxes for {lacking}: give such runs another LABEL=PATH")
-        known = BENCHMARKS.get(self.world.info.benchmark)
         if self.world.info.splits[self.world.split].get("references") == "private":
             warnings.append("this shows the references of a private holdout: nobody but the maintainer may see it")
-        if not self.world.info.synthetic and (known is None or known.licence == "restricted"):
-            warnings.append("the average image and the heat maps come from data whose terms may forbid passing them on")
         return warnings

@@ -49,6 +49,7 @@ class ScoreReport(RunReport):
     """Every metric per finding and run, and differences from the reference run."""
 
     what: ClassVar[str] = "Findings"
+    unanswered: ClassVar[str] = "counted as negative"
 
     @cached_property
     def rows(self) -> list[Rows]:
@@ -243,6 +244,7 @@ class AnswerReport(RunReport):
     """Answers that readers score: how many there are, and how many wait."""
 
     what: ClassVar[str] = "Tasks"
+    unanswered: ClassVar[str] = "given the lowest scores"
 
     def sections(self) -> list[Section]:
         """Answers by what is asked."""

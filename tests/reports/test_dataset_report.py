@@ -9,13 +9,20 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 from PIL import Image
-from reveal_bench.reports.dataset_figures import Share, co_occurrence, from_markdown, wilson_interval
 
 from reveal_bench.dataset.build import build_folder
 from reveal_bench.dataset.tables import open_folder
 from reveal_bench.masks import decode_mask, encode_mask
 from reveal_bench.reports import dataset as page
-from reveal_bench.reports.dataset import render_report, write_report
+from reveal_bench.reports.dataset import (
+    Share,
+    co_occurrence,
+    draw_shares,
+    from_markdown,
+    render_report,
+    wilson_interval,
+    write_report,
+)
 from reveal_bench.reports.films import PALETTE, Chosen, Drawing, drawings_of, make_film
 from reveal_bench.reports.page import Lines, Table, Text
 from reveal_bench.reports.style import NARROW, WIDE
