@@ -188,7 +188,7 @@ def _terms(folder: DatasetFolder) -> list[str]:
 def _page(folder: DatasetFolder, tallies: Mapping[str, Tally], shown: Sequence[Example]) -> str:
     info = folder.info
     title = ("Synthetic stand-in for " if info.synthetic else "") + folder.benchmark.title
-    notices = [Note("Synthetic:", "every picture and every reference was drawn by a program.")] * info.synthetic
+    notices = [Note("Synthetic: every picture and every reference was drawn by a program.")] * info.synthetic
     notices.append(Note("Not for clinical use."))
     notices += [Note("Do not pass this page on:", f"{text}.", is_warning=True) for text in _terms(folder)]
     sections = [

@@ -100,6 +100,6 @@ def _write(out: Path, texts: Mapping[str, str | bytes]) -> None:
         for new, _ in scratch:
             new.unlink(missing_ok=True)
     for part, suffixes in ((FIGURES, (".png", ".svg")), (TABLES, (".csv",))):
-        for path in (out / part).iterdir():
+        for path in (out / part).glob("*"):
             if path.suffix in suffixes and f"{part}/{path.name}" not in texts:
                 path.unlink()

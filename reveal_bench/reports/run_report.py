@@ -63,7 +63,7 @@ class RunReport:
         sections = [*self.sections(), self.run_section(), Section("methods", "Methods", self.methods())]
         title = f"{self.what} on {world.title}: {len(self.runs)} run{'s' * (len(self.runs) != 1)} compared"
         made = f"{info.benchmark} {info.version}, split {world.split}; reveal-bench {reveal_bench.__version__}."
-        notices = [Note("Synthetic:", "every picture and every reference was drawn by a program.")] * info.synthetic
+        notices = [Note("Synthetic: every picture and every reference was drawn by a program.")] * info.synthetic
         notices.append(Note("Not for clinical use."))
         notices += [Note(f"{text[0].upper()}{text[1:]}.", is_warning=True) for text in warnings]
         lead = f"{info.benchmark} {info.version}, split {world.split}"
@@ -122,19 +122,16 @@ class RunReport:
         for run in self.runs:
             if run.run is None:
                 if run.n_missing:
-                    warnings.append(
-                        f"{run.label} leaves {run.n_missing:,} questions without a prediction: {self.unanswered}"
-                    )
+                    words = f"{run.label} leaves {run.n_missing:,} questions without a prediction"
+                    warnings.append(f"{words}: {self.unanswered}")
                 continue
             info, left = run.run.info, run.run.summary.by_status.get("not_asked", 0)
             if info.n_asked < info.n_questions:
-                warnings.append(
-                    f"{run.label} asked {info.n_asked:,} of {info.n_questions:,} questions: the rest are {self.unanswered}"
-                )
+                words = f"{run.label} asked {info.n_asked:,} of {info.n_questions:,} questions"
+                warnings.append(f"{words}: the rest are {self.unanswered}")
             if left:
-                warnings.append(
-                    f"{run.label} is not finished: {left:,} questions were not asked and are {self.unanswered}"
-                )
+                words = f"{run.label} is not finished: {left:,} questions were not asked"
+                warnings.append(f"{words} and are {self.unanswered}")
         lacking = missing_glyphs(run.label for run in self.runs)
         if lacking:
             warnings.append(f"PNG figures show boxes for {lacking}: give such runs another LABEL=PATH")
