@@ -1,4 +1,4 @@
-"""What each benchmark asks, in one table.
+"""What each benchmark asks and which downloads it is built of, in one table.
 
 A benchmark's *protocol* is everything that a number depends on besides the data: the findings asked, whether only
 findings known to be present are asked (paper 000, section 3.2, and the true-positive slice of paper 002) or all of
@@ -7,7 +7,8 @@ them, the grid, and the metrics. Options that the papers leave open are written 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -23,10 +24,40 @@ from reveal_bench.findings import (
     VINDR_CXR_FINDINGS,
 )
 
-__all__ = ["BENCHMARKS", "Benchmark", "bundled"]
+__all__ = ["BENCHMARKS", "SOURCES", "Benchmark", "Source", "bundled"]
 
 Kind = Literal["localization", "findings", "tasks"]
 Asks = Literal["present", "all"]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A download that a benchmark is built of: all that has to be said of it outside its own module.
+
+    The module is ``reveal_bench.sources.<name>``, with underscores; what stands here is text, so that help and tables
+    need not import it.
+
+    Attributes
+    ----------
+    name : str
+        What ``--source`` takes.
+    section : str
+        Its heading in docs/sources.md.
+    holds : str
+        What the table there says of its references; empty if the kind says it.
+    holdout_split : str
+        Split that a holdout is taken from.
+    options : tuple of str
+        Keyword arguments of its `read`, see :class:`reveal_bench.sources.source.Builder`.
+    styles : dict from a style of ``reveal-bench phantom`` to "module:function" of :mod:`reveal_bench.phantom`
+    """
+
+    name: str
+    section: str
+    holds: str
+    holdout_split: str
+    options: tuple[str, ...] = ("pictures",)
+    styles: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +81,8 @@ class Benchmark:
         Cells per side for `grid_hit`; of no meaning but for localization.
     licence : {"restricted", "open"}
         Whether the source forbids redistribution of its labels or pixels.
+    sources : tuple of Source
+        The downloads that it can be built of.
     """
 
     name: str
@@ -61,12 +94,16 @@ class Benchmark:
     metrics: tuple[str, ...]
     grid: int
     licence: Literal["restricted", "open"]
+    sources: tuple[Source, ...] = ()
 
 
 LOCALIZATION_METRICS = ("point_hit", "grid_hit", "mask_iou", "mask_iou_all")
 BOX_METRICS = ("point_hit", "grid_hit", "box_iou")
 """Where the references are boxes: a mask is not compared with a box."""
 LABEL_METRICS = ("f1", "precision", "recall", "cohen_kappa", "auroc", "average_precision")
+
+DICOM_OPTIONS = ("pictures", "workers")
+STUDY_OPTIONS = ("mapping", "id_key", "workers")
 
 BENCHMARKS: dict[str, Benchmark] = {
     benchmark.name: benchmark
@@ -81,6 +118,15 @@ BENCHMARKS: dict[str, Benchmark] = {
             metrics=LOCALIZATION_METRICS,
             grid=8,
             licence="restricted",
+            sources=(
+                Source(
+                    "chexlocalize",
+                    section="CheXlocalize",
+                    holds="masks and readers",
+                    holdout_split="test",
+                    styles={"chexlocalize": "layouts:write_chexlocalize"},
+                ),
+            ),
         ),
         Benchmark(
             name="chestx-det",
@@ -92,6 +138,15 @@ BENCHMARKS: dict[str, Benchmark] = {
             metrics=LOCALIZATION_METRICS,
             grid=8,
             licence="open",
+            sources=(
+                Source(
+                    "chestx-det",
+                    section="ChestX-Det",
+                    holds="polygons",
+                    holdout_split="test",
+                    styles={"chestx-det": "sources:write_chestx_det"},
+                ),
+            ),
         ),
         Benchmark(
             name="nih-boxes",
@@ -103,6 +158,15 @@ BENCHMARKS: dict[str, Benchmark] = {
             metrics=BOX_METRICS,
             grid=8,
             licence="open",
+            sources=(
+                Source(
+                    "nih-boxes",
+                    section="NIH ChestX-ray14 boxes",
+                    holds="boxes",
+                    holdout_split="test",
+                    styles={"nih-boxes": "sources:write_nih_boxes"},
+                ),
+            ),
         ),
         Benchmark(
             name="ms-cxr",
@@ -114,6 +178,15 @@ BENCHMARKS: dict[str, Benchmark] = {
             metrics=BOX_METRICS,
             grid=8,
             licence="restricted",
+            sources=(
+                Source(
+                    "ms-cxr",
+                    section="MS-CXR",
+                    holds="boxes of phrases",
+                    holdout_split="test",
+                    styles={"ms-cxr": "sources:write_ms_cxr"},
+                ),
+            ),
         ),
         Benchmark(
             name="vindr-cxr",
@@ -125,6 +198,16 @@ BENCHMARKS: dict[str, Benchmark] = {
             metrics=BOX_METRICS,
             grid=8,
             licence="restricted",
+            sources=(
+                Source(
+                    "vindr-cxr",
+                    section="VinDr-CXR",
+                    holds="boxes of several readers",
+                    holdout_split="test",
+                    options=DICOM_OPTIONS,
+                    styles={"vindr-cxr": "sources:write_vindr_cxr", "vinbigdata": "sources:write_vinbigdata"},
+                ),
+            ),
         ),
         Benchmark(
             name="rsna-pneumonia",
@@ -136,6 +219,16 @@ BENCHMARKS: dict[str, Benchmark] = {
             metrics=BOX_METRICS,
             grid=8,
             licence="restricted",
+            sources=(
+                Source(
+                    "rsna-pneumonia",
+                    section="RSNA Pneumonia",
+                    holds="boxes",
+                    holdout_split="train",
+                    options=DICOM_OPTIONS,
+                    styles={"rsna-pneumonia": "sources:write_rsna_pneumonia"},
+                ),
+            ),
         ),
         Benchmark(
             name="siim-acr",
@@ -147,6 +240,16 @@ BENCHMARKS: dict[str, Benchmark] = {
             metrics=LOCALIZATION_METRICS,
             grid=8,
             licence="restricted",
+            sources=(
+                Source(
+                    "siim-acr",
+                    section="SIIM-ACR Pneumothorax",
+                    holds="masks",
+                    holdout_split="train",
+                    options=DICOM_OPTIONS,
+                    styles={"siim-acr": "sources:write_siim_acr"},
+                ),
+            ),
         ),
         Benchmark(
             name="padchest-gr",
@@ -158,6 +261,15 @@ BENCHMARKS: dict[str, Benchmark] = {
             metrics=BOX_METRICS,
             grid=8,
             licence="restricted",
+            sources=(
+                Source(
+                    "padchest-gr",
+                    section="PadChest-GR",
+                    holds="boxes of sentences",
+                    holdout_split="test",
+                    styles={"padchest-gr": "sources:write_padchest_gr"},
+                ),
+            ),
         ),
         Benchmark(
             name="reveal-cxr",
@@ -169,6 +281,24 @@ BENCHMARKS: dict[str, Benchmark] = {
             metrics=LABEL_METRICS,
             grid=8,
             licence="restricted",
+            sources=(
+                Source(
+                    "reveal-cxr",
+                    section="REVEAL-CXR, and sets made like it",
+                    holds="",
+                    holdout_split="test",
+                    options=STUDY_OPTIONS,
+                    styles={"reveal-cxr": "reveal:write_reveal", "reveal-pool": "curation:write_curation_world"},
+                ),
+                Source(
+                    "midrc",
+                    section="MIDRC",
+                    holds="",
+                    holdout_split="test",
+                    options=STUDY_OPTIONS,
+                    styles={"midrc": "reveal:write_midrc"},
+                ),
+            ),
         ),
         Benchmark(
             name="rexecution",
@@ -180,9 +310,25 @@ BENCHMARKS: dict[str, Benchmark] = {
             metrics=(),
             grid=8,
             licence="restricted",
+            sources=(
+                Source(
+                    "rexecution",
+                    section="ReXecution-style tasks",
+                    holds="",
+                    holdout_split="test",
+                    styles={"rexecution": "rexecution:write_rexecution"},
+                ),
+            ),
         ),
     )
 }
+
+"""Name -> the benchmark, in the order of tables."""
+
+SOURCES: dict[str, tuple[Source, Benchmark]] = {
+    source.name: (source, benchmark) for benchmark in BENCHMARKS.values() for source in benchmark.sources
+}
+"""Name of a source -> its row, and the benchmark that is built of it."""
 
 
 def bundled(name: str) -> Path:

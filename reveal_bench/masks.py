@@ -32,6 +32,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from reveal_bench.arrays import IntArray
+
 if TYPE_CHECKING:
     from types import ModuleType
 
@@ -60,7 +62,6 @@ MAX_RUNS = 1_000_000
 """Most runs of one mask; a detailed lung outline has about 10,000."""
 
 BoolMask = npt.NDArray[np.bool_]
-IntArray = npt.NDArray[np.int64]
 
 
 def _kernels() -> ModuleType:

@@ -7,12 +7,12 @@ goes to standard output, all else (progress, warnings) to standard error; progre
 from __future__ import annotations
 
 import os
-import re
 import signal
 import sys
 
 import typer
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.cli import board, curate, data, run, score
 
 app = typer.Typer(
@@ -33,7 +33,7 @@ def main() -> None:
     except BrokenPipeError:  # whoever read our output has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (ValueError, OSError, ImportError) as error:  # the last: an extra that is not installed
-        typer.secho(f"error: {_as_options(str(error))}", fg="red", err=True)
+        typer.secho(f"error: {_message(error)}", fg="red", err=True)
         report = getattr(error, "report", None)
         if report is not None:
             typer.echo(report.render(), err=True)
@@ -47,21 +47,12 @@ REMEDIES = {
 }
 
 
-def _as_options(message: str) -> str:
-    """A message of the library in the words of the command line: arguments become options, with a remedy."""
-    for name in re.findall(r"`([a-z_]+)`", message):
-        if name in ARGUMENTS:
-            message = message.replace(f"`{name}`", f"--{name.replace('_', '-')}")
-            if name in REMEDIES and REMEDIES[name] not in message:
-                message += f"\n{REMEDIES[name]}"
-    return message
-
-
-ARGUMENTS = {
-    "overwrite", "holdout", "holdout_split", "holdout_fraction", "previous", "previous_holdout", "version", "pictures",
-    "id_key", "mapping", "out", "source", "retire_holdout",
-}  # fmt: skip
-"""Arguments of library functions that are options of the same name."""
+def _message(error: Exception) -> str:
+    """What an error says in the words of the command line: an argument is the option of its name, with a remedy."""
+    if not isinstance(error, ArgumentError):
+        return str(error)
+    remedy = REMEDIES.get(error.argument, "")
+    return error.spelled(lambda name: f"--{name.replace('_', '-')}") + (f"\n{remedy}" if remedy else "")
 
 
 app.command()(data.phantom)
@@ -72,8 +63,6 @@ app.command()(data.diff)
 app.command()(run.report)
 app.command()(run.misses)
 app.command()(data.attach)
-
-
 app.command()(score.baseline)
 app.command()(score.lint)
 app.command()(score.score)

@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict
 from enum import StrEnum
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -30,11 +31,6 @@ if TYPE_CHECKING:
     from reveal_bench.sources import Builder, Problem, Reading
 
 Root = Annotated[Path, typer.Argument(help="What you downloaded: a folder or a file.", show_default=False)]
-STYLES = (
-    "chexlocalize", "reveal-cxr", "reveal-pool", "midrc", "rexecution", "chestx-det", "nih-boxes", "ms-cxr",
-    "vindr-cxr", "vinbigdata", "rsna-pneumonia", "siim-acr", "padchest-gr",
-)  # fmt: skip
-"""Keys of `phantom.LAYOUTS`; written here because help must not import it."""
 SourceName = Annotated[
     str | None,
     typer.Option(help="Builder to use, found from the files by default: a style of `phantom` or its source."),
@@ -77,7 +73,7 @@ def phantom(
     if style not in LAYOUTS:
         raise ValueError(f"`--style` must be one of {', '.join(LAYOUTS)}, got {style!r}")
     further: dict[str, Any] = {}
-    if style in ("chexlocalize", "reveal-pool"):
+    if "pixels" in signature(LAYOUTS[style]).parameters:
         further["pixels"] = pictures
     elif not pictures:
         raise ValueError("`--no-pictures` is for --style chexlocalize and reveal-pool alone")

@@ -1,7 +1,4 @@
-"""What the command line shows: tables, progress, refusals. Imported by :mod:`reveal_bench.cli` alone.
-
-Arguments and options that several commands share.
-"""
+"""What the commands share: arguments and options, and how tables, progress and refusals are shown."""
 
 from __future__ import annotations
 
@@ -13,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from reveal_bench.arguments import ArgumentError
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from reveal_bench.evaluation.compare import Comparison, Ranked
     from reveal_bench.evaluation.prices import Prices
     from reveal_bench.metrics.bootstrap import Estimate
-    from reveal_bench.models.outputs import RunSummary
+    from reveal_bench.models.run_folder import RunSummary
 
 __all__ = [
     "print_comparisons",
@@ -32,6 +31,31 @@ __all__ = [
     "print_scores",
     "progress",
     "warn",
+]
+
+
+Folder = Annotated[Path, typer.Argument(help="Dataset folder, as `build` writes it.", show_default=False)]
+PredictionFile = Annotated[Path, typer.Argument(help="Prediction file of any accepted format.", show_default=False)]
+Split = Annotated[str, typer.Option(help="Split of the dataset folder.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
+AllowMissing = Annotated[bool, typer.Option("--allow-missing", help="Count unanswered questions as misses.")]
+GridSize = Annotated[int | None, typer.Option("--grid", help="Cells per side; the folder's own by default.")]
+Resamples = Annotated[int, typer.Option(min=1, max=100_000, help="Bootstrap replicates.")]
+ResamplingUnit = Annotated[
+    str, typer.Option(help="What is resampled: patient, or image, study or task as the benchmark has them.")
+]
+Ratings = Annotated[
+    Path | None,
+    typer.Option(help="Table of readers' ratings, for a benchmark of tasks; its models are named as the files are."),
+]
+Endpoint = Annotated[
+    str | None, typer.Option(help="Base URL of an OpenAI-compatible API; its key is read from REVEAL_MODEL_KEY.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+PriceIn = Annotated[str | None, typer.Option(help="Price of a million tokens that are sent, for the cost.")]
+PriceOut = Annotated[str | None, typer.Option(help="Price of a million tokens that the model writes.")]
+PriceCached = Annotated[
+    str | None, typer.Option(help="Price of a million tokens that are sent and in the provider's cache already.")
 ]
 
 
@@ -188,7 +212,9 @@ def print_ranking(ranked: Sequence[Ranked], caption: str) -> None:
 
 def print_run(summary: RunSummary) -> None:
     """What became of a run's questions, by finding where there are findings, and what it cost."""
-    statuses = [name for name in STATUSES if name in summary.by_status]
+    from reveal_bench.models.answers import STATUSES
+
+    statuses = [name for name in (*STATUSES, "not_asked") if name in summary.by_status]
     table = _table("finding" if summary.by_finding else "", "asked", *(name.replace("_", " ") for name in statuses))
     rows = {"all": summary.by_status, **summary.by_finding}
     for finding, counts in rows.items():
@@ -201,10 +227,6 @@ def print_run(summary: RunSummary) -> None:
     unknown = f"; {summary.without_usage} replies without counts" if summary.without_usage else ""
     tokens = f"tokens: {summary.tokens_in:,} in{cached}, {summary.tokens_out:,} out{cost}{unknown}"
     console.print(tokens, markup=False, soft_wrap=True)
-
-
-STATUSES = ("answered", "absent", "refused", "unclear", "outside", "cut_off", "empty", "failed", "not_asked")
-"""Of :mod:`reveal_bench.models.answers`, in the order of the table."""
 
 
 def _table(first: str, *others: str) -> Table:
@@ -278,31 +300,13 @@ def warn(warnings: Sequence[str]) -> None:
         typer.secho(f"warning: {warning}", fg="yellow", err=True)
 
 
-Folder = Annotated[Path, typer.Argument(help="Dataset folder, as `build` writes it.", show_default=False)]
-PredictionFile = Annotated[Path, typer.Argument(help="Prediction file of any accepted format.", show_default=False)]
-Split = Annotated[str, typer.Option(help="Split of the dataset folder.")]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
-AllowMissing = Annotated[bool, typer.Option("--allow-missing", help="Count unanswered questions as misses.")]
-GridSize = Annotated[int | None, typer.Option("--grid", help="Cells per side; the folder's own by default.")]
-Resamples = Annotated[int, typer.Option(min=1, max=100_000, help="Bootstrap replicates.")]
-ResamplingUnit = Annotated[
-    str, typer.Option(help="What is resampled: patient, or image, study or task as the benchmark has them.")
-]
-Ratings = Annotated[
-    Path | None,
-    typer.Option(help="Table of readers' ratings, for a benchmark of tasks; its models are named as the files are."),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-Price = Annotated[str | None, typer.Option(help="Price of a million tokens, for the cost.")]
-
-
 def prices_of(price_in: str | None, price_out: str | None, price_cached: str | None = None) -> Prices | None:
     """Prices as they were typed; None if there are none.
 
     Raises
     ------
     ValueError
-        If one is there without the other, or is no number of at least 0.
+        If one is there without the other, or is not a number of at least 0.
     """
     if price_in is None or price_out is None:
         if (price_in, price_out, price_cached) != (None, None, None):
@@ -312,8 +316,8 @@ def prices_of(price_in: str | None, price_out: str | None, price_cached: str | N
 
     try:
         return Prices.from_text(price_in, price_out, price_cached)
-    except ValueError as error:
-        raise ValueError(str(error).replace("tokens_", "--price-")) from None
+    except ArgumentError as error:
+        raise ValueError(error.spelled(lambda name: f"`--price-{name.removeprefix('tokens_')}`")) from None
 
 
 def check_outside_datasets(out: Path, option: str) -> None:

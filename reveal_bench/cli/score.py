@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
@@ -26,6 +25,7 @@ from reveal_bench.cli.output import (
     Seed,
     Split,
 )
+from reveal_bench.files import replacing
 
 if TYPE_CHECKING:
     from reveal_bench.evaluation.score import ScoredFile
@@ -154,12 +154,8 @@ def _replacing(target: Path) -> Iterator[Path]:
     """A new file beside `target` that takes its place when the block succeeds; until then `target` is untouched."""
     if target.exists() and not target.is_file():
         raise ValueError(f"{target} must be a file or not exist yet")
-    new = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
+    with replacing(target) as new:
         yield new
-        new.replace(target)
-    finally:
-        new.unlink(missing_ok=True)
 
 
 def compare(

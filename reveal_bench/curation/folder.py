@@ -26,7 +26,8 @@ from typing import Any
 
 import numpy as np
 
-from reveal_bench import __version__
+from reveal_bench.files import write_whole
+from reveal_bench.version import __version__
 
 __all__ = ["STATE_NAME", "STEPS", "CurationError", "CurationFolder", "Progress", "StepRecord", "StepState"]
 
@@ -94,7 +95,7 @@ class CurationFolder:
         try:
             state = json.loads((self.root / STATE_NAME).read_text(encoding="utf-8"))
         except FileNotFoundError:
-            raise CurationError(f"{root} is no curation folder: it has no {STATE_NAME}") from None
+            raise CurationError(f"{root} is not a curation folder: it has no {STATE_NAME}") from None
         if state.get("format") != FORMAT:
             raise CurationError(f"{root}/{STATE_NAME} must be of format {FORMAT}, got {state.get('format')!r}")
         self.name, self.seed = str(state["name"]), int(state["seed"])
@@ -114,7 +115,7 @@ class CurationFolder:
             raise CurationError(f"a curation begins in a new or empty folder, got {root}")
         root.mkdir(parents=True, exist_ok=True)
         root.chmod(0o700)  # it will hold what reports say, and the labels of a holdout
-        _write(root / STATE_NAME, _document(name, seed, {}))
+        write_whole(root / STATE_NAME, _document(name, seed, {}))
         return cls(root)
 
     def path(self, name: str) -> Path:
@@ -234,7 +235,7 @@ class CurationFolder:
         if not token.is_file() or token.read_text(encoding="utf-8") != text:
             shutil.rmtree(scratch, ignore_errors=True)
             scratch.mkdir()
-            _write(token, text)
+            write_whole(token, text)
         return scratch
 
     @contextmanager
@@ -255,7 +256,7 @@ class CurationFolder:
 
     def _save(self, record: StepRecord) -> None:
         self._records[record.step] = record
-        _write(self.root / STATE_NAME, _document(self.name, self.seed, self._records))
+        write_whole(self.root / STATE_NAME, _document(self.name, self.seed, self._records))
 
 
 def _document(name: str, seed: int, records: Mapping[str, StepRecord]) -> str:
@@ -289,13 +290,3 @@ def _digest(path: Path) -> str:
         while block := file.read(1 << 20):
             found.update(block)
     return found.hexdigest()
-
-
-def _write(path: Path, text: str) -> None:
-    """Whole or not at all."""
-    new = path.with_name(path.name + ".new")
-    with new.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(new, path)

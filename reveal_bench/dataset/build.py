@@ -47,6 +47,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.benchmarks import Asks, Benchmark
 from reveal_bench.dataset.holdout import (
     HOLDOUT,
@@ -246,7 +247,7 @@ def build_folder(
     """
     out, holdout = Path(out), None if holdout is None else Path(holdout)
     if not _VERSION.fullmatch(version):
-        raise ValueError(f"`version` must be of the form 1.2.3, got {version!r}")
+        raise ArgumentError("version", "must be of the form 1.2.3", repr(version))
     _check_arguments(records, out, pixels, holdout, holdout_fraction, holdout_split, workers)
     is_given = holdout is not None and holdout_split == HOLDOUT
     before = patients_before(previous, previous_holdout, holdout)
@@ -320,13 +321,13 @@ def _check_arguments(
             )
     if holdout is None:
         if HOLDOUT in records:
-            raise ValueError("`holdout` must be a folder for the private split 'holdout', got none")
+            raise ArgumentError("holdout", "must be a folder for the private split 'holdout'", "none")
         return
     check_apart(out, holdout)
     if not 0 < fraction < 1:
-        raise ValueError(f"`holdout_fraction` must lie in (0, 1), got {fraction}")
+        raise ArgumentError("holdout_fraction", "must lie in (0, 1)", fraction)
     if holdout_split not in records:
-        raise ValueError(f"`holdout_split` must be one of the splits ({', '.join(records)}), got {holdout_split!r}")
+        raise ArgumentError("holdout_split", f"must be one of the splits ({', '.join(records)})", repr(holdout_split))
     clash = {RELEASED, HOLDOUT} & set(records)
     if clash and holdout_split != HOLDOUT:
         raise ValueError(f"`records` must not use the names of a divided split, got {', '.join(sorted(clash))}")

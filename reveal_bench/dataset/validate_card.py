@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from reveal_bench.dataset.card import PLACE, SECTIONS, front_matter, sections
 from reveal_bench.dataset.croissant import CONFORMS_TO, RAI
 from reveal_bench.dataset.tables import MANIFEST, DatasetFolder, Table
+from reveal_bench.kinds.folder import split_shards
 from reveal_bench.sources.source import Problem
 
 if TYPE_CHECKING:
@@ -235,7 +236,7 @@ def load_problems(folder: Path, promise: Promise) -> Iterator[Problem]:
 def _n_loaded(folder: Path, config: str, split: str, cache: str) -> int:
     from datasets import load_dataset
 
-    size = sum(path.stat().st_size for path in (folder / config).glob(f"{split}-*.parquet"))
+    size = sum(path.stat().st_size for path in split_shards(folder, config, split))
     if size <= LOAD_BYTES:
         return len(load_dataset(str(folder), config, split=split, cache_dir=cache))
     streamed: Any = load_dataset(str(folder), config, split=split, streaming=True)

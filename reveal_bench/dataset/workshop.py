@@ -35,6 +35,7 @@ from reveal_bench import __version__
 from reveal_bench.benchmarks import Benchmark
 from reveal_bench.dataset.layout import read_rows, row_bytes
 from reveal_bench.dicom import PIPELINE
+from reveal_bench.files import write_whole
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.images import Developed
 from reveal_bench.kinds.kind import Kind
@@ -326,7 +327,7 @@ class Spool:
             "records": [(made.key, "" if made.row is None else made.digest) for made in batch],
             "asked": [made.asked for made in good],
         }
-        _write_whole(self._path(number, ".json"), json.dumps(index).encode())
+        write_whole(self._path(number, ".json"), json.dumps(index).encode())
 
     def _write_table(self, number: int, ending: str, rows: Sequence[Row], schema: pa.Schema) -> str:
         """Write one table of a part; returns its sha256."""
@@ -336,15 +337,5 @@ class Spool:
         sink = pa.BufferOutputStream()
         pq.write_table(pa.Table.from_pylist(list(rows), schema=schema), sink, compression="none")
         data = sink.getvalue()
-        _write_whole(self._path(number, ending), data)
+        write_whole(self._path(number, ending), data)
         return hashlib.sha256(data).hexdigest()
-
-
-def _write_whole(path: Path, data: bytes | pa.Buffer) -> None:
-    """Write a file that is either complete or not there under its name, on disk even after a power cut."""
-    new = path.with_suffix(path.suffix + ".new")
-    with new.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    new.rename(path)

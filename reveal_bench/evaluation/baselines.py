@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from reveal_bench.arrays import FloatArray
 from reveal_bench.geometry import Grid
 from reveal_bench.kinds.localization.records import Annotation, LocalizationPrediction, LocalizationRecord, Manifest
 from reveal_bench.masks import Box, PackedMasks, Rle, encode_mask, pack_masks, pack_regions
@@ -25,8 +26,6 @@ __all__ = ["LocationPrior", "chance_baseline", "fit_location_prior", "location_p
 
 _BINS = 128
 """Side of the raster, relative to the image, on which masks are averaged."""
-
-FloatArray = npt.NDArray[np.float64]
 
 
 def chance_baseline(manifest: Manifest, *, seed: int = 0) -> list[LocalizationPrediction]:

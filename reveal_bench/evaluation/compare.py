@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from reveal_bench.arrays import FloatArray
 from reveal_bench.kinds.kind import Rows
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO, Resampled, macro_first, signature
@@ -38,7 +39,6 @@ __all__ = [
     "relative_decrease", "side_by_side",
 ]  # fmt: skip
 
-FloatArray = npt.NDArray[np.float64]
 
 ALPHA = 0.05
 """Two systems are told apart when the corrected p of their difference is no larger."""

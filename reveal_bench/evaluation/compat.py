@@ -26,14 +26,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
+from reveal_bench.arrays import FloatArray
 from reveal_bench.kinds.localization.scoring import CaseRows
 from reveal_bench.metrics.intervals import check_interval, find_intervals, mean_of_defined
 
 __all__ = ["ChexlocalizeTables", "chexlocalize_tables"]
 
-FloatArray = npt.NDArray[np.float64]
 
 _PUBLISHED_NAMES = {"mask_iou": "iou", "mask_iou_all": "iou", "point_hit": "hitmiss"}
 

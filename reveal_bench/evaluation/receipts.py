@@ -35,6 +35,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from reveal_bench.files import parse_json
+
 __all__ = [
     "FINAL_SCHEMA", "GENESIS", "ReceiptError", "SCHEMA", "SUCCESSION_SCHEMA", "Verified", "canonical_bytes", "exact",
     "key_id", "read_receipt", "receipt_hash", "verify_receipt", "verify_signature",
@@ -174,12 +176,13 @@ def read_receipt(path: Path) -> dict[str, Any]:
         data = file.read(LARGEST_FILE + 1)
     if len(data) > LARGEST_FILE:
         raise ReceiptError(f"{path} must be a receipt of at most 1 MiB, it is larger")
+    repeated: list[str] = []
     try:
-        document = json.loads(data.decode("utf-8"), object_pairs_hook=_without_doubles)
-    except ReceiptError:
-        raise
+        document = parse_json(data.decode("utf-8"), repeated)
     except (ValueError, RecursionError) as error:
         raise ReceiptError(f"{path} must be a receipt, JSON in UTF-8: {error}") from None
+    if repeated:
+        raise ReceiptError("a receipt must not name a key twice")
     if not isinstance(document, dict):
         raise ReceiptError(f"{path} must hold one JSON object, got {type(document).__name__}")
     return document
@@ -330,10 +333,3 @@ def _key_bytes(public_key: str) -> bytes:
     if len(raw) != 32:
         raise ReceiptError(f"a public key must be 32 bytes in base64, got {public_key!r:.80}")
     return raw
-
-
-def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ReceiptError("a receipt must not name a key twice")
-    return found

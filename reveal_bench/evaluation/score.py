@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import reveal_bench
 from reveal_bench.entries.report import LintReport
 from reveal_bench.kinds import KINDS, kind_of
-from reveal_bench.kinds.folder import read_folder_info
+from reveal_bench.kinds.folder import read_folder_info, split_shards
 from reveal_bench.kinds.kind import Manifest, Rows
 from reveal_bench.metrics.bootstrap import Estimate
 
@@ -88,8 +88,8 @@ def _without_nan(fields: dict[str, Any]) -> dict[str, Any]:
 def hash_references(folder: Path, split: str) -> str:
     """SHA-256 over the names and bytes of the reference files of `split`, in order."""
     digest = hashlib.sha256()
-    shards = [path for kind in KINDS.values() for path in (Path(folder) / kind.config).glob("*.parquet")]
-    for path in sorted(path for path in shards if path.name.startswith(f"{split}-")):
+    configs = sorted(kind.config for kind in KINDS.values())
+    for path in [path for config in configs for path in split_shards(folder, config, split)]:
         digest.update(path.name.encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["FOLDER_INFO", "FolderInfo", "check_split", "read_folder_info"]
+__all__ = ["FOLDER_INFO", "FolderInfo", "check_split", "read_folder_info", "split_shards"]
 
 
 FOLDER_INFO = "manifest/benchmark.json"
@@ -61,3 +61,8 @@ def check_split(info: FolderInfo, folder: Path, split: str) -> None:
     if split not in info.splits:
         known = ", ".join(info.splits)
         raise ValueError(f"`split` must be one of the splits of {folder} ({known}), got {split!r}")
+
+
+def split_shards(folder: Path, config: str, split: str) -> list[Path]:
+    """The parquet files of one config of a split, in order; none if it has none or they are private."""
+    return sorted((Path(folder) / config).glob(f"{split}-*.parquet"))

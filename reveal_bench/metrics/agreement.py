@@ -33,6 +33,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from reveal_bench.arrays import FloatArray, IntArray
+
 __all__ = [
     "ReaderTables",
     "Weights",
@@ -52,8 +54,6 @@ __all__ = [
     "unit_tables",
 ]
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 Counts = npt.NDArray[np.floating[Any]]
 Weights = Literal["linear", "quadratic"]
 

@@ -24,6 +24,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from reveal_bench.arrays import FloatArray, IntArray
 from reveal_bench.metrics.intervals import Interval, find_intervals, mean_of_defined
 
 __all__ = [
@@ -48,8 +49,6 @@ __all__ = [
 MACRO = "macro"
 """What stands for the finding in the Estimate of an unweighted mean over findings."""
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 Counts = npt.NDArray[np.float32]
 
 _DRAWS = 1 << 17  # counted at a time: they fit in a cache

@@ -16,6 +16,7 @@ from typing import Any, get_args
 import numpy as np
 import numpy.typing as npt
 
+from reveal_bench.arrays import FloatArray, IntArray
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.agreement import (
     ac1_from_tables,
@@ -49,8 +50,6 @@ POOLED = "all"
 MAX_CATEGORIES = 100
 """Widest scale that integers without `categories` are taken for."""
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _OF_SUMS: dict[str, Callable[[LabelSums], FloatArray]] = {
     **{

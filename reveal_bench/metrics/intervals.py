@@ -18,15 +18,14 @@ from statistics import NormalDist
 from typing import Literal, get_args
 
 import numpy as np
-import numpy.typing as npt
+
+from reveal_bench.arrays import FloatArray, IntArray
 
 __all__ = ["INTERVALS", "Interval", "Intervals", "check_interval", "find_intervals", "mean_of_defined"]
 
 Interval = Literal["percentile", "bca", "chexlocalize"]
 INTERVALS: tuple[Interval, ...] = get_args(Interval)
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _SHARES = 0.025, 0.975
 _NORMAL = NormalDist()

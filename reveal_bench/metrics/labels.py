@@ -35,7 +35,8 @@ import numpy as np
 import numpy.typing as npt
 from numpy.typing import ArrayLike
 
-from reveal_bench.metrics.agreement import Counts, IntArray, check_codes, divide, kappa_from_tables, resample_tables
+from reveal_bench.arrays import BoolArray, FloatArray, IntArray
+from reveal_bench.metrics.agreement import Counts, check_codes, divide, kappa_from_tables, resample_tables
 
 __all__ = [
     "Average", "LabelSums", "apply_thresholds", "auroc", "average_precision", "exact_match",
@@ -43,8 +44,6 @@ __all__ = [
     "precision", "ranking_replicates", "ratio_from_sums", "recall",
 ]  # fmt: skip
 
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 Average = Literal["macro", "micro", "weighted", "samples"]
 Ratio = Literal["f1", "precision", "recall"]
 Ranking = Literal["auroc", "average_precision"]

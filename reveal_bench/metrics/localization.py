@@ -25,14 +25,12 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 from reveal_bench.geometry import Grid, is_inside
 from reveal_bench.masks import PackedMasks
 
 __all__ = ["Slice", "box_iou", "cell_coverage", "grid_chance", "grid_hit", "hit_cells", "mask_iou", "point_hit"]
 
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
-IntArray = npt.NDArray[np.int64]
 Slice = Literal["true_positive", "all"]
 
 

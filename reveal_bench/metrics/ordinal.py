@@ -24,6 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from reveal_bench.arrays import FloatArray
 from reveal_bench.metrics.agreement import cohen_kappa, mean_absolute_difference
 
 __all__ = [
@@ -41,7 +42,6 @@ __all__ = [
     "rubric_summary",
 ]
 
-FloatArray = npt.NDArray[np.float64]
 
 CRITERIA = ("process", "execution", "synthesis", "language", "image_content", "image_style")
 """Columns of ratings."""

@@ -17,12 +17,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from reveal_bench.arrays import FloatArray, IntArray
 from reveal_bench.masks import PackedMasks
 
 __all__ = ["heat_map_point", "sensitivity", "shared_areas", "specificity"]
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 def sensitivity(predictions: PackedMasks, references: PackedMasks) -> FloatArray:

@@ -34,6 +34,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from reveal_bench.arrays import FloatArray
 from reveal_bench.entries.jsonl import Entry
 from reveal_bench.entries.report import ProblemLog
 from reveal_bench.entries.source import Limits
@@ -47,7 +48,6 @@ __all__ = ["LabelReader", "PlaceReader", "Reader", "Threshold", "check_threshold
 Reader = Callable[[Question, Mapping[str, Any]], dict[str, Any]]
 """(question, answer) -> fields of a prediction, beside the ids; ValueError, naming field, rule and value, if wrong."""
 Threshold = float | Literal["otsu"] | None
-FloatArray = npt.NDArray[np.float64]
 
 _PLACES = ("point", "cell", "box", "mask", "heat_map")
 _LEVELS = 256

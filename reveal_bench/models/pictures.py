@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reveal_bench.kinds.folder import check_split, read_folder_info
+from reveal_bench.kinds.folder import check_split, read_folder_info, split_shards
 from reveal_bench.models.questions import CONFIGS
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ BATCH_ROWS = 4
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a picture lies: row `row` of a row group, entry `entry` of its list in `column`, or None if it is none."""
+    """Where a picture lies: row `row` of a row group, and entry `entry` if `column` holds lists."""
 
     shard: Path
     group: int
@@ -192,7 +192,7 @@ def _places(folder: Path, split: str) -> Iterator[tuple[str, _Place]]:
     import pyarrow.parquet as pq
 
     for config in CONFIGS:
-        for shard in sorted((folder / config).glob(f"{split}-*.parquet")):
+        for shard in split_shards(folder, config, split):
             with pq.ParquetFile(shard) as file:
                 columns = [column for column in COLUMNS if column in file.schema_arrow.names]
                 for group in range(file.num_row_groups):
@@ -221,7 +221,7 @@ def _decoded(data: bytes, size: tuple[int, int]) -> Image:
                 raise ValueError(f"the manifest states {stated} pixels, it has {got}")
             grey = _scaled(image) if image.mode.startswith(("I", "F")) else image.convert("L")
     except (OSError, SyntaxError, Image.DecompressionBombError) as error:
-        reason = "no picture" if isinstance(error, UnidentifiedImageError) else str(error)
+        reason = "not a picture" if isinstance(error, UnidentifiedImageError) else str(error)
         raise ValueError(f"{len(data)} bytes: {reason}") from None
     grey.info = {}
     return grey

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.geometry import MAX_CELLS, Grid
-from reveal_bench.kinds.folder import FolderInfo, check_split, read_folder_info
+from reveal_bench.kinds.folder import FolderInfo, check_split, read_folder_info, split_shards
 from reveal_bench.kinds.images import VIEWS
 from reveal_bench.kinds.localization.records import read_manifest
 from reveal_bench.models.overlay import Form
@@ -109,7 +109,7 @@ class Question:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Question:
-        """The question whose ``dataclasses.asdict`` went through JSON; KeyError or TypeError if it is none."""
+        """The question whose ``dataclasses.asdict`` went through JSON; KeyError or TypeError if it is not one."""
         images = tuple(ViewedImage(**{**image, "size": tuple(image["size"])}) for image in document["images"])
         return cls(**{**document, "images": images, "choices": tuple(document["choices"])})
 
@@ -286,7 +286,7 @@ def describe_split(folder: Path, split: str) -> dict[str, Any]:
     info = read_folder_info(folder)
     check_split(info, folder, split)
     asked = pq.read_table(Path(folder) / "manifest" / f"{split}.parquet").to_pylist()
-    shards = [path for config in CONFIGS for path in sorted((Path(folder) / config).glob(f"{split}-*.parquet"))]
+    shards = [path for config in CONFIGS for path in split_shards(folder, config, split)]
     pixels: set[tuple[str, str]] = set()
     for shard in shards:
         columns = [name for name in IDENTITIES if name in pq.read_schema(shard).names]
@@ -354,7 +354,7 @@ def _inputs(folder: Path, split: str, config: str, columns: Sequence[str]) -> li
 
     shards: list[Path] = []
     for name in (config, "holdout_inputs"):
-        shards = shards or sorted((Path(folder) / name).glob(f"{split}-*.parquet"))
+        shards = shards or split_shards(folder, name, split)
     if not shards:
         raise ValueError(f"{folder} holds no inputs of split {split!r}: build it with its pictures, or attach them")
     return [row for shard in shards for row in pq.read_table(shard, columns=list(columns)).to_pylist()]
@@ -368,7 +368,7 @@ def _kind(info: FolderInfo) -> str:
 
 def _shots_split(folder: Path, info: FolderInfo, asked_for: str | None) -> str:
     """The split of the examples: as named, else "validation", else the first whose references are in the folder."""
-    having = [split for split in info.splits if any((Path(folder) / "localization").glob(f"{split}-*.parquet"))]
+    having = [split for split in info.splits if split_shards(folder, "localization", split)]
     if asked_for is not None:
         if asked_for not in having:
             raise ValueError(f"`shots_split` must have references in {folder} ({', '.join(having)}), got {asked_for!r}")

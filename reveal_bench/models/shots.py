@@ -37,18 +37,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from reveal_bench.geometry import Grid
-from reveal_bench.kinds.folder import FolderInfo, read_folder_info
+from reveal_bench.kinds.folder import FolderInfo, read_folder_info, split_shards
 from reveal_bench.kinds.images import VIEWS
 from reveal_bench.kinds.localization.records import READERS, read_manifest
 from reveal_bench.masks import Box, PackedMasks, Rle, encode_mask, pack_masks, pack_regions
 from reveal_bench.metrics.localization import cell_coverage, point_hit
-from reveal_bench.models.exchanges import ShotUsed
 from reveal_bench.models.questions import AskSettings, Question, ViewedImage
 
 if TYPE_CHECKING:
     from reveal_bench.models.overlay import SquareView
 
-__all__ = ["Shot", "ShotPool", "is_same_view"]
+__all__ = ["Shot", "ShotPool", "is_same_view", "ShotUsed"]
 
 _AT_ONCE = 32
 """Rows of references that are unpacked together; a row has up to a few megabytes of text."""
@@ -138,7 +137,7 @@ class ShotPool:
         folder = Path(folder)
         info = read_folder_info(folder)
         self._present = info.asks == "present"
-        shards = {split: sorted((folder / "localization").glob(f"{split}-*.parquet")) for split in info.splits}
+        shards = {split: split_shards(folder, "localization", split) for split in info.splits}
         having = [split for split in info.splits if shards[split]]
         if settings.shots_split not in having:
             rule = f"must be a split with references in {folder} ({', '.join(having) or 'none'})"
@@ -319,3 +318,12 @@ def _box(around: Sequence[float], view: SquareView) -> tuple[int, int, int, int]
 def _whole_span(low: float, high: float, side: int) -> tuple[int, int]:
     first = min(max(math.floor(low + 0.5), 0), side - 1)
     return first, max(min(math.floor(high + 0.5), side), first + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class ShotUsed:
+    """An example that a few-shot prompt showed; `tier` says how near to the question it could be chosen."""
+
+    image_id: str
+    split: str
+    tier: int

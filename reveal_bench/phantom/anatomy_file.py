@@ -8,11 +8,11 @@ are the patient's. A lung's contour is that of the whole pleural space, and runs
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable
 from itertools import islice
 from pathlib import Path
 
+from reveal_bench.files import replacing
 from reveal_bench.phantom.anatomy import Anatomy
 from reveal_bench.phantom.patients import Film, draw_film, films
 
@@ -75,10 +75,5 @@ def _line(film: Film, anatomy: Anatomy, long_side: int) -> str:
 
 def _write_lines(path: Path, lines: Iterable[str]) -> None:
     """Write `lines` to `path`, whole or not at all."""
-    new = path.with_name(path.name + ".new")
-    try:
-        with new.open("w", encoding="utf-8", newline="\n") as file:
-            file.writelines(f"{line}\n" for line in lines)
-        os.replace(new, path)
-    finally:
-        new.unlink(missing_ok=True)
+    with replacing(path) as new, new.open("w", encoding="utf-8", newline="\n") as file:
+        file.writelines(f"{line}\n" for line in lines)

@@ -45,13 +45,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from reveal_bench.arrays import FloatArray
 from reveal_bench.findings import REVEAL_LABELS
 from reveal_bench.kinds.findings.records import age_band
 from reveal_bench.phantom.dicom_headers import draw_header
 from reveal_bench.phantom.reports import write_report
-from reveal_bench.phantom.reveal import NOTICE, RARE, TRANSFER_SYNTAXES
+from reveal_bench.phantom.reveal import NOTICE, RARE, TRANSFER_SYNTAXES, write_reveal
 from reveal_bench.phantom.reveal_findings import DEVICE_CHANCE, FRONTAL, draw_reveal_film, sides
 from reveal_bench.phantom.reveal_pixels import draw_storage
 from reveal_bench.phantom.reveal_studies import RevealStudy, studies
@@ -74,6 +74,7 @@ __all__ = [
     "cast",
     "expected_agreement",
     "pool_studies",
+    "write_curation_world",
     "write_pool",
     "write_readers",
     "write_votes",
@@ -265,7 +266,6 @@ def _text(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-FloatArray = npt.NDArray[np.float64]
 Ties = Literal["left_out", "absent"]
 Lists = Literal["by_hand", "comments", "changes"]
 """Whose list is known besides those who agree to all and those whose comment names a label: who wrote it down by hand
@@ -288,6 +288,27 @@ UNKNOWN, NO, YES = range(3)
 def write_readers(path: Path, readers: Mapping[str, int] = READERS) -> None:
     """Write the table of readers and capacities that `assign` reads."""
     _write(path, ("reader", "capacity"), readers.items())
+
+
+def write_curation_world(
+    out: Path,
+    n_studies: int,
+    *,
+    seed: int = 0,
+    long_side: int = 3056,
+    pixels: bool = True,
+    progress: Callable[[int, int], None] | None = None,
+) -> None:
+    """Write what a curation begins with: reports, facts and readers, and with `pixels` the films of the same studies.
+
+    ``reports.csv``, ``facts.csv``, ``suggested.csv``, ``truth.jsonl`` of :func:`write_pool`,
+    ``readers.csv``, and below ``films`` the DICOM files of ``write_reveal(stage="pool")``.
+    """
+    write_pool(out, n_studies, seed, progress=None if pixels else progress)
+    write_readers(out / "readers.csv")
+    if pixels:
+        options: dict[str, Any] = {"seed": seed, "long_side": long_side, "progress": progress}
+        write_reveal(out / "films", n_studies, stage="pool", traps=False, **options)
 
 
 def write_votes(path: Path, rows: Iterable[Mapping[str, str]]) -> None:

@@ -68,8 +68,8 @@ class _Files:
 
 def write_chexlocalize(
     out: Path,
-    *,
     n_images: int = 668,
+    *,
     n_val: int | None = 234,
     seed: int = 0,
     long_side: int = 2828,

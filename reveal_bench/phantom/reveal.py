@@ -54,7 +54,7 @@ from reveal_bench.phantom.reveal_pixels import draw_storage, stored_values
 from reveal_bench.phantom.reveal_studies import RevealImage, RevealStudy, Stage, studies
 from reveal_bench.phantom.votes import Votes, draw_votes
 
-__all__ = ["EXTRA_FILES", "NOTICE", "RARE", "TreeLayout", "reveal_film", "write_reveal"]
+__all__ = ["EXTRA_FILES", "NOTICE", "RARE", "TreeLayout", "reveal_film", "write_midrc", "write_reveal"]
 
 PROJECT = "Synthetic-R0"
 _CAPITAL = {"F": "Female", "M": "Male", "unknown": "Not Reported"}
@@ -401,8 +401,8 @@ class Layout(Protocol):
 
 def write_reveal(
     out: Path,
-    *,
     n_studies: int = 100,
+    *,
     seed: int = 0,
     long_side: int = 3056,
     layout: Literal["dicom", "midrc"] = "dicom",
@@ -457,6 +457,11 @@ def write_reveal(
     if traps:
         write_litter(out)
     return counts
+
+
+def write_midrc(out: Path, n_studies: int = 100, **options: Any) -> dict[str, int]:
+    """:func:`write_reveal` in the layout of MIDRC: zip archives per series, a manifest, and tables per node."""
+    return write_reveal(out, n_studies, layout="midrc", **options)
 
 
 def reveal_film(study: RevealStudy, image: RevealImage, long_side: int) -> npt.NDArray[np.uint8]:

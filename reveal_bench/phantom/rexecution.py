@@ -186,8 +186,8 @@ class _Tables:
 
 def write_rexecution(
     out: Path,
-    *,
     n_tasks: int = 100,
+    *,
     seed: int = 0,
     long_side: int = 3056,
     traps: bool = True,

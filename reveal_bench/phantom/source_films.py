@@ -19,7 +19,7 @@ from reveal_bench.phantom.curves import Points
 from reveal_bench.phantom.patients import Film, draw_film, films
 from reveal_bench.phantom.radiograph import render
 
-__all__ = ["FRAME", "Corners", "Picture", "Progress", "Writer", "draw_pictures", "start_download", "write_csv"]
+__all__ = ["FRAME", "Corners", "Picture", "Progress", "draw_pictures", "start_download", "write_csv"]
 
 FRAME = 1024
 """Side of the square frames of NIH ChestX-ray14 and of what was made of it, in pixels."""
@@ -34,7 +34,6 @@ can be tried. Scores computed on it say nothing about a model. Not for clinical 
 Corners = tuple[float, float, float, float]
 Grey = npt.NDArray[np.uint8]
 Progress = Callable[[int, int], None]
-Writer = Callable[..., None]
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,11 @@
 """Synthetic downloads of the further localization sources, each in the layout of the real one.
 
-:data:`SOURCES` maps the name of a source to the function that writes its twin: names, columns, id styles and traps are
-the real ones, films and boxes are drawn. What a real download lacks and its builder takes as ``pictures`` (MS-CXR,
-ChestX-Det) goes to the folder ``pictures`` beside it.
+Names, columns, id styles and traps are the real ones, films and boxes are drawn. What a real download lacks and its
+builder takes as ``pictures`` (MS-CXR, ChestX-Det) goes to the folder ``pictures`` beside it.
 
-Synthetic downloads of NIH ChestX-ray14 boxes and of three sets made on its frames: ChestX-Det, RSNA, SIIM-ACR.
-
-Every picture is 1024 x 1024 pixels, as the builders demand; a smaller `long_side` is drawn faster and brought to that.
-
-A synthetic download of PadChest-GR: grounded reports, master table, PNG files of 16 bits.
-
-Synthetic downloads of MS-CXR, of VinDr-CXR (PhysioNet) and of its Kaggle edition (VinBigData).
+Each function is ``write(out, n_images, *, seed, long_side, traps=True, progress=None)``; `progress` gets (done, all).
+The frames of NIH ChestX-ray14, and of the three sets made of them (ChestX-Det, RSNA, SIIM-ACR), are 1024 x 1024 pixels,
+as the builders demand: a smaller `long_side` is drawn faster and brought to that.
 """
 
 from __future__ import annotations
@@ -35,13 +30,21 @@ from reveal_bench.phantom.source_films import (
     Corners,
     Picture,
     Progress,
-    Writer,
     draw_pictures,
     start_download,
     write_csv,
 )
 
-__all__ = ["SOURCES"]
+__all__ = [
+    "write_chestx_det",
+    "write_ms_cxr",
+    "write_nih_boxes",
+    "write_padchest_gr",
+    "write_rsna_pneumonia",
+    "write_siim_acr",
+    "write_vinbigdata",
+    "write_vindr_cxr",
+]
 
 NIH_LABELS = {
     "Atelectasis": "Atelectasis",
@@ -65,7 +68,7 @@ UID_ROOT = "1.2.276.0.7230010.3.1"
 
 
 def write_nih_boxes(
-    out: Path, *, n_images: int, seed: int, long_side: int = FRAME, traps: bool = True, progress: Progress | None = None
+    out: Path, n_images: int, *, seed: int, long_side: int = FRAME, traps: bool = True, progress: Progress | None = None
 ) -> None:
     """``BBox_List_2017.csv``, ``Data_Entry_2017.csv`` and the PNG files; with `traps`, pictures without a box too."""
     out = start_download(out, "nih-boxes", n_images=n_images, long_side=long_side)
@@ -103,7 +106,7 @@ def _nih_entry(picture: Picture, name: str, boxes: list[list[Any]]) -> list[Any]
 
 
 def write_chestx_det(
-    out: Path, *, n_images: int, seed: int, long_side: int = FRAME, traps: bool = True, progress: Progress | None = None
+    out: Path, n_images: int, *, seed: int, long_side: int = FRAME, traps: bool = True, progress: Progress | None = None
 ) -> None:
     """``ChestX_Det_test.json``, and the PNG files in ``pictures``, which the real download does not hold."""
     out = start_download(out, "chestx-det", n_images=n_images, long_side=long_side)
@@ -122,7 +125,7 @@ def write_chestx_det(
 
 
 def write_rsna_pneumonia(
-    out: Path, *, n_images: int, seed: int, long_side: int = FRAME, traps: bool = True, progress: Progress | None = None
+    out: Path, n_images: int, *, seed: int, long_side: int = FRAME, traps: bool = True, progress: Progress | None = None
 ) -> None:
     """The challenge's stage 2; with `traps`, a test image without labels, and images of one patient under two ids."""
     out = start_download(out, "rsna-pneumonia", n_images=n_images, long_side=long_side)
@@ -149,7 +152,7 @@ def write_rsna_pneumonia(
 
 
 def write_siim_acr(
-    out: Path, *, n_images: int, seed: int, long_side: int = FRAME, traps: bool = True, progress: Progress | None = None
+    out: Path, n_images: int, *, seed: int, long_side: int = FRAME, traps: bool = True, progress: Progress | None = None
 ) -> None:
     """``train-rle.csv`` and the DICOM files nested by UIDs; with `traps`, a mask in two rows that overlap."""
     out = start_download(out, "siim-acr", n_images=n_images, long_side=long_side)
@@ -229,7 +232,7 @@ HEADS = (
 
 
 def write_padchest_gr(
-    out: Path, *, n_images: int, seed: int, long_side: int = 2000, traps: bool = True, progress: Progress | None = None
+    out: Path, n_images: int, *, seed: int, long_side: int = 2000, traps: bool = True, progress: Progress | None = None
 ) -> None:
     """``grounded_reports_20240819.json``, ``master_table.csv`` and ``Padchest_GR_files``.
 
@@ -354,7 +357,7 @@ SEES, JITTER = 0.85, 0.02
 
 
 def write_ms_cxr(
-    out: Path, *, n_images: int, seed: int, long_side: int = 2544, traps: bool = True, progress: Progress | None = None
+    out: Path, n_images: int, *, seed: int, long_side: int = 2544, traps: bool = True, progress: Progress | None = None
 ) -> None:
     """CSV and COCO JSON of version 1.1.0, and a tree of MIMIC-CXR-JPG in ``pictures`` with its metadata.
 
@@ -423,7 +426,7 @@ class _Tables:
 
 
 def write_vindr_cxr(
-    out: Path, *, n_images: int, seed: int, long_side: int = 2880, traps: bool = True, progress: Progress | None = None
+    out: Path, n_images: int, *, seed: int, long_side: int = 2880, traps: bool = True, progress: Progress | None = None
 ) -> None:
     """The PhysioNet edition: a third of the images, at least one, is the test set.
 
@@ -455,7 +458,7 @@ def write_vindr_cxr(
 
 
 def write_vinbigdata(
-    out: Path, *, n_images: int, seed: int, long_side: int = 2880, traps: bool = True, progress: Progress | None = None
+    out: Path, n_images: int, *, seed: int, long_side: int = 2880, traps: bool = True, progress: Progress | None = None
 ) -> None:
     """The Kaggle edition: ``train.csv`` and ``train/*.dicom``; with `traps`, a test image without labels."""
     out = start_download(out, "vinbigdata", n_images=n_images, long_side=long_side)
@@ -523,16 +526,3 @@ def _save_deep_dicom(path: Path, picture: Picture, trap: str, *, inverted: bool)
     photometric = "MONOCHROME1" if inverted else "MONOCHROME2"
     stored = 4095 - pixels if inverted else pixels
     write_dicom(path, stored, attributes, bits_stored=12, photometric=photometric, meta_header=trap != "no meta header")
-
-
-SOURCES: dict[str, Writer] = {
-    "chestx-det": write_chestx_det,
-    "nih-boxes": write_nih_boxes,
-    "ms-cxr": write_ms_cxr,
-    "vindr-cxr": write_vindr_cxr,
-    "vinbigdata": write_vinbigdata,
-    "rsna-pneumonia": write_rsna_pneumonia,
-    "siim-acr": write_siim_acr,
-    "padchest-gr": write_padchest_gr,
-}
-"""Name -> ``write(out, *, n_images, seed, long_side, traps=True, progress=None)``; `progress` gets (done, all)."""

@@ -23,9 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
-import numpy as np
-import numpy.typing as npt
-
+from reveal_bench.arrays import FloatArray
 from reveal_bench.findings import hint
 from reveal_bench.geometry import Grid
 from reveal_bench.kinds.localization.records import Point, Polygons
@@ -34,7 +32,6 @@ from reveal_bench.metrics.localization import cell_coverage
 
 __all__ = ["MIN_SHARE", "PLAUSIBLE", "REGIONS", "Regions", "is_plausible", "plausible_shares", "read_anatomy"]
 
-FloatArray = npt.NDArray[np.float64]
 
 REGIONS = (
     "body", "heart", "lung", "lung_left", "lung_right", "mediastinum", "shoulder_left", "shoulder_right", "trachea",

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from reveal_bench.arrays import FloatArray
 from reveal_bench.kinds.tasks.records import Rating
 from reveal_bench.metrics.estimates import POOLED
 from reveal_bench.metrics.ordinal import CRITERIA, reader_agreement
@@ -193,7 +194,6 @@ def _point(one: Estimate, kind: int) -> Point:
     return Point(one["value"], one["low"], one["high"], kind)
 
 
-FloatArray = npt.NDArray[np.float64]
 HEADS = ("Evaluation category", "QWK", "MAD", "first reader, mean ± SD", "second reader, mean ± SD", "answers")
 
 

@@ -9,7 +9,6 @@ card (:mod:`reveal_bench.dataset.card_tables`); shares have 95 % Wilson score in
 from __future__ import annotations
 
 import math
-import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,12 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset import card_tables
 from reveal_bench.dataset.tables import DatasetFolder, open_folder, read_table, tables_of
 from reveal_bench.dataset.tables import Table as TableFile
 from reveal_bench.dataset.tally import Tally, new_tally
 from reveal_bench.dataset.validate_rows import asked_of
+from reveal_bench.files import write_whole
 from reveal_bench.kinds.tasks.records import CATEGORIES
 from reveal_bench.reports.figures import Bar, bars
 from reveal_bench.reports.films import Chosen, Example, example
@@ -109,16 +110,11 @@ def write_report(folder: Path, out: Path, *, split: str | None = None, progress:
     check_extra()
     folder, out = Path(folder), Path(out)
     if folder.resolve() in out.resolve().parents:
-        raise ValueError(f"`out` must not lie in the dataset folder, of which it would become a part, got {out}")
+        raise ArgumentError("out", "must not lie in the dataset folder, of which it would become a part", out)
     if out.is_dir():
-        raise ValueError(f"`out` must be a file, got the folder {out}")
+        raise ArgumentError("out", "must be a file", f"the folder {out}")
     page = render_report(folder, split=split, progress=progress)
-    new = out.with_name(f".{out.name}.{os.getpid()}")
-    try:
-        new.write_text(page, encoding="utf-8")
-        new.replace(out)
-    finally:
-        new.unlink(missing_ok=True)
+    write_whole(out, page)
     return _terms(open_folder(folder))
 
 

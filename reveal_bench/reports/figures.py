@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from reveal_bench.arrays import FloatArray
 from reveal_bench.reports.style import (
     DASHED,
     INCH,
@@ -417,7 +418,6 @@ def _draw_stack(
 ROWS_ON_PAGE = 5
 COLUMNS_ABREAST = 7
 """The truth and six runs: more would be narrower than 20 mm."""
-FloatArray = npt.NDArray[np.float64]
 SIDE = 256
 MAP = "YlOrRd"
 

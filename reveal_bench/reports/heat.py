@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from reveal_bench.arrays import FloatArray
 from reveal_bench.geometry import Grid
+from reveal_bench.kinds.folder import split_shards
 from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord
 from reveal_bench.kinds.localization.scoring import list_cases, points_of
 from reveal_bench.masks import pack_masks, pack_regions
@@ -35,7 +36,6 @@ FEW = 10
 """Patients; an average of fewer could show one of them, and is no average worth the name."""
 _AT_ONCE = 256
 """Masks unpacked together: bounds memory."""
-FloatArray = npt.NDArray[np.float64]
 Progress = Callable[[str, int, int | None], None]
 
 
@@ -102,7 +102,7 @@ def _frontal_pictures(folder: Path, split: str) -> Iterator[tuple[str, str, byte
 
     from reveal_bench.kinds.images import VIEWS
 
-    for shard in sorted((Path(folder) / "localization").glob(f"{split}-*.parquet")):
+    for shard in split_shards(folder, "localization", split):
         file = pq.ParquetFile(shard)
         if "image" not in file.schema_arrow.names:
             continue

@@ -37,6 +37,7 @@ from hashlib import sha256
 import numpy as np
 import numpy.typing as npt
 
+from reveal_bench.arrays import FloatArray
 from reveal_bench.geometry import Grid
 from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord
 from reveal_bench.kinds.localization.scoring import Reference, cells_of, list_cases, points_of
@@ -47,7 +48,6 @@ from reveal_bench.metrics.localization import cell_coverage, hit_cells
 from reveal_bench.reports.anatomy import (
     MIN_SHARE,
     PLAUSIBLE,
-    FloatArray,
     Regions,
     check_share,
     is_enough,

@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
-import numpy.typing as npt
 
+from reveal_bench.arrays import FloatArray
 from reveal_bench.kinds.localization.records import LocalizationPrediction
 from reveal_bench.kinds.localization.scoring import CaseRows, resample_systems, score_localization
 from reveal_bench.metrics import METRICS
@@ -34,7 +34,6 @@ from reveal_bench.reports.runs import ReportRun, World
 __all__ = ["HitRun", "Scores", "core_runs", "hit_runs", "macro_of", "score_runs"]
 
 PROTOCOLS = ("cell", "point", "box", "mask")
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,10 +6,11 @@ names an image or a patient.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.files import write_all
 from reveal_bench.reports.anatomy import Regions
 from reveal_bench.reports.run_errors import Reviews
 from reveal_bench.reports.run_localization import HitReport
@@ -70,7 +71,7 @@ def write_run_report(
     check_extra()
     folder, out = Path(folder), Path(out)
     if folder.resolve() in (out.resolve(), *out.resolve().parents):
-        raise ValueError(f"`out` must not lie in the dataset folder, of which it would become a part, got {out}")
+        raise ArgumentError("out", "must not lie in the dataset folder, of which it would become a part", out)
     world = open_world(folder, runs, split)
     loaded = load_runs(runs, world, progress=progress)
     labels = [run.label for run in loaded]
@@ -86,19 +87,10 @@ def write_run_report(
 
 def _write(out: Path, texts: Mapping[str, str | bytes]) -> None:
     """Write all files beside their names, then bring them to these; figures and tables of an earlier report go."""
-    scratch: list[tuple[Path, Path]] = []
-    try:
-        for name, content in texts.items():
-            path = out / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            new = path.with_name(f".{path.name}.{os.getpid()}")
-            scratch.append((new, path))
-            new.write_bytes(content.encode() if isinstance(content, str) else content)
-        for new, path in scratch:
-            new.replace(path)
-    finally:
-        for new, _ in scratch:
-            new.unlink(missing_ok=True)
+    files = {out / name: content for name, content in texts.items()}
+    for path in files:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    write_all(files)
     for part, suffixes in ((FIGURES, (".png", ".svg")), (TABLES, (".csv",))):
         for path in (out / part).glob("*"):
             if path.suffix in suffixes and f"{part}/{path.name}" not in texts:

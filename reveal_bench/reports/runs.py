@@ -1,6 +1,6 @@
 """The runs that a report compares: read and checked against the folder, whatever kind of benchmark they answer.
 
-A run is a run folder (:mod:`reveal_bench.models.outputs`) or a bare prediction file of any accepted format. All runs
+A run is a run folder (:mod:`reveal_bench.models.run_folder`) or a bare prediction file of any accepted format. All runs
 answer one split of one dataset folder that holds its references.
 """
 
@@ -19,8 +19,8 @@ from reveal_bench.evaluation.score import LintError
 from reveal_bench.kinds import kind_of
 from reveal_bench.kinds.folder import FolderInfo, read_folder_info
 from reveal_bench.kinds.kind import Kind
-from reveal_bench.models.outputs import Run, read_run
 from reveal_bench.models.questions import describe_split
+from reveal_bench.models.run_folder import Run, read_run
 
 __all__ = ["MOST_RUNS", "Progress", "ReportRun", "World", "load_runs", "open_world", "short_names"]
 

@@ -1,53 +1,35 @@
 """Raw download -> records -> dataset folder.
 
-:data:`BUILDERS` lists the sources that are understood; :func:`detect_builder` finds which of them a folder is. Each
-reads its download into records, and :func:`reveal_bench.dataset.build.build_folder` writes those.
+:data:`BUILDERS` lists the sources that are understood, one for each row of :data:`reveal_bench.benchmarks.SOURCES`;
+:func:`detect_builder` finds which of them a folder is. Each reads its download into records, and
+:func:`reveal_bench.dataset.build.build_folder` writes those.
+
+To add a source: its module here, its row in :data:`reveal_bench.benchmarks.BENCHMARKS`, for a new benchmark its card
+``dataset_cards/<benchmark>.md``, a function of :mod:`reveal_bench.phantom` that writes its layout, and a section of
+``docs/sources.md``. Whatever lists sources is made of the rows.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 
-from reveal_bench.sources import (
-    chestx_det,
-    chexlocalize,
-    midrc,
-    ms_cxr,
-    nih_boxes,
-    padchest_gr,
-    reveal_cxr,
-    rexecution,
-    rsna_pneumonia,
-    siim_acr,
-    vindr_cxr,
-)
-from reveal_bench.sources.reveal_cxr import UNDIVIDED
+from reveal_bench.benchmarks import SOURCES
 from reveal_bench.sources.source import Builder, BuildError, Inspection, Problem, Reading
 
 __all__ = ["BUILDERS", "BuildError", "Builder", "Inspection", "Problem", "Reading", "detect_builder"]
 
-_PICTURES = ("pictures",)
-_DICOM_PICTURES = ("pictures", "workers")
-_STUDIES = ("mapping", "id_key", "workers")
-_MODULES = (
-    # name, benchmark, split that a holdout is taken from, module, options
-    ("chexlocalize", "chexlocalize", "test", chexlocalize, _PICTURES),
-    ("chestx-det", "chestx-det", "test", chestx_det, _PICTURES),
-    ("nih-boxes", "nih-boxes", "test", nih_boxes, _PICTURES),
-    ("ms-cxr", "ms-cxr", "test", ms_cxr, _PICTURES),
-    ("vindr-cxr", "vindr-cxr", "test", vindr_cxr, _DICOM_PICTURES),
-    ("rsna-pneumonia", "rsna-pneumonia", "train", rsna_pneumonia, _DICOM_PICTURES),
-    ("siim-acr", "siim-acr", "train", siim_acr, _DICOM_PICTURES),
-    ("padchest-gr", "padchest-gr", "test", padchest_gr, _PICTURES),
-    ("reveal-cxr", "reveal-cxr", UNDIVIDED, reveal_cxr, _STUDIES),
-    ("midrc", "reveal-cxr", UNDIVIDED, midrc, _STUDIES),
-    ("rexecution", "rexecution", "test", rexecution, _PICTURES),
-)
 
-BUILDERS: dict[str, Builder] = {
-    name: Builder(name, benchmark, split, module.detect, module.inspect, module.read, options)
-    for name, benchmark, split, module, options in _MODULES
-}
+def _builder(name: str) -> Builder:
+    source, benchmark = SOURCES[name]
+    module = import_module(f"reveal_bench.sources.{name.replace('-', '_')}")
+    return Builder(
+        name, benchmark.name, source.holdout_split, module.detect, module.inspect, module.read, source.options
+    )
+
+
+BUILDERS: dict[str, Builder] = {name: _builder(name) for name in SOURCES}
+"""Name of a source -> the functions that read it."""
 
 
 def detect_builder(root: Path) -> Builder:

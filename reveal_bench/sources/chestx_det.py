@@ -24,6 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from reveal_bench.files import parse_json
 from reveal_bench.findings import CHESTX_DET_FINDINGS, canonical_finding
 from reveal_bench.kinds.images import PictureFile
 from reveal_bench.kinds.localization.records import Annotation, LocalizationRecord
@@ -41,7 +42,6 @@ from reveal_bench.sources.boxes import (
     xyxy_to_xywh,
 )
 from reveal_bench.sources.source import Inspection, Pixels, Problem, Reading, Records
-from reveal_bench.sources.strict_json import parse_json
 
 __all__ = ["PUBLISHED", "SIDE", "detect", "inspect", "read"]
 

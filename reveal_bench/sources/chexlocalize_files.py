@@ -30,15 +30,14 @@ in several places, the first place counts: `pictures`, then the folders above fr
 from __future__ import annotations
 
 import csv
-import json
 import math
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from reveal_bench.files import parse_json
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS, canonical_finding, hint
 from reveal_bench.kinds.localization.records import Polygons
 from reveal_bench.masks import PackedMasks, Rle, parse_masks
@@ -287,14 +286,8 @@ class Masks:
 def load_json(path: Path, problems: list[Problem]) -> dict[str, Any]:
     """A JSON object; a repeated key anywhere in it is a problem."""
     repeated: list[str] = []
-
-    def no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        counts = Counter(key for key, _ in pairs)
-        repeated.extend(key for key, n in counts.items() if n > 1)
-        return dict(pairs)
-
     try:
-        content = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=no_repeats)
+        content = parse_json(path.read_text(encoding="utf-8"), repeated)
     except (OSError, ValueError, RecursionError) as error:
         problems.append(Problem(path.name, None, "file", "must be readable UTF-8 JSON", str(error)))
         return {}

@@ -35,6 +35,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.files import parse_json
 from reveal_bench.findings import MS_CXR_FINDINGS
 from reveal_bench.kinds.images import PictureFile
 from reveal_bench.kinds.localization.records import LocalizationRecord
@@ -55,7 +57,6 @@ from reveal_bench.sources.boxes import (
 )
 from reveal_bench.sources.mimic_cxr_jpg import PROJECTIONS, table_rows
 from reveal_bench.sources.source import Extra, Inspection, Pixels, Problem, Reading
-from reveal_bench.sources.strict_json import parse_json
 
 if TYPE_CHECKING:
     from datasets import Features
@@ -267,7 +268,7 @@ def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pict
     root = Path(root)
     files = _files(root)
     if pixels == "embed" and pictures is None:
-        raise ValueError("`pictures` must name the MIMIC-CXR-JPG folder when pixels are embedded, got None")
+        raise ArgumentError("pictures", "must name the MIMIC-CXR-JPG folder when pixels are embedded", "None")
     faults = Faults()
     warnings: list[str] = []
     rows = read_rows(files, faults, warnings)

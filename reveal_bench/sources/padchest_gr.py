@@ -33,7 +33,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.dicom.files import archive_at
+from reveal_bench.files import parse_json
 from reveal_bench.findings import PADCHEST_GR_FINDINGS, PADCHEST_GR_LABELS, PADCHEST_OTHER_LABELS
 from reveal_bench.kinds.images import PictureFile
 from reveal_bench.kinds.localization.records import LocalizationRecord
@@ -54,7 +56,6 @@ from reveal_bench.sources.boxes import (
 )
 from reveal_bench.sources.pictures import picture_size
 from reveal_bench.sources.source import Extra, Inspection, Pixels, Problem, Reading
-from reveal_bench.sources.strict_json import parse_json
 
 if TYPE_CHECKING:
     from datasets import Features
@@ -171,7 +172,7 @@ class Pictures:
             if any(root.rglob("*.zip.001")):
                 rule = "must hold PNG files or a whole zip archive"
                 hint = "join the parts first: cat PadChest_GR.zip.* > PadChest_GR.zip"
-                raise ValueError(f"`pictures` {rule}, got parts of one below {root}; {hint}") from None
+                raise ArgumentError("pictures", rule, f"parts of one below {root}; {hint}") from None
             raise
 
     def find(self, study: Study, faults: Faults) -> tuple[PictureFile, tuple[int, int]] | None:

@@ -20,6 +20,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from reveal_bench.files import parse_json
 from reveal_bench.findings import RSNA_FINDINGS
 from reveal_bench.kinds.images import PictureFile
 from reveal_bench.kinds.localization.records import LocalizationRecord
@@ -40,7 +41,6 @@ from reveal_bench.sources.boxes import (
     read_table,
 )
 from reveal_bench.sources.source import Extra, Inspection, Pixels, Problem, Reading
-from reveal_bench.sources.strict_json import parse_json
 
 if TYPE_CHECKING:
     from datasets import Features

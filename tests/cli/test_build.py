@@ -9,9 +9,8 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from reveal_bench.cli.data import STYLES
 from reveal_bench.kinds.folder import read_folder_info
-from reveal_bench.phantom import LAYOUTS, write_reveal
+from reveal_bench.phantom import write_reveal
 from tests.cli.test_score import call
 
 
@@ -25,10 +24,6 @@ def download(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def build(*words: object, expect: int = 0) -> CompletedProcess[str]:
     """With one worker: others take a second each to start, and their number changes nothing (builders/test_resume)."""
     return call("build", *words, "--workers", 1, expect=expect)
-
-
-def test_the_styles_in_the_help_are_those_there_are() -> None:
-    assert tuple(LAYOUTS) == STYLES
 
 
 def test_studies_from_dicom_with_a_log_and_a_key(download: Path, tmp_path: Path) -> None:

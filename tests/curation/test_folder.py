@@ -178,7 +178,7 @@ def test_a_folder_begins_empty_and_has_a_state(tmp_path: Path) -> None:
     (tmp_path / "something").write_text("", encoding="utf-8")
     with pytest.raises(CurationError, match="new or empty folder"):
         CurationFolder.create(tmp_path, name="Chest")
-    with pytest.raises(CurationError, match=r"no curation folder: it has no curation\.json"):
+    with pytest.raises(CurationError, match=r"is not a curation folder: it has no curation\.json"):
         CurationFolder(tmp_path)
     (tmp_path / "curation.json").write_text(json.dumps({"format": 99}), encoding="utf-8")
     with pytest.raises(CurationError, match="must be of format 1, got 99"):

@@ -16,8 +16,7 @@ import pytest
 
 from reveal_bench.curation.balance import Column
 from reveal_bench.curation.folder import CurationError, CurationFolder
-from reveal_bench.curation.halves import draw_best, draw_halves, label_columns
-from reveal_bench.curation.split import split
+from reveal_bench.curation.split import draw_best, draw_halves, label_columns, split
 from reveal_bench.curation.tables import Placed, Selected, read_table
 from reveal_bench.sources.mapping import read_mapping
 from reveal_bench.sources.source import Problem

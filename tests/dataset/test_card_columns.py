@@ -4,26 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from reveal_bench.benchmarks import BENCHMARKS
+from reveal_bench.benchmarks import BENCHMARKS, SOURCES
 from reveal_bench.dataset.card_tables import COLUMNS, CONFIGS
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.tasks.rows import ratings_features
-from reveal_bench.phantom import write_chexlocalize, write_reveal, write_rexecution
-from reveal_bench.phantom.sources import SOURCES
+from reveal_bench.phantom import LAYOUTS
 from reveal_bench.sources import BUILDERS
 
 N = 8
-STUDIES = {"n_studies": N, "seed": 3, "long_side": 64}
-TWINS = {
-    **{
-        name: (lambda root, write=write: write(root, n_images=N, seed=3, long_side=64))
-        for name, write in SOURCES.items()
-    },
-    "chexlocalize": lambda root: write_chexlocalize(root, n_images=N, n_val=2, seed=3, long_side=64),
-    "reveal-cxr": lambda root: write_reveal(root, **STUDIES),
-    "midrc": lambda root: write_reveal(root, **STUDIES, layout="midrc"),
-    "rexecution": lambda root: write_rexecution(root, n_tasks=N, seed=3, long_side=64),
-}
+TWINS = {style: name for name, (source, _) in SOURCES.items() for style in source.styles if style != "reveal-pool"}
+"""Style of a synthetic download -> the source that reads it; the pool is what a curation begins with."""
 EXTRAS = {
     "ms-cxr": {"phrases"},
     "vindr-cxr": {"image_labels"},
@@ -36,13 +26,13 @@ EXTRAS = {
 
 
 def test_every_builder_has_a_twin():
-    assert TWINS.keys() - {"vinbigdata"} == BUILDERS.keys()
+    assert set(TWINS.values()) == BUILDERS.keys()
 
 
 @pytest.mark.parametrize("source", TWINS)
 def test_what_a_twin_is_read_as_has_a_meaning(source, tmp_path):
-    TWINS[source](tmp_path)
-    builder = BUILDERS["vindr-cxr" if source == "vinbigdata" else source]
+    LAYOUTS[source](tmp_path, N, seed=3, long_side=64, **({"n_val": 2} if source == "chexlocalize" else {}))
+    builder = BUILDERS[TWINS[source]]
     pictures = {"pictures": tmp_path / "pictures"} if (tmp_path / "pictures").is_dir() else {}
     secret = {"id_key": b"k" * 32} if "id_key" in builder.options else {}
     reading = builder.read(tmp_path, pixels="embed", keep_going=True, **pictures, **secret)

@@ -4,30 +4,43 @@ import re
 
 import pytest
 
-from reveal_bench.benchmarks import BENCHMARKS
+from reveal_bench.benchmarks import BENCHMARKS, SOURCES, bundled
 from reveal_bench.cli import data as cli_folder
 from reveal_bench.cli import run as cli_report
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.tasks.rows import ratings_features
-from reveal_bench.sources import BUILDERS
 from tests.conftest import ROOT
 
-SOURCES = (ROOT / "docs" / "sources.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "sources.md").read_text(encoding="utf-8")
 DATASETS = (ROOT / "docs" / "datasets.md").read_text(encoding="utf-8")
 
 
-def test_every_source_is_in_the_table_with_its_licence():
-    rows = dict(re.findall(r"^\| \[`([\w-]+)`\].*?\| (restricted|open) \|", SOURCES, re.MULTILINE))
-    assert rows == {name: BENCHMARKS[builder.benchmark].licence for name, builder in BUILDERS.items()}
+def anchor(heading):
+    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
+
+
+def test_the_table_of_sources_is_that_of_the_code_row_by_row():
+    pictures = {"restricted": "no", "open": "yes, with attribution"}
+    rows = [
+        f"| [`{name}`](#{anchor(source.section)}) | {', '.join(filter(None, [benchmark.kind, source.holds]))} "
+        f"| {benchmark.licence} | {pictures[benchmark.licence]} |"
+        for name, (source, benchmark) in SOURCES.items()
+    ]
+    assert rows == re.findall(r"^\| \[.*$", PAGE, re.MULTILINE)
+
+
+def test_every_benchmark_has_a_source_and_a_card_and_no_card_is_of_another():
+    assert {benchmark.name for _, benchmark in SOURCES.values()} == BENCHMARKS.keys()
+    assert {path.stem for path in bundled("dataset_cards").glob("*.md")} == BENCHMARKS.keys()
 
 
 def test_links_within_the_page_lead_somewhere():
-    headings = re.findall(r"^## (.+)$", SOURCES, re.MULTILINE)
-    anchors = {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
-    assert set(re.findall(r"\]\(#([\w-]+)\)", SOURCES)) <= anchors
+    headings = re.findall(r"^## (.+)$", PAGE, re.MULTILINE)
+    anchors = set(map(anchor, headings))
+    assert set(re.findall(r"\]\(#([\w-]+)\)", PAGE)) <= anchors
 
 
-@pytest.mark.parametrize("page", [SOURCES, DATASETS])
+@pytest.mark.parametrize("page", [PAGE, DATASETS])
 def test_links_to_other_pages_lead_somewhere(page):
     for name in re.findall(r"\]\((\w+\.md)\)", page):
         assert (ROOT / "docs" / name).is_file()
@@ -61,5 +74,5 @@ def test_every_command_and_its_options_are_shown(command):
 
 
 def test_nothing_names_a_machine():
-    for page in (SOURCES, DATASETS):
+    for page in (PAGE, DATASETS):
         assert not re.search(r"/(work|tmp|home|root)/", page)

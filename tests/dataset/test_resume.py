@@ -215,7 +215,7 @@ def test_a_part_that_is_being_replaced_stands_for_nothing(tmp_path, monkeypatch)
     build(pictures, tmp_path / "whole")
     stopped_build(pictures, tmp_path / "out", record=40)
     changed = [replace(record, labels=("Pneumothorax",)) for record in studies(pictures)]
-    monkeypatch.setattr(spool, "_write_whole", killed_at_the_index(spool._write_whole))
+    monkeypatch.setattr(spool, "write_whole", killed_at_the_index(spool.write_whole))
     with pytest.raises(KeyboardInterrupt):
         build_folder(
             {"test": changed},

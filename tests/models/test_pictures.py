@@ -171,10 +171,10 @@ BOMB = "a bomb, which takes a second to make"
 @pytest.mark.parametrize(
     ("data", "about", "message"),
     [
-        (b"no picture", {}, "the picture of i1 in test-00000-of-00001.parquet must decode: 10 bytes: no picture"),
-        (b"", {}, "must decode: 0 bytes: no picture"),
+        (b"no picture", {}, "the picture of i1 in test-00000-of-00001.parquet must decode: 10 bytes: not a picture"),
+        (b"", {}, "must decode: 0 bytes: not a picture"),
         (file_of(Image.fromarray(grey_of(1)))[:70], {}, "the picture of i1 in .* must decode: 70 bytes"),
-        (file_of(Image.new("L", (9, 6)), "GIF"), {}, "no picture"),
+        (file_of(Image.new("L", (9, 6)), "GIF"), {}, "not a picture"),
         (file_of(Image.fromarray(grey_of(1, (9, 6)))), {}, "the manifest states 9 x 6 pixels, it has 6 x 9"),
         (BOMB, {"size": (20000, 20000)}, "must decode: .* decompression bomb"),
         (BOMB, {}, "must decode"),

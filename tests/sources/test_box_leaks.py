@@ -13,8 +13,7 @@ import pytest
 
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset.build import build_folder
-from reveal_bench.phantom import write_reveal
-from reveal_bench.phantom.sources import SOURCES
+from reveal_bench.phantom import LAYOUTS, write_reveal
 from reveal_bench.sources import midrc, rsna_pneumonia, siim_acr, vindr_cxr
 from reveal_bench.sources.source import Reading
 from tests.sources.reveal_trees import KEY
@@ -103,7 +102,7 @@ def test_no_text_of_a_header_is_in_the_folder(tmp_path: Path, source: str, pixel
                 archive.extractall(path.with_suffix(""))
             path.unlink()
     else:
-        SOURCES[source](twin, n_images=4, seed=5, long_side=64)
+        LAYOUTS[source](twin, n_images=4, seed=5, long_side=64)
     assert len(planted_texts()) > 500
     assert plant(twin) >= 3
     name, reading = read(source, twin)

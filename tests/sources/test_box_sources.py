@@ -16,21 +16,27 @@ from typing import Any
 
 import pytest
 
-from reveal_bench.benchmarks import BENCHMARKS
+from reveal_bench.benchmarks import BENCHMARKS, SOURCES
 from reveal_bench.dataset.build import BuildLog, build_folder
 from reveal_bench.dataset.validate import validate_folder
 from reveal_bench.evaluation.baselines import chance_baseline, fit_location_prior, location_prior_baseline
 from reveal_bench.evaluation.score import score_file
 from reveal_bench.kinds.folder import FolderInfo, read_folder_info
 from reveal_bench.kinds.localization.records import read_localization, read_manifest
-from reveal_bench.phantom import write_reveal
-from reveal_bench.phantom.sources import SOURCES
+from reveal_bench.phantom import LAYOUTS, write_reveal
 from reveal_bench.predictions import predictions_to_jsonl
 from reveal_bench.sources import chexlocalize, midrc
 from reveal_bench.sources.source import Reading
 from tests.sources.reveal_trees import KEY
 
 N = 15
+STYLES = {
+    style: name
+    for name, (source, benchmark) in SOURCES.items()
+    for style in source.styles
+    if benchmark.kind == "localization" and name != "chexlocalize"
+}
+"""Style of the synthetic twin -> source."""
 TEST_SPLIT = {"vinbigdata": "train", "rsna-pneumonia": "train", "siim-acr": "train"}
 EXTRAS = {
     "ms-cxr": {"phrases"},
@@ -42,8 +48,7 @@ WITH_MASKS = {"chestx-det", "siim-acr", "chexlocalize"}
 
 
 def module_of(source: str) -> ModuleType:
-    name = "vindr_cxr" if source == "vinbigdata" else source.replace("-", "_")
-    return importlib.import_module(f"reveal_bench.sources.{name}")
+    return importlib.import_module(f"reveal_bench.sources.{STYLES[source].replace('-', '_')}")
 
 
 def read_twin(source: str, root: Path) -> Reading:
@@ -68,11 +73,11 @@ class Built:
 def built(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Built]:
     root = tmp_path_factory.mktemp("sources")
     everything = {}
-    for source, write in SOURCES.items():
+    for source in STYLES:
         twin, public, private = root / source / "twin", root / source / "public", root / source / "private"
-        write(twin, n_images=N, seed=3, long_side=128)
+        LAYOUTS[source](twin, n_images=N, seed=3, long_side=128)
         reading, log = read_twin(source, twin), BuildLog()
-        benchmark = BENCHMARKS["vindr-cxr" if source == "vinbigdata" else source]
+        benchmark = BENCHMARKS[STYLES[source]]
         info = build_folder(
             reading.splits, public, benchmark, holdout=private, holdout_split=TEST_SPLIT.get(source, "test"),
             extras=reading.extras, keep_going=True, synthetic=reading.synthetic, log=log,
@@ -81,13 +86,13 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Built]:
     return everything
 
 
-@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("source", STYLES)
 def test_a_twin_is_recognised_and_becomes_two_valid_folders(built: Mapping[str, Built], source: str) -> None:
     own = built[source]
     assert module_of(source).detect(own.twin) == 1
     assert module_of(source).inspect(own.twin, pictures=None).synthetic
     assert own.reading.synthetic
-    recognised = {name for name in SOURCES if module_of(name).detect(own.twin)}
+    recognised = {name for name in STYLES if module_of(name).detect(own.twin)}
     assert recognised <= {source, "vindr-cxr", "vinbigdata"}
     assert own.log.left_out == []
     assert own.info.synthetic
@@ -191,12 +196,12 @@ def test_a_baseline_is_scored_with_the_benchmark_s_metrics(
     assert read_folder_info(own.public).benchmark == source
 
 
-@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("source", STYLES)
 def test_the_same_seed_gives_the_same_twin(source: str, tmp_path: Path) -> None:
     digests = []
     for name, seed in (("a", 5), ("b", 5), ("c", 6)):
         seen: list[tuple[int, int]] = []
-        SOURCES[source](
+        LAYOUTS[source](
             tmp_path / name, n_images=2, seed=seed, long_side=64, traps=False, progress=lambda *n, s=seen: s.append(n)
         )
         assert seen == [(1, 2), (2, 2)]
@@ -212,6 +217,6 @@ def test_the_same_seed_gives_the_same_twin(source: str, tmp_path: Path) -> None:
 def test_a_twin_is_not_written_over_something(tmp_path: Path) -> None:
     (tmp_path / "x").touch()
     with pytest.raises(ValueError, match="`out` must be a new or empty folder, got "):
-        SOURCES["nih-boxes"](tmp_path, n_images=1, seed=0, long_side=64)
+        LAYOUTS["nih-boxes"](tmp_path, n_images=1, seed=0, long_side=64)
     with pytest.raises(ValueError, match=r"`n_images` and `long_side` must be >= 1 and in \[64, 8192\], got 0, 64"):
-        SOURCES["ms-cxr"](tmp_path / "new", n_images=0, seed=0, long_side=64)
+        LAYOUTS["ms-cxr"](tmp_path / "new", n_images=0, seed=0, long_side=64)

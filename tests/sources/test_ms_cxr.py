@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from reveal_bench.phantom.sources import SOURCES
+from reveal_bench.phantom import LAYOUTS
 from reveal_bench.sources import ms_cxr
 from reveal_bench.sources.source import BuildError
 
@@ -53,7 +53,7 @@ def coco(*boxes: list[float], **changes: Any) -> str:
 @pytest.fixture(scope="module")
 def twin(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("ms") / "download"
-    SOURCES["ms-cxr"](out, n_images=8, seed=1, long_side=160)
+    LAYOUTS["ms-cxr"](out, n_images=8, seed=1, long_side=160)
     return out
 
 

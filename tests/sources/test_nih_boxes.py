@@ -12,7 +12,7 @@ from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset.build import BuildLog, build_folder
 from reveal_bench.dataset.validate import validate_folder
 from reveal_bench.kinds.localization.records import read_localization
-from reveal_bench.phantom.sources import SOURCES
+from reveal_bench.phantom import LAYOUTS
 from reveal_bench.sources import nih_boxes
 from reveal_bench.sources.source import BuildError
 
@@ -36,7 +36,7 @@ def write(folder: Path, text: str, *, zipped: bool = False) -> Path:
 @pytest.fixture(scope="module")
 def twin(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("nih") / "download"
-    SOURCES["nih-boxes"](out, n_images=6, seed=1, long_side=128)
+    LAYOUTS["nih-boxes"](out, n_images=6, seed=1, long_side=128)
     return out
 
 

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from reveal_bench.findings import PADCHEST_GR_FINDINGS
-from reveal_bench.phantom.sources import SOURCES
+from reveal_bench.phantom import LAYOUTS
 from reveal_bench.sources import padchest_gr
 from reveal_bench.sources.source import BuildError
 
@@ -47,7 +47,7 @@ def write(
 @pytest.fixture(scope="module")
 def twin(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("padchest") / "download"
-    SOURCES["padchest-gr"](out, n_images=6, seed=1, long_side=160)
+    LAYOUTS["padchest-gr"](out, n_images=6, seed=1, long_side=160)
     return out
 
 

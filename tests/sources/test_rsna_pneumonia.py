@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from reveal_bench.dicom import write_dicom
-from reveal_bench.phantom.sources import SOURCES
+from reveal_bench.phantom import LAYOUTS
 from reveal_bench.sources import rsna_pneumonia
 from reveal_bench.sources.source import BuildError
 
@@ -29,7 +29,7 @@ def write(root: Path, rows: str = ROWS, classes: str | None = CLASSES) -> Path:
 @pytest.fixture(scope="module")
 def twin(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("rsna") / "download"
-    SOURCES["rsna-pneumonia"](out, n_images=8, seed=1, long_side=128)
+    LAYOUTS["rsna-pneumonia"](out, n_images=8, seed=1, long_side=128)
     return out
 
 

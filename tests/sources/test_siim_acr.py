@@ -9,7 +9,7 @@ import pytest
 
 from reveal_bench.dicom import write_dicom
 from reveal_bench.masks import decode_mask
-from reveal_bench.phantom.sources import SOURCES
+from reveal_bench.phantom import LAYOUTS
 from reveal_bench.sources import siim_acr
 from reveal_bench.sources.source import BuildError
 
@@ -25,7 +25,7 @@ def write(root: Path, rows: str, name: str = "train-rle.csv", heads: str = HEADS
 @pytest.fixture(scope="module")
 def twin(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("siim") / "download"
-    SOURCES["siim-acr"](out, n_images=6, seed=1, long_side=128)
+    LAYOUTS["siim-acr"](out, n_images=6, seed=1, long_side=128)
     return out
 
 

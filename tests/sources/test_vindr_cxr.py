@@ -9,7 +9,7 @@ import pytest
 
 from reveal_bench.dicom import write_dicom
 from reveal_bench.findings import VINBIGDATA_FINDINGS, VINDR_CXR_FINDINGS, VINDR_GLOBAL_LABELS
-from reveal_bench.phantom.sources import SOURCES
+from reveal_bench.phantom import LAYOUTS
 from reveal_bench.sources import vindr_cxr
 from reveal_bench.sources.source import BuildError
 
@@ -45,7 +45,7 @@ def labels(*rows: tuple[str, str, set[str]], other: str = "Other diseases") -> s
 @pytest.fixture(scope="module")
 def twin(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("vindr") / "download"
-    SOURCES["vindr-cxr"](out, n_images=9, seed=1, long_side=160)
+    LAYOUTS["vindr-cxr"](out, n_images=9, seed=1, long_side=160)
     return out
 
 

@@ -24,6 +24,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
+from reveal_bench.arrays import IntArray
 from reveal_bench.masks import Rle, pack_masks, parse_masks
 
 __all__ = [
@@ -103,7 +104,6 @@ _TEXT_AT_ONCE = 1 << 20  # characters: what is made of them fits into the proces
 _MOST_CHARACTERS = 7  # of one run
 
 Text = npt.NDArray[np.uint8]
-IntArray = npt.NDArray[np.int64]
 
 
 def count_codes(rle: Rle) -> int:

@@ -35,7 +35,7 @@ from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
 from reveal_bench.kinds.findings.records import StudyManifest, StudyRecord, read_studies, read_study_manifest
 from reveal_bench.kinds.findings.scoring import StudyRows, score_studies
-from reveal_bench.kinds.folder import read_folder_info
+from reveal_bench.kinds.folder import read_folder_info, split_shards
 from reveal_bench.kinds.images import StudyImage
 from reveal_bench.kinds.localization.records import (
     Annotation,
@@ -55,13 +55,13 @@ from reveal_leaderboard.release.fingerprints import fingerprint
 from reveal_leaderboard.release.ranking import compare_document, rank_document
 from reveal_leaderboard.release.release import (
     ReleasedScore,
-    ReleasePolicy,
     part_of,
     release,
     release_rubric,
     release_studies,
     split_final,
 )
+from reveal_leaderboard.settings import ReleasePolicy
 
 __all__ = ["JOBS", "compare", "load_shared", "rank", "read_cases", "score", "warm_up", "write_cases"]
 
@@ -297,7 +297,7 @@ def _reference_hash(folder: Path, split: str, manifest: Any, key: bytes) -> str:
     kind = {StudyManifest: "findings", TaskManifest: "tasks"}.get(type(manifest), "localization")
     config = _CONFIGS[kind]
     digest = hmac.new(key, digestmod=hashlib.sha256)
-    for shard in sorted((folder / config).glob(f"{split}-*.parquet")):
+    for shard in split_shards(folder, config, split):
         digest.update(hashlib.sha256(shard.read_bytes()).digest())
     return digest.hexdigest()
 

@@ -18,7 +18,6 @@ import csv
 import hashlib
 import io
 import json
-import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,8 +28,9 @@ from typing import Any
 import numpy as np
 
 from reveal_bench.curation.assign import draw_assignment
+from reveal_bench.files import write_whole
 from reveal_bench.findings import hint
-from reveal_bench.kinds.folder import read_folder_info
+from reveal_bench.kinds.folder import read_folder_info, split_shards
 from reveal_bench.kinds.images import VIEWS
 from reveal_bench.sources.source import BuildError, Problem
 from reveal_leaderboard.boards.exports import harmless
@@ -251,7 +251,7 @@ def _shards(folder: Path) -> list[Path]:
         shard
         for split in splits
         for config in ("tasks", "holdout_inputs")
-        for shard in sorted((Path(folder) / config).glob(f"{split}-*.parquet"))
+        for shard in split_shards(folder, config, split)
     ]
     import pyarrow.parquet as pq
 
@@ -332,9 +332,7 @@ def _copy(place: Path, data: bytes | None) -> str:
     content = data or b""
     name = hashlib.sha256(content).hexdigest() + _SUFFIXES.get(content[:2], "")
     if not (place / name).exists():
-        new = place / f"{name}.new"
-        new.write_bytes(content)
-        os.replace(new, place / name)
+        write_whole(place / name, content)
     return name
 
 

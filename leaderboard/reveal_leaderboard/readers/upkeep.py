@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import io
-import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,9 +18,10 @@ import numpy as np
 
 from reveal_bench.curation.assign import reassign
 from reveal_bench.curation.tables import Assignment, write_table
-from reveal_leaderboard.boards.ratings import COLUMNS as RATING_COLUMNS
+from reveal_bench.files import replacing, write_whole
 from reveal_leaderboard.readers.forms import SCORED
 from reveal_leaderboard.readers.store import CANNOT_READ, Answer, Readings
+from reveal_leaderboard.store.ratings import COLUMNS as RATING_COLUMNS
 from reveal_leaderboard.store.tables import CRITERIA
 
 __all__ = [
@@ -138,9 +138,8 @@ def export_answers(readings: Readings, out: Path) -> int:
 
 def export_assignments(readings: Readings, out: Path) -> int:
     """Write the lists as they are in the end, for ``import-votes --reassigned``; how often they changed."""
-    new = out.with_name(out.name + ".new")
-    write_table(new, [Assignment(reader, n, item) for reader, n, item in readings.listed()], Assignment)
-    os.replace(new, out)
+    with replacing(out) as new:
+        write_table(new, [Assignment(reader, n, item) for reader, n, item in readings.listed()], Assignment)
     return readings.version()
 
 
@@ -179,10 +178,4 @@ EXPORTS: dict[str, tuple[Sequence[str], Callable[[Readings], list[tuple[str, ...
 
 def _write(path: Path, data: bytes) -> None:
     """Whole or not at all, for the maintainer's eyes only: votes are labels of a holdout to be."""
-    new = path.with_name(path.name + ".new")
-    handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(handle, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(new, path)
+    write_whole(path, data, private=True)

@@ -48,6 +48,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from reveal_bench.arrays import BoolArray, FloatArray
 from reveal_bench.evaluation.compare import ALPHA, Comparison, compare, holm, side_by_side
 from reveal_bench.kinds.findings.scoring import StudyRows, resample_studies
 from reveal_bench.kinds.localization.scoring import CaseRows, resample_systems
@@ -55,15 +56,8 @@ from reveal_bench.kinds.tasks.scoring import OVERALL_CRITERIA, RubricRows, resam
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO, Resampled
 from reveal_bench.metrics.ordinal import REPORTED
-from reveal_leaderboard.release.release import (
-    PRIMARY,
-    Figure,
-    ReleasedScore,
-    ReleasePolicy,
-    release,
-    release_rubric,
-    release_studies,
-)
+from reveal_leaderboard.release.release import PRIMARY, Figure, ReleasedScore, release, release_rubric, release_studies
+from reveal_leaderboard.settings import ReleasePolicy
 
 __all__ = ["FEWEST_DIFFERING", "Rows", "compare_document", "rank_document"]
 
@@ -169,8 +163,6 @@ def _letters(number: int) -> str:
 
 
 Rows = CaseRows | StudyRows | RubricRows
-FloatArray = npt.NDArray[np.float64]
-BoolArray = npt.NDArray[np.bool_]
 
 FEWEST_DIFFERING = 10
 COMPARE_RESAMPLES = 10_000

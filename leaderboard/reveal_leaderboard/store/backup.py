@@ -33,9 +33,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from reveal_bench.files import flush_folder
 from reveal_leaderboard import __version__
 from reveal_leaderboard.store.audit import NoBoardError, Report, audit, opened_to_read
-from reveal_leaderboard.store.blobs import Blobs, flush_folder, write_durably
+from reveal_leaderboard.store.blobs import Blobs, write_durably
 from reveal_leaderboard.store.database import connect
 from reveal_leaderboard.store.tables import submissions
 

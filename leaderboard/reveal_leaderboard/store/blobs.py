@@ -35,12 +35,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import sqlalchemy as sa
 
+from reveal_bench.files import flush_folder, write_whole
 from reveal_leaderboard.store.tables import submissions
 
 if TYPE_CHECKING:
     from reveal_leaderboard.store.store import Store
 
-__all__ = ["BlobDamagedError", "Blobs", "Incoming", "flush_folder", "write_durably"]
+__all__ = ["BlobDamagedError", "Blobs", "Incoming", "write_durably"]
 
 
 class Bucket:
@@ -297,21 +298,4 @@ def _remove_if_left(path: Path) -> bool:
 
 def write_durably(path: Path, data: bytes) -> None:
     """Replace `path` by `data`, readable by its owner only, so that a crash leaves the old content or the new."""
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".writing-", delete=False) as file:
-        try:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-            os.replace(file.name, path)
-        finally:
-            Path(file.name).unlink(missing_ok=True)
-    flush_folder(path.parent)
-
-
-def flush_folder(folder: Path) -> None:
-    """Flush a folder's entries to disk, so that a new name outlives a crash of the machine."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    write_whole(path, data, private=True, durable=True)

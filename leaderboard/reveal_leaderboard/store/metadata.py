@@ -9,13 +9,14 @@ control or format characters. Links are https only. Nobody's text is ever markup
 
 from __future__ import annotations
 
-import json
 import re
 import unicodedata
 from collections.abc import Collection
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from reveal_bench.files import parse_json
 
 __all__ = ["KINDS", "PROMPT_STYLES", "Metadata", "MetadataError", "read_metadata"]
 
@@ -117,9 +118,9 @@ class Metadata(_Strict):
         """
         stated = self.thresholds if isinstance(self.thresholds, dict) else {}
         rule = "must name labels of the board"
-        strangers = [_error("thresholds", rule, repr(label)[:80]) for label in stated if label not in labels]
-        if strangers:
-            raise MetadataError(strangers)
+        unasked = [_error("thresholds", rule, repr(label)[:80]) for label in stated if label not in labels]
+        if unasked:
+            raise MetadataError(unasked)
 
     def public(self) -> dict[str, Any]:
         """What everybody may see."""
@@ -144,20 +145,17 @@ def read_metadata(text: str) -> Metadata:
     """
     if len(text.encode("utf-8", "surrogatepass")) > MAX_BYTES:
         raise MetadataError([_error("metadata", f"must be at most {MAX_BYTES} bytes", "")])
+    repeated: list[str] = []
     try:
-        return Metadata.model_validate(json.loads(text, object_pairs_hook=_without_doubles))
+        fields = parse_json(text, repeated)
+        if repeated:
+            raise ValueError("a field must stand only once in an object")
+        return Metadata.model_validate(fields)
     except ValidationError as error:
         faults = error.errors(include_url=False, include_context=False)
         raise MetadataError([_fault(fault) for fault in faults]) from None
     except (ValueError, RecursionError) as error:  # no JSON, or a number of thousands of digits
         raise MetadataError([_error("metadata", f"must be JSON: {error}", text[:80])]) from None
-
-
-def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a field must stand only once in an object")
-    return found
 
 
 def _fault(fault: Any) -> dict[str, str]:

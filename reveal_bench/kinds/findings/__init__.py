@@ -99,7 +99,7 @@ class Findings(Kind):
 
     def to_jsonl(self, predictions: Sequence[FindingsPrediction]) -> str:
         """One line per study."""
-        from reveal_bench.entries.jsonl import findings_to_jsonl
+        from reveal_bench.kinds.findings.lint import findings_to_jsonl
 
         return findings_to_jsonl(predictions)
 

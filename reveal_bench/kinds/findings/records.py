@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reveal_bench.kinds.folder import check_split, read_folder_info
+from reveal_bench.kinds.folder import check_split, read_folder_info, split_shards
 from reveal_bench.kinds.images import StudyImage, image_from_facts
 
 __all__ = [
@@ -152,7 +152,7 @@ def read_studies(folder: Path, split: str) -> list[StudyRecord]:
 
     info = read_folder_info(folder)
     check_split(info, folder, split)
-    shards = sorted((Path(folder) / "multilabel").glob(f"{split}-*.parquet"))
+    shards = split_shards(folder, "multilabel", split)
     if not shards:
         raise ValueError(f"{folder} holds no labels of split {split!r}: they are private, kept by the maintainer")
     records = []

@@ -22,8 +22,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from reveal_bench.arrays import BoolArray, FloatArray
 from reveal_bench.kinds.findings.records import FindingsPrediction, StudyRecord
 from reveal_bench.metrics.bootstrap import Estimate, Figures, resampling_counts
 from reveal_bench.metrics.estimates import estimate_labels
@@ -44,9 +44,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = ["StudyRows", "resample_studies", "score_studies", "study_metrics", "summarize_studies"]
-
-BoolArray = npt.NDArray[np.bool_]
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -130,7 +130,7 @@ class Localization(Kind):
 
     def to_jsonl(self, predictions: Sequence[LocalizationPrediction]) -> str:
         """One line per image and finding."""
-        from reveal_bench.entries.jsonl import predictions_to_jsonl
+        from reveal_bench.kinds.localization.formats import predictions_to_jsonl
 
         return predictions_to_jsonl(predictions)
 

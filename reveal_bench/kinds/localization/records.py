@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from reveal_bench.kinds.folder import check_split, read_folder_info
+from reveal_bench.kinds.folder import check_split, read_folder_info, split_shards
 from reveal_bench.kinds.images import SPACING_SOURCES, VIEWS, PictureFile
 from reveal_bench.masks import Rle
 
@@ -231,7 +231,7 @@ def read_localization(folder: Path, split: str) -> list[LocalizationRecord]:
 
     info = read_folder_info(folder)
     check_split(info, folder, split)
-    shards = sorted((Path(folder) / "localization").glob(f"{split}-*.parquet"))
+    shards = split_shards(folder, "localization", split)
     if not shards:
         raise ValueError(f"{folder} holds no references of split {split!r}: they are private, kept by the maintainer")
     records: list[LocalizationRecord] = []

@@ -19,11 +19,6 @@ against their union, in which a pixel lies if its centre lies in a box (:mod:`re
 against the tight box around all of them, as a mask reference is reduced to its tight box; so where a finding has
 several boxes, a box around one of them cannot reach 1. A mask is not compared with boxes: `mask_iou` and `mask_iou_all`
 are undefined there, absent from the rows if no reference is a mask, and :attr:`CaseRows.notes` says so.
-
-What is scored: the pairs of an image and a finding, each with its reference.
-
-There is a case per pair whose ground truth is not empty. A reference is a mask, or the boxes that the source drew where
-it drew no mask.
 """
 
 from __future__ import annotations
@@ -33,8 +28,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from reveal_bench.arrays import BoolArray, FloatArray
 from reveal_bench.geometry import Grid, box_centre
 from reveal_bench.kinds.images import VIEWS
 from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord, Point
@@ -140,8 +135,6 @@ def _reference(record: LocalizationRecord, finding: str) -> Reference:
     return Reference(record.size, annotation.boxes_xywh, annotation.bbox_xywh)
 
 
-FloatArray = npt.NDArray[np.float64]
-
 _TEXT_AT_ONCE = 16 << 20
 """Characters of run-length strings that are unpacked together: bounds memory, about 10 bytes a character."""
 _NO_MASKS = "masks were not compared: the references are boxes, so mask IoU is not defined; a mask counts by its point"
@@ -206,12 +199,12 @@ class CaseRows:
         rows = self if stratum is None else self.take(parts[stratum])
         return summarize(rows, n_resamples=n_resamples, seed=seed, unit=unit, interval=interval)
 
-    def strata(self) -> dict[str, npt.NDArray[np.bool_]]:
+    def strata(self) -> dict[str, BoolArray]:
         """The cases by view of their image: bool arrays (n_cases,)."""
         views = np.array([self.views.get(image, "") for image in self.image_ids], object)
         return {f"view: {view}": views == view for view in VIEWS if (views == view).any()}
 
-    def take(self, part: npt.NDArray[np.bool_]) -> CaseRows:
+    def take(self, part: BoolArray) -> CaseRows:
         """The rows of the cases in `part`."""
         kept = np.flatnonzero(part).tolist()
         lists = ("image_ids", "patient_ids", "case_findings", "point_kinds", "cell_kinds")

@@ -14,15 +14,10 @@ dataset folder this module reads
 
 :func:`rating_array` brings ratings into the form that :mod:`reveal_bench.metrics.ordinal` takes.
 
-The rubric by which readers score a model's answer to an open task, as data.
-
-Conventions
------------
 Six criteria, each scored from 1 (poor) to 5 (excellent); of the first four a text is judged, of the last two the boxes
-drawn into an image. *Content* is no criterion of its own: it is the smallest of process, execution and synthesis.
-
-Source: what each score stands for follows the published scoring criteria of the ReXecution framework (paper 001,
-section 3.3, and its supplement); the wording here is our own. The published text decides where the two differ.
+drawn into an image. What each score means (:data:`RUBRIC`) follows the published scoring criteria of the ReXecution
+framework (paper 001, section 3.3, and its supplement); the wording here is our own, and the published text decides
+where the two differ.
 """
 
 from __future__ import annotations
@@ -32,7 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from reveal_bench.kinds.folder import check_split, read_folder_info
+from reveal_bench.kinds.folder import check_split, read_folder_info, split_shards
 from reveal_bench.kinds.images import StudyImage, image_from_facts
 from reveal_bench.kinds.localization.records import Box
 
@@ -202,7 +197,7 @@ def read_task_manifest(folder: Path, split: str) -> TaskManifest:
     path = folder / "manifest" / f"{split}.parquet"
     if "task_id" not in pq.read_schema(path).names:
         raise ValueError(f"{folder} is no tasks-type dataset: its manifest is not of tasks")
-    config = "tasks" if (folder / "tasks").is_dir() and any((folder / "tasks").glob(f"{split}-*")) else "holdout_inputs"
+    config = "tasks" if split_shards(folder, "tasks", split) else "holdout_inputs"
     rows = {row["task_id"]: row for row in _rows(folder, split, config, leave_out=("images", "prior_images"))}
     tasks = []
     for entry in pq.read_table(path).to_pylist():
@@ -300,7 +295,7 @@ def _rows(folder: Path, split: str, config: str, *, leave_out: tuple[str, ...] =
     import pyarrow.parquet as pq
 
     check_split(read_folder_info(folder), folder, split)
-    shards = sorted((Path(folder) / config).glob(f"{split}-*.parquet"))
+    shards = split_shards(folder, config, split)
     if not shards:
         raise ValueError(f"{folder} holds no {config} of split {split!r}: none were built, or they are private")
     rows: list[dict[str, Any]] = []

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import numpy.typing as npt
 
+from reveal_bench.arrays import FloatArray, IntArray
 from reveal_bench.kinds.tasks.records import CATEGORIES, Rating, TaskRecord
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.agreement import difference_from_tables, kappa_from_tables, resample_tables, unit_tables
@@ -50,8 +51,6 @@ if TYPE_CHECKING:
 
 __all__ = ["OVERALL_CRITERIA", "RubricRows", "resample_rubrics", "score_ratings", "summarize_rubric"]
 
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 Missing = Literal["lowest", "leave_out"]
 
 OVERALL_CRITERIA = CRITERIA[:4]

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from reveal_bench.curation.reports import (
+from reveal_bench.curation.report_tables import (
     Report,
     ReportColumns,
     SuggestionColumns,

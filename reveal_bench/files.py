@@ -1,0 +1,105 @@
+"""Files that are whole or not there, and JSON that loses nothing.
+
+A file is written beside its name, brought to disk and renamed: whoever looks, and whatever ends the program, there is
+the old file or the new one. What a killed program leaves is called ``.writing-*``.
+
+Not for what must never have a name while it is incomplete, or is too large to hold: the vault copies a nameless file
+(``custody``), uploads stream into a locked file under their own hash (``blobs``), a key is made with ``O_EXCL``
+(:mod:`reveal_bench.sources.ids`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+__all__ = ["flush_folder", "parse_json", "replacing", "write_all", "write_whole"]
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A new name beside `path` whose file takes its place when the block succeeds; until then `path` is untouched."""
+    path = Path(path)
+    new = path.with_name(f".writing-{path.name}.{secrets.token_hex(6)}")
+    try:
+        yield new
+        os.replace(new, path)
+    finally:
+        new.unlink(missing_ok=True)
+
+
+def write_whole(path: Path, data: str | bytes | memoryview, *, private: bool = False, durable: bool = False) -> None:
+    """Replace `path` by `data`, text as UTF-8, on disk before it has its name.
+
+    Parameters
+    ----------
+    private : readable by its owner only
+    durable : also flush the folder, so that the new name outlives a crash of the machine
+    """
+    write_all({path: data}, private=private)
+    if durable:
+        flush_folder(Path(path).parent)
+
+
+def write_all(files: Mapping[Path, str | bytes | memoryview], *, private: bool = False) -> None:
+    """:func:`write_whole` of files that belong together: all are on disk before the first of them has its name."""
+    with ExitStack() as stack:
+        for path in reversed(list(files)):  # they get their names in the order given
+            new, data = stack.enter_context(replacing(path)), files[path]
+            handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666)
+            with os.fdopen(handle, "wb") as file:
+                file.write(data.encode() if isinstance(data, str) else data)
+                file.flush()
+                os.fsync(file.fileno())
+
+
+def flush_folder(folder: Path) -> None:
+    """Flush a folder's entries to disk, so that a new name outlives a crash of the machine."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def parse_json(text: str, repeated: list[str] | None = None) -> Any:
+    """The value of a JSON text, where most readers silently keep the last value of a key that is repeated.
+
+    Parameters
+    ----------
+    repeated : takes up the keys that stand more than once in one object, instead of an error
+
+    Raises
+    ------
+    ValueError
+        If it is not JSON, or without `repeated` an object in it has a key twice.
+    RecursionError
+        If it is nested too deeply.
+
+    Examples
+    --------
+    >>> parse_json('[{"a": 1}, {"a": 2}]')
+    [{'a': 1}, {'a': 2}]
+    >>> parse_json('{"a": 1, "a": 2}')
+    Traceback (most recent call last):
+    ValueError: the key 'a' is repeated in one object
+    >>> parse_json('{"a": 1, "a": 2}', keys := []), keys
+    ({'a': 2}, ['a'])
+    """
+
+    def made(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        value = dict(pairs)
+        if len(value) < len(pairs):
+            twice = [key for key, n in Counter(key for key, _ in pairs).items() if n > 1]
+            if repeated is None:
+                raise ValueError(f"the key {twice[0]!r} is repeated in one object")
+            repeated.extend(twice)
+        return value
+
+    return json.loads(text, object_pairs_hook=made)
