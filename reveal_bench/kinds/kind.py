@@ -15,7 +15,7 @@ pyarrow, datasets or numba is imported when it is asked for.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from reveal_bench.kinds.folder import FolderInfo
     from reveal_bench.kinds.images import Developed, PictureFile
     from reveal_bench.kinds.marks import Marks
+    from reveal_bench.kinds.questions import Question
     from reveal_bench.kinds.rows import Row
     from reveal_bench.metrics.bootstrap import Estimate, Resampled
     from reveal_bench.metrics.intervals import Interval
@@ -145,8 +146,10 @@ class Kind(ABC):
     stand_ins : metrics whose macro ranks where that of `primary` is not there
     released : metrics of which a board may have figures, in the order of its columns
     scored_by : "program", or "readers" whose ratings make the scores
-    has_grid : whether answers may be cells of a grid
+    forms : forms that a model's answer may have, the default first
+    uses_grid : whether answers may be cells of a grid
     has_strata : whether its strata are reported without being asked for
+    run_report : which report of runs it has, of :data:`reveal_bench.reports.run_page.REPORTS`
     """
 
     name: ClassVar[str]
@@ -162,8 +165,10 @@ class Kind(ABC):
     stand_ins: ClassVar[tuple[str, ...]] = ()
     released: ClassVar[tuple[str, ...]]
     scored_by: ClassVar[str] = "program"
-    has_grid: ClassVar[bool] = False
     has_strata: ClassVar[bool] = False
+    forms: ClassVar[tuple[str, ...]]
+    uses_grid: ClassVar[bool] = False
+    run_report: ClassVar[str] = "scores"
 
     @property
     def items(self) -> str:
@@ -262,7 +267,15 @@ class Kind(ABC):
         """
 
     @abstractmethod
-    def to_jsonl(self, predictions: Sequence[Any]) -> str:
+    def questions(self, folder: Path, split: str, info: FolderInfo, form: str) -> Iterator[Question]:
+        """What a model is asked, in the order of the manifest, for answers of a form; see :attr:`forms`."""
+
+    @abstractmethod
+    def prediction(self, answer: Any) -> Any:
+        """The prediction that a model's answer makes (:class:`reveal_bench.models.run_folder.Exchange`)."""
+
+    @abstractmethod
+    def to_jsonl(self, predictions: Iterable[Any]) -> str:
         """Checked predictions as a prediction file."""
 
     # --- scores
@@ -291,11 +304,11 @@ class Kind(ABC):
     # --- on a board
 
     @abstractmethod
-    def questions(self, manifest: Any) -> tuple[tuple[str, ...], int]:
+    def scope(self, manifest: Any) -> tuple[tuple[str, ...], int]:
         """What figures of a board may be of, in table order, and how many rows a split asks for."""
 
     @abstractmethod
-    def questions_in_full(self, manifest: Any) -> list[dict[str, Any]]:
+    def manifest_entries(self, manifest: Any) -> list[dict[str, Any]]:
         """Every question of a split as the board's API tells it."""
 
     @abstractmethod

@@ -133,12 +133,12 @@ class Published:
     def findings(self) -> tuple[str, ...]:
         """Vocabulary, in the order of tables: the labels of a findings-type benchmark; the criteria of the rubric and
         the categories of tasks of a tasks-type one."""
-        return KINDS[self.kind].questions(self.manifest)[0]
+        return KINDS[self.kind].scope(self.manifest)[0]
 
     @property
     def n_items(self) -> int:
         """Images, studies or tasks that the scored split asks for."""
-        return KINDS[self.kind].questions(self.manifest)[1]
+        return KINDS[self.kind].scope(self.manifest)[1]
 
     @property
     def items(self) -> str:

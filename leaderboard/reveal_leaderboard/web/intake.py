@@ -105,7 +105,7 @@ class Intake:
         """
         published = self.catalogue.current(benchmark)
         team = self.team_of(actor, metadata.organization)
-        if KINDS[published.kind].has_grid:
+        if KINDS[published.kind].uses_grid:
             metadata.check_grid(published.manifest.grid)
         metadata.check_labels(published.findings)
         with self.blobs.receive(stream) as incoming:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from reveal_bench.kinds.folder import FolderInfo
     from reveal_bench.kinds.images import Developed, PictureFile
     from reveal_bench.kinds.marks import Marks
+    from reveal_bench.kinds.questions import Question
     from reveal_bench.kinds.rows import Row
 
 __all__ = ["Findings", "RELEASED_PER_LABEL"]
@@ -42,6 +43,7 @@ class Findings(Kind):
     unit: ClassVar = "study"
     primary: ClassVar = "f1"
     released: ClassVar = (*RELEASED_PER_LABEL, "auroc")
+    forms: ClassVar = ("labels",)
     has_strata: ClassVar = True
 
     def features(self, benchmark: Benchmark) -> Features:
@@ -114,7 +116,30 @@ class Findings(Kind):
         options: dict[str, Any] = {"allow_missing": allow_missing, "limits": limits, "name": name}
         return lint_findings(path, manifest, leave_out_unknown=leave_out_unknown, **options)
 
-    def to_jsonl(self, predictions: Sequence[FindingsPrediction]) -> str:
+    def questions(self, folder: Path, split: str, info: FolderInfo, form: str) -> Iterator[Question]:
+        """One per study, with all labels to choose from.
+
+        Raises
+        ------
+        ValueError
+            If the folder lacks the inputs of a study.
+        """
+        from reveal_bench.kinds.questions import Question, read_inputs, viewed_images
+
+        rows = read_inputs(folder, split, self.config, ("study_id", "image_facts"))
+        facts = {row["study_id"]: row["image_facts"] for row in rows}
+        for study_id in self.read_manifest(folder, split).studies:
+            if study_id not in facts:
+                raise ValueError(f"{folder} must hold the inputs of every study, those of {study_id!r} are missing")
+            yield Question(study_id, form, viewed_images(facts[study_id]), present=False, choices=info.findings)
+
+    def prediction(self, answer: Any) -> FindingsPrediction:
+        """The labels or probabilities that were given."""
+        from reveal_bench.kinds.findings.records import FindingsPrediction
+
+        return FindingsPrediction(answer.unit, answer.labels, answer.probabilities)
+
+    def to_jsonl(self, predictions: Iterable[FindingsPrediction]) -> str:
         """One line per study."""
         from reveal_bench.kinds.findings.lint import findings_to_jsonl
 
@@ -174,10 +199,10 @@ class Findings(Kind):
 
         return example_upload()
 
-    def questions(self, manifest: StudyManifest) -> tuple[tuple[str, ...], int]:
+    def scope(self, manifest: StudyManifest) -> tuple[tuple[str, ...], int]:
         """The labels; studies."""
         return manifest.labels, len(manifest.studies)
 
-    def questions_in_full(self, manifest: StudyManifest) -> list[dict[str, Any]]:
+    def manifest_entries(self, manifest: StudyManifest) -> list[dict[str, Any]]:
         """Every label of every study."""
         return [{"study_id": study, "asked": list(manifest.labels)} for study in manifest.studies]
