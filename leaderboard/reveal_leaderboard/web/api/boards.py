@@ -108,8 +108,8 @@ def _benchmark(services: Services, published: Published) -> BenchmarkDocument:
         findings=list(published.findings),
         n_items=published.n_items,
         items=published.items,
-        grid=published.info.grid if has_grid else None,
-        asks=published.info.asks if has_grid else None,
+        grid=published.info.grid if uses_grid else None,
+        asks=published.info.asks if uses_grid else None,
         settings=services.settings.document(published.name),
     )
 
