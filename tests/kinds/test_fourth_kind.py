@@ -95,10 +95,7 @@ def test_on_a_board(folder: Path, files: tuple[Path, Path], tmp_path: Path) -> N
             options = {"allow_missing": False, "is_of_other_version": False, "name": "x.jsonl"}
             said = json.loads(parsing.parse(options, [given.fileno(), sink.fileno()], manifest))
         assert bool(said["signs"]) == (upload.stem == "fair")
-        assert (
-            read_canonical(io.BytesIO(canonical.read_bytes()), manifest)
-            == lint_file(upload, folder, "test").predictions
-        )
+        assert read_canonical(canonical, manifest) == lint_file(upload, folder, "test").predictions
         policy = {name: getattr(POLICY, name) for name in POLICY.__dataclass_fields__}
         arguments = {"holdout": str(folder), "split": "test", "policy": policy, "key": "00" * 32, "thresholds": 0.5}
         with canonical.open("rb") as given, rows.open("wb") as sink, open(os.devnull, "wb") as final:
