@@ -231,10 +231,10 @@ def test_a_part_that_is_being_replaced_stands_for_nothing(tmp_path, monkeypatch)
 
 
 def killed_at_the_index(write):
-    def write_rows(path: Path, data: object) -> None:
+    def write_rows(path: Path, data: object, **options: object) -> None:
         if path.suffix == ".json":
             raise KeyboardInterrupt
-        write(path, data)
+        write(path, data, **options)
 
     return write_rows
 
