@@ -22,7 +22,7 @@ from reveal_bench.curation.assign import assign
 from reveal_bench.curation.consensus import consensus
 from reveal_bench.curation.extract import ReportTable, SuggestionTable, extract
 from reveal_bench.curation.folder import CurationFolder, StepRecord
-from reveal_bench.curation.reports import ReportColumns, SuggestionColumns
+from reveal_bench.curation.report_tables import ReportColumns, SuggestionColumns
 from reveal_bench.curation.sample import PAPER_STRATA, sample
 from reveal_bench.curation.select import select
 from reveal_bench.curation.split import split

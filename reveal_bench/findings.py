@@ -265,7 +265,7 @@ PADCHEST_OTHER_LABELS: tuple[str, ...] = (
     "surgery breast", "surgery heart", "surgery humeral", "surgery lung", "surgery neck", "thoracic cage deformation",
     "unchanged", "ventriculoperitoneal drain tube",
 )  # fmt: skip
-"""Labels of PadChest that are no finding here: of the whole study, without a place, or too rare to be asked for."""
+"""Labels of PadChest that are not findings here: of the whole study, without a place, or too rare to be asked for."""
 
 
 @dataclass(frozen=True, slots=True)

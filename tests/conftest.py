@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import tempfile
+import traceback
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +25,7 @@ from reveal_bench.benchmarks import BENCHMARKS  # noqa: E402
 from reveal_bench.dataset.build import build_folder  # noqa: E402
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS  # noqa: E402
 from reveal_bench.kinds.localization.records import Annotation, LocalizationRecord  # noqa: E402
-from reveal_bench.masks import encode_mask, pack_masks  # noqa: E402
+from reveal_bench.masks import encode_mask  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -66,6 +68,25 @@ def random_masks(rng: np.random.Generator, n: int, *, largest: int = 40) -> list
     return masks
 
 
+def in_child(work: Callable[[], object]) -> int:
+    """Do `work` in a copy of this process, which has the imports behind it: its exit code, or minus its signal."""
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status)
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    """Path in the folder -> content."""
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
 @dataclass(frozen=True)
 class World:
     """A small synthetic benchmark: a public folder, the private one, and where both lie."""
@@ -106,11 +127,9 @@ def random_records(rng: np.random.Generator, n: int) -> list[LocalizationRecord]
 
 def annotate(finding: str, mask: npt.NDArray[np.bool_]) -> Annotation:
     """A ground-truth annotation with its tight box."""
-    rle = encode_mask(mask)
-    x, y, width, height = pack_masks([rle]).boxes_xywh()[0].tolist()
-    return Annotation(
-        finding, "ground_truth", rle, bbox_xywh=(x, y, width, height), n_instances=1, area_px=int(mask.sum())
-    )
+    rows, columns = (np.flatnonzero(mask.any(axis=axis)).tolist() for axis in (1, 0))
+    box = (columns[0], rows[0], columns[-1] + 1 - columns[0], rows[-1] + 1 - rows[0])
+    return Annotation(finding, "ground_truth", encode_mask(mask), bbox_xywh=box, n_instances=1, area_px=int(mask.sum()))
 
 
 @pytest.fixture(scope="session")

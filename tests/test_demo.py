@@ -8,7 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import httpx
 import pytest
 
 pytestmark = pytest.mark.processes
@@ -22,6 +21,8 @@ def demo(folder: Path, *options: str) -> list[str]:
 
 
 def test_the_demo_runs_twice_and_ctrl_c_ends_everything(tmp_path: Path) -> None:
+    import httpx
+
     folder = tmp_path / "demo"
     first = subprocess.run(demo(folder, "--no-stay"), capture_output=True, text=True, check=False)
     assert first.returncode == 0, first.stdout + first.stderr

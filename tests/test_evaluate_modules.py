@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import re
@@ -21,7 +22,9 @@ from reveal_bench.metrics.bootstrap import MACRO, Estimate
 from reveal_bench.metrics.estimates import as_flat_result, estimate_agreement, estimate_labels
 from tests.conftest import ROOT, World
 
-pytest.importorskip("evaluate", reason="the extra [evaluate] is not installed: see README")
+pytestmark = pytest.mark.skipif(
+    importlib.util.find_spec("evaluate") is None, reason="the extra [evaluate] is not installed: see README"
+)
 
 
 def as_dict(rle: Rle) -> dict[str, Any]:

@@ -7,8 +7,6 @@ import re
 import numpy as np
 import pytest
 from PIL import Image, ImageDraw
-from pycocotools import mask as coco
-from scipy.ndimage import distance_transform_edt
 
 from reveal_bench.masks import (
     MAX_RUNS,
@@ -25,6 +23,8 @@ from tests.conftest import random_masks
 
 
 def test_encoding_equals_pycocotools_and_round_trips(rng: np.random.Generator) -> None:
+    from pycocotools import mask as coco
+
     masks = random_masks(rng, 1500)
     rles = [encode_mask(mask) for mask in masks]
     packed = pack_masks(rles)
@@ -36,6 +36,8 @@ def test_encoding_equals_pycocotools_and_round_trips(rng: np.random.Generator) -
 
 
 def test_tight_boxes_equal_pycocotools(rng: np.random.Generator) -> None:
+    from pycocotools import mask as coco
+
     masks = [mask for mask in random_masks(rng, 400) if mask.any()]
     boxes = pack_masks([encode_mask(mask) for mask in masks]).boxes_xywh()
     oracle = [coco.toBbox(coco.encode(np.asfortranarray(mask.astype(np.uint8)))) for mask in masks]
@@ -43,6 +45,8 @@ def test_tight_boxes_equal_pycocotools(rng: np.random.Generator) -> None:
 
 
 def test_deepest_pixel_is_the_first_maximum_of_the_distance_transform(rng: np.random.Generator) -> None:
+    from scipy.ndimage import distance_transform_edt
+
     masks = [mask for mask in random_masks(rng, 400) if mask.any()]
     deepest = pack_masks([encode_mask(mask) for mask in masks]).deepest_xy(range(len(masks)))
     for i, mask in enumerate(masks):
@@ -70,6 +74,8 @@ def test_deepest_pixel_survives_runs_of_zero_length() -> None:
 
 
 def test_runs_of_zero_length_change_nothing(rng: np.random.Generator) -> None:
+    from pycocotools import mask as coco
+
     for mask in random_masks(rng, 300, largest=12):
         canonical = pack_masks([encode_mask(mask)])
         runs = np.diff(canonical.ends, prepend=0).tolist()

@@ -1,10 +1,9 @@
-"""The commands ``submit``, ``status``, ``withdraw`` and ``receipt``: predictions to a leaderboard and back.
+"""Commands about a leaderboard: ``submit``, ``status``, ``withdraw``, ``receipt`` and ``verify-receipt``.
 
 A token comes from a file or from ``REVEAL_TOKEN``, never from the command line, where every process of the machine and
 the shell's history would see it. Exit codes: 0 for a score (or, without waiting, for a place in the queue), 1 if the
-submission was refused or failed or no board answers, 2 if the command was used wrongly.
-
-The command ``reveal-bench verify-receipt``: check a leaderboard's receipt without the leaderboard.
+submission was refused or failed or no leaderboard answers, 2 if the command was used wrongly. ``verify-receipt`` checks
+a receipt without the leaderboard.
 """
 
 from __future__ import annotations
@@ -30,9 +29,12 @@ A_DAY = 24 * 3600.0
 
 Url = Annotated[str, typer.Option(help="Address of the leaderboard.", envvar="REVEAL_LEADERBOARD_URL")]
 TokenFile = Annotated[
-    Path | None, typer.Option(help="File with your token; else REVEAL_TOKEN. A board on your own machine needs none.")
+    Path | None,
+    typer.Option(help="File with your token; else REVEAL_TOKEN. A leaderboard on your own machine needs none."),
 ]
-SubmissionId = Annotated[str, typer.Argument(metavar="ID", help="Submission, as `submit` tells.", show_default=False)]
+SubmissionId = Annotated[
+    str, typer.Argument(metavar="ID", help="Id of the submission, as `submit` prints it.", show_default=False)
+]
 
 
 def submit(
@@ -57,7 +59,7 @@ def submit(
             f"metadata is needed: give --metadata, or put it in {path} (format: submissions/README.md)"
         )
     if not file.is_file():
-        raise typer.BadParameter(f"there is no file {file}")
+        raise typer.BadParameter(f"the prediction file {file} does not exist")
     about = read_json(path)
     server = _server(url, token_file)
     try:
@@ -88,13 +90,15 @@ def withdraw(
     token_file: TokenFile = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
-    """Take a submission back: at no cost while it is queued; off the board, but charged, once it is scored."""
+    """Take a submission back: at no cost while it is queued; off the leaderboard, but charged, once it is scored."""
     server = _server(url, token_file)
     before = server.submission(submission_id)
     if before["status"] == "scored" and not yes:
-        typer.confirm(f"{submission_id} is scored: it leaves the board and stays charged. Withdraw it?", abort=True)
+        typer.confirm(
+            f"{submission_id} is scored: it leaves the leaderboard and stays charged. Withdraw it?", abort=True
+        )
     after = server.withdraw(submission_id)
-    cost = "and costs nothing" if after["status"] == "withdrawn" else "and is off the board; it stays charged"
+    cost = "and costs nothing" if after["status"] == "withdrawn" else "and is off the leaderboard; it stays charged"
     typer.echo(f"submission {submission_id} is withdrawn {cost}")
 
 
@@ -103,7 +107,9 @@ def receipt(
     url: Url,
     out: Annotated[Path, typer.Option(help="File to write; it must not exist yet.", show_default=False)],
     version: Annotated[str | None, typer.Option(help="Version of the benchmark; the newest by default.")] = None,
-    final: Annotated[bool, typer.Option("--final", help="That of the final figures, once they are announced.")] = False,
+    final: Annotated[
+        bool, typer.Option("--final", help="Fetch the receipt of the final figures, once they are announced.")
+    ] = False,
     token_file: TokenFile = None,
 ) -> None:
     """Fetch the signed receipt of a score, check it, and keep it."""
@@ -158,7 +164,9 @@ def _watch(server: Server, document: dict[str, Any], *, quiet: bool) -> dict[str
             if not quiet:
                 typer.echo(f"{document['id']}: {document['status']}{_queue_note(document)}", err=True)
     except KeyboardInterrupt:
-        typer.echo(f"it goes on without you: reveal-bench status {document['id']} --url {server.url}", err=True)
+        typer.echo(
+            f"it continues on the leaderboard: reveal-bench status {document['id']} --url {server.url}", err=True
+        )
         raise
     return document
 
@@ -198,9 +206,9 @@ def _show_score(document: dict[str, Any], server: Server) -> None:
     if score.get("is_held"):
         terminal.warn([f"these are the figures of submission {score['shown_of']}: {_last_word(document)}"])
     if document.get("withdrawn_at"):
-        terminal.warn(["it is withdrawn: not on the board"])
+        terminal.warn(["it is withdrawn: it is not on the leaderboard"])
     if document.get("hidden_why"):
-        terminal.warn([f"the operators took it off the board: {document['hidden_why']}"])
+        terminal.warn([f"the operators took it off the leaderboard: {document['hidden_why']}"])
     typer.echo(f"{server.url.rstrip('/')}/entry?id={document['id']}")
 
 
@@ -236,7 +244,7 @@ def verify_receipt(
         str | None,
         typer.Option(metavar="KEY|FILE", help="Public key that the leaderboard published, or a file that holds it."),
     ] = None,
-    previous: Annotated[Path | None, typer.Option(help="The receipt with the number before.")] = None,
+    previous: Annotated[Path | None, typer.Option(help="The receipt before it in the chain.")] = None,
     predictions: Annotated[Path | None, typer.Option("--file", help="The prediction file that was scored.")] = None,
 ) -> None:
     """Check a receipt offline: its signature, its place in the chain, and the file it is of."""

@@ -21,18 +21,18 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import urlsplit
+
+from reveal_bench.models.asking import LOOPBACK, retry_after
 
 if TYPE_CHECKING:
     import httpx
 
 __all__ = [
     "FINAL_STATES", "TOKEN_VARIABLE", "LeaderboardError", "Server", "Upload", "follow", "leaderboard",
-    "read_token", "submit", "wait_until_ready",
+    "read_token", "submit",
 ]  # fmt: skip
 
 FINAL_STATES = ("scored", "refused", "failed", "withdrawn")
@@ -40,9 +40,8 @@ FINAL_STATES = ("scored", "refused", "failed", "withdrawn")
 
 TOKEN_VARIABLE = "REVEAL_TOKEN"
 ATTEMPTS = 6
-LONGEST_PAUSE = 120.0  # seconds: whoever is asked to wait longer is told so instead
+LONGEST_PAUSE = 120.0  # seconds: a longer wait is reported instead
 LONGEST_POLL = 5.0
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
 ENDED_UNSCORED = ("refused", "failed", "withdrawn")
 
 Document = dict[str, Any]
@@ -59,7 +58,7 @@ class LeaderboardError(ValueError):
 
     @property
     def kind(self) -> str:
-        """The problem's name, such as "quota" for ``/problems/quota``; empty if the answer was no problem document."""
+        """The problem's name, such as "quota" for ``/problems/quota``; empty without a problem document."""
         kind = str(self.problem.get("type", ""))
         return kind.removeprefix("/problems/") if kind.startswith("/problems/") else ""
 
@@ -70,7 +69,7 @@ def read_token(file: Path | None = None) -> str | None:
     Raises
     ------
     ValueError
-        If what is there is no token; the message does not repeat it.
+        If what is there is not a token; the message does not repeat it.
     """
     source, text = (TOKEN_VARIABLE, os.environ.get(TOKEN_VARIABLE)) if file is None else (str(file), _read_text(file))
     if text is None or (file is None and not text.strip()):
@@ -85,7 +84,7 @@ def _read_text(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except UnicodeDecodeError:
-        raise ValueError(f"{file} must hold a token, got no text") from None
+        raise ValueError(f"{file} must hold a token, got something other than text") from None
 
 
 @dataclass(frozen=True)
@@ -252,7 +251,7 @@ class Server:
                 try:
                     response = client.request(method, self.url.rstrip("/") + path, **options)
                 except httpx.TransportError as error:
-                    # Where nobody listens, nobody will in some seconds; see `wait_until_ready`.
+                    # A port where nothing listens will not answer in some seconds; see `wait_until_ready`.
                     is_absent = attempt == 1 and isinstance(error, httpx.ConnectError)
                     if is_absent or attempt == attempts:
                         raise ConnectionError(f"no leaderboard answers at {self.url}: {error}") from None
@@ -276,22 +275,10 @@ def _pause_asked_for(response: httpx.Response, attempt: int) -> float | None:
         return None
     if response.status_code == 429 and "/problems/quota" in response.text[:1000]:
         return None
-    asked = _seconds(response.headers.get("retry-after"))
+    asked = retry_after(response.headers)
     if asked is None:
         return _backoff(attempt)
     return asked if asked <= LONGEST_PAUSE else None
-
-
-def _seconds(retry_after: str | None) -> float | None:
-    """Seconds of a ``Retry-After`` header: a number, or a date."""
-    if retry_after is None:
-        return None
-    if retry_after.isdecimal():
-        return float(retry_after)
-    try:
-        return max(0.0, (parsedate_to_datetime(retry_after) - datetime.now(UTC)).total_seconds())
-    except (TypeError, ValueError):
-        return None
 
 
 def _document(response: httpx.Response, url: str) -> Document:
@@ -352,11 +339,6 @@ def submit(path: Path, *, url: str, token: str | None = None, **options: Any) ->
 def follow(submission_id: str, *, url: str, token: str | None = None, timeout: float = 600) -> Iterator[Document]:
     """:meth:`Server.follow` at `url`."""
     return Server(url, token).follow(submission_id, timeout=timeout)
-
-
-def wait_until_ready(url: str, *, seconds: float) -> None:
-    """:meth:`Server.wait_until_ready` at `url`."""
-    Server(url).wait_until_ready(seconds=seconds)
 
 
 def leaderboard(*, url: str, benchmark: str) -> Document:

@@ -1,9 +1,7 @@
 """The commands ``reveal-bench curate ...``: how a benchmark is made from studies and reports (paper 004), step by step.
 
 Every command names the curation folder first; ``extract`` and ``refresh`` begin one. What a step did, or that it was
-done already, is printed with its counts.
-
-How the ``curate`` commands ask a model: their options, and what becomes of them.
+done already, is printed with its counts; if a model was asked, also what this run asked and paid.
 """
 
 from __future__ import annotations
@@ -20,19 +18,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from reveal_bench.cli import output as terminal
-from reveal_bench.cli.output import AsJson, Price, prices_of
+from reveal_bench.cli.output import AsJson, Endpoint, PriceIn, PriceOut, Resamples, prices_of
 
 if TYPE_CHECKING:
-    from reveal_bench.curation.asking import Asker
     from reveal_bench.curation.folder import CurationFolder, StepRecord
-    from reveal_bench.curation.reports import Engine
+    from reveal_bench.curation.report_tables import Engine
+    from reveal_bench.models.asking import Asker
 
 __all__ = ["app"]
 
 Model = Annotated[str | None, typer.Option(help="Ask this model, by the name that --endpoint knows.")]
-Endpoint = Annotated[
-    str | None, typer.Option(help="Base URL of an OpenAI-compatible API; its key is read from REVEAL_MODEL_KEY.")
-]
 ModelOptions = Annotated[
     str | None,
     typer.Option(help="How the model is asked, as JSON: temperature, seed, max_tokens, structure, extra."),
@@ -80,8 +75,7 @@ def asker_of(
         return None
     if endpoint is None:
         raise ValueError("`--model` needs `--endpoint`: reports go nowhere that was not named")
-    from reveal_bench.curation.asking import Asker
-    from reveal_bench.curation.model_settings import ModelSettings
+    from reveal_bench.models.asking import Asker, ModelSettings
 
     prices = prices_of(price_in, price_out)
     settings = ModelSettings(model, **_json_object("--model-options", options))
@@ -90,7 +84,7 @@ def asker_of(
 
 
 def _json_object(option: str, text: str | None) -> dict[str, Any]:
-    from reveal_bench.curation.model_settings import ModelSettings
+    from reveal_bench.models.asking import ModelSettings
 
     known = [field.name for field in fields(ModelSettings) if field.name != "model"]
     try:
@@ -102,11 +96,6 @@ def _json_object(option: str, text: str | None) -> dict[str, Any]:
     return found
 
 
-def spent(asker: Asker) -> dict[str, Any]:
-    """What this run asked and paid; what was asked before is in the cache, and free."""
-    return asdict(asker.spent)
-
-
 app = typer.Typer(
     help="Make a benchmark of studies and reports, and refresh it: extract, sample, assign, import-votes, consensus, "
     "select, split, refresh, report, status.",
@@ -115,28 +104,32 @@ app = typer.Typer(
 )
 
 Curation = Annotated[Path, typer.Argument(help="Curation folder.", show_default=False)]
-Redo = Annotated[bool, typer.Option("--redo", help="Do it again though it was done with other inputs or settings.")]
+Redo = Annotated[bool, typer.Option("--redo", help="Do the step again, also with other inputs or settings.")]
 Name = Annotated[
     str | None, typer.Option(help="Name of the benchmark, when the folder is begun.  [default: Chest radiographs]")
 ]
 FirstSeed = Annotated[
     int | None, typer.Option(min=0, help="Seed of everything random, when the folder is begun.  [default: 0]")
 ]
-Sheet = Annotated[str | None, typer.Option(help="Sheet of an xlsx file that has several.")]
+Sheet = Annotated[str | None, typer.Option(help="Sheet to read, of an xlsx file that has several.")]
 Study = Annotated[str, typer.Option(help="Column with the ids of studies.")]
 Version = Annotated[str, typer.Option(help="Version of the benchmark, such as 1.0.0.")]
-StudyKey = Annotated[str, typer.Option(help="What the ids of studies are in the images' headers.")]
+StudyKey = Annotated[str, typer.Option(help="Header field of the images that holds the ids of studies.")]
 
 
 @app.command()
 def extract(
     folder: Curation,
     reports: Annotated[Path | None, typer.Option(help="Table of reports (csv, tsv, xlsx, jsonl, parquet).")] = None,
-    suggestions: Annotated[Path | None, typer.Option(help="Table of labels that are known already, instead.")] = None,
+    suggestions: Annotated[
+        Path | None, typer.Option(help="Table of labels that are known already, instead of --reports.")
+    ] = None,
     study: Study = "study",
     patient: Annotated[str, typer.Option(help="Column with the ids of patients.")] = "patient",
     report: Annotated[str | None, typer.Option(help="Column with the report's text.  [default: report]")] = None,
-    file: Annotated[str | None, typer.Option(help="Column with the path of the report's text file, instead.")] = None,
+    file: Annotated[
+        str | None, typer.Option(help="Column with the path of the report's text file, instead of --report.")
+    ] = None,
     labels: Annotated[str, typer.Option(help="Column of --suggestions with labels, separated by `;`.")] = "labels",
     model: Model = None,
     endpoint: Endpoint = None,
@@ -145,8 +138,8 @@ def extract(
     ),
     model_options: ModelOptions = None,
     connections: Connections = 4,
-    price_in: Price = None,
-    price_out: Price = None,
+    price_in: PriceIn = None,
+    price_out: PriceOut = None,
     sheet: Sheet = None,
     name: Name = None,
     seed: FirstSeed = None,
@@ -155,7 +148,7 @@ def extract(
     """Read labels out of reports, by rules or with a model; begins the folder."""
     from reveal_bench.curation.extract import ReportTable, SuggestionTable
     from reveal_bench.curation.extract import extract as step
-    from reveal_bench.curation.reports import ReportColumns, SuggestionColumns
+    from reveal_bench.curation.report_tables import ReportColumns, SuggestionColumns
 
     if (reports is None) == (suggestions is None):
         raise ValueError("give one of `--reports` and `--suggestions`")
@@ -187,7 +180,9 @@ def sample(
     strata: Annotated[
         str, typer.Option(help="Studies per number of suggested labels; the default is the paper's 1,000.")
     ] = "1:300,2:300,3:319,4:76,5:4,6:1",
-    min_per_label: Annotated[int, typer.Option(min=0, help="Studies that each label is in, where there are any.")] = 1,
+    min_per_label: Annotated[
+        int, typer.Option(min=0, help="Least number of studies with each label, if there are as many.")
+    ] = 1,
     fill: Annotated[bool, typer.Option("--fill", help="Fill what a stratum lacks from the next one down.")] = False,
     redo: Redo = False,
 ) -> None:
@@ -202,7 +197,7 @@ def sample(
 def assign(
     folder: Curation,
     readers: Annotated[Path, typer.Option(help="Table with the columns reader and capacity.", show_default=False)],
-    most: Annotated[int, typer.Option(min=1, help="Studies of one reader at most.")] = 300,
+    most: Annotated[int, typer.Option(min=1, help="Most studies of one reader.")] = 300,
     redo: Redo = False,
 ) -> None:
     """Give every study three readers, and every reader a list in random order."""
@@ -218,8 +213,12 @@ def import_votes(
     votes: Annotated[
         Path, typer.Option(help="Table: study, reader, answer, perhaps comment and labels.", show_default=False)
     ],
-    reassigned: Annotated[Path | None, typer.Option(help="Assignments that took the place of the first ones.")] = None,
-    allow_missing: Annotated[bool, typer.Option("--allow-missing", help="Go on with studies not fully read.")] = False,
+    reassigned: Annotated[
+        Path | None, typer.Option(help="Assignments as they were in the end, if readings changed hands.")
+    ] = None,
+    allow_missing: Annotated[
+        bool, typer.Option("--allow-missing", help="Accept studies that not all of their readers have read.")
+    ] = False,
     redo: Redo = False,
 ) -> None:
     """Take in what the readers said: agree all, agree mostly or disagree, with comments."""
@@ -233,15 +232,16 @@ def import_votes(
 def consensus(
     folder: Curation,
     three: Annotated[
-        bool, typer.Option("--three", help="Compare readers on three answers; else `mostly` is no agreement.")
+        bool,
+        typer.Option("--three", help="Compare readers on three answers; by default `mostly` counts as disagreement."),
     ] = False,
     model: Model = None,
     endpoint: Endpoint = None,
     model_options: ModelOptions = None,
     connections: Connections = 4,
-    price_in: Price = None,
-    price_out: Price = None,
-    resamples: Annotated[int, typer.Option(min=1, help="Bootstrap replicates.")] = 1000,
+    price_in: PriceIn = None,
+    price_out: PriceOut = None,
+    resamples: Resamples = 1000,
     redo: Redo = False,
 ) -> None:
     """Find the labels of every vote and study, and how well readers agree; comments by rules or with a model."""
@@ -275,7 +275,8 @@ def select(
     target: Annotated[int, typer.Option(min=2, help="Studies of the benchmark.")] = 200,
     at_least: Annotated[int, typer.Option(min=1, help="Readers who must have agreed to all labels.")] = 2,
     less_common: Annotated[
-        str | None, typer.Option(help="Labels whose studies all come in, separated by `;`; the paper's nine else.")
+        str | None,
+        typer.Option(help="Labels whose studies all come in, separated by `;`; by default the paper's nine."),
     ] = None,
     redo: Redo = False,
 ) -> None:
@@ -323,18 +324,18 @@ def split(
 @app.command()
 def refresh(
     folder: Curation,
-    before: Annotated[Path, typer.Option(help="Curation folder of the version before.", show_default=False)],
+    before: Annotated[Path, typer.Option(help="Curation folder of the previous version.", show_default=False)],
     corrections: Annotated[Path | None, typer.Option(help="Table: study, labels, why.")] = None,
     additions: Annotated[Path | None, typer.Option(help="Curation folder whose selection comes in.")] = None,
     facts: Annotated[Path | None, typer.Option(help="Table with the demographics of what is added.")] = None,
     study: Study = "study",
     study_key: StudyKey = "StudyInstanceUID",
     retire_holdout: Annotated[
-        bool, typer.Option("--retire-holdout", help="Release the holdout before; what is added takes its place.")
+        bool, typer.Option("--retire-holdout", help="Release the previous holdout; what is added takes its place.")
     ] = False,
     redo: Redo = False,
 ) -> None:
-    """Make the next version: corrected labels, new studies, patient-disjoint from all that was released."""
+    """Make the next version: corrected labels, or new studies of patients who were never released."""
     from reveal_bench.curation.folder import CurationFolder
     from reveal_bench.curation.refresh import refresh as step
 
@@ -368,8 +369,6 @@ def report(folder: Curation, redo: Redo = False) -> None:
 @app.command()
 def status(folder: Curation, as_json: AsJson = False) -> None:
     """Show where a curation stands, step by step."""
-    import json
-
     curation = _open(folder)
     if as_json:
         typer.echo(json.dumps([asdict(state) for state in curation.states()], indent=2))
@@ -431,7 +430,7 @@ def _counts(counts: Mapping[str, Any]) -> str:
 
 def _tell_spent(record: StepRecord, asker: Asker) -> None:
     """What this run asked and paid, and how many texts a model gave no answer to."""
-    typer.echo(f"  {_counts(spent(asker))}")
+    typer.echo(f"  {_counts(asdict(asker.spent))}")
     n = sum(record.counts.get(who, {}).get("unanswered", 0) for who in ("engine", "reviser"))
     if n:
         terminal.warn([f"{n:,} texts had no answer; --redo asks for them again, all other answers are kept"])

@@ -1,7 +1,4 @@
-"""What the command line shows: tables, progress, refusals. Imported by :mod:`reveal_bench.cli` alone.
-
-Arguments and options that several commands share.
-"""
+"""What the commands share: arguments and options, and how tables, progress and refusals are shown."""
 
 from __future__ import annotations
 
@@ -13,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from reveal_bench.arguments import ArgumentError
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from reveal_bench.evaluation.compare import Comparison, Ranked
     from reveal_bench.evaluation.prices import Prices
     from reveal_bench.metrics.bootstrap import Estimate
-    from reveal_bench.models.outputs import RunSummary
+    from reveal_bench.models.run_folder import RunSummary
 
 __all__ = [
     "print_comparisons",
@@ -32,6 +31,31 @@ __all__ = [
     "print_scores",
     "progress",
     "warn",
+]
+
+
+Folder = Annotated[Path, typer.Argument(help="Dataset folder, as `build` writes it.", show_default=False)]
+PredictionFile = Annotated[Path, typer.Argument(help="Prediction file of any accepted format.", show_default=False)]
+Split = Annotated[str, typer.Option(help="Split of the dataset folder.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
+AllowMissing = Annotated[bool, typer.Option("--allow-missing", help="Count unanswered questions as misses.")]
+GridSize = Annotated[int | None, typer.Option("--grid", help="Cells per side; the folder's own by default.")]
+Resamples = Annotated[int, typer.Option(min=1, max=100_000, help="Bootstrap replicates.")]
+ResamplingUnit = Annotated[
+    str, typer.Option(help="What is resampled: patient, or image, study or task as the benchmark has them.")
+]
+Ratings = Annotated[
+    Path | None,
+    typer.Option(help="Table of readers' ratings, for a benchmark of tasks; its models are named as the files are."),
+]
+Endpoint = Annotated[
+    str | None, typer.Option(help="Base URL of an OpenAI-compatible API; its key is read from REVEAL_MODEL_KEY.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+PriceIn = Annotated[str | None, typer.Option(help="Price of a million tokens that are sent, for the cost.")]
+PriceOut = Annotated[str | None, typer.Option(help="Price of a million tokens that the model writes.")]
+PriceCached = Annotated[
+    str | None, typer.Option(help="Price of a million tokens that are sent and in the provider's cache already.")
 ]
 
 
@@ -47,9 +71,9 @@ def print_scores(estimates: Sequence[Estimate], caption: str) -> None:
             cells[e.finding, e.metric] = ("-", "")
             continue
         note = "" if e.n == n[e.finding] else f" n={e.n}"  # rows undefined for this metric alone
-        interval = f"({100 * e.low:.1f} to {100 * e.high:.1f}){note}"
-        cells[e.finding, e.metric] = (f"{100 * e.value:.1f}", interval)
-    counts = {finding: f"{count} findings" if finding == MACRO else str(count) for finding, count in n.items()}
+        cells[e.finding, e.metric] = (_value(e.metric, e.value), f"{_interval(e.metric, e.low, e.high)}{note}")
+    what = groups_of(first)
+    counts = {finding: f"{count} {what}" if finding == MACRO else str(count) for finding, count in n.items()}
     _print_grid(cells, counts, caption)
 
 
@@ -69,15 +93,23 @@ def print_labels(estimates: Sequence[Estimate], strata: Mapping[str, Sequence[Es
         if e.metric not in with_labels:
             table.add_row(METRICS[e.metric].title, _in_percent(e), str(e.n))
     for name, part in strata.items():
-        (macro,) = [e for e in part if (e.metric, e.finding) == ("f1", MACRO)]
-        n_studies = max(e.n for e in part if e.metric == "exact_match")
-        table.add_row(f"F1, macro; {name}", _in_percent(macro), str(n_studies))
+        macro = next(e for e in part if e.finding == MACRO)  # of the first metric
+        pooled = [e.n for e in part if e.metric not in with_labels]
+        n = str(max(pooled)) if pooled else f"{macro.n} {groups_of(macro.metric)}"
+        table.add_row(f"{METRICS[macro.metric].title}, macro; {name}", _in_percent(macro), n)
     _console().print("")
     _console().print(table)
 
 
 def _in_percent(e: Estimate) -> str:
-    return "-" if e.n == 0 else f"{100 * e.value:.1f} ({100 * e.low:.1f} to {100 * e.high:.1f})"
+    return "-" if e.n == 0 else f"{_value(e.metric, e.value)} {_interval(e.metric, e.low, e.high)}"
+
+
+def groups_of(metric: str) -> str:
+    """What a macro of `metric` is over."""
+    from reveal_bench.metrics import METRICS
+
+    return "criteria" if METRICS[metric].family == "ordinal" else "findings"
 
 
 def print_released(document: dict[str, Any]) -> None:
@@ -102,6 +134,19 @@ def _scale(metric: str) -> tuple[float, str]:
 
     is_fraction = metric not in METRICS or (METRICS[metric].low, METRICS[metric].high) == (0, 1)
     return (100.0, ".0f") if is_fraction else (1.0, ".2f")
+
+
+def _value(metric: str, value: float) -> str:
+    """A figure of a scored file: ratings as they are, all others in percent."""
+    from reveal_bench.metrics import METRICS
+
+    if value != value:
+        return "-"
+    return f"{value:.2f}" if METRICS[metric].high > 1 else f"{100 * value:.1f}"
+
+
+def _interval(metric: str, low: float, high: float) -> str:
+    return "" if low != low else f"({_value(metric, low)} to {_value(metric, high)})"
 
 
 def _print_grid(cells: dict[tuple[str, str], tuple[str, str]], counts: dict[str, str], caption: str) -> None:
@@ -138,10 +183,13 @@ def print_comparisons(comparisons: Sequence[Comparison], caption: str, *, what: 
             metric = c.metric
             table.add_row(METRICS[metric].title, style="italic")
         n = str(c.n_a) if c.n_a == c.n_b else f"{c.n_a}, {c.n_b}"
-        figures = (_percent(c.a), _percent(c.b), _percent(c.value), _interval(c.low, c.high))
+        shown = [_value(c.metric, figure) for figure in (c.a, c.b, c.value)]
+        figures = (*shown, _interval(c.metric, c.low, c.high))
         p = "-" if c.p != c.p else f"{c.p:.3f}"
         is_macro = c.finding == MACRO
-        table.add_row(c.finding, f"{n} findings" if is_macro else n, *figures, p, style="bold" if is_macro else None)
+        table.add_row(
+            c.finding, f"{n} {groups_of(c.metric)}" if is_macro else n, *figures, p, style="bold" if is_macro else None
+        )
     console = _console()
     console.print(caption, markup=False, soft_wrap=True)
     console.print(table)
@@ -154,7 +202,8 @@ def print_ranking(ranked: Sequence[Ranked], caption: str) -> None:
     table = _table("system", "rank", "95 % ranks", "tier", METRICS[ranked[0].metric].title, "95 % interval")
     for system in ranked:
         ranks = f"{system.rank_low} to {system.rank_high}"
-        value, interval = _percent(system.value), _interval(system.low, system.high)
+        value = _value(system.metric, system.value)
+        interval = _interval(system.metric, system.low, system.high)
         table.add_row(system.name, str(system.rank), ranks, str(system.tier), value, interval)
     console = _console()
     console.print(caption, markup=False, soft_wrap=True)
@@ -163,7 +212,9 @@ def print_ranking(ranked: Sequence[Ranked], caption: str) -> None:
 
 def print_run(summary: RunSummary) -> None:
     """What became of a run's questions, by finding where there are findings, and what it cost."""
-    statuses = [name for name in STATUSES if name in summary.by_status]
+    from reveal_bench.models.answers import STATUSES
+
+    statuses = [name for name in (*STATUSES, "not_asked") if name in summary.by_status]
     table = _table("finding" if summary.by_finding else "", "asked", *(name.replace("_", " ") for name in statuses))
     rows = {"all": summary.by_status, **summary.by_finding}
     for finding, counts in rows.items():
@@ -178,10 +229,6 @@ def print_run(summary: RunSummary) -> None:
     console.print(tokens, markup=False, soft_wrap=True)
 
 
-STATUSES = ("answered", "absent", "refused", "unclear", "outside", "cut_off", "empty", "failed", "not_asked")
-"""Of :mod:`reveal_bench.models.answers`, in the order of the table."""
-
-
 def _table(first: str, *others: str) -> Table:
     from rich.table import Table
 
@@ -190,14 +237,6 @@ def _table(first: str, *others: str) -> Table:
     for name in others:
         table.add_column(name, justify="right")
     return table
-
-
-def _percent(value: float) -> str:
-    return "-" if value != value else f"{100 * value:.1f}"
-
-
-def _interval(low: float, high: float) -> str:
-    return "" if low != low else f"({100 * low:.1f} to {100 * high:.1f})"
 
 
 def _console() -> Console:
@@ -261,25 +300,13 @@ def warn(warnings: Sequence[str]) -> None:
         typer.secho(f"warning: {warning}", fg="yellow", err=True)
 
 
-Folder = Annotated[Path, typer.Argument(help="Dataset folder, as `build` writes it.", show_default=False)]
-PredictionFile = Annotated[Path, typer.Argument(help="Prediction file of any accepted format.", show_default=False)]
-Split = Annotated[str, typer.Option(help="Split of the dataset folder.")]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
-AllowMissing = Annotated[bool, typer.Option("--allow-missing", help="Count unanswered questions as misses.")]
-GridSize = Annotated[int | None, typer.Option("--grid", help="Cells per side; the folder's own by default.")]
-Resamples = Annotated[int, typer.Option(min=1, max=100_000, help="Bootstrap replicates.")]
-ResamplingUnit = Annotated[str, typer.Option(help="What is resampled: patient or image.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-Price = Annotated[str | None, typer.Option(help="Price of a million tokens, for the cost.")]
-
-
 def prices_of(price_in: str | None, price_out: str | None, price_cached: str | None = None) -> Prices | None:
     """Prices as they were typed; None if there are none.
 
     Raises
     ------
     ValueError
-        If one is there without the other, or is no number of at least 0.
+        If one is there without the other, or is not a number of at least 0.
     """
     if price_in is None or price_out is None:
         if (price_in, price_out, price_cached) != (None, None, None):
@@ -289,8 +316,8 @@ def prices_of(price_in: str | None, price_out: str | None, price_cached: str | N
 
     try:
         return Prices.from_text(price_in, price_out, price_cached)
-    except ValueError as error:
-        raise ValueError(str(error).replace("tokens_", "--price-")) from None
+    except ArgumentError as error:
+        raise ValueError(error.spelled(lambda name: f"`--price-{name.removeprefix('tokens_')}`")) from None
 
 
 def check_outside_datasets(out: Path, option: str) -> None:

@@ -1,6 +1,7 @@
-"""Commands that ask models: ``reveal-bench run``, ``import-inspect``, ``export-lmms`` and ``import-lmms``.
+"""Commands that ask models (``run``, ``import-inspect``, ``export-lmms``, ``import-lmms``) and show what they answered.
 
-``reveal-bench report``, of a dataset folder or of what models answered, and ``misses``, for readers to judge.
+``report`` writes a page about a dataset folder, or about what models answered in it; ``misses`` writes what readers are
+to judge.
 """
 
 from __future__ import annotations
@@ -12,12 +13,22 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reveal_bench.cli import output as terminal
-from reveal_bench.cli.output import Folder, Price, Resamples, Seed, check_outside_datasets, prices_of
+from reveal_bench.cli.output import (
+    Endpoint,
+    Folder,
+    GridSize,
+    PriceCached,
+    PriceIn,
+    PriceOut,
+    Resamples,
+    Seed,
+    check_outside_datasets,
+    prices_of,
+)
 
 if TYPE_CHECKING:
-    from reveal_bench.models.exchanges import Exchange
-    from reveal_bench.models.outputs import RunInfo
     from reveal_bench.models.questions import AskSettings
+    from reveal_bench.models.run_folder import Exchange, RunInfo
 
 __all__ = ["export_lmms", "import_inspect", "import_lmms", "run"]
 
@@ -52,7 +63,6 @@ AskedSplit = Annotated[str, typer.Option("--split", help="Split to ask about.", 
 RunFolder = Annotated[Path, typer.Option("--out", help="Run folder to write, or to go on with.", show_default=False)]
 PromptStyle = Annotated[Prompt, typer.Option("--prompt", help="Style of the prompt.")]
 Answer = Annotated[AnswerForm | None, typer.Option(help="Form of the answers; by default a cell, labels or text.")]
-Cells = Annotated[int | None, typer.Option("--grid", help="Cells per side; the folder's own by default.")]
 Side = Annotated[int | None, typer.Option(help="Pixels of the picture's side; 256, or 1024 for whole pictures.")]
 Shots = Annotated[int, typer.Option(min=1, help="Examples of a few-shot prompt.")]
 ShotsSplit = Annotated[str | None, typer.Option(help="Split of the examples; `validation` if there is one.")]
@@ -69,12 +79,10 @@ def run(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Run folder to write, or to go on with.", show_default=False)] = None,
     label: Annotated[str | None, typer.Option(help="Name of the model to publish; --model by default.")] = None,
-    endpoint: Annotated[
-        str | None, typer.Option(help="Base URL of an OpenAI-compatible API; its key is read from REVEAL_MODEL_KEY.")
-    ] = None,
+    endpoint: Endpoint = None,
     prompt: PromptStyle = Prompt.ZERO_SHOT,
     answer: Answer = None,
-    grid: Cells = None,
+    grid: GridSize = None,
     side: Side = None,
     shots: Shots = 3,
     shots_split: ShotsSplit = None,
@@ -84,19 +92,21 @@ def run(
     limit: Limit = None,
     temperature: Annotated[str, typer.Option(help="A number; `none` sends none, for models that refuse it.")] = "0",
     max_tokens: Annotated[int | None, typer.Option(min=1, help="Longest reply.")] = None,
-    reasoning_effort: Annotated[str | None, typer.Option(help="Of models that reason: low, medium, high.")] = None,
+    reasoning_effort: Annotated[str | None, typer.Option(help="For models that reason: low, medium or high.")] = None,
     model_seed: Annotated[int | None, typer.Option(help="Seed that is sent to the model.")] = None,
     max_connections: Annotated[int, typer.Option(min=1, help="Requests at once.")] = 8,
     attempt_timeout: Annotated[int, typer.Option(min=1, help="Seconds until a request is given up.")] = 120,
-    max_retries: Annotated[int, typer.Option(min=0, help="How often it is sent again.")] = 8,
-    price_in: Price = None,
-    price_out: Price = None,
-    price_cached: Price = None,
-    log_images: Annotated[bool, typer.Option("--log-images", help="Keep the pictures in the logs, too.")] = False,
-    ask_again: Annotated[bool, typer.Option("--ask-again", help="Ask again what failed in an earlier run.")] = False,
+    max_retries: Annotated[int, typer.Option(min=0, help="How often a request is sent again.")] = 8,
+    price_in: PriceIn = None,
+    price_out: PriceOut = None,
+    price_cached: PriceCached = None,
+    log_images: Annotated[bool, typer.Option("--log-images", help="Keep the pictures in the logs too.")] = False,
+    ask_again: Annotated[
+        bool, typer.Option("--ask-again", help="Ask the questions again that failed in an earlier run.")
+    ] = False,
     organization: Organization = "not stated",
     dry_run: Annotated[
-        Path | None, typer.Option(help="Ask nobody: write all messages and pictures to this new folder.")
+        Path | None, typer.Option(help="Send nothing: write all messages and pictures to this new folder.")
     ] = None,
 ) -> None:
     """Ask a multimodal model every question of a split, and write its predictions, its words and its cost.
@@ -112,7 +122,8 @@ def run(
         return
     if model is None or out is None:
         raise ValueError("`--model` and `--out` must be given, or `--dry-run`")
-    from reveal_bench.models.running import ModelChoice, RunStoppedError, run_model
+    from reveal_bench.models.asking import RunStoppedError
+    from reveal_bench.models.running import ModelChoice, run_model
 
     prices = prices_of(price_in, price_out, price_cached)
     choice = ModelChoice(
@@ -150,13 +161,13 @@ def run(
         typer.echo(f"stopped; what was answered is kept in {out}: the same command goes on from there", err=True)
         raise typer.Exit(130) from None
     except RunStoppedError as error:
-        raise RunStoppedError(f"{error}\n{_remedy(str(error), endpoint)}") from None
+        raise RunStoppedError(f"{error}\n{_remedy(error.status, endpoint)}", error.status) from None
     terminal.print_run(summary)
     _say_where(out, epochs, folder, split, is_text=settings.form == "text")
 
 
 def _check_place(out: Path, option: str, rule: str, *, run: bool = False) -> None:
-    """Raise ValueError if `out` cannot be written, holds something else, or is part of a dataset: nobody asks yet."""
+    """Before anything is asked: ValueError if `out` cannot be written, holds something else, or is in a dataset."""
     check_outside_datasets(out, option)
     try:
         there = {path.name for path in out.iterdir() if not path.name.startswith(".")} if out.exists() else set()
@@ -172,7 +183,7 @@ def _check_place(out: Path, option: str, rule: str, *, run: bool = False) -> Non
 
 def _is_complete(out: Path) -> bool:
     """Whether a run of before left nothing to ask: then its files can be written anew without the model."""
-    from reveal_bench.models.outputs import read_run
+    from reveal_bench.models.run_folder import read_run
 
     try:
         return "not_asked" not in read_run(out).summary.by_status
@@ -196,19 +207,19 @@ def _check_that_it_answers(endpoint: str) -> None:
         raise ValueError(f"`--endpoint` {rule}, got {endpoint}: {error.strerror or error}") from None
 
 
-def _remedy(reason: str, endpoint: str | None) -> str:
-    """What to do about a run that stopped, by what the model's side said last."""
+def _remedy(status: int | None, endpoint: str | None) -> str:
+    """What to do about a run that stopped, by the HTTP status of the last answer."""
     import os
 
-    from reveal_bench.models.running import KEY_VARIABLE
+    from reveal_bench.models.asking import KEY_VARIABLE
 
     again = "then give the same command with --ask-again, which asks the failed ones again, too"
-    if "401" in reason or "403" in reason:
+    if status in (401, 403):
         if endpoint is None:
             return f"check the provider's key and what it may use; {again}"
         state = "is set, check its value" if os.environ.get(KEY_VARIABLE) else "is not set"
         return f"the key is read from {KEY_VARIABLE}, which {state}; {again}"
-    if "404" in reason:
+    if status == 404:
         path = " and --endpoint (it mostly ends in /v1)" if endpoint is not None else ""
         return f"check the name in --model{path}; {again}"
     return f"see to the model; {again}"
@@ -274,7 +285,7 @@ def _rehearse(folder: Path, split: str, settings: AskSettings, out: Path, limit:
 
 
 def _say_where(out: Path, epochs: int, folder: Path, split: str, *, is_text: bool) -> None:
-    from reveal_bench.models.outputs import prediction_files
+    from reveal_bench.models.run_folder import prediction_files
 
     for name in prediction_files(epochs):
         typer.echo(f"wrote {out / name}")
@@ -290,15 +301,15 @@ def _say_where(out: Path, epochs: int, folder: Path, split: str, *, is_text: boo
 def import_inspect(
     logs: Annotated[list[Path], typer.Argument(help="Logs of inspect_ai, or folders of them.", show_default=False)],
     out: RunFolder,
-    price_in: Price = None,
-    price_out: Price = None,
-    price_cached: Price = None,
+    price_in: PriceIn = None,
+    price_out: PriceOut = None,
+    price_cached: PriceCached = None,
     organization: Organization = "not stated",
 ) -> None:
     """Turn logs of `inspect eval reveal_bench/...` into a run folder: predictions, transcript, submission.json."""
     from dataclasses import replace
 
-    from reveal_bench.models.logs import import_logs
+    from reveal_bench.models.inspect_logs import import_logs
 
     prices = prices_of(price_in, price_out, price_cached)
     info, exchanges = import_logs(logs)
@@ -311,7 +322,7 @@ def export_lmms(
     out: Annotated[Path, typer.Option(help="New folder for the task files.", show_default=False)],
     prompt: PromptStyle = Prompt.ZERO_SHOT,
     answer: Answer = None,
-    grid: Cells = None,
+    grid: GridSize = None,
     side: Side = None,
     shots: Shots = 3,
     shots_split: ShotsSplit = None,
@@ -342,7 +353,7 @@ def import_lmms(
 
 def _write(info: RunInfo, exchanges: list[Exchange], out: Path, organization: str) -> None:
     check_outside_datasets(out, "--out")
-    from reveal_bench.models.outputs import prediction_files, write_outputs
+    from reveal_bench.models.run_folder import prediction_files, write_outputs
 
     terminal.print_run(write_outputs(out, exchanges, info, organization=organization))
     for name in prediction_files(info.epochs):
@@ -413,7 +424,9 @@ def report(
         Path | None,
         typer.Option(help="HTML file to write, `<folder>-report.html` by default; of runs, the folder for all of it."),
     ] = None,
-    split: Annotated[str | None, typer.Option(help="Split with references; all of them, or that of the runs.")] = None,
+    split: Annotated[
+        str | None, typer.Option(help="Split with references; by default all of them, or that of the runs.")
+    ] = None,
     reference: Annotated[
         str | None, typer.Option(help="Label of the run that the findings are ordered against; the last by default.")
     ] = None,

@@ -1,4 +1,4 @@
-"""Who reads what: every study gets its number of different readers, and nobody more than they want and may read.
+"""Who reads what: every study gets its number of different readers, and no reader gets more than they want or may.
 
 Paper 004 (section 2.2, Table S4): three of 17 readers per study, at most 300 studies each, in random order. Its 3,000
 readings are exactly 1,000 x 3: there is no slack, and whoever hands out studies one by one may be left with a study and
@@ -110,7 +110,7 @@ def read_readers(path: Path) -> dict[str, int]:
     Raises
     ------
     BuildError
-        With every problem: another column, a blank or repeated reader, a capacity that is no whole number >= 0.
+        With every problem: another column, a blank or repeated reader, a capacity that is not a whole number >= 0.
     """
     problems: list[Problem] = []
     table = read_any_table(path, path.name, problems)
@@ -276,7 +276,7 @@ def reassign(
     Raises
     ------
     ValueError
-        If a vote was not assigned, a reader is neither in `capacities` nor stopped, or nobody has this name.
+        If a vote was not assigned, a reader is neither in `capacities` nor among the stopped, or a name is unknown.
     """
     before = sorted(assignments, key=lambda one: (one.reader, one.position))
     world = _Readings(before, votes, capacities, stopped, most)
@@ -306,9 +306,8 @@ class _Readings:
         names = {one.reader for one in assignments}
         unknown = sorted(set(stopped) - names - set(capacities)) or sorted(names - set(capacities) - set(stopped))
         if unknown:
-            raise ValueError(
-                f"`capacities` must have every reader who goes on, and nobody else stops, got {unknown[0]!r}"
-            )
+            rule = "must have every reader who goes on, and `stopped` must be of known readers"
+            raise ValueError(f"`capacities` {rule}, got {unknown[0]!r}")
         self.fixed = set(votes)
         stray = sorted(self.fixed - {(one.study_id, one.reader) for one in assignments})
         if stray:

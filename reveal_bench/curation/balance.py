@@ -41,7 +41,7 @@ from reveal_bench.arrays import BoolArray, FloatArray
 from reveal_bench.findings import hint
 from reveal_bench.sources.mapping import VOCABULARIES, folded
 from reveal_bench.sources.source import BuildError, Problem
-from reveal_bench.sources.study_table import StudyTable, TableRow, read_table
+from reveal_bench.sources.study_table import StudyTable, TableRow, missing_columns, read_table
 
 __all__ = [
     "CategoryBalance",
@@ -75,7 +75,7 @@ class Column:
 
     @property
     def numbers(self) -> FloatArray | None:
-        """Its numbers, NaN where missing; None if a text is no finite number, or all are missing."""
+        """Its numbers, NaN where missing; None if a text is not a finite number, or all are missing."""
         found = [NAN if not text else _number(text) for text in self.texts]
         if all(not text for text in self.texts) or any(number is None for number in found):
             return None
@@ -333,7 +333,7 @@ def read_facts(
     Raises
     ------
     BuildError
-        With everything that is wrong: the table, its columns, a study in two rows, a word that is none.
+        With everything that is wrong: the table, its columns, a study in two rows, an unknown word.
     """
     problems: list[Problem] = []
     table = read_table(path, path.name, problems)
@@ -356,10 +356,7 @@ def read_facts(
 
 
 def _check_columns(table: StudyTable, key: str, names: Sequence[str], problems: list[Problem]) -> None:
-    for name in (key, *names):
-        if name not in table.columns:
-            value = f"{hint(name, table.columns)}; it has {', '.join(table.columns)}"[:300]
-            problems.append(Problem(table.file, None, "column", f"must be a column of {table.file}", value))
+    problems += missing_columns(table, (key, *names))
     twice = sorted({name for name in names if name == key or names.count(name) > 1})
     problems += [Problem(table.file, None, "columns", "must be named once", f"{name!r} again") for name in twice]
 

@@ -3,7 +3,7 @@
 Conventions
 -----------
 As paper 004 has it (Box 4), the comment changes the suggested list, only what is certain is on the new one, and a
-comment that says nothing of the labels, or denies only what nobody suggested, gives no list. Per sentence:
+comment that says nothing of the labels, or denies only what was not suggested, gives no list. Per sentence:
 
 * a label that is named is added, if the reader is certain; "only" in front of it means that there is no other;
 * a label that is denied ("no effusion", "I do not see ..."), to be removed ("would remove ...", "... is wrong"), or
@@ -89,7 +89,7 @@ _NORMAL = [(_whole(pattern), labels) for pattern, labels in NORMAL.items()]
 
 @dataclass
 class _Said:
-    """Labels that a comment adds, takes away and doubts, and what it says of no label in particular."""
+    """Labels that a comment adds, takes away and doubts, and what it says without naming a label."""
 
     added: set[str] = field(default_factory=set)
     removed: set[str] = field(default_factory=set)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from reveal_bench.curation.folder import CurationError, CurationFolder, Progress, StepRecord
-from reveal_bench.curation.reports import (
+from reveal_bench.curation.report_tables import (
     GIVEN,
     Engine,
     Quarantined,
@@ -26,7 +26,7 @@ from reveal_bench.curation.reports import (
     read_suggestions,
     texts_digest,
 )
-from reveal_bench.curation.tables import Suggestion, in_order, write_table
+from reveal_bench.curation.tables import Suggestion, in_order, tally, write_table
 from reveal_bench.findings import REVEAL_LABELS
 
 __all__ = ["QUARANTINE_NAME", "SUGGESTIONS_NAME", "ReportTable", "SuggestionTable", "answers_in_order", "extract"]
@@ -119,7 +119,7 @@ def answers_in_order(
     Raises
     ------
     CurationError
-        If the engine leaves out a report, answers one twice, gives one that nobody asked for, or labels that are not
+        If the engine leaves out a report, answers one twice, gives one that was not asked for, or labels that are not
         in the order of REVEAL_LABELS.
     """
     asked = {report.study_id: report for report in reports}
@@ -164,14 +164,13 @@ def _row(answer: Suggestion | Quarantined) -> Suggestion:
 
 def _counts(answers: Sequence[Suggestion | Quarantined], engine: Engine | None) -> dict[str, Any]:
     ok = [answer for answer in answers if isinstance(answer, Suggestion)]
-    n_labels = Counter(len(answer.labels) for answer in ok)
     by_label = Counter(label for answer in ok for label in answer.labels)
     counts: dict[str, Any] = {
         "studies": len(answers),
         "patients": len({answer.patient_id for answer in answers}),
         "ok": len(ok),
         "quarantined": len(answers) - len(ok),
-        "by_n_labels": {str(n): n_labels[n] for n in sorted(n_labels)},
+        "by_n_labels": tally(len(answer.labels) for answer in ok),
         "by_label": {label: by_label[label] for label in REVEAL_LABELS},
     }
     own = getattr(engine, "counts", None)

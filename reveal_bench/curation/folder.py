@@ -26,8 +26,8 @@ from typing import Any
 
 import numpy as np
 
-from reveal_bench import __version__
 from reveal_bench.files import write_whole
+from reveal_bench.version import __version__
 
 __all__ = ["STATE_NAME", "STEPS", "CurationError", "CurationFolder", "Progress", "StepRecord", "StepState"]
 
@@ -95,7 +95,7 @@ class CurationFolder:
         try:
             state = json.loads((self.root / STATE_NAME).read_text(encoding="utf-8"))
         except FileNotFoundError:
-            raise CurationError(f"{root} is no curation folder: it has no {STATE_NAME}") from None
+            raise CurationError(f"{root} is not a curation folder: it has no {STATE_NAME}") from None
         if state.get("format") != FORMAT:
             raise CurationError(f"{root}/{STATE_NAME} must be of format {FORMAT}, got {state.get('format')!r}")
         self.name, self.seed = str(state["name"]), int(state["seed"])

@@ -20,9 +20,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from reveal_bench.curation.asking import Answer, Asker, Dialogue
 from reveal_bench.curation.folder import Progress
-from reveal_bench.curation.model_settings import Failure, Request
 from reveal_bench.curation.prompts import (
     PROMPT_VERSION,
     AnswerError,
@@ -32,8 +30,9 @@ from reveal_bench.curation.prompts import (
     labels_prompt,
     note_prompt,
 )
-from reveal_bench.curation.reports import Quarantined, Report
+from reveal_bench.curation.report_tables import Quarantined, Report
 from reveal_bench.curation.tables import Finding, Labels, Revision, Suggestion, Vote, in_order
+from reveal_bench.models.asking import Answer, Asker, Dialogue, Failure, Request
 
 __all__ = ["ModelEngine", "ModelReviser", "UnreadNote"]
 
@@ -67,7 +66,7 @@ class _Questioner:
     def counts(self) -> dict[str, Any]:
         """Refused answers, and the answers, tokens and costs of :meth:`Asker.counts`.
 
-        `unanswered` are the reports or notes without a result because a question had no answer; no such thing is
+        `unanswered` are the reports or notes without a result because a question had no answer; neither is
         kept, so that the same task, done anew, asks them again.
         """
         return {"refused_answers": self.n_refused, "unanswered": self.n_unanswered, **self.asker.counts()}
@@ -100,7 +99,7 @@ class _Questioner:
 
 
 class ModelEngine(_Questioner):
-    """Reads labels out of reports with a model; an :class:`~reveal_bench.curation.reports.Engine`.
+    """Reads labels out of reports with a model; an :class:`~reveal_bench.curation.report_tables.Engine`.
 
     Parameters
     ----------
@@ -123,8 +122,8 @@ class ModelEngine(_Questioner):
 
         Raises
         ------
-        AskingError
-            If the endpoint answers nobody; the answers so far are kept.
+        RunStoppedError
+            If the endpoint does not answer; the answers so far are kept.
         """
         reports = list(reports)
         dialogues = (self._dialogue(report) for report in reports)
@@ -161,7 +160,7 @@ class UnreadNote:
 class ModelReviser(_Questioner):
     """Reads labels out of readers' notes with a model; a :class:`~reveal_bench.curation.consensus.Reviser`.
 
-    A note that nobody can read anything from, and one without a readable answer, has no labels, and its source is
+    A note that says nothing of labels, and one without a readable answer, has no labels, and its source is
     "nothing"; the latter are in `unread`, too.
     """
 
@@ -174,8 +173,8 @@ class ModelReviser(_Questioner):
 
         Raises
         ------
-        AskingError
-            If the endpoint answers nobody; the answers so far are kept.
+        RunStoppedError
+            If the endpoint does not answer; the answers so far are kept.
         """
         self.unread = []
         for revision, unread in self.asker.hold(self._dialogue(vote, suggested) for vote, suggested in votes):

@@ -29,9 +29,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, NoReturn, TypeVar
 
-from reveal_bench.curation.model_settings import Request
 from reveal_bench.curation.tables import Finding, Labels, in_order
 from reveal_bench.findings import REVEAL_LABELS, REVEAL_TERMS
+from reveal_bench.models.asking import Request
 
 __all__ = [
     "AnswerError",

@@ -6,7 +6,7 @@ The rules
 * Corrected labels alone raise the minor version (1.0.0 -> 1.1.0), anything that changes which studies there are the
   major one (-> 2.0.0): scores of two major versions are of different questions.
 * Studies that stay keep their half. With `retire_holdout` the holdout before is released, and all new studies make the
-  new one; else new studies are halved as at first (:mod:`reveal_bench.curation.halves`).
+  new one; else new studies are halved as at first (:mod:`reveal_bench.curation.split`).
 * No patient who was ever released, in any version, and none who is in the version before, comes in anew: such studies
   are left out and counted. ``history.parquet`` hands on which studies were ever released, and whose they are. A study
   that is known under another patient id is refused: then ids tell nothing of who was there.
@@ -28,12 +28,12 @@ from typing import Any
 
 from reveal_bench.curation.balance import read_facts
 from reveal_bench.curation.folder import STEPS, CurationError, CurationFolder, Progress, StepRecord
-from reveal_bench.curation.halves import LABELS_NAME, draw_halves, write_benchmark
-from reveal_bench.curation.tables import HALVES, Labels, Placed, Released, Selected, in_order, read_table, write_table
-from reveal_bench.findings import REVEAL_LABELS, hint
+from reveal_bench.curation.split import LABELS_NAME, draw_halves, write_benchmark
+from reveal_bench.curation.tables import HALVES, Labels, Placed, Released, Selected, read_table, write_table
+from reveal_bench.findings import REVEAL_LABELS
 from reveal_bench.sources.mapping import KEY_FACTS, VOCABULARIES
 from reveal_bench.sources.source import BuildError, Problem
-from reveal_bench.sources.study_labels import NO_LABEL, spelled_labels
+from reveal_bench.sources.study_labels import labels_of_cell
 from reveal_bench.sources.study_table import TableRow
 from reveal_bench.sources.study_table import read_table as read_text_table
 
@@ -225,24 +225,19 @@ def _correction(
 ) -> Correction | None:
     """One row; None if something is wrong with it."""
     study, text, why = (row.text(name).strip() for name in CORRECTION_COLUMNS)
-    texts = [part.strip() for part in text.split(";") if part.strip()]
-    labels, unknown = spelled_labels(texts)
     wrong: list[tuple[str, str, str]] = []
+    entries = [part.strip() for part in text.split(";") if part.strip()]
+    labels = labels_of_cell(entries or [""], "labels", lambda *told: wrong.append(told))
     if study not in labels_of:
         wrong.append(("study", "must be a study of the version before", study or "a blank"))
     elif study in found:
         wrong.append(("study", "must stand in one row only", study))
-    if not texts:
-        wrong.append(("labels", "must name labels, or say None", "a blank"))
-    wrong += [("labels", "must be of the twelve", hint(one, REVEAL_LABELS)) for one in unknown]
-    if labels and any(one.casefold() in NO_LABEL for one in texts):
-        wrong.append(("labels", "must not say None beside a label", text))
     if not why:
         wrong.append(("why", "must say why the labels change", "a blank"))
-    if not wrong and in_order(labels) == labels_of[study]:
+    if not wrong and labels == labels_of[study]:
         wrong.append(("labels", "must differ from what they are", text))
     problems += [Problem(file, row.number, field, rule, value) for field, rule, value in wrong]
-    return None if wrong else Correction(study, in_order(labels), why)
+    return None if wrong else Correction(study, labels, why)
 
 
 def _placed(new: Sequence[Selected], folder: CurationFolder, version: str, *, retire_holdout: bool) -> list[Placed]:

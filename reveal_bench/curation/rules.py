@@ -15,7 +15,7 @@ hyphens (see :mod:`reveal_bench.curation.sentences`). It matches whole words. ``
 "remains mildly", ``{gap}`` for up to five words; every repetition is bounded, so that reading takes linear time.
 
 A longer match hides the shorter ones within it: "subcutaneous emphysema" hides "emphysema". So a term without a label
-is a finding that belongs to none of the twelve, and one without a finding's name is no finding at all.
+is a finding that belongs to none of the twelve, and one without a finding's name is not a finding at all.
 
 Decisions, where the paper's own examples (paper 004, Box 3 and Table S1) leave it open:
 
@@ -25,8 +25,8 @@ Decisions, where the paper's own examples (paper 004, Box 3 and Table S1) leave 
   same sentence gives as the cause of an interstitial pattern;
 * emphysema, hyperinflation and flat diaphragms are COPD;
 * a blunt costophrenic angle is Pleural effusion, unless it is put down to scars or thickening;
-* a wide or tortuous aorta is no Aneurysm, heart failure and vascular congestion alone are no label, a granuloma or
-  calcified nodule is no Lung nodule, a mass outside of the lung is no Lung mass;
+* a wide or tortuous aorta is not Aneurysm, heart failure and vascular congestion alone have no label, a granuloma or
+  calcified nodule is not Lung nodule, a mass outside of the lung is not Lung mass;
 * a nodule or mass whose size is said is told by its size, see :data:`LARGEST_NODULE_CM`.
 
 ICD-10 codes are of the WHO's edition (2019), the nearest one per finding; a nodule, mass or opacity has that of an
@@ -43,7 +43,7 @@ from pathlib import Path
 from typing import Any
 
 from reveal_bench.curation.folder import Progress
-from reveal_bench.curation.reports import Quarantined, Report
+from reveal_bench.curation.report_tables import Quarantined, Report
 from reveal_bench.curation.sentences import POLICY, Denial, clauses, denials, sentences, told_sections
 from reveal_bench.curation.tables import Finding, Labels, Suggestion, in_order
 
@@ -392,7 +392,7 @@ _SIZE = re.compile(
 
 
 class Rules:
-    """The engine, see :class:`reveal_bench.curation.reports.Engine`.
+    """The engine, see :class:`reveal_bench.curation.report_tables.Engine`.
 
     A report without any findings or impression is quarantined.
     """

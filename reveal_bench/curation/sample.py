@@ -133,7 +133,7 @@ def draw_sample(
     """Draw studies; the same ones whatever the order of `suggestions`.
 
     1. All suggestions, sorted by study id, are put into one random order; every "first" below is in this order.
-       Quarantined ones and those whose number of labels is no stratum with a size above 0 leave.
+       Quarantined ones and those whose number of labels is not a stratum with a size above 0 leave.
     2. Of each patient the first study is kept, so that each of them has the same chance; the others are set aside.
     3. Labels, from the one with the fewest candidates on (ties: as REVEAL_LABELS), are brought to `min_per_label`
        studies each: as long as one is short, draw from the candidates that have it, and whose stratum has room, one

@@ -10,12 +10,11 @@ The rule (paper 004, section 2.3)
    in random order.
 
 The order of chance is one permutation of the eligible studies, sorted by id, from the folder's seed. A target that
-cannot be met is no error: the shortage is counted.
+cannot be met is not an error: the shortage is counted.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from reveal_bench.curation.folder import CurationFolder, Progress, StepRecord
-from reveal_bench.curation.tables import Consensus, Labels, Selected, in_order, read_table, write_table
+from reveal_bench.curation.tables import Consensus, Labels, Selected, in_order, read_table, tally, write_table
 
 __all__ = ["LESS_COMMON", "N_READERS", "Choice", "choose", "select"]
 
@@ -130,8 +129,8 @@ def choose(
         "most_findings": len(rest[:n_more]),
         "selected": len(taken),
         "shortage": target - len(taken),
-        "by_n_labels": _tally(len(study.labels) for study in taken),
-        "by_n_agree_all": _tally(study.n_agree_all for study in taken),
+        "by_n_labels": tally(len(study.labels) for study in taken),
+        "by_n_agree_all": tally(study.n_agree_all for study in taken),
         "cut_off": cut_off,
         "cut_off_left_out": sum(len(labels) == cut_off for _, labels in rest[n_more:]),
     }
@@ -158,7 +157,3 @@ def _checked(target: int, less_common: Sequence[str], at_least: int) -> Labels:
         return in_order(less_common)
     except ValueError as error:
         raise ValueError(f"`less_common`: {error}") from None
-
-
-def _tally(numbers: Any) -> dict[str, int]:
-    return {str(number): n for number, n in sorted(Counter(numbers).items())}

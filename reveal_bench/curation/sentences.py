@@ -148,7 +148,7 @@ def _is_head(match: re.Match[str], text: str) -> bool:
 def sentences(text: str) -> list[str]:
     """Sentences and list entries, normalised; a line that was only wrapped goes on in the next one.
 
-    What has more than :data:`MOST_CHARACTERS` is no sentence and is cut at a blank, so that nothing takes long.
+    What has more than :data:`MOST_CHARACTERS` is not a sentence and is cut at a blank, so that nothing takes long.
     """
     entries: list[list[str]] = []
     if any(map(str.islower, text)):
@@ -238,7 +238,7 @@ PSEUDO = (
     "(?:prior|previous) (?:chest )?(?:film|films|exam|exams|examination|examinations|radiographs?|study|studies|ct"
     "|x ray|x rays|imaging|image|images|one)",
 )
-"""What looks like a trigger and is none."""
+"""What looks like a trigger and is not one."""
 
 ASKED_AFTER = (
     "(?:can|could|may|might) not (?:be )?(?:\\w+ly )?(?:be )?(?:excluded|ruled out)",

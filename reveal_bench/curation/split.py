@@ -1,31 +1,54 @@
 """Dividing the benchmark into its released and its holdout half, by a rule that is fixed before anybody looks.
 
-Draws and the rule by which one is taken are those of :mod:`reveal_bench.curation.halves`. ``balance.json`` records the
-rule, how many draws were asked for, the value of every one and, over everything that was ever asked for in this folder,
-how many were looked at: nobody can shop for a split unseen. Tests are reported and decide nothing.
-Source: paper 004 (REVEAL-CXR), sections 2.3 and 3.
+The rule
+--------
+The unit is the patient. First come the patients of studies that were selected for a less common finding, then the
+others, each group in random order, those with more studies first: a patient goes to the half with fewer studies, by a
+coin if both have as many. So each group is halved, and both halves have as many studies, but for the odd one (paper
+004, section 2.3: 123 and 77 studies became 100 and 100).
+
+Of several draws the one is taken whose largest absolute standardized difference is smallest, over all columns of facts
+and labels (:class:`reveal_bench.curation.balance.Differences`), the first of equals. The number of draws is said before
+anybody looks; a difference that is undefined does not count, an infinite one does. ``balance.json`` records the rule,
+how many draws were asked for, the value of every one and, over everything that was ever asked for in this folder, how
+many were looked at: shopping for a split leaves its trace. Tests are reported and decide nothing (section 3).
+
+What ``reveal-bench build`` reads
+---------------------------------
+``labels.csv`` has a row per study with its labels, how many of three readers agreed to all of them, its half, and its
+demographics; ``mapping.yaml`` says what the columns mean (:mod:`reveal_bench.sources.mapping`), and that studies
+without a row are left out: the images may be those of the whole pool. The table holds the labels of the holdout: it
+belongs where only the maintainer reads, and so it is made readable for its owner alone.
 """
 
 from __future__ import annotations
 
+import csv
 import json
 import math
+import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from reveal_bench.curation.balance import ColumnBalance, Facts, compare_halves, read_facts
-from reveal_bench.curation.folder import CurationFolder, Progress, StepRecord
-from reveal_bench.curation.halves import CRITERION, Draws, draw_best, label_columns, write_benchmark
-from reveal_bench.curation.tables import HALVES, Placed, Selected, read_table, write_table
+import numpy as np
+
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.arrays import BoolArray
+from reveal_bench.curation.balance import Column, ColumnBalance, Differences, Facts, compare_halves, read_facts
+from reveal_bench.curation.folder import CurationError, CurationFolder, Progress, StepRecord
+from reveal_bench.curation.tables import HALVES, Placed, Selected, json_ready, read_table, write_table
+from reveal_bench.findings import REVEAL_LABELS
 from reveal_bench.sources.mapping import KEY_FACTS, VOCABULARIES
 
-__all__ = ["split"]
+__all__ = ["split", "CRITERION", "Draws", "LABELS_NAME", "draw_best", "draw_halves", "label_columns", "write_benchmark"]
+
 
 WRITES = ("split.parquet", "balance.json", "benchmark/labels.csv", "benchmark/mapping.yaml")
+CRITERION = "the largest absolute standardized difference over all columns of the facts and all labels, smallest wins"
 LEVEL = 0.05
 """P values below it are counted; the paper found none."""
 
@@ -44,7 +67,7 @@ def split(
 ) -> StepRecord:
     """Divide the selected studies, see the module.
 
-    Writes ``split.parquet``, ``balance.json`` and ``benchmark/``, see :mod:`reveal_bench.curation.halves`.
+    Writes ``split.parquet``, ``balance.json`` and ``benchmark/``.
 
     Parameters
     ----------
@@ -53,7 +76,7 @@ def split(
     best_of : number of draws, at least 1
     version : of the benchmark, such as 1.0.0
     key : the column of `facts` with the ids of studies
-    study_key : what the ids of studies are, of `builders.mapping.KEY_FACTS`
+    study_key : what the ids of studies are, of `reveal_bench.sources.mapping.KEY_FACTS`
     redo : do it again though it was done with other inputs or settings; the draws of both are counted
     progress : called with (draws done, draws in all)
 
@@ -93,7 +116,7 @@ def split(
         counts = {**_counts(selected, halves), **_tested(found), **_missed(known)}
         counts |= {"history": history, "draws_looked_at": sum(entry["best_of"] for entry in history)}
         write_table(scratch / "split.parquet", placed, Placed)
-        text = json.dumps(_plain(_document(draws, settings, counts, found, len(known.columns))), indent=1)
+        text = json.dumps(json_ready(_document(draws, settings, counts, found, len(known.columns))), indent=1)
         (scratch / "balance.json").write_text(text + "\n", encoding="utf-8")
         write_benchmark(scratch / "benchmark", placed, study_key=study_key, demographics=_demographics(known, selected))
         return counts
@@ -134,8 +157,8 @@ def _document(
         "version": settings["version"],
         "rule": rule,
         "counts": {name: value for name, value in counts.items() if name not in ("history", "draws_looked_at")},
-        "facts": [asdict(one) for one in found[:n_facts]],
-        "labels": [asdict(one) for one in found[n_facts:]],
+        "facts": found[:n_facts],
+        "labels": found[n_facts:],
     }
 
 
@@ -169,21 +192,151 @@ def _demographics(known: Facts, selected: Sequence[Selected]) -> dict[str, dict[
     }
 
 
-def _plain(value: Any) -> Any:
-    """For JSON: undefined and infinite are null."""
-    if isinstance(value, dict):
-        return {key: _plain(inner) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(inner) for inner in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
 def _check(facts: Path | None, columns: Sequence[str] | None, best_of: int, version: str, study_key: str) -> None:
     if best_of < 1:
         raise ValueError(f"`best_of` must be at least 1, got {best_of}")
     if not re.fullmatch(r"\d+\.\d+\.\d+", version):
-        raise ValueError(f"`version` must be of the form 1.2.3, got {version!r}")
+        raise ArgumentError("version", "must be of the form 1.2.3", repr(version))
     if study_key not in KEY_FACTS:
         raise ValueError(f"`study_key` must be one of {', '.join(KEY_FACTS)}, got {study_key!r}")
     if isinstance(columns, str) or (columns is not None and facts is None):
         raise ValueError(f"`columns` must be a list of columns of `facts`, got {columns!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class Draws:
+    """`is_holdout` of the draw that was taken, bool array (n_studies,); its number from 1; the values of all."""
+
+    is_holdout: BoolArray
+    taken: int
+    values: list[float]
+
+
+def draw_halves(selected: Sequence[Selected], rng: np.random.Generator) -> BoolArray:
+    """One draw: whether each study is in the holdout, bool array (n_studies,); see the module.
+
+    Raises
+    ------
+    CurationError
+        If there are fewer than two patients.
+    """
+    studies_of: dict[str, list[int]] = {}
+    for i, study in enumerate(selected):
+        studies_of.setdefault(study.patient_id, []).append(i)
+    if len(studies_of) < 2:
+        raise CurationError(f"a split needs studies of at least 2 patients, got {len(studies_of)}")
+    rare = {study.patient_id for study in selected if study.reason == "less_common"}
+    is_holdout, sizes = np.zeros(len(selected), bool), [0, 0]
+    for group in (sorted(rare), sorted(studies_of.keys() - rare)):
+        shuffled = [group[i] for i in rng.permutation(len(group))]
+        for patient in sorted(shuffled, key=lambda patient: -len(studies_of[patient])):
+            half = int(rng.integers(2)) if sizes[0] == sizes[1] else int(sizes[1] < sizes[0])
+            is_holdout[studies_of[patient]] = bool(half)
+            sizes[half] += len(studies_of[patient])
+    return is_holdout
+
+
+def draw_best(
+    selected: Sequence[Selected],
+    columns: Sequence[Column],
+    rngs: Sequence[np.random.Generator],
+    *,
+    progress: Progress | None = None,
+) -> Draws:
+    """The best of one draw per element of `rngs`, by :data:`CRITERION`.
+
+    Parameters
+    ----------
+    selected : studies in any order
+    columns : what is compared, in the order of `selected`
+    rngs : at least one
+    progress : called with (draws done, draws in all)
+    """
+    difference = Differences(columns)
+    values: list[float] = []
+    taken, best = 0, np.zeros(0, bool)
+    for i, rng in enumerate(rngs, start=1):
+        is_holdout = draw_halves(selected, rng)
+        values.append(float(np.nanmax(np.abs(difference(is_holdout)))))
+        if i == 1 or values[-1] < values[taken - 1]:
+            taken, best = i, is_holdout
+        if progress is not None:
+            progress(i, len(rngs))
+    return Draws(best, taken, values)
+
+
+def label_columns(selected: Sequence[Selected]) -> list[Column]:
+    """Each label present or absent, the number of labels, and how many of three readers agreed to all."""
+    found = [
+        Column(label, tuple("present" if label in study.labels else "absent" for study in selected))
+        for label in REVEAL_LABELS
+    ]
+    found.append(Column("n_labels", tuple(str(len(study.labels)) for study in selected)))
+    found.append(Column("n_agree_all", tuple(str(study.n_agree_all) for study in selected)))
+    return found
+
+
+LABELS_NAME = "labels.csv"
+
+
+MAPPING_NAME = "mapping.yaml"
+
+
+COLUMNS = ("study_id", "patient_id", "labels", "n_agree_all", "split")
+
+
+MAPPING = """# What the columns of labels.csv mean; written by reveal-bench curate.
+table: labels.csv
+study_key: {{column: study_id, matches: {study_key}}}
+patient_key: {{column: patient_id}}
+labels:
+  list: {{column: labels, separator: ";"}}
+n_agree_all: {{column: n_agree_all}}
+other_studies: left out
+split: {{column: split}}
+"""
+
+
+def write_benchmark(
+    out: Path,
+    placed: Sequence[Placed],
+    *,
+    study_key: str = KEY_FACTS[0],
+    demographics: Mapping[str, Mapping[str, str]] | None = None,
+) -> None:
+    """Write both files into the folder `out`, which is made if it is missing.
+
+    Parameters
+    ----------
+    placed : the studies; their rows are sorted by id, an order that tells nothing of the labels
+    study_key : what the ids of studies are, of `reveal_bench.sources.mapping.KEY_FACTS`
+    demographics : of age_band, sex, race and patient_class those that are known -> study id -> word or ""
+
+    Raises
+    ------
+    ValueError
+        If `study_key` or a name of `demographics` is not one of those.
+    """
+    if study_key not in KEY_FACTS:
+        raise ValueError(f"`study_key` must be one of {', '.join(KEY_FACTS)}, got {study_key!r}")
+    known = dict(demographics or {})
+    unknown = [name for name in known if name not in VOCABULARIES]
+    if unknown:
+        raise ValueError(f"`demographics` must be of {', '.join(VOCABULARIES)}, got {unknown[0]!r}")
+    names = [name for name in VOCABULARIES if name in known]
+    out.mkdir(parents=True, exist_ok=True)
+    path = out / LABELS_NAME
+    path.unlink(missing_ok=True)
+    with os.fdopen(
+        os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", newline="", encoding="utf-8"
+    ) as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow([*COLUMNS, *names])
+        for study in sorted(placed, key=lambda study: study.study_id):
+            agreed = "" if study.n_agree_all is None else study.n_agree_all
+            own = [study.study_id, study.patient_id, "; ".join(study.labels) or "None", agreed, study.half]
+            writer.writerow([*own, *(known[name].get(study.study_id, "") for name in names)])
+    text = MAPPING.format(study_key=study_key)
+    if names:
+        text += "demographics:\n" + "".join(f"  {name}: {{column: {name}}}\n" for name in names)
+    (out / MAPPING_NAME).write_text(text, encoding="utf-8")

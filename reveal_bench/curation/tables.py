@@ -2,14 +2,17 @@
 
 Conventions
 -----------
-Labels are canonical names in the order of :data:`reveal_bench.findings.REVEAL_LABELS`; no label is the empty tuple, and
-None means that nobody said. Ids are those of the maintainer's own input and stay in the curation folder: pseudonyms of
-a published set are made later, by ``reveal-bench build``. Source: paper 004 (REVEAL-CXR), sections 2.1 to 2.3.
+Labels are canonical names in the order of :data:`reveal_bench.findings.REVEAL_LABELS`; no label is the empty tuple,
+and None means that it is not known. Ids are those of the maintainer's own input and stay in the curation folder:
+pseudonyms of a published set are made later, by ``reveal-bench build``. Source: paper 004 (REVEAL-CXR), sections 2.1 to
+2.3.
 """
 
 from __future__ import annotations
 
+import math
 import types
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from pathlib import Path
@@ -35,7 +38,9 @@ __all__ = [
     "Suggestion",
     "Vote",
     "in_order",
+    "json_ready",
     "read_table",
+    "tally",
     "write_table",
 ]
 
@@ -174,7 +179,7 @@ def in_order(labels: Iterable[str]) -> Labels:
     Raises
     ------
     ValueError
-        If one is none of the twelve.
+        If one is not one of the twelve.
 
     Examples
     --------
@@ -185,6 +190,28 @@ def in_order(labels: Iterable[str]) -> Labels:
     if not given <= set(REVEAL_LABELS):
         raise ValueError(f"labels must be of the twelve, got {', '.join(sorted(given - set(REVEAL_LABELS)))}")
     return tuple(label for label in REVEAL_LABELS if label in given)
+
+
+def tally(numbers: Iterable[int]) -> dict[str, int]:
+    """How often each number is there, as the counts of a step have it: by the number as text, in its order.
+
+    Examples
+    --------
+    >>> tally([10, 2, 2])
+    {'2': 2, '10': 1}
+    """
+    return {str(number): n for number, n in sorted(Counter(numbers).items())}
+
+
+def json_ready(value: Any) -> Any:
+    """`value` for a JSON file: dataclasses are objects, undefined and infinite numbers null."""
+    if is_dataclass(value) and not isinstance(value, type):
+        value = asdict(value)
+    if isinstance(value, dict):
+        return {key: json_ready(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [json_ready(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def write_table(path: Path, rows: Sequence[Any], row: type) -> None:

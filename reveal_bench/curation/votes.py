@@ -24,14 +24,13 @@ from reveal_bench.curation.tables import (
     Labels,
     Sampled,
     Vote,
-    in_order,
     read_table,
     write_table,
 )
-from reveal_bench.findings import REVEAL_LABELS, hint
+from reveal_bench.findings import hint
 from reveal_bench.sources.source import BuildError, Problem
-from reveal_bench.sources.study_labels import spelled_labels
-from reveal_bench.sources.study_table import StudyTable, TableRow
+from reveal_bench.sources.study_labels import labels_of_cell
+from reveal_bench.sources.study_table import StudyTable, TableRow, missing_columns
 from reveal_bench.sources.study_table import read_table as read_any_table
 
 __all__ = ["COLUMNS", "check_votes", "import_votes", "spelled_answer", "vote_counts"]
@@ -121,8 +120,8 @@ def check_votes(
     """The rows of a table as votes, by study and reader.
 
     A row is wrong if a needed cell is blank; its study or reader is unknown, or the one was not assigned to the other;
-    the same reader answered the same study in an earlier row; the answer is no answer; a label is none of the twelve or
-    there twice, or stands beside "None"; or labels beside "agree all" are not those that were suggested. A comment
+    the same reader answered the same study in an earlier row; the answer is unknown; a label is not one of the twelve,
+    or there twice, or stands beside "None"; or labels beside "agree all" are not those that were suggested. A comment
     beside "agree all" is kept.
 
     Raises
@@ -192,10 +191,7 @@ def _read(path: Path, columns: Mapping[str, str], *, required: Iterable[str]) ->
     problems: list[Problem] = []
     table = read_any_table(path, path.name, problems)
     if table is not None:
-        for name in dict.fromkeys(columns[one] for one in required):
-            if name not in table.columns:
-                value = f"{hint(name, table.columns)}; it has {', '.join(table.columns)}"[:300]
-                problems.append(Problem(path.name, None, "column", f"must be a column of {path.name}", value))
+        problems += missing_columns(table, (columns[one] for one in required))
     if problems or table is None:
         raise BuildError(problems)
     return table
@@ -262,18 +258,10 @@ class _Checking:
 
     def _labels(self, row: TableRow) -> Labels | None:
         cell = row.cells.get(self.columns["labels"], "")
-        entries = [one.strip() for one in cell.split(self.separator)] if isinstance(cell, str) else list(cell)
         if cell == "":
             return None
-        known, unknown = spelled_labels(entries)
-        for text in unknown:
-            self._fail(row, "labels", "must be one of the twelve labels, or None", hint(text, REVEAL_LABELS))
-        twice = sorted({label for label in known if known.count(label) > 1})
-        if twice:
-            self._fail(row, "labels", "must name each label once", f"{', '.join(twice)} again")
-        if known and len(known) + len(unknown) < len(entries):
-            self._fail(row, "labels", 'must not have "None" beside a label', repr(cell))
-        return in_order(known)
+        entries = [one.strip() for one in cell.split(self.separator)] if isinstance(cell, str) else cell
+        return labels_of_cell(entries, "labels", lambda field, rule, value: self._fail(row, field, rule, value))
 
 
 def _check_reassigned(assignments: Sequence[Assignment], first: Sequence[Assignment]) -> None:
@@ -282,15 +270,15 @@ def _check_reassigned(assignments: Sequence[Assignment], first: Sequence[Assignm
     Raises
     ------
     CurationError
-        If there is a study that nobody had, or one with more readings than before or the same reader twice.
+        If there is a study that was not assigned, or one with more readings than before or the same reader twice.
     """
     wanted = Counter(one.study_id for one in first)
     found = Counter(one.study_id for one in assignments)
-    strangers = sorted(found.keys() - wanted.keys())
-    if strangers:
+    others = sorted(found.keys() - wanted.keys())
+    if others:
         raise CurationError(
-            f"`reassigned` must be of the studies that were assigned, got {len(strangers):,} others, the first of them"
-            f" {strangers[0]!r}"
+            f"`reassigned` must be of the studies that were assigned, got {len(others):,} others, the first of them"
+            f" {others[0]!r}"
         )
     more = sorted(study for study in found if found[study] > wanted[study])
     if more:

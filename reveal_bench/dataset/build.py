@@ -47,6 +47,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.benchmarks import Asks, Benchmark
 from reveal_bench.dataset.holdout import (
     HOLDOUT,
@@ -60,8 +61,8 @@ from reveal_bench.dataset.holdout import (
 from reveal_bench.dataset.layout import SHARD_BYTES
 from reveal_bench.dataset.workshop import Spool, Workshop
 from reveal_bench.dataset.writer import FolderWriter
+from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.folder import FolderInfo
-from reveal_bench.kinds.kind import KINDS
 from reveal_bench.kinds.localization.records import LocalizationRecord
 from reveal_bench.sources.source import BuildError, Extra, Pixels, Problem, Record
 
@@ -246,7 +247,7 @@ def build_folder(
     """
     out, holdout = Path(out), None if holdout is None else Path(holdout)
     if not _VERSION.fullmatch(version):
-        raise ValueError(f"`version` must be of the form 1.2.3, got {version!r}")
+        raise ArgumentError("version", "must be of the form 1.2.3", repr(version))
     _check_arguments(records, out, pixels, holdout, holdout_fraction, holdout_split, workers)
     is_given = holdout is not None and holdout_split == HOLDOUT
     before = patients_before(previous, previous_holdout, holdout)
@@ -320,13 +321,13 @@ def _check_arguments(
             )
     if holdout is None:
         if HOLDOUT in records:
-            raise ValueError("`holdout` must be a folder for the private split 'holdout', got none")
+            raise ArgumentError("holdout", "must be a folder for the private split 'holdout'", "none")
         return
     check_apart(out, holdout)
     if not 0 < fraction < 1:
-        raise ValueError(f"`holdout_fraction` must lie in (0, 1), got {fraction}")
+        raise ArgumentError("holdout_fraction", "must lie in (0, 1)", fraction)
     if holdout_split not in records:
-        raise ValueError(f"`holdout_split` must be one of the splits ({', '.join(records)}), got {holdout_split!r}")
+        raise ArgumentError("holdout_split", f"must be one of the splits ({', '.join(records)})", repr(holdout_split))
     clash = {RELEASED, HOLDOUT} & set(records)
     if clash and holdout_split != HOLDOUT:
         raise ValueError(f"`records` must not use the names of a divided split, got {', '.join(sorted(clash))}")
@@ -352,11 +353,10 @@ class _Intake:
         shuffled_by: int | None = None,
     ) -> Spool:
         """Everything that can be made of a split's records, in their order or in that of a seed."""
-        side = self.kind.side_features
         spool = Spool(
             place.parts / split,
             self.kind.features(self.benchmark).arrow_schema,
-            None if side is None else side(self.benchmark).arrow_schema,
+            None if self.kind.side_config is None else self.kind.side_features(self.benchmark).arrow_schema,
             self.kind.key_of,
         )
         total = len(records) if isinstance(records, Sized) else None
@@ -486,7 +486,7 @@ class _Assembly:
 
     def _write_side(self, spool: Spool, split: str) -> None:
         """The side table of the rows that are public under `split`."""
-        if self.kind.side_config is None or self.kind.side_features is None:
+        if self.kind.side_config is None:
             return
         features, shards = self.kind.side_features(self.writer.benchmark), None
         for row in spool.side_rows():

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from reveal_bench.benchmarks import Benchmark
 from reveal_bench.dataset.card import PLACE, SYNTHETIC_LICENCE, Config, card_template, front_matter, sections
 from reveal_bench.dataset.card_tables import COLUMNS, CONFIGS
-from reveal_bench.kinds.kind import KINDS
+from reveal_bench.kinds import KINDS
 
 if TYPE_CHECKING:
     from datasets import Features

@@ -15,9 +15,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.dataset.workshop import Spool
+from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.folder import read_folder_info, split_shards
-from reveal_bench.kinds.kind import KINDS
 from reveal_bench.sources.source import BuildError, Problem
 
 __all__ = [
@@ -71,19 +72,19 @@ def divide_patients(
     ['a', 'b', 'c']
     """
     if not 0 < fraction < 1:
-        raise ValueError(f"`holdout_fraction` must lie in (0, 1), got {fraction}")
+        raise ArgumentError("holdout_fraction", "must lie in (0, 1)", fraction)
     patients = set(patient_ids)
     if len(patients) < 2:
         raise ValueError(f"a holdout needs at least 2 patients to divide, got {len(patients)}")
     both = set(private_before) & set(released_before)
     if both:
-        raise ValueError(f"`previous` must have each patient on one side, got {min(both)!r} on both")
+        raise ArgumentError("previous", "must have each patient on one side", f"{min(both)!r} on both")
     n_private = min(max(math.floor(fraction * len(patients) + 0.5), 1), len(patients) - 1)
     private = patients & set(private_before)
     free = sorted(patients - private - set(released_before), key=lambda patient: shuffled_place(seed, patient))
     private |= set(free[: max(n_private - len(private), 0)])
     if not private or private == patients:
-        raise ValueError("`previous` must leave patients for both halves, got all of them on one side")
+        raise ArgumentError("previous", "must leave patients for both halves", "all of them on one side")
     return private
 
 
@@ -179,7 +180,8 @@ def patients_before(
     if previous is None and previous_holdout is None:
         return frozenset(), frozenset()
     if previous is None or previous_holdout is None or holdout is None:
-        raise ValueError("`previous` and `previous_holdout` must be given together, and with a `holdout`")
+        rule = "and `previous_holdout` must be given together, and with a `holdout`"
+        raise ArgumentError("previous", rule, others=("previous_holdout", "holdout"))
     return patients_of(previous_holdout), patients_of(previous)
 
 
@@ -193,9 +195,9 @@ def check_name(path: Path, *, what: str, overwrite: bool) -> None:
     """
     if path.is_dir():
         if not overwrite and any(path.iterdir()):
-            raise ValueError(f"`{what}` must be a new or empty folder unless `overwrite` is set, got {path}")
+            raise ArgumentError(what, "must be a new or empty folder unless `overwrite` is set", path, ("overwrite",))
     elif path.exists():
-        raise ValueError(f"`{what}` must be a folder, got the file {path}")
+        raise ArgumentError(what, "must be a folder", f"the file {path}")
 
 
 def check_apart(out: Path, holdout: Path) -> None:
@@ -208,4 +210,4 @@ def check_apart(out: Path, holdout: Path) -> None:
     """
     public, private = out.resolve(), holdout.resolve()
     if public == private or public in private.parents or private in public.parents:
-        raise ValueError(f"`holdout` must be neither inside `out` ({out}) nor around it, got {holdout}")
+        raise ArgumentError("holdout", f"must be neither inside `out` ({out}) nor around it", holdout, ("out",))

@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.dataset.holdout import check_apart
 from reveal_bench.dataset.tables import (
     IDS,
@@ -209,7 +210,7 @@ def _read_holdout(folder: Path, public: DatasetFolder, holdout: Path, secrets: _
     check_apart(folder, holdout)
     private = open_folder(holdout)
     if public.kind_name != private.kind_name:
-        raise ValueError(f"`holdout` must be of the kind of {folder}, {public.kind_name}, got {private.kind_name}")
+        raise ArgumentError("holdout", f"must be of the kind of {folder}, {public.kind_name}", private.kind_name)
     key = private.kind.key
     for table in tables_of(private):
         for row in _readable_rows(table):

@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reveal_bench.benchmarks import BENCHMARKS, Benchmark
+from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.folder import FOLDER_INFO, FolderInfo, read_folder_info
-from reveal_bench.kinds.kind import KINDS, Kind
+from reveal_bench.kinds.kind import Kind
 from reveal_bench.kinds.rows import Row
 from reveal_bench.kinds.tasks.rows import ratings_features
 from reveal_bench.sources.source import Problem
@@ -134,7 +135,7 @@ def expected_features(folder: DatasetFolder, promised: Mapping[str, Features]) -
     """Features that each config must have: those of its kind, and for other tables what the card promises."""
     kind = folder.kind
     features = {kind.config: kind.features(folder.benchmark), INPUTS: kind.features(folder.benchmark)}
-    if kind.side_config is not None and kind.side_features is not None:
+    if kind.side_config is not None:
         features[kind.side_config] = kind.side_features(folder.benchmark)
     if folder.kind_name == "tasks":
         features["ratings"] = ratings_features()

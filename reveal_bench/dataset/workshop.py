@@ -36,8 +36,9 @@ from reveal_bench.benchmarks import Benchmark
 from reveal_bench.dataset.layout import read_rows, row_bytes
 from reveal_bench.dicom import PIPELINE
 from reveal_bench.files import write_whole
+from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.images import Developed
-from reveal_bench.kinds.kind import KINDS, Kind
+from reveal_bench.kinds.kind import Kind
 from reveal_bench.kinds.localization.records import LocalizationRecord
 from reveal_bench.kinds.rows import Row
 from reveal_bench.sources.pictures import CLEANED, PNG16, develop
@@ -221,7 +222,7 @@ def _make(record: Record, bench: _Bench) -> Made:
         record = replace(record, image=None)
     try:
         row = kind.row(record, bench.benchmark, developed)
-        side_rows = kind.side_rows(record, bench.benchmark) if kind.side_rows is not None else []
+        side_rows = kind.side_rows(record, bench.benchmark)
     except ValueError as error:
         return Made(digest, key, problem=Problem(kind.config, key, "record", "must fit the benchmark", str(error)))
     return Made(digest, key, kind.asked(record, bench.benchmark, bench.asks), row, side_rows)

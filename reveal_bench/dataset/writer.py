@@ -17,8 +17,9 @@ from reveal_bench.dataset.card import Config, private_card, render_card, render_
 from reveal_bench.dataset.croissant import render_croissant
 from reveal_bench.dataset.layout import ShardWriter
 from reveal_bench.dataset.tally import Tally, new_tally
+from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.folder import FOLDER_INFO, FolderInfo
-from reveal_bench.kinds.kind import KINDS, Kind
+from reveal_bench.kinds.kind import Kind
 from reveal_bench.kinds.rows import Row
 
 if TYPE_CHECKING:

@@ -1,14 +1,10 @@
-"""The canonical form: JSON lines, one prediction per line. Its fields, its reader and its writer.
+r"""JSON lines, one entry per line: as strict as predictions need it, at the speed of orjson.
 
 Conventions
 -----------
 A reader of any format yields :class:`Entry` objects whose `fields` have the names and shapes of the canonical form, so
 that one set of checks serves all formats. What a reader cannot turn into them it reports to the log.
 
-JSON as strict as predictions need it, at the speed of orjson.
-
-Conventions
------------
 orjson refuses NaN, Infinity, bad UTF-8 and raw control characters, but keeps the last of duplicate keys in silence.
 Whether a key was dropped is found by counting quotation marks: every string of the text has two, plus one for each
 ``\"`` in it; the value written back has the same number unless a key (and what hung on it) was dropped. Only
@@ -29,20 +25,8 @@ import orjson
 from reveal_bench.entries.report import ProblemLog
 from reveal_bench.entries.source import Limits
 from reveal_bench.files import parse_json as strict_json
-from reveal_bench.kinds.findings.records import FindingsPrediction
-from reveal_bench.kinds.localization.records import LocalizationPrediction
 
-__all__ = [
-    "Entry",
-    "FIELDS",
-    "GEOMETRIES",
-    "JsonError",
-    "check_entries",
-    "findings_to_jsonl",
-    "parse_json",
-    "predictions_to_jsonl",
-    "read_jsonl",
-]
+__all__ = ["Entry", "JsonError", "check_entries", "parse_json", "read_jsonl"]
 
 MAX_NESTING = 250
 """Deepest nesting of lists and objects; orjson writes at most 254 levels."""
@@ -129,9 +113,6 @@ def _syntax_fault(error: json.JSONDecodeError) -> JsonError:
 
 Checked = TypeVar("Checked")
 
-GEOMETRIES = ("point", "points", "cell", "box", "rle", "polygons")
-FIELDS = ("image_id", "finding", *GEOMETRIES, "score")
-
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -190,57 +171,3 @@ def _entry_of_line(line: bytes, number: int, log: ProblemLog) -> Entry | None:
     for key in duplicate_keys:
         log.error("duplicate-key", "a key may stand only once in an object", line=number, field=key, value=key)
     return Entry(number, value)
-
-
-def predictions_to_jsonl(predictions: Iterable[LocalizationPrediction]) -> str:
-    r"""The canonical text of `predictions`, in their order; the same predictions always give the same bytes.
-
-    Whole coordinates are written without a decimal point.
-
-    Examples
-    --------
-    >>> predictions_to_jsonl([LocalizationPrediction("a", "Edema", points=((3.0, 4.5),), score=0.5)])
-    '{"image_id": "a", "finding": "Edema", "point": [3, 4.5], "score": 0.5}\n'
-    """
-    return "".join(json.dumps(_line_fields(prediction)) + "\n" for prediction in predictions)
-
-
-def findings_to_jsonl(predictions: Iterable[FindingsPrediction]) -> str:
-    r"""The canonical text of findings-type `predictions`: labels, or probabilities of all labels, a study a line.
-
-    Examples
-    --------
-    >>> findings_to_jsonl([FindingsPrediction("s", ("COPD",)), FindingsPrediction("t", None, {"COPD": 0.25})])
-    '{"study_id": "s", "labels": ["COPD"]}\n{"study_id": "t", "probabilities": {"COPD": 0.25}}\n'
-    """
-    lines = []
-    for prediction in predictions:
-        answer = (
-            {"labels": list(prediction.labels)}
-            if prediction.labels is not None
-            else {"probabilities": dict(prediction.probabilities or {})}
-        )
-        lines.append(json.dumps({"study_id": prediction.study_id, **answer}) + "\n")
-    return "".join(lines)
-
-
-def _line_fields(prediction: LocalizationPrediction) -> dict[str, Any]:
-    fields: dict[str, Any] = {"image_id": prediction.image_id, "finding": prediction.finding}
-    points = [[_plain(x), _plain(y)] for x, y in prediction.points]
-    if len(points) == 1:
-        fields["point"] = points[0]
-    elif points:
-        fields["points"] = points
-    if prediction.cell is not None:
-        fields["cell"] = prediction.cell
-    if prediction.box is not None:
-        fields["box"] = [_plain(side) for side in prediction.box]
-    if prediction.mask is not None:
-        fields["rle"] = {"size": list(prediction.mask.size), "counts": prediction.mask.counts}
-    if prediction.score is not None:
-        fields["score"] = _plain(prediction.score)
-    return fields
-
-
-def _plain(value: float) -> float | int:
-    return int(value) if value == int(value) else float(value)

@@ -9,7 +9,7 @@ of defined rows may differ, and both are reported.
 
 The macro of a comparison averages the findings for which *all* systems are defined, on the data and again in each
 replicate: a system neither gains nor loses by a finding that another one left undefined. It may thus differ from the
-macro that :func:`~reveal_bench.kinds.localization.scoring.summarize` gives for one of them.
+macro that :meth:`~reveal_bench.kinds.kind.Rows.estimates` gives for one of them.
 
 Intervals are percentile intervals. A two-sided p is ``2 (min(n_low, n_high) + 1) / (n + 1)``, at most 1, where of n
 replicates n_low have a difference of 0 or less and n_high of 0 or more: it never is 0, and 1 for equal systems.
@@ -23,19 +23,19 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from reveal_bench.arrays import FloatArray
-from reveal_bench.kinds.localization.scoring import CaseRows, Unit, resample_systems
+from reveal_bench.kinds.kind import Rows
 from reveal_bench.metrics import METRICS
-from reveal_bench.metrics.bootstrap import MACRO, macro_first, signature
+from reveal_bench.metrics.bootstrap import MACRO, Resampled, macro_first, signature
 from reveal_bench.metrics.intervals import find_intervals
 
 __all__ = [
-    "Comparison", "Ranked", "Resampled", "as_records", "compare", "compare_resampled", "decrease", "holm", "rank",
+    "Comparison", "Ranked", "as_records", "compare", "compare_resampled", "decrease", "holm", "rank",
     "relative_decrease", "side_by_side",
 ]  # fmt: skip
 
@@ -44,17 +44,6 @@ ALPHA = 0.05
 """Two systems are told apart when the corrected p of their difference is no larger."""
 
 _SAME = 1e-12  # a difference of macros that is smaller is rounding
-
-
-class Resampled(Protocol):
-    """Figures of one system and metric: `values` and rows `n` (n_findings,), `replicates` (n_resamples, n_findings)."""
-
-    @property
-    def values(self) -> FloatArray: ...  # noqa: D102
-    @property
-    def replicates(self) -> FloatArray: ...  # noqa: D102
-    @property
-    def n(self) -> npt.NDArray[np.int64]: ...  # noqa: D102
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,22 +123,22 @@ def as_records(items: Sequence[Comparison] | Sequence[Ranked]) -> list[dict[str,
 
 
 def compare(
-    a: CaseRows,
-    b: CaseRows,
+    a: Rows,
+    b: Rows,
     *,
     metrics: Sequence[str] | None = None,
     findings: Sequence[str] | None = None,
     n_resamples: int = 1000,
     seed: int = 0,
-    unit: Unit = "patient",
+    unit: str = "patient",
 ) -> list[Comparison]:
     """Paired difference ``a - b`` per metric: its macro first, then its findings.
 
     Parameters
     ----------
-    a, b : CaseRows of two systems on the same split
+    a, b : rows of two systems of one kind on the same split
     metrics : those that apply to both, and have a better direction, by default
-    findings : the vocabulary by default
+    findings : findings, labels or criteria that are reported, and that the macro is over; those of the kind by default
 
     Raises
     ------
@@ -160,14 +149,14 @@ def compare(
 
 
 def relative_decrease(
-    model: CaseRows,
-    reference: CaseRows,
+    model: Rows,
+    reference: Rows,
     *,
     metrics: Sequence[str] | None = None,
     findings: Sequence[str] | None = None,
     n_resamples: int = 1000,
     seed: int = 0,
-    unit: Unit = "patient",
+    unit: str = "patient",
 ) -> list[Comparison]:
     """Relative decrease ``(reference - model) / reference``, paired, with `model` as a and `reference` as b.
 
@@ -176,7 +165,7 @@ def relative_decrease(
 
     Parameters
     ----------
-    model, reference : CaseRows on the same split, such as a model's and the human benchmark's
+    model, reference : rows of one kind on the same split, such as a model's and the human benchmark's
     metrics, findings, n_resamples, seed, unit : as in :func:`compare`
 
     Raises
@@ -203,24 +192,31 @@ def decrease(model: npt.ArrayLike, reference: npt.ArrayLike) -> FloatArray:
 
 
 def _compare(
-    a: CaseRows,
-    b: CaseRows,
+    a: Rows,
+    b: Rows,
     combine: Callable[[FloatArray, FloatArray], FloatArray],
     metrics: Sequence[str] | None,
     findings: Sequence[str] | None,
     n_resamples: int,
     seed: int,
-    unit: Unit,
+    unit: str,
 ) -> list[Comparison]:
-    chosen = tuple(a.findings if findings is None else findings)
     names = _shared_metrics([a, b]) if metrics is None else list(metrics)
     if not names:
-        raise ValueError(f"a metric must apply to both systems, got {list(a.values)} and {list(b.values)}")
-    of_a, of_b = resample_systems([a, b], metrics=names, findings=chosen, n_resamples=n_resamples, seed=seed, unit=unit)
+        raise ValueError(f"a metric must apply to both systems, got {a.metrics()} and {b.metrics()}")
+    chosen = tuple(a.groups if findings is None else findings)
+    of_macro = a.macro_over(chosen)
+    options: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed, "unit": unit}
+    figures = a.resample([a, b], metrics=names, groups=chosen, **options)
+    of_macros = figures if of_macro == chosen else a.resample([a, b], metrics=names, groups=of_macro, **options)
     comparisons = []
     for name in names:
-        recipe = signature(name, METRICS[name].version, n_resamples=n_resamples, seed=seed, unit=unit)
-        comparisons += compare_resampled(of_a[name], of_b[name], chosen, recipe=recipe, combine=combine)
+        recipe = signature(name, METRICS[name].version, **options)
+        (macro, *_), (_, *others) = (
+            compare_resampled(found[0][name], found[1][name], groups, recipe=recipe, combine=combine)
+            for found, groups in ((of_macros, of_macro), (figures, chosen))
+        )
+        comparisons += [macro, *others]
     return comparisons
 
 
@@ -247,12 +243,9 @@ def compare_resampled(
     return comparisons
 
 
-def _shared_metrics(systems: Sequence[CaseRows]) -> list[str]:
-    return [
-        name
-        for name, metric in METRICS.items()
-        if metric.better != "neither" and all(name in rows.values for rows in systems)
-    ]
+def _shared_metrics(systems: Sequence[Rows]) -> list[str]:
+    shared = set.intersection(*(set(rows.metrics()) for rows in systems))
+    return [name for name, metric in METRICS.items() if metric.better != "neither" and name in shared]
 
 
 def side_by_side(systems: Sequence[Resampled]) -> tuple[FloatArray, FloatArray]:
@@ -291,13 +284,13 @@ def holm(p: npt.ArrayLike) -> FloatArray:
 
 
 def rank(
-    systems: Mapping[str, CaseRows],
+    systems: Mapping[str, Rows],
     *,
     metric: str,
     findings: Sequence[str] | None = None,
     n_resamples: int = 10_000,
     seed: int = 0,
-    unit: Unit = "patient",
+    unit: str = "patient",
 ) -> list[Ranked]:
     """Systems from best to worst by their macro, with rank intervals and tiers.
 
@@ -308,7 +301,7 @@ def rank(
 
     Parameters
     ----------
-    systems : name -> CaseRows, all on the same split
+    systems : name -> rows, all of one kind and on the same split
     metric : one that applies to all and has a better direction
     findings : findings that the macro is over, so far as all systems have them; the vocabulary by default
     n_resamples : at least 40 per pair of systems, or no corrected p could be as small as 0.05
@@ -334,11 +327,12 @@ def rank(
             f"({2 / ALPHA * n_pairs:.0f}), or none could be told apart, got {n_resamples}"
         )
     for name, rows in systems.items():
-        if metric not in rows.values:
+        if metric not in rows.metrics():
             raise ValueError(f"`metric` must apply to every system, got {metric!r}, which does not apply to {name!r}")
-    chosen = tuple(next(iter(systems.values())).findings if findings is None else findings)
-    resampled = resample_systems(
-        list(systems.values()), metrics=[metric], findings=chosen, n_resamples=n_resamples, seed=seed, unit=unit
+    first = next(iter(systems.values()))
+    chosen = first.macro_over(first.groups if findings is None else findings)
+    resampled = first.resample(
+        list(systems.values()), metrics=[metric], groups=chosen, n_resamples=n_resamples, seed=seed, unit=unit
     )
     values, replicates = side_by_side([means[metric] for means in resampled])
     n_shared = int((~np.isnan(values[0, 1:])).sum())

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+from reveal_bench.arguments import ArgumentError
+
 __all__ = ["Prices"]
 
 
@@ -45,7 +47,7 @@ class Prices:
             if price is None and name == "tokens_cached":
                 continue
             if not (isinstance(price, Decimal) and price.is_finite() and price >= 0):
-                raise ValueError(f"`{name}` must be a Decimal of at least 0, got {price!r}")
+                raise ArgumentError(name, "must be a Decimal of at least 0", repr(price))
 
     @classmethod
     def from_text(cls, tokens_in: str, tokens_out: str, tokens_cached: str | None = None) -> Prices:
@@ -78,4 +80,4 @@ def _decimal(name: str, text: str) -> Decimal:
     try:
         return Decimal(text)
     except InvalidOperation:
-        raise ValueError(f"`{name}` must be a number, got {text!r}") from None
+        raise ArgumentError(name, "must be a number", repr(text)) from None

@@ -19,18 +19,17 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import reveal_bench
-from reveal_bench.benchmarks import BENCHMARKS
-from reveal_bench.kinds.findings.records import StudyManifest, read_studies, read_study_manifest
-from reveal_bench.kinds.findings.scoring import StudyRows, score_studies, summarize_studies
-from reveal_bench.kinds.folder import FolderInfo, read_folder_info, split_shards
-from reveal_bench.kinds.localization.records import Manifest, read_localization, read_manifest
-from reveal_bench.kinds.localization.scoring import CaseRows, score_localization, summarize
-from reveal_bench.kinds.tasks.records import read_task_manifest
+from reveal_bench.entries.report import LintReport
+from reveal_bench.kinds import KINDS, kind_of
+from reveal_bench.kinds.folder import read_folder_info, split_shards
+from reveal_bench.kinds.kind import Manifest, Rows
 from reveal_bench.metrics.bootstrap import Estimate
-from reveal_bench.predictions import LintReport, lint_findings, lint_predictions, lint_tasks
+
+if TYPE_CHECKING:
+    from reveal_bench.kinds.tasks.records import Rating
 
 __all__ = ["LintError", "ScoredFile", "hash_references", "lint_file", "score_file"]
 
@@ -49,8 +48,8 @@ class ScoredFile:
 
     path: Path
     report: LintReport
-    manifest: Manifest | StudyManifest
-    rows: CaseRows | StudyRows
+    manifest: Manifest
+    rows: Rows
     estimates: Sequence[Estimate]
     protocol: dict[str, Any]
     references_sha256: str
@@ -59,7 +58,7 @@ class ScoredFile:
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader of the scores should know, for people."""
-        return self.rows.notes if isinstance(self.rows, CaseRows) else ()
+        return self.rows.notes
 
     def to_document(self) -> dict[str, Any]:
         """The stable JSON document described above."""
@@ -89,15 +88,10 @@ def _without_nan(fields: dict[str, Any]) -> dict[str, Any]:
 def hash_references(folder: Path, split: str) -> str:
     """SHA-256 over the names and bytes of the reference files of `split`, in order."""
     digest = hashlib.sha256()
-    for path in [path for config in ("localization", "multilabel") for path in split_shards(folder, config, split)]:
+    for path in [path for kind in KINDS.values() for path in split_shards(folder, kind.config, split)]:
         digest.update(path.name.encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()
-
-
-def _kind(info: FolderInfo) -> str:
-    known = BENCHMARKS.get(info.benchmark)
-    return "localization" if known is None else known.kind
 
 
 def lint_file(
@@ -110,12 +104,8 @@ def lint_file(
     ValueError
         If the folder or split is not what it must be.
     """
-    kind = _kind(read_folder_info(folder))
-    if kind == "findings":
-        return lint_findings(path, read_study_manifest(folder, split), allow_missing=allow_missing)
-    if kind == "tasks":
-        return lint_tasks(path, read_task_manifest(folder, split), allow_missing=allow_missing)
-    return lint_predictions(path, read_manifest(folder, split), grid=grid, allow_missing=allow_missing)
+    kind = kind_of(read_folder_info(folder))
+    return kind.lint(path, kind.read_manifest(folder, split), grid=grid, allow_missing=allow_missing)
 
 
 def score_file(
@@ -125,11 +115,13 @@ def score_file(
     *,
     grid: int | None = None,
     thresholds: float | Mapping[str, float] = 0.5,
+    ratings: Sequence[Rating] | None = None,
     allow_missing: bool = False,
     n_resamples: int = 1000,
     seed: int = 0,
     unit: str = "patient",
     interval: str = "percentile",
+    strata: bool | None = None,
 ) -> ScoredFile:
     """Lint and score one prediction file, of the kind that the folder's benchmark asks for.
 
@@ -139,67 +131,35 @@ def score_file(
     folder, split : dataset folder and the split whose references it holds
     grid : cells per side (localization); the folder's own by default
     thresholds : probability from which a label counts as predicted (findings): one number, or one per label
+    ratings : what readers gave the answers of this file (tasks), and needed there
     allow_missing : count questions without an answer as misses instead of refusing the file
-    interval : "percentile", or for localization "bca" or "chexlocalize"
+    unit : "patient", or the kind's own: "image", "study" or "task"
+    interval : of :attr:`Kind.intervals <reveal_bench.kinds.kind.Kind.intervals>`: "percentile" and "bca" of every kind
+    strata : whether to score the parts of the split too that the kind names; by default where it does so by itself
 
     Raises
     ------
     LintError
         If the file has errors; its `report` lists all of them.
     ValueError
-        If the folder, split or interval is not what it must be, or the benchmark asks for tasks: readers score those.
+        If the folder, split, unit or interval is not what it must be, or readers score and there are no ratings.
     """
     info = read_folder_info(folder)
     path, folder = Path(path), Path(folder)
-    options: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed, "unit": unit}
-    protocol = {**options, "interval": interval, "allow_missing": allow_missing}
-    kind = _kind(info)
-    if kind == "tasks":
+    kind = kind_of(info)
+    if kind.scored_by == "readers" and ratings is None:
         raise ValueError(f"answers to the tasks of {info.benchmark} are scored by readers, not by a program")
-    if kind == "findings":
-        if interval != "percentile":
-            raise ValueError(f"`interval` must be 'percentile' for a findings-type benchmark, got {interval!r}")
-        return _score_findings(path, folder, split, thresholds, options, protocol)
-    options["interval"] = interval
-    return _score_localization(path, folder, split, info, grid, options, protocol)
-
-
-def _score_localization(
-    path: Path,
-    folder: Path,
-    split: str,
-    info: FolderInfo,
-    grid: int | None,
-    options: dict[str, Any],
-    protocol: dict[str, Any],
-) -> ScoredFile:
-    manifest = read_manifest(folder, split)
-    cells = manifest.grid if grid is None else grid
-    records = read_localization(folder, split)
-    report = lint_predictions(path, manifest, grid=cells, allow_missing=protocol["allow_missing"])
+    if interval not in kind.intervals:
+        known = " or ".join(map(repr, kind.intervals))
+        raise ValueError(f"`interval` must be {known} for a benchmark of {kind.name}, got {interval!r}")
+    options: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed, "unit": unit, "interval": interval}
+    protocol = {**kind.protocol(info, grid=grid, thresholds=thresholds), **options, "allow_missing": allow_missing}
+    manifest, records = kind.read_manifest(folder, split), kind.read_records(folder, split)
+    report = kind.lint(path, manifest, grid=grid, allow_missing=allow_missing)
     if not report.ok:
         raise LintError(report)
-    rows = score_localization(report.predictions, records, findings=manifest.findings, grid=cells, asks=info.asks)
-    estimates = summarize(rows, **options)
-    protocol = {"grid": cells, "asks": info.asks, **protocol}
-    return ScoredFile(path, report, manifest, rows, estimates, protocol, hash_references(folder, split))
-
-
-def _score_findings(
-    path: Path,
-    folder: Path,
-    split: str,
-    thresholds: float | Mapping[str, float],
-    options: dict[str, Any],
-    protocol: dict[str, Any],
-) -> ScoredFile:
-    manifest = read_study_manifest(folder, split)
-    records = read_studies(folder, split)
-    report = lint_findings(path, manifest, allow_missing=protocol["allow_missing"])
-    if not report.ok:
-        raise LintError(report)
-    rows = score_studies(report.predictions, records, labels=manifest.labels, thresholds=thresholds)
-    estimates = summarize_studies(rows, **options)
-    strata = {name: summarize_studies(rows, stratum=name, **options) for name in rows.strata()}
-    protocol = {"thresholds": thresholds, **protocol}
-    return ScoredFile(path, report, manifest, rows, estimates, protocol, hash_references(folder, split), strata)
+    rows = kind.score(report.predictions, records, manifest, protocol, ratings or ())
+    with_strata = kind.has_strata if strata is None else strata
+    parts = {name: rows.estimates(**options, stratum=name) for name in rows.strata()} if with_strata else {}
+    estimates = rows.estimates(**options)
+    return ScoredFile(path, report, manifest, rows, estimates, protocol, hash_references(folder, split), parts)

@@ -1,1 +1,28 @@
-"""kinds."""
+"""The kinds of benchmark, and all that differs between them.
+
+To add one: a package here with a subclass of :class:`~reveal_bench.kinds.kind.Kind`, and its line in :data:`KINDS`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from reveal_bench.kinds.findings import Findings
+from reveal_bench.kinds.kind import Kind
+from reveal_bench.kinds.localization import Localization
+from reveal_bench.kinds.tasks import Tasks
+
+if TYPE_CHECKING:
+    from reveal_bench.kinds.folder import FolderInfo
+
+__all__ = ["KINDS", "kind_of"]
+
+KINDS: dict[str, Kind] = {kind.name: kind for kind in (Localization(), Findings(), Tasks())}
+
+
+def kind_of(info: FolderInfo) -> Kind:
+    """The kind of a dataset folder's benchmark; of one that is not in BENCHMARKS, localization."""
+    from reveal_bench.benchmarks import BENCHMARKS
+
+    known = BENCHMARKS.get(info.benchmark)
+    return KINDS["localization" if known is None else known.kind]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-__all__ = ["PictureFile", "SPACING_SOURCES", "VIEWS", "Developed", "StudyImage", "image_from_facts"]
+__all__ = ["SPACING_SOURCES", "VIEWS", "Developed", "PictureFile", "StudyImage", "developed_images", "image_from_facts"]
 
 
 VIEWS = ("AP", "PA", "LATERAL", "FRONTAL", "UNKNOWN")
@@ -106,3 +106,24 @@ def image_from_facts(facts: Mapping[str, Any]) -> StudyImage:
             "spacing_source": SPACING_SOURCES[facts["spacing_source"]],
         }
     )
+
+
+def developed_images(images: Sequence[StudyImage], developed: Sequence[Developed | None]) -> tuple[StudyImage, ...]:
+    """Images with what was found out when their pictures were read."""
+    known = []
+    for image, picture in zip(images, developed, strict=True):
+        if picture is None:
+            known.append(image)
+            continue
+        if picture.size != (image.height, image.width):
+            got = f"{picture.size[1]} x {picture.size[0]}"
+            raise ValueError(f"image {image.image_id} must have {image.width} x {image.height} pixels, got {got}")
+        known.append(
+            replace(
+                image,
+                source_sha256=picture.source_sha256,
+                pixel_sha256=picture.pixel_sha256,
+                pixel_pipeline="withheld" if picture.data is None else picture.pipeline,
+            )
+        )
+    return tuple(known)

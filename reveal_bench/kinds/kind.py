@@ -1,77 +1,173 @@
-"""The three kinds of dataset, as far as writing them differs: what a row is, and which tables there are.
+"""What a kind of benchmark is: everything that differs between kinds, and nothing else, is asked of a :class:`Kind`.
 
-======================  ===============  ==========================  ==================
-kind (`Benchmark.kind`)  a row is         main config                 key
-======================  ===============  ==========================  ==================
-localization            an image         ``localization``            ``image_id``
-findings                a study          ``multilabel``              ``study_id``
-tasks                   a task           ``tasks``                   ``task_id``
-======================  ===============  ==========================  ==================
+======================  ===============  ==========================  ==================  =================
+kind (`Benchmark.kind`)  a row is         main config                 key                 also resampled by
+======================  ===============  ==========================  ==================  =================
+localization            an image         ``localization``            ``image_id``        image
+findings                a study          ``multilabel``              ``study_id``        study
+tasks                   a task           ``tasks``                   ``task_id``         task
+======================  ===============  ==========================  ==================  =================
+
+A kind is a package beside this file; :data:`reveal_bench.kinds.KINDS` lists them. Importing one is light: what needs
+pyarrow, datasets or numba is imported when it is asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
-
-from reveal_bench.benchmarks import Benchmark
-from reveal_bench.kinds.findings.records import StudyRecord
-from reveal_bench.kinds.findings.rows import blank_study, study_features, study_row
-from reveal_bench.kinds.images import VIEWS, Developed, PictureFile, StudyImage
-from reveal_bench.kinds.localization.records import LocalizationRecord
-from reveal_bench.kinds.localization.rows import (
-    blank_row,
-    localization_features,
-    localization_row,
-    mask_features,
-    mask_rows,
-)
-from reveal_bench.kinds.rows import Row
-from reveal_bench.kinds.tasks.records import CATEGORIES, TaskRecord
-from reveal_bench.kinds.tasks.rows import blank_task, task_features, task_row
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import pyarrow as pa
     from datasets import Features
 
-__all__ = ["KINDS", "Kind"]
+    from reveal_bench.benchmarks import Benchmark
+    from reveal_bench.entries.report import LintReport
+    from reveal_bench.kinds.folder import FolderInfo
+    from reveal_bench.kinds.images import Developed, PictureFile
+    from reveal_bench.kinds.rows import Row
+    from reveal_bench.metrics.bootstrap import Estimate, Resampled
+    from reveal_bench.metrics.intervals import Interval
+
+__all__ = ["Kind", "Manifest", "Rows"]
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """One row of KINDS.
+class Manifest(Protocol):
+    """What a split asks; all that a linter may know."""
+
+    @property
+    def benchmark(self) -> str: ...  # noqa: D102
+    @property
+    def version(self) -> str: ...  # noqa: D102
+    @property
+    def split(self) -> str: ...  # noqa: D102
+
+
+class Rows(Protocol):
+    """Scored cases of one submission: the rows from which every figure, interval and comparison derives.
 
     Attributes
     ----------
-    config, key : main config, and the column that names a row
-    counted : what the manifest calls the number of rows
-    image_columns : columns that hold pictures
-    features : Features of the main config
-    pictures : record -> its picture files, None where there is none
-    row : record, benchmark, developed pictures -> row
-    blank : row -> the same as an input without references
-    has_prompts : whether a model needs more of a row than its manifest entry and pictures
-    side_config, side_features, side_rows : a table that is made from each record, or None
-    asked : record, asks -> what a model is asked of it (finding names)
-    manifest_schema, manifest_row : the public manifest: its columns, and row, asked -> its entry
+    groups : what a figure may be of, in table order: findings, labels or criteria
+    notes : what a reader of the scores should know, for people
     """
 
-    config: str
-    key: str
-    counted: str
-    image_columns: tuple[str, ...]
-    features: Callable[[Benchmark], Features]
-    pictures: Callable[[Any], tuple[PictureFile | None, ...]]
-    row: Callable[[Any, Benchmark, Sequence[Developed | None]], Row]
-    blank: Callable[[Row], Row]
-    asked: Callable[[Any, Benchmark, str], list[str]]
-    manifest_schema: Callable[[], pa.Schema]
-    manifest_row: Callable[[Row, Sequence[str]], Row]
-    has_prompts: bool = False
-    side_config: str | None = None
-    side_features: Callable[[Benchmark], Features] | None = None
-    side_rows: Callable[[Any, Benchmark], list[Row]] | None = None
+    @property
+    def groups(self) -> tuple[str, ...]: ...  # noqa: D102
+    @property
+    def notes(self) -> tuple[str, ...]: ...  # noqa: D102
+
+    def __len__(self) -> int: ...
+
+    def metrics(self) -> list[str]:
+        """Metrics that apply, with a figure per group, in the order of METRICS."""
+        ...
+
+    def macro_over(self, groups: Sequence[str]) -> tuple[str, ...]:
+        """What the macro is over where `groups` are reported."""
+        ...
+
+    def estimates(
+        self, *, n_resamples: int, seed: int, unit: str, interval: Interval, stratum: str | None = None
+    ) -> list[Estimate]:
+        """Every figure with its interval, of all cases or of one of the :meth:`strata`."""
+        ...
+
+    def strata(self) -> dict[str, npt.NDArray[np.bool_]]:
+        """Parts of the cases that are reported by themselves; those without a case are left out."""
+        ...
+
+    def to_table(self) -> pa.Table:
+        """The rows as an Arrow table."""
+        ...
+
+    @classmethod
+    def resample(
+        cls,
+        systems: Sequence[Self],
+        *,
+        metrics: Sequence[str],
+        groups: Sequence[str],
+        n_resamples: int,
+        seed: int,
+        unit: str,
+    ) -> Sequence[Mapping[str, Resampled]]:
+        """Per system, metric -> figures of the groups, on the data and in replicates that all systems share."""
+        ...
+
+
+class Kind(ABC):
+    """A kind of benchmark.
+
+    Attributes
+    ----------
+    name : key in KINDS, and `Benchmark.kind`
+    config, key : main config of a dataset folder, and the column that names a row
+    counted : what the manifest calls the number of rows
+    image_columns : columns that hold pictures
+    side_config : config of a table that is made from each record, or None
+    has_prompts : whether a model needs more of a row than its manifest entry and pictures
+    unit : what may be resampled instead of patients
+    intervals : intervals that its scores may have
+    primary : metric whose macro ranks
+    scored_by : "program", or "readers" whose ratings make the scores
+    has_strata : whether its strata are reported without being asked for
+    """
+
+    name: ClassVar[str]
+    config: ClassVar[str]
+    key: ClassVar[str]
+    counted: ClassVar[str]
+    image_columns: ClassVar[tuple[str, ...]]
+    side_config: ClassVar[str | None] = None
+    has_prompts: ClassVar[bool] = False
+    unit: ClassVar[str]
+    intervals: ClassVar[tuple[str, ...]] = ("percentile", "bca")
+    primary: ClassVar[str]
+    scored_by: ClassVar[str] = "program"
+    has_strata: ClassVar[bool] = False
+
+    # --- the rows of a dataset folder
+
+    @abstractmethod
+    def features(self, benchmark: Benchmark) -> Features:
+        """Features of the main config."""
+
+    def side_features(self, benchmark: Benchmark) -> Features:
+        """Features of the side config, where there is one."""
+        raise NotImplementedError(f"{self.name} has no side config")
+
+    def side_rows(self, record: Any, benchmark: Benchmark) -> list[Row]:
+        """Rows of the side config that are made from `record`."""
+        return []
+
+    @abstractmethod
+    def pictures(self, record: Any) -> tuple[PictureFile | None, ...]:
+        """The picture files of `record`, None where there is none."""
+
+    @abstractmethod
+    def row(self, record: Any, benchmark: Benchmark, developed: Sequence[Developed | None]) -> Row:
+        """The row of `record` with its developed pictures."""
+
+    @abstractmethod
+    def blank(self, row: Row) -> Row:
+        """`row` as an input without references."""
+
+    @abstractmethod
+    def asked(self, record: Any, benchmark: Benchmark, asks: str) -> list[str]:
+        """What a model is asked of `record`."""
+
+    @abstractmethod
+    def manifest_schema(self) -> pa.Schema:
+        """Columns of the public manifest."""
+
+    @abstractmethod
+    def manifest_row(self, row: Row, asked: Sequence[str]) -> Row:
+        """The manifest's entry of `row`."""
 
     def key_of(self, record: Any) -> str:
         """The key of a record."""
@@ -88,133 +184,39 @@ class Kind:
             empty["pixel_pipeline"] = "withheld"
         return {**row, **empty}
 
+    # --- what is asked, what is answered
 
-def _text_schema(**columns: str) -> pa.Schema:
-    import pyarrow as pa
+    @abstractmethod
+    def read_records(self, folder: Path, split: str) -> list[Any]:
+        """The references of `split`, without pixels, in file order."""
 
-    kinds = {"text": pa.string(), "whole": pa.int32(), "texts": pa.list_(pa.string()), "flag": pa.bool_()}
-    return pa.schema({name: kinds[kind] for name, kind in columns.items()})
+    @abstractmethod
+    def read_manifest(self, folder: Path, split: str) -> Any:
+        """What `split` asks."""
 
+    @abstractmethod
+    def lint(self, path: Path, manifest: Any, *, grid: int | None = None, allow_missing: bool = False) -> LintReport:
+        """Read and check a prediction file; `grid` is for kinds whose answers may be grid cells."""
 
-def _localization_row(record: LocalizationRecord, benchmark: Benchmark, developed: Sequence[Developed | None]) -> Row:
-    picture = developed[0]
-    if picture is not None:
-        if picture.size != record.size:
-            got = f"{picture.size[1]} x {picture.size[0]}"
-            raise ValueError(f"the picture must have {record.width} x {record.height} pixels, got {got}")
-        record = replace(
-            record,
-            image=picture.data,
-            image_name=picture.name,
-            source_sha256=picture.source_sha256,
-            pixel_sha256=picture.pixel_sha256,
-            pixel_pipeline=picture.pipeline,
-        )
-    return localization_row(record, benchmark.findings)
+    @abstractmethod
+    def to_jsonl(self, predictions: Sequence[Any]) -> str:
+        """Checked predictions as a prediction file."""
 
+    # --- scores
 
-def _developed_images(images: Sequence[StudyImage], developed: Sequence[Developed | None]) -> tuple[StudyImage, ...]:
-    """Images with what was found out when their pictures were read."""
-    known = []
-    for image, picture in zip(images, developed, strict=True):
-        if picture is None:
-            known.append(image)
-            continue
-        if picture.size != (image.height, image.width):
-            got = f"{picture.size[1]} x {picture.size[0]}"
-            raise ValueError(f"image {image.image_id} must have {image.width} x {image.height} pixels, got {got}")
-        known.append(
-            replace(
-                image,
-                source_sha256=picture.source_sha256,
-                pixel_sha256=picture.pixel_sha256,
-                pixel_pipeline="withheld" if picture.data is None else picture.pipeline,
-            )
-        )
-    return tuple(known)
+    @abstractmethod
+    def protocol(
+        self, info: FolderInfo, *, grid: int | None, thresholds: float | Mapping[str, float]
+    ) -> dict[str, Any]:
+        """What scores depend on beside predictions and references, as the scored document says it."""
 
-
-def _study_row(record: StudyRecord, benchmark: Benchmark, developed: Sequence[Developed | None]) -> Row:
-    record = replace(record, images=_developed_images(record.images, developed))
-    return study_row(record, benchmark.findings, developed)
-
-
-def _task_row(record: TaskRecord, benchmark: Benchmark, developed: Sequence[Developed | None]) -> Row:
-    n_images = len(record.images)
-    record = replace(
-        record,
-        images=_developed_images(record.images, developed[:n_images]),
-        prior_images=_developed_images(record.prior_images, developed[n_images:]),
-    )
-    return task_row(record, developed)
-
-
-def _localization_entry(row: Row, asked: Sequence[str]) -> Row:
-    entry = {name: row[name] for name in ("image_id", "study_id", "width", "height")}
-    return {**entry, "view": VIEWS[row["view"]], "asked": list(asked)}
-
-
-def _study_entry(row: Row, _: Sequence[str]) -> Row:
-    views = [VIEWS[view] for view in row["views"]]
-    return {"study_id": row["study_id"], "image_ids": row["image_ids"], "views": views}
-
-
-def _task_entry(row: Row, _: Sequence[str]) -> Row:
-    names = ("task_id", "study_id", "image_ids", "prior_image_ids", "requires_boxes")
-    return {**{name: row[name] for name in names}, "category": CATEGORIES[row["category"]]}
-
-
-KINDS: dict[str, Kind] = {
-    "localization": Kind(
-        config="localization",
-        key="image_id",
-        counted="n_images",
-        image_columns=("image",),
-        features=lambda benchmark: localization_features(benchmark.findings),
-        pictures=lambda record: (record.picture,),
-        row=_localization_row,
-        blank=blank_row,
-        asked=lambda record, _, asks: record.asked(asks),
-        manifest_schema=lambda: _text_schema(
-            image_id="text", study_id="text", view="text", width="whole", height="whole", asked="texts"
-        ),
-        manifest_row=_localization_entry,
-        side_config="masks",
-        side_features=lambda benchmark: mask_features(benchmark.findings),
-        side_rows=lambda record, benchmark: mask_rows(record, benchmark.findings),
-    ),
-    "findings": Kind(
-        config="multilabel",
-        key="study_id",
-        counted="n_studies",
-        image_columns=("images",),
-        features=lambda benchmark: study_features(benchmark.findings),
-        pictures=lambda record: tuple(image.picture for image in record.images),
-        row=_study_row,
-        blank=blank_study,
-        asked=lambda _, benchmark, __: list(benchmark.findings),
-        manifest_schema=lambda: _text_schema(study_id="text", image_ids="texts", views="texts"),
-        manifest_row=_study_entry,
-    ),
-    "tasks": Kind(
-        config="tasks",
-        key="task_id",
-        counted="n_tasks",
-        image_columns=("images", "prior_images"),
-        features=lambda _: task_features(),
-        pictures=lambda record: tuple(image.picture for image in (*record.images, *record.prior_images)),
-        row=_task_row,
-        blank=blank_task,
-        asked=lambda record, _, __: [record.category],
-        manifest_schema=lambda: _text_schema(
-            task_id="text",
-            study_id="text",
-            image_ids="texts",
-            prior_image_ids="texts",
-            category="text",
-            requires_boxes="flag",
-        ),
-        manifest_row=_task_entry,
-        has_prompts=True,
-    ),
-}
+    @abstractmethod
+    def score(
+        self,
+        predictions: Sequence[Any],
+        records: Sequence[Any],
+        manifest: Any,
+        protocol: Mapping[str, Any],
+        ratings: Sequence[Any] = (),
+    ) -> Rows:
+        """Checked predictions against references; `ratings` where readers score."""

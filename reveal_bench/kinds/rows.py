@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reveal_bench.kinds.images import SPACING_SOURCES, VIEWS, Developed, StudyImage
 
-__all__ = ["IMAGE_FACTS", "Row", "code_of", "image_cell", "image_facts_features", "image_facts_row", "one_value"]
+__all__ = [
+    "IMAGE_FACTS", "Row", "code_of", "image_cell", "image_facts_features", "image_facts_row", "one_value",
+    "text_schema",
+]  # fmt: skip
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Row = dict[str, Any]
 
@@ -63,3 +69,11 @@ def image_cell(picture: Developed | None) -> Row | None:
 def one_value(values: Sequence[str | None]) -> str | None:
     """What all images of a study share, else None."""
     return values[0] if len(set(values)) == 1 else None
+
+
+def text_schema(**columns: str) -> pa.Schema:
+    """Columns that are "text", "texts", "whole" numbers or a "flag"."""
+    import pyarrow as pa
+
+    kinds = {"text": pa.string(), "whole": pa.int32(), "texts": pa.list_(pa.string()), "flag": pa.bool_()}
+    return pa.schema({name: kinds[kind] for name, kind in columns.items()})

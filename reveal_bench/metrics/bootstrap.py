@@ -17,9 +17,9 @@ unless asked otherwise. The intervals are those of :mod:`reveal_bench.metrics.in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -31,12 +31,15 @@ __all__ = [
     "MACRO",
     "BootstrapMeans",
     "Estimate",
+    "Figures",
+    "Resampled",
     "as_result",
     "bootstrap_means",
     "code_cases",
     "estimate_cases",
     "estimate_means",
     "estimates_from",
+    "leave_one_out",
     "macro_first",
     "percentile_interval",
     "resampling_counts",
@@ -50,6 +53,7 @@ Counts = npt.NDArray[np.float32]
 
 _DRAWS = 1 << 17  # counted at a time: they fit in a cache
 _PRODUCTS = 1 << 18  # added up at a time: too few for BLAS to start threads, which would cost more than they save
+_UNITS_AT_ONCE = 256  # left out at a time: bounds the memory of their counts
 _EXACT = 1 << 24  # whole numbers up to here are exact in single precision
 
 
@@ -84,6 +88,34 @@ class Estimate:
     n_undefined: int
     n_empty_replicates: int
     signature: str
+
+
+class Resampled(Protocol):
+    """Figures of one system and metric per group: on the data and in every replicate."""
+
+    @property
+    def values(self) -> FloatArray:
+        """On the data, (n_groups,)."""
+        ...
+
+    @property
+    def replicates(self) -> FloatArray:
+        """In every replicate, (n_resamples, n_groups)."""
+        ...
+
+    @property
+    def n(self) -> IntArray:
+        """Rows behind each group, (n_groups,)."""
+        ...
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Figures that are not means: `values` and `n` (n_groups,), `replicates` (n_resamples, n_groups); NaN undefined."""
+
+    values: FloatArray
+    replicates: FloatArray
+    n: IntArray
 
 
 @dataclass(frozen=True)
@@ -157,6 +189,22 @@ def resampling_counts(n_units: int, *, n_resamples: int = 1000, seed: int = 0) -
         draws += offsets[: len(draws)]
         counts[start : start + step] = np.bincount(draws.ravel(), minlength=draws.size).reshape(draws.shape)
     return counts
+
+
+def leave_one_out(statistic: Callable[[Counts], FloatArray], n_units: int) -> FloatArray:
+    """`statistic` without each unit in turn, (n_units, ...): the jackknife that "bca" needs.
+
+    Parameters
+    ----------
+    statistic : of float32 counts (n_replicates, n_units), one value or row of values per replicate
+    """
+    blocks = []
+    for start in range(0, n_units, _UNITS_AT_ONCE):
+        left_out = np.arange(start, min(start + _UNITS_AT_ONCE, n_units))
+        counts = np.ones((len(left_out), n_units), np.float32)
+        counts[np.arange(len(left_out)), left_out] = 0
+        blocks.append(statistic(counts))
+    return np.concatenate(blocks)
 
 
 def bootstrap_means(

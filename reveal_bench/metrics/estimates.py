@@ -3,7 +3,7 @@
 Conventions
 -----------
 Patients are resampled: ``units`` of a metric are the patients, in sorted order of their names, so that one seed gives
-one draw for every metric, label and rater. Intervals are 95 % percentile intervals. An Estimate's `n` counts cases for
+one draw for every metric, label and rater. Intervals are 95 % intervals. An Estimate's `n` counts cases for
 one label or finding, the labels or findings that are defined for a macro.
 """
 
@@ -26,8 +26,8 @@ from reveal_bench.metrics.agreement import (
     resample_tables,
     unit_tables,
 )
-from reveal_bench.metrics.bootstrap import MACRO, Estimate, macro_first, resampling_counts, signature
-from reveal_bench.metrics.intervals import find_intervals
+from reveal_bench.metrics.bootstrap import MACRO, Estimate, leave_one_out, macro_first, resampling_counts, signature
+from reveal_bench.metrics.intervals import Interval, find_intervals
 from reveal_bench.metrics.labels import (
     LabelSums,
     Ranking,
@@ -84,6 +84,7 @@ def estimate_labels(
     n_resamples: int = 1000,
     seed: int = 0,
     unit: str = "patient",
+    interval: Interval = "percentile",
 ) -> list[Estimate]:
     """F1, precision and recall by every average, exact match, Hamming loss, kappa; with scores, the ranking metrics.
 
@@ -95,6 +96,7 @@ def estimate_labels(
     patients : a name per study; every study its own patient by default
     all_patients : every patient of the split, when some have no study
     unit : what `patients` are called in the signature
+    interval : {"percentile", "bca"}
 
     Returns
     -------
@@ -120,17 +122,21 @@ def estimate_labels(
         raise ValueError(f"`labels` must name the {sums.confusion.shape[1]} columns of `references`, got {len(labels)}")
     counts = resampling_counts(n_units, n_resamples=n_resamples, seed=seed)
     total, drawn = sums.total(), sums.resample(counts)
-    figures: dict[str, tuple[FloatArray, FloatArray]] = {
-        name: (statistic(total), statistic(drawn)) for name, statistic in _OF_SUMS.items()
+    left_out = sums.left_out() if interval == "bca" else None
+    figures: dict[str, tuple[FloatArray, FloatArray, FloatArray | None]] = {
+        name: (statistic(total), statistic(drawn), None if left_out is None else statistic(left_out))
+        for name, statistic in _OF_SUMS.items()
     }
     if scores is not None:
         for ranking, of_data in _OF_SCORES.items():
-            replicates = ranking_replicates(ranking, scores, references, counts, units=units)
-            figures[ranking] = of_data(scores, references), replicates
+            of_counts = partial(ranking_replicates, ranking, scores, references, units=units)
+            jackknife = leave_one_out(of_counts, n_units) if interval == "bca" else None
+            figures[ranking] = of_data(scores, references), of_counts(counts), jackknife
     n = np.full(len(labels), n_studies)
     estimates = []
-    for name, (values, replicates) in figures.items():
-        estimates += _estimates(_recipe(name, n_resamples, seed, unit), labels, n, values, replicates)
+    for name, found in figures.items():
+        recipe = _recipe(name, n_resamples, seed, unit, interval)
+        estimates += _estimates(recipe, labels, n, *found, interval=interval)
     return estimates
 
 
@@ -260,8 +266,9 @@ def as_flat_result(estimates: Sequence[Estimate], *, groups: str) -> dict[str, A
     return {**result, "signatures": sorted({estimate.signature for estimate in estimates}), groups: by_group}
 
 
-def _recipe(name: str, n_resamples: int, seed: int, unit: str = "patient") -> str:
-    return signature(name, METRICS[name].version, n_resamples=n_resamples, seed=seed, unit=unit)
+def _recipe(name: str, n_resamples: int, seed: int, unit: str = "patient", interval: Interval = "percentile") -> str:
+    version = METRICS[name].version
+    return signature(name, version, n_resamples=n_resamples, seed=seed, unit=unit, interval=interval)
 
 
 def _units(n_cases: int, patients: Sequence[str] | None, all_patients: Sequence[str] | None) -> tuple[IntArray, int]:
@@ -280,18 +287,27 @@ def _units(n_cases: int, patients: Sequence[str] | None, all_patients: Sequence[
 
 
 def _estimates(
-    recipe: str, findings: Sequence[str], n: IntArray, values: FloatArray, replicates: FloatArray
+    recipe: str,
+    findings: Sequence[str],
+    n: IntArray,
+    values: FloatArray,
+    replicates: FloatArray,
+    left_out: FloatArray | None = None,
+    *,
+    interval: Interval = "percentile",
 ) -> list[Estimate]:
     """A macro and its findings when `values` has one per finding, one pooled Estimate when it is a number."""
     metric = recipe.split("|", 1)[0]
     defined = ~np.isnan(np.atleast_1d(values))
     if values.ndim == 0:
         names = [POOLED]
-        found = find_intervals(values[None], replicates[:, None])
+        columns = None if left_out is None else left_out[:, None]
+        found = find_intervals(values[None], replicates[:, None], interval=interval, left_out=columns)
         n_defined, n_undefined = np.where(defined, n[:1], 0).tolist(), np.where(defined, 0, n[:1]).tolist()
     else:
         names = [MACRO, *findings]
-        found = find_intervals(macro_first(values), macro_first(replicates))
+        columns = None if left_out is None else macro_first(left_out)
+        found = find_intervals(macro_first(values), macro_first(replicates), interval=interval, left_out=columns)
         n_defined = [int(defined.sum()), *np.where(defined, n, 0).tolist()]
         n_undefined = [int((~defined).sum()), *np.where(defined, 0, n).tolist()]
     ends = zip(found.values.tolist(), found.low.tolist(), found.high.tolist(), strict=True)

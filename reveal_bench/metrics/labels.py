@@ -206,6 +206,11 @@ class LabelSums:
         """Sum over the units: evidence on the data."""
         return LabelSums(self.confusion.sum(axis=0), self.studies.sum(axis=0), self.ratios.sum(axis=0))
 
+    def left_out(self) -> LabelSums:
+        """Evidence without each unit in turn: the jackknife."""
+        parts = (self.confusion, self.studies, self.ratios)
+        return LabelSums(*(part.sum(axis=0) - part for part in parts))
+
     def resample(self, counts: Counts) -> LabelSums:
         """Evidence in every replicate of `counts` (n_resamples, n_units)."""
         parts = (self.confusion, self.studies, self.ratios)

@@ -1,20 +1,17 @@
-"""A model's answer -> what it says: a cell, a point, a box, labels, or text with boxes; or why it says nothing usable.
+"""The parser: a model's answer -> a cell, a point, a box, labels, or text with boxes; or why it says nothing usable.
 
 Conventions
 -----------
-Nothing is repaired and nothing guessed: a cell or point that is not in the picture, or a name that is no label, is no
-answer. What was passed over stands in the `note`. Thinking (``<think>...</think>`` and the like) is never read. Points
-and boxes are given in pixels of the full image, mapped from those of the picture that was shown. Where a cell is looked
-for, and which of several counts, stands in :mod:`reveal_bench.models.answer_cells`.
+Nothing is repaired and nothing guessed: a cell or point that is not in the picture, or a name that is not one of the
+labels, is not an answer. What was passed over stands in the `note`. Thinking (``<think>...</think>`` and the like) is
+never read. Points and boxes are given in pixels of the full image, mapped from those of the picture that was shown.
 
-The point or the box that an answer gives: numbers in pixels of the square picture, mapped to the full image.
-
-Nothing is rescaled: fractions, thousandths and percentages are no pixels. What they look like stands in the note.
-
-The labels that an answer gives a study: JSON, a line "Findings: ..." or a list under it, a list of
-"COPD: yes", or the last lines, if they are labels.
-
-The answer to an open task: its text, whole, and the boxes of its JSON, mapped to the full images.
+* a cell: where it is looked for, and which of several counts, stands in :mod:`reveal_bench.models.answer_cells`;
+* a point or a box: numbers in pixels of the square picture. Nothing is rescaled: fractions, thousandths and percentages
+  are not pixels, and what they look like stands in the note;
+* the labels of a study: JSON, a line "Findings: ..." or a list under it, a list of "COPD: yes", or the last lines, if
+  they are labels;
+* an open task: the text, whole, and the boxes of its JSON.
 """
 
 from __future__ import annotations
@@ -26,7 +23,8 @@ from reveal_bench.findings import canonical_finding
 from reveal_bench.kinds.localization.records import Box
 from reveal_bench.kinds.tasks.lint import ANSWER_LIMITS
 from reveal_bench.kinds.tasks.records import AnswerBox
-from reveal_bench.models.answer_cells import (
+from reveal_bench.models.answer_cells import read_cell
+from reveal_bench.models.answer_words import (
     MAX_CHARACTERS,
     MAX_PROSE,
     STATUSES,
@@ -39,7 +37,6 @@ from reveal_bench.models.answer_cells import (
     lines_of,
     noted,
     nothing,
-    read_cell,
     says_absent,
     statements,
     without_thinking,
@@ -224,7 +221,7 @@ def _split(line: str) -> list[str]:
 
 
 def _of_names(names: list[str], question: Question, *, is_stated: bool = False) -> Reply:
-    """The reply whose labels are those named; a denied one is passed over, one that is no label makes it unclear.
+    """The reply whose labels are those named; a denied one is passed over, one that is not a label makes it unclear.
 
     No label at all is an answer where "none" is said, or where the place of the answer holds nothing else.
     """
@@ -288,7 +285,7 @@ def _box_entries(value: Any) -> list[Any] | None:
 
 
 def _answer_box(entry: Any, question: Question, settings: AskSettings) -> tuple[AnswerBox | None, str]:
-    """A box of an open task's answer in the full image's pixels, or a note that tells why it is none."""
+    """A box of an open task's answer in the full image's pixels, or a note that tells why it is not one."""
     if not isinstance(entry, dict):
         return None, f"passed over a box that is a {type(entry).__name__}, no object"
     label = entry.get("label")

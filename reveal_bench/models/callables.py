@@ -26,8 +26,16 @@ from reveal_bench.kinds.folder import read_folder_info
 from reveal_bench.kinds.localization.records import LocalizationPrediction, read_manifest
 from reveal_bench.masks import Rle
 from reveal_bench.models.callable_answers import LabelReader, PlaceReader, Reader, Threshold, check_threshold
-from reveal_bench.models.exchanges import Exchange
-from reveal_bench.models.outputs import (
+from reveal_bench.models.questions import (
+    AskSettings,
+    PictureSource,
+    Question,
+    ViewedImage,
+    describe_split,
+    list_questions,
+)
+from reveal_bench.models.run_folder import (
+    Exchange,
     RunInfo,
     Scalar,
     System,
@@ -36,14 +44,6 @@ from reveal_bench.models.outputs import (
     read_run_info,
     write_outputs,
     write_run_info,
-)
-from reveal_bench.models.questions import (
-    AskSettings,
-    PictureSource,
-    Question,
-    ViewedImage,
-    describe_split,
-    list_questions,
 )
 from reveal_bench.predictions import findings_to_jsonl, predictions_to_jsonl
 
@@ -119,8 +119,8 @@ def run_callable(
     threshold : of heat maps that shall also give masks: a number in (0, 1), or "otsu"
     grid : cells per side that `cell` refers to; the folder's unless given
     limit : ask only the first so many questions
-    on_error : what to do when the callable raises, or its answer is none: raise, or count the question as a miss and go
-        on; a batch that fails is then asked again one by one
+    on_error : what to do when the callable raises or its answer is not valid: raise, or count the question as a
+        miss and go on; a batch that fails is then asked again one by one
     name, system, parameters, organization : of the model, for the run folder; the name of `predict` unless given
     out : run folder to write. Answers are kept there as they come: after a kill, the same call asks only the rest.
         Of an error of the callable it holds no more than the kind, for messages may name paths
@@ -311,7 +311,7 @@ class _Work:
             try:
                 outcome = _Outcome(**json.loads(line))
             except (ValueError, TypeError) as error:
-                raise ValueError(f"{path}:{number}: is no line of answers: {error}") from None
+                raise ValueError(f"{path}:{number}: is not a line of answers: {error}") from None
             self.outcomes[outcome.question] = outcome
         if len(whole) < len(data):
             with path.open("r+b") as file:

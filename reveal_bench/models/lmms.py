@@ -29,14 +29,14 @@ from pathlib import Path, PurePath
 from string import Template
 from typing import TYPE_CHECKING, Any
 
-import reveal_bench
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.models.overlay import Form
 from reveal_bench.models.questions import DESCRIBED, AskSettings, Message, Question, describe_split, list_questions
+from reveal_bench.version import __version__
 
 if TYPE_CHECKING:
-    from reveal_bench.models.exchanges import Exchange, ShotUsed
-    from reveal_bench.models.outputs import RunInfo, Scalar
-    from reveal_bench.models.shots import Shot
+    from reveal_bench.models.run_folder import Exchange, RunInfo, Scalar
+    from reveal_bench.models.shots import Shot, ShotUsed
 
 __all__ = ["TASKS", "export_tasks", "import_samples"]
 
@@ -82,7 +82,7 @@ def export_tasks(folder: Path, split: str, out: Path, settings: AskSettings, *, 
     """
     out = Path(out)
     if out.exists():
-        raise ValueError(f"`out` must be a new folder, {out} exists")
+        raise ArgumentError("out", "must be a new folder", f"{out}, which exists")
     settings = replace(settings, detail="auto")
     questions = list_questions(folder, split, settings, limit=limit)
     if not questions:
@@ -94,7 +94,7 @@ def export_tasks(folder: Path, split: str, out: Path, settings: AskSettings, *, 
         "n_asked": len(questions),
         "limit": limit,
         "settings": settings.document(),
-        "reveal_bench": reveal_bench.__version__,
+        "reveal_bench": __version__,
     }
     scratch = out.with_name(f".{out.name}.{os.getpid()}")
     try:
@@ -187,15 +187,15 @@ def import_samples(paths: Sequence[Path], export: Path, *, model: str | None = N
     RunInfo, list of Exchange
         In the order of the manifest. With ``--repeats`` the replies of a question are its epochs; lmms-eval counts the
         tokens of the first only. A question that it was not asked (``--limit``) has no exchange, which
-        :func:`reveal_bench.models.outputs.write_outputs` counts as not asked.
+        :func:`reveal_bench.models.run_folder.write_outputs` counts as not asked.
 
     Raises
     ------
     ValueError
-        If `export` is none, there are no samples, a line is none or of another export, or the files are of several
+        If `export` is not one, there are no samples, a line is not one of this export, or the files are of several
         models or parameters.
     """
-    from reveal_bench.models.outputs import RunInfo
+    from reveal_bench.models.run_folder import RunInfo
 
     asked, questions = _read_export(Path(export))
     settings = AskSettings.from_document(asked["settings"])
@@ -259,7 +259,7 @@ def _read_export(export: Path) -> tuple[dict[str, Any], dict[str, _Exported]]:
     """``run-settings.json``, and id -> question."""
     import pyarrow.parquet as pq
 
-    from reveal_bench.models.exchanges import ShotUsed
+    from reveal_bench.models.shots import ShotUsed
 
     try:
         asked = json.loads((export / SETTINGS).read_bytes())
@@ -300,7 +300,7 @@ def _log(path: Path, task: str, model: str | None) -> _Log:
         named = str(results["model_name"])
         sent = results["configs"][task]["generation_kwargs"]
     except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{beside} is no results file of lmms-eval's {task}: {error!r}") from None
+        raise ValueError(f"{beside} is not a results file of lmms-eval's {task}: {error!r}") from None
     parameters: dict[str, Scalar] = {"backend": backend}
     parameters |= {RENAMED.get(key, key): value for key, value in sent.items() if isinstance(value, str | int | float)}
     is_api = backend in API_BACKENDS
@@ -322,7 +322,7 @@ def _samples(log: _Log, questions: Mapping[str, _Exported]) -> Iterator[_Sample]
                 came, version = tuple(sample["reveal"]["replies"]), str(sample["reveal"]["lmms_eval"])
                 tokens = {name: int(count) for name, count in (sample["token_counts"][0] or {}).items()}
             except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-                raise ValueError(f"{place} is no sample of lmms-eval: {error!r}") from None
+                raise ValueError(f"{place} is not a sample of lmms-eval: {error!r}") from None
             if question_id not in questions or questions[question_id].sent != sent:
                 raise ValueError(f"{place} is of another export: {question_id!r} was put otherwise, or not at all")
             if not replies or len(replies) != len(came) or not all(isinstance(reply, str) for reply in replies):
@@ -333,7 +333,7 @@ def _samples(log: _Log, questions: Mapping[str, _Exported]) -> Iterator[_Sample]
 def _exchanges(sample: _Sample, settings: AskSettings, log: _Log) -> Iterator[Exchange]:
     """What became of a question, epoch by epoch."""
     from reveal_bench.models.answers import read_reply
-    from reveal_bench.models.exchanges import Exchange, with_reply
+    from reveal_bench.models.run_folder import Exchange, with_reply
 
     question = sample.exported.question
     common: dict[str, Any] = {

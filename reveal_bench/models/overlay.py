@@ -7,8 +7,8 @@ the short one by an odd number, half a pixel goes on either side. It is resized 
 000, section 3.2). Around it the form "cell" has a margin with a letter above and below every column and a number on
 either side of every row; the margin hides nothing of the film. A cell line is a dark and a light stripe that meet where
 the same `Grid` that scores has its edge, rounded to the nearest pixel: one of them stands out on any film, and yellow
-is no colour of catheters. Cells of 28 pixels and more carry their name in their top left corner, see-through and dark
-or light as the film below asks for; in a finer grid names would hide the film, and every fourth line is stronger.
+is not a colour of catheters. Cells of 28 pixels and more carry their name in their top left corner, see-through and
+dark or light as the film below asks for; in a finer grid names would hide the film, and every fourth line is stronger.
 
 Coordinates (x, y) of a shown picture are in its pixels, from its top left corner, the margin included.
 """
@@ -21,9 +21,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from reveal_bench.geometry import Grid
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
 
 if TYPE_CHECKING:
     from PIL.Image import Image

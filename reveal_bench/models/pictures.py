@@ -40,7 +40,7 @@ BATCH_ROWS = 4
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where a picture lies: row `row` of a row group, entry `entry` of its list in `column`, or None if it is none."""
+    """Where a picture lies: row `row` of a row group, and entry `entry` if `column` holds lists."""
 
     shard: Path
     group: int
@@ -221,7 +221,7 @@ def _decoded(data: bytes, size: tuple[int, int]) -> Image:
                 raise ValueError(f"the manifest states {stated} pixels, it has {got}")
             grey = _scaled(image) if image.mode.startswith(("I", "F")) else image.convert("L")
     except (OSError, SyntaxError, Image.DecompressionBombError) as error:
-        reason = "no picture" if isinstance(error, UnidentifiedImageError) else str(error)
+        reason = "not a picture" if isinstance(error, UnidentifiedImageError) else str(error)
         raise ValueError(f"{len(data)} bytes: {reason}") from None
     grey.info = {}
     return grey

@@ -109,7 +109,7 @@ class Question:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Question:
-        """The question whose ``dataclasses.asdict`` went through JSON; KeyError or TypeError if it is none."""
+        """The question whose ``dataclasses.asdict`` went through JSON; KeyError or TypeError if it is not one."""
         images = tuple(ViewedImage(**{**image, "size": tuple(image["size"])}) for image in document["images"])
         return cls(**{**document, "images": images, "choices": tuple(document["choices"])})
 

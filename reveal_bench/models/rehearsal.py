@@ -1,4 +1,4 @@
-"""A dry run: everything that a model would be sent, written to a folder and sent to nobody.
+"""A dry run: everything that a model would be sent, written to a folder and not sent.
 
 Of the folder::
 

@@ -30,12 +30,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from reveal_bench.evaluation.prices import Prices
-from reveal_bench.models.exchanges import Exchange
-from reveal_bench.models.logs import ENDPOINT_MODEL, read_log_folder, reason_text
-from reveal_bench.models.outputs import (
+from reveal_bench.models.asking import KEY_VARIABLE, RunStoppedError, check_endpoint, is_sealed
+from reveal_bench.models.inspect_logs import ENDPOINT_MODEL, read_log_folder, reason_text
+from reveal_bench.models.questions import DESCRIBED, AskSettings, Question
+from reveal_bench.models.run_folder import (
+    Exchange,
     RunInfo,
     RunSummary,
     Scalar,
@@ -45,31 +46,23 @@ from reveal_bench.models.outputs import (
     write_outputs,
     write_run_info,
 )
-from reveal_bench.models.questions import DESCRIBED, AskSettings, Question
 
 if TYPE_CHECKING:
-    from reveal_bench.models.tasks import Asking
+    from reveal_bench.models.inspect_tasks import Asking
 
-__all__ = ["KEY_VARIABLE", "LOGS", "ModelChoice", "Progress", "RunStoppedError", "run_model"]
+__all__ = ["LOGS", "ModelChoice", "Progress", "run_model"]
 
-KEY_VARIABLE = "REVEAL_MODEL_KEY"
-"""Not a provider's own variable: a key for one must not go to another endpoint because it happens to be set."""
 LOGS, SCRATCH = "logs", ".scratch"
 PART = 500
 """Questions of one log: it is written whole after every answer."""
 IN_A_ROW = 10
 """Requests given up one after the other at which a run stops: the endpoint is down, or refuses key or model."""
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
 FOREIGN = ("OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_CUSTOM_HEADERS", "OPENAI_ADMIN_KEY")
 """Variables that the SDK would send to any endpoint."""
 PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 
 Progress = Callable[[str, int, int, int], None]
 """Is told (what is being done, how many are done, of how many, how many of these failed)."""
-
-
-class RunStoppedError(ValueError):
-    """The run was given up: nothing is answered as things stand; what was answered before is kept."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +116,7 @@ class ModelChoice:
             if value is not None and not (0 <= value <= high and math.isfinite(value)):
                 raise ValueError(f"`{name}` must be a number from 0 to {high:g}, got {value!r}")
         if self.endpoint is not None:
-            _check_endpoint(self.endpoint)
+            check_endpoint(self.endpoint)
 
     @property
     def name(self) -> str:
@@ -208,11 +201,14 @@ class _Count:
         self._progress, self._total, self._done = progress, total, len(done)
         self._failed = sum(exchange.status == "failed" for exchange in done)
         self._in_a_row, self.last_error = 0, ""
+        self.last_status: int | None = None
         self._tell()
 
     def tried(self, error: Exception | None) -> None:
         self._in_a_row = 0 if error is None else self._in_a_row + 1
-        self.last_error = self.last_error if error is None else reason_text(str(error) or type(error).__name__)
+        if error is not None:
+            self.last_error = reason_text(str(error) or type(error).__name__)
+            self.last_status = getattr(error, "status", None)
 
     def done(self, status: str) -> None:
         self._done += 1
@@ -264,14 +260,15 @@ def _ask(
         raise KeyboardInterrupt
     log = logs[0]
     if count.is_over():
-        raise RunStoppedError(f"{IN_A_ROW} requests in a row were not answered, the last: {count.last_error}")
+        message = f"{IN_A_ROW} requests in a row were not answered, the last: {count.last_error}"
+        raise RunStoppedError(message, count.last_status)
     if log.status != "success":
         raise RunStoppedError(f"inspect_ai gave up: {log.error.message if log.error else log.status}")
 
 
 def _asking(folder: Path, split: str, settings: AskSettings, limit: int | None) -> Asking:
     try:
-        from reveal_bench.models.tasks import Asking
+        from reveal_bench.models.inspect_tasks import Asking
     except ImportError as error:
         if (error.name or "").split(".")[0] not in ("inspect_ai", "anyio", "openai"):
             raise
@@ -327,24 +324,12 @@ def _check_shots(out: Path, done: Mapping[tuple[str, int], Exchange], asking: As
             raise ValueError(f"{out} holds another run: {question!r} was asked with other examples, {rule}")
 
 
-def _check_endpoint(endpoint: str) -> None:
-    url = urlsplit(endpoint)
-    if url.scheme not in ("http", "https") or not url.hostname:
-        raise ValueError(f"`endpoint` must be an http or https URL, got {endpoint!r}")
-    if url.username or url.password:
-        raise ValueError(f"`endpoint` must not hold a key: that comes from ${KEY_VARIABLE}")
-    if os.environ.get(KEY_VARIABLE) and url.scheme == "http" and url.hostname not in LOOPBACK:
-        rule = f"must be https when ${KEY_VARIABLE} is set: no key goes to another machine over plain http"
-        raise ValueError(f"`endpoint` {rule}, got {endpoint!r}")
-
-
 def _shield(endpoint: str) -> None:
     """Before each log, as inspect_ai reads a file .env whenever it begins one; :func:`_contained` puts all back."""
-    _check_endpoint(endpoint)
-    url = urlsplit(endpoint)
+    check_endpoint(endpoint)
     for name in FOREIGN:
         os.environ.pop(name, None)
-    if url.scheme != "https" or url.hostname in LOOPBACK:  # a proxy would read key and pictures
+    if not is_sealed(endpoint):  # a proxy would read key and pictures
         for proxy in PROXIES:
             os.environ.pop(proxy, None)
             os.environ.pop(proxy.upper(), None)
@@ -367,7 +352,7 @@ def _contained(out: Path) -> Iterator[None]:
     os.environ.update(given)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of what inspect_ai calls, and of replies that are none
+            warnings.simplefilter("ignore")  # of what inspect_ai calls, and of replies that are not valid
             yield
     finally:
         os.environ.clear()

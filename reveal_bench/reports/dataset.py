@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset import card_tables
 from reveal_bench.dataset.tables import DatasetFolder, Table, open_folder, read_table, tables_of
@@ -125,9 +126,9 @@ def write_report(folder: Path, out: Path, *, split: str | None = None, progress:
     """
     folder, out = Path(folder), Path(out)
     if folder.resolve() in out.resolve().parents:
-        raise ValueError(f"`out` must not lie in the dataset folder, of which it would become a part, got {out}")
+        raise ArgumentError("out", "must not lie in the dataset folder, of which it would become a part", out)
     if out.is_dir():
-        raise ValueError(f"`out` must be a file, got the folder {out}")
+        raise ArgumentError("out", "must be a file", f"the folder {out}")
     page = render_report(folder, split=split, progress=progress)
     write_whole(out, page)
     return _terms(open_folder(folder))

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.geometry import Grid
 from reveal_bench.kinds.localization.records import LocalizationRecord
 from reveal_bench.kinds.localization.scoring import list_cases
@@ -85,7 +86,7 @@ def write_misses(
     if max_per_finding < 1:
         raise ValueError(f"`max_per_finding` must be at least 1, got {max_per_finding}")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ValueError(f"`out` must be a new or empty folder, got {out}")
+        raise ArgumentError("out", "must be a new or empty folder", out)
     for model, cases in case_errors.items():
         if getattr(cases, "grid", grid) != grid:
             raise ValueError(f"`grid` must be that of `case_errors[{model!r}]`, {cases.grid}, got {grid}")  # type: ignore[attr-defined]

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import reveal_bench
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.files import write_all
 from reveal_bench.geometry import Grid
@@ -298,7 +299,7 @@ def write_run_report(
     """
     folder, out = Path(folder), Path(out)
     if folder.resolve() in (out.resolve(), *out.resolve().parents):
-        raise ValueError(f"`out` must not lie in the dataset folder, of which it would become a part, got {out}")
+        raise ArgumentError("out", "must not lie in the dataset folder, of which it would become a part", out)
     if find_spec("matplotlib") is None:
         raise ImportError("a report needs matplotlib: pip install 'reveal-bench[report]'")
     world = open_world(folder, runs, split)

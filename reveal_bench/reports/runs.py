@@ -2,7 +2,7 @@
 
 Conventions
 -----------
-A run is a run folder (:mod:`reveal_bench.models.outputs`) or a bare prediction file of any accepted format. All runs
+A run is a run folder (:mod:`reveal_bench.models.run_folder`) or a bare prediction file of any accepted format. All runs
 answer one split of one dataset folder that holds its references. An unanswered question is a miss.
 
 What is a hit depends on what a run predicts, as in paper 000 (section 3.3): for cells `grid_hit` at the run's own grid,
@@ -36,8 +36,8 @@ from reveal_bench.metrics.bootstrap import (
     percentile_interval,
     signature,
 )
-from reveal_bench.models.outputs import Run, read_run
 from reveal_bench.models.questions import describe_split
+from reveal_bench.models.run_folder import Run, read_run
 
 __all__ = ["MOST_RUNS", "ReportRun", "Scores", "World", "core_runs", "load_runs", "macro_of", "open_world",
            "score_runs", "short_names"]  # fmt: skip

@@ -29,6 +29,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TextIO
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.findings import canonical_finding, hint
 from reveal_bench.kinds.images import PictureFile
 from reveal_bench.kinds.localization.records import Annotation, Polygons, Reader
@@ -372,7 +373,7 @@ class Gallery:
                 if suffix.lower() in suffixes and not name.startswith("."):
                     (doubles if stem in paths else paths)[stem] = Path(folder, name)
         if not paths and not may_be_empty:
-            raise ValueError(f"`pictures` must hold {' or '.join(suffixes)} files, got none below {root}")
+            raise ArgumentError("pictures", f"must hold {' or '.join(suffixes)} files", f"none below {root}")
         return cls(Path(root), paths, doubles, kind, need_all)
 
     def picture(

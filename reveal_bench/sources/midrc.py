@@ -33,6 +33,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.files import parse_json
 from reveal_bench.findings import hint
 from reveal_bench.kinds.findings.records import RACES, UNKNOWN, StudyRecord, age_band
@@ -376,9 +377,11 @@ def read(
     root = _folder(Path(root))
     path = mapping_path(root, mapping)
     if path is None:
-        raise ValueError(
-            "`mapping` must say where the labels are: MIDRC gives none of the twelve, so a table of labels and a "
-            "mapping of its columns are needed, got none; `inspect` suggests a mapping if a table is there"
+        raise ArgumentError(
+            "mapping",
+            "must say where the labels are: MIDRC gives none of the twelve, so a table of labels and a "
+            "mapping of its columns are needed",
+            "none; `inspect` suggests a mapping if a table is there",
         )
     problems: list[Problem] = []
     nodes = read_nodes(root, problems)

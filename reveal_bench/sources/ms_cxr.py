@@ -34,6 +34,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.files import parse_json
 from reveal_bench.findings import MS_CXR_FINDINGS
 from reveal_bench.kinds.images import PictureFile
@@ -222,7 +223,7 @@ METADATA = ("mimic-cxr-2.*-metadata.csv.gz", "mimic-cxr-2.*-metadata.csv")
 def _make(build: BoxBuild[list[PhraseBox]]) -> tuple[dict[str, list[LocalizationRecord]], list[Extra]]:
     rows, root, pictures = build.parsed, build.root, build.pictures
     if build.pixels == "embed" and pictures is None:
-        raise ValueError("`pictures` must name the MIMIC-CXR-JPG folder when pixels are embedded, got None")
+        raise ArgumentError("pictures", "must name the MIMIC-CXR-JPG folder when pixels are embedded", "None")
     place = Path(pictures) if pictures is not None else root if root.is_dir() else root.parent
     images = _pictures(rows, place, build.faults, need_all=build.pixels == "embed")
     views = _read_views(place, {row.image_id for row in rows}, build.faults, build.warnings)

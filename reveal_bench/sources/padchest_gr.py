@@ -33,6 +33,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.dicom.files import archive_at
 from reveal_bench.files import parse_json
 from reveal_bench.findings import PADCHEST_GR_FINDINGS, PADCHEST_GR_LABELS, PADCHEST_OTHER_LABELS
@@ -169,7 +170,7 @@ class Pictures:
             if any(root.rglob("*.zip.001")):
                 rule = "must hold PNG files or a whole zip archive"
                 hint = "join the parts first: cat PadChest_GR.zip.* > PadChest_GR.zip"
-                raise ValueError(f"`pictures` {rule}, got parts of one below {root}; {hint}") from None
+                raise ArgumentError("pictures", rule, f"parts of one below {root}; {hint}") from None
             raise
 
     def find(self, study: Study, faults: Faults) -> tuple[PictureFile, tuple[int, int]] | None:

@@ -35,6 +35,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.findings import REVEAL_TERMS, hint
 from reveal_bench.kinds.findings.records import UNKNOWN, StudyRecord, age_band
 from reveal_bench.kinds.images import PictureFile, StudyImage
@@ -158,7 +159,7 @@ class Namer:
     def name(self, kind: IdKind, uid: str) -> str:
         """The keyed id of `uid`."""
         if self.key is None:
-            raise ValueError("`id_key` must be given where an id is not public")
+            raise ArgumentError("id_key", "must be given where an id is not public")
         self._made_of.setdefault(kind, set()).add(uid)
         return keyed_id(self.key, kind, uid)
 
@@ -368,7 +369,7 @@ def read(
     path = mapping_path(root, mapping)
     if path is None:
         found = suggestion(root, read_tree(root, workers=workers))
-        raise ValueError(f"`mapping` must say what the columns of the table mean, got none. {found}")
+        raise ArgumentError("mapping", "must say what the columns of the table mean", f"none. {found}")
     joining = join(root, path, workers=workers)
     needs_key(joining.mapping, id_key)
     problems = [*joining.tree.problems, *joining.problems]
@@ -504,9 +505,11 @@ def needs_key(mapping: StudyMapping | None, id_key: bytes | None) -> None:
         If so.
     """
     if mapping is not None and id_key is None and not {"study", "patient"} <= mapping.ids.keys():
-        raise ValueError(
-            "`id_key` must be given, a secret to make ids with, or the mapping must name columns with public ids "
-            "(ids: {study: COLUMN, patient: COLUMN}), got neither"
+        raise ArgumentError(
+            "id_key",
+            "must be given, a secret to make ids with, or the mapping must name columns with public ids "
+            "(ids: {study: COLUMN, patient: COLUMN})",
+            "neither",
         )
 
 

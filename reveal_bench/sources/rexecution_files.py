@@ -55,10 +55,19 @@ from typing import Any, NamedTuple
 from reveal_bench.kinds.localization.records import Box
 from reveal_bench.kinds.tasks.records import CATEGORIES, CRITERIA, QUESTION_SCORES, TAGS, Rating, ReferenceBox
 from reveal_bench.sources import study_table
-from reveal_bench.sources.source import Problem
+from reveal_bench.sources.source import BuildError, Problem
 from reveal_bench.sources.study_table import TABLE_SUFFIXES, Cell, StudyTable
 
-__all__ = ["RatingLine", "SUFFIXES", "TaskLine", "find_tables", "nearest", "parse_ratings", "parse_tasks"]
+__all__ = [
+    "RatingLine",
+    "SUFFIXES",
+    "TaskLine",
+    "find_tables",
+    "nearest",
+    "parse_ratings",
+    "parse_tasks",
+    "read_ratings_table",
+]
 
 SUFFIXES = TABLE_SUFFIXES
 
@@ -450,3 +459,18 @@ def _check_spelling(file: str, names: Iterable[tuple[int, str]], field: str, pro
         if known != name:
             rule = "must be written in one way throughout"
             problems.append(Problem(file, line, field, rule, f"{name!r} beside {known!r}"))
+
+
+def read_ratings_table(path: Path) -> list[Rating]:
+    """The ratings of a table by itself, see :func:`parse_ratings`.
+
+    Raises
+    ------
+    BuildError
+        With everything that is wrong with it.
+    """
+    problems: list[Problem] = []
+    found = parse_ratings(path, problems, [])
+    if problems:
+        raise BuildError(problems)
+    return [line.rating for line in found]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from reveal_bench.findings import REVEAL_LABELS, canonical_finding
@@ -24,9 +24,17 @@ from reveal_bench.sources.mapping import (
     is_split_name,
 )
 from reveal_bench.sources.source import Problem
-from reveal_bench.sources.study_table import StudyTable, TableRow
+from reveal_bench.sources.study_table import StudyTable, TableRow, missing_columns
 
-__all__ = ["NO_LABEL", "LabelledStudy", "age_of", "check_columns", "labelled_studies", "spelled_labels"]
+__all__ = [
+    "NO_LABEL",
+    "LabelledStudy",
+    "age_of",
+    "check_columns",
+    "labelled_studies",
+    "labels_of_cell",
+    "spelled_labels",
+]
 
 NO_LABEL = ("none", "no finding", "no findings", "normal", "normal exam")
 """Texts that stand for a study without any of the labels, folded."""
@@ -61,10 +69,8 @@ class LabelledStudy:
 
 def check_columns(mapping: StudyMapping, table: StudyTable, problems: list[Problem]) -> bool:
     """Whether every column that the mapping names is there."""
-    missing = [column for column in dict.fromkeys(mapping.columns) if column not in table.columns]
-    for column in missing:
-        value = f"{hint(column, table.columns)}; it has {', '.join(table.columns)}"[:300]
-        problems.append(Problem(mapping.file, None, "column", f"must be a column of {table.file}", value))
+    missing = missing_columns(table, mapping.columns, named_in=mapping.file)
+    problems += missing
     return not missing
 
 
@@ -89,6 +95,30 @@ def labelled_studies(
         else:
             found.append(study)
     return [study for study in found if study.key not in spoiled], spoiled
+
+
+Fail = Callable[[str, str, str], None]
+"""Told of (column, rule, value): what is wrong with a cell."""
+
+
+def labels_of_cell(entries: Iterable[object], column: str, fail: Fail) -> tuple[str, ...]:
+    """The labels that the entries of a cell name, in the order of REVEAL_LABELS; `fail` is told what is wrong.
+
+    Spelling is that of :func:`reveal_bench.findings.canonical_finding`; a text of :data:`NO_LABEL` stands alone.
+    """
+    entries = list(entries)
+    if "" in entries:
+        fail(column, 'must name labels, or "None" for a study without any', "a blank")
+        return ()
+    known, unknown = spelled_labels(entries)
+    for text in unknown:
+        fail(column, "must be one of the twelve labels", hint(text, REVEAL_LABELS))
+    twice = sorted({label for label in known if known.count(label) > 1})
+    if twice:
+        fail(column, "must name each label once", f"{', '.join(twice)} again")
+    if known and len(known) + len(unknown) < len(entries):
+        fail(column, 'must not have "None" beside a label', ", ".join(map(str, entries))[:200])
+    return tuple(label for label in REVEAL_LABELS if label in known)
 
 
 def spelled_labels(entries: Iterable[object]) -> tuple[list[str], list[str]]:
@@ -239,7 +269,7 @@ class _Row:
             entries = [entry.strip() for entry in cell.split(rule.separator)] if cell else [""]
         else:
             entries = self._json(cell)
-        return self._known(entries)
+        return labels_of_cell(entries, rule.column, self.fail)
 
     def _json(self, cell: str) -> list[object]:
         try:
@@ -250,21 +280,6 @@ class _Row:
             self.fail(self.mapping.labels.column, "must be a JSON list of labels", repr(cell[:80]))
             return []
         return entries
-
-    def _known(self, entries: list[object]) -> tuple[str, ...]:
-        column = self.mapping.labels.column
-        if "" in entries:
-            self.fail(column, 'must name labels, or "None" for a study without any', "a blank")
-            return ()
-        known, unknown = spelled_labels(entries)
-        for text in unknown:
-            self.fail(column, "must be one of the twelve labels", hint(text, REVEAL_LABELS))
-        twice = sorted({label for label in known if known.count(label) > 1})
-        if twice:
-            self.fail(column, "must name each label once", f"{', '.join(twice)} again")
-        if known and len(known) + len(unknown) < len(entries):
-            self.fail(column, 'must not have "None" beside a label', repr(entries))
-        return tuple(label for label in REVEAL_LABELS if label in known)
 
     def _wide(self) -> tuple[str, ...]:
         rule, present = self.mapping.labels, set()

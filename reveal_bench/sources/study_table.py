@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from reveal_bench.files import parse_json
+from reveal_bench.findings import hint
 from reveal_bench.sources.source import Problem
 
-__all__ = ["TABLE_SUFFIXES", "Cell", "StudyTable", "TableRow", "read_table"]
+__all__ = ["TABLE_SUFFIXES", "Cell", "StudyTable", "TableRow", "missing_columns", "read_table"]
 
 Cell = str | list[Any]
 TABLE_SUFFIXES = (".csv", ".tsv", ".xlsx", ".json", ".jsonl")
@@ -55,6 +56,21 @@ class StudyTable:
     file: str
     columns: tuple[str, ...]
     rows: tuple[TableRow, ...]
+
+
+def missing_columns(table: StudyTable, columns: Iterable[str], *, named_in: str = "") -> list[Problem]:
+    """A problem for each of `columns` that the table does not have; `named_in` is the file that asks for them."""
+    return [
+        Problem(
+            named_in or table.file,
+            None,
+            "column",
+            f"must be a column of {table.file}",
+            f"{hint(column, table.columns)}; it has {', '.join(table.columns)}"[:300],
+        )
+        for column in dict.fromkeys(columns)
+        if column not in table.columns
+    ]
 
 
 def read_table(

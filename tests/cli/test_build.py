@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 
 from reveal_bench.kinds.folder import read_folder_info
 from reveal_bench.phantom import write_reveal
-from tests.cli.test_score import call, run
+from tests.cli.test_score import call
 
 
 @pytest.fixture(scope="module")
@@ -19,9 +21,14 @@ def download(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+def build(*words: object, expect: int = 0) -> CompletedProcess[str]:
+    """With one worker: others take a second each to start, and their number changes nothing (builders/test_resume)."""
+    return call("build", *words, "--workers", 1, expect=expect)
+
+
 def test_studies_from_dicom_with_a_log_and_a_key(download: Path, tmp_path: Path) -> None:
     options = ("--id-key", tmp_path / "key", "--holdout", tmp_path / "vault", "--log", tmp_path / "log.jsonl")
-    done = run("build", download, "--out", tmp_path / "set", *options)
+    done = build(download, "--out", tmp_path / "set", *options)
     assert "made the secret file" in done.stderr
     assert (tmp_path / "key").stat().st_mode & 0o777 == 0o600
     assert read_folder_info(tmp_path / "set").synthetic
@@ -29,7 +36,7 @@ def test_studies_from_dicom_with_a_log_and_a_key(download: Path, tmp_path: Path)
     assert {"set aside", "warning"} == {entry["what"] for entry in entries}
     assert (tmp_path / "log.jsonl").stat().st_mode & 0o777 == 0o600
     again = ("--previous", tmp_path / "set", "--previous-holdout", tmp_path / "vault", "--seed", "9")
-    call("build", download, "--out", tmp_path / "2", "--holdout", tmp_path / "2p", "--id-key", tmp_path / "key", *again)
+    build(download, "--out", tmp_path / "2", "--holdout", tmp_path / "2p", "--id-key", tmp_path / "key", *again)
     assert (tmp_path / "2p/multilabel").exists()
     same = ["diff", tmp_path / "set", tmp_path / "2", "--holdout-before", tmp_path / "vault"]
     changes = json.loads(call(*same, "--holdout-after", tmp_path / "2p", "--json").stdout)
@@ -50,7 +57,7 @@ def test_studies_from_dicom_with_a_log_and_a_key(download: Path, tmp_path: Path)
 )
 def test_what_a_build_refuses(download: Path, tmp_path: Path, options: tuple[str, ...], message: str) -> None:
     given = [option.format(tmp=tmp_path, download=download) for option in options]
-    done = call("build", download, "--out", tmp_path / "set", *given, expect=1)
+    done = build(download, "--out", tmp_path / "set", *given, expect=1)
     assert message in done.stderr
     assert not (tmp_path / "set").exists()
     if "nih-boxes" in options:
@@ -58,17 +65,12 @@ def test_what_a_build_refuses(download: Path, tmp_path: Path, options: tuple[str
 
 
 def test_a_broken_file_is_named_and_the_way_on_told(download: Path, tmp_path: Path) -> None:
-    copy = tmp_path / "download"
-    for path in download.rglob("*"):
-        if path.is_file():
-            target = copy / path.relative_to(download)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_bytes(path.read_bytes())
+    copy = shutil.copytree(download, tmp_path / "download")
     victim = sorted(copy.rglob("*.dcm"))[0]
     victim.write_bytes(victim.read_bytes()[:-200])
     options = ("--out", tmp_path / "set", "--id-key", tmp_path / "key")
-    refused = call("build", copy, *options, expect=1).stderr
+    refused = build(copy, *options, expect=1).stderr
     assert victim.name in refused
     assert "--keep-going leaves out what has a problem of its own" in refused
-    done = call("build", copy, *options, "--keep-going")
+    done = build(copy, *options, "--keep-going")
     assert "left out:" in done.stderr

@@ -120,4 +120,4 @@ def test_what_does_not_go_is_said_in_one_line(tmp_path: Path, words: tuple[str, 
 
 
 def test_a_folder_that_is_no_curation(tmp_path: Path) -> None:
-    assert "is no curation folder" in call("curate", "status", tmp_path, expect=1).stderr
+    assert "is not a curation folder" in call("curate", "status", tmp_path, expect=1).stderr

@@ -14,8 +14,6 @@ from typing import Any
 
 import pytest
 import typer
-import uvicorn
-from reveal_leaderboard.release.receipts import Signer, append
 from typer.testing import CliRunner, Result
 
 from reveal_bench.cli import board as cli_submit
@@ -64,6 +62,8 @@ class Live:
 
 @pytest.fixture
 def live(board: Board, tmp_path: Path) -> Iterator[Live]:
+    import uvicorn
+
     with api_world(board, tmp_path) as world, socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         server = uvicorn.Server(uvicorn.Config(world.app, log_level="error"))
@@ -128,6 +128,8 @@ def test_a_refused_file_is_answered_by_its_lines(live: Live, write_file: WriteFi
 
 
 def test_a_receipt_is_checked_before_it_is_kept(live: Live, write_file: WriteFile, tmp_path: Path) -> None:
+    from reveal_leaderboard.release.receipts import Signer, append
+
     with live.worker(0.47):
         live.run("submit", write_file(), "--benchmark", BENCHMARK)
     store = live.world.services.store

@@ -9,7 +9,6 @@ from itertools import product
 import numpy as np
 import numpy.typing as npt
 import pytest
-from scipy.stats import chi2_contingency, fisher_exact
 
 from reveal_bench.curation.balance import (
     SIMULATED,
@@ -107,6 +106,8 @@ def test_table_1_shows_no_difference_either_way(
 
 
 def test_large_cells_take_chi_square_and_small_ones_fisher(rng: np.random.Generator) -> None:
+    from scipy.stats import chi2_contingency, fisher_exact
+
     large = [[30, 20, 10], [25, 25, 12]]
     found, oracle = compare_counts(large, rng), chi2_contingency(large)
     assert (found.test, found.p_value, found.degrees_of_freedom) == ("chi-square", oracle.pvalue, 2)

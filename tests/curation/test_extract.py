@@ -12,7 +12,7 @@ import pytest
 
 from reveal_bench.curation.extract import ReportTable, SuggestionTable, extract
 from reveal_bench.curation.folder import CurationError, CurationFolder, Progress
-from reveal_bench.curation.reports import Quarantined, Report, ReportColumns, SuggestionColumns
+from reveal_bench.curation.report_tables import Quarantined, Report, ReportColumns, SuggestionColumns
 from reveal_bench.curation.rules import Rules
 from reveal_bench.curation.tables import Suggestion, read_table
 from reveal_bench.findings import REVEAL_LABELS

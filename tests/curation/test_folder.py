@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
@@ -15,7 +13,7 @@ from typing import Any
 import pytest
 
 from reveal_bench.curation.folder import CurationError, CurationFolder
-from tests.conftest import ROOT
+from tests.conftest import in_child
 
 
 @pytest.fixture
@@ -142,43 +140,29 @@ def test_what_an_interrupted_step_left_is_found_by_the_same_step_only(folder: Cu
     assert not folder.path(".extract").exists()
 
 
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from reveal_bench.curation import folder as module
-
-folder = module.CurationFolder(Path(sys.argv[1]))
-when = sys.argv[2]
-real = os.replace
-
-
-def replace(old, new):
-    if Path(new).name == when:
-        os.kill(os.getpid(), signal.SIGKILL)
-    real(old, new)
-
-
-module.os.replace = replace
-
-
-def work(scratch):
-    (scratch / "suggestions.parquet").write_text("abc")
-    (scratch / "quarantine.jsonl").write_text("q")
-    return {"rows": 3}
-
-
-folder.run("extract", {}, work, writes=["suggestions.parquet", "quarantine.jsonl"])
-"""
-
-
 @pytest.mark.parametrize("when", ["suggestions.parquet", "quarantine.jsonl", "curation.json"])
-def test_killed_at_any_file_and_run_again_gives_the_same(folder: CurationFolder, tmp_path: Path, when: str) -> None:
-    whole = CurationFolder.create(tmp_path / "whole", name="Chest", seed=7)
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    for root, point in ((whole.root, "never"), (folder.root, when), (folder.root, "never")):
-        command = [sys.executable, "-c", KILLED, str(root), point]
-        code = subprocess.run(command, env=environment, check=False).returncode
-        assert code == (-signal.SIGKILL if point == when else 0)
+def test_killed_at_any_file_and_run_again_gives_the_same(
+    folder: CurationFolder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    def work(scratch: Path) -> Mapping[str, Any]:
+        (scratch / "suggestions.parquet").write_text("abc")
+        (scratch / "quarantine.jsonl").write_text("q")
+        return {"rows": 3}
+
+    def step(folder: CurationFolder) -> None:
+        folder.run("extract", {}, work, writes=["suggestions.parquet", "quarantine.jsonl"])
+
+    def replace(old: Path, new: Path) -> None:
+        if Path(new).name == when:
+            os.kill(os.getpid(), signal.SIGKILL)
+        real(old, new)
+
+    whole, real = CurationFolder.create(tmp_path / "whole", name="Chest", seed=7), os.replace
+    step(whole)
+    monkeypatch.setattr("reveal_bench.curation.folder.os.replace", replace)
+    assert in_child(lambda: step(folder)) == -signal.SIGKILL
+    monkeypatch.undo()
+    step(folder)
     for name in ("suggestions.parquet", "quarantine.jsonl", "curation.json"):
         assert folder.path(name).read_bytes() == whole.path(name).read_bytes()
     assert not folder.path(".extract").exists()
@@ -194,7 +178,7 @@ def test_a_folder_begins_empty_and_has_a_state(tmp_path: Path) -> None:
     (tmp_path / "something").write_text("", encoding="utf-8")
     with pytest.raises(CurationError, match="new or empty folder"):
         CurationFolder.create(tmp_path, name="Chest")
-    with pytest.raises(CurationError, match=r"no curation folder: it has no curation\.json"):
+    with pytest.raises(CurationError, match=r"is not a curation folder: it has no curation\.json"):
         CurationFolder(tmp_path)
     (tmp_path / "curation.json").write_text(json.dumps({"format": 99}), encoding="utf-8")
     with pytest.raises(CurationError, match="must be of format 1, got 99"):

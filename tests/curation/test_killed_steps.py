@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,38 +12,25 @@ import pytest
 from reveal_bench.curation.tables import Assignment, Placed, Sampled, read_table
 from reveal_bench.phantom.curation import cast, write_votes
 from tests.cli.test_score import call
-from tests.conftest import ROOT
+from tests.conftest import files_of, in_child
 
 pytestmark = pytest.mark.processes
 
-KILLER = """
-import os, signal, sys
-from pathlib import Path
-from reveal_bench.cli import main
-from reveal_bench.curation import folder
-
-real, n = os.replace, int(sys.argv[1])
-
-def replace(old, new):
-    global n
-    if Path(new).name != "attempt.json":
-        n -= 1
-        if n == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-    real(old, new)
-
-folder.os.replace = replace
-sys.argv = ["reveal-bench", *sys.argv[2:]]
-main()
-"""
-
 
 def killed(n: int, *words: object) -> None:
-    """The command, killed before it puts its n-th file in place."""
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", KILLER, str(n), *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    assert done.returncode == -signal.SIGKILL, done.stderr
+    """The command in a process that is killed before it puts its n-th file in place."""
+    real, left = os.replace, n
+
+    def replace(old: Path, new: Path) -> None:
+        nonlocal left
+        left -= Path(new).name != "attempt.json"
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        real(old, new)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("reveal_bench.curation.folder.os.replace", replace)
+        assert in_child(lambda: call(*words)) == -signal.SIGKILL
 
 
 def curated(pool: Path, folder: Path, *, is_killed: bool) -> None:
@@ -82,10 +67,6 @@ def curated(pool: Path, folder: Path, *, is_killed: bool) -> None:
 def version_after(folder: Path) -> Path:
     """The folder of the refresh."""
     return folder.with_suffix(".next")
-
-
-def files_of(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def test_killing_and_running_again_changes_nothing(tmp_path: Path) -> None:

@@ -14,15 +14,22 @@ from typing import Any, Literal
 
 import pytest
 
-from reveal_bench.curation.asking import KEY_VARIABLE, Answer, Asker, AskingError
 from reveal_bench.curation.consensus import Reviser
 from reveal_bench.curation.extract import ReportTable, extract
 from reveal_bench.curation.folder import CurationFolder
 from reveal_bench.curation.model_engine import ModelEngine, ModelReviser, UnreadNote
-from reveal_bench.curation.model_settings import Failure, ModelSettings, Patience
-from reveal_bench.curation.reports import Engine, Quarantined, Report, ReportColumns
+from reveal_bench.curation.report_tables import Engine, Quarantined, Report, ReportColumns
 from reveal_bench.curation.tables import Finding, Revision, Suggestion, Vote
 from reveal_bench.evaluation.prices import Prices
+from reveal_bench.models.asking import (
+    KEY_VARIABLE,
+    Answer,
+    Asker,
+    Failure,
+    ModelSettings,
+    Patience,
+    RunStoppedError,
+)
 from tests.conftest import ROOT
 from tests.curation.model_server import BAD_TEXTS, FRACTURE, GOOD_TEXTS, ModelServer, phantom_reports, running_model
 
@@ -157,7 +164,7 @@ def test_a_bad_answer_to_the_second_question_keeps_the_first(model: ModelServer,
 
 def test_an_endpoint_that_refuses_everything_is_no_quarantine(model: ModelServer, tmp_path: Path) -> None:
     model.faults = {report.text: ["401"] for report in REPORTS}
-    with pytest.raises(AskingError, match="the endpoint refuses every request"):
+    with pytest.raises(RunStoppedError, match="the endpoint refuses every request"):
         list(engine(model.url, tmp_path).run(REPORTS))
 
 
@@ -254,10 +261,9 @@ def guard(event, arguments):
         raise SystemExit(f"a name beyond loopback: {arguments[0]}")
 
 sys.addaudithook(guard)
-from reveal_bench.curation.asking import Asker
+from reveal_bench.models.asking import Asker, ModelSettings
 from reveal_bench.curation.model_engine import ModelEngine
-from reveal_bench.curation.model_settings import ModelSettings
-from reveal_bench.curation.reports import Report
+from reveal_bench.curation.report_tables import Report
 
 url, root, out = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
 reports = [Report(*report) for report in json.loads((root / "reports.json").read_text(encoding="utf-8"))]

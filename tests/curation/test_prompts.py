@@ -7,7 +7,6 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-import jsonschema
 import pytest
 
 from reveal_bench.curation.prompts import (
@@ -176,6 +175,8 @@ def test_the_table_is_large_enough() -> None:
 
 @pytest.mark.parametrize("case", TAKEN)
 def test_good_answers_are_taken(case: str) -> None:
+    import jsonschema
+
     asked, text, expected = TAKEN[case]
     assert PROMPTS[asked]().read(text) == expected
     jsonschema.validate(only_object(text), SCHEMAS[asked])
@@ -190,6 +191,8 @@ def test_other_answers_are_refused_with_a_reason(case: str) -> None:
 
 @pytest.mark.parametrize("case", NOT_OF_THE_SCHEMA)
 def test_json_schema_refuses_what_the_schema_refuses_here(case: str) -> None:
+    import jsonschema
+
     asked, text, _ = NOT_OF_THE_SCHEMA[case]
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(json.loads(text), SCHEMAS[asked])
@@ -212,6 +215,8 @@ def test_the_schema_of_labels_is_that_of_the_paper() -> None:
 
 @pytest.mark.parametrize("schema", SCHEMAS.values(), ids=list(SCHEMAS))
 def test_schemas_are_json_schema_of_2020(schema: dict[str, Any]) -> None:
+    import jsonschema
+
     jsonschema.Draft202012Validator.check_schema(schema)
 
 
@@ -222,6 +227,8 @@ def test_an_unknown_word_of_a_schema_is_not_ignored() -> None:
 
 @pytest.mark.parametrize("asked", PROMPTS)
 def test_a_prompts_own_example_is_a_good_answer_in_form(asked: str) -> None:
+    import jsonschema
+
     system = PROMPTS[asked]().request.messages[0][1]
     example = next(line for line in system.splitlines() if line.startswith("{"))
     jsonschema.validate(json.loads(example), SCHEMAS[asked])

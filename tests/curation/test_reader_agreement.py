@@ -10,10 +10,9 @@ from itertools import product
 
 import numpy as np
 import pytest
-from sklearn.metrics import cohen_kappa_score
 
-from reveal_bench.curation.consensus import Agreement, as_document, find_consensus, measure_agreement, revise_votes
-from reveal_bench.curation.tables import Sampled, Vote
+from reveal_bench.curation.consensus import Agreement, find_consensus, measure_agreement, revise_votes
+from reveal_bench.curation.tables import Sampled, Vote, json_ready
 from reveal_bench.findings import REVEAL_LABELS
 from reveal_bench.phantom.votes import (
     AGREE_IF_RIGHT,
@@ -139,6 +138,8 @@ def test_readers_by_hand() -> None:
 
 @pytest.mark.parametrize("merge_mostly", [True, False])
 def test_kappas_equal_scikit_learn_on_random_votes(merge_mostly: bool, rng: np.random.Generator) -> None:
+    from sklearn.metrics import cohen_kappa_score
+
     letters = np.array(list("AMD"))
     sampled, votes = answered(*("".join(letters[rng.choice(3, 3, p=[0.5, 0.2, 0.3])]) for _ in range(80)))
     agreement = measured(sampled, votes, merge_mostly=merge_mostly)
@@ -189,13 +190,13 @@ def test_the_order_of_studies_changes_no_value_and_that_of_votes_nothing(rng: np
     letters = np.array(list("AMD"))
     sampled, votes = answered(*("".join(letters[rng.choice(3, 3)]) for _ in range(20)))
     shuffled = [votes[i] for i in rng.permutation(len(votes))]
-    assert as_document(measured(sampled, votes)) == as_document(measured(sampled, shuffled))
+    assert json_ready(measured(sampled, votes)) == json_ready(measured(sampled, shuffled))
     turned = measured(sampled[::-1], votes)
     assert turned.answers["two_categories"].value == measured(sampled, votes).answers["two_categories"].value
 
 
 def test_a_document_has_null_for_undefined() -> None:
-    document = as_document(measured(*answered("A..")))
+    document = json_ready(measured(*answered("A..")))
     text = json.dumps(document, allow_nan=False)
     assert document["answers"]["two_categories"]["value"] is None
     assert '"value": null' in text

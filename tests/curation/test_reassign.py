@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.optimize import linprog
 
 from reveal_bench.curation.assign import draw_assignment, reassign
 from reveal_bench.curation.tables import Assignment
@@ -93,6 +92,8 @@ def test_order_of_input_does_not_matter():
 def test_as_many_as_possible_find_a_reader(n, n_readers, slack, n_stopped, seed):
     """The number of readings that can be kept is a maximum flow, here by scipy's linear programming: x[s, r] in [0, 1]
     is 1 where r has s, fixed where it was read, the sum over r at most 3, the sum over s at most the capacity."""
+    from scipy.optimize import linprog
+
     rng = np.random.default_rng(seed)
     names = [f"r{i}" for i in range(n_readers)]
     studies = [f"s{i}" for i in range(n)]

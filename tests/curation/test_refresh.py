@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from reveal_bench.curation.folder import CurationError, CurationFolder
-from reveal_bench.curation.halves import write_benchmark
 from reveal_bench.curation.refresh import read_corrections, refresh
+from reveal_bench.curation.split import write_benchmark
 from reveal_bench.curation.tables import Placed, Released, Selected, read_table, write_table
 from reveal_bench.sources.source import BuildError
 
@@ -210,14 +210,15 @@ def test_done_twice_is_done_once_and_the_same_bytes(before: CurationFolder, tmp_
     [
         ([["x", "COPD", "w"]], "c.csv:2: `study` must be a study of the version before, got x"),
         ([["r1", "COPD", "w"], ["r1", "None", "w"]], "c.csv:3: `study` must stand in one row only, got r1"),
-        ([["r1", "", "w"]], "c.csv:2: `labels` must name labels, or say None, got a blank"),
-        ([["r1", "COPDD", "w"]], r"c.csv:2: `labels` must be of the twelve, got 'COPDD' \(nearest: 'COPD'\)"),
-        ([["r1", "COPD; none", "w"]], "c.csv:2: `labels` must not say None beside a label, got COPD; none"),
+        ([["r1", "", "w"]], 'c.csv:2: `labels` must name labels, or "None" for a study without any, got a blank'),
+        ([["r1", "COPDD", "w"]], r"`labels` must be one of the twelve labels, got 'COPDD' \(nearest: 'COPD'\)"),
+        ([["r1", "COPD; none", "w"]], 'c.csv:2: `labels` must not have "None" beside a label, got COPD, none'),
+        ([["r1", "COPD; copd", "w"]], "c.csv:2: `labels` must name each label once, got COPD again"),
         ([["r1", "COPD", " "]], "c.csv:2: `why` must say why the labels change, got a blank"),
         ([["r1", "pleural effusion", "w"]], "c.csv:2: `labels` must differ from what they are, got pleural effusion"),
         ([], "must"),
     ],
-    ids=["stranger", "twice", "blank", "unknown", "none and one", "no reason", "the same", "no rows"],
+    ids=["stranger", "twice", "blank", "unknown", "none and one", "label twice", "no reason", "the same", "no rows"],
 )
 def test_wrong_corrections_are_all_told(tmp_path: Path, rows: Rows, rule: str) -> None:
     with pytest.raises(BuildError, match=rule):

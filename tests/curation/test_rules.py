@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from reveal_bench.curation.reports import Quarantined, Report
+from reveal_bench.curation.report_tables import Quarantined, Report
 from reveal_bench.curation.rules import TERMS, Rules, find_findings, labels_of, mentions
 from reveal_bench.curation.sentences import clauses, denials, normalised, sentences, told_sections
 from reveal_bench.curation.tables import Finding, Suggestion

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest
 
 from reveal_bench.curation.folder import CurationError
 from reveal_bench.curation.select import LESS_COMMON, choose, select
@@ -105,6 +104,8 @@ def test_the_paper_s_numbers() -> None:
 
 
 def test_more_less_common_ones_than_wanted_are_drawn() -> None:
+    from scipy.stats import binomtest
+
     rows = [row(f"r{i}", (COPD, AN)[: 1 + i % 2]) for i in range(10)] + [row("c", (AO, CM, PE))]
     studies, counts = chosen(rows, target=4)
     assert len(studies) == 4
@@ -115,6 +116,8 @@ def test_more_less_common_ones_than_wanted_are_drawn() -> None:
 
 
 def test_ties_are_drawn_and_every_one_has_the_same_chance() -> None:
+    from scipy.stats import binomtest
+
     rows = [row(f"c{i}", (AO, CM)) for i in range(4)]
     n_first = sum("c0" in chosen(rows, target=1, seed=seed)[0] for seed in range(400))
     assert binomtest(n_first, 400, 0.25).pvalue > 0.01

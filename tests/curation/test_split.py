@@ -13,12 +13,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest
 
 from reveal_bench.curation.balance import Column
 from reveal_bench.curation.folder import CurationError, CurationFolder
-from reveal_bench.curation.halves import draw_best, draw_halves, label_columns
-from reveal_bench.curation.split import split
+from reveal_bench.curation.split import draw_best, draw_halves, label_columns, split
 from reveal_bench.curation.tables import Placed, Selected, read_table
 from reveal_bench.sources.mapping import read_mapping
 from reveal_bench.sources.source import Problem
@@ -56,6 +54,8 @@ def test_both_groups_are_halved(n_rare: int, n_others: int) -> None:
 
 
 def test_every_study_and_every_pair_have_their_chance() -> None:
+    from scipy.stats import binomtest
+
     selected, n = chosen(3, 3), 1000
     draws = np.array([draw_halves(selected, np.random.default_rng(seed)) for seed in range(n)])
     for i in range(6):

@@ -1,5 +1,8 @@
 """A synthetic CheXlocalize download, written once, and one record to vary."""
 
+import json
+import shutil
+
 import numpy as np
 import pytest
 
@@ -15,6 +18,24 @@ def download(tmp_path_factory):
     root = tmp_path_factory.mktemp("download")
     write_chexlocalize(root, n_images=24, n_val=6, seed=3, long_side=320)
     return root
+
+
+@pytest.fixture
+def copy(download, tmp_path):
+    """A download that a test may change, its inner root."""
+    shutil.copytree(download, tmp_path / "copy")
+    return tmp_path / "copy" / "chexlocalize" / "chexlocalize"
+
+
+def load(root, name):
+    return json.loads((root / "CheXlocalize" / f"{name}.json").read_text())
+
+
+def change(root, name, edit):
+    path = root / "CheXlocalize" / f"{name}.json"
+    content = json.loads(path.read_text())
+    edit(content)
+    path.write_text(json.dumps(content))
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import zipfile
 
 import numpy as np
 import pytest
-from datasets import Dataset, load_dataset
 from PIL import Image
 
 from reveal_bench.dataset.attach import AttachLog, attach_images
@@ -66,6 +65,8 @@ def test_a_folder_with_pictures_again(tmp_path, config):
 
 
 def test_a_dataset_as_it_is_loaded(tmp_path):
+    from datasets import load_dataset
+
     folder = findings_folder(tmp_path, n=3, pixels="withhold")
     loaded = load_dataset(str(folder), "multilabel", split="test", cache_dir=str(tmp_path / "hf"))
     assert loaded[1]["images"] == [None, None]
@@ -78,6 +79,8 @@ def test_a_dataset_as_it_is_loaded(tmp_path):
 
 
 def test_a_selection_of_a_dataset(tmp_path):
+    from datasets import load_dataset
+
     folder = localization_folder(tmp_path, n=4, pixels="withhold")
     loaded = load_dataset(str(folder), "localization", split="test", cache_dir=str(tmp_path / "hf")).select([2])
     full = attach_images(loaded, tmp_path / "pictures")
@@ -215,6 +218,8 @@ def test_bad_arguments(tmp_path, change, message):
 
 
 def test_a_dataset_of_something_else(tmp_path):
+    from datasets import Dataset
+
     rows = Dataset.from_list([{"a": 1}])
     with pytest.raises(ValueError, match="must have the columns of a main config, got a"):
         attach_images(rows, tmp_path)

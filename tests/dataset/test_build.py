@@ -18,6 +18,7 @@ from reveal_bench.dataset.validate import validate_folder
 from reveal_bench.kinds.folder import read_folder_info
 from reveal_bench.kinds.localization.records import read_localization, read_manifest
 from reveal_bench.sources.source import BuildError, Problem
+from tests.conftest import files_of
 
 
 def png(width=30, height=20, value=90):
@@ -42,10 +43,6 @@ def pictured(record, i):
         view_raw="AP",
         missing=("Pneumothorax",),
     )
-
-
-def files_of(folder):
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def test_records_come_back_as_they_went_in(tmp_path, benchmark, record):

@@ -3,10 +3,6 @@
 import re
 
 import pytest
-from datasets import Features, Value
-from datasets.info import DatasetInfosDict
-from datasets.utils.metadata import MetadataConfigs
-from huggingface_hub import DatasetCardData
 
 from reveal_bench.benchmarks import BENCHMARKS, bundled
 from reveal_bench.dataset import card
@@ -14,7 +10,7 @@ from reveal_bench.dataset.card import PLACE, SECTIONS, Config, front_matter, pri
 from reveal_bench.dataset.card_tables import COLUMNS, CONFIGS
 from reveal_bench.dataset.croissant import citation, section_prose
 from reveal_bench.dataset.tally import new_tally
-from reveal_bench.kinds.kind import KINDS
+from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.tasks.rows import ratings_features
 from tests.dataset.card_folders import FINDINGS, findings_folder, localization_folder, tasks_folder
 
@@ -109,6 +105,11 @@ def test_an_unknown_place_is_an_error(tmp_path, monkeypatch):
 
 
 def test_configs_keep_their_own_features_through_the_card():
+    from datasets import Features, Value
+    from datasets.info import DatasetInfosDict
+    from datasets.utils.metadata import MetadataConfigs
+    from huggingface_hub import DatasetCardData
+
     small = Features({"a": Value("string"), "b": Value("int8")})
     configs = [
         Config("localization", {"test": (3, 100), "validation": (2, 50)}, small, default=True),

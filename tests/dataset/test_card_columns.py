@@ -6,7 +6,7 @@ import pytest
 
 from reveal_bench.benchmarks import BENCHMARKS, SOURCES
 from reveal_bench.dataset.card_tables import COLUMNS, CONFIGS
-from reveal_bench.kinds.kind import KINDS
+from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.tasks.rows import ratings_features
 from reveal_bench.phantom import LAYOUTS
 from reveal_bench.sources import BUILDERS

@@ -6,8 +6,8 @@ import pytest
 
 from reveal_bench.dataset import card_tables
 from reveal_bench.dataset.tally import new_tally
+from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.findings.rows import study_row
-from reveal_bench.kinds.kind import KINDS
 from reveal_bench.kinds.tasks.rows import task_row
 from tests.dataset.card_folders import FINDINGS, LABELS, localized, ratings, study, task
 from tests.dataset.conftest import make_record

@@ -4,7 +4,6 @@ import io
 import json
 import logging
 
-import mlcroissant
 import numpy as np
 import pytest
 import yaml
@@ -14,7 +13,7 @@ from reveal_bench.benchmarks import BENCHMARKS, bundled
 from reveal_bench.dataset import card
 from reveal_bench.dataset.card import Config, render_eval_yaml
 from reveal_bench.dataset.croissant import RAI, render_croissant
-from reveal_bench.kinds.kind import KINDS
+from reveal_bench.kinds import KINDS
 from tests.dataset.card_folders import digest, findings_folder, localization_folder, pixels, rows_of, tasks_folder
 
 pytestmark = [  # of rdflib and pandas, which mlcroissant calls
@@ -33,6 +32,8 @@ def built(request, tmp_path_factory):
 
 
 def read(folder):
+    import mlcroissant
+
     return mlcroissant.Dataset(str(folder / "croissant.json"))
 
 

@@ -5,7 +5,6 @@ import io
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from datasets import Features, List, Value
 from PIL import Image
 
 from reveal_bench.benchmarks import BENCHMARKS
@@ -199,6 +198,8 @@ BOX = (225.084745, 547.019217, 86.779661, 79.186441)
 @pytest.fixture
 def boxed(tmp_path):
     """A benchmark of boxes alone: six images of 1024 x 1024, half of them held out; a phrase for each."""
+    from datasets import Features, List, Value
+
     records = []
     for i in range(6):
         box = (10.5 + i, 20.25, 31.125 + i, 40.0625)

@@ -3,8 +3,8 @@
 import pytest
 
 from reveal_bench.dataset.validate_rows import asked_of, rating_problems, row_problems
+from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.findings.rows import study_row
-from reveal_bench.kinds.kind import KINDS
 from reveal_bench.kinds.tasks.records import Rating
 from reveal_bench.kinds.tasks.rows import rating_row, task_row
 from tests.dataset.card_folders import LABELS, study, task

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pydicom
 import pytest
 
 from reveal_bench.dicom import write_dicom
@@ -19,6 +18,8 @@ from tests.dicom.conftest import RAMP, Write
 def test_pydicom_reads_the_same_values(
     tmp_path: Path, rng: np.random.Generator, transfer_syntax: str, kind: str
 ) -> None:
+    import pydicom
+
     bits = 8 if kind == "u1" else 13
     low, high = (-(1 << bits - 1), 1 << bits - 1) if kind == "i2" else (0, 1 << bits)
     pixels = rng.integers(low, high, (33, 35)).astype(kind)
@@ -34,6 +35,8 @@ def test_pydicom_reads_the_same_values(
 
 
 def test_attributes_have_the_last_word(write: Write) -> None:
+    import pydicom
+
     attributes: dict[Any, Any] = {
         "SOPInstanceUID": "1.2.3",
         "HighBit": None,
@@ -60,6 +63,8 @@ def test_text_stands_as_given_where_a_number_belongs(write: Write) -> None:
 
 
 def test_negative_values_of_ambiguous_elements_are_signed(write: Write) -> None:
+    import pydicom
+
     dataset = pydicom.dcmread(write({"PixelPaddingValue": -2}, RAMP.astype(np.int8) - 8))
     assert (dataset["PixelPaddingValue"].VR, dataset.PixelPaddingValue) == ("SS", -2)
 

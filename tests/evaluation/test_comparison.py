@@ -11,7 +11,6 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 import pytest
-from scipy import stats
 
 from reveal_bench.evaluation.compare import _tiers, as_records, compare, decrease, holm, rank, relative_decrease
 from reveal_bench.kinds.localization.scoring import CaseRows, summarize
@@ -184,6 +183,8 @@ def test_holm_by_hand() -> None:
 
 
 def test_rank_intervals_equal_those_of_scipy_ranks(rng: np.random.Generator) -> None:
+    from scipy import stats
+
     systems = {name: system(rng, share) for name, share in (("x", 0.45), ("y", 0.5), ("z", 0.9))}
     macros = [[np.nanmean(means) for means in loop_means(rows, "point_hit", 130, 2)] for rows in systems.values()]
     ranks = stats.rankdata(-np.round(macros, 9), method="min", axis=0)

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 import pytest
-from sklearn.metrics import average_precision_score, cohen_kappa_score, f1_score, precision_score, recall_score
-from sklearn.metrics import roc_auc_score as auroc_score
 
+from reveal_bench.evaluation.compare import compare
 from reveal_bench.kinds.findings.records import StudyRecord
 from reveal_bench.kinds.findings.scoring import (
     StudyRows,
-    compare_studies,
     resample_studies,
     study_metrics,
     summarize_studies,
@@ -47,31 +44,29 @@ def drawn_studies(n_resamples: int, seed: int) -> list[list[int]]:
     return [[i for k in draw for i in of_patient[patients[k]]] for draw in draws]
 
 
-OF_DECISIONS: dict[str, Callable[..., float]] = {
-    "f1": f1_score,
-    "precision": precision_score,
-    "recall": recall_score,
-    "cohen_kappa": cohen_kappa_score,
-}
-OF_PROBABILITIES: dict[str, Callable[..., float]] = {"auroc": auroc_score, "average_precision": average_precision_score}
+OF_DECISIONS = {name: f"{name}_score" for name in ("f1", "precision", "recall", "cohen_kappa")}
+OF_PROBABILITIES = {"auroc": "roc_auc_score", "average_precision": "average_precision_score"}
+"""Our metrics -> names in scikit-learn."""
 
 
 def with_sklearn(metric: str, rows: StudyRows, studies: list[int]) -> list[float]:
+    from sklearn import metrics as oracle
+
     values = []
     for column in range(3):
         truth = rows.present[studies, column]
         if metric in OF_DECISIONS:
-            values.append(float(OF_DECISIONS[metric](truth, rows.predicted[studies, column])))
+            values.append(float(getattr(oracle, OF_DECISIONS[metric])(truth, rows.predicted[studies, column])))
         else:
             assert rows.probabilities is not None
-            values.append(float(OF_PROBABILITIES[metric](truth, rows.probabilities[studies, column])))
+            values.append(float(getattr(oracle, OF_PROBABILITIES[metric])(truth, rows.probabilities[studies, column])))
     return values
 
 
 @pytest.mark.parametrize("metric", [*OF_DECISIONS, *OF_PROBABILITIES])
 def test_differences_and_intervals_are_those_of_scikit_learn_on_the_drawn_studies(metric: str) -> None:
     a, b = system(1, 0.85), system(2, 0.7)
-    got = {c.finding: c for c in compare_studies(a, b, metrics=[metric], n_resamples=40, seed=5)}
+    got = {c.finding: c for c in compare(a, b, metrics=[metric], n_resamples=40, seed=5)}
     replicates = np.array(
         [np.subtract(with_sklearn(metric, a, s), with_sklearn(metric, b, s)) for s in drawn_studies(40, 5)]
     )
@@ -101,6 +96,8 @@ def test_figures_of_one_system_are_those_of_its_own_summary() -> None:
 
 
 def test_all_systems_share_one_draw() -> None:
+    from sklearn.metrics import f1_score
+
     a, b, c = system(1), system(2), system(3)
     draw = {"metrics": ["f1"], "labels": ["COPD", "Aneurysm"], "n_resamples": 25, "seed": 9}
     together, alone = resample_studies([a, b, c], **draw), resample_studies([c], **draw)  # type: ignore[arg-type]
@@ -109,7 +106,7 @@ def test_all_systems_share_one_draw() -> None:
 
 
 def test_equal_systems_differ_by_nothing() -> None:
-    for comparison in compare_studies(system(1), system(1), n_resamples=50):
+    for comparison in compare(system(1), system(1), n_resamples=50):
         assert (comparison.value, comparison.low, comparison.high, comparison.p) == (0, 0, 0, 1)
 
 
@@ -120,7 +117,7 @@ def test_a_label_that_one_system_leaves_undefined_enters_no_macro() -> None:
     calls_none = a.predicted.copy()
     calls_none[:, 2] = False
     a = replace(a, predicted=calls_none)
-    macro, *labels = compare_studies(a, b, metrics=["f1"], n_resamples=20)
+    macro, *labels = compare(a, b, metrics=["f1"], n_resamples=20)
     assert (macro.n_a, macro.n_b) == (2, 2)
     assert macro.value == pytest.approx((labels[0].value + labels[1].value) / 2)
     assert np.isnan(labels[2].value)
@@ -129,17 +126,17 @@ def test_a_label_that_one_system_leaves_undefined_enters_no_macro() -> None:
 
 def test_ranking_metrics_need_probabilities_of_both() -> None:
     a, b = system(1), system(2, with_probabilities=False)
-    assert {c.metric for c in compare_studies(a, b, n_resamples=10)} == set(OF_DECISIONS)
-    assert {c.metric for c in compare_studies(a, a, n_resamples=10)} == {*OF_DECISIONS, *OF_PROBABILITIES}
+    assert {c.metric for c in compare(a, b, n_resamples=10)} == set(OF_DECISIONS)
+    assert {c.metric for c in compare(a, a, n_resamples=10)} == {*OF_DECISIONS, *OF_PROBABILITIES}
     with pytest.raises(ValueError, match=r"`metrics` must be among .*, got \['auroc'\]"):
-        compare_studies(a, b, metrics=["auroc"], n_resamples=10)
+        compare(a, b, metrics=["auroc"], n_resamples=10)
 
 
 def test_units_may_be_studies() -> None:
-    (macro, *_) = compare_studies(system(1), system(2), metrics=["f1"], n_resamples=10, unit="study")
+    (macro, *_) = compare(system(1), system(2), metrics=["f1"], n_resamples=10, unit="study")
     assert "unit:study" in macro.signature
     with pytest.raises(ValueError, match="`unit` must be 'patient' or 'study', got 'image'"):
-        compare_studies(system(1), system(2), unit="image")  # type: ignore[arg-type]
+        compare(system(1), system(2), unit="image")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -153,7 +150,7 @@ def test_units_may_be_studies() -> None:
 )
 def test_systems_of_other_data_are_refused(changes: dict[str, object], rule: str) -> None:
     with pytest.raises(ValueError, match=rule):
-        compare_studies(system(1), replace(system(2), **changes), labels=LABELS[:2])  # type: ignore[arg-type]
+        compare(system(1), replace(system(2), **changes), findings=LABELS[:2])  # type: ignore[arg-type]
 
 
 def test_nothing_to_compare_is_refused() -> None:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jsonschema import Draft202012Validator  # type: ignore[import-untyped, unused-ignore]
 
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS, GRID_STUDY_FINDINGS
 
@@ -116,6 +115,8 @@ def test_every_published_system_has_one_file() -> None:
 
 @pytest.mark.parametrize("name", sorted(ROWS))
 def test_row_is_valid_and_complete(name: str) -> None:
+    from jsonschema import Draft202012Validator
+
     schema = json.loads((SUBMISSIONS / "schema" / "reference.schema.json").read_text(encoding="utf-8"))
     row = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
     Draft202012Validator(schema).validate(row)

@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.metrics import cohen_kappa_score
 
+from reveal_bench.evaluation.compare import compare
 from reveal_bench.kinds.tasks.records import CATEGORIES, CRITERIA, Rating, TaskRecord
 from reveal_bench.kinds.tasks.scoring import (
     RubricRows,
-    compare_rubrics,
     resample_rubrics,
     score_ratings,
     summarize_rubric,
@@ -85,6 +84,8 @@ def test_overall_per_category_and_macro() -> None:
 
 
 def test_two_readers_agree_as_scikit_learn_says() -> None:
+    from sklearn.metrics import cohen_kappa_score
+
     tasks, ratings = drawn()
     found = figures(summarize_rubric(score_ratings(ratings, tasks), n_resamples=50))
     for name in CRITERIA:
@@ -99,6 +100,8 @@ def test_two_readers_agree_as_scikit_learn_says() -> None:
 
 
 def test_three_readers_are_pooled_over_their_pairs() -> None:
+    from sklearn.metrics import cohen_kappa_score
+
     tasks, ratings = drawn(n_readers=3)
     found = figures(summarize_rubric(score_ratings(ratings, tasks), n_resamples=50))
     by_reader = [[r.process for r in ratings if r.reader == f"r{i}"] for i in range(3)]
@@ -206,9 +209,9 @@ def test_two_systems_are_compared_in_the_same_draws() -> None:
     tasks, ratings = drawn()
     rows = score_ratings(ratings, tasks)
     lower = score_ratings([rating(r.task_id, [1] * 6, r.reader) for r in ratings], tasks)
-    same = compare_rubrics(rows, rows, n_resamples=100)
+    same = compare(rows, rows, n_resamples=100)
     assert {(c.value, c.low, c.high, c.p) for c in same} == {(0.0, 0.0, 0.0, 1.0)}
-    found = {c.finding: c for c in compare_rubrics(rows, lower, n_resamples=100)}
+    found = {c.finding: c for c in compare(rows, lower, n_resamples=100)}
     assert list(found) == ["macro", "content", *CRITERIA]
     assert found["macro"].value == pytest.approx(rows.overall.mean() - 1, abs=1e-12)
     assert found["macro"].p == pytest.approx(2 / 101, abs=1e-12)  # none of 100 replicates at or below 0

@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from sklearn.metrics import average_precision_score, cohen_kappa_score, f1_score, roc_auc_score
 
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset.build import build_folder
@@ -25,7 +24,7 @@ from reveal_bench.kinds.findings.records import (
 from reveal_bench.kinds.findings.scoring import score_studies, summarize_studies
 from reveal_bench.kinds.images import StudyImage
 from reveal_bench.metrics.bootstrap import MACRO
-from tests.cli.test_score import run
+from tests.cli.test_score import call
 
 LABELS = REVEAL_LABELS
 Prediction = FindingsPrediction
@@ -55,6 +54,8 @@ def probabilities(rng: np.random.Generator, records: list[StudyRecord]) -> list[
 
 
 def test_every_label_equals_scikit_learn(rng: np.random.Generator) -> None:
+    from sklearn.metrics import average_precision_score, cohen_kappa_score, f1_score, roc_auc_score
+
     records = studies(rng, 120)
     rows = score_studies(probabilities(rng, records), records, labels=LABELS)
     got = {(e.metric, e.finding): e.value for e in summarize_studies(rows, n_resamples=20)}
@@ -93,6 +94,8 @@ def test_an_absent_study_is_a_miss_for_each_of_its_labels() -> None:
 
 
 def test_strata_share_the_patients_that_are_drawn(rng: np.random.Generator) -> None:
+    from sklearn.metrics import f1_score
+
     records = studies(rng, 60)
     rows = score_studies(probabilities(rng, records), records, labels=LABELS)
     strata = rows.strata()
@@ -145,21 +148,21 @@ def test_the_command_scores_studies(tmp_path: Path, rng: np.random.Generator) ->
     file = tmp_path / "p.jsonl"
     lines = [{"study_id": p.study_id, "probabilities": p.probabilities} for p in probabilities(rng, records)]
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert "accepted" in run("lint", file, tmp_path / "data", "--split", "released").stdout
+    assert "accepted" in call("lint", file, tmp_path / "data", "--split", "released").stdout
     (tmp_path / "submission.json").write_text('{"thresholds": {"COPD": 0.9}}')
     options = ("--rows", tmp_path / "rows.parquet", "--metadata", tmp_path / "submission.json")
-    text = run("score", file, tmp_path / "data", *options).stdout
+    text = call("score", file, tmp_path / "data", *options).stdout
     for shown in ("AUROC", "Cohen's kappa", "COPD", "F1, micro", "F1, macro; agreement: three of three"):
         assert shown in text
     assert pq.read_table(tmp_path / "rows.parquet").num_rows == 40 * 12
-    document = json.loads(run("score", file, tmp_path / "data", "--json").stdout)
+    document = json.loads(call("score", file, tmp_path / "data", "--json").stdout)
     assert document["protocol"]["thresholds"] == 0.5
     assert "view: PA" in document["strata"]
-    refused = run("score", file, tmp_path / "data", "--split", "holdout", expect=1)
+    refused = call("score", file, tmp_path / "data", "--split", "holdout", expect=1)
     assert "holds no labels of split 'holdout': they are private" in refused.stderr
     broken = tmp_path / "broken.jsonl"
     broken.write_text(file.read_text().replace(f'"{records[3].study_id}"', '"s3"'))
-    assert "broken.jsonl:4: error: study_id" in run("score", broken, tmp_path / "data", expect=1).stderr
+    assert "broken.jsonl:4: error: study_id" in call("score", broken, tmp_path / "data", expect=1).stderr
 
 
 def test_an_image_manifest_is_not_one_of_studies(tmp_path: Path) -> None:

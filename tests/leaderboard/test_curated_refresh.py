@@ -36,7 +36,7 @@ from reveal_bench.curation.consensus import consensus
 from reveal_bench.curation.extract import ReportTable, extract
 from reveal_bench.curation.folder import CurationFolder
 from reveal_bench.curation.refresh import refresh
-from reveal_bench.curation.reports import ReportColumns
+from reveal_bench.curation.report_tables import ReportColumns
 from reveal_bench.curation.sample import sample
 from reveal_bench.curation.select import select
 from reveal_bench.curation.split import split

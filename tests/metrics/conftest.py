@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from sklearn import config_context
 
 
 @pytest.fixture(autouse=True)
 def _quick_oracle() -> Iterator[None]:
+    from sklearn import config_context
+
     with config_context(skip_parameter_validation=True, assume_finite=True):
         yield

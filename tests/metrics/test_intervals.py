@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from scipy import stats
 
 from reveal_bench.metrics.bootstrap import (
     MACRO,
@@ -62,6 +61,8 @@ def statistic_of(column: int) -> Callable[..., Any]:
 def test_ends_equal_scipy_with_the_same_draws(method: str, hits: bool, seed: int) -> None:
     # scipy draws `integers(0, n, (n_resamples, n))` too, so the same seed makes the same replicates and nothing is left
     # to chance: replicates and ends agree to rounding
+    from scipy import stats
+
     values, findings, patients = study(np.random.default_rng(100 + seed), hits=hits)
     counts = resampling_counts(N_PATIENTS, n_resamples=999, seed=seed)
     means = bootstrap_means(values, findings, patients, n_groups=N_FINDINGS, counts=counts)
@@ -88,6 +89,8 @@ def test_ends_equal_scipy_with_the_same_draws(method: str, hits: bool, seed: int
 
 
 def test_estimates_carry_the_interval_asked_for_and_say_so(rng: np.random.Generator) -> None:
+    from scipy import stats
+
     values = (rng.random(60) < 0.9).astype(float)
     patients = [f"p{i // 2:02d}" for i in range(60)]
     ends = {}

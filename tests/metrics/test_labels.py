@@ -11,8 +11,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from sklearn import metrics as oracle
-from sklearn.exceptions import UndefinedMetricWarning
 
 from reveal_bench.metrics.bootstrap import resampling_counts
 from reveal_bench.metrics.labels import (
@@ -44,10 +42,11 @@ RATIOS: dict[Ratio, tuple[Callable[..., Any], int]] = {
     "recall": (recall, 1),
 }
 """Our function, and the place of its value in scikit-learn's `precision_recall_fscore_support`."""
-RANKINGS: dict[Ranking, tuple[Callable[..., Any], Callable[..., Any]]] = {
-    "auroc": (auroc, oracle.roc_auc_score),
-    "average_precision": (average_precision, oracle.average_precision_score),
+RANKINGS: dict[Ranking, tuple[Callable[..., Any], str]] = {
+    "auroc": (auroc, "roc_auc_score"),
+    "average_precision": (average_precision, "average_precision_score"),
 }
+"""Our function, and the name of scikit-learn's."""
 
 
 def random_labels(rng: np.random.Generator, n_inputs: int) -> Iterator[tuple[Bools, Bools]]:
@@ -123,6 +122,9 @@ def test_an_undefined_label_stays_out_of_the_macro() -> None:
 
 @pytest.mark.parametrize("zero_division", [NAN, 0, 1])
 def test_ratios_equal_scikit_learn(zero_division: float, rng: np.random.Generator) -> None:
+    from sklearn import metrics as oracle
+    from sklearn.exceptions import UndefinedMetricWarning
+
     for predictions, references in random_labels(rng, 150):
         defined = {
             metric: ~np.isnan(ours(predictions, references, zero_division=zero_division))
@@ -143,6 +145,9 @@ def test_ratios_equal_scikit_learn(zero_division: float, rng: np.random.Generato
 
 
 def test_exact_match_hamming_and_kappa_equal_scikit_learn(rng: np.random.Generator) -> None:
+    from sklearn import metrics as oracle
+    from sklearn.exceptions import UndefinedMetricWarning
+
     for predictions, references in random_labels(rng, 300):
         assert exact_match(predictions, references) == oracle.accuracy_score(references, predictions)
         assert hamming_loss(predictions, references) == pytest.approx(
@@ -161,7 +166,10 @@ def test_exact_match_hamming_and_kappa_equal_scikit_learn(rng: np.random.Generat
 
 @pytest.mark.parametrize("metric", list(RANKINGS))
 def test_rankings_equal_scikit_learn(metric: Ranking, rng: np.random.Generator) -> None:
-    ours, theirs = RANKINGS[metric]
+    from sklearn import metrics as oracle
+
+    ours, name = RANKINGS[metric]
+    theirs = getattr(oracle, name)
     for trial in range(200):
         n, n_labels = int(rng.integers(2, 60)), int(rng.integers(2, 5))
         references = rng.random((n, n_labels)) < rng.choice([0.0, 0.1, 0.5, 1.0], n_labels, p=[0.1, 0.4, 0.4, 0.1])
@@ -204,6 +212,9 @@ def draws_of(
 def test_replicates_of_decisions_equal_a_loop_over_the_same_draws(
     world: tuple[Bools, Bools, npt.NDArray[np.int64], int],
 ) -> None:
+    from sklearn import metrics as oracle
+    from sklearn.exceptions import UndefinedMetricWarning
+
     predictions, references, units, n_units = world
     counts = resampling_counts(n_units, n_resamples=80, seed=3)
     replicates = label_sums(predictions, references, units=units, n_units=n_units).resample(counts)
@@ -249,6 +260,8 @@ def test_replicates_of_rankings_equal_a_loop_over_the_same_draws(
 
 def test_many_replicates_go_by_blocks(rng: np.random.Generator) -> None:
     # 2**21 weights at a time: 3,000 studies make blocks of 699 replicates
+    from sklearn import metrics as oracle
+
     references, scores = rng.random((3000, 1)) < 0.3, rng.random((3000, 1))
     counts = resampling_counts(3000, n_resamples=800, seed=0)
     got = ranking_replicates("auroc", scores, references, counts)

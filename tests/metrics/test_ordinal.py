@@ -8,8 +8,6 @@ import re
 import numpy as np
 import numpy.typing as npt
 import pytest
-from scipy.stats import false_discovery_control, wilcoxon
-from sklearn.metrics import cohen_kappa_score
 
 from reveal_bench.metrics.ordinal import (
     CRITERIA,
@@ -122,6 +120,8 @@ def test_paper_001_divides_squared_deviations_by_n_less_one(n: int, mean: float,
 
 
 def test_comparison_equals_scipy(rng: np.random.Generator) -> None:
+    from scipy.stats import false_discovery_control, wilcoxon
+
     for trial in range(40):
         n = int(rng.integers(5, 12) if trial < 3 else rng.integers(60, 120))  # scipy enumerates signs for few tasks
         a, b = random_ratings(rng, n), random_ratings(rng, n)
@@ -153,6 +153,8 @@ def test_the_family_is_the_five_text_scores_unless_named(rng: np.random.Generato
 
 
 def test_agreement_equals_scikit_learn(rng: np.random.Generator) -> None:
+    from sklearn.metrics import cohen_kappa_score
+
     for _ in range(60):
         n = int(rng.integers(10, 60))
         a, b = random_ratings(rng, n), random_ratings(rng, n)

@@ -22,7 +22,7 @@ from reveal_bench.kinds.localization.records import read_localization, read_mani
 from reveal_bench.kinds.localization.scoring import score_localization
 from reveal_bench.masks import decode_mask
 from reveal_bench.models.callables import WORK_FILE, run_callable
-from reveal_bench.models.outputs import read_run
+from reveal_bench.models.run_folder import read_run
 from reveal_bench.predictions import lint_findings, lint_predictions
 from tests.conftest import ROOT, World
 from tests.dataset.card_folders import FINDINGS, LABELS, TASKS, study, task
@@ -283,7 +283,7 @@ def test_another_run_is_not_continued(world: World, tmp_path: Path) -> None:
         run(world, by_name, out=tmp_path, name="other")
     with (tmp_path / WORK_FILE).open("ab") as file:
         file.write(b"not json\n")
-    with pytest.raises(ValueError, match=f"{WORK_FILE}:4: is no line of answers"):
+    with pytest.raises(ValueError, match=f"{WORK_FILE}:4: is not a line of answers"):
         run(world, by_name, out=tmp_path)
     (tmp_path / WORK_FILE).unlink()
     with pytest.raises(ValueError, match=f"holds a run without {WORK_FILE}: give an empty folder"):

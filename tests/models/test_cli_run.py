@@ -13,8 +13,8 @@ import pytest
 
 from reveal_bench.cli import run as cli_run
 from reveal_bench.models import running
-from reveal_bench.models.outputs import read_run
-from reveal_bench.models.running import RunStoppedError
+from reveal_bench.models.asking import RunStoppedError
+from reveal_bench.models.run_folder import read_run
 from tests.cli.test_score import call
 from tests.models.conftest import Truth, playing
 from tests.models.endpoint import PlayedModel
@@ -200,19 +200,25 @@ def test_what_is_complete_is_written_anew_without_the_model(
 
 
 @pytest.mark.parametrize(
-    ("reason", "endpoint", "remedy"),
+    ("reason", "status", "endpoint", "remedy"),
     [
-        ("Error code: 401 - bad key", "http://x/v1", "REVEAL_MODEL_KEY, which is not set; "),
-        ("Error code: 401 - bad key", None, "check the provider's key"),
-        ("Error code: 404 - no such model", "http://x/v1", "check the name in --model and --endpoint"),
-        ("Connection error.", "http://x/v1", "see to the model; "),
+        ("bad key", 401, "http://x/v1", "REVEAL_MODEL_KEY, which is not set; "),
+        ("bad key", 401, None, "check the provider's key"),
+        ("no such model", 404, "http://x/v1", "check the name in --model and --endpoint"),
+        ("Connection error.", None, "http://x/v1", "see to the model; "),
     ],
 )
 def test_a_run_that_stops_says_what_to_do(
-    films: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: str, endpoint: str | None, remedy: str
+    films: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    reason: str,
+    status: int | None,
+    endpoint: str | None,
+    remedy: str,
 ) -> None:
     def stops(*_: object, **__: object) -> None:
-        raise RunStoppedError(reason)
+        raise RunStoppedError(reason, status)
 
     monkeypatch.delenv("REVEAL_MODEL_KEY", raising=False)
     monkeypatch.setattr(running, "run_model", stops)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from reveal_bench.models.outputs import read_run
 from reveal_bench.models.questions import AskSettings
+from reveal_bench.models.run_folder import read_run
 from reveal_bench.models.running import ModelChoice, run_model
 from tests.conftest import ROOT
 from tests.models.conftest import Truth, playing

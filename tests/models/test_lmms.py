@@ -22,10 +22,10 @@ import yaml
 from PIL import Image
 
 from reveal_bench.models import lmms
-from reveal_bench.models.outputs import write_outputs
 from reveal_bench.models.pictures import FolderPictures
 from reveal_bench.models.prompts import compose
 from reveal_bench.models.questions import AskSettings, Shown, list_questions
+from reveal_bench.models.run_folder import write_outputs
 from reveal_bench.models.shots import ShotPool
 
 SETTINGS = AskSettings()
@@ -328,9 +328,9 @@ def test_of_several_logs_the_latest_reply_counts(log: Log, export: Path) -> None
 @pytest.mark.parametrize(
     ("broken", "message"),
     [
-        ("{", ":1 is no sample of lmms-eval"),
-        ("[]", ":1 is no sample of lmms-eval"),
-        ('{"target": "x"}', ":1 is no sample of lmms-eval"),
+        ("{", ":1 is not a sample of lmms-eval"),
+        ("[]", ":1 is not a sample of lmms-eval"),
+        ('{"target": "x"}', ":1 is not a sample of lmms-eval"),
         (("sent", "0" * 64), "is of another export"),
         (("id", "nobody|Edema"), "is of another export"),
         ({"filtered_resps": []}, "must hold a text for each of its 1 replies"),
@@ -365,7 +365,7 @@ def test_what_is_no_log_or_export_is_refused(log: Log, export: Path, few: Path, 
         with pytest.raises(ValueError, match=message):
             lmms.import_samples(paths, folder)
     path.with_name("20261122_120000_results.json").write_text("{}")
-    with pytest.raises(ValueError, match="is no results file of lmms-eval's reveal_grid"):
+    with pytest.raises(ValueError, match="is not a results file of lmms-eval's reveal_grid"):
         lmms.import_samples([path], export)
     path.with_name("20261122_120000_results.json").unlink()
     with pytest.raises(ValueError, match="`model` must be given"):

@@ -165,16 +165,16 @@ def test_every_kind_of_file_becomes_8_bit_grey(
     assert np.asarray(opened).tolist() == expected.astype(int).tolist()
 
 
-BOMB = file_of(Image.new("1", (20000, 20000)))
+BOMB = "a bomb, which takes a second to make"
 
 
 @pytest.mark.parametrize(
     ("data", "about", "message"),
     [
-        (b"no picture", {}, "the picture of i1 in test-00000-of-00001.parquet must decode: 10 bytes: no picture"),
-        (b"", {}, "must decode: 0 bytes: no picture"),
+        (b"no picture", {}, "the picture of i1 in test-00000-of-00001.parquet must decode: 10 bytes: not a picture"),
+        (b"", {}, "must decode: 0 bytes: not a picture"),
         (file_of(Image.fromarray(grey_of(1)))[:70], {}, "the picture of i1 in .* must decode: 70 bytes"),
-        (file_of(Image.new("L", (9, 6)), "GIF"), {}, "no picture"),
+        (file_of(Image.new("L", (9, 6)), "GIF"), {}, "not a picture"),
         (file_of(Image.fromarray(grey_of(1, (9, 6)))), {}, "the manifest states 9 x 6 pixels, it has 6 x 9"),
         (BOMB, {"size": (20000, 20000)}, "must decode: .* decompression bomb"),
         (BOMB, {}, "must decode"),
@@ -182,7 +182,9 @@ BOMB = file_of(Image.new("1", (20000, 20000)))
     ],
     ids=["text", "nothing", "cut off", "gif", "turned", "bomb", "small bomb", "null"],
 )
-def test_what_is_no_picture_is_said(tmp_path: Path, data: bytes | None, about: dict[str, Any], message: str) -> None:
+def test_what_is_no_picture_is_said(tmp_path: Path, data: Any, about: dict[str, Any], message: str) -> None:
+    if data == BOMB:
+        data = file_of(Image.new("1", (20000, 20000)))
     with pytest.raises(ValueError, match=message):
         one(tmp_path / "f", data, **about).open("i1")
 

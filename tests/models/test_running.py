@@ -14,16 +14,16 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pyarrow.parquet as pq
 import pytest
 
 from reveal_bench.evaluation.prices import Prices
 from reveal_bench.evaluation.score import score_file
-from reveal_bench.models.logs import import_logs
-from reveal_bench.models.outputs import Run, read_run
+from reveal_bench.models.asking import RunStoppedError
+from reveal_bench.models.inspect_logs import import_logs
 from reveal_bench.models.questions import AskSettings
-from reveal_bench.models.running import IN_A_ROW, ModelChoice, RunStoppedError, run_model
+from reveal_bench.models.run_folder import Run, read_run
+from reveal_bench.models.running import IN_A_ROW, ModelChoice, run_model
 from tests.conftest import ROOT
 from tests.models.conftest import Truth, playing
 from tests.models.endpoint import PlayedModel, tokens_of
@@ -171,6 +171,8 @@ def test_nothing_is_written_outside_and_no_picture_or_key_inside(done: Done) -> 
 
 
 def test_the_submission_is_one(done: Done) -> None:
+    import jsonschema
+
     schema = json.loads((ROOT / "submissions" / "schema" / "submission.schema.json").read_text())
     submission = json.loads((done.out / "submission.json").read_text())
     jsonschema.validate(submission, schema)
@@ -237,7 +239,7 @@ def test_answers_to_other_examples_are_not_mixed_in(films: Path, truth: Truth, t
         choice = ModelChoice("played", model.url)
         run_model(films, "test", tmp_path, settings, choice, limit=1)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("reveal_bench.models.tasks.ShotPool.pick", lambda *_: ())
+            patch.setattr("reveal_bench.models.inspect_tasks.ShotPool.pick", lambda *_: ())
             with pytest.raises(ValueError, match="was asked with other examples, its dataset folder has changed"):
                 run_model(films, "test", tmp_path, settings, choice, limit=2)
         run_model(films, "test", tmp_path, settings, choice, limit=2)
@@ -262,8 +264,9 @@ def test_a_run_that_nobody_answers_is_given_up(films: Path, truth: Truth, tmp_pa
     faults = {question: ["401"] * 9 for question, _, _ in truth.questions}
     with playing(truth, faults=faults) as (model, _):
         choice = ModelChoice("played", model.url, max_connections=2)
-        with pytest.raises(RunStoppedError, match=f"{IN_A_ROW} requests in a row .*401"):
+        with pytest.raises(RunStoppedError, match=f"{IN_A_ROW} requests in a row .*401") as stopped:
             run_model(films, "test", tmp_path, AskSettings(), choice, limit=20)
+        assert stopped.value.status == 401
         assert IN_A_ROW <= len(model.asked) <= IN_A_ROW + 2
         assert read_run(tmp_path).summary.by_status == {"not_asked": 20}
         model.faults.clear()

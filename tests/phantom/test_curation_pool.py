@@ -4,7 +4,6 @@ import csv
 import json
 from itertools import islice
 
-import pydicom
 import pytest
 
 from reveal_bench.phantom import write_reveal
@@ -80,6 +79,8 @@ def test_the_same_studies_as_with_pixels(small, with_pixels):
 
 
 def test_facts_are_those_of_the_headers(small, with_pixels):
+    import pydicom
+
     out, _ = small
     headers = {}
     for path in (with_pixels / "images").rglob("*"):

@@ -7,7 +7,6 @@ from itertools import islice
 import numpy as np
 import pytest
 from PIL import Image
-from pycocotools import mask as coco
 
 from reveal_bench.geometry import Grid
 from reveal_bench.kinds.localization.records import Annotation, LocalizationRecord, Manifest, ManifestRow
@@ -16,10 +15,7 @@ from reveal_bench.phantom import model_predictions, write_chexlocalize
 from reveal_bench.phantom.patients import N_NORMAL, N_TEST, PREVALENCE, draw_film, films
 from reveal_bench.phantom.radiograph import render
 from reveal_bench.phantom.readers import MASK_IOU, POINT_HIT
-
-
-def files_of(folder):
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+from tests.conftest import files_of
 
 
 def test_same_seed_same_bytes(tmp_path):
@@ -124,6 +120,8 @@ def test_no_patient_is_in_both_splits():
 
 
 def test_the_cardiomediastinum_contains_the_heart(tmp_path):
+    from pycocotools import mask as coco
+
     write_chexlocalize(tmp_path, n_images=40, n_val=None, seed=2, long_side=400, traps=False, pixels=False)
     masks, n = json.loads((tmp_path / "CheXlocalize/gt_segmentations_test.json").read_text()), 0
     for entry in masks.values():
@@ -159,6 +157,8 @@ def _filled(contour, size):
 
 def test_readers_agree_as_much_as_the_papers(tmp_path):
     """Mean over findings with 20 or more images, within 0.12 of the human benchmark of paper 002."""
+    from pycocotools import mask as coco
+
     write_chexlocalize(tmp_path, n_images=220, n_val=None, seed=6, long_side=200, traps=False, pixels=False)
     gt, hb, points = (
         json.loads((tmp_path / f"CheXlocalize/{name}_test.json").read_text())

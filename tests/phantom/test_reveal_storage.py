@@ -5,10 +5,8 @@ from collections import Counter
 from itertools import islice
 
 import numpy as np
-import pydicom
 import pytest
 from PIL import Image
-from pydicom.pixels import apply_modality_lut, apply_voi_lut
 
 from reveal_bench.dicom import develop_dicom, read_header, write_dicom
 from reveal_bench.phantom import write_reveal
@@ -34,6 +32,9 @@ FORCED = [
 
 def shown_by_pydicom(path, bits):
     """Grey levels by pydicom's own steps, brought to 8 bits by hand."""
+    import pydicom
+    from pydicom.pixels import apply_modality_lut, apply_voi_lut
+
     dataset = pydicom.dcmread(path, force=True)
     if not hasattr(dataset.file_meta, "TransferSyntaxUID"):
         dataset.file_meta.TransferSyntaxUID = pydicom.uid.ImplicitVRLittleEndian

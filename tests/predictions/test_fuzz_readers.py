@@ -39,7 +39,7 @@ LABELS = ("Edema", "COPD", "Fracture")
 STUDIES = StudyManifest("reveal-cxr", "1.0", "test", LABELS, tuple(f"s{i}" for i in range(8)))
 
 FOLDER = tempfile.TemporaryDirectory(prefix="fuzz-")
-QUICK = settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+QUICK = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 LONGEST = 500
 
 ids = st.sampled_from([*IMAGES, "P000", "p00", "", "../p000", "p000\x00", "=p000", "\u202ep000", "s1"])
@@ -196,7 +196,7 @@ SOUND_FILES = [parquet(SOUND), parquet(SOUND, use_dictionary=False, compression=
 edits = st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), min_size=1, max_size=6)
 
 
-@settings(QUICK, max_examples=300)
+@settings(QUICK, max_examples=150)
 @given(st.sampled_from(SOUND_FILES), edits, st.booleans())
 def test_parquet_with_bytes_changed(sound: bytes, changed: list[tuple[float, int]], in_footer: bool) -> None:
     data = bytearray(sound)
@@ -222,7 +222,7 @@ marks = st.sampled_from(
 )
 
 
-@settings(QUICK, max_examples=200)
+@settings(QUICK, max_examples=100)
 @given(marks, st.binary(max_size=200) | st.text(string.printable, max_size=200).map(str.encode))
 def test_bytes(mark: bytes, rest: bytes) -> None:
     lint(mark + rest)

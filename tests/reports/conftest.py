@@ -12,9 +12,8 @@ import pytest
 from reveal_bench.evaluation.prices import Prices
 from reveal_bench.geometry import Grid
 from reveal_bench.kinds.localization.records import LocalizationPrediction, Manifest, read_manifest
-from reveal_bench.models.exchanges import Exchange
-from reveal_bench.models.outputs import RunInfo, write_outputs
 from reveal_bench.models.questions import AskSettings
+from reveal_bench.models.run_folder import Exchange, RunInfo, write_outputs
 from reveal_bench.predictions import predictions_to_jsonl
 from tests.conftest import World
 from tests.dataset.conftest import benchmark  # noqa: F401  (a fixture)

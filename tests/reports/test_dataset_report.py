@@ -9,7 +9,6 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 from PIL import Image
-from scipy.stats import binomtest
 
 from reveal_bench.dataset.build import build_folder
 from reveal_bench.dataset.tables import open_folder
@@ -57,6 +56,8 @@ class Page(HTMLParser):
 
 @pytest.mark.parametrize(("n", "of"), [(0, 1), (1, 1), (0, 7), (3, 7), (187, 668), (668, 668), (1, 13735)])
 def test_wilson_intervals_are_those_of_scipy(n, of):
+    from scipy.stats import binomtest
+
     expected = binomtest(n, of).proportion_ci(0.95, method="wilson")
     assert wilson_interval(n, of) == pytest.approx((expected.low, expected.high), abs=1e-12)
 

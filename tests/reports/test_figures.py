@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 import re
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from matplotlib.container import BarContainer, ErrorbarContainer
-from matplotlib.figure import Figure
 from PIL import ImageColor
 
 from reveal_bench.reports import figure_style
@@ -26,6 +25,9 @@ from reveal_bench.reports.bars import (
 from reveal_bench.reports.figure_style import missing_glyphs, paints, render, wrap
 from reveal_bench.reports.run_figures import ErrorShares, draw_errors
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 GROUPS = [Group(f"g{i}", f"Group {i}") for i in range(7)]
 VALUES = {group.key: 0.1 * (i + 1) for i, group in enumerate(GROUPS)}
 
@@ -38,6 +40,8 @@ def series(label: str, factor: float, **changes: object) -> BarSeries:
 
 
 def heights(figure: Figure, label: str) -> list[float]:
+    from matplotlib.container import BarContainer
+
     bars = [
         c for axes in figure.axes for c in axes.containers if isinstance(c, BarContainer) and c.get_label() == label
     ]
@@ -46,6 +50,8 @@ def heights(figure: Figure, label: str) -> list[float]:
 
 def reaches(figure: Figure) -> list[tuple[float, float]]:
     """(low, high) of every error bar in black, in percent."""
+    from matplotlib.container import ErrorbarContainer
+
     found = []
     for axes in figure.axes:
         for container in axes.containers:
@@ -94,6 +100,8 @@ def test_shares_are_stacked_end_to_end() -> None:
 
 
 def test_prompts_stand_at_their_values_in_the_line_of_their_model() -> None:
+    from matplotlib.container import ErrorbarContainer
+
     scores = [PromptScore("m", "zero-shot", 0.4, 0.3, 0.6), PromptScore("n", "few-shot", 0.5, 0.45, 0.55)]
     axes = prompt_scores(scores, chance=0.1).axes[0]
     marks = [c[0] for c in axes.containers if isinstance(c, ErrorbarContainer)]

@@ -8,11 +8,6 @@ import json
 import numpy as np
 import pytest
 from PIL import Image, PngImagePlugin
-from reveal_leaderboard.readers.films import Darkroom
-from reveal_leaderboard.readers.forms import FORMS
-from reveal_leaderboard.readers.misses import prepare_misses
-from reveal_leaderboard.readers.store import Answer
-from reveal_leaderboard.readers.upkeep import export_answers
 
 from reveal_bench.geometry import Grid
 from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord
@@ -108,6 +103,12 @@ def test_pictures_are_the_central_squares_in_their_own_pixels(tmp_path, ours):
 
 def test_there_and_back_through_the_form(tmp_path, ours):
     """Readers call the left half of the square a position error, the rest an anatomy error; Ben cannot read some."""
+    from reveal_leaderboard.readers.films import Darkroom
+    from reveal_leaderboard.readers.forms import FORMS
+    from reveal_leaderboard.readers.misses import prepare_misses
+    from reveal_leaderboard.readers.store import Answer
+    from reveal_leaderboard.readers.upkeep import export_answers
+
     write_misses(tmp_path / "out", ours, RECORDS, open_picture, grid=8, seed=3)
     data = tmp_path / "readings"
     folder = tmp_path / "out/for_readers"

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pytest
-from pycocotools import mask as coco
 
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.reports.runs import load_runs, open_world, score_runs
@@ -36,6 +35,8 @@ def replicates(values: FloatArray, patients: list[str], everyone: list[str]) -> 
 
 
 def test_rates_chance_deviations_and_differences(world: World, run_paths: dict[str, Path]) -> None:
+    from pycocotools import mask as coco
+
     runs = [("one", run_paths["one"]), ("three", run_paths["three"])]
     opened = open_world(world.folder, runs)
     scores = score_runs(load_runs(runs, opened), opened, findings=FINDINGS, n_resamples=N_RESAMPLES, seed=SEED)

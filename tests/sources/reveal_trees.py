@@ -53,3 +53,10 @@ def write_tree(root, *, table=TABLE, mapping=MAPPING, name="table.csv"):
     if mapping is not None:
         (root / "mapping.yaml").write_text(mapping, encoding="utf-8")
     return root
+
+
+def decade(years):
+    """Of an age, by hand."""
+    if years is None:
+        return "unknown"
+    return "80+" if years >= 80 else f"{years - years % 10}-{years - years % 10 + 9}"

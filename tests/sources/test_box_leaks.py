@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
-import pydicom
 import pytest
-from pydicom.datadict import DicomDictionary, keyword_for_tag
 
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset.build import build_folder
@@ -28,8 +27,11 @@ STRUCTURE = {  # what says how to read the pixels, and that this is an original 
 MARK = "LEAK"
 
 
+@cache
 def planted_texts() -> dict[str, tuple[int, str, str]]:
     """Keyword -> (tag, VR, text): a text of its own for every text element of the DICOM dictionary."""
+    from pydicom.datadict import DicomDictionary, keyword_for_tag
+
     planted = {}
     for tag, (vr, _, _, retired, _) in DicomDictionary.items():
         group, keyword = tag >> 16, keyword_for_tag(tag)
@@ -41,17 +43,18 @@ def planted_texts() -> dict[str, tuple[int, str, str]]:
 
 
 DATES = {"PatientBirthDate": "19310203", "StudyDate": "20230405", "AcquisitionDate": "20230406"}
-PLANTED = planted_texts()
 
 
 def plant(root: Path) -> int:
     """Put every text into every DICOM file; the number of files."""
+    import pydicom
+
     n_files = 0
     for path in sorted(root.rglob("*.d*c*m")):
         dataset = pydicom.dcmread(path, force=True)
         if "TransferSyntaxUID" not in dataset.file_meta:
             continue  # a trap of the twin: a file that pydicom could not write again as it is
-        for tag, vr, text in PLANTED.values():
+        for tag, vr, text in planted_texts().values():
             dataset.add_new(tag, vr, text)
         for keyword, date in DATES.items():
             setattr(dataset, keyword, date)
@@ -100,7 +103,7 @@ def test_no_text_of_a_header_is_in_the_folder(tmp_path: Path, source: str, pixel
             path.unlink()
     else:
         LAYOUTS[source](twin, n_images=4, seed=5, long_side=64)
-    assert len(PLANTED) > 500
+    assert len(planted_texts()) > 500
     assert plant(twin) >= 3
     name, reading = read(source, twin)
     assert sum(len(list(records)) for records in reading.splits.values()) >= 2

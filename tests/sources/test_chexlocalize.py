@@ -2,16 +2,13 @@
 
 import csv
 import hashlib
-import json
 import pickle
-import shutil
 from collections import Counter
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image, ImageDraw
-from pycocotools import mask as coco
 
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset.build import build_folder
@@ -19,32 +16,15 @@ from reveal_bench.dataset.validate import validate_folder
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
 from reveal_bench.kinds.localization.records import read_localization
 from reveal_bench.sources import chexlocalize, detect_builder
+from tests.dataset.conftest import change, load
 
 INNER = "chexlocalize/chexlocalize"
-
-
-@pytest.fixture
-def copy(download, tmp_path):
-    """A download that a test may change, its inner root."""
-    shutil.copytree(download, tmp_path / "copy")
-    return tmp_path / "copy" / INNER
 
 
 @pytest.fixture(scope="module")
 def everything(download):
     reading = chexlocalize.read(download)
     return {split: {r.image_id: r for r in found} for split, found in reading.splits.items()}, reading.warnings
-
-
-def load(root, name):
-    return json.loads((root / "CheXlocalize" / f"{name}.json").read_text())
-
-
-def change(root, name, edit):
-    path = root / "CheXlocalize" / f"{name}.json"
-    content = json.loads(path.read_text())
-    edit(content)
-    path.write_text(json.dumps(content))
 
 
 def labels(root, split):
@@ -54,6 +34,8 @@ def labels(root, split):
 
 
 def rle_area(rle):
+    from pycocotools import mask as coco
+
     return int(coco.area(rle))
 
 
@@ -89,6 +71,8 @@ def test_views_come_from_the_column_or_the_name(download, everything):
 
 
 def test_masks_and_contours_are_the_files(download, everything):
+    from pycocotools import mask as coco
+
     by_split, _ = everything
     root, n = download / INNER, 0
     for split, short in (("validation", "val"), ("test", "test")):
@@ -112,6 +96,8 @@ def test_masks_and_contours_are_the_files(download, everything):
 
 def test_published_rule_polygon_to_mask(download):
     """PIL with outline and fill gives the file's bytes; pycocotools' own polygons do not."""
+    from pycocotools import mask as coco
+
     masks, n_differ = load(download / INNER, "gt_segmentations_test"), 0
     for image_id, entry in load(download / INNER, "gt_annotations_test").items():
         height, width = entry.pop("img_size")

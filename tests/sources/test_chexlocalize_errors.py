@@ -1,8 +1,5 @@
 """CheXlocalize: what is refused, with which words, and that all of it comes together."""
 
-import json
-import shutil
-
 import pytest
 from PIL import Image
 
@@ -10,27 +7,10 @@ from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset.build import BuildLog, build_folder
 from reveal_bench.sources import chexlocalize
 from reveal_bench.sources.source import BuildError
+from tests.dataset.conftest import change, load
 
 MASKS, TRUTH = "gt_segmentations_test", "gt_annotations_test"
 READERS, POINTS = "hb_annotations_test", "hb_salient_pt_test"
-
-
-@pytest.fixture
-def copy(download, tmp_path):
-    """A download that a test may change, its inner root."""
-    shutil.copytree(download, tmp_path / "copy")
-    return tmp_path / "copy" / "chexlocalize" / "chexlocalize"
-
-
-def load(root, name):
-    return json.loads((root / "CheXlocalize" / f"{name}.json").read_text())
-
-
-def change(root, name, edit):
-    path = root / "CheXlocalize" / f"{name}.json"
-    content = json.loads(path.read_text())
-    edit(content)
-    path.write_text(json.dumps(content))
 
 
 def refused(root, match, **options):

@@ -18,13 +18,6 @@ from reveal_bench.sources.source import BuildError
 BATCH = "CheXpert-v1.0 batch 1 (validate & csv)"
 
 
-@pytest.fixture
-def copy(download: Path, tmp_path: Path) -> Path:
-    """A download that a test may change, its inner root."""
-    shutil.copytree(download, tmp_path / "copy")
-    return tmp_path / "copy" / "chexlocalize" / "chexlocalize"
-
-
 def ids(root: Path, split: str, pictures: Path | None = None) -> list[str]:
     records = list(chexlocalize.read(root, pictures=pictures).splits[split])
     assert all(record.picture is not None and record.picture.path.is_file() for record in records)

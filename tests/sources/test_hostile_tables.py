@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 import zipfile
 
-import openpyxl
 import pytest
 
 from reveal_bench.sources import study_table
@@ -37,6 +36,8 @@ def messages(path, **options):
 
 def workbook(path, changed=None, *, method=zipfile.ZIP_DEFLATED):
     """Two columns, two rows; `changed` maps a part to a function of its bytes, or to None to leave it out."""
+    import openpyxl
+
     book = openpyxl.Workbook()
     for row in (["study", "label"], ["1.2.1", "COPD"], ["1.2.2", None]):
         book.active.append(row)
@@ -140,6 +141,8 @@ def test_an_archive_that_is_damaged(tmp_path):
 
 
 def test_a_workbook_without_enough_memory(tmp_path, monkeypatch):
+    import openpyxl
+
     def exhausted(*_args, **_options):
         raise MemoryError
 

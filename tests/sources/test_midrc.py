@@ -16,7 +16,7 @@ from reveal_bench.sources import reveal_cxr
 from reveal_bench.sources.ids import keyed_id
 from reveal_bench.sources.midrc import detect, inspect, read, text_list
 from reveal_bench.sources.source import BuildError
-from tests.sources.reveal_trees import KEY
+from tests.sources.reveal_trees import KEY, decade
 
 N, SEED = 13, 5
 
@@ -39,12 +39,6 @@ def change(path, old, new, count=1):
     text = path.read_text(encoding="utf-8")
     assert old in text
     path.write_text(text.replace(old, new, count), encoding="utf-8")
-
-
-def decade(years):
-    if years is None:
-        return "unknown"
-    return "80+" if years >= 80 else f"{years - years % 10}-{years - years % 10 + 9}"
 
 
 def test_records_are_the_twin_s_truth(twin):

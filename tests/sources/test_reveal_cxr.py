@@ -9,7 +9,6 @@ from itertools import islice
 
 import numpy as np
 import pyarrow.parquet as pq
-import pydicom
 import pytest
 from PIL import Image
 
@@ -22,7 +21,7 @@ from reveal_bench.phantom.reveal import reveal_film
 from reveal_bench.phantom.reveal_studies import studies
 from reveal_bench.sources.ids import keyed_id
 from reveal_bench.sources.reveal_cxr import detect, inspect, read
-from tests.sources.reveal_trees import KEY, MAPPING, write_film, write_tree
+from tests.sources.reveal_trees import KEY, MAPPING, decade, write_film, write_tree
 
 N, SEED, SIDE = 15, 8, 96
 
@@ -48,13 +47,6 @@ def built(download, tmp_path_factory):
         reading.splits, out, BENCHMARKS["reveal-cxr"], extras=reading.extras, synthetic=True, holdout_split="test"
     )
     return out
-
-
-def decade(years):
-    """Of an age, by hand."""
-    if years is None:
-        return "unknown"
-    return "80+" if years >= 80 else f"{years - years % 10}-{years - years % 10 + 9}"
 
 
 VIEW_OF = {"AP": "AP", "PA": "PA", "POSTERO ANTERIOR": "PA"} | dict.fromkeys(
@@ -83,6 +75,8 @@ def test_records_are_the_twin_s_truth(download, truth):
 
 
 def test_facts_of_images_are_those_that_pydicom_reads(download, truth):
+    import pydicom
+
     images = {image.image_id: image for record in read(download, id_key=KEY).splits["test"] for image in record.images}
     for film in (film for study in truth for film in study["images"]):
         image = images[keyed_id(KEY, "image", film["sop_uid"])]

@@ -3,7 +3,6 @@
 import json
 import shutil
 
-import pydicom
 import pytest
 
 from reveal_bench.phantom import write_reveal
@@ -60,6 +59,8 @@ def test_studies_without_a_row_are_a_problem_unless_the_mapping_leaves_them_out(
 
 
 def test_what_is_wrong_with_a_study_that_is_left_out_does_not_matter(subset, truth):
+    import pydicom
+
     folder, images = subset
     for study, outcome in ((truth[10], None), (truth[2], "BurnedInAnnotation")):
         path = images / study["images"][0]["file"]

@@ -9,7 +9,6 @@ import shutil
 
 import numpy as np
 import pyarrow.parquet as pq
-import pydicom
 import pytest
 from PIL import Image
 
@@ -27,6 +26,8 @@ PUBLISHED = ("Manufacturer", "ManufacturerModelName", "ViewPosition", "DetectorT
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
+    import pydicom
+
     root = tmp_path_factory.mktemp("real")
     (root / "films").mkdir()
     rows = ["uid,findings"]
@@ -49,6 +50,8 @@ def rows(folder):
 
 
 def test_facts_and_labels(folder):
+    import pydicom
+
     found = rows(folder)
     assert [row["label_vector"].count(1) for row in found] == [0, 2, 0]
     assert [row["manufacturer"] for row in found] == ["CANON", "PHILIPS", "FUJIFILM"]
@@ -64,6 +67,8 @@ def test_facts_and_labels(folder):
 
 def texts_of(dataset):
     """Every text of a header but those that are published on purpose; short ones are in any file by chance."""
+    import pydicom
+
     for element in dataset.iterall():
         if element.VR in TEXT_VRS and element.keyword not in PUBLISHED:
             values = element.value if isinstance(element.value, pydicom.multival.MultiValue) else [element.value]
@@ -74,6 +79,8 @@ def texts_of(dataset):
 
 
 def test_no_text_of_a_real_header_is_in_the_folder(folder):
+    import pydicom
+
     texts = {text for name in FILMS for text in texts_of(pydicom.dcmread(folder / "films" / name))}
     assert len(texts) >= 50
     values = repr(rows(folder))

@@ -2,7 +2,6 @@
 
 import json
 
-import openpyxl
 import pytest
 
 from reveal_bench.sources.mapping import read_mapping
@@ -30,6 +29,8 @@ def cells():
 
 
 def as_xlsx(path):
+    import openpyxl
+
     book = openpyxl.Workbook()
     for row in cells():
         book.active.append([cell or None for cell in row])
@@ -144,6 +145,8 @@ def test_a_folder_of_two_studies_is_no_key(tmp_path):
 
 
 def test_a_sheet_must_be_named_where_there_are_several(tmp_path):
+    import openpyxl
+
     write_tree(tmp_path, table=None, mapping=MAPPING.replace("table.csv", "table.xlsx"))
     as_xlsx(tmp_path / "table.xlsx")
     book = openpyxl.load_workbook(tmp_path / "table.xlsx")
@@ -160,6 +163,8 @@ def test_a_sheet_must_be_named_where_there_are_several(tmp_path):
 
 
 def test_numbers_of_a_sheet_keep_their_digits(tmp_path):
+    import openpyxl
+
     book = openpyxl.Workbook()
     for row in (["id", "n", "flag"], [202600111222333, 3.0, True], [20260011122233344, 0.5, None]):
         book.active.append(row)

@@ -12,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from sklearn.metrics import cohen_kappa_score
 
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset.build import build_folder
@@ -145,6 +144,8 @@ def test_withheld_pixels(built: Built, tmp_path: Path) -> None:
 
 def test_agreement_of_the_readers_is_that_of_scikit_learn(built: Built) -> None:
     """From the published folder to Table 3 of paper 001, against kappa computed from the ratings file itself."""
+    from sklearn.metrics import cohen_kappa_score
+
     ratings = read_ratings(built.whole, "test")
     answers = rated_answers(ratings)
     first, second = (rating_array(ratings, reader=f"reader-{i}", answers=answers) for i in (1, 2))

@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from PIL import Image
-from sklearn.metrics import cohen_kappa_score
 
 from reveal_bench.kinds.tasks.records import CATEGORIES, CRITERIA, TAGS, rated_answers, rating_array
 from reveal_bench.phantom.rexecution import (
@@ -29,10 +28,7 @@ from reveal_bench.phantom.rexecution import (
     write_rexecution,
 )
 from reveal_bench.phantom.rexecution_text import TOPICS, Comparison
-
-
-def files_of(folder: Path) -> dict[str, bytes]:
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+from tests.conftest import files_of
 
 
 def rows_of(data: bytes) -> list[dict[str, str]]:
@@ -157,6 +153,8 @@ def many_ratings() -> list[npt.NDArray[np.float64]]:
 @pytest.mark.parametrize("criterion", CRITERIA)
 def test_readers_err_as_often_as_they_say(many_ratings: list[npt.NDArray[np.float64]], criterion: str) -> None:
     """4,000 tasks: kappa by scikit-learn near the value worked out from the error rates."""
+    from sklearn.metrics import cohen_kappa_score
+
     first, second = many_ratings
     pair = np.stack([first, second])[:, :, CRITERIA.index(criterion)]
     one, two = pair[:, ~np.isnan(pair).any(axis=0)]

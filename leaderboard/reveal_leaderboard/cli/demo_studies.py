@@ -21,7 +21,7 @@ from reveal_bench.curation.assign import assign
 from reveal_bench.curation.consensus import consensus
 from reveal_bench.curation.extract import ReportTable, extract
 from reveal_bench.curation.folder import CurationFolder
-from reveal_bench.curation.reports import ReportColumns
+from reveal_bench.curation.report_tables import ReportColumns
 from reveal_bench.curation.sample import sample
 from reveal_bench.curation.select import select
 from reveal_bench.curation.split import split

@@ -49,12 +49,12 @@ import numpy as np
 import numpy.typing as npt
 
 from reveal_bench.arrays import BoolArray, FloatArray
-from reveal_bench.evaluation.compare import ALPHA, Comparison, Resampled, compare, holm, side_by_side
-from reveal_bench.kinds.findings.scoring import StudyRows, compare_studies, resample_studies
+from reveal_bench.evaluation.compare import ALPHA, Comparison, compare, holm, side_by_side
+from reveal_bench.kinds.findings.scoring import StudyRows, resample_studies
 from reveal_bench.kinds.localization.scoring import CaseRows, resample_systems
-from reveal_bench.kinds.tasks.scoring import OVERALL_CRITERIA, RubricRows, compare_rubrics, resample_rubrics
+from reveal_bench.kinds.tasks.scoring import OVERALL_CRITERIA, RubricRows, resample_rubrics
 from reveal_bench.metrics import METRICS
-from reveal_bench.metrics.bootstrap import MACRO
+from reveal_bench.metrics.bootstrap import MACRO, Resampled
 from reveal_bench.metrics.ordinal import REPORTED
 from reveal_leaderboard.release.release import (
     PRIMARY,
@@ -352,15 +352,8 @@ def _compare(
     a: Rows, b: Rows, metrics: Sequence[str], shown: Sequence[str], policy: ReleasePolicy
 ) -> dict[tuple[str, str], Comparison]:
     n_resamples = max(policy.n_resamples, COMPARE_RESAMPLES)
-    if isinstance(a, RubricRows) and isinstance(b, RubricRows):
-        criteria = [name for name in shown if name in REPORTED]
-        found = compare_rubrics(a, b, criteria, n_resamples=n_resamples, seed=policy.seed)
-    elif isinstance(a, StudyRows) and isinstance(b, StudyRows):
-        found = compare_studies(a, b, metrics=metrics, labels=shown, n_resamples=n_resamples, seed=policy.seed)
-    else:
-        assert isinstance(a, CaseRows)
-        assert isinstance(b, CaseRows)
-        found = compare(a, b, metrics=metrics, findings=shown, n_resamples=n_resamples, seed=policy.seed)
+    groups = [name for name in shown if name in a.groups]
+    found = compare(a, b, metrics=metrics, findings=groups, n_resamples=n_resamples, seed=policy.seed)
     return {(comparison.metric, comparison.finding): comparison for comparison in found}
 
 

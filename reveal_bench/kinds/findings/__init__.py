@@ -1,1 +1,123 @@
-"""findings."""
+"""Findings: which of a list of findings a study shows (paper 004). A row is a study."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from reveal_bench.kinds.kind import Kind
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from datasets import Features
+
+    from reveal_bench.benchmarks import Benchmark
+    from reveal_bench.entries.report import LintReport
+    from reveal_bench.kinds.findings.records import FindingsPrediction, StudyManifest, StudyRecord
+    from reveal_bench.kinds.findings.scoring import StudyRows
+    from reveal_bench.kinds.folder import FolderInfo
+    from reveal_bench.kinds.images import Developed, PictureFile
+    from reveal_bench.kinds.rows import Row
+
+__all__ = ["Findings"]
+
+
+class Findings(Kind):
+    """Labels or probabilities of studies."""
+
+    name: ClassVar = "findings"
+    config: ClassVar = "multilabel"
+    key: ClassVar = "study_id"
+    counted: ClassVar = "n_studies"
+    image_columns: ClassVar = ("images",)
+    unit: ClassVar = "study"
+    primary: ClassVar = "f1"
+    has_strata: ClassVar = True
+
+    def features(self, benchmark: Benchmark) -> Features:
+        """Features of the config `multilabel`."""
+        from reveal_bench.kinds.findings.rows import study_features
+
+        return study_features(benchmark.findings)
+
+    def pictures(self, record: StudyRecord) -> tuple[PictureFile | None, ...]:
+        """The pictures of a study."""
+        return tuple(image.picture for image in record.images)
+
+    def row(self, record: StudyRecord, benchmark: Benchmark, developed: Sequence[Developed | None]) -> Row:
+        """The row of a study; raises ValueError as :func:`~reveal_bench.kinds.findings.rows.study_row` does."""
+        from reveal_bench.kinds.findings.rows import study_row
+        from reveal_bench.kinds.images import developed_images
+
+        record = replace(record, images=developed_images(record.images, developed))
+        return study_row(record, benchmark.findings, developed)
+
+    def blank(self, row: Row) -> Row:
+        """`row` without its labels, what it says of the patient, and hashes."""
+        from reveal_bench.kinds.findings.rows import blank_study
+
+        return blank_study(row)
+
+    def asked(self, record: StudyRecord, benchmark: Benchmark, asks: str) -> list[str]:
+        """All labels, of every study."""
+        return list(benchmark.findings)
+
+    def manifest_schema(self) -> pa.Schema:
+        """study_id, image_ids and views."""
+        from reveal_bench.kinds.rows import text_schema
+
+        return text_schema(study_id="text", image_ids="texts", views="texts")
+
+    def manifest_row(self, row: Row, asked: Sequence[str]) -> Row:
+        """A study and its images."""
+        from reveal_bench.kinds.images import VIEWS
+
+        views = [VIEWS[view] for view in row["views"]]
+        return {"study_id": row["study_id"], "image_ids": row["image_ids"], "views": views}
+
+    def read_records(self, folder: Path, split: str) -> list[StudyRecord]:
+        """The studies of `split` with their labels."""
+        from reveal_bench.kinds.findings.records import read_studies
+
+        return read_studies(folder, split)
+
+    def read_manifest(self, folder: Path, split: str) -> StudyManifest:
+        """The studies of `split`."""
+        from reveal_bench.kinds.findings.records import read_study_manifest
+
+        return read_study_manifest(folder, split)
+
+    def lint(
+        self, path: Path, manifest: StudyManifest, *, grid: int | None = None, allow_missing: bool = False
+    ) -> LintReport:
+        """Read and check a file of labels or probabilities."""
+        from reveal_bench.kinds.findings.lint import lint_findings
+
+        return lint_findings(path, manifest, allow_missing=allow_missing)
+
+    def to_jsonl(self, predictions: Sequence[FindingsPrediction]) -> str:
+        """One line per study."""
+        from reveal_bench.kinds.findings.lint import findings_to_jsonl
+
+        return findings_to_jsonl(predictions)
+
+    def protocol(
+        self, info: FolderInfo, *, grid: int | None, thresholds: float | Mapping[str, float]
+    ) -> dict[str, Any]:
+        """Probability from which a label counts as predicted."""
+        return {"thresholds": thresholds}
+
+    def score(
+        self,
+        predictions: Sequence[FindingsPrediction],
+        records: Sequence[StudyRecord],
+        manifest: StudyManifest,
+        protocol: Mapping[str, Any],
+        ratings: Sequence[Any] = (),
+    ) -> StudyRows:
+        """Decisions on every label of every study, see :func:`~reveal_bench.kinds.findings.scoring.score_studies`."""
+        from reveal_bench.kinds.findings.scoring import score_studies
+
+        return score_studies(predictions, records, labels=manifest.labels, thresholds=protocol["thresholds"])

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from reveal_bench.entries.tables import parse_number
 from reveal_bench.findings import canonical_finding
 from reveal_bench.kinds.findings.records import FindingsPrediction, StudyManifest
 
-__all__ = ["lint_findings"]
+__all__ = ["lint_findings", "findings_to_jsonl"]
 
 _FIELDS = ("study_id", "labels", "probabilities")
 _MOST_SEARCHED = 100  # names for which a similar known one is looked for: a search takes milliseconds
@@ -263,3 +264,22 @@ def _statistics(found: list[FindingsPrediction], manifest: StudyManifest) -> dic
     positive = {label: sum(label in answer for answer in answers) / n for label in manifest.labels}
     commonest = max(Counter(frozenset(answer) for answer in answers).values(), default=0) / n
     return {"positive_share": positive, "same_answer_share": commonest}
+
+
+def findings_to_jsonl(predictions: Iterable[FindingsPrediction]) -> str:
+    r"""The canonical text of findings-type `predictions`: labels, or probabilities of all labels, a study a line.
+
+    Examples
+    --------
+    >>> findings_to_jsonl([FindingsPrediction("s", ("COPD",)), FindingsPrediction("t", None, {"COPD": 0.25})])
+    '{"study_id": "s", "labels": ["COPD"]}\n{"study_id": "t", "probabilities": {"COPD": 0.25}}\n'
+    """
+    lines = []
+    for prediction in predictions:
+        answer = (
+            {"labels": list(prediction.labels)}
+            if prediction.labels is not None
+            else {"probabilities": dict(prediction.probabilities or {})}
+        )
+        lines.append(json.dumps({"study_id": prediction.study_id, **answer}) + "\n")
+    return "".join(lines)

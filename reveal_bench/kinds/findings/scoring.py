@@ -9,14 +9,8 @@ having probability 0. `cohen_kappa` is that of the submission against the consen
 
 A *stratum* is a part of the studies: by agreement of the readers, by view, or by number of findings.
 
-Systems against each other on the studies of one split: figures in the same replicates, and paired differences.
-
-Conventions
------------
-As in :mod:`reveal_bench.evaluation.compare`: ONE draw of patients (or studies) serves all systems, metrics and labels,
-so that differences are paired; a macro averages the labels for which all compared systems are defined. Replicates come
-from counts that weigh the patients, see :mod:`reveal_bench.metrics.labels`; nothing is scored again per replicate.
-
+ONE draw of patients (or studies) serves all systems, metrics and labels, so that differences are paired. Replicates
+come from counts that weigh the patients, see :mod:`reveal_bench.metrics.labels`; nothing is scored again per replicate.
 Metrics of decisions apply to every system, those of probabilities where a system gave probabilities.
 """
 
@@ -25,17 +19,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from reveal_bench.arrays import BoolArray, FloatArray
-from reveal_bench.evaluation.compare import Comparison, compare_resampled
 from reveal_bench.kinds.findings.records import FindingsPrediction, StudyRecord
-from reveal_bench.metrics import METRICS
-from reveal_bench.metrics.bootstrap import Estimate, resampling_counts, signature
+from reveal_bench.metrics.bootstrap import Estimate, Figures, resampling_counts
 from reveal_bench.metrics.estimates import estimate_labels
+from reveal_bench.metrics.intervals import Interval
 from reveal_bench.metrics.labels import (
     LabelSums,
     Ranking,
@@ -51,7 +43,7 @@ from reveal_bench.metrics.labels import (
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["StudyRows", "compare_studies", "resample_studies", "score_studies", "study_metrics", "summarize_studies"]
+__all__ = ["StudyRows", "resample_studies", "score_studies", "study_metrics", "summarize_studies"]
 
 
 @dataclass(frozen=True)
@@ -76,6 +68,45 @@ class StudyRows:
 
     def __len__(self) -> int:
         return len(self.studies)
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The labels."""
+        return self.labels
+
+    def macro_over(self, groups: Sequence[str]) -> tuple[str, ...]:
+        """All of `groups`."""
+        return tuple(groups)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Nothing that the scores do not say themselves."""
+        return ()
+
+    def metrics(self) -> list[str]:
+        """Metrics with a figure per label."""
+        return study_metrics([self])
+
+    def estimates(
+        self, *, n_resamples: int, seed: int, unit: str, interval: Interval, stratum: str | None = None
+    ) -> list[Estimate]:
+        """See :func:`summarize_studies`."""
+        options: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed, "unit": unit, "interval": interval}
+        return summarize_studies(self, stratum=stratum, **options)
+
+    @classmethod
+    def resample(
+        cls,
+        systems: Sequence[StudyRows],
+        *,
+        metrics: Sequence[str],
+        groups: Sequence[str],
+        n_resamples: int,
+        seed: int,
+        unit: str,
+    ) -> list[dict[str, Figures]]:
+        """See :func:`resample_studies`."""
+        return resample_studies(systems, metrics=metrics, labels=groups, n_resamples=n_resamples, seed=seed, unit=unit)
 
     def strata(self) -> dict[str, BoolArray]:
         """Parts of the studies that have at least one study: bool arrays (n_studies,)."""
@@ -179,14 +210,21 @@ def _thresholds(thresholds: float | Mapping[str, float], labels: Sequence[str]) 
 
 
 def summarize_studies(
-    rows: StudyRows, *, n_resamples: int = 1000, seed: int = 0, unit: str = "patient", stratum: str | None = None
+    rows: StudyRows,
+    *,
+    n_resamples: int = 1000,
+    seed: int = 0,
+    unit: str = "patient",
+    interval: Interval = "percentile",
+    stratum: str | None = None,
 ) -> list[Estimate]:
-    """Label metrics with 95 % percentile intervals, from one draw for all metrics, labels and strata.
+    """Label metrics with 95 % intervals, from one draw for all metrics, labels and strata.
 
     Parameters
     ----------
     rows : StudyRows of the whole split: all its patients are resampled, also for a stratum
     unit : {"patient", "study"}
+    interval : {"percentile", "bca"}
     stratum : key of ``rows.strata()``, or None for all studies
 
     Returns
@@ -218,10 +256,9 @@ def summarize_studies(
         unit=unit,
         n_resamples=n_resamples,
         seed=seed,
+        interval=interval,
     )
 
-
-StudyUnit = Literal["patient", "study"]
 
 _OF_SUMS: dict[str, Callable[[LabelSums], FloatArray]] = {
     "f1": partial(ratio_from_sums, "f1"),
@@ -230,23 +267,6 @@ _OF_SUMS: dict[str, Callable[[LabelSums], FloatArray]] = {
     "cohen_kappa": kappa_from_sums,
 }
 _OF_PROBABILITIES: dict[str, Callable[..., FloatArray]] = {"auroc": auroc, "average_precision": average_precision}
-
-
-@dataclass(frozen=True)
-class LabelFigures:
-    """Figures of one system and metric per label, on the data and in every replicate.
-
-    Attributes
-    ----------
-    values : float array (n_labels,), replicates : float array (n_resamples, n_labels)
-        NaN where the metric is undefined.
-    n : int array (n_labels,)
-        Studies behind each label; 0 where the metric is undefined on the data.
-    """
-
-    values: FloatArray
-    replicates: FloatArray
-    n: npt.NDArray[np.int64]
 
 
 def study_metrics(systems: Sequence[StudyRows]) -> list[str]:
@@ -268,8 +288,8 @@ def resample_studies(
     labels: Sequence[str],
     n_resamples: int,
     seed: int,
-    unit: StudyUnit = "patient",
-) -> list[dict[str, LabelFigures]]:
+    unit: str = "patient",
+) -> list[dict[str, Figures]]:
     """Figures per label of several systems on one split, on the data and in the same replicates.
 
     Parameters
@@ -280,7 +300,7 @@ def resample_studies(
 
     Returns
     -------
-    list, per system, of dict from metric to LabelFigures
+    list, per system, of dict from metric to Figures
 
     Raises
     ------
@@ -309,7 +329,7 @@ def resample_studies(
                 scores, ranking = rows.probabilities[:, columns], _ranking(metric)
                 values = _OF_PROBABILITIES[metric](scores, present)
                 replicates = ranking_replicates(ranking, scores, present, counts, units=units)
-            figures[metric] = LabelFigures(values, replicates, np.where(np.isnan(values), 0, len(rows)))
+            figures[metric] = Figures(values, replicates, np.where(np.isnan(values), 0, len(rows)))
         results.append(figures)
     return results
 
@@ -318,9 +338,7 @@ def _ranking(metric: str) -> Ranking:
     return "auroc" if metric == "auroc" else "average_precision"
 
 
-def _check_systems(
-    systems: Sequence[StudyRows], metrics: Sequence[str], labels: Sequence[str], unit: StudyUnit
-) -> None:
+def _check_systems(systems: Sequence[StudyRows], metrics: Sequence[str], labels: Sequence[str], unit: str) -> None:
     if unit not in ("patient", "study"):
         raise ValueError(f"`unit` must be 'patient' or 'study', got {unit!r}")
     if not systems:
@@ -340,36 +358,3 @@ def _check_systems(
             raise ValueError("all systems must be scored on the same studies and labels, in the same order")
         if not np.array_equal(rows.present, first.present):
             raise ValueError("all systems must be scored against the same references")
-
-
-def compare_studies(
-    a: StudyRows,
-    b: StudyRows,
-    *,
-    metrics: Sequence[str] | None = None,
-    labels: Sequence[str] | None = None,
-    n_resamples: int = 1000,
-    seed: int = 0,
-    unit: StudyUnit = "patient",
-) -> list[Comparison]:
-    """Paired difference ``a - b`` per metric: its macro first, then its labels.
-
-    Parameters
-    ----------
-    a, b : StudyRows of two systems on the same split
-    metrics : those that apply to both by default
-    labels : the vocabulary by default
-
-    Raises
-    ------
-    ValueError
-        As :func:`resample_studies`.
-    """
-    names = study_metrics([a, b]) if metrics is None else list(metrics)
-    chosen = tuple(a.labels if labels is None else labels)
-    of_a, of_b = resample_studies([a, b], metrics=names, labels=chosen, n_resamples=n_resamples, seed=seed, unit=unit)
-    comparisons = []
-    for name in names:
-        recipe = signature(name, METRICS[name].version, n_resamples=n_resamples, seed=seed, unit=unit)
-        comparisons += compare_resampled(of_a[name], of_b[name], chosen, recipe=recipe)
-    return comparisons

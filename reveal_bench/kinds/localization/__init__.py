@@ -1,1 +1,154 @@
-"""localization."""
+"""Localization: where a finding is on an image (papers 000 and 002). A row is an image."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from reveal_bench.kinds.kind import Kind
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from datasets import Features
+
+    from reveal_bench.benchmarks import Benchmark
+    from reveal_bench.entries.report import LintReport
+    from reveal_bench.kinds.folder import FolderInfo
+    from reveal_bench.kinds.images import Developed, PictureFile
+    from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord, Manifest
+    from reveal_bench.kinds.localization.scoring import CaseRows
+    from reveal_bench.kinds.rows import Row
+
+__all__ = ["Localization"]
+
+
+class Localization(Kind):
+    """Points, cells, boxes and masks of findings on images."""
+
+    name: ClassVar = "localization"
+    config: ClassVar = "localization"
+    key: ClassVar = "image_id"
+    counted: ClassVar = "n_images"
+    image_columns: ClassVar = ("image",)
+    side_config: ClassVar = "masks"
+    unit: ClassVar = "image"
+    intervals: ClassVar = ("percentile", "bca", "chexlocalize")
+    primary: ClassVar = "point_hit"
+
+    def features(self, benchmark: Benchmark) -> Features:
+        """Features of the config `localization`."""
+        from reveal_bench.kinds.localization.rows import localization_features
+
+        return localization_features(benchmark.findings)
+
+    def side_features(self, benchmark: Benchmark) -> Features:
+        """Features of the config `masks`."""
+        from reveal_bench.kinds.localization.rows import mask_features
+
+        return mask_features(benchmark.findings)
+
+    def side_rows(self, record: LocalizationRecord, benchmark: Benchmark) -> list[Row]:
+        """The ground-truth masks of an image as pictures."""
+        from reveal_bench.kinds.localization.rows import mask_rows
+
+        return mask_rows(record, benchmark.findings)
+
+    def pictures(self, record: LocalizationRecord) -> tuple[PictureFile | None, ...]:
+        """The one picture of an image."""
+        return (record.picture,)
+
+    def row(self, record: LocalizationRecord, benchmark: Benchmark, developed: Sequence[Developed | None]) -> Row:
+        """The row of an image.
+
+        Raises
+        ------
+        ValueError
+            If the picture has another size than the record says, or a value is outside its vocabulary.
+        """
+        from reveal_bench.kinds.localization.rows import localization_row
+
+        picture = developed[0]
+        if picture is not None:
+            if picture.size != record.size:
+                got = f"{picture.size[1]} x {picture.size[0]}"
+                raise ValueError(f"the picture must have {record.width} x {record.height} pixels, got {got}")
+            record = replace(
+                record,
+                image=picture.data,
+                image_name=picture.name,
+                source_sha256=picture.source_sha256,
+                pixel_sha256=picture.pixel_sha256,
+                pixel_pipeline=picture.pipeline,
+            )
+        return localization_row(record, benchmark.findings)
+
+    def blank(self, row: Row) -> Row:
+        """`row` without what it says of findings, and without hashes."""
+        from reveal_bench.kinds.localization.rows import blank_row
+
+        return blank_row(row)
+
+    def asked(self, record: LocalizationRecord, benchmark: Benchmark, asks: str) -> list[str]:
+        """Findings to be found on an image."""
+        return record.asked(asks)
+
+    def manifest_schema(self) -> pa.Schema:
+        """Columns of :class:`~reveal_bench.kinds.localization.records.ManifestRow`."""
+        from reveal_bench.kinds.rows import text_schema
+
+        return text_schema(image_id="text", study_id="text", view="text", width="whole", height="whole", asked="texts")
+
+    def manifest_row(self, row: Row, asked: Sequence[str]) -> Row:
+        """An image, and the findings asked."""
+        from reveal_bench.kinds.images import VIEWS
+
+        entry = {name: row[name] for name in ("image_id", "study_id", "width", "height")}
+        return {**entry, "view": VIEWS[row["view"]], "asked": list(asked)}
+
+    def read_records(self, folder: Path, split: str) -> list[LocalizationRecord]:
+        """The images of `split` with their references."""
+        from reveal_bench.kinds.localization.records import read_localization
+
+        return read_localization(folder, split)
+
+    def read_manifest(self, folder: Path, split: str) -> Manifest:
+        """The images of `split` with the findings asked."""
+        from reveal_bench.kinds.localization.records import read_manifest
+
+        return read_manifest(folder, split)
+
+    def lint(
+        self, path: Path, manifest: Manifest, *, grid: int | None = None, allow_missing: bool = False
+    ) -> LintReport:
+        """Read and check a file of points, cells, boxes or masks."""
+        from reveal_bench.kinds.localization.lint import lint_predictions
+
+        return lint_predictions(path, manifest, grid=grid, allow_missing=allow_missing)
+
+    def to_jsonl(self, predictions: Sequence[LocalizationPrediction]) -> str:
+        """One line per image and finding."""
+        from reveal_bench.kinds.localization.formats import predictions_to_jsonl
+
+        return predictions_to_jsonl(predictions)
+
+    def protocol(
+        self, info: FolderInfo, *, grid: int | None, thresholds: float | Mapping[str, float]
+    ) -> dict[str, Any]:
+        """Cells per side, and which findings are asked."""
+        return {"grid": info.grid if grid is None else grid, "asks": info.asks}
+
+    def score(
+        self,
+        predictions: Sequence[LocalizationPrediction],
+        records: Sequence[LocalizationRecord],
+        manifest: Manifest,
+        protocol: Mapping[str, Any],
+        ratings: Sequence[Any] = (),
+    ) -> CaseRows:
+        """One row per image and finding, see :func:`~reveal_bench.kinds.localization.scoring.score_localization`."""
+        from reveal_bench.kinds.localization.scoring import score_localization
+
+        grid, asks = protocol["grid"], protocol["asks"]
+        return score_localization(predictions, records, findings=manifest.findings, grid=grid, asks=asks)

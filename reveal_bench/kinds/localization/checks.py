@@ -14,16 +14,17 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 
-from reveal_bench.entries.hints import cell_hint, edge_hint, id_hint, name_hint, size_hint
-from reveal_bench.entries.jsonl import FIELDS, GEOMETRIES, Entry
+from reveal_bench.entries.hints import id_hint, name_hint
+from reveal_bench.entries.jsonl import Entry
 from reveal_bench.entries.report import ProblemLog
 from reveal_bench.entries.source import Limits
 from reveal_bench.findings import canonical_finding
 from reveal_bench.geometry import Grid, box_centre, is_inside
+from reveal_bench.kinds.localization.formats import FIELDS, GEOMETRIES
 from reveal_bench.kinds.localization.records import Box, Manifest, ManifestRow, Point, Polygons
 from reveal_bench.masks import Rle
 
-__all__ = ["Draft", "EntryChecker"]
+__all__ = ["Draft", "EntryChecker", "cell_hint", "edge_hint", "size_hint"]
 
 _MOST_NAMED = 10  # unknown fields, or bad vertices, named of one entry
 _LONGEST_SIDE = 1 << 53
@@ -398,3 +399,29 @@ def _holds(row: ManifestRow, box: Box) -> bool:
 
 def _inside(row: ManifestRow) -> str:
     return f"must lie inside the image {row.width} x {row.height} (width x height)"
+
+
+_RESIZED_SIDES = (224, 256, 320, 336, 384, 448, 512, 768, 1024)
+
+
+def cell_hint(cell: str, grid: Grid) -> str:
+    """How a cell with its parts exchanged, in small letters or of a finer grid should be written."""
+    plain = cell.strip().upper()
+    for guess in (plain, plain[::-1]):
+        if guess in grid.cells:
+            return f"write {guess}: a capital letter for the column, then the row"
+    return "a cell of a finer grid? name the grid of the submission" if plain in Grid(16).cells else ""
+
+
+def edge_hint(x: float, y: float, row: ManifestRow) -> str:
+    """For a point exactly on the right or lower border."""
+    return "coordinates start at 0" if x == row.width or y == row.height else ""
+
+
+def size_hint(size: tuple[int, int], row: ManifestRow) -> str:
+    """For a mask whose (height, width) is not that of the image."""
+    if size == (row.width, row.height):
+        return "height comes first"
+    if max(size) in _RESIZED_SIDES and max(row.size) > max(size):
+        return f"a mask of an image resized to {max(size)} pixels: scale it to the full-size image before encoding"
+    return ""

@@ -1,15 +1,11 @@
-"""Which format a prediction file has, found by looking at its content, and its entries.
+"""Files of localization predictions: their formats, found by their content, the entries in them, and the writer.
 
 Formats
 -------
-``jsonl``, ``csv``, ``tsv``, ``parquet``, ``chexlocalize-segmentations``, ``chexlocalize-points``,
-``chexlocalize-annotations``, ``coco-results``; any of them may be compressed (:mod:`reveal_bench.entries.source`).
-The name of the file plays no part.
+``jsonl`` (the canonical form: one prediction per line), ``csv``, ``tsv``, ``parquet``, ``chexlocalize-segmentations``,
+``chexlocalize-points``, ``chexlocalize-annotations``, ``coco-results``; any of them may be compressed
+(:mod:`reveal_bench.entries.source`). The name of the file plays no part.
 
-JSON documents: the three kinds of CheXlocalize file, and COCO results.
-
-Conventions
------------
 CheXlocalize (github.com/rajpurkarlab/cheXlocalize), as released::
 
     segmentations   {image_id: {finding: {"size": [h, w], "counts": "..."}}}
@@ -24,17 +20,18 @@ hold the name instead. Polygons of COCO are flat lists [x1, y1, x2, y2, ...].
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from reveal_bench.entries.jsonl import FIELDS, Entry, JsonError, parse_json, read_jsonl
+from reveal_bench.entries.jsonl import Entry, JsonError, parse_json, read_jsonl
 from reveal_bench.entries.report import ProblemLog
 from reveal_bench.entries.source import Limits
 from reveal_bench.entries.tables import read_csv, read_parquet
-from reveal_bench.kinds.localization.records import Manifest
+from reveal_bench.kinds.localization.records import LocalizationPrediction, Manifest
 
-__all__ = ["read_entries"]
+__all__ = ["read_entries", "FIELDS", "GEOMETRIES", "predictions_to_jsonl"]
 
 _GEOMETRY_OF = {
     "chexlocalize-segmentations": "rle",
@@ -220,3 +217,44 @@ def _read_document(data: bytes, manifest: Manifest, limits: Limits, log: Problem
         return "unknown", iter(())
     file_format = chexlocalize_format(document)
     return file_format, read_chexlocalize(document, file_format, manifest, limits, log)
+
+
+GEOMETRIES = ("point", "points", "cell", "box", "rle", "polygons")
+
+
+FIELDS = ("image_id", "finding", *GEOMETRIES, "score")
+
+
+def predictions_to_jsonl(predictions: Iterable[LocalizationPrediction]) -> str:
+    r"""The canonical text of `predictions`, in their order; the same predictions always give the same bytes.
+
+    Whole coordinates are written without a decimal point.
+
+    Examples
+    --------
+    >>> predictions_to_jsonl([LocalizationPrediction("a", "Edema", points=((3.0, 4.5),), score=0.5)])
+    '{"image_id": "a", "finding": "Edema", "point": [3, 4.5], "score": 0.5}\n'
+    """
+    return "".join(json.dumps(_line_fields(prediction)) + "\n" for prediction in predictions)
+
+
+def _line_fields(prediction: LocalizationPrediction) -> dict[str, Any]:
+    fields: dict[str, Any] = {"image_id": prediction.image_id, "finding": prediction.finding}
+    points = [[_plain(x), _plain(y)] for x, y in prediction.points]
+    if len(points) == 1:
+        fields["point"] = points[0]
+    elif points:
+        fields["points"] = points
+    if prediction.cell is not None:
+        fields["cell"] = prediction.cell
+    if prediction.box is not None:
+        fields["box"] = [_plain(side) for side in prediction.box]
+    if prediction.mask is not None:
+        fields["rle"] = {"size": list(prediction.mask.size), "counts": prediction.mask.counts}
+    if prediction.score is not None:
+        fields["score"] = _plain(prediction.score)
+    return fields
+
+
+def _plain(value: float) -> float | int:
+    return int(value) if value == int(value) else float(value)

@@ -5,16 +5,10 @@ Conventions
 The linter never sees a reference, so everything it says may be shown to anybody. It ends in one of two ways: a report
 with errors and no predictions, or a report without errors whose predictions are fit for scoring as they stand.
 
-Of the canonical kinds, ``localization`` is read here; ``findings`` and ``tasks`` have modules of their own.
-
 This module strings the steps together and holds the checks that need several predictions: masks (their run lengths
-are read all at once), duplicates, pairs that are not asked, missing pairs. All rules: ``rules.RULES``.
-
-What only the whole file shows: suspicious patterns of coordinates, collapsed predictions, and statistics.
-
-Conventions
------------
-A pattern is a warning, never an error: a file may be odd and right. Nothing here knows a reference.
+are read all at once), duplicates, pairs that are not asked, missing pairs; and what only the whole file shows:
+suspicious patterns of coordinates, collapsed predictions, statistics. A pattern is a warning, never an error: a file
+may be odd and right. All rules: ``rules.RULES``.
 """
 
 from __future__ import annotations

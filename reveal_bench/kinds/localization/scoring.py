@@ -19,23 +19,19 @@ against their union, in which a pixel lies if its centre lies in a box (:mod:`re
 against the tight box around all of them, as a mask reference is reduced to its tight box; so where a finding has
 several boxes, a box around one of them cannot reach 1. A mask is not compared with boxes: `mask_iou` and `mask_iou_all`
 are undefined there, absent from the rows if no reference is a mask, and :attr:`CaseRows.notes` says so.
-
-What is scored: the pairs of an image and a finding, each with its reference.
-
-There is a case per pair whose ground truth is not empty. A reference is a mask, or the boxes that the source drew where
-it drew no mask.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from reveal_bench.arrays import FloatArray
+from reveal_bench.arrays import BoolArray, FloatArray
 from reveal_bench.geometry import Grid, box_centre
+from reveal_bench.kinds.images import VIEWS
 from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord, Point
 from reveal_bench.masks import Box, Rle, empty_rle, pack_masks, pack_regions
 from reveal_bench.metrics import METRICS
@@ -139,8 +135,6 @@ def _reference(record: LocalizationRecord, finding: str) -> Reference:
     return Reference(record.size, annotation.boxes_xywh, annotation.bbox_xywh)
 
 
-Unit = Literal["patient", "image"]
-
 _TEXT_AT_ONCE = 16 << 20
 """Characters of run-length strings that are unpacked together: bounds memory, about 10 bytes a character."""
 _NO_MASKS = "masks were not compared: the references are boxes, so mask IoU is not defined; a mask counts by its point"
@@ -159,6 +153,7 @@ class CaseRows:
     values : dict from metric to float array (n_cases,)
     all_images : every (image_id, patient_id) of the split, rows or not: the units that are resampled
     notes : what a reader of the scores should know, for people
+    views : image_id -> view, where known
     """
 
     findings: tuple[str, ...]
@@ -170,9 +165,67 @@ class CaseRows:
     values: dict[str, FloatArray]
     all_images: tuple[tuple[str, str], ...]
     notes: tuple[str, ...] = ()
+    views: Mapping[str, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.image_ids)
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The findings."""
+        return self.findings
+
+    def macro_over(self, groups: Sequence[str]) -> tuple[str, ...]:
+        """All of `groups`."""
+        return tuple(groups)
+
+    def metrics(self) -> list[str]:
+        """Metrics that apply."""
+        return [name for name in METRICS if name in self.values]
+
+    def estimates(
+        self, *, n_resamples: int, seed: int, unit: str, interval: Interval, stratum: str | None = None
+    ) -> list[Estimate]:
+        """See :func:`summarize`; of a stratum all units of the split are resampled too.
+
+        Raises
+        ------
+        ValueError
+            If there is no such stratum, unit or interval.
+        """
+        parts = self.strata()
+        if stratum is not None and stratum not in parts:
+            raise ValueError(f"`stratum` must be one of {list(parts)}, got {stratum!r}")
+        rows = self if stratum is None else self.take(parts[stratum])
+        return summarize(rows, n_resamples=n_resamples, seed=seed, unit=unit, interval=interval)
+
+    def strata(self) -> dict[str, BoolArray]:
+        """The cases by view of their image: bool arrays (n_cases,)."""
+        views = np.array([self.views.get(image, "") for image in self.image_ids], object)
+        return {f"view: {view}": views == view for view in VIEWS if (views == view).any()}
+
+    def take(self, part: BoolArray) -> CaseRows:
+        """The rows of the cases in `part`."""
+        kept = np.flatnonzero(part).tolist()
+        lists = ("image_ids", "patient_ids", "case_findings", "point_kinds", "cell_kinds")
+        chosen: dict[str, Any] = {name: [getattr(self, name)[i] for i in kept] for name in lists}
+        return replace(self, **chosen, values={name: column[kept] for name, column in self.values.items()})
+
+    @classmethod
+    def resample(
+        cls,
+        systems: Sequence[CaseRows],
+        *,
+        metrics: Sequence[str],
+        groups: Sequence[str],
+        n_resamples: int,
+        seed: int,
+        unit: str,
+    ) -> list[dict[str, BootstrapMeans]]:
+        """See :func:`resample_systems`."""
+        return resample_systems(
+            systems, metrics=metrics, findings=groups, n_resamples=n_resamples, seed=seed, unit=unit
+        )
 
     def n_defined(self, metric: str) -> dict[str, int]:
         """Defined rows of `metric` per finding."""
@@ -236,6 +289,7 @@ def score_localization(
         values=values,
         all_images=tuple((record.image_id, record.patient_id) for record in records),
         notes=(_NO_MASKS,) if masks_left_out else (),
+        views={record.image_id: record.view for record in records},
     )
 
 
@@ -372,7 +426,7 @@ def summarize(
     findings: Sequence[str] | None = None,
     n_resamples: int = 1000,
     seed: int = 0,
-    unit: Unit = "patient",
+    unit: str = "patient",
     interval: Interval = "percentile",
 ) -> list[Estimate]:
     """Mean per finding and macro of every metric, with 95 % intervals from one draw.
@@ -417,7 +471,7 @@ def resample_systems(
     findings: Sequence[str],
     n_resamples: int,
     seed: int,
-    unit: Unit,
+    unit: str,
 ) -> list[dict[str, BootstrapMeans]]:
     """Means per finding of several systems on one split, on the data and in the same replicates.
 

@@ -1,1 +1,128 @@
-"""tasks."""
+"""Tasks: open questions on studies, whose answers readers rate (paper 001). A row is a task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from reveal_bench.kinds.kind import Kind
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from datasets import Features
+
+    from reveal_bench.benchmarks import Benchmark
+    from reveal_bench.entries.report import LintReport
+    from reveal_bench.kinds.folder import FolderInfo
+    from reveal_bench.kinds.images import Developed, PictureFile
+    from reveal_bench.kinds.rows import Row
+    from reveal_bench.kinds.tasks.records import Rating, TaskAnswer, TaskManifest, TaskRecord
+    from reveal_bench.kinds.tasks.scoring import RubricRows
+
+__all__ = ["Tasks"]
+
+
+class Tasks(Kind):
+    """Answers in words, with boxes where a task asks for them."""
+
+    name: ClassVar = "tasks"
+    config: ClassVar = "tasks"
+    key: ClassVar = "task_id"
+    counted: ClassVar = "n_tasks"
+    image_columns: ClassVar = ("images", "prior_images")
+    has_prompts: ClassVar = True
+    unit: ClassVar = "task"
+    primary: ClassVar = "rubric_mean"
+    scored_by: ClassVar = "readers"
+
+    def features(self, benchmark: Benchmark) -> Features:
+        """Features of the config `tasks`."""
+        from reveal_bench.kinds.tasks.rows import task_features
+
+        return task_features()
+
+    def pictures(self, record: TaskRecord) -> tuple[PictureFile | None, ...]:
+        """The pictures of the study, then those of the prior study."""
+        return tuple(image.picture for image in (*record.images, *record.prior_images))
+
+    def row(self, record: TaskRecord, benchmark: Benchmark, developed: Sequence[Developed | None]) -> Row:
+        """The row of a task; raises ValueError as :func:`~reveal_bench.kinds.tasks.rows.task_row` does."""
+        from reveal_bench.kinds.images import developed_images
+        from reveal_bench.kinds.tasks.rows import task_row
+
+        n_images = len(record.images)
+        images = developed_images(record.images, developed[:n_images])
+        prior_images = developed_images(record.prior_images, developed[n_images:])
+        return task_row(replace(record, images=images, prior_images=prior_images), developed)
+
+    def blank(self, row: Row) -> Row:
+        """`row` without its answers and hashes."""
+        from reveal_bench.kinds.tasks.rows import blank_task
+
+        return blank_task(row)
+
+    def asked(self, record: TaskRecord, benchmark: Benchmark, asks: str) -> list[str]:
+        """The category of the task."""
+        return [record.category]
+
+    def manifest_schema(self) -> pa.Schema:
+        """task_id, study_id, image ids, category and whether boxes are asked for."""
+        from reveal_bench.kinds.rows import text_schema
+
+        ids = {"image_ids": "texts", "prior_image_ids": "texts"}
+        return text_schema(task_id="text", study_id="text", **ids, category="text", requires_boxes="flag")
+
+    def manifest_row(self, row: Row, asked: Sequence[str]) -> Row:
+        """A task and its images."""
+        from reveal_bench.kinds.tasks.records import CATEGORIES
+
+        names = ("task_id", "study_id", "image_ids", "prior_image_ids", "requires_boxes")
+        return {**{name: row[name] for name in names}, "category": CATEGORIES[row["category"]]}
+
+    def read_records(self, folder: Path, split: str) -> list[TaskRecord]:
+        """The tasks of `split` with their reference answers."""
+        from reveal_bench.kinds.tasks.records import read_tasks
+
+        return read_tasks(folder, split)
+
+    def read_manifest(self, folder: Path, split: str) -> TaskManifest:
+        """The tasks of `split` with prompts and image sizes."""
+        from reveal_bench.kinds.tasks.records import read_task_manifest
+
+        return read_task_manifest(folder, split)
+
+    def lint(
+        self, path: Path, manifest: TaskManifest, *, grid: int | None = None, allow_missing: bool = False
+    ) -> LintReport:
+        """Read and check a file of answers."""
+        from reveal_bench.kinds.tasks.lint import lint_tasks
+
+        return lint_tasks(path, manifest, allow_missing=allow_missing)
+
+    def to_jsonl(self, predictions: Sequence[TaskAnswer]) -> str:
+        """One line per task."""
+        from reveal_bench.kinds.tasks.lint import answers_to_jsonl
+
+        return answers_to_jsonl(predictions)
+
+    def protocol(
+        self, info: FolderInfo, *, grid: int | None, thresholds: float | Mapping[str, float]
+    ) -> dict[str, Any]:
+        """What a task without an answer counts."""
+        return {"missing": "lowest"}
+
+    def score(
+        self,
+        predictions: Sequence[TaskAnswer],
+        records: Sequence[TaskRecord],
+        manifest: TaskManifest,
+        protocol: Mapping[str, Any],
+        ratings: Sequence[Rating] = (),
+    ) -> RubricRows:
+        """The ratings of the answers, see :func:`~reveal_bench.kinds.tasks.scoring.score_ratings`."""
+        from reveal_bench.kinds.tasks.scoring import score_ratings
+
+        answered = [answer.task_id for answer in predictions]
+        return score_ratings(ratings, records, answered=answered, missing=protocol["missing"])

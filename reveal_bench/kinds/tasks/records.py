@@ -14,15 +14,10 @@ dataset folder this module reads
 
 :func:`rating_array` brings ratings into the form that :mod:`reveal_bench.metrics.ordinal` takes.
 
-The rubric by which readers score a model's answer to an open task, as data.
-
-Conventions
------------
 Six criteria, each scored from 1 (poor) to 5 (excellent); of the first four a text is judged, of the last two the boxes
-drawn into an image. *Content* is no criterion of its own: it is the smallest of process, execution and synthesis.
-
-Source: what each score stands for follows the published scoring criteria of the ReXecution framework (paper 001,
-section 3.3, and its supplement); the wording here is our own. The published text decides where the two differ.
+drawn into an image. What each score means (:data:`RUBRIC`) follows the published scoring criteria of the ReXecution
+framework (paper 001, section 3.3, and its supplement); the wording here is our own, and the published text decides
+where the two differ.
 """
 
 from __future__ import annotations

@@ -24,27 +24,34 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from reveal_bench.arrays import FloatArray, IntArray
-from reveal_bench.evaluation.compare import Comparison, compare_resampled
 from reveal_bench.kinds.tasks.records import CATEGORIES, Rating, TaskRecord
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.agreement import difference_from_tables, kappa_from_tables, resample_tables, unit_tables
-from reveal_bench.metrics.bootstrap import MACRO, Estimate, bootstrap_means, resampling_counts, signature
-from reveal_bench.metrics.intervals import find_intervals, mean_of_defined
+from reveal_bench.metrics.bootstrap import (
+    MACRO,
+    BootstrapMeans,
+    Estimate,
+    Figures,
+    Resampled,
+    bootstrap_means,
+    resampling_counts,
+    signature,
+)
+from reveal_bench.metrics.intervals import Interval, find_intervals, mean_of_defined
 from reveal_bench.metrics.ordinal import CONTENT, CRITERIA, HIGHEST, LOWEST, REPORTED, content_score
 
-__all__ = [
-    "OVERALL_CRITERIA", "RubricFigures", "RubricRows", "compare_rubrics", "resample_rubrics", "score_ratings",
-    "summarize_rubric",
-]  # fmt: skip
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["OVERALL_CRITERIA", "RubricRows", "resample_rubrics", "score_ratings", "summarize_rubric"]
 
 Missing = Literal["lowest", "leave_out"]
-Unit = Literal["patient", "task"]
 
 OVERALL_CRITERIA = CRITERIA[:4]
 """The text criteria, whose mean is the overall score."""
@@ -76,6 +83,77 @@ class RubricRows:
 
     def __len__(self) -> int:
         return len(self.task_ids)
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The criteria of REPORTED."""
+        return REPORTED
+
+    def macro_over(self, groups: Sequence[str]) -> tuple[str, ...]:
+        """The text criteria, whose mean is the overall score, whatever else is reported."""
+        return OVERALL_CRITERIA
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Nothing that the scores do not say themselves."""
+        return ()
+
+    def metrics(self) -> list[str]:
+        """The mean score: the one metric of a system by itself."""
+        return ["rubric_mean"]
+
+    def estimates(
+        self, *, n_resamples: int, seed: int, unit: str, interval: Interval, stratum: str | None = None
+    ) -> list[Estimate]:
+        """See :func:`summarize_rubric`; of a stratum the units of its own tasks are resampled.
+
+        Raises
+        ------
+        ValueError
+            If there is no such stratum, unit or interval.
+        """
+        parts = self.strata()
+        if stratum is not None and stratum not in parts:
+            raise ValueError(f"`stratum` must be one of {list(parts)}, got {stratum!r}")
+        rows = self if stratum is None else self.take(parts[stratum])
+        return summarize_rubric(rows, n_resamples=n_resamples, seed=seed, unit=unit, interval=interval)
+
+    def strata(self) -> dict[str, npt.NDArray[np.bool_]]:
+        """The tasks by category: bool arrays (n_tasks,)."""
+        category = np.array(self.categories, object)
+        return {f"category: {name}": category == name for name in CATEGORIES if (category == name).any()}
+
+    def to_table(self) -> pa.Table:
+        """One row per task: task_id, patient_id, category, whether it is answered, and its mean scores."""
+        import pyarrow as pa
+
+        scores = {name: pa.array(self.scores[:, i], from_pandas=True) for i, name in enumerate(REPORTED)}
+        facts = {"task_id": self.task_ids, "patient_id": self.patient_ids, "category": self.categories}
+        return pa.table(facts | {"is_answered": self.is_answered} | scores)
+
+    @classmethod
+    def resample(
+        cls,
+        systems: Sequence[RubricRows],
+        *,
+        metrics: Sequence[str],
+        groups: Sequence[str],
+        n_resamples: int,
+        seed: int,
+        unit: str,
+    ) -> list[dict[str, Figures]]:
+        """See :func:`resample_rubrics`.
+
+        Raises
+        ------
+        ValueError
+            Also if a metric is not the mean score.
+        """
+        unknown = sorted(set(metrics) - {"rubric_mean"})
+        if unknown:
+            raise ValueError(f"`metrics` must be among ['rubric_mean'], got {unknown}")
+        found = resample_rubrics(systems, groups, n_resamples=n_resamples, seed=seed, unit=unit)
+        return [{"rubric_mean": figures} for figures in found]
 
     @property
     def scores(self) -> FloatArray:
@@ -179,9 +257,14 @@ def _check(ratings: Sequence[Rating], place: dict[str, int], has_answer: Collect
 
 
 def summarize_rubric(
-    rows: RubricRows, *, n_resamples: int = 1000, seed: int = 0, unit: Unit = "patient"
+    rows: RubricRows,
+    *,
+    n_resamples: int = 1000,
+    seed: int = 0,
+    unit: str = "patient",
+    interval: Interval = "percentile",
 ) -> list[Estimate]:
-    """Mean scores, shares and agreement of readers with percentile intervals, patients (or tasks) resampled.
+    """Mean scores, shares and agreement of readers with percentile or BCa intervals, patients (or tasks) resampled.
 
     Returns
     -------
@@ -204,33 +287,29 @@ def summarize_rubric(
     counts = resampling_counts(n_units, n_resamples=n_resamples, seed=seed)
 
     def recipe(metric: str) -> str:
-        return signature(metric, METRICS[metric].version, n_resamples=n_resamples, seed=seed, unit=unit)
+        version = METRICS[metric].version
+        return signature(metric, version, n_resamples=n_resamples, seed=seed, unit=unit, interval=interval)
 
-    means = _figures(rows, [*REPORTED, *CATEGORIES], units, counts)
+    means = _means_of(rows, [*REPORTED, *CATEGORIES], units, counts)
     sizes = np.array([len(rows)] * len(REPORTED) + [rows.categories.count(name) for name in CATEGORIES])
-    estimates = _estimates(recipe("rubric_mean"), means, [*REPORTED, *CATEGORIES], sizes)
+    left_out = means.left_out() if interval == "bca" else None
+    estimates = _estimates(recipe("rubric_mean"), means, [*REPORTED, *CATEGORIES], sizes, interval, left_out)
     scores = rows.scores
     for metric, is_counted in (("share_of_5", scores == HIGHEST), ("share_below_3", scores < 3)):
         shares = np.where(np.isnan(scores), np.nan, is_counted)
         found = _means(shares, units, counts)
-        estimates += _estimates(recipe(metric), found, REPORTED, np.full(len(REPORTED), len(rows)))[1:]
+        left_out = found.left_out() if interval == "bca" else None
+        n_tasks = np.full(len(REPORTED), len(rows))
+        estimates += _estimates(recipe(metric), found, REPORTED, n_tasks, interval, left_out)[1:]
     tables = _pair_tables(rows, units, n_units)
     total, drawn = tables.sum(axis=0), resample_tables(counts, tables)
     n = total.sum(axis=(-2, -1)).astype(np.int64)
     for metric, statistic in _AGREEMENT.items():
         values, replicates = statistic(total), statistic(drawn)
         kept = np.where(np.isnan(values), 0, n)
-        estimates += _estimates(recipe(metric), RubricFigures(values, replicates, kept), CRITERIA, n)
+        left_out = statistic(total - tables) if interval == "bca" else None
+        estimates += _estimates(recipe(metric), Figures(values, replicates, kept), CRITERIA, n, interval, left_out)
     return estimates
-
-
-@dataclass(frozen=True)
-class RubricFigures:
-    """Figures on the data and in every replicate: `values`, `n` (n_columns,), `replicates` (n_resamples, n_columns)."""
-
-    values: FloatArray
-    replicates: FloatArray
-    n: IntArray
 
 
 def resample_rubrics(
@@ -239,8 +318,8 @@ def resample_rubrics(
     *,
     n_resamples: int = 1000,
     seed: int = 0,
-    unit: Unit = "patient",
-) -> list[RubricFigures]:
+    unit: str = "patient",
+) -> list[Figures]:
     """Mean scores of several systems on the same tasks, in the same replicates.
 
     Parameters
@@ -263,49 +342,24 @@ def resample_rubrics(
             raise ValueError("all systems must be rated on the same tasks, in the same order")
     units, n_units = _units(first, unit)
     counts = resampling_counts(n_units, n_resamples=n_resamples, seed=seed)
-    return [_figures(rows, columns, units, counts) for rows in systems]
+    found = [_means_of(rows, columns, units, counts) for rows in systems]
+    return [Figures(means.values, means.replicates, means.n) for means in found]
 
 
-def compare_rubrics(
-    a: RubricRows,
-    b: RubricRows,
-    columns: Sequence[str] = REPORTED,
-    *,
-    n_resamples: int = 1000,
-    seed: int = 0,
-    unit: Unit = "patient",
-) -> list[Comparison]:
-    """Paired difference ``a - b`` of mean scores: the overall score as "macro", then each of `columns`.
-
-    Raises
-    ------
-    ValueError
-        As :func:`resample_rubrics`.
-    """
-    recipe = signature("rubric_mean", METRICS["rubric_mean"].version, n_resamples=n_resamples, seed=seed, unit=unit)
-    comparisons: list[Comparison] = []
-    for part in (OVERALL_CRITERIA, tuple(columns)):
-        of_a, of_b = resample_rubrics([a, b], part, n_resamples=n_resamples, seed=seed, unit=unit)
-        found = compare_resampled(of_a, of_b, part, recipe=recipe)
-        comparisons += found[1:] if comparisons else found[:1]
-    return comparisons
-
-
-def _figures(
+def _means_of(
     rows: RubricRows, columns: Sequence[str], units: IntArray, counts: npt.NDArray[np.float32]
-) -> RubricFigures:
+) -> BootstrapMeans:
     by_name = rows.columns()
     return _means(np.column_stack([by_name[name] for name in columns]), units, counts)
 
 
-def _means(values: FloatArray, units: IntArray, counts: npt.NDArray[np.float32]) -> RubricFigures:
+def _means(values: FloatArray, units: IntArray, counts: npt.NDArray[np.float32]) -> BootstrapMeans:
     n_tasks, n_columns = values.shape
     groups = np.tile(np.arange(n_columns), n_tasks)
-    means = bootstrap_means(values.ravel(), groups, np.repeat(units, n_columns), n_groups=n_columns, counts=counts)
-    return RubricFigures(means.values, means.replicates, means.n)
+    return bootstrap_means(values.ravel(), groups, np.repeat(units, n_columns), n_groups=n_columns, counts=counts)
 
 
-def _units(rows: RubricRows, unit: Unit) -> tuple[IntArray, int]:
+def _units(rows: RubricRows, unit: str) -> tuple[IntArray, int]:
     if unit not in ("patient", "task"):
         raise ValueError(f"`unit` must be 'patient' or 'task', got {unit!r}")
     names = rows.patient_ids if unit == "patient" else rows.task_ids
@@ -325,12 +379,24 @@ def _pair_tables(rows: RubricRows, units: IntArray, n_units: int) -> FloatArray:
     return tables
 
 
-def _estimates(recipe: str, figures: RubricFigures, names: Sequence[str], sizes: IntArray) -> list[Estimate]:
+def _estimates(
+    recipe: str,
+    figures: Resampled,
+    names: Sequence[str],
+    sizes: IntArray,
+    interval: Interval = "percentile",
+    left_out: FloatArray | None = None,
+) -> list[Estimate]:
     """The mean over the four text criteria as "macro", then each name; a macro's n counts criteria."""
     text = [names.index(name) for name in OVERALL_CRITERIA]
-    values = np.concatenate([mean_of_defined(figures.values[text])[None], figures.values])
-    macros = mean_of_defined(figures.replicates[:, text])
-    found = find_intervals(values, np.column_stack([macros, figures.replicates]))
+
+    def with_macro(columns: FloatArray) -> FloatArray:
+        return np.concatenate([mean_of_defined(columns[..., text])[..., None], columns], axis=-1)
+
+    columns = None if left_out is None else with_macro(left_out)
+    found = find_intervals(
+        with_macro(figures.values), with_macro(figures.replicates), interval=interval, left_out=columns
+    )
     n_text = int((~np.isnan(figures.values[text])).sum())
     n, n_undefined = [n_text, *figures.n.tolist()], [len(text) - n_text, *(sizes - figures.n).tolist()]
     metric = recipe.split("|", 1)[0]

@@ -102,11 +102,6 @@ def build(
     return Folders(root / "public", root / "vault")
 
 
-def files_of(folder: Path) -> dict[str, bytes]:
-    """Path in the folder -> content."""
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
 @pytest.fixture(scope="session")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
     """Version 1.0.0, never changed."""

@@ -14,9 +14,9 @@ import pytest
 import typer
 
 from reveal_bench.cli import data as cli_publish
-from tests.conftest import ROOT
+from tests.conftest import ROOT, files_of
 from tests.dataset.hub.clients import Client
-from tests.dataset.hub.conftest import MAINTAINER, VAULT, Folders, build, files_of
+from tests.dataset.hub.conftest import MAINTAINER, VAULT, Folders, build
 from tests.dataset.hub.fake_hub import FakeHub
 from tests.dataset.hub.snippets import RUN_COMMAND
 

@@ -9,8 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from reveal_bench.kinds.localization.records import read_localization
+from tests.conftest import files_of
 from tests.dataset.hub.clients import Client
-from tests.dataset.hub.conftest import MAINTAINER, READER, VAULT, Folders, files_of
+from tests.dataset.hub.conftest import MAINTAINER, READER, VAULT, Folders
 from tests.dataset.hub.fake_hub import FakeHub
 from tests.dataset.hub.snippets import CREATE, LOAD, PUBLISH, PUBLISH_HOLDOUT
 

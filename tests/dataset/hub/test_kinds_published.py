@@ -20,7 +20,8 @@ from reveal_bench.kinds.images import PictureFile, StudyImage
 from reveal_bench.kinds.tasks.records import Rating, ReferenceBox, TaskRecord
 from reveal_bench.kinds.tasks.rows import rating_row, ratings_features
 from reveal_bench.sources.source import Extra
-from tests.dataset.hub.conftest import Folders, files_of
+from tests.conftest import files_of
+from tests.dataset.hub.conftest import Folders
 
 KINDS = {"findings": "reveal-cxr", "tasks": "rexecution"}
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from reveal_bench.kinds.localization.records import LocalizationRecord
+from tests.conftest import files_of
 from tests.dataset.hub.clients import Client
-from tests.dataset.hub.conftest import MAINTAINER, READER, Folders, build, files_of
+from tests.dataset.hub.conftest import MAINTAINER, READER, Folders, build
 from tests.dataset.hub.fake_hub import FakeHub
 from tests.dataset.hub.snippets import LOAD, PUBLISH
 

@@ -34,7 +34,8 @@ from PIL import Image
 from reveal_bench.dataset.hub_checks import PublishRefusedError, prepare, prepare_holdout
 from reveal_bench.kinds.localization.records import LocalizationRecord, read_localization
 from reveal_bench.sources.pictures import ORIGINAL
-from tests.dataset.hub.conftest import Folders, build, files_of
+from tests.conftest import files_of
+from tests.dataset.hub.conftest import Folders, build
 
 REPO = "org/chexlocalize"
 

@@ -7,8 +7,9 @@ import threading
 
 import pytest
 
+from tests.conftest import files_of
 from tests.dataset.hub.clients import Client, stop, tell
-from tests.dataset.hub.conftest import MAINTAINER, Folders, files_of
+from tests.dataset.hub.conftest import MAINTAINER, Folders
 from tests.dataset.hub.fake_hub import FakeHub
 from tests.dataset.hub.fake_repo import GITATTRIBUTES
 from tests.dataset.hub.snippets import PUBLISH, PUBLISH_WITHOUT_WAITING

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reveal_bench.models.logs import _tokens, import_logs, read_log_folder, reason_text
+from reveal_bench.models.inspect_logs import _tokens, import_logs, read_log_folder, reason_text
 from reveal_bench.models.questions import AskSettings
 from reveal_bench.models.running import ModelChoice, run_model
 from tests.models.conftest import Truth, playing
@@ -59,7 +59,7 @@ def test_damaged_logs_are_named(logs: dict[str, Path], tmp_path: Path) -> None:
     for name, data in {"empty": b"", "cut": whole[: len(whole) // 2], "words": b"no zip at all"}.items():
         path = tmp_path / f"{name}.eval"
         path.write_bytes(data)
-        with pytest.raises(ValueError, match=rf"{name}\.eval is damaged, or no log of inspect"):
+        with pytest.raises(ValueError, match=rf"{name}\.eval is damaged, or not a log of inspect_ai"):
             import_logs([path])
     with pytest.raises(ValueError, match=r"\.eval is damaged.*; without this file its questions are asked again"):
         read_log_folder(tmp_path)

@@ -15,11 +15,10 @@ import pytest
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset.build import build_folder
 from reveal_bench.evaluation.score import lint_file
-from reveal_bench.models.logs import NOT_SENT, import_logs
-from reveal_bench.models.outputs import read_run, write_outputs
+from reveal_bench.models.inspect_logs import NOT_SENT, import_logs
 from reveal_bench.models.questions import AskSettings, Question, ViewedImage, list_questions
+from reveal_bench.models.run_folder import read_run, write_outputs
 from reveal_bench.models.running import ModelChoice, run_model
-from reveal_bench.models.tasks import Asking, _safe, grid_localization
 from reveal_bench.phantom import write_reveal, write_rexecution
 from reveal_bench.sources import reveal_cxr, rexecution
 from tests.conftest import ROOT
@@ -40,6 +39,8 @@ def plain(films: Path, truth: Truth, tmp_path_factory: pytest.TempPathFactory) -
     import inspect_ai
     from inspect_ai.model import get_model
 
+    from reveal_bench.models.inspect_tasks import grid_localization
+
     root = tmp_path_factory.mktemp("plain")
     faults = {truth.questions[1][0]: ["400"] * 9}
     with pytest.MonkeyPatch.context() as patch, playing(truth, faults=faults) as (model, _):
@@ -53,6 +54,8 @@ def plain(films: Path, truth: Truth, tmp_path_factory: pytest.TempPathFactory) -
 
 
 def test_the_entry_point_leads_here() -> None:
+    from reveal_bench.models.inspect_tasks import grid_localization
+
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert project["entry-points"]["inspect_ai"] == {"reveal_bench": grid_localization.__module__}
 
@@ -164,14 +167,18 @@ def test_a_question_comes_back_from_its_metadata() -> None:
 
 
 def test_names_in_the_log_are_safe_and_differ() -> None:
+    from reveal_bench.models.inspect_tasks import _safe
+
     names = [_safe(text) for text in ("a|b", "a/b", "../../etc", "ü" * 300, "a-b")]
     assert len(set(names)) == len(names)
     assert all(name.isascii() and not set(name) & set("/\\|:*?") and len(name) < 120 for name in names)
 
 
 def test_a_folder_without_a_picture_that_is_asked_is_refused(films: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from reveal_bench.models.inspect_tasks import Asking
+
     ids = {view.image_id for question in list_questions(films, "test", AskSettings()) for view in question.images}
     one = sorted(ids)[0]
-    monkeypatch.setattr("reveal_bench.models.tasks.FolderPictures.ids", tuple(sorted(ids - {one})))
+    monkeypatch.setattr("reveal_bench.models.inspect_tasks.FolderPictures.ids", tuple(sorted(ids - {one})))
     with pytest.raises(ValueError, match=f"must hold the picture of every image asked, .* lack: {one}"):
         Asking(films, "test", AskSettings())

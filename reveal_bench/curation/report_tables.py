@@ -1,18 +1,14 @@
-"""Tables of reports, or of labels that another system made, as the first step of a curation reads them.
+"""Tables of reports, or of labels that another system made: what a curation begins with, and what reads the reports.
 
 Conventions
 -----------
 A table is .csv, .tsv, .xlsx, .json, .jsonl or .parquet; the caller names its columns. Ids are text and never pass
-through a number. A report is a cell of the table, or a UTF-8 text file below the table's folder whose path is in a
-cell. What is wrong is found in all rows and raised together as one :class:`~reveal_bench.sources.source.BuildError`;
-nothing is repaired, and no row is left out.
+through a number: in a Parquet file they are text or whole numbers (a floating-point number has lost digits of an id, or
+made some up), and labels may be lists there. A report is a cell of the table, or a UTF-8 text file below the table's
+folder whose path is in a cell. There is one row per study. What is wrong is found in all rows and raised together as
+one :class:`~reveal_bench.sources.source.BuildError`; nothing is repaired, and no row is left out.
 
-An :class:`Engine` reads labels out of reports. It may answer in any order; whoever runs it restores the order.
-
-The rows of a table that begins a curation: one per study, every problem of every row found at once.
-
-Besides the forms of :mod:`reveal_bench.sources.study_table` a table may be a Parquet file, whose ids are text or whole
-numbers (a floating-point number has lost digits of an id, or made some up) and whose labels may be lists.
+An :class:`Engine` reads labels out of reports. It may answer in any order; the step that runs it restores the order.
 """
 
 from __future__ import annotations
@@ -26,11 +22,10 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from reveal_bench.curation.folder import Progress
-from reveal_bench.curation.tables import Suggestion, in_order
-from reveal_bench.findings import REVEAL_LABELS, hint
+from reveal_bench.curation.tables import Suggestion
 from reveal_bench.sources.source import BuildError, Problem
-from reveal_bench.sources.study_labels import spelled_labels
-from reveal_bench.sources.study_table import TABLE_SUFFIXES, StudyTable, TableRow, read_table
+from reveal_bench.sources.study_labels import Fail, labels_of_cell
+from reveal_bench.sources.study_table import TABLE_SUFFIXES, StudyTable, TableRow, missing_columns, read_table
 
 __all__ = [
     "Engine",
@@ -43,9 +38,6 @@ __all__ = [
     "read_suggestions",
     "texts_digest",
 ]
-
-Fail = Callable[[str, str, str], None]
-"""Told of (field, rule, value)."""
 
 
 class OfStudy(Protocol):
@@ -76,8 +68,9 @@ def read_rows(
     """
     problems: list[Problem] = []
     table = _table(path, columns, sheet, problems)
-    if table is None or not _has_columns(table, columns, problems):
-        raise BuildError(problems)
+    missing = [] if table is None else missing_columns(table, columns)
+    if table is None or missing:
+        raise BuildError([*problems, *missing])
     found: list[Read] = []
     first_row: dict[str, int] = {}
     for row in table.rows:
@@ -107,14 +100,6 @@ def _table(path: Path, columns: Sequence[str], sheet: str | None, problems: list
         fail("suffix", f"must be one of {', '.join((*TABLE_SUFFIXES, '.parquet'))}", suffix or "none")
         return None
     return read_table(path, path.name, problems, sheet=sheet)
-
-
-def _has_columns(table: StudyTable, columns: Sequence[str], problems: list[Problem]) -> bool:
-    missing = [name for name in dict.fromkeys(columns) if name not in table.columns]
-    for name in missing:
-        value = f"{hint(name, table.columns)}; it has {', '.join(table.columns)}"[:300]
-        problems.append(Problem(table.file, None, "column", f"must be a column of {table.file}", value))
-    return not missing
 
 
 def _parquet(path: Path, columns: Sequence[str], fail: Fail) -> StudyTable | None:
@@ -162,7 +147,7 @@ GIVEN = "given"
 """The engine of suggestions that were read from a table."""
 
 MOST_CHARACTERS = 1_000_000
-"""A text longer than this is no report of one study."""
+"""A text longer than this is not the report of one study."""
 MOST_ID_CHARACTERS = 128
 
 
@@ -278,7 +263,7 @@ def read_suggestions(path: Path, columns: SuggestionColumns, *, sheet: str | Non
     Raises
     ------
     BuildError
-        With every problem of every row, as :func:`read_reports`; also a label that is none of the twelve, and one
+        With every problem of every row, as :func:`read_reports`; also a label that is not one of the twelve, and one
         that stands twice or beside "None".
     ImportError
         If the file is an xlsx and openpyxl is not installed.
@@ -286,7 +271,7 @@ def read_suggestions(path: Path, columns: SuggestionColumns, *, sheet: str | Non
 
     def read(row: TableRow, fail: Fail) -> Suggestion:
         study, patient = _id(row, columns.study, fail), _id(row, columns.patient, fail)
-        return Suggestion(study, patient, (), _labels(row, columns, fail), "ok", GIVEN)
+        return Suggestion(study, patient, (), labels_of_cell(_entries(row, columns), columns.labels, fail), "ok", GIVEN)
 
     return read_rows(path, [columns.study, columns.patient, columns.labels], sheet, read)
 
@@ -354,18 +339,6 @@ def _checked(text: str, column: str, fail: Fail) -> str:
     return text
 
 
-def _labels(row: TableRow, columns: SuggestionColumns, fail: Fail) -> tuple[str, ...]:
+def _entries(row: TableRow, columns: SuggestionColumns) -> list[object]:
     cell = row.cells[columns.labels]
-    entries = cell if isinstance(cell, list) else [entry.strip() for entry in cell.split(columns.separator)]
-    if "" in entries or not entries:
-        fail(columns.labels, 'must name labels, or "None" for a study without any', "a blank")
-        return ()
-    known, unknown = spelled_labels(entries)
-    for text in unknown:
-        fail(columns.labels, "must be one of the twelve labels", hint(text, REVEAL_LABELS))
-    twice = sorted({label for label in known if known.count(label) > 1})
-    if twice:
-        fail(columns.labels, "must name each label once", f"{', '.join(twice)} again")
-    if known and len(known) + len(unknown) < len(entries):
-        fail(columns.labels, 'must not have "None" beside a label', ", ".join(map(str, entries))[:200])
-    return in_order(known)
+    return (cell or [""]) if isinstance(cell, list) else [entry.strip() for entry in cell.split(columns.separator)]

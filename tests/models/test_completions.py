@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from reveal_bench.curation.asking import Answer, Fault, read_completion, retry_after
-from reveal_bench.curation.model_settings import ModelSettings, Patience
 from reveal_bench.evaluation.prices import Prices
+from reveal_bench.models.asking import Answer, Fault, ModelSettings, Patience, read_completion, retry_after
 
 
 @pytest.mark.parametrize(

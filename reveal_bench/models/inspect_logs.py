@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reveal_bench.models.answers import read_reply
-from reveal_bench.models.exchanges import Exchange, ShotUsed, with_reply
-from reveal_bench.models.outputs import RunInfo, Scalar
 from reveal_bench.models.questions import DESCRIBED, AskSettings, Question
+from reveal_bench.models.run_folder import Exchange, RunInfo, Scalar, with_reply
+from reveal_bench.models.shots import ShotUsed
 
 if TYPE_CHECKING:
     from inspect_ai.log import EvalLog, EvalSample
@@ -137,7 +137,7 @@ def _open(path: Path) -> _Log:
     try:
         header = read_eval_log(str(path.resolve()), header_only=True)
     except Exception as error:  # whatever a zip, JSON or pydantic says of a damaged file
-        raise ValueError(f"{path} is damaged, or no log of inspect: {type(error).__name__}: {error}") from None
+        raise ValueError(f"{path} is damaged, or not a log of inspect_ai: {type(error).__name__}: {error}") from None
     facts = (header.eval.metadata or {}).get("reveal_bench")
     if not isinstance(facts, dict):
         raise ValueError(f"{path} is the log of another task, {header.eval.task!r}, not of one of reveal_bench")
@@ -209,7 +209,7 @@ def _answered(asked: Exchange, sample: EvalSample, question: Question, settings:
 def _tokens(usage: ModelUsage | None) -> tuple[int | None, int | None, int | None]:
     """Tokens sent, of these from the provider's cache, and written; inspect counts the cached ones apart.
 
-    Counts that cannot be, such as more tokens from the cache than were sent, are none.
+    Counts that cannot be, such as more tokens from the cache than were sent, are not known.
     """
     if usage is None or min(usage.input_tokens, usage.output_tokens, usage.input_tokens_cache_read or 0) < 0:
         return None, None, None

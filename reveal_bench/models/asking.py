@@ -1,4 +1,7 @@
-"""Asking a model: many questions at once to an OpenAI-compatible endpoint, with patience, and every answer kept.
+"""Asking a model in words: many questions at once to an OpenAI-compatible endpoint, with patience, every answer kept.
+
+The one place of the project that talks to a model itself (with the SDK ``openai``, extra ``run``); questions with
+pictures go by inspect_ai, see :mod:`reveal_bench.models.running`, under the same rules for endpoints and keys.
 
 Conventions
 -----------
@@ -6,29 +9,19 @@ The endpoint is always named by the caller, since reports go there; redirects ar
 environment variable and goes nowhere else: not to another machine over plain http, not into a file or a message. Of
 the rest of the environment only proxies and certificates are heeded, and those only for https to another machine.
 
-A request that breaks, hangs, or is answered 408, 409, 429, 5xx or with something that is no answer is sent again, a
+A request that breaks, hangs, or is answered 408, 409, 429, 5xx or with something that is not an answer is sent again, a
 few times, with growing pauses or those that the endpoint asks for. What a request cannot have is a :class:`Failure` of
 this one request; what no request will have (a wrong key, an unknown model, an endpoint that is down) ends the run with
-an :class:`AskingError`, and the answers so far are kept.
+a :class:`RunStoppedError`, and the answers so far are kept. A body is read as data that may hold anything: what is not
+a chat completion is a fault, never an exception.
+
+Answers are kept by what was asked, so that nothing is asked and paid for twice: the key of an answer is the SHA-256 of
+the request's body (model, messages, schema and settings, but neither endpoint nor key). An answer is one file, which
+appears whole or not at all; it holds what came back, not the question, and no time. What a reader of answers makes of
+it is not kept: another parser reads the same answers anew.
 
 A *dialogue* is a generator that yields requests, is sent what became of them, and returns a result. It knows nothing
-of the network, so it is tested without one.
-
-Only here is the SDK ``openai`` imported (extra ``run``), when the first question is asked.
-
-What an endpoint sends back for one attempt: an answer, or a fault and whether it passes.
-
-Conventions
------------
-A body is read as data that may hold anything: what is no chat completion is a fault, never an exception.
-
-What a model answered, kept by what it was asked, so that nothing is asked and paid for twice.
-
-Conventions
------------
-The key of an answer is the SHA-256 of the request's body: model, messages, schema and settings, but neither endpoint
-nor key. An answer is one file, which appears whole or not at all; it holds what came back, not the question, and no
-time. What a reader of answers makes of it is not kept: another parser reads the same answers anew.
+of the network, so it is tested without one. Times are seconds, costs are exact decimals.
 """
 
 from __future__ import annotations
@@ -37,19 +30,18 @@ import asyncio
 import json
 import math
 import os
+import random
 from collections.abc import Generator, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
 from email.utils import parsedate_to_datetime
 from hashlib import sha256
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
-from reveal_bench.curation.folder import CurationError
-from reveal_bench.curation.model_settings import Failure, ModelSettings, Patience, Request, Spending
 from reveal_bench.evaluation.prices import Prices
 from reveal_bench.files import write_whole
 
@@ -60,14 +52,177 @@ __all__ = [
     "Answer",
     "AnswerCache",
     "Asker",
-    "AskingError",
     "Dialogue",
+    "Failure",
     "Fault",
     "KEY_VARIABLE",
+    "LOOPBACK",
+    "ModelSettings",
+    "Patience",
+    "Request",
+    "RunStoppedError",
+    "Spending",
+    "check_endpoint",
     "content_key",
+    "is_sealed",
     "read_completion",
     "retry_after",
 ]
+
+KEY_VARIABLE = "REVEAL_MODEL_KEY"
+"""Not the SDK's own variable: a key for one provider must not go to another endpoint because it happens to be set."""
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+PASSING = (408, 409, 429)
+FINAL = (401, 403, 404)
+"""Statuses that every further request would have, too."""
+
+T = TypeVar("T")
+
+
+class RunStoppedError(ValueError):
+    """The run was given up: no request is answered as things stand; those that were before are kept.
+
+    `status` is that of HTTP, of the last answer; None if there was none.
+    """
+
+    def __init__(self, message: str, status: int | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def check_endpoint(endpoint: str, key_variable: str = KEY_VARIABLE) -> None:
+    """Raise ValueError unless `endpoint` is an http or https URL to which reports, pictures and the key may go."""
+    url = urlsplit(endpoint)
+    if url.scheme not in ("http", "https") or not url.hostname:
+        raise ValueError(f"`endpoint` must be an http or https URL, got {endpoint!r}")
+    if url.username or url.password:
+        raise ValueError(f"`endpoint` must not hold a key: that comes from ${key_variable}")
+    if os.environ.get(key_variable) and url.scheme == "http" and url.hostname not in LOOPBACK:
+        rule = f"must be https when ${key_variable} is set: no key goes to another machine over plain http"
+        raise ValueError(f"`endpoint` {rule}, got {endpoint!r}")
+
+
+def is_sealed(endpoint: str) -> bool:
+    """Whether a proxy on the way cannot read what is sent: https to another machine."""
+    url = urlsplit(endpoint)
+    return url.scheme == "https" and url.hostname not in LOOPBACK
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Messages as (role, text), and the JSON schema that the answer is held to, with its name."""
+
+    messages: tuple[tuple[str, str], ...]
+    name: str
+    schema: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A request that has no answer, and why."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class ModelSettings:
+    """Everything about the model that its answers depend on.
+
+    Parameters
+    ----------
+    model : the name that the endpoint knows it by
+    temperature, seed, max_tokens : None leaves one out, for models that do not take it
+    structure : how the endpoint is told to hold the answer to the schema: "schema", "object" (any JSON object) or
+        "none"; the answer is checked in any case
+    extra : further fields of the request's body
+    """
+
+    model: str
+    temperature: float | None = 0.0
+    seed: int | None = 0
+    max_tokens: int | None = 4096
+    structure: Literal["schema", "object", "none"] = "schema"
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.model.strip():
+            raise ValueError("`model` must name a model, got a blank")
+        if self.structure not in ("schema", "object", "none"):
+            raise ValueError(f'`structure` must be "schema", "object" or "none", got {self.structure!r}')
+        taken = {"model", "messages", "response_format", "stream", "n"} & set(self.extra)
+        if taken:
+            raise ValueError(f"`extra` must not set {', '.join(sorted(taken))}")
+
+    def document(self) -> dict[str, Any]:
+        """The settings as JSON."""
+        return {
+            "model": self.model,
+            "temperature": self.temperature,
+            "seed": self.seed,
+            "max_tokens": self.max_tokens,
+            "structure": self.structure,
+            "extra": dict(self.extra),
+        }
+
+    def body(self, request: Request) -> dict[str, Any]:
+        """The body of a request."""
+        sampling = {"temperature": self.temperature, "seed": self.seed, "max_tokens": self.max_tokens}
+        held = {
+            "schema": {
+                "type": "json_schema",
+                "json_schema": {"name": request.name, "strict": True, "schema": request.schema},
+            },
+            "object": {"type": "json_object"},
+            "none": None,
+        }[self.structure]
+        return {
+            "model": self.model,
+            "messages": [{"role": role, "content": text} for role, text in request.messages],
+            **{name: value for name, value in sampling.items() if value is not None},
+            **({"response_format": held} if held else {}),
+            **self.extra,
+        }
+
+
+@dataclass(frozen=True)
+class Patience:
+    """How long and how often; times in seconds.
+
+    `in_a_row` requests without an answer, one after the other, end the run. A pause that the endpoint asks for is kept
+    up to `longest_pause`.
+    """
+
+    attempts: int = 6
+    attempt_timeout: float = 120.0
+    first_pause: float = 1.0
+    longest_pause: float = 120.0
+    in_a_row: int = 10
+
+    def __post_init__(self) -> None:
+        if self.attempts < 1 or self.in_a_row < 1:
+            raise ValueError(f"`attempts` and `in_a_row` must be at least 1, got {self.attempts} and {self.in_a_row}")
+        if not (self.attempt_timeout > 0 and 0 <= self.first_pause <= self.longest_pause):
+            raise ValueError("`attempt_timeout` must be positive, and 0 <= `first_pause` <= `longest_pause`")
+
+    def pause(self, n_failed: int, asked_for: float | None) -> float:
+        """Seconds before the next attempt, after `n_failed` of them."""
+        own = min(self.longest_pause, self.first_pause * 2.0 ** min(n_failed - 1, 30)) * random.uniform(0.75, 1)
+        return own if asked_for is None else max(own, min(asked_for, self.longest_pause))
+
+
+@dataclass
+class Spending:
+    """What this process asked for: `requests` were sent, `retries` of them again; `cached` answers cost nothing."""
+
+    requests: int = 0
+    answered: int = 0
+    cached: int = 0
+    retries: int = 0
+    failures: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cost: Decimal | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,21 +327,6 @@ def read_completion(content: bytes) -> Answer | Fault:
     return Answer(text or "", tokens_in=counted[0], tokens_out=counted[1], **texts)
 
 
-KEY_VARIABLE = "REVEAL_MODEL_KEY"
-"""Not the SDK's own variable: a key for one provider must not go to another endpoint because it happens to be set."""
-
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
-PASSING = (408, 409, 429)
-FINAL = (401, 403, 404)
-"""Statuses that every further request would have, too."""
-
-T = TypeVar("T")
-
-
-class AskingError(CurationError):
-    """No request can be answered as things stand; those that were are kept."""
-
-
 Dialogue = Generator[Request, Answer | Failure, T]
 
 
@@ -205,9 +345,8 @@ class Asker:
     Raises
     ------
     ValueError
-        If the endpoint is no http(s) URL, or `max_connections` is below 1.
-    AskingError
-        If a key would go to another machine over plain http.
+        If the endpoint is not an http(s) URL, a key would go to another machine over plain http, or `max_connections`
+        is below 1.
     """
 
     def __init__(
@@ -223,13 +362,7 @@ class Asker:
     ) -> None:
         if max_connections < 1:
             raise ValueError(f"`max_connections` must be at least 1, got {max_connections}")
-        url = urlsplit(endpoint)
-        if url.scheme not in ("http", "https") or not url.hostname:
-            raise ValueError(f"`endpoint` must be an http or https URL, got {endpoint!r}")
-        if url.username or url.password:
-            raise ValueError(f"`endpoint` must not hold a key: that comes from ${key_variable}")
-        if os.environ.get(key_variable) and url.scheme == "http" and url.hostname not in LOOPBACK:
-            raise AskingError(f"${key_variable} is set, and no key goes to another machine over plain http")
+        check_endpoint(endpoint, key_variable)
         self.settings, self.endpoint, self.key_variable = settings, endpoint, key_variable
         self.max_connections, self.patience, self.prices = max_connections, patience or Patience(), prices
         self.spent = Spending(cost=None if prices is None else Decimal(0))
@@ -237,22 +370,12 @@ class Asker:
         self._used: dict[str, tuple[int | None, int | None, str | None]] = {}
         self._in_a_row = 0
 
-    def ask_all(self, requests: Iterable[Request]) -> Iterator[tuple[Request, Answer | Failure]]:
-        """Ask every request, `max_connections` at once, and give back what became of it as it comes.
-
-        Raises
-        ------
-        AskingError
-            As :meth:`hold`.
-        """
-        return self.hold(_one_question(request) for request in requests)
-
     def hold(self, dialogues: Iterable[Dialogue[T]]) -> Iterator[T]:
         """Hold every dialogue, `max_connections` at once, and give their results as they come, in any order.
 
         Raises
         ------
-        AskingError
+        RunStoppedError
             If the key or the model is refused, requests in a row were not answered, or not one was.
         ImportError
             If `openai` is not installed.
@@ -273,7 +396,7 @@ class Asker:
             finally:
                 runner.run(_end(running, client))
         if self.spent.failures > failed_before and self._n_answers() == answered_before:
-            raise AskingError("not one request was answered; do it again when the endpoint answers")
+            raise RunStoppedError("not one request was answered; do it again when the endpoint answers")
 
     def counts(self) -> dict[str, Any]:
         """What the answers amount to that were used so far, whichever run paid for them.
@@ -330,9 +453,11 @@ class Asker:
             if isinstance(outcome, Answer):
                 self._in_a_row = 0
                 return outcome
-            reason = self._without_key(outcome.reason)
-            if outcome.status in FINAL or (outcome.status or 500) < 400:
-                raise AskingError(f"the endpoint refuses every request (key: ${self.key_variable}): {reason}")
+            reason, status = self._without_key(outcome.reason), outcome.status
+            if status in FINAL or (status or 500) < 400:
+                raise RunStoppedError(
+                    f"the endpoint refuses every request (key: ${self.key_variable}): {reason}", status
+                )
             if not outcome.is_passing:
                 break
             if n_failed + 1 < self.patience.attempts:
@@ -342,7 +467,7 @@ class Asker:
         self.spent.failures += 1
         self._in_a_row += 1
         if self._in_a_row >= self.patience.in_a_row:
-            raise AskingError(f"{self._in_a_row} requests in a row were not answered, the last: {reason}")
+            raise RunStoppedError(f"{self._in_a_row} requests in a row were not answered, the last: {reason}", status)
         return Failure(reason)
 
     def _count(self, answer: Answer) -> None:
@@ -358,14 +483,14 @@ class Asker:
             import openai
         except ImportError:
             raise ImportError("asking a model needs openai: pip install 'reveal-bench[run]'") from None
-        url = urlsplit(self.endpoint)
-        is_sealed = url.scheme == "https" and url.hostname not in LOOPBACK  # else a proxy would read key and reports
         client = openai.AsyncOpenAI(
             api_key=os.environ.get(self.key_variable) or "none",  # the SDK wants one, an open endpoint does not look
             base_url=self.endpoint,
             max_retries=0,  # so that attempts are counted and bounded here
             timeout=None,  # an attempt as a whole is bounded, not each of its reads
-            http_client=openai.DefaultAsyncHttpx2Client(follow_redirects=False, timeout=None, trust_env=is_sealed),
+            http_client=openai.DefaultAsyncHttpx2Client(
+                follow_redirects=False, timeout=None, trust_env=is_sealed(self.endpoint)
+            ),
         )
         # The SDK takes these from OPENAI_* variables, which were set for somebody else.
         client.organization = client.project = client.admin_api_key = None
@@ -377,10 +502,6 @@ class Asker:
         """Endpoints repeat the key in their messages."""
         key = os.environ.get(self.key_variable)
         return text.replace(key, "***") if key else text
-
-
-def _one_question(request: Request) -> Dialogue[tuple[Request, Answer | Failure]]:
-    return request, (yield request)
 
 
 async def _end(running: Iterable[asyncio.Task[Any]], client: AsyncOpenAI) -> None:

@@ -4,13 +4,13 @@ Conventions
 -----------
 A sample is a question; its metadata says which one and which examples it shows, never a reference or a path. The
 messages with their pictures are made when the question is put, so that neither memory nor log fills with them. What the
-log holds is read back by :mod:`reveal_bench.models.logs`.
+log holds is read back by :mod:`reveal_bench.models.inspect_logs`.
 
 inspect's own score says only whether a reply could be read. Hits are counted by ``reveal-bench score``, whose numbers
 alone are meant to be published: its denominator is the manifest, inspect's are the samples that did not fail.
 
 This module is the entry point `inspect_ai` of the package, and together with :mod:`reveal_bench.models.running` and
-:mod:`reveal_bench.models.logs` the only one that imports that library.
+:mod:`reveal_bench.models.inspect_logs` the only one that imports that library.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from inspect_ai.model import (
 from inspect_ai.scorer import Score, Scorer, Target, mean, scorer
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 
-import reveal_bench
 from reveal_bench.models.answers import read_reply
-from reveal_bench.models.logs import reason_text
+from reveal_bench.models.inspect_logs import reason_text
 from reveal_bench.models.pictures import FolderPictures
 from reveal_bench.models.prompts import compose
 from reveal_bench.models.questions import AskSettings, Message, Question, Shown, describe_split, list_questions
 from reveal_bench.models.shots import Shot, ShotPool
+from reveal_bench.version import __version__
 
 __all__ = [
     "Asking",
@@ -97,7 +97,7 @@ class Asking:
             **describe_split(folder, split),
             "n_questions": len(every),
             "settings": settings.document(),
-            "reveal_bench": reveal_bench.__version__,
+            "reveal_bench": __version__,
         }
         self._pictures = FolderPictures(folder)
         held = set(self._pictures.ids)
@@ -168,13 +168,17 @@ class NotAskedError(Exception):
 
 
 class UnansweredError(Exception):
-    """A request was given up; `message`, all that the log says of it, holds no key, and not the request itself."""
+    """A request was given up; `message`, all that the log says of it, holds no key, and not the request itself.
+
+    `status` is that of HTTP, of the last attempt; None if there was no answer, or the provider's SDK does not tell.
+    """
 
     def __init__(self, raised: Exception) -> None:
         attempt = getattr(raised, "last_attempt", None)  # of the library that tries again
         last = raised if attempt is None else attempt.exception() or raised
         told = getattr(last, "provider_message", None) or f"{type(last).__name__}: {last}"
         self.message = reason_text(told)
+        self.status: int | None = getattr(last, "status_code", None)
         super().__init__(self.message)
 
 

@@ -1,4 +1,4 @@
-"""The run folder: what became of every question, written whole or not at all, and read back.
+"""The run folder: what became of every question (:class:`Exchange`), written whole or not at all, and read back.
 
 Conventions
 -----------
@@ -22,25 +22,30 @@ import sys
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-import reveal_bench
 from reveal_bench.evaluation.prices import Prices
 from reveal_bench.files import write_all
 from reveal_bench.kinds.findings.records import FindingsPrediction
-from reveal_bench.kinds.localization.records import LocalizationPrediction
-from reveal_bench.kinds.tasks.records import TaskAnswer
+from reveal_bench.kinds.localization.records import Box, LocalizationPrediction, Point
+from reveal_bench.kinds.tasks.records import AnswerBox, TaskAnswer
+from reveal_bench.masks import Rle
 from reveal_bench.models.answers import PARSER_VERSION
-from reveal_bench.models.exchanges import TOKENS, Exchange, from_line, to_line
 from reveal_bench.models.questions import FORMS, AskSettings
+from reveal_bench.models.shots import ShotUsed
 from reveal_bench.predictions import answers_to_jsonl, findings_to_jsonl, predictions_to_jsonl
+from reveal_bench.version import __version__
+
+if TYPE_CHECKING:
+    from reveal_bench.models.answer_words import Reply
 
 __all__ = [
-    "RUN", "Run", "RunInfo", "RunSummary", "Scalar", "alone", "check_same_run", "prediction_files", "read_run",
-    "read_run_info", "write_outputs", "write_run_info",
+    "RUN", "TOKENS", "Exchange", "Run", "RunInfo", "RunSummary", "Scalar", "System", "alone", "check_same_run",
+    "from_line", "prediction_files", "read_run", "read_run_info", "to_line", "with_reply", "write_outputs",
+    "write_run_info",
 ]  # fmt: skip
 
 RUN, TRANSCRIPT, SUMMARY, SUBMISSION = "run.json", "transcript.jsonl", "summary.json", "submission.json"
@@ -64,7 +69,7 @@ class RunInfo:
     n_questions, n_asked : questions of the split, and those of them that were asked, see `limit`
     model : name to publish
     grid : cells per side that cells in the answers belong to
-    settings : how the questions were put; None if the model is no language model, or another harness put them
+    settings : how the questions were put; None if the model is not a language model, or another harness put them
     parameters : sent to the model, such as temperature and max_tokens
     harness : name -> version of the programs that asked
     dataset : digest of the split's data, see :func:`reveal_bench.models.questions.describe_split`
@@ -87,7 +92,7 @@ class RunInfo:
     harness: Mapping[str, str] = field(default_factory=dict)
     system: System = "multimodal_llm"
     dataset: str | None = None
-    reveal_bench: str = reveal_bench.__version__
+    reveal_bench: str = __version__
 
     def __post_init__(self) -> None:
         if self.kind not in FORMS:
@@ -216,7 +221,7 @@ def read_run_info(out: Path) -> RunInfo | None:
 
 
 def check_same_run(out: Path, asked: RunInfo) -> None:
-    """Raise ValueError if `out` holds a run whose answers are no answers to what is asked now.
+    """Raise ValueError if `out` holds a run whose answers do not belong to what is asked now.
 
     How much is asked may differ, and so may prices and versions of programs.
     """
@@ -265,7 +270,7 @@ def alone(out: Path) -> Iterator[None]:
 
 
 def read_run(out: Path) -> Run:
-    """Read a run folder; ValueError, naming file and line, if it is none or damaged."""
+    """Read a run folder; ValueError, naming file and line, if it is not one or is damaged."""
     out = Path(out)
     info = read_run_info(out)
     path = out / TRANSCRIPT
@@ -276,7 +281,7 @@ def read_run(out: Path) -> Run:
         try:
             exchanges.append(from_line(json.loads(line), info.kind))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise ValueError(f"{path}:{number}: is no line of a transcript: {error!r}") from None
+            raise ValueError(f"{path}:{number}: is not a line of a transcript: {error!r}") from None
     paths = tuple(out / name for name in prediction_files(info.epochs))
     return Run(out, info, tuple(exchanges), _summary(exchanges, info), paths)
 
@@ -372,3 +377,101 @@ def _write_all(out: Path, files: Mapping[str, str | dict[str, Any]]) -> None:
     out.mkdir(parents=True, exist_ok=True)
     texts = {name: x if isinstance(x, str) else json.dumps(x, indent=2) + "\n" for name, x in files.items()}
     write_all({out / name: text for name, text in texts.items()})
+
+
+UNITS = {"localization": "image_id", "findings": "study_id", "tasks": "task_id"}
+"""Kind of benchmark -> the field of a line that names what the question is about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """What became of one question in one epoch.
+
+    Attributes
+    ----------
+    question : id of the question
+    unit : id of the image, study or task
+    status : of :data:`reveal_bench.models.answers.STATUSES`; only "answered" makes a prediction
+    finding : of a localization, else None
+    epoch : from 1
+    text : what the model wrote, None if there is no reply
+    note : why the text could not be read, or how
+    cell, point, box, mask, labels, probabilities, answer, boxes : what was read; `answer` and `boxes` of open tasks
+    score, error : the model's confidence, if it gives one; why there is no reply
+    sent_temperature : as it went to the model, None if none was sent
+    tokens_in, tokens_cached, tokens_out : None if the reply came without counts; `tokens_cached` of `tokens_in`
+    shots : examples that the prompt showed
+    """
+
+    question: str
+    unit: str
+    status: str
+    finding: str | None = None
+    epoch: int = 1
+    text: str | None = None
+    note: str | None = None
+    cell: str | None = None
+    point: Point | None = None
+    box: Box | None = None
+    mask: Rle | None = None
+    score: float | None = None
+    labels: tuple[str, ...] | None = None
+    probabilities: Mapping[str, float] | None = None
+    answer: str | None = None
+    boxes: tuple[AnswerBox, ...] = ()
+    error: str | None = None
+    stop_reason: str | None = None
+    served_model: str | None = None
+    sent_temperature: float | None = None
+    tokens_in: int | None = None
+    tokens_cached: int | None = None
+    tokens_out: int | None = None
+    shots: tuple[ShotUsed, ...] = ()
+
+
+def with_reply(asked: Exchange, reply: Reply, **facts: Any) -> Exchange:
+    """The exchange of a question that was replied to; `facts` are further fields."""
+    names = ("status", "note", "cell", "point", "box", "labels", "boxes")
+    as_read = {name: getattr(reply, name) for name in names}
+    return replace(asked, **{**as_read, "answer": reply.text, **facts})
+
+
+_ALWAYS = ("status", "text", "note", "error", "stop_reason", "served_model", "sent_temperature")
+
+
+TOKENS = ("tokens_in", "tokens_cached", "tokens_out")
+
+
+_READ = ("cell", "point", "box", "mask", "score", "labels", "probabilities", "answer", "boxes")
+
+
+def to_line(exchange: Exchange, kind: str) -> dict[str, Any]:
+    """The line of an exchange in the transcript of a benchmark of `kind`; of what can be read, only what was."""
+    given = asdict(exchange)
+    as_read = {name: given[name] for name in _READ if given[name] is not None}
+    if not exchange.boxes:
+        del as_read["boxes"]
+    about: dict[str, Any] = {"question": exchange.question, "epoch": exchange.epoch, UNITS[kind]: exchange.unit}
+    about |= {"finding": exchange.finding} if exchange.finding else {}
+    return about | {name: given[name] for name in (*_ALWAYS, *TOKENS, "shots")} | as_read
+
+
+def from_line(line: dict[str, Any], kind: str) -> Exchange:
+    """The exchange that :func:`to_line` wrote.
+
+    Raises
+    ------
+    ValueError, TypeError, KeyError, AttributeError
+        If it is not one.
+    """
+    given = dict(line)
+    given["unit"] = given.pop(UNITS[kind])
+    for name in ("point", "box", "labels"):
+        if name in given:
+            given[name] = tuple(given[name])
+    if "mask" in given:
+        height, width = given["mask"]["size"]
+        given["mask"] = Rle((height, width), given["mask"]["counts"])
+    given["boxes"] = tuple(AnswerBox(**{**box, "box": tuple(box["box"])}) for box in given.get("boxes", ()))
+    given["shots"] = tuple(ShotUsed(**shot) for shot in given["shots"])
+    return Exchange(**given)

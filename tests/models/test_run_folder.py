@@ -7,16 +7,15 @@ from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 from reveal_bench.evaluation.prices import Prices
 from reveal_bench.kinds.tasks.records import AnswerBox
 from reveal_bench.masks import Rle
 from reveal_bench.models.answers import PARSER_VERSION
-from reveal_bench.models.exchanges import Exchange, ShotUsed
-from reveal_bench.models.outputs import RunInfo, alone, read_run, read_run_info, write_outputs
 from reveal_bench.models.questions import AskSettings
+from reveal_bench.models.run_folder import Exchange, RunInfo, alone, read_run, read_run_info, write_outputs
+from reveal_bench.models.shots import ShotUsed
 from tests.conftest import ROOT
 
 SHOTS = (ShotUsed("c", "validation", 1), ShotUsed("d", "test", 4))
@@ -68,6 +67,8 @@ def test_masks_boxes_labels_and_texts_come_back(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("settings", [INFO.settings, None], ids=["settings", "none"])
 def test_every_submission_fits_the_schema(settings: AskSettings | None, tmp_path: Path) -> None:
+    import jsonschema
+
     schema = json.loads((ROOT / "submissions" / "schema" / "submission.schema.json").read_text())
     write_outputs(tmp_path, [CELL], replace(INFO, settings=settings), organization="A laboratory")
     submission = json.loads((tmp_path / "submission.json").read_text())
@@ -134,7 +135,7 @@ def test_damaged_folders_are_named(tmp_path: Path) -> None:
     lines = (tmp_path / "transcript.jsonl").read_text().splitlines()
     for broken in ("", "[]", '{"question": 1}', lines[1][:-1], lines[1].replace('"status"', '"state"')):
         (tmp_path / "transcript.jsonl").write_text(f"{lines[0]}\n{broken}\n")
-        with pytest.raises(ValueError, match=r"transcript\.jsonl:2: is no line of a transcript"):
+        with pytest.raises(ValueError, match=r"transcript\.jsonl:2: is not a line of a transcript"):
             read_run(tmp_path)
     (tmp_path / "transcript.jsonl").unlink()
     with pytest.raises(ValueError, match=r"it has no transcript\.jsonl"):

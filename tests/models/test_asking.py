@@ -13,10 +13,21 @@ from typing import Any
 
 import pytest
 
-from reveal_bench.curation.asking import KEY_VARIABLE, Answer, AnswerCache, Asker, AskingError, Dialogue, content_key
-from reveal_bench.curation.model_settings import Failure, ModelSettings, Patience, Request
 from reveal_bench.curation.prompts import labelled_findings_prompt
 from reveal_bench.evaluation.prices import Prices
+from reveal_bench.models.asking import (
+    KEY_VARIABLE,
+    Answer,
+    AnswerCache,
+    Asker,
+    Dialogue,
+    Failure,
+    ModelSettings,
+    Patience,
+    Request,
+    RunStoppedError,
+    content_key,
+)
 from tests.conftest import ROOT
 from tests.curation import model_server
 from tests.curation.model_server import BODIES, ModelServer, phantom_reports, running_model
@@ -42,9 +53,17 @@ def questions(n: int = len(REPORTS)) -> list[Request]:
     return [labelled_findings_prompt(report).request for report in REPORTS[:n]]
 
 
+def one_question(request: Request) -> Dialogue[tuple[Request, Answer | Failure]]:
+    return request, (yield request)
+
+
+def ask_all(asker: Asker, requests: list[Request]) -> Iterator[tuple[Request, Answer | Failure]]:
+    return asker.hold(map(one_question, requests))
+
+
 def outcomes(asker: Asker, requests: list[Request]) -> list[Answer | Failure]:
     """In the order of the requests."""
-    found = {request.messages: outcome for request, outcome in asker.ask_all(requests)}
+    found = {request.messages: outcome for request, outcome in ask_all(asker, requests)}
     return [found[request.messages] for request in requests]
 
 
@@ -60,7 +79,7 @@ def test_every_request_is_answered_once(model: ModelServer, tmp_path: Path) -> N
 
 def test_the_body_says_model_settings_and_schema(model: ModelServer, tmp_path: Path) -> None:
     settings = ModelSettings("phantom-1", seed=5, max_tokens=None, extra={"top_k": 1})
-    list(asker(model.url, tmp_path, settings=settings).ask_all(questions(1)))
+    list(ask_all(asker(model.url, tmp_path, settings=settings), questions(1)))
     body = model.asked[0]
     assert body.keys() == {"model", "messages", "temperature", "seed", "response_format", "top_k"}
     assert (body["model"], body["temperature"], body["seed"], body["top_k"]) == ("phantom-1", 0, 5, 1)
@@ -108,7 +127,7 @@ def test_the_pause_that_the_endpoint_asks_for_is_heeded(model: ModelServer, tmp_
             return 0.0
 
     model.faults = {REPORTS[0]: ["429", "503", "500"]}
-    list(asker(model.url, tmp_path, patience=Noting()).ask_all(questions(1)))
+    list(ask_all(asker(model.url, tmp_path, patience=Noting()), questions(1)))
     assert asked_for == [0.02, 0.0, None]
 
 
@@ -141,8 +160,8 @@ def test_what_every_request_would_get_ends_the_run(
 ) -> None:
     monkeypatch.setenv(KEY_VARIABLE, KEY)
     model.faults = {REPORTS[3]: [status]}
-    with pytest.raises(AskingError, match=rf"key: \$REVEAL_MODEL_KEY.*HTTP {status}") as raised:
-        list(asker(model.url, tmp_path, max_connections=1).ask_all(questions()))
+    with pytest.raises(RunStoppedError, match=rf"key: \$REVEAL_MODEL_KEY.*HTTP {status}") as raised:
+        list(ask_all(asker(model.url, tmp_path, max_connections=1), questions()))
     assert KEY not in str(raised.value)
     assert len(model.asked) == 4
     assert len(list(tmp_path.rglob("*.json"))) == 3
@@ -151,16 +170,16 @@ def test_what_every_request_would_get_ends_the_run(
 def test_failures_in_a_row_end_the_run(model: ModelServer, tmp_path: Path) -> None:
     model.faults = {report: ["400"] for report in REPORTS[4:]}
     patience = Patience(attempts=1, in_a_row=3)
-    with pytest.raises(AskingError, match="3 requests in a row were not answered, the last: HTTP 400"):
-        list(asker(model.url, tmp_path, max_connections=1, patience=patience).ask_all(questions()))
+    with pytest.raises(RunStoppedError, match="3 requests in a row were not answered, the last: HTTP 400"):
+        list(ask_all(asker(model.url, tmp_path, max_connections=1, patience=patience), questions()))
     assert len(model.asked) == 7
 
 
 def test_an_endpoint_that_is_not_there_ends_the_run(tmp_path: Path) -> None:
     with running_model(TRUTH) as model:
         gone = model.url
-    with pytest.raises(AskingError, match="not one request was answered"):
-        list(asker(gone, tmp_path).ask_all(questions(2)))
+    with pytest.raises(RunStoppedError, match="not one request was answered"):
+        list(ask_all(asker(gone, tmp_path), questions(2)))
 
 
 def test_so_many_requests_as_allowed_are_under_way(model: ModelServer, tmp_path: Path) -> None:
@@ -172,7 +191,7 @@ def test_so_many_requests_as_allowed_are_under_way(model: ModelServer, tmp_path:
 
     opener = threading.Thread(target=open_at_four)
     opener.start()
-    asked = list(asker(model.url, tmp_path, max_connections=4, patience=Patience()).ask_all(questions()))
+    asked = list(ask_all(asker(model.url, tmp_path, max_connections=4, patience=Patience()), questions()))
     opener.join()
     assert len(asked) == 12
     assert model.peak == 4
@@ -180,7 +199,7 @@ def test_so_many_requests_as_allowed_are_under_way(model: ModelServer, tmp_path:
 
 def test_who_stops_listening_can_ask_again(model: ModelServer, tmp_path: Path) -> None:
     asking = asker(model.url, tmp_path)
-    some = asking.ask_all(questions())
+    some = ask_all(asking, questions())
     assert isinstance(some, Generator)
     next(some)
     some.close()
@@ -212,8 +231,8 @@ def test_what_is_known_is_not_asked_again(model: ModelServer, tmp_path: Path) ->
     ids=["model", "temperature", "seed", "max_tokens", "extra"],
 )
 def test_other_settings_ask_anew(settings: ModelSettings, model: ModelServer, tmp_path: Path) -> None:
-    list(asker(model.url, tmp_path).ask_all(questions(2)))
-    list(asker(model.url, tmp_path, settings=settings).ask_all(questions(2)))
+    list(ask_all(asker(model.url, tmp_path), questions(2)))
+    list(ask_all(asker(model.url, tmp_path, settings=settings), questions(2)))
     assert len(model.asked) == 4
 
 
@@ -223,13 +242,13 @@ def test_another_prompt_or_schema_asks_anew(model: ModelServer, tmp_path: Path) 
         Request(((system[0], system[1] + " "), report), name, schema),
         Request((system, report), name, {**schema, "required": []}),
     ]
-    list(asker(model.url, tmp_path).ask_all([*questions(1), *changed]))
+    list(ask_all(asker(model.url, tmp_path), [*questions(1), *changed]))
     assert len(model.asked) == 3
 
 
 def test_the_same_question_at_once_is_asked_once(model: ModelServer, tmp_path: Path) -> None:
     asking = asker(model.url, tmp_path)
-    answers = [answer for _, answer in asking.ask_all(questions(1) * 5)]
+    answers = [answer for _, answer in ask_all(asking, questions(1) * 5)]
     assert len(answers) == 5
     assert len(set(map(str, answers))) == 1
     assert len(model.asked) == 1
@@ -273,7 +292,7 @@ def test_no_file_holds_the_key(model: ModelServer, tmp_path: Path, monkeypatch: 
 def test_without_a_key_none_is_sent(model: ModelServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(KEY_VARIABLE, raising=False)
     monkeypatch.setenv("OPENAI_API_KEY", KEY)  # is for somebody else
-    list(asker(model.url, tmp_path).ask_all(questions(1)))
+    list(ask_all(asker(model.url, tmp_path), questions(1)))
     assert model.keys == {"Bearer none"}
 
 
@@ -392,7 +411,7 @@ def test_a_dialogue_may_ask_nothing(model: ModelServer, tmp_path: Path) -> None:
 
 def test_importing_the_curation_imports_no_client() -> None:
     code = (
-        "import sys, reveal_bench.curation.model_engine, reveal_bench.curation.asking;"
+        "import sys, reveal_bench.curation.model_engine;"
         "print(sorted({'openai', 'httpx', 'httpx2', 'pyarrow'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)

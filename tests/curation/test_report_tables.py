@@ -6,12 +6,11 @@ import json
 import os
 from pathlib import Path
 
-import openpyxl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from reveal_bench.curation.reports import (
+from reveal_bench.curation.report_tables import (
     Report,
     ReportColumns,
     SuggestionColumns,
@@ -35,6 +34,8 @@ EXPECTED = [Report("001", "P1", "Left effusion,\nsmall."), Report("002", "P1", '
 
 def written(path: Path, rows: list[dict[str, object]]) -> Path:
     """A table in the form of the path's suffix."""
+    import openpyxl
+
     names = list(rows[0])
     if path.suffix in (".csv", ".tsv"):
         mark = "," if path.suffix == ".csv" else "\t"

@@ -1,0 +1,41 @@
+"""What is wrong with an argument, as an object: whoever shows it need not take its message apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+__all__ = ["ArgumentError"]
+
+
+class ArgumentError(ValueError):
+    """An argument breaks its rule.
+
+    Parameters
+    ----------
+    argument : its name
+    rule : what it must be
+    value : what it was, as the message shows it; None if there is nothing to show
+    others : further arguments that the rule names in backticks
+
+    Examples
+    --------
+    >>> error = ArgumentError("out", "must be new unless `overwrite` is set", "a.txt", ("overwrite",))
+    >>> str(error)
+    '`out` must be new unless `overwrite` is set, got a.txt'
+    >>> error.spelled(lambda name: f"--{name}")
+    '--out must be new unless --overwrite is set, got a.txt'
+    """
+
+    def __init__(self, argument: str, rule: str, value: object = None, others: tuple[str, ...] = ()) -> None:
+        super().__init__(argument, rule, value, others)  # as pickle makes it anew
+        self.argument, self.rule, self.value, self.others = argument, rule, value, others
+
+    def __str__(self) -> str:
+        return self.spelled(lambda name: f"`{name}`")
+
+    def spelled(self, spell: Callable[[str], str]) -> str:
+        """The message with every argument named as `spell` says, such as a command line by its options."""
+        rule = self.rule
+        for name in self.others:
+            rule = rule.replace(f"`{name}`", spell(name))
+        return f"{spell(self.argument)} {rule}" + ("" if self.value is None else f", got {self.value}")

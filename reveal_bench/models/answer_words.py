@@ -1,0 +1,250 @@
+"""The words of a model's answer, whatever was asked for: its plain text, JSON, refusals, "absent"; and the Reply.
+
+A :class:`Reply` is what an answer is read as: the one thing that all readers of answers make.
+
+Conventions
+-----------
+Functions take text that :func:`without_thinking` and :func:`cleaned` went over, or, where they say so, :func:`bare`
+text. Every pattern is bounded, so that time grows with the length of the text and no faster.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from reveal_bench.kinds.localization.records import Box, Point
+from reveal_bench.kinds.tasks.records import AnswerBox
+from reveal_bench.models.questions import Question
+
+__all__ = [
+    "MAX_CHARACTERS",
+    "MAX_PROSE",
+    "Reply",
+    "STATUSES",
+    "bare",
+    "begins_absent",
+    "cleaned",
+    "is_refusal",
+    "json_values",
+    "lines_of",
+    "noted",
+    "nothing",
+    "says_absent",
+    "statements",
+    "without_thinking",
+]
+
+MAX_CHARACTERS, MAX_PROSE = 200_000, 20_000
+"""Of a longer answer only the end is read, and of longer prose only the end."""
+_MOST_BELOW, _MOST_STATEMENTS = 40, 20
+
+_THOUGHT = re.compile(
+    r"(?i)(?P<open><(?:think|thinking|thought|reasoning|seed:think|unused94)>|◁think▷|\[THINK\]|<\|begin_of_thought\|>"
+    r"|<\|channel\|>(?:analysis|commentary)\b[^<]{0,40}<\|message\|>)"
+    r"|(?P<close></(?:think|thinking|thought|reasoning|seed:think)>|<unused95>|◁/think▷|\[/THINK\]"
+    r"|<\|end_of_thought\|>|<\|channel\|>final\b[^<]{0,40}<\|message\|>)"
+)
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_UNSEEN = re.compile("[\u00ad\u200b-\u200f\u2060-\u2064\ufeff]")
+_TOKENS = re.compile(r"(?i)<\|[^<>|\n]{1,40}\|>|</?(?:s|bos|eos|start_of_turn|end_of_turn|pad)>")
+_PLAIN = str.maketrans(dict.fromkeys("‐‑‒–—―−", "-") | dict.fromkeys("“”„‟«»「」", '"') | dict.fromkeys("‘’‚‛", "'"))
+
+KEY = (
+    r"(?:(?<![A-Za-z])(?:grid[ _]?cell|cell|grid[ _]?coordinates?|coordinates?|answer|zelle|rasterzelle|gitterzelle"
+    r"|antwort|cellule|réponse|celda|casilla|respuesta|cella|risposta|célula|resposta)(?![A-Za-z])"
+    r"|单元格|格子|答案|セル|答え|回答|셀|정답|ответ|ячейка|الخلية|الإجابة)"
+)
+"""Words that an answer follows, in several languages; of a cell above all."""
+
+_COLUMN, _ROW = r"\b(?:column|col|spalte|colonne|columna)\b", r"\b(?:row|zeile|reihe|ligne|rangée|fila)\b"
+_IS = r"\W{0,6}?(?:is )?\W{0,4}?"
+_COLUMN_ROW = re.compile(
+    rf"(?i){_COLUMN}{_IS}\b([A-Z])\b\W{{0,6}}(?:and |und |et |in )?\W{{0,3}}{_ROW}{_IS}\b([0-9]{{1,2}})\b"
+    rf"|{_ROW}{_IS}\b([0-9]{{1,2}})\b\W{{0,6}}(?:and |und |et |in )?\W{{0,3}}{_COLUMN}{_IS}\b([A-Z])\b"
+)
+_BRACKETED = re.compile(r"\(\s?([A-Za-z])\s?,\s?([0-9]{1,2})\s?\)")
+_JSON_KEY = re.compile(rf"(?i)[\"']{KEY}[\"']\s{{0,3}}[:=]")
+_KEY_INSIDE = re.compile(rf"(?i)(?<=[.!?])[ \t]{{1,3}}(?=(?:final )?{KEY}\s{{0,2}}[:=])")
+
+_ABSENT_HERE = re.compile(
+    r"(?i)[\W_]*(?:absent|none|null|not (?:present|visible|seen)|n/a|nicht vorhanden|keine?|aucune?|无|不存在|なし)\b"
+)
+_ABSENT_FIRMLY = re.compile(r"(?i)\bis (?:absent|not (?:present|there))\b|(?:^|\n)\W{0,9}absent\W{0,9}$")
+_ABSENT = re.compile(
+    r"(?i)(?<!not )\babsente?\b|\bnot (?:present|seen|visible|identified|detected|demonstrated|there)\b"
+    r"|\bisn't (?:present|there|visible)\b"
+    r"|\bno (?:evidence|signs?|indication|(?:(?:visible|obvious|clear|acute|significant) )?(?:abnormalit|patholog))"
+    r"|^\W*none\W*$|nicht (?:vorhanden|nachweisbar|zu sehen)"
+    r"|\bkeine? (?:nachweis|hinweis|zeichen)|\bpas de\b|\baucune?\b|不存在|未见|没有|なし"
+)
+_REFUSAL = re.compile(
+    r"(?i)(?:\b(?:i|we)\b[^.!?\n]{0,40}|(?:^|\n)\W{0,5})"
+    r"(?:\bcan ?not\b|\bcan't\b|\bcould not\b|\bcouldn't\b|\bwon't\b|\bshouldn't\b|\bwill not\b|\bunable\b|\bnot able\b"
+    r"|\bnot (?:qualified|permitted|allowed)\b|\bnot have the (?:ability|capability)\b)[^.!?\n]{0,40}"
+    r"\b(?:assist|help|comply|provide|give|offer|analy[sz]e|interpret|identify|determine|diagnos\w*|view|see|process"
+    r"|fulfil+|answer|say|tell (?:you|which|where|from)|do|perform|evaluate|assess|make|locali[sz]e|locate|complete)\b"
+    r"|\brequires? (?:a |an |the )?(?:medical|licen[sc]ed|qualified|trained|expert)|\bplease (?:provide|upload)\b"
+    r"|\boutside (?:of )?(?:what i|my)\b|\bmust decline\b|\bnot (?:be )?appropriate for me\b"
+    r"|\bno (?:image|picture|x-ray|radiograph) (?:was|is|has been|were)? ?(?:provided|attached|uploaded|included)"
+    r"|\b(?:don't|do not|cannot|can't) see (?:any|an|the|your) (?:image|picture|attachment)"
+    r"|tut mir leid|kann[^.\n]{0,60}\bnicht\b|ne (?:peux|puis|suis) pas|désolé|no puedo|lo siento|non posso"
+    r"|mi dispiace|não posso|无法|不能|抱歉|对不起|できません|申し訳|죄송|수 없습니다|не могу|извините"
+)
+_JSON_OPENING = re.compile(r"\{(?=\s*[\"}])|\[(?=\s*[\"{\]])")
+
+
+def without_thinking(text: str) -> tuple[str, bool]:
+    """What the model says in the end, and whether it ends in a thought that is not closed.
+
+    Besides thinking, control characters and the tokens of chat templates are left out. A closing tag that nothing
+    opened closes a thought that began with the answer (the opening tag is then a part of the template).
+
+    Examples
+    --------
+    >>> without_thinking("<think>C4?</think>Cell: D5<|im_end|>")
+    ('Cell: D5', False)
+    """
+    kept: list[str] = []
+    start, opened, inside = 0, False, False
+    text = text[-MAX_CHARACTERS:]
+    for tag in _THOUGHT.finditer(text):
+        if tag["open"]:
+            if not inside:
+                kept.append(text[start : tag.start()])
+            opened = inside = True
+        elif inside or not opened:
+            if not opened:
+                kept.clear()
+            opened, inside, start = True, False, tag.end()
+    if not inside:
+        kept.append(text[start:])
+    return _CONTROL.sub("", _TOKENS.sub(" ", "\n".join(kept)).replace("\r", "\n")).strip(), inside
+
+
+def cleaned(text: str) -> str:
+    """The text in plain characters: full-width letters, dashes and quotes of all kinds as those of a keyboard.
+
+    Examples
+    --------
+    >>> cleaned("Cell: Ｄ５")
+    'Cell: D5'
+    """
+    plain = unicodedata.normalize("NFKC", text[-MAX_CHARACTERS:]).translate(_PLAIN)
+    return _UNSEEN.sub("", plain[-MAX_CHARACTERS:]).strip()
+
+
+def bare(text: str) -> str:
+    """The text without markup; JSON keys, answer tags and LaTeX boxes become lines, "row 5, column D" becomes "D5"."""
+    text = re.sub(r"<(answer|cell)>|\\boxed\{", "\nanswer: ", text, flags=re.IGNORECASE)
+    text = re.sub(r"</(?:answer|cell)>", "\n", text, flags=re.IGNORECASE)
+    text = re.sub(r"\\(?:text|mathrm|mathbf)\{|[*`$#]", "", text)
+    text = re.sub(r"(?<=[A-Za-z])_(?=[0-9])", "", text).replace("_", " ")
+    text = _KEY_INSIDE.sub("\n", _JSON_KEY.sub("\nanswer:", text))
+    text = _BRACKETED.sub(r"(\1\2)", text)
+    return _COLUMN_ROW.sub(lambda m: f"{m[1] or m[4]}{m[2] or m[3]}", text)
+
+
+def says_absent(text: str, finding: str | None, *, after: int | None = None) -> bool:
+    """Whether the text says that the finding is not there; in plain terms and at its end if there are cells before."""
+    rest = text[after or 0 :]
+    denied = rf"\b(?:no|without|(?:not|n't) see)(?: (?:evidence|signs?) of)?(?: \w+)? {re.escape(finding or ' ')}\b"
+    return bool((_ABSENT_FIRMLY if after else _ABSENT).search(rest) or re.search(denied, rest, re.IGNORECASE))
+
+
+def begins_absent(text: str, *, alone: bool = False) -> bool:
+    """Whether the text begins with "absent", "none" or the like; with `alone`, whether it has no other word."""
+    match = _ABSENT_HERE.match(text)
+    return match is not None and not (alone and re.search(r"\w", text[match.end() :]))
+
+
+def is_refusal(text: str) -> bool:
+    """Whether the text has the words of a refusal, in any of several languages."""
+    return bool(_REFUSAL.search(text[:MAX_PROSE]))
+
+
+def statements(text: str, keys: str) -> list[tuple[str, bool]]:
+    """What follows the colon in lines that begin with one of `keys` (a pattern), and whether the text ends with it.
+
+    If nothing follows in the line, the next lines that are not empty are taken instead, joined by commas.
+    """
+    pattern = re.compile(rf"(?i)[^:=\n]{{0,60}}?(?<![A-Za-z])(?:{keys})(?![A-Za-z])[^:=\n]{{0,40}}[:=](.*)")
+    lines, found = text.split("\n"), []
+    matches = [(i, match) for i, line in enumerate(lines) if (match := pattern.match(line))]
+    for i, match in matches[-_MOST_STATEMENTS:]:
+        rest, end = match[1], i + 1
+        if not re.search(r"\w", rest):
+            below = "\n".join(lines[end : end + _MOST_BELOW])
+            rest = ", ".join(lines_of(below.lstrip().split("\n\n")[0]))
+            end += _MOST_BELOW if rest else 0
+        found.append((rest, end >= len(lines)))
+    return found
+
+
+def json_values(text: str, most: int = 300) -> list[Any]:
+    """The JSON objects and lists in a text, in its order; of very many opening brackets the last `most` are tried."""
+    decoder = json.JSONDecoder()
+    values, end = [], 0
+    for opening in [match.start() for match in _JSON_OPENING.finditer(text)][-most:]:
+        if opening < end:
+            continue
+        try:
+            value, end = decoder.raw_decode(text, opening)
+        except (ValueError, RecursionError):
+            continue
+        values.append(value)
+    return values
+
+
+def lines_of(text: str) -> Iterator[str]:
+    """Lines of bare text without their list marks, the empty ones left out."""
+    for line in text.split("\n"):
+        plain = re.sub(r"^\s*(?:[-+•>|]|\d{1,2}[.)])\s*", "", line).strip(" \t|")
+        if plain:
+            yield plain
+
+
+STATUSES = ("answered", "absent", "refused", "unclear", "outside", "cut_off", "empty", "failed")
+"""What became of a question; "failed" (no answer came at all) is never the parser's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What an answer was read as.
+
+    Attributes
+    ----------
+    status : of :data:`STATUSES`
+    cell : name of a cell in the grid
+    point : (x, y) in pixels of the full image
+    box : [x, y, width, height] in pixels of the full image
+    labels : spelt and ordered as the benchmark has them; empty for "none", None where there is no answer
+    text : the answer to an open task without thinking, otherwise None
+    boxes : of an open task, in pixels of the full images
+    note : how the answer was read, if not as asked for, and what of it was passed over; "" if there is nothing to say
+    """
+
+    status: str
+    cell: str | None = None
+    point: Point | None = None
+    box: Box | None = None
+    labels: tuple[str, ...] | None = None
+    text: str | None = None
+    boxes: tuple[AnswerBox, ...] = ()
+    note: str = ""
+
+
+def noted(reply: Reply, *notes: str) -> Reply:
+    """The reply with more notes; empty ones are left out."""
+    return replace(reply, note="; ".join(note for note in (reply.note, *notes) if note))
+
+
+def nothing(plain: str, question: Question, *, is_absent: bool) -> Reply:
+    """The reply for an answer that has none of what was asked for."""
+    if is_absent:
+        return Reply("unclear", note="says that the finding is absent") if question.present else Reply("absent")
+    return Reply("refused" if is_refusal(plain) else "unclear")

@@ -1,0 +1,3 @@
+"""The version of this package, beside its data: scores, receipts and folders state it."""
+
+__version__ = "0.1.0"

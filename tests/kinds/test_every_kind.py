@@ -1,0 +1,146 @@
+"""score, compare and rank of every kind of benchmark, on folders whose figures follow by hand; BCa against deletion."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from reveal_bench.kinds import KINDS
+from reveal_bench.metrics.estimates import estimate_labels
+from tests.cli.test_score import call
+from tests.dataset.card_folders import LABELS, findings_folder, tasks_folder
+
+N_STUDIES = 6
+"""Study i has Edema; those that 3 divides have the first two of LABELS."""
+
+
+@pytest.fixture(scope="module")
+def studies(tmp_path_factory):
+    """A folder of findings, and two prediction files: one all right, one without the second label."""
+    root = tmp_path_factory.mktemp("studies")
+    folder = findings_folder(root, n=N_STUDIES)
+    for name, second in (("right", LABELS[:2]), ("half", LABELS[:1])):
+        rows = [{"study_id": f"study-{i}", "labels": second if i % 3 == 0 else ["Edema"]} for i in range(N_STUDIES)]
+        path = root / "files" / f"{name}.jsonl"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder, root / "files"
+
+
+@pytest.fixture(scope="module")
+def tasks(tmp_path_factory):
+    """A folder of four tasks, answers of models a and b, and the ratings of two readers: a 4 and 5, b 2 and 3."""
+    root = tmp_path_factory.mktemp("tasks")
+    folder = tasks_folder(root)
+    lines = ["task_id,model,reader,process,execution,synthesis,language,image_content,image_style"]
+    for model, scores in (("a", (4, 5)), ("b", (2, 3))):
+        path = root / "files" / f"{model}.jsonl"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("".join(json.dumps({"task_id": f"task-{i}", "answer": "No."}) + "\n" for i in range(4)))
+        lines += [f"task-{i},{model},r{k},{s},{s},{s},{s},," for i in range(4) for k, s in enumerate(scores)]
+    (root / "ratings.csv").write_text("\n".join(lines) + "\n")
+    return folder, root / "files", root / "ratings.csv"
+
+
+def figure(document, metric, finding="macro"):
+    (found,) = [e for e in document if (e["metric"], e["finding"]) == (metric, finding)]
+    return found
+
+
+def test_findings_are_compared_and_ranked(studies) -> None:
+    folder, files = studies
+    words = ("--split", "test", "--resamples", 200)
+    first, second = LABELS[:2]
+    document = json.loads(call("compare", files / "right.jsonl", files / "half.jsonl", folder, *words, "--json").stdout)
+    f1 = figure(document["comparisons"], "f1", second)
+    assert (f1["a"], f1["b"], f1["value"]) == (1, 0, 1)
+    assert figure(document["comparisons"], "f1", first)["value"] == 0
+    ranking = json.loads(call("rank", files, folder, *words, "--json").stdout)
+    assert ranking["metric"] == "f1"
+    assert [(s["name"], s["rank"]) for s in ranking["systems"]] == [("right", 1), ("half", 2)]
+    assert "F1" in call("rank", files, folder, *words).stdout
+
+
+def test_tasks_are_scored_compared_and_ranked_by_the_ratings_of_readers(tasks) -> None:
+    folder, files, ratings = tasks
+    words = ("--split", "test", "--ratings", ratings, "--resamples", 200)
+    scored = json.loads(call("score", files / "a.jsonl", folder, *words, "--strata", "--json").stdout)
+    assert figure(scored["estimates"], "rubric_mean")["value"] == 4.5
+    assert set(scored["strata"]) == {"category: diagnosis_support", "category: measurement_temporal"}
+    compared = json.loads(call("compare", files / "a.jsonl", files / "b.jsonl", folder, *words, "--json").stdout)
+    assert figure(compared["comparisons"], "rubric_mean")["value"] == 2
+    ranking = json.loads(call("rank", files, folder, *words, "--json").stdout)
+    assert [(s["name"], s["value"]) for s in ranking["systems"]] == [("a", 4.5), ("b", 2.5)]
+    assert "4.50" in call("score", files / "a.jsonl", folder, *words).stdout  # ratings keep their scale
+    assert "are scored by readers" in call("score", files / "a.jsonl", folder, "--split", "test", expect=1).stderr
+    (files.parent / "c.jsonl").write_text((files / "a.jsonl").read_text())
+    refused = call("score", files.parent / "c.jsonl", folder, *words, expect=1).stderr
+    assert "must have ratings of 'c', the name of the file, got those of a, b" in refused
+
+
+@pytest.mark.parametrize("interval", ["percentile", "bca"])
+def test_every_unit_and_interval_of_a_kind(studies, tasks, interval) -> None:
+    for (folder, files, *ratings), name, kind in ((studies, "half", "findings"), (tasks, "a", "tasks")):
+        given = ("--ratings", *ratings) if ratings else ()
+        options = ("--split", "test", "--resamples", 50, "--interval", interval, "--unit", KINDS[kind].unit)
+        scored = json.loads(call("score", files / f"{name}.jsonl", folder, *options, *given, "--json").stdout)
+        recipes = {e["signature"].split("|v:")[0].split("|", 1)[1] for e in scored["estimates"]}
+        part = "" if interval == "percentile" else "|i:bca"
+        assert recipes == {f"b:50|seed:0|unit:{KINDS[kind].unit}{part}"}
+
+
+def test_an_interval_that_a_kind_does_not_have_is_refused(studies) -> None:
+    folder, files = studies
+    refused = call(
+        "score", files / "right.jsonl", folder, "--split", "test", "--interval", "chexlocalize", expect=1
+    ).stderr
+    assert "must be 'percentile' or 'bca' for a benchmark of findings, got 'chexlocalize'" in refused
+
+
+def bca_by_deletion(value: float, replicates: np.ndarray, left_out: np.ndarray) -> list[float]:
+    """Efron and Tibshirani (1993), equations 14.9 to 14.15."""
+    replicates, left_out = replicates[~np.isnan(replicates)], left_out[~np.isnan(left_out)]
+    bias = norm.ppf(((replicates < value).mean() + (replicates <= value).mean()) / 2)
+    deviations = left_out.mean() - left_out
+    acceleration = (deviations**3).sum() / (6 * (deviations**2).sum() ** 1.5)
+    z = bias + norm.ppf([0.025, 0.975])
+    shares = norm.cdf(bias + z / (1 - acceleration * z))
+    return np.percentile(replicates, 100 * shares).tolist()
+
+
+@pytest.mark.parametrize("metric", ["f1", "cohen_kappa", "auroc", "average_precision"])
+def test_bca_of_labels_equals_deletion_of_each_patient(metric: str) -> None:
+    from sklearn.metrics import average_precision_score, cohen_kappa_score, f1_score, roc_auc_score
+
+    by_name = {
+        "f1": f1_score, "cohen_kappa": cohen_kappa_score, "auroc": roc_auc_score,
+        "average_precision": average_precision_score,
+    }  # fmt: skip
+    rng = np.random.default_rng(7)
+    present = rng.random(40) < 0.4
+    scores = np.where(present, rng.normal(0.7, 0.3, 40), rng.normal(0.4, 0.3, 40)).clip(0, 1)
+    predicted = scores >= 0.5
+    patients = [f"p{i // 2:02d}" for i in range(40)]
+
+    def value_on(rows: np.ndarray) -> float:
+        given = scores if metric in ("auroc", "average_precision") else predicted
+        if len(set(present[rows])) < 2:
+            return math.nan
+        return float(by_name[metric](present[rows], given[rows]))
+
+    of_patient = np.arange(40).reshape(20, 2)
+    draws = np.random.default_rng(3).integers(0, 20, (300, 20))
+    replicates = np.array([value_on(of_patient[draw].ravel()) for draw in draws])
+    left_out = np.array([value_on(np.delete(of_patient, i, axis=0).ravel()) for i in range(20)])
+    estimates = estimate_labels(
+        predicted[:, None], present[:, None], labels=["Edema"], scores=scores[:, None], patients=patients,
+        n_resamples=300, seed=3, interval="bca",
+    )  # fmt: skip
+    (found,) = [e for e in estimates if (e.metric, e.finding) == (metric, "Edema")]
+    assert found.value == pytest.approx(value_on(np.arange(40)), abs=1e-12)
+    assert [found.low, found.high] == pytest.approx(bca_by_deletion(found.value, replicates, left_out), abs=1e-9)
+    assert found.signature == f"{metric}|b:300|seed:3|unit:patient|i:bca|v:1"
