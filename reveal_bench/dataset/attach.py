@@ -30,10 +30,9 @@ from typing import TYPE_CHECKING, Any
 
 from reveal_bench.dataset.build import replace_targets, workplace
 from reveal_bench.dataset.holdout import check_apart, check_name
-from reveal_bench.dataset.layout import SHARD_BYTES
+from reveal_bench.dataset.layout import SHARD_BYTES, FolderWriter
 from reveal_bench.dataset.tables import INPUTS, MANIFEST, DatasetFolder, open_folder, read_table, tables_of
 from reveal_bench.dataset.validate_rows import asked_of
-from reveal_bench.dataset.writer import FolderWriter
 from reveal_bench.kinds.findings.records import StudyRecord
 from reveal_bench.kinds.images import Developed, PictureFile, StudyImage
 from reveal_bench.kinds.localization.records import LocalizationRecord

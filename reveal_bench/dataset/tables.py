@@ -1,11 +1,11 @@
-"""The tables of a dataset folder: their columns, and their rows a few at a time.
+"""A dataset folder as it is read: its files, the columns of its tables, and their rows a few at a time.
 
 No more than a few rows are in memory, whatever the size of the folder.
 
-Which files a dataset folder may have, and what may stand in a Parquet file beside its rows.
-
 The form is closed: a file of another name, or a note in a Parquet file's metadata, could hold anything, and no check
-would know how to read it.
+would know how to read it. What may be told of a split whose references are private are the columns that `Kind.blank`
+leaves as they are (:func:`input_rule`): what a build writes as an input and what is refused in one cannot part. A
+column that the kind of benchmark does not have must be empty too: nobody knows what it tells.
 """
 
 from __future__ import annotations
@@ -32,10 +32,13 @@ __all__ = [
     "DatasetFolder",
     "IDS",
     "INPUTS",
+    "InputRule",
     "SHARD",
     "Table",
     "expected_features",
     "file_problems",
+    "input_rule",
+    "is_empty",
     "metadata_problems",
     "metadata_texts",
     "open_folder",
@@ -295,3 +298,54 @@ def _text(data: bytes) -> str:
 
 def _shortened(place: str, key: str) -> str:
     return f"{place}: {key[:60]}" if place else key[:60]
+
+
+HASHES = ("source_sha256", "pixel_sha256")
+
+
+@dataclass(frozen=True)
+class InputRule:
+    """What a row without references may hold.
+
+    Attributes
+    ----------
+    blanked : columns that must be empty, with what an input has there (a code may stand for "unknown")
+    known : columns that may hold something
+    """
+
+    blanked: Mapping[str, Any]
+    known: frozenset[str]
+
+    def faults(self, row: Row) -> Iterator[str]:
+        """Columns of the row, or dotted places in them, that hold something which is no input."""
+        for name, value in row.items():
+            if name in self.known:
+                yield from _hashes_in(name, value)
+            elif not is_empty(value) and value != self.blanked.get(name):
+                yield name
+
+
+def input_rule(folder: DatasetFolder) -> InputRule:
+    """The rule for the folder's kind of benchmark."""
+    kind = folder.kind
+    blanked = kind.blank({"image_facts": [], "prior_image_facts": []})
+    facts = {"image_facts", "prior_image_facts"}
+    columns = {*kind.features(folder.benchmark), *kind.manifest_schema().names, *IDS}
+    empty = {name: value for name, value in blanked.items() if name not in facts}
+    return InputRule(empty, frozenset(columns - empty.keys()))
+
+
+def _hashes_in(column: str, value: Any) -> Iterator[str]:
+    """Dotted names of the hashes that are told in the facts of pictures."""
+    for entry in value if isinstance(value, list) else ():
+        if isinstance(entry, dict):
+            yield from (f"{column}.{name}" for name in HASHES if entry.get(name) is not None)
+
+
+def is_empty(value: object) -> bool:
+    """Whether nothing is told by a value, at any depth."""
+    if isinstance(value, dict):
+        return all(is_empty(inner) for inner in value.values())
+    if isinstance(value, list):
+        return all(is_empty(inner) for inner in value)
+    return value is None or value == ""

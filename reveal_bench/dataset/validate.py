@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from reveal_bench.dataset.layout import CHECKSUMS, file_sha256
 from reveal_bench.dataset.leaks import find_leaks
 from reveal_bench.dataset.tables import (
     INPUTS,
@@ -26,6 +27,7 @@ from reveal_bench.dataset.tables import (
     Table,
     expected_features,
     file_problems,
+    input_rule,
     metadata_problems,
     open_folder,
     read_table,
@@ -41,7 +43,6 @@ from reveal_bench.dataset.validate_card import (
     mlcroissant_problems,
     read_promise,
 )
-from reveal_bench.dataset.validate_inputs import input_rule
 from reveal_bench.dataset.validate_rows import (
     DrawnMasks,
     Fault,
@@ -53,7 +54,6 @@ from reveal_bench.dataset.validate_rows import (
     row_problems,
     value_faults,
 )
-from reveal_bench.dataset.writer import CHECKSUMS, file_sha256
 from reveal_bench.kinds.folder import FOLDER_INFO
 from reveal_bench.kinds.rows import Row
 from reveal_bench.sources.source import Problem

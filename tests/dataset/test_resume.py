@@ -18,7 +18,7 @@ import pytest
 from PIL import Image
 
 from reveal_bench.benchmarks import BENCHMARKS
-from reveal_bench.dataset import workshop as spool
+from reveal_bench.dataset import row_pool as spool
 from reveal_bench.dataset.build import BuildLog, build_folder
 from reveal_bench.dataset.validate import validate_folder
 from reveal_bench.kinds.findings.records import StudyRecord
