@@ -30,9 +30,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from reveal_bench.benchmarks import Benchmark
-
 from reveal_bench import __version__
+from reveal_bench.benchmarks import Benchmark
 from reveal_bench.dataset.layout import read_rows, row_bytes
 from reveal_bench.dicom import PIPELINE
 from reveal_bench.files import write_whole

@@ -22,7 +22,6 @@ from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.folder import FOLDER_INFO, FolderInfo, read_folder_info
 from reveal_bench.kinds.kind import Kind
 from reveal_bench.kinds.rows import Row
-from reveal_bench.kinds.tasks.rows import ratings_features
 from reveal_bench.sources.source import Problem
 
 if TYPE_CHECKING:
@@ -140,9 +139,7 @@ def expected_features(folder: DatasetFolder, promised: Mapping[str, Features]) -
     features = {kind.config: kind.features(folder.benchmark), INPUTS: kind.features(folder.benchmark)}
     if kind.side_config is not None:
         features[kind.side_config] = kind.side_features(folder.benchmark)
-    if folder.kind_name == "tasks":
-        features["ratings"] = ratings_features()
-    return {**promised, **features}
+    return {**promised, **features, **kind.further_features()}
 
 
 def schema_problems(folder: DatasetFolder, table: Table, promised: Mapping[str, Features]) -> Iterator[Problem]:

@@ -45,17 +45,14 @@ from reveal_bench.dataset.validate_card import (
 )
 from reveal_bench.dataset.validate_rows import (
     DrawnMasks,
-    Fault,
     Pictures,
-    asked_of,
     id_faults,
     quantity_faults,
-    rating_problems,
-    row_problems,
     value_faults,
 )
 from reveal_bench.kinds.folder import FOLDER_INFO
-from reveal_bench.kinds.rows import Row
+from reveal_bench.kinds.rows import Fault, Row
+from reveal_bench.kinds.tasks.rules import rating_faults
 from reveal_bench.sources.source import Problem
 
 __all__ = ["validate_folder"]
@@ -334,15 +331,15 @@ class _Check:
 
     def _split(self, split: str, tables: list[Table], manifest: dict[str, Row], n_rows: int) -> None:
         """Rows with references against the rules, the manifest and the sizes that `benchmark.json` states."""
-        kind_name, kind, findings = self.folder.kind_name, self.folder.kind, self.folder.benchmark.findings
-        tally, keys = new_tally(kind_name), self.keys.setdefault(split, set())
+        kind, findings = self.folder.kind, self.folder.benchmark.findings
+        tally, keys = new_tally(kind.name), self.keys.setdefault(split, set())
         n_unread = 0
         for table in tables:
             for rows in read_table(table):
                 batch = [row for row in rows if self._is_sound(row, table)]
                 n_unread += len(rows) - len(batch)
                 keys.update(row[kind.key] for row in rows if row not in batch)
-                if kind_name == "localization":
+                if kind.side_config is not None:  # which shows the masks of the rows
                     self.problems += self.masks.check(batch, table, findings)
                 for row in batch:
                     self._row(row, table, manifest, tally, keys)
@@ -379,9 +376,9 @@ class _Check:
             self.problems.append(Problem(table.name, key, kind.key, "must be unique", "it again"))
         keys.add(key)
         self._belongs(row, table.split, table, patients=True)
-        self.problems += row_problems(self.folder.kind_name, row, kind.key, findings, table.name)
+        self.problems += [Problem(table.name, key, *fault) for fault in kind.row_faults(row, findings)]
         self.problems += self.pictures.check(row, kind.key, table, self.warnings)
-        asked = asked_of(self.folder.kind_name, row, findings, self.folder.info.asks)
+        asked = kind.asked_of(row, findings, self.folder.info.asks)
         tally.add(row, asked)
         if key not in manifest:
             self.problems.append(Problem(table.name, key, kind.key, "must be in the manifest", "not there"))
@@ -425,7 +422,8 @@ class _Check:
         if config == kind.side_config:
             yield from self.masks.check_picture(row, table, findings)
         if config == "ratings":
-            yield from rating_problems(row, table.name)
+            for fault in rating_faults(row):
+                yield Problem(table.name, row["task_id"], *fault)
             who = (row["task_id"], row["model"], row["reader"])
             if who in seen:
                 rule = "must be one per task, model and reader"

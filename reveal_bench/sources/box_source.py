@@ -138,7 +138,7 @@ class BoxSource(Generic[Parsed]):
         warnings: list[str] = []
         parsed = self.parse(files, faults, warnings)
         synthetic = is_synthetic(root, files.values())
-        warnings += [] if synthetic else count_warnings(self.count(parsed), self.published)
+        warnings[:0] = [] if synthetic else count_warnings(self.count(parsed), self.published)
         build = BoxBuild(root, files, parsed, faults, warnings, pixels, keep_going, pictures, workers)
         splits, extras = self.make(build)
         return Reading(splits, warnings, extras, synthetic=synthetic)
