@@ -4,43 +4,153 @@ Conventions
 -----------
 `settings.toml` beside this file holds every figure with its reason, and is printed by the page "About". An operator's
 file holds only what differs. Reading is strict: an unknown key, a wrong type or a figure out of range is an error, so
-that a misspelled key never leaves a holdout under another policy than its maintainer thinks.
+that a misspelled key never leaves a holdout under another policy than its maintainer thinks. What a key may hold stands
+beside it in the classes below. These rules are for files alone: code may make a policy of any figures.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
+import math
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import PlainValidator, TypeAdapter, ValidationError
+from pydantic_core import PydanticCustomError
 
 from reveal_bench.benchmarks import BENCHMARKS
-from reveal_leaderboard.release.release import ReleasePolicy
 
 __all__ = [
-    "AccountsPolicy", "BenchmarkSettings", "ExposurePolicy", "QuotaPolicy", "ReadingPolicy", "Settings",
-    "SettingsError", "load_settings",
+    "AccountsPolicy", "BenchmarkSettings", "ExposurePolicy", "QuotaPolicy", "ReadingPolicy", "ReleasePolicy",
+    "Settings", "SettingsError", "load_settings", "multiple",
 ]  # fmt: skip
 
 PACKAGED = Path(__file__).with_name("settings.toml")
 Document = Mapping[str, Any]
+
+_TOML_NAMES = {int: "a whole number", float: "a number", str: "a text", list: "a list", bool: "true or false"}
+_STEPS = (0.01, 0.02, 0.05, 0.1, 0.25)
 
 
 class SettingsError(ValueError):
     """A settings file breaks a rule; the message names the file, the key, the rule and the value."""
 
 
+def _rule(kind: type, is_met: Callable[[Any], bool], words: str) -> PlainValidator:
+    """What a key may hold: `kind` as TOML has it, a test, and the test in words."""
+    accepted = (int, float) if kind is float else (kind,)
+
+    def check(value: Any) -> Any:
+        is_kind = type(value) in accepted  # not isinstance: true is no number
+        if not is_kind or not is_met(value):
+            named = "" if is_kind else _TOML_NAMES.get(type(value), "a " + type(value).__name__) + ": "
+            found = {"words": words, "found": f"{named}{value!r}"}
+            raise PydanticCustomError("rule", "must be {words}, got {found}", found)
+        return tuple(value) if kind is list else value
+
+    return PlainValidator(check)
+
+
+def _whole(low: int, high: int) -> PlainValidator:
+    return _rule(int, lambda value: low <= value <= high, f"a whole number from {low} to {high}")
+
+
+def _number(is_met: Callable[[float], bool], words: str) -> PlainValidator:
+    return _rule(float, is_met, f"a number {words}")
+
+
+def _either(*words: str) -> PlainValidator:
+    return _rule(str, lambda value: value in words, " or ".join(f'"{word}"' for word in words))
+
+
+def _is_step(value: float) -> bool:
+    return 0.01 <= value <= 0.25 and abs(1 / value - round(1 / value)) < 1e-9
+
+
+def _are_bands(value: list[Any]) -> bool:
+    whole = all(type(start) is int for start in value)
+    return whole and len(value) > 0 and all(a < b for a, b in itertools.pairwise(value))
+
+
+_STEP = _number(_is_step, "from 0.01 to 0.25 that divides 1")
+_BANDS = _rule(list, _are_bands, "a list of ascending whole numbers")
+_BITS = _number(lambda value: 0 < value <= 1000, "above 0, to 1000")
+_LINE = _rule(str, lambda text: len(text) <= 1000 and text.isprintable(), "one line of at most 1000 characters")
+_NAME = _rule(str, lambda text: len(text) <= 100 and text.isprintable(), "a line of at most 100 characters")
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasePolicy:
+    """The settings of release.
+
+    Attributes
+    ----------
+    min_cell : int
+        Fewest cases of a finding for which its figures are shown.
+    resolution : float
+        Values are rounded to a multiple of this.
+    small_resolution : float
+        The same for the findings in the lowest band: what an interval of so few cases supports.
+    bands : lower ends of the bands in which counts of cases are shown, ascending, the first is `min_cell`
+    n_resamples, seed : of the intervals
+    ladder_step : a new best is shown only if its primary macro is above the best before by more than this
+    ladder_per : {"team", "model"}, whose best that is
+    final_share : share of the patients kept for final figures at announced rounds, 0 for none
+    """
+
+    min_cell: Annotated[int, _whole(10, 100_000)] = 30
+    resolution: Annotated[float, _STEP] = 0.01
+    small_resolution: Annotated[float, _STEP] = 0.1
+    bands: Annotated[tuple[int, ...], _BANDS] = (30, 60, 120)
+    n_resamples: Annotated[int, _whole(100, 100_000)] = 1000
+    seed: Annotated[int, _whole(0, 2**32 - 1)] = 0
+    ladder_step: Annotated[float, _number(lambda value: 0 <= value <= 1, "from 0 to 1")] = 0.01
+    ladder_per: Annotated[Literal["team", "model"], _either("team", "model")] = "team"
+    final_share: Annotated[float, _number(lambda value: 0 <= value <= 0.9, "from 0 to 0.9")] = 0.0
+
+    def round(self, value: float, step: float | None = None) -> float | None:
+        """The nearest multiple of `step`, by default of `resolution`; None for NaN."""
+        step = self.resolution if step is None else step
+        return None if math.isnan(value) else multiple(round(value / step), step)
+
+    def step_of(self, n_cases: int) -> float:
+        """What the figures of a finding with `n_cases` are multiples of."""
+        is_small = len(self.bands) > 1 and n_cases < self.bands[1]
+        return max(self.resolution, self.small_resolution) if is_small else self.resolution
+
+    def macro_step(self, n_cases: Sequence[int]) -> float:
+        """What a macro over findings of so many cases is a multiple of: no finding shows finer in it than by itself."""
+        coarsest = max(map(self.step_of, n_cases), default=self.resolution)
+        if coarsest == self.resolution:
+            return self.resolution
+        return next((step for step in _STEPS if step >= coarsest / len(n_cases) - 1e-9), coarsest)
+
+    def band(self, n: int) -> str:
+        """The band that holds `n`, such as "60-119"; "fewer than 30" below the first."""
+        reached = [start for start in self.bands if start <= n]
+        if not reached:
+            return f"fewer than {self.bands[0]}"
+        rest = self.bands[len(reached) :]
+        return f"{reached[-1]}-{rest[0] - 1}" if rest else f"{reached[-1]}+"
+
+
+def multiple(steps: int, step: float) -> float:
+    """`steps` times `step`, as it is shown."""
+    return round(steps * step, 6) + 0.0  # no -0.0
+
+
 @dataclass(frozen=True, slots=True)
 class QuotaPolicy:
     """Scored submissions per benchmark version: of a team in all and per UTC day, and of all teams together."""
 
-    total: int = 10
-    per_day: int = 2
-    board_total: int = 500
+    total: Annotated[int, _whole(1, 1000)] = 10
+    per_day: Annotated[int, _whole(1, 1000)] = 2
+    board_total: Annotated[int, _whole(1, 1_000_000)] = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +164,10 @@ class ExposurePolicy:
     near : share of answers that agree, from which predictions count as near-identical
     """
 
-    watch_bits: float = 0.75
-    close_bits: float = 1.5
-    watch_used: float = 0.5
-    near: float = 0.95
+    watch_bits: Annotated[float, _BITS] = 0.75
+    close_bits: Annotated[float, _BITS] = 1.5
+    watch_used: Annotated[float, _number(lambda value: 0 < value <= 1, "above 0, to 1")] = 0.5
+    near: Annotated[float, _number(lambda value: 0.5 < value <= 1, "above 0.5, to 1")] = 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +180,21 @@ class ReadingPolicy:
     team : name of the team whose members of the role "reader" score answers, beside the admins; empty for none
     """
 
-    readers_per_answer: int = 2
-    team: str = ""
+    readers_per_answer: Annotated[int, _whole(1, 10)] = 2
+    team: Annotated[str, _NAME] = ""
 
 
 @dataclass(frozen=True, slots=True)
 class AccountsPolicy:
     """Who may submit: `new_teams` is "open" (a new team at once) or "asked" (a new team once it is approved)."""
 
-    new_teams: str = "open"
+    new_teams: Annotated[str, _either("open", "asked")] = "open"
+
+
+@dataclass(frozen=True, slots=True)
+class _About:
+    citation: Annotated[str, _LINE] = ""
+    terms: Annotated[str, _LINE] = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,62 +209,12 @@ class BenchmarkSettings:
     reading: ReadingPolicy = ReadingPolicy()
 
 
-@dataclass(frozen=True, slots=True)
-class _Rule:
-    """What a key may hold: `kind` as TOML has it, a test, and the test in words."""
-
-    kind: type
-    is_met: Callable[[Any], bool]
-    words: str
-
-
-def _whole(low: int, high: int) -> _Rule:
-    return _Rule(int, lambda value: low <= value <= high, f"a whole number from {low} to {high}")
-
-
-def _number(is_met: Callable[[float], bool], words: str) -> _Rule:
-    return _Rule(float, is_met, f"a number {words}")
-
-
-def _is_step(value: float) -> bool:
-    return 0.01 <= value <= 0.25 and abs(1 / value - round(1 / value)) < 1e-9
-
-
-def _are_bands(value: list[Any]) -> bool:
-    whole = all(type(start) is int for start in value)
-    return whole and len(value) > 0 and all(a < b for a, b in itertools.pairwise(value))
-
-
-_LINE = _Rule(str, lambda text: len(text) <= 1000 and text.isprintable(), "one line of at most 1000 characters")
-_RULES: dict[str, dict[str, _Rule]] = {
-    "release": {
-        "min_cell": _whole(10, 100_000),
-        "resolution": _number(_is_step, "from 0.01 to 0.25 that divides 1"),
-        "small_resolution": _number(_is_step, "from 0.01 to 0.25 that divides 1"),
-        "bands": _Rule(list, _are_bands, "a list of ascending whole numbers"),
-        "ladder_step": _number(lambda value: 0 <= value <= 1, "from 0 to 1"),
-        "ladder_per": _Rule(str, lambda value: value in ("team", "model"), '"team" or "model"'),
-        "final_share": _number(lambda value: 0 <= value <= 0.9, "from 0 to 0.9"),
-        "n_resamples": _whole(100, 100_000),
-        "seed": _whole(0, 2**32 - 1),
-    },
-    "quota": {"total": _whole(1, 1000), "per_day": _whole(1, 1000), "board_total": _whole(1, 1_000_000)},
-    "exposure": {
-        "watch_bits": _number(lambda value: 0 < value <= 1000, "above 0, to 1000"),
-        "close_bits": _number(lambda value: 0 < value <= 1000, "above 0, to 1000"),
-        "watch_used": _number(lambda value: 0 < value <= 1, "above 0, to 1"),
-        "near": _number(lambda value: 0.5 < value <= 1, "above 0.5, to 1"),
-    },
-    "reading": {
-        "readers_per_answer": _whole(1, 10),
-        "team": _Rule(str, lambda text: len(text) <= 100 and text.isprintable(), "a line of at most 100 characters"),
-    },
-    "accounts": {"new_teams": _Rule(str, lambda value: value in ("open", "asked"), '"open" or "asked"')},
-    "about": {"citation": _LINE, "terms": _LINE},
-}
+_TABLES = {
+    "release": ReleasePolicy, "quota": QuotaPolicy, "exposure": ExposurePolicy, "reading": ReadingPolicy,
+    "accounts": AccountsPolicy, "about": _About,
+}  # fmt: skip
 _OF_ALL = ("accounts",)
 """Tables that no benchmark has of its own."""
-_TOML_NAMES = {int: "a whole number", float: "a number", str: "a text", list: "a list", bool: "true or false"}
 
 
 @dataclass(frozen=True)
@@ -234,26 +300,21 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _check_tables(tables: Mapping[str, Any], path: Path, prefix: str) -> None:
     for name, table in tables.items():
-        if name not in _RULES:
-            raise SettingsError(f"{path}: tables must be of {', '.join(_RULES)}, benchmarks, got `{prefix}{name}`")
+        if name not in _TABLES:
+            raise SettingsError(f"{path}: tables must be of {', '.join(_TABLES)}, benchmarks, got `{prefix}{name}`")
         if prefix and name in _OF_ALL:
             raise SettingsError(f"{path}: `{name}` must be the same for all benchmarks, got `{prefix}{name}`")
         if not isinstance(table, dict):
             raise SettingsError(f"{path}: `{prefix}{name}` must be a table, got {table!r}")
-        for key, value in table.items():
-            if key not in _RULES[name]:
-                known = ", ".join(_RULES[name])
-                raise SettingsError(f"{path}: keys of `{prefix}{name}` must be of {known}, got {key!r}")
-            _check_value(_RULES[name][key], value, path, f"{prefix}{name}.{key}")
-
-
-def _check_value(rule: _Rule, value: Any, path: Path, key: str) -> None:
-    accepted = (int, float) if rule.kind is float else (rule.kind,)
-    if type(value) not in accepted:  # not isinstance: true is no number
-        kind = _TOML_NAMES.get(type(value), "a " + type(value).__name__)
-        raise SettingsError(f"{path}: `{key}` must be {rule.words}, got {kind}: {value!r}")
-    if not rule.is_met(value):
-        raise SettingsError(f"{path}: `{key}` must be {rule.words}, got {value!r}")
+        keys = [field.name for field in fields(_TABLES[name])]
+        for key in table:
+            if key not in keys:
+                raise SettingsError(f"{path}: keys of `{prefix}{name}` must be of {', '.join(keys)}, got {key!r}")
+        try:
+            TypeAdapter(_TABLES[name]).validate_python(table)
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise SettingsError(f"{path}: `{prefix}{name}.{first['loc'][0]}` {first['msg']}") from None
 
 
 def _check_together(tables: Document, path: Path, prefix: str) -> None:

@@ -88,7 +88,8 @@ def _without_nan(fields: dict[str, Any]) -> dict[str, Any]:
 def hash_references(folder: Path, split: str) -> str:
     """SHA-256 over the names and bytes of the reference files of `split`, in order."""
     digest = hashlib.sha256()
-    for path in [path for kind in KINDS.values() for path in split_shards(folder, kind.config, split)]:
+    configs = sorted(kind.config for kind in KINDS.values())
+    for path in [path for config in configs for path in split_shards(folder, config, split)]:
         digest.update(path.name.encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()

@@ -21,14 +21,16 @@ from reveal_leaderboard.accounts.people import Team, User
 from reveal_leaderboard.boards.catalogue import Catalogue
 from reveal_leaderboard.custody import BOARD_LIMITS
 from reveal_leaderboard.release.fingerprints import Fingerprint
+from reveal_leaderboard.release.outcomes import ScoredOutcome
 from reveal_leaderboard.release.release import Figure, ReleasedScore
 from reveal_leaderboard.settings import load_settings
 from reveal_leaderboard.store.blobs import Blobs
-from reveal_leaderboard.store.queue import Queue, ScoredOutcome
+from reveal_leaderboard.store.queue import Queue
 from reveal_leaderboard.store.store import Store
-from reveal_leaderboard.web.api import Services, add_api
+from reveal_leaderboard.web.api import add_api
 from reveal_leaderboard.web.auth import Auth, Provider
 from reveal_leaderboard.web.intake import Intake
+from reveal_leaderboard.web.services import Services
 from starlette.testclient import TestClient
 
 from reveal_bench.kinds.findings.records import StudyManifest
@@ -153,7 +155,7 @@ def api_world(board: Board, root: Path, *, settings: str = SETTINGS, **options: 
     catalogue = Catalogue(store, [published])
     intake = Intake(store, blobs(root / "blobs"), catalogue, custody, accounts)  # type: ignore[arg-type]
     queue = Queue(store.engine, figures)
-    services = Services(store, queue, intake, accounts, Auth(accounts, "oidc", provider), figures, **options)
+    services = Services(store, queue, intake, accounts, Auth(accounts, "oidc", provider), **options)
     app = FastAPI(title="Test", version="1", docs_url=None, redoc_url=None, openapi_url="/api/v1/openapi.json")
     add_api(app, services)
     people = [person(accounts, name, is_admin=name == "Operators") for name in ("Owners", "Others", "Operators")]

@@ -178,12 +178,23 @@ def _account() -> pwd.struct_passwd:
     raise LookupError("the tests run as root, and there is no user `postgres` or `nobody` to run PostgreSQL as")
 
 
-@pytest.fixture(params=DATABASES)
+@pytest.fixture
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """A migrated, empty database of its own for the test, on each kind."""
+    """A migrated, empty database of its own for the test: SQLite, or each kind where a test is :data:`on_both`."""
+    url = DATABASE_SOURCE.migrated(getattr(request, "param", "sqlite"), tmp_path)
+    yield url
+    DATABASE_SOURCE.drop(url)
+
+
+@pytest.fixture(name="database_url", params=DATABASES)
+def each_database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The same on each kind, for modules whose subject is the database: imported there, it takes the other's place."""
     url = DATABASE_SOURCE.migrated(request.param, tmp_path)
     yield url
     DATABASE_SOURCE.drop(url)
+
+
+on_both = pytest.mark.parametrize("database_url", DATABASES, indirect=True)
 
 
 @pytest.fixture(params=DATABASES)

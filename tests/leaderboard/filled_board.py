@@ -14,14 +14,15 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from reveal_leaderboard.accounts.accounts import Accounts
-from reveal_leaderboard.boards.boards import register_version
 from reveal_leaderboard.release import receipts
 from reveal_leaderboard.release.fingerprints import Fingerprint
+from reveal_leaderboard.release.outcomes import ScoredOutcome
 from reveal_leaderboard.release.release import Figure, ReleasedScore
 from reveal_leaderboard.settings import load_settings
 from reveal_leaderboard.store.blobs import Blobs
-from reveal_leaderboard.store.outcomes import Score, ScoredOutcome
+from reveal_leaderboard.store.boards import register_version
 from reveal_leaderboard.store.queue import Queue
+from reveal_leaderboard.store.scores import Score
 from reveal_leaderboard.store.store import NewSubmission, Store, Submission
 
 BENCHMARK, VERSION = "chexlocalize", "1.0.0"

@@ -1,4 +1,4 @@
-"""People and teams on both databases, for the tests of accounts, credentials and approvals.
+"""People and teams for the tests of accounts, credentials and approvals.
 
 Whatever a test did, the chain of events must hold at its end.
 """
@@ -13,9 +13,7 @@ from reveal_leaderboard.accounts.accounts import Accounts, Team, User
 from reveal_leaderboard.store.database import connect
 from reveal_leaderboard.store.events import history, verify_events
 
-from tests.leaderboard.databases import database_url
-
-__all__ = ["accounts", "database_url", "engine", "later", "me", "person", "steps", "team_of"]
+__all__ = ["accounts", "engine", "later", "me", "person", "steps", "team_of"]
 
 ISSUER = "https://id.example.org"
 

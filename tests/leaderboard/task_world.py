@@ -11,15 +11,14 @@ from typing import Any
 import pytest
 from reveal_leaderboard.accounts.accounts import Accounts
 from reveal_leaderboard.accounts.people import Actor, User
-from reveal_leaderboard.boards.catalogue import Catalogue
-from reveal_leaderboard.boards.published import Published, read_published
-from reveal_leaderboard.boards.ratings import answers_of
+from reveal_leaderboard.boards.catalogue import Catalogue, Published, read_published
 from reveal_leaderboard.boards.reading import rate
 from reveal_leaderboard.custody import Custody
 from reveal_leaderboard.settings import load_settings
 from reveal_leaderboard.store.blobs import Blobs
 from reveal_leaderboard.store.metadata import read_metadata
 from reveal_leaderboard.store.queue import Queue
+from reveal_leaderboard.store.ratings import answers_of
 from reveal_leaderboard.store.store import Store, Submission
 from reveal_leaderboard.web.intake import Intake
 from reveal_leaderboard.worker.worker import Worker, open_holdouts

@@ -1,4 +1,4 @@
-"""People and teams, on both databases."""
+"""People and teams."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from reveal_leaderboard.accounts.accounts import (
     User,
 )
 
-from tests.leaderboard.people_world import ISSUER, accounts, database_url, engine, me, person, steps, team_of
+from tests.leaderboard.databases import on_both
+from tests.leaderboard.people_world import ISSUER, accounts, engine, me, person, steps, team_of
 
-__all__ = ["accounts", "database_url", "engine"]
+__all__ = ["accounts", "engine"]
 
 
 # People
@@ -35,6 +36,7 @@ def test_a_person_is_made_once_and_renamed(accounts: Accounts) -> None:
     assert accounts.user("nobody") is None
 
 
+@on_both
 def test_two_first_sign_ins_at_once_make_one_person(accounts: Accounts) -> None:
     found: list[str] = []
     threads = [threading.Thread(target=lambda: found.append(person(accounts, "jane").id)) for _ in range(4)]
@@ -157,6 +159,7 @@ def test_whoever_else_asks_may_nothing(accounts: Accounts, who: str) -> None:
         accounts.disable_team(lab, who)
 
 
+@on_both
 @pytest.mark.parametrize("who", ["self", "cli"])
 def test_the_last_owner_stays(engine: sa.Engine, accounts: Accounts, who: str) -> None:
     jane, bob = person(accounts, "jane"), person(accounts, "bob")
@@ -173,6 +176,7 @@ def test_the_last_owner_stays(engine: sa.Engine, accounts: Accounts, who: str) -
     assert steps(engine, f"team:{lab.id}") == ["created", "member", "member", "member"]
 
 
+@on_both
 def test_two_owners_who_remove_each_other_leave_one(accounts: Accounts) -> None:
     jane, bob = person(accounts, "jane"), person(accounts, "bob")
     lab = team_of(accounts, jane)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,12 @@ from typing import Any
 import httpx
 import pyarrow.parquet as pq
 import pytest
+from reveal_leaderboard.custody.confinement import landlock_abi
 from reveal_leaderboard.web.intake import display_name
 
 from reveal_bench.cli import client
-from tests.leaderboard.conftest import BENCHMARK, METADATA, RARE, Board, Server
+from reveal_bench.predictions import predictions_to_jsonl
+from tests.leaderboard.conftest import BENCHMARK, METADATA, RARE, Board, Server, guesses
 
 pytestmark = pytest.mark.processes
 WriteFile = Callable[..., Path]
@@ -54,24 +57,50 @@ def test_a_file_with_errors_is_answered_by_its_report_and_leaves_nothing(server:
     assert len(stored_files(server)) == before
 
 
-def test_a_good_file_is_queued_scored_and_shown(server: Server, write_file: WriteFile) -> None:
-    answer = server.post(write_file(), named("First"))
+@pytest.fixture(scope="module")
+def scored(server: Server, board: Board, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The first file of the board, accepted and scored."""
+    file = tmp_path_factory.mktemp("first") / "good.jsonl"
+    file.write_text(predictions_to_jsonl(guesses(board.manifest)), encoding="utf-8")
+    answer = server.post(file, named("First"))
     assert answer.status_code == 202, answer.text
     document = answer.json()
     assert (document["status"], document["queue_position"]) == ("queued", 1)
     assert answer.headers["location"] == document["url"] == f"/api/v1/submissions/{document['id']}"
     with server.worker("--once"):
-        scored = server.wait_scored(document["id"])
+        return server.wait_scored(document["id"])
+
+
+def test_a_good_file_is_queued_scored_and_shown(server: Server, scored: dict[str, Any]) -> None:
     assert scored["status"] == "scored"
     assert [event["to_status"] for event in scored["events"]] == ["received", "linted", "queued", "scoring", "scored"]
     assert {event["who"] for event in scored["events"]} == {"submitter", "worker"}
     assert scored["score"]["hidden"] == [RARE]
     board = server.get(f"/api/v1/leaderboard?benchmark={BENCHMARK}").json()
-    entry = next(entry for entry in board["entries"] if entry["submission_id"] == document["id"])
+    entry = next(entry for entry in board["entries"] if entry["submission_id"] == scored["id"])
     assert entry["is_new"] or entry["rank"] >= 1
     ours = list(floats([scored, board["entries"]]))
     assert ours
     assert all(round(x, 2) == x for x in ours)
+
+
+@pytest.mark.skipif(landlock_abi() == 0, reason="this kernel has no Landlock")
+@pytest.mark.usefixtures("scored")
+def test_the_running_server_is_confined_and_never_learns_the_path(server: Server) -> None:
+    assert server.get("/readyz").json()["confinement"].startswith(f"landlock-{landlock_abi()}; children: rlimits")
+    proc = Path(f"/proc/{server.process.pid}")
+    assert "NoNewPrivs:\t1" in (proc / "status").read_text()
+    secret = str(server.board.holdout.parent).encode()
+    for name in ("environ", "cmdline", "maps"):
+        assert secret not in (proc / name).read_bytes()
+    opened = [os.readlink(link) for link in (proc / "fd").iterdir()]
+    assert not [path for path in opened if secret.decode() in path]
+    files = [path for path in server.data.rglob("*") if path.is_file()]
+    assert {"leaderboard.sqlite", "leaderboard.sqlite-wal"} <= {path.name for path in files}
+    assert not [path for path in files if secret in path.read_bytes()]
+    assert secret not in server.log.read_bytes()
+    answers = [server.get(path).content for path in ("/config", f"/api/v1/leaderboard?benchmark={BENCHMARK}")]
+    assert not [answer for answer in answers if secret in answer]
 
 
 def test_sending_twice_is_sending_once(server: Server, write_file: WriteFile) -> None:

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
 from fastapi import FastAPI
-from reveal_leaderboard.boards import boards
 from reveal_leaderboard.release.receipts import Signer, append
+from reveal_leaderboard.store import boards
 from reveal_leaderboard.store.metadata import Metadata
 from reveal_leaderboard.store.tables import jobs
 from reveal_leaderboard.web.api import add_api

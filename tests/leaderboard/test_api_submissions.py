@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from reveal_leaderboard.boards import boards
 from reveal_leaderboard.custody import ParseFailed
+from reveal_leaderboard.store import boards
 
 from tests.leaderboard.api_app import SUBMISSIONS, World, api_world, problem, sent
 from tests.leaderboard.conftest import BENCHMARK, METADATA, Board

@@ -7,17 +7,18 @@ from collections.abc import Callable
 
 import pytest
 import sqlalchemy as sa
-from reveal_leaderboard.boards.boards import register_version, start_refresh, switch_version
+from reveal_leaderboard.boards.refresh import start_refresh, switch_version
 from reveal_leaderboard.release import receipts as signing
 from reveal_leaderboard.release.fingerprints import Fingerprint
+from reveal_leaderboard.release.outcomes import ScoredOutcome
 from reveal_leaderboard.store.audit import Report, audit
-from reveal_leaderboard.store.outcomes import ScoredOutcome
+from reveal_leaderboard.store.boards import register_version
 from reveal_leaderboard.store.tables import chains, events, ledger, receipts, scores, submissions
 
-from tests.leaderboard.databases import database_url
+from tests.leaderboard.databases import on_both
 from tests.leaderboard.filled_board import BENCHMARK, FilledBoard, filled, released
 
-__all__ = ["database_url", "filled"]
+__all__ = ["filled"]
 
 
 def report(board: FilledBoard) -> Report:
@@ -25,6 +26,7 @@ def report(board: FilledBoard) -> Report:
         return audit(connection, blobs=board.blobs)
 
 
+@on_both
 def test_a_good_board_passes(filled: FilledBoard) -> None:
     found = report(filled)
     assert found.problems == ()
@@ -121,10 +123,6 @@ CHANGES: dict[str, tuple[Callable[[sa.Connection], object], str, str]] = {
 }
 
 
-ON_SQLITE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
-
-
-@ON_SQLITE
 @pytest.mark.parametrize("name", CHANGES)
 def test_what_was_changed_is_found(filled: FilledBoard, name: str) -> None:
     change, area, text = CHANGES[name]
@@ -135,7 +133,6 @@ def test_what_was_changed_is_found(filled: FilledBoard, name: str) -> None:
     assert any(problem.area == area and text in problem.text for problem in found.problems), found.problems
 
 
-@ON_SQLITE
 def test_a_damaged_upload_is_found(filled: FilledBoard) -> None:
     sha256 = filled.store.list_submissions()[0].sha256
     filled.blobs.path(sha256).write_bytes(b"firsT")
@@ -162,6 +159,7 @@ def test_a_rotation_is_no_problem(filled: FilledBoard) -> None:
     assert len(found.keys) == 2
 
 
+@on_both
 def test_a_refresh_leaves_an_audit_clean(filled: FilledBoard) -> None:
     """What was held back has no receipt of its own on the new version: it shows the figures of the other one's."""
     with filled.store.write() as connection:

@@ -15,10 +15,10 @@ from reveal_leaderboard.store.blobs import Blobs
 from reveal_leaderboard.store.queue import Queue
 from reveal_leaderboard.store.store import Store
 
-from tests.leaderboard.databases import DATABASE_SOURCE, database_url
+from tests.leaderboard.databases import DATABASE_SOURCE, each_database_url
 from tests.leaderboard.filled_board import FilledBoard, filled
 
-__all__ = ["database_url", "filled"]
+__all__ = ["each_database_url", "filled"]
 ON_SQLITE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 
 

@@ -5,16 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from reveal_leaderboard.boards import boards
-from reveal_leaderboard.boards.boards import BoardClosedError, Progress, RankChange, RefreshError
+from reveal_leaderboard.boards.refresh import Progress, RankChange, RankChanges, progress, start_refresh, switch_version
+from reveal_leaderboard.store import boards
+from reveal_leaderboard.store.boards import BoardClosedError, RefreshError
 from reveal_leaderboard.store.events import history
 from reveal_leaderboard.store.store import NotAllowedError, Submission
 from reveal_leaderboard.store.tables import scores
 
-from tests.leaderboard.databases import database_url
+from tests.leaderboard.databases import on_both
 from tests.leaderboard.worlds import BENCHMARK, World, outcome
-
-__all__ = ["database_url"]
 
 ADMIN = "user:admin"
 
@@ -31,17 +30,17 @@ def register(world: World, version: str = "2.0", split: str = "holdout") -> boar
 
 def refresh(world: World) -> int:
     with world.store.write() as connection:
-        return boards.start_refresh(connection, BENCHMARK, "2.0", who=ADMIN)
+        return start_refresh(connection, BENCHMARK, "2.0", who=ADMIN)
 
 
-def switch(world: World) -> boards.RankChanges:
+def switch(world: World) -> RankChanges:
     with world.store.write() as connection:
-        return boards.switch_version(connection, BENCHMARK, "2.0", who=ADMIN)
+        return switch_version(connection, BENCHMARK, "2.0", who=ADMIN)
 
 
-def progress(world: World) -> Progress:
+def progress_of(world: World) -> Progress:
     with world.store.read() as connection:
-        return boards.progress(connection, BENCHMARK, "2.0")
+        return progress(connection, BENCHMARK, "2.0")
 
 
 def rescore(world: World, values: dict[str, float]) -> None:
@@ -100,17 +99,18 @@ def test_states_are_changed_with_a_reason_and_an_event(world: World) -> None:
     assert (event.from_status, event.to_status, event.why, event.who) == ("open", "paused", "holiday", ADMIN)
 
 
+@on_both
 def test_a_refresh_scores_in_the_background_and_switches_all_at_once(world: World) -> None:
     first, second, third = three(world)
     ledger_before = world.spent()
     register(world)
     assert refresh(world) == 3
     assert refresh(world) == 3  # all are queued still, none twice
-    assert progress(world) == Progress(total=3, done=0, failed=0, left=3)
+    assert progress_of(world) == Progress(total=3, done=0, failed=0, left=3)
     with pytest.raises(RefreshError, match="3 submissions of bench are still to be scored against the new version"):
         switch(world)
     rescore(world, {first.id: 0.7, second.id: 0.65, third.id: 0.65})
-    assert progress(world) == Progress(total=3, done=3, failed=0, left=0)
+    assert progress_of(world) == Progress(total=3, done=3, failed=0, left=0)
     assert shown(world, "2.0") == {}  # not shown to anybody yet
     assert world.store.score_of(first.id, "2.0") is None
     old = {first.id: 0.5, second.id: 0.6, third.id: 0.55}
@@ -149,7 +149,7 @@ def test_a_refresh_that_is_started_again_while_it_runs_scores_nothing_twice(worl
     assert refresh(world) == 1
     assert world.finish(job, 0.4, submission.id)
     world.clear()
-    assert progress(world) == Progress(total=1, done=1, failed=0, left=0)
+    assert progress_of(world) == Progress(total=1, done=1, failed=0, left=0)
     with world.store.write() as connection:  # even if it were
         world.queue.put(connection, "rescore", BENCHMARK, "2.0", submission.id)
     assert world.finish(world.take(), 0.9, submission.id)
@@ -162,7 +162,7 @@ def test_what_cannot_be_scored_again_is_dropped_and_named(world: World) -> None:
     register(world)
     refresh(world)
     rescore(world, {first.id: 0.7, third.id: 0.6})
-    assert progress(world) == Progress(total=3, done=2, failed=1, left=0)
+    assert progress_of(world) == Progress(total=3, done=2, failed=1, left=0)
     assert world.kinds(second) == ["reserved", "charged"]
     assert "not scored against version 2.0: the file lacks" in world.store.events_of(second.id)[-1].why
     assert refresh(world) == 1  # may be tried again
@@ -252,6 +252,7 @@ def test_a_closed_board_is_paused_by_a_version_whose_final_figures_nobody_saw(wo
         assert boards.set_state(connection, BENCHMARK, "open", who=ADMIN, why="").version == "2.0"
 
 
+@on_both
 def test_withdrawn_and_hidden_ones_are_scored_again_but_not_ranked(world: World) -> None:
     first, second, third = three(world)
     world.store.withdraw(second.id, who="user:user1")
@@ -268,20 +269,21 @@ def test_withdrawn_and_hidden_ones_are_scored_again_but_not_ranked(world: World)
 def test_a_version_must_be_registered_and_not_shown(world: World, act: object) -> None:
     with pytest.raises(RefreshError, match=r"version 2\.0 of bench must be registered first"):
         act(world)  # type: ignore[operator]
-    for function in (boards.start_refresh, boards.switch_version):
+    for function in (start_refresh, switch_version):
         with world.store.write() as connection, pytest.raises(RefreshError, match="is or was on the board already"):
             function(connection, BENCHMARK, "1.0", who=ADMIN)
         with world.store.write() as connection, pytest.raises(LookupError, match="no board of other"):
             function(connection, "other", "1.0", who=ADMIN)
 
 
+@on_both
 def test_a_switch_that_breaks_off_leaves_the_old_board(world: World) -> None:
     [first, *_] = three(world)
     register(world)
     refresh(world)
     rescore(world, dict.fromkeys([s.id for s in world.store.list_submissions()], 0.5))
     with world.store.engine.connect() as connection, connection.begin() as transaction:
-        boards.switch_version(connection, BENCHMARK, "2.0", who=ADMIN)
+        switch_version(connection, BENCHMARK, "2.0", who=ADMIN)
         transaction.rollback()
     assert shown(world, "2.0") == {}
     score = world.store.score_of(first.id)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from reveal_leaderboard.boards import boards
-from reveal_leaderboard.boards.catalogue import Catalogue, UnknownBenchmarkError
-from reveal_leaderboard.boards.published import Published
+from reveal_leaderboard.boards import refresh
+from reveal_leaderboard.boards.catalogue import Catalogue, Published, UnknownBenchmarkError
 from reveal_leaderboard.store.store import Store
 
 from tests.leaderboard.conftest import BENCHMARK, Board
+from tests.leaderboard.databases import on_both
 
 
 def at_version(published: Published, version: str) -> Published:
@@ -37,12 +37,13 @@ def test_a_new_board_starts_with_the_first_version_and_stays_with_it(
     assert again.current(BENCHMARK).version == "1.0.0"
 
 
+@on_both
 def test_every_server_follows_a_switch_at_once(database_url: str, versions: list[Published]) -> None:
     one, other = (Catalogue(Store(database_url), versions) for _ in range(2))
     with one.store.write() as connection:
-        boards.start_refresh(connection, BENCHMARK, "1.1.0", who="test")
+        refresh.start_refresh(connection, BENCHMARK, "1.1.0", who="test")
     with one.store.write() as connection:
-        boards.switch_version(connection, BENCHMARK, "1.1.0", who="test")
+        refresh.switch_version(connection, BENCHMARK, "1.1.0", who="test")
     assert other.current(BENCHMARK).version == "1.1.0"
     lagging = Catalogue(Store(database_url), versions[:1])  # a server that was not given the new folder
     with pytest.raises(UnknownBenchmarkError, match="This board serves: chexlocalize"):

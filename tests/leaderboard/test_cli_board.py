@@ -11,6 +11,7 @@ import pytest
 from reveal_leaderboard.cli import app
 from typer.testing import CliRunner
 
+from tests.leaderboard.databases import on_both
 from tests.leaderboard.filled_board import BENCHMARK, FilledBoard, filled
 
 __all__ = ["filled"]
@@ -36,6 +37,7 @@ def operator(filled: FilledBoard, tmp_path: Path) -> Operator:
     return Operator(filled, tmp_path / "data")
 
 
+@on_both
 def test_boards_are_listed_paused_and_opened(operator: Operator) -> None:
     assert re.search(rf"{BENCHMARK} +1\.0\.0 +open", operator.run("admin", "boards"))
     assert "is paused" in operator.run("admin", "set-board", BENCHMARK, "paused", "--why", "a look")
@@ -125,7 +127,7 @@ def test_a_flag_is_settled_once(operator: Operator) -> None:
 
 
 def test_a_grant_raises_the_budget(operator: Operator) -> None:
-    from reveal_leaderboard.release import quota
+    from reveal_leaderboard.store import quota
 
     def left() -> int:
         policy = operator.board.store.settings.of(BENCHMARK).quota
@@ -137,6 +139,7 @@ def test_a_grant_raises_the_budget(operator: Operator) -> None:
     assert left() == before + 2
 
 
+@on_both
 def test_the_exposure_meter_and_the_workers_are_read(operator: Operator) -> None:
     assert re.search(
         rf"{BENCHMARK} 1\.0\.0: (low|watch|close)\. [A-Z0-9]", operator.run("admin", "exposure", BENCHMARK)

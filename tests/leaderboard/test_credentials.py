@@ -1,4 +1,4 @@
-"""Sessions and tokens, on both databases."""
+"""Sessions and tokens."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from reveal_leaderboard.accounts.accounts import Accounts, TokenError
 from reveal_leaderboard.store import tables
 from reveal_leaderboard.store.database import now
 
-from tests.leaderboard.people_world import accounts, database_url, engine, later, me, person, steps, team_of
+from tests.leaderboard.databases import on_both
+from tests.leaderboard.people_world import accounts, engine, later, me, person, steps, team_of
 
-__all__ = ["accounts", "database_url", "engine"]
+__all__ = ["accounts", "engine"]
 
 HOUR, DAY = 3600.0, 86400.0
 
@@ -21,6 +22,7 @@ HOUR, DAY = 3600.0, 86400.0
 # Sessions
 
 
+@on_both
 def test_a_session_lasts_twelve_hours(engine: sa.Engine, accounts: Accounts) -> None:
     jane = person(accounts, "jane")
     secret = accounts.new_session(jane)
@@ -56,6 +58,7 @@ def test_what_is_no_session_is_nobody(accounts: Accounts, secret: str) -> None:
 # Tokens
 
 
+@on_both
 def test_the_life_of_a_token(engine: sa.Engine, accounts: Accounts) -> None:
     jane = person(accounts, "jane")
     lab = team_of(accounts, jane)
@@ -82,6 +85,7 @@ def test_a_token_expires(engine: sa.Engine, accounts: Accounts) -> None:
     assert accounts.token_actor(secret) is None
 
 
+@on_both
 def test_a_tokens_use_is_noted_once_a_minute(engine: sa.Engine, accounts: Accounts) -> None:
     jane = person(accounts, "jane")
     _, secret = accounts.issue_token(jane, team_of(accounts, jane), name="laptop")
@@ -166,6 +170,7 @@ def test_anothers_token_looks_like_none(accounts: Accounts) -> None:
     assert accounts.revoke_token(token.id, me(root))
 
 
+@on_both
 def test_a_leaked_token_is_found_and_ended_by_an_administrator(engine: sa.Engine, accounts: Accounts) -> None:
     jane, root = person(accounts, "jane"), person(accounts, "root", as_admin=True)
     lab = team_of(accounts, jane)

@@ -16,13 +16,13 @@ import datasets
 import pytest
 import sqlalchemy as sa
 from reveal_leaderboard.accounts.accounts import Accounts
-from reveal_leaderboard.boards import boards
-from reveal_leaderboard.boards.catalogue import Catalogue
-from reveal_leaderboard.boards.published import read_published
-from reveal_leaderboard.cli.demo_studies import SETTINGS
+from reveal_leaderboard.boards.catalogue import Catalogue, read_published
+from reveal_leaderboard.boards.refresh import start_refresh, switch_version
+from reveal_leaderboard.cli.demo import SETTINGS
 from reveal_leaderboard.custody import Custody
 from reveal_leaderboard.release import receipts
 from reveal_leaderboard.settings import load_settings
+from reveal_leaderboard.store import boards
 from reveal_leaderboard.store.audit import audit
 from reveal_leaderboard.store.blobs import Blobs
 from reveal_leaderboard.store.metadata import read_metadata
@@ -183,10 +183,10 @@ def test_the_board_shows_the_new_version_with_every_submission_scored_again(
     # The server is started again with both folders, the worker with both holdouts.
     Catalogue(store, published)
     with store.write() as connection:
-        assert boards.start_refresh(connection, NAME, "2.0.0", who="cli:test") == 3
+        assert start_refresh(connection, NAME, "2.0.0", who="cli:test") == 3
     work(old, new)
     with store.write() as connection:
-        boards.switch_version(connection, NAME, "2.0.0", who="cli:test")
+        switch_version(connection, NAME, "2.0.0", who="cli:test")
     work(old, new)
     second = {submission.model_name: score for submission, score in store.board_rows(NAME, "2.0.0")}
     assert set(second) == set(QUALITIES)

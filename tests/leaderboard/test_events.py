@@ -10,9 +10,9 @@ import sqlalchemy as sa
 from reveal_leaderboard.store.database import connect
 from reveal_leaderboard.store.events import GENESIS, append, history, verify_events
 
-from tests.leaderboard.databases import database_url
+from tests.leaderboard.databases import each_database_url
 
-__all__ = ["database_url"]
+__all__ = ["each_database_url"]
 
 
 @pytest.fixture

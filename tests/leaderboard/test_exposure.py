@@ -13,8 +13,8 @@ import pytest
 import sqlalchemy as sa
 from reveal_leaderboard.release.exposure import Exposure, Group, answer_bits, exposure, groups_of_scored, label_bits
 from reveal_leaderboard.release.fingerprints import fingerprint
-from reveal_leaderboard.release.release import RELEASED_OF_STUDIES, Figure, ReleasedScore, ReleasePolicy
-from reveal_leaderboard.settings import load_settings
+from reveal_leaderboard.release.release import RELEASED_OF_STUDIES, Figure, ReleasedScore
+from reveal_leaderboard.settings import ReleasePolicy, load_settings
 from reveal_leaderboard.store.tables import fingerprints, members, scores, submissions, tables, teams, users, versions
 
 from reveal_bench.kinds.findings.records import FindingsPrediction, StudyManifest

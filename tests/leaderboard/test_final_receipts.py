@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from reveal_leaderboard.boards import boards
 from reveal_leaderboard.release import receipts
 from reveal_leaderboard.release.fingerprints import Fingerprint
+from reveal_leaderboard.release.outcomes import ScoredOutcome
+from reveal_leaderboard.store import boards
 from reveal_leaderboard.store.audit import audit
-from reveal_leaderboard.store.outcomes import Score, ScoredOutcome
+from reveal_leaderboard.store.scores import Score
 from reveal_leaderboard.store.submissions import Submission
 from reveal_leaderboard.store.tables import receipts as table
 from reveal_leaderboard.store.tables import scores
@@ -23,10 +24,10 @@ from reveal_bench.evaluation.receipts import FINAL_SCHEMA, SCHEMA, receipt_hash,
 from tests.leaderboard.api_app import SUBMISSIONS, Person, World, api_world, problem, released, sent
 from tests.leaderboard.conftest import BENCHMARK as SERVED_BENCHMARK
 from tests.leaderboard.conftest import Board
-from tests.leaderboard.databases import database_url
+from tests.leaderboard.databases import on_both
 from tests.leaderboard.filled_board import BENCHMARK, VERSION, FilledBoard, filled
 
-__all__ = ["database_url", "filled"]
+__all__ = ["filled"]
 
 PUBLIC, FINAL = 0.93, 0.21
 
@@ -53,6 +54,7 @@ def problems(board: FilledBoard) -> list[str]:
         return [problem.text for problem in audit(connection).problems]
 
 
+@on_both
 def test_each_part_has_a_receipt_of_its_kind_in_one_chain(filled: FilledBoard) -> None:
     done = filled.score_next(PUBLIC, final=FINAL)
     public, final = files(filled, done)
@@ -120,7 +122,6 @@ CHANGES: dict[str, tuple[Callable[[sa.Connection], object], str]] = {
 }
 
 
-@pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("name", CHANGES)
 def test_an_audit_checks_final_figures_before_anybody_sees_them(filled: FilledBoard, name: str) -> None:
     change, text = CHANGES[name]
@@ -130,6 +131,7 @@ def test_an_audit_checks_final_figures_before_anybody_sees_them(filled: FilledBo
     assert any(text in problem for problem in problems(filled)), problems(filled)
 
 
+@on_both
 def test_final_figures_from_before_are_signed_once(filled: FilledBoard) -> None:
     done = without_final_receipts(filled)
     assert problems(filled) == [

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from reveal_leaderboard.accounts.accounts import Accounts
 from reveal_leaderboard.accounts.people import Actor
-from reveal_leaderboard.boards import boards
 from reveal_leaderboard.boards.catalogue import Catalogue, UnknownBenchmarkError
 from reveal_leaderboard.custody import Custody, ParseFailed
+from reveal_leaderboard.store import boards
 from reveal_leaderboard.store.blobs import Blobs
 from reveal_leaderboard.store.metadata import MetadataError, read_metadata
 from reveal_leaderboard.store.store import BoardClosedError, QuotaExceededError, Store

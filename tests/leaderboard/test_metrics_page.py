@@ -13,10 +13,10 @@ from reveal_leaderboard.store.store import Store
 from reveal_leaderboard.web.metrics_page import CountRequests, Metrics, _quantile
 from starlette.testclient import TestClient
 
-from tests.leaderboard.databases import database_url
+from tests.leaderboard.databases import on_both
 from tests.leaderboard.filled_board import BENCHMARK, SERVED, FilledBoard, filled
 
-__all__ = ["database_url", "filled"]
+__all__ = ["filled"]
 
 
 def samples(page: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
@@ -32,6 +32,7 @@ def of(page: str, name: str, **labels: str) -> float:
     return samples(page)[name, tuple(sorted(labels.items()))]
 
 
+@on_both
 def test_figures_of_the_queue(filled: FilledBoard) -> None:
     filled.queue.beat_worker("test-1", SERVED, "none")
     page = Metrics(filled.store)()

@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from reveal_leaderboard.boards import boards
-from reveal_leaderboard.release.release import ReleasePolicy
+from reveal_leaderboard.settings import ReleasePolicy
+from reveal_leaderboard.store import boards
 from reveal_leaderboard.store.store import NotAllowedError
 
-from tests.leaderboard.databases import database_url
+from tests.leaderboard.databases import on_both
 from tests.leaderboard.worlds import BENCHMARK, NEW, World, outcome
-
-__all__ = ["database_url"]
 
 WHO = "user:user1"
 
@@ -106,6 +104,7 @@ def test_what_an_admin_hid_does_not_come_back_by_another_name(world: World) -> N
     assert shown(world) == [other.id]
 
 
+@on_both
 def test_the_same_predictions_have_one_place_on_the_board(world: World) -> None:
     first = world.score(0.5, "same")
     world.store.withdraw(first.id, who=WHO)
@@ -124,6 +123,7 @@ def test_the_same_predictions_have_one_place_on_the_board(world: World) -> None:
         world.store.add_submission(NEW, who=WHO)
 
 
+@on_both
 def test_look_alikes_are_flagged(world: World) -> None:
     first = world.score(0.3, "first")
     twin = world.score(0.3, "first", team_id="team2")
@@ -163,6 +163,7 @@ def test_the_chosen_one_of_a_model_is_shown(world: World) -> None:
     assert world.path(first)[-2:] == ["chosen", "withdrawn"]
 
 
+@on_both
 def test_hiding_takes_off_the_board_and_restoring_puts_back(world: World) -> None:
     submission = world.score()
     hidden = world.store.hide(submission.id, who="user:admin", why="under review")

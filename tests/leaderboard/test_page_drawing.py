@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reveal_leaderboard.web.pages import drawing, plots
 from reveal_leaderboard.web.pages.plots import Mark
-from reveal_leaderboard.web.pages.progress_view import duration
+from reveal_leaderboard.web.pages.submission_view import duration
 from reveal_leaderboard.web.pages.submit import LINT_ROWS_SHOWN, lint_view
 
 from reveal_bench.predictions import LintReport, Problem

@@ -11,16 +11,15 @@ import gradio as gr
 import pytest
 import sqlalchemy as sa
 from reveal_leaderboard.accounts.people import User
-from reveal_leaderboard.boards import boards
 from reveal_leaderboard.boards.comparisons import read_comparison
-from reveal_leaderboard.release import quota
+from reveal_leaderboard.store import boards, quota
 from reveal_leaderboard.store.tables import events, jobs
 from reveal_leaderboard.web.pages import admin, compare, entry, mine, submit
 from reveal_leaderboard.web.pages import admin as admin_acts
 from reveal_leaderboard.web.pages import admin as admin_panels
 from reveal_leaderboard.web.pages import mine as tokens
-from reveal_leaderboard.web.pages.desk import NotAdminError
 from reveal_leaderboard.web.pages.submit import FIELDS
+from reveal_leaderboard.web.services import NotAdminError
 
 from tests.leaderboard.browser.world import IMAGES, STUDIES, World
 
@@ -64,14 +63,14 @@ def n_events(world: Any) -> int:
 @pytest.mark.parametrize("who", ["visitor", "member"])
 def test_nobody_but_an_admin_is_sent_anything_or_changes_anything(world: Any, who: str) -> None:
     user = None if who == "visitor" else world.ada
-    wire, request = admin._Handlers(world.desk), asking(world, user)
+    wire, request = admin._Handlers(world.services), asking(world, user)
     before = n_events(world)
     opened = wire.open(request)
     assert opened[0]["visible"] is False
     assert set(opened[3:]) == {""}
     assert set(wire.refresh(request, "")) | set(wire.live(request)) == {""}
     subjects = (world.theirs.id, world.south.id, world.bo.id, f"{IMAGES}:1.0.0")
-    for act in admin_acts.Acts(world.desk)._by_name:
+    for act in admin_acts.Acts(world.services)._by_name:
         for subject in subjects:
             told, *panels = wire.act(request, click(act, subject), "because", "")
             assert "only an admin may do this" in told
@@ -80,11 +79,11 @@ def test_nobody_but_an_admin_is_sent_anything_or_changes_anything(world: Any, wh
     assert "only an admin" in wire.grant(request, world.north.id, IMAGES, 5, "because", "")[0]
     assert n_events(world) == before
     with pytest.raises(NotAdminError, match="only an admin"):
-        world.desk.admin(request)
+        world.services.admin(request)
 
 
 def test_an_admin_hides_with_a_reason_and_restores(world: Any) -> None:
-    wire, request = admin._Handlers(world.desk), asking(world, world.boss)
+    wire, request = admin._Handlers(world.services), asking(world, world.boss)
     assert "Hide it: Theirs" in wire.act(request, click("hide", world.theirs.id), "", "")[0]
     assert "write the reason" in wire.act(request, click("hide-now", world.theirs.id), " ", "")[0]
     assert world.store.get(world.theirs.id).hidden_at is None
@@ -95,7 +94,7 @@ def test_an_admin_hides_with_a_reason_and_restores(world: Any) -> None:
 
 
 def test_an_admin_closes_others_but_not_the_own_account(world: Any) -> None:
-    wire, request = admin._Handlers(world.desk), asking(world, world.boss)
+    wire, request = admin._Handlers(world.services), asking(world, world.boss)
     wire.act(request, click("close-user", world.bo.id), "", "")
     assert world.accounts.user(world.bo.id).disabled_at is not None
     for act in ("close-user", "no-admin"):
@@ -104,7 +103,7 @@ def test_an_admin_closes_others_but_not_the_own_account(world: Any) -> None:
 
 
 def test_a_board_is_paused_with_a_reason_only(world: Any) -> None:
-    wire, request = admin._Handlers(world.desk), asking(world, world.boss)
+    wire, request = admin._Handlers(world.services), asking(world, world.boss)
     assert "say why" in wire.set_state(request, IMAGES, "paused", "", "")[0]
     wire.set_state(request, IMAGES, "paused", "labels are mended", "")
     with world.store.read() as connection:
@@ -114,7 +113,7 @@ def test_a_board_is_paused_with_a_reason_only(world: Any) -> None:
 def test_panels_show_the_queue_and_incidents_by_number_and_time_only(world: Any) -> None:
     world.send(world.ada, world.north, "Broken")
     world.queue.fail(world.work(), who="worker:1", why="secret of the holdout", incident="INC-1")
-    wire = admin._Handlers(world.desk)
+    wire = admin._Handlers(world.services)
     panels = dict(zip(admin_panels.PANELS, wire.open(asking(world, world.boss))[3:], strict=True))
     assert "INC-1" in panels["incidents"]
     assert "secret of the holdout" not in "".join(panels.values())
@@ -128,7 +127,7 @@ def test_panels_show_the_queue_and_incidents_by_number_and_time_only(world: Any)
 
 @pytest.mark.parametrize("act", ["withdraw", "withdraw-now", "choose"])
 def test_anothers_submission_can_be_neither_withdrawn_nor_chosen(world: Any, act: str) -> None:
-    wire, before = mine._Handlers(world.desk), n_events(world)
+    wire, before = mine._Handlers(world.services), n_events(world)
     told = wire.act(asking(world, world.ada), click(act, world.theirs.id), world.south.id, IMAGES)
     assert "this is no submission of yours" in told[0]
     assert "Theirs" not in "".join(told)
@@ -137,7 +136,7 @@ def test_anothers_submission_can_be_neither_withdrawn_nor_chosen(world: Any, act
 
 
 def test_a_withdrawal_is_asked_about_first(world: Any) -> None:
-    wire, request = mine._Handlers(world.desk), asking(world, world.ada)
+    wire, request = mine._Handlers(world.services), asking(world, world.ada)
     asked = wire.act(request, click("withdraw", world.mine.id), world.north.id, IMAGES)[0]
     assert "stays charged" in asked
     assert world.store.get(world.mine.id).withdrawn_at is None
@@ -146,7 +145,7 @@ def test_a_withdrawal_is_asked_about_first(world: Any) -> None:
 
 
 def test_a_team_is_shown_to_its_members_only(world: Any) -> None:
-    wire = mine._Handlers(world.desk)
+    wire = mine._Handlers(world.services)
     own = "".join(wire.show(asking(world, world.ada), world.north.id, IMAGES))
     assert "Mine" in own
     assert "9 of 10 scored submissions are left" in own
@@ -157,7 +156,7 @@ def test_a_team_is_shown_to_its_members_only(world: Any) -> None:
 
 
 def test_only_an_owner_adds_and_removes_members(world: Any) -> None:
-    wire = mine._Handlers(world.desk)
+    wire = mine._Handlers(world.services)
     assert "Not done" in wire.act(asking(world, world.ada), click("remove", world.bo.id), world.south.id, IMAGES)[0]
     told = wire.add_member(asking(world, world.ada), world.north.id, IMAGES, world.bo.id, "reader")
     assert "Bo is reader of Northern Lab" in told[0]
@@ -169,7 +168,7 @@ def test_only_an_owner_adds_and_removes_members(world: Any) -> None:
 
 
 def test_a_tokens_secret_is_in_one_answer_and_nowhere_else(world: Any) -> None:
-    wire = tokens._TokenHandlers(world.desk)
+    wire = tokens._TokenHandlers(world.services)
     told, listed = wire.issue(asking(world, world.ada), world.north.id, "cluster", 30, ["read", "submit"])
     secret = told.split('rv-secret">')[1].split("<")[0]
     assert world.accounts.token_actor(secret).user.name == "Ada"
@@ -185,7 +184,7 @@ def test_a_tokens_secret_is_in_one_answer_and_nowhere_else(world: Any) -> None:
 @pytest.mark.parametrize("team", ["south", "none"])
 def test_no_token_is_issued_for_a_team_of_others(world: Any, team: str) -> None:
     team_id = world.south.id if team == "south" else None
-    told, _ = tokens._TokenHandlers(world.desk).issue(asking(world, world.ada), team_id, "cluster", 30, ["submit"])
+    told, _ = tokens._TokenHandlers(world.services).issue(asking(world, world.ada), team_id, "cluster", 30, ["submit"])
     assert "No token was made" in told
     assert world.accounts.tokens_of(world.ada) == []
 
@@ -206,14 +205,14 @@ def good_file(world: Any, tmp_path: Path) -> str:
 
 
 def test_a_visitor_is_asked_to_sign_in_before_anything_is_read(world: Any, good_file: str) -> None:
-    wire, request = submit._Handlers(world.desk), asking(world, None)
+    wire, request = submit._Handlers(world.services), asking(world, None)
     assert wire.check(request, good_file, IMAGES, False)[0] == submit.SIGN_IN
     assert wire.send(request, good_file, IMAGES, False, {}, *FORM)[0] == submit.SIGN_IN
     assert wire.open(request)[0] == submit.SIGN_IN
 
 
 def test_a_good_file_is_linted_sent_once_and_watched(world: Any, good_file: str) -> None:
-    wire, request = submit._Handlers(world.desk), asking(world, world.ada)
+    wire, request = submit._Handlers(world.services), asking(world, world.ada)
     report, button = wire.check(request, good_file, IMAGES, False)
     assert "can be sent: 60 predictions" in report
     assert button["interactive"] is True
@@ -247,7 +246,7 @@ def test_what_is_wrong_with_the_form_is_said_and_nothing_is_queued(
 ) -> None:
     form: list[Any] = list(FORM)
     form[field] = value
-    wire = submit._Handlers(world.desk)
+    wire = submit._Handlers(world.services)
     shown, button, *_ = wire.send(asking(world, world.ada), good_file, IMAGES, False, {}, *form)
     assert told in shown
     assert button["interactive"] is True
@@ -255,7 +254,7 @@ def test_what_is_wrong_with_the_form_is_said_and_nothing_is_queued(
 
 
 def test_a_spent_budget_and_a_closed_board_are_told(world: Any, good_file: str) -> None:
-    wire = submit._Handlers(world.desk)
+    wire = submit._Handlers(world.services)
     for n in range(9):
         world.send(world.ada, world.north, f"Net {n}")
     shown = wire.send(asking(world, world.ada), good_file, IMAGES, False, {}, *FORM)[0]
@@ -268,7 +267,7 @@ def test_a_spent_budget_and_a_closed_board_are_told(world: Any, good_file: str) 
 
 
 def test_a_balance_is_shown_for_ones_own_team_only(world: Any) -> None:
-    wire = submit._Handlers(world.desk)
+    wire = submit._Handlers(world.services)
     assert wire.balance(asking(world, world.ada), IMAGES, "Southern Lab") == ""
     assert wire.balance(asking(world, None), IMAGES, "Northern Lab") == ""
 
@@ -280,7 +279,7 @@ def test_the_form_is_filled_from_a_file_and_nothing_of_it_is_lost(world: Any, tm
         ' "parameters": {"size": 3}, "links": {"paper": "https://example.org/p"}}',
         encoding="utf-8",
     )
-    wire = submit._Handlers(world.desk)
+    wire = submit._Handlers(world.services)
     told, more, *values = wire.fill(asking(world, world.ada), str(path), *FORM)
     given = dict(zip(FIELDS, values, strict=True))
     assert (given["model.name"], given["organization"], given["kind"]) == ("Filled", "Northern Lab", "cnn")
@@ -303,7 +302,7 @@ def test_a_bad_submission_json_is_refused_with_the_reason(
 ) -> None:
     path = tmp_path / "submission.json"
     path.write_bytes(content)
-    shown, more, *_ = submit._Handlers(world.desk).fill(asking(world, world.ada), str(path), *FORM)
+    shown, more, *_ = submit._Handlers(world.services).fill(asking(world, world.ada), str(path), *FORM)
     assert told in shown
     assert "was not read" in shown
     assert more == {}
@@ -331,8 +330,8 @@ def test_what_is_hidden_or_withdrawn_is_seen_by_its_own_alone(world: Any) -> Non
 def test_a_comparison_is_asked_for_once_and_read_from_both_sides(world: Any) -> None:
     a, b = sorted((world.mine.id, world.theirs.id))
     for _ in range(3):
-        assert read_comparison(world.desk.store, IMAGES, "1.0.0", a, b) is None
-        assert read_comparison(world.desk.store, IMAGES, "1.0.0", b, a) is None
+        assert read_comparison(world.services.store, IMAGES, "1.0.0", a, b) is None
+        assert read_comparison(world.services.store, IMAGES, "1.0.0", b, a) is None
     with world.store.read() as connection:
         asked = connection.execute(sa.select(jobs.c.subject).where(jobs.c.kind == "compare")).scalars().all()
     assert asked == [f"{a}:{b}"]
@@ -340,8 +339,8 @@ def test_a_comparison_is_asked_for_once_and_read_from_both_sides(world: Any) -> 
            "told_apart": True}  # fmt: skip
     document = {"schema": 1, "a": a, "b": b, "rows": [row, {**row, "low": None, "high": None}], "note": ""}
     assert world.queue.finish_result(world.work("compare"), document=document)
-    assert read_comparison(world.desk.store, IMAGES, "1.0.0", a, b) == document
-    turned = read_comparison(world.desk.store, IMAGES, "1.0.0", b, a)
+    assert read_comparison(world.services.store, IMAGES, "1.0.0", a, b) == document
+    turned = read_comparison(world.services.store, IMAGES, "1.0.0", b, a)
     assert turned is not None
     first, second = turned["rows"]
     assert (first["a"], first["b"], first["value"], first["low"], first["high"]) == (0.6, 0.7, -0.1, -0.2, -0.05)
@@ -350,9 +349,9 @@ def test_a_comparison_is_asked_for_once_and_read_from_both_sides(world: Any) -> 
 
 def test_a_comparison_that_failed_is_not_tried_for_ever(world: Any) -> None:
     a, b = sorted((world.mine.id, world.theirs.id))
-    read_comparison(world.desk.store, IMAGES, "1.0.0", a, b)
+    read_comparison(world.services.store, IMAGES, "1.0.0", a, b)
     world.queue.fail(world.work("compare"), who="worker:1", why="no", incident="INC-2")
-    wire = compare._Handlers(world.desk)
+    wire = compare._Handlers(world.services)
     for _ in range(2):
         answer = wire.show(IMAGES, a, b)
         assert "could not be computed" in answer[3]
@@ -361,9 +360,9 @@ def test_a_comparison_that_failed_is_not_tried_for_ever(world: Any) -> None:
 
 def test_a_comparison_that_was_refused_is_asked_for_again(world: Any) -> None:
     a, b = sorted((world.mine.id, world.theirs.id))
-    read_comparison(world.desk.store, IMAGES, "1.0.0", a, b)
+    read_comparison(world.services.store, IMAGES, "1.0.0", a, b)
     world.queue.refuse(world.work("compare"), who="worker:1", why="One of the two is no longer on the board.")
-    assert read_comparison(world.desk.store, IMAGES, "1.0.0", a, b) is None
+    assert read_comparison(world.services.store, IMAGES, "1.0.0", a, b) is None
     assert world.work("compare").subject == f"{a}:{b}"
 
 
@@ -375,7 +374,7 @@ def test_a_comparison_that_was_refused_is_asked_for_again(world: Any) -> None:
 def test_states_of_a_comparison(world: Any, which: str, told: str, waits: bool) -> None:
     a, b = world.mine.id, world.theirs.id
     pair = {"none": ("", ""), "same": (a, a), "strange": (a, "f" * 32), "both": (a, b)}[which]
-    *_, markup, timer, query = compare._Handlers(world.desk).open(asking(world, None, a=pair[0], b=pair[1]))
+    *_, markup, timer, query = compare._Handlers(world.services).open(asking(world, None, a=pair[0], b=pair[1]))
     assert told in markup
     assert timer.active is waits
     assert query.startswith(f"benchmark={IMAGES}")
@@ -385,5 +384,5 @@ def test_the_other_boards_ledger_is_another_one(world: Any) -> None:
     with world.store.read() as connection:
         policy = world.settings.of(STUDIES).quota
         assert quota.balance(connection, world.north.id, STUDIES, "1.0.0", policy).left == 10
-    shown = mine._Handlers(world.desk).show(asking(world, world.ada), world.north.id, STUDIES)[1]
+    shown = mine._Handlers(world.services).show(asking(world, world.ada), world.north.id, STUDIES)[1]
     assert "Nothing was spent yet." in shown

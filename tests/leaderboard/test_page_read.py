@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from reveal_leaderboard.accounts.people import Actor
 from reveal_leaderboard.store.tables import ratings
 from reveal_leaderboard.web.pages import read
-from reveal_leaderboard.web.pages.desk import Desk
+from reveal_leaderboard.web.services import Services
 
 from tests.leaderboard.task_world import BENCHMARK, REFERENCE, Room, answers_to, room, task_board
 
@@ -34,8 +34,8 @@ class Page:
     def __init__(self, room: Room) -> None:
         self.room, self.auth = room, Auth()
         auth: Any = self.auth
-        desk = Desk(room.store, room.queue, room.intake, room.accounts, auth, room.settings, room.catalogue)
-        self.wire = read._Handlers(desk)
+        services = Services(room.store, room.queue, room.intake, room.accounts, auth)
+        self.wire = read._Handlers(services)
         self.request: Any = SimpleNamespace(request=None, query_params={})
 
     def open(self, actor: Actor | None, benchmark: str | None = BENCHMARK) -> tuple[Any, ...]:
@@ -62,7 +62,7 @@ def n_ratings(room: Room) -> int:
 
 def test_the_page_is_laid_out(page: Page) -> None:
     with gr.Blocks() as blocks:
-        read.build(page.wire.desk, blocks)
+        read.build(page.wire.services, blocks)
     radios = [block for block in blocks.blocks.values() if isinstance(block, gr.Radio)]
     assert [radio.label for radio in radios] == [
         "Process", "Execution", "Synthesis", "Language", "Image content", "Image style",

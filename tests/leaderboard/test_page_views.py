@@ -6,20 +6,18 @@ from dataclasses import replace
 
 import pytest
 from reveal_leaderboard.accounts.people import Actor, Membership, Team, User
-from reveal_leaderboard.release.quota import Balance, LedgerRow
-from reveal_leaderboard.release.release import ReleasePolicy
-from reveal_leaderboard.settings import BenchmarkSettings, ExposurePolicy, QuotaPolicy, load_settings
-from reveal_leaderboard.store.outcomes import Score
+from reveal_leaderboard.settings import BenchmarkSettings, ExposurePolicy, QuotaPolicy, ReleasePolicy, load_settings
 from reveal_leaderboard.store.queue import Waiting
+from reveal_leaderboard.store.quota import Balance, LedgerRow
+from reveal_leaderboard.store.scores import Score
 from reveal_leaderboard.store.store import Submission
 from reveal_leaderboard.web.pages.about import about_view, policy_view
 from reveal_leaderboard.web.pages.admin_view import exposure_view
-from reveal_leaderboard.web.pages.balance_view import balance_view, ledger_view
 from reveal_leaderboard.web.pages.compare import compare_view
-from reveal_leaderboard.web.pages.desk import SCRIPT, strip_view
 from reveal_leaderboard.web.pages.entry import entry_view
-from reveal_leaderboard.web.pages.mine_view import account_view, submissions_view, team_view
-from reveal_leaderboard.web.pages.progress_view import progress_view
+from reveal_leaderboard.web.pages.mine import account_view, submissions_view, team_view
+from reveal_leaderboard.web.pages.strip import SCRIPT, strip_view
+from reveal_leaderboard.web.pages.submission_view import balance_view, ledger_view, progress_view
 
 from tests.leaderboard.browser.world import IMAGES, RARE, STUDIES, published, released
 from tests.leaderboard.test_board import XSS, entry

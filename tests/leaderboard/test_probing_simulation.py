@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from reveal_leaderboard.release.ranking import compare_document
-from reveal_leaderboard.release.release import ReleasedScore, ReleasePolicy, climb, release_studies
-from reveal_leaderboard.settings import load_settings
+from reveal_leaderboard.release.release import ReleasedScore, climb, release_studies
+from reveal_leaderboard.settings import ReleasePolicy, load_settings
 from scipy.special import expit, logit
 from scipy.stats import norm
 from sklearn.metrics import f1_score, roc_auc_score

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from reveal_leaderboard.boards.published import read_published, read_published_boards
+from reveal_leaderboard.boards.catalogue import read_published, read_published_boards
 
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset.build import build_folder

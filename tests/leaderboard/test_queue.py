@@ -12,10 +12,10 @@ from reveal_leaderboard.store.queue import Job, Queue, Waiting
 from reveal_leaderboard.store.store import Score, Store, Submission
 from reveal_leaderboard.store.tables import jobs, results, workers
 
-from tests.leaderboard.databases import database_url
+from tests.leaderboard.databases import each_database_url
 from tests.leaderboard.worlds import BENCHMARK, SERVED, World, outcome
 
-__all__ = ["database_url"]
+__all__ = ["each_database_url"]
 
 GONE = -1.0  # seconds of a lease that has run out already
 

@@ -8,16 +8,14 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from reveal_leaderboard.release import quota
-from reveal_leaderboard.release.quota import QuotaExceededError
 from reveal_leaderboard.settings import QuotaPolicy
+from reveal_leaderboard.store import quota
 from reveal_leaderboard.store.events import history
+from reveal_leaderboard.store.quota import QuotaExceededError
 from reveal_leaderboard.store.tables import ledger
 
-from tests.leaderboard.databases import database_url
+from tests.leaderboard.databases import on_both
 from tests.leaderboard.worlds import BENCHMARK, NEW, World
-
-__all__ = ["database_url"]
 
 DAY = 86_400
 
@@ -44,6 +42,7 @@ def test_pending_then_charged(database_url: str) -> None:
     assert world.spent() == 1
 
 
+@on_both
 def test_the_day_is_full_until_midnight_utc(database_url: str) -> None:
     world = World(database_url, quota=QuotaPolicy(total=10, per_day=2, board_total=500))
     world.add(sha256=sha(1))
@@ -113,6 +112,7 @@ def test_the_board_has_a_total_for_all_teams(database_url: str) -> None:
         world.add(sha256=sha(3))
 
 
+@on_both
 def test_a_grant_adds_to_the_total(database_url: str) -> None:
     world = World(database_url, quota=QuotaPolicy(total=1, per_day=10, board_total=10))
     world.add(sha256=sha(1))
@@ -170,6 +170,7 @@ def test_budgets_belong_to_a_version(database_url: str) -> None:
     [(QuotaPolicy(1, 9, 9), (1, 1)), (QuotaPolicy(9, 1, 9), (1, 1)), (QuotaPolicy(9, 9, 1), (1, 2))],
     ids=["total", "day", "board"],
 )
+@on_both
 def test_of_two_at_once_at_the_edge_one_passes(
     database_url: str, policy: QuotaPolicy, teams: tuple[int, int], tmp_path: Path
 ) -> None:

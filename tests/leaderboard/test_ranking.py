@@ -13,7 +13,8 @@ import numpy.typing as npt
 import pytest
 from reveal_leaderboard.release import ranking as tiers
 from reveal_leaderboard.release.ranking import FEWEST_DIFFERING, Rows, compare_document, rank_document
-from reveal_leaderboard.release.release import ReleasePolicy, release, release_studies
+from reveal_leaderboard.release.release import release, release_studies
+from reveal_leaderboard.settings import ReleasePolicy
 from scipy import stats
 
 from reveal_bench.evaluation.compare import compare

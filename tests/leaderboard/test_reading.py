@@ -1,4 +1,4 @@
-"""Readers and what their ratings change, on both databases."""
+"""Readers and what their ratings change."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pytest
 import sqlalchemy as sa
 from reveal_leaderboard.accounts.accounts import Accounts
 from reveal_leaderboard.accounts.people import Actor, NotPermittedError
-from reveal_leaderboard.boards.ratings import RatingError, StoredAnswer, answers_of, digest_of, own_scores, ratings_of
 from reveal_leaderboard.boards.reading import (
     ReadingProgress,
     answers_csv,
@@ -25,15 +24,14 @@ from reveal_leaderboard.boards.reading import (
 )
 from reveal_leaderboard.settings import BenchmarkSettings, ReadingPolicy, load_settings
 from reveal_leaderboard.store.audit import audit
+from reveal_leaderboard.store.ratings import RatingError, StoredAnswer, answers_of, digest_of, own_scores, ratings_of
 from reveal_leaderboard.store.store import Submission
 from reveal_leaderboard.store.submissions import NotAllowedError
 from reveal_leaderboard.store.tables import CRITERIA, answers, ratings
 
 from reveal_bench.kinds.tasks.records import AnswerBox, TaskAnswer
-from tests.leaderboard.databases import database_url
+from tests.leaderboard.databases import on_both
 from tests.leaderboard.worlds import BENCHMARK, FixedSettings, World
-
-__all__ = ["database_url"]
 
 POLICY = ReadingPolicy(2, "Readers")
 TEXT: dict[str, int | None] = dict.fromkeys(CRITERIA[:4], 3)
@@ -98,6 +96,7 @@ def library(database_url: str) -> Library:
     return Library(database_url)
 
 
+@on_both
 def test_from_the_file_to_the_score(library: Library) -> None:
     """Two readers of every answer: the last rating queues the submission, which is then charged and scored."""
     submission, found = library.read()
@@ -196,6 +195,7 @@ def test_nobody_reads_answers_of_a_team_of_their_own(library: Library) -> None:
     assert library.next(local) is not None
 
 
+@on_both
 def test_a_reader_goes_through_all_answers_once(library: Library) -> None:
     library.read()
     library.read(team_id="team2", sha256="b" * 64)
@@ -268,6 +268,7 @@ def test_scores_that_break_a_rule_are_not_kept(library: Library, name: str) -> N
         assert connection.execute(sa.select(sa.func.count()).select_from(ratings)).scalar_one() == 0
 
 
+@on_both
 def test_the_database_itself_refuses_a_six(library: Library) -> None:
     _, found = library.read()
     row = {"answer_id": found[0].id, "reader": "r", "process": 6, "who": "w", "rated_at": 0.0}
@@ -280,6 +281,7 @@ def test_an_unknown_answer_is_refused(library: Library) -> None:
         library.rate(library.actor("one"), "nothing")
 
 
+@on_both
 def test_withdrawn_while_it_is_read_costs_nothing_and_is_not_read_on(library: Library) -> None:
     submission, found = library.read()
     one = library.actor("one")
@@ -334,6 +336,7 @@ def lines_of(found: list[StoredAnswer], *readers: str) -> str:
     return "\n".join([HEAD, *rows]) + "\n"
 
 
+@on_both
 def test_a_file_of_ratings_ends_a_reading(library: Library, tmp_path: Path) -> None:
     submission, found = library.read()
     path = tmp_path / "ratings.csv"

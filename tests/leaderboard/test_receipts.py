@@ -13,10 +13,10 @@ from reveal_leaderboard.release import receipts
 from reveal_leaderboard.store.tables import receipts as table
 
 from reveal_bench.evaluation.receipts import GENESIS, ReceiptError, verify_receipt
-from tests.leaderboard.databases import database_url
+from tests.leaderboard.databases import on_both
 from tests.leaderboard.filled_board import BENCHMARK, VERSION, FilledBoard, filled
 
-__all__ = ["database_url", "filled"]
+__all__ = ["filled"]
 
 
 def vault(tmp_path: Path) -> Path:
@@ -25,6 +25,7 @@ def vault(tmp_path: Path) -> Path:
     return folder
 
 
+@on_both
 def test_every_scored_submission_has_a_receipt_that_holds(filled: FilledBoard) -> None:
     with filled.store.read() as connection:
         n = connection.execute(sa.select(sa.func.count()).select_from(table)).scalar_one()
@@ -77,6 +78,7 @@ def test_a_receipt_is_undone_with_its_transaction(filled: FilledBoard) -> None:
     assert filled.all_rows() == before
 
 
+@on_both
 def test_receipts_of_two_keys_are_one_chain(filled: FilledBoard) -> None:
     old = filled.signer.public_key_text
     filled.signer.rotate()

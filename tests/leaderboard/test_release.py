@@ -8,15 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from reveal_leaderboard.release.release import (
-    ReleasedScore,
-    ReleasePolicy,
-    climb,
-    part_of,
-    primary_figure,
-    release,
-    split_final,
-)
+from reveal_leaderboard.release.release import ReleasedScore, climb, part_of, primary_figure, release, split_final
+from reveal_leaderboard.settings import ReleasePolicy
 
 from reveal_bench.kinds.localization.scoring import CaseRows, score_localization
 from tests.leaderboard.conftest import RARE, Board, guesses

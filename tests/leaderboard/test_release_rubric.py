@@ -9,12 +9,12 @@ from reveal_leaderboard.release.ranking import compare_document, rank_document
 from reveal_leaderboard.release.release import (
     RELEASED_OF_TASKS,
     ReleasedScore,
-    ReleasePolicy,
     climb,
     part_of,
     primary_figure,
     release_rubric,
 )
+from reveal_leaderboard.settings import ReleasePolicy
 
 from reveal_bench.kinds.localization.scoring import CaseRows
 from reveal_bench.kinds.tasks.records import (

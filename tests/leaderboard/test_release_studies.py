@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 import pytest
-from reveal_leaderboard.release.release import ReleasePolicy, part_of, release_studies, shown_labels
+from reveal_leaderboard.release.release import part_of, release_studies, shown_labels
+from reveal_leaderboard.settings import ReleasePolicy
 from sklearn.metrics import cohen_kappa_score, f1_score, recall_score, roc_auc_score
 
 from reveal_bench.kinds.findings.records import StudyRecord

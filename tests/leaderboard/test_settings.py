@@ -10,13 +10,13 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from reveal_leaderboard.release.release import ReleasePolicy
 from reveal_leaderboard.settings import (
     PACKAGED,
     AccountsPolicy,
     ExposurePolicy,
     QuotaPolicy,
     ReadingPolicy,
+    ReleasePolicy,
     SettingsError,
     load_settings,
 )

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from reveal_leaderboard.boards import boards
-from reveal_leaderboard.boards.published import Published
+from reveal_leaderboard.boards.catalogue import Published
 from reveal_leaderboard.boards.standings import (
     Standings,
     UnknownVersionError,
@@ -19,6 +18,7 @@ from reveal_leaderboard.boards.standings import (
     standings,
 )
 from reveal_leaderboard.release.release import POLICY, Figure, ReleasedScore
+from reveal_leaderboard.store import boards
 from reveal_leaderboard.store.store import Store
 from reveal_leaderboard.store.tables import results, scores, submissions, teams, users, versions
 

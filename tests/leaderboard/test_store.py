@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from reveal_leaderboard.boards import boards
 from reveal_leaderboard.settings import QuotaPolicy
+from reveal_leaderboard.store import boards
 from reveal_leaderboard.store.events import verify_events
 from reveal_leaderboard.store.store import (
     BoardClosedError,
@@ -21,10 +21,10 @@ from reveal_leaderboard.store.store import (
 )
 from reveal_leaderboard.store.tables import teams
 
-from tests.leaderboard.databases import database_url
+from tests.leaderboard.databases import each_database_url
 from tests.leaderboard.worlds import BENCHMARK, NEW, World
 
-__all__ = ["database_url"]
+__all__ = ["each_database_url"]
 
 WHO = "user:user1"
 

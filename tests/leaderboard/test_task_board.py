@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 import sqlalchemy as sa
-from reveal_leaderboard.boards import boards
 from reveal_leaderboard.boards.exports import to_csv, to_json, to_parquet
-from reveal_leaderboard.boards.ratings import answers_of
 from reveal_leaderboard.boards.standings import standings
 from reveal_leaderboard.release.receipts import receipt_file
 from reveal_leaderboard.release.release import ReleasedScore
+from reveal_leaderboard.store import boards
 from reveal_leaderboard.store.audit import audit
+from reveal_leaderboard.store.ratings import answers_of
 from reveal_leaderboard.store.tables import flags, results
 from reveal_leaderboard.store.tables import tables as metadata
 from reveal_leaderboard.web.pages import rubric_view

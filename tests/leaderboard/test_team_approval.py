@@ -1,4 +1,4 @@
-"""New teams that wait for approval, on both databases: who waits, who approves, and that nothing is sent before."""
+"""New teams that wait for approval: who waits, who approves, and that nothing is sent before."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from starlette.testclient import TestClient
 
 from tests.leaderboard.api_app import SUBMISSIONS, World, api_world, problem
 from tests.leaderboard.conftest import BENCHMARK, METADATA, Board
-from tests.leaderboard.databases import empty_database_url
-from tests.leaderboard.people_world import accounts, database_url, engine, me, person, steps, team_of
+from tests.leaderboard.databases import on_both
+from tests.leaderboard.people_world import accounts, engine, me, person, steps, team_of
 
-__all__ = ["accounts", "database_url", "empty_database_url", "engine"]
+__all__ = ["accounts", "engine"]
 
 WAITS = "Example Lab waits for the maintainers’ approval and may submit once they have given it"
 
@@ -48,6 +48,7 @@ def test_only_a_team_that_no_administrator_made_waits(accounts: Accounts, by: st
     assert _account(actor_of(accounts, jane)) == (WAITING if waits else "")
 
 
+@on_both
 def test_a_team_that_waits_submits_nothing_by_any_way_of_asking(engine: sa.Engine, accounts: Accounts) -> None:
     jane, bob = person(accounts, "jane"), person(accounts, "bob")
     lab = team_of(accounts, jane, is_asked=True)
@@ -110,6 +111,7 @@ def test_the_local_person_never_waits(accounts: Accounts) -> None:
     assert all(m.team.waiting_since is None for m in actor.memberships)
 
 
+@on_both
 def test_the_store_refuses_what_slipped_by(database_url: str) -> None:
     """A request that looked before the team was known to wait is refused where it is written, with its team locked."""
     store = Store(database_url)
@@ -120,7 +122,7 @@ def test_the_store_refuses_what_slipped_by(database_url: str) -> None:
         benchmark=BENCHMARK, version="1.0.0", split="holdout", team_id=lab.id, user_id=jane.id, model_name="Net",
         kind="cnn", prompt_style=None, metadata={}, filename="net.jsonl", sha256="0" * 64, size=1,
     )  # fmt: skip
-    from reveal_leaderboard.boards.boards import register_version
+    from reveal_leaderboard.store.boards import register_version
 
     with store.write() as connection:
         register_version(connection, BENCHMARK, "1.0.0", "holdout", {})

@@ -8,12 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import sqlalchemy as sa
-from reveal_leaderboard.boards import boards
-from reveal_leaderboard.release import quota
 from reveal_leaderboard.release.fingerprints import Fingerprint
-from reveal_leaderboard.release.release import Figure, ReleasedScore, ReleasePolicy
-from reveal_leaderboard.settings import BenchmarkSettings, QuotaPolicy, Settings, load_settings
-from reveal_leaderboard.store.outcomes import ScoredOutcome
+from reveal_leaderboard.release.outcomes import ScoredOutcome
+from reveal_leaderboard.release.release import Figure, ReleasedScore
+from reveal_leaderboard.settings import BenchmarkSettings, QuotaPolicy, ReleasePolicy, Settings, load_settings
+from reveal_leaderboard.store import boards, quota
 from reveal_leaderboard.store.queue import Job, Queue
 from reveal_leaderboard.store.store import NewSubmission, Store, Submission
 from reveal_leaderboard.store.tables import ledger, teams, users

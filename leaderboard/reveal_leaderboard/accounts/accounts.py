@@ -42,12 +42,11 @@ from reveal_leaderboard.accounts.people import (
     Token,
     User,
     team_key,
-    waits_for_approval,
 )
 from reveal_leaderboard.store import events, tables
 from reveal_leaderboard.store.database import locked, moment
 from reveal_leaderboard.store.metadata import Name
-from reveal_leaderboard.store.submissions import NotAllowedError
+from reveal_leaderboard.store.submissions import NotAllowedError, waits_for_approval
 
 __all__ = [
     "AccountDisabledError",

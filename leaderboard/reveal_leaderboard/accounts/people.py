@@ -11,10 +11,7 @@ from __future__ import annotations
 import unicodedata
 from dataclasses import dataclass
 
-__all__ = [
-    "ROLES", "SCOPES", "Actor", "Membership", "NotPermittedError", "Team", "Token", "User", "team_key",
-    "waits_for_approval",
-]  # fmt: skip
+__all__ = ["ROLES", "SCOPES", "Actor", "Membership", "NotPermittedError", "Team", "Token", "User", "team_key"]
 
 SCOPES = ("read", "submit", "admin")
 ROLES = ("owner", "member", "reader")
@@ -102,11 +99,6 @@ class Actor:
     def belongs_to(self, team_id: str) -> bool:
         """Whether it may see what only the team sees."""
         return any(m.team.id == team_id for m in self.memberships)
-
-
-def waits_for_approval(name: str) -> str:
-    """What is said when the team `name`, which nobody has approved yet, would submit."""
-    return f"{name} waits for the maintainers’ approval and may submit once they have given it"
 
 
 def team_key(name: str) -> str:

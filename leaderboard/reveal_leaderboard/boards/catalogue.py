@@ -1,21 +1,38 @@
-"""Which benchmarks this server knows, and which version of each its board shows.
+"""The public side of the benchmarks that a board serves, and which version of each its board shows.
 
 Conventions
 -----------
+All that a web process knows of a benchmark is its *public folder*, which tells what the scored split asks
+(``manifest/<split>.parquet``) and may hold its inputs (``holdout_inputs``). Of that split nothing else may be in it: a
+server that could open a reference could tell one. So a folder is searched before it is served, by the same rule by
+which builders leave the references out.
+
 A server is given the public folders of every version that it may show. Which one a board shows, and submissions go to,
 stands in the database (table `boards`), so that all servers switch at the same moment; see
-:mod:`reveal_leaderboard.boards.boards`.
+:mod:`reveal_leaderboard.boards.refresh`. A benchmark may be served in several versions at once, so a board is found by
+its name and version.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
 
-from reveal_leaderboard.boards import boards
-from reveal_leaderboard.boards.published import Published
+from reveal_bench.benchmarks import BENCHMARKS, Benchmark
+from reveal_bench.kinds.findings.records import StudyManifest, read_study_manifest
+from reveal_bench.kinds.folder import FolderInfo, check_split, read_folder_info
+from reveal_bench.kinds.localization.records import Manifest, read_manifest
+from reveal_bench.kinds.tasks.records import CATEGORIES, TaskManifest, read_task_manifest
+from reveal_bench.metrics.ordinal import REPORTED
+from reveal_leaderboard.store import boards
 from reveal_leaderboard.store.store import Store
 
-__all__ = ["Catalogue", "UnknownBenchmarkError"]
+__all__ = [
+    "BoardKey", "BoardKind", "Catalogue", "Published", "UnknownBenchmarkError", "read_published",
+    "read_published_boards",
+]  # fmt: skip
 
 
 class UnknownBenchmarkError(ValueError):
@@ -58,3 +75,177 @@ class Catalogue:
     def versions(self, name: str) -> list[Published]:
         """Every version that is here, in the order given."""
         return [one for (of, _), one in self._known.items() if of == name]
+
+
+BoardKind = Literal["localization", "findings", "tasks"]
+
+
+BoardKey = tuple[str, str]
+"""(benchmark, version)"""
+
+
+READERS: Mapping[BoardKind, Callable[[Path, str], Manifest | StudyManifest | TaskManifest]] = {
+    "localization": read_manifest, "findings": read_study_manifest, "tasks": read_task_manifest,
+}  # fmt: skip
+"""What reads the public manifest of each kind of benchmark."""
+
+
+MANIFEST, INPUTS = "manifest", "holdout_inputs"
+"""The folders that may hold files of the scored split."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """The public side of a benchmark at one version: its folder, and what the scored split asks.
+
+    Attributes
+    ----------
+    folder : the public dataset folder
+    info : what its ``benchmark.json`` says
+    manifest : of the scored split; a StudyManifest for findings-type benchmarks, a TaskManifest for tasks-type ones
+    kind : {"localization", "findings", "tasks"}
+    """
+
+    folder: Path
+    info: FolderInfo
+    manifest: Manifest | StudyManifest | TaskManifest
+    kind: BoardKind
+
+    @property
+    def name(self) -> str:
+        """Name of the benchmark."""
+        return self.manifest.benchmark
+
+    @property
+    def version(self) -> str:
+        """Version of the folder."""
+        return self.manifest.version
+
+    @property
+    def key(self) -> BoardKey:
+        """(benchmark, version)."""
+        return self.name, self.version
+
+    @property
+    def split(self) -> str:
+        """Name of the scored split."""
+        return self.manifest.split
+
+    @property
+    def benchmark(self) -> Benchmark:
+        """Its row of BENCHMARKS."""
+        return BENCHMARKS[self.name]
+
+    @property
+    def title(self) -> str:
+        """Name of the benchmark for people."""
+        return self.benchmark.title
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """Vocabulary, in the order of tables: the labels of a findings-type benchmark; the criteria of the rubric and
+        the categories of tasks of a tasks-type one."""
+        if isinstance(self.manifest, TaskManifest):
+            return (*REPORTED, *CATEGORIES)
+        return self.manifest.labels if isinstance(self.manifest, StudyManifest) else self.manifest.findings
+
+    @property
+    def n_items(self) -> int:
+        """Images, studies or tasks that the scored split asks for."""
+        if isinstance(self.manifest, TaskManifest):
+            return len(self.manifest.tasks)
+        return len(self.manifest.studies if isinstance(self.manifest, StudyManifest) else self.manifest.rows)
+
+    @property
+    def items(self) -> str:
+        """What the items are: "images", "studies" or "tasks"."""
+        return {"localization": "images", "findings": "studies", "tasks": "tasks"}[self.kind]
+
+    @property
+    def synthetic(self) -> bool:
+        """Whether the benchmark's data are made up."""
+        return self.info.synthetic
+
+    def facts(self) -> dict[str, Any]:
+        """What is kept of this version after its folder is gone: plain JSON values, all public."""
+        return {
+            "kind": self.kind,
+            "findings": list(self.findings),
+            f"n_{self.items}": self.n_items,
+            "synthetic": self.synthetic,
+        }
+
+    @property
+    def manifest_file(self) -> Path:
+        """The split's manifest as Parquet."""
+        return self.folder / MANIFEST / f"{self.split}.parquet"
+
+
+def read_published(folder: Path, split: str) -> Published:
+    """Read the public side of a benchmark.
+
+    Raises
+    ------
+    ValueError
+        If the folder is no dataset folder, lacks the split, is of a benchmark that no board knows, or holds anything of
+        the split's references.
+    """
+    folder = Path(folder)
+    info = read_folder_info(folder)
+    check_split(info, folder, split)
+    kind = _kind(folder, info)
+    _check_no_references(folder, split)
+    return Published(folder, info, READERS[kind](folder, split), kind)
+
+
+def read_published_boards(folders: Iterable[tuple[Path, str]]) -> dict[BoardKey, Published]:
+    """Read several (folder, split) by :func:`read_published`.
+
+    Raises
+    ------
+    ValueError
+        As :func:`read_published`, or if two folders are of the same version of one benchmark.
+    """
+    boards: dict[BoardKey, Published] = {}
+    for folder, split in folders:
+        published = read_published(folder, split)
+        other = boards.setdefault(published.key, published)
+        if other is not published:
+            name, version = published.key
+            raise ValueError(f"each version of a benchmark must be served once: {folder} and {other.folder} are both "
+                             f"{name} {version}")  # fmt: skip
+    return boards
+
+
+def _kind(folder: Path, info: FolderInfo) -> BoardKind:
+    if info.benchmark not in BENCHMARKS:
+        raise ValueError(f"{folder}: `benchmark` must be one of {', '.join(BENCHMARKS)}, got {info.benchmark!r}")
+    return BENCHMARKS[info.benchmark].kind
+
+
+def _check_no_references(folder: Path, split: str) -> None:
+    """Refuse a folder with a file of `split` other than its manifest and inputs, or with references in one of these."""
+    rule = f"the references of split {split!r}, which a leaderboard's server must not see"
+    for path in sorted(folder.rglob("*")):
+        if path.name != split and not path.name.startswith((f"{split}-", f"{split}.")):
+            continue
+        place = path.relative_to(folder)
+        if place != Path(MANIFEST, f"{split}.parquet") and (place.parts[0], path.suffix) != (INPUTS, ".parquet"):
+            raise ValueError(f"{folder} holds {rule}: {place.as_posix()}")
+        columns = _told_by(folder, path)
+        if columns:
+            raise ValueError(f"{folder} holds {rule}: {place.as_posix()} has values in {', '.join(columns)}")
+
+
+def _told_by(folder: Path, shard: Path) -> list[str]:
+    """Columns of a file, pictures left aside, that hold what no manifest and no input may hold."""
+    import pyarrow.parquet as pq
+
+    from reveal_bench.dataset.tables import input_rule, open_folder
+
+    opened = open_folder(folder)
+    rule = input_rule(opened)
+    file = pq.ParquetFile(shard)
+    columns = [name for name in file.schema_arrow.names if name not in opened.kind.image_columns]
+    rows = (row for batch in file.iter_batches(columns=columns) for row in batch.to_pylist())
+    return sorted({column for row in rows for column in rule.faults(row)})

@@ -27,7 +27,10 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from reveal_leaderboard.accounts.people import Actor, NotPermittedError, team_key
-from reveal_leaderboard.boards.ratings import (
+from reveal_leaderboard.settings import ReadingPolicy, Settings
+from reveal_leaderboard.store.database import locked, moment
+from reveal_leaderboard.store.queue import Queue
+from reveal_leaderboard.store.ratings import (
     READ_TO_THE_END,
     RatingError,
     Scores,
@@ -39,9 +42,6 @@ from reveal_leaderboard.boards.ratings import (
     ratings_of,
     read_ratings_file,
 )
-from reveal_leaderboard.settings import ReadingPolicy, Settings
-from reveal_leaderboard.store.database import locked, moment
-from reveal_leaderboard.store.queue import Queue
 from reveal_leaderboard.store.submissions import NotAllowedError, Submission, get_known, note
 from reveal_leaderboard.store.tables import answers, jobs, ratings, submissions, teams
 
@@ -180,7 +180,7 @@ def import_ratings(connection: sa.Connection, path: Path, settings: Settings, *,
 
     Parameters
     ----------
-    path : CSV, see :mod:`reveal_leaderboard.boards.ratings`; the ids of answers are those of :func:`answers_csv`
+    path : CSV, see :mod:`reveal_leaderboard.store.ratings`; the ids of answers are those of :func:`answers_csv`
 
     Raises
     ------

@@ -23,9 +23,7 @@ import sqlalchemy as sa
 
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.metrics import METRICS, Metric
-from reveal_leaderboard.boards import boards
-from reveal_leaderboard.boards.boards import VersionRow
-from reveal_leaderboard.boards.published import Published
+from reveal_leaderboard.boards.catalogue import Published
 from reveal_leaderboard.boards.references import ReferenceRow, read_reference_rows
 from reveal_leaderboard.release.release import (
     PRIMARY,
@@ -36,6 +34,8 @@ from reveal_leaderboard.release.release import (
     ReleasedScore,
     primary_figure,
 )
+from reveal_leaderboard.store import boards
+from reveal_leaderboard.store.boards import VersionRow
 from reveal_leaderboard.store.store import Score, Store, Submission
 from reveal_leaderboard.store.tables import results
 

@@ -1,7 +1,8 @@
 """What everybody may know of an entry that was public until its team withdrew it.
 
 A paper may cite such an entry: its address says whose it was and when it was withdrawn, never its figures. What an
-admin hid, and what nobody but its team ever saw, leaves nothing behind: to strangers it is as an id that never was.
+admin hid, and what nobody but its team ever saw, leaves nothing behind: to everybody else it is as an id that never
+was.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from reveal_leaderboard.boards import boards
 from reveal_leaderboard.boards.standings import iso_time
+from reveal_leaderboard.store import boards
 from reveal_leaderboard.store.store import Store, Submission
 
 __all__ = ["WithdrawnEntry", "read_withdrawn"]

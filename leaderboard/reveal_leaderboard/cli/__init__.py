@@ -106,8 +106,7 @@ def _build(
     at: Places, folders: list[tuple[Path, str]], listening: _Listening, confinement: str
 ) -> tuple[FastAPI, Callable[[], None]]:
     from reveal_leaderboard.accounts.accounts import Accounts
-    from reveal_leaderboard.boards.catalogue import Catalogue
-    from reveal_leaderboard.boards.published import read_published_boards
+    from reveal_leaderboard.boards.catalogue import Catalogue, read_published_boards
     from reveal_leaderboard.custody import Custody
     from reveal_leaderboard.web.app import Front, build_app
     from reveal_leaderboard.web.auth import open_auth
@@ -210,11 +209,10 @@ def demo(
     stay: Annotated[bool, typer.Option(help="Keep the board running until Ctrl-C.")] = True,
 ) -> None:
     """Show everything on synthetic data: build, predict, score at home, upload, and boards with private holdouts."""
-    from reveal_leaderboard.cli.demo import BENCHMARK, STUDIES, Demo
-    from reveal_leaderboard.cli.demo_board import heed_signals, show_board, upload
+    from reveal_leaderboard.cli.demo import BENCHMARK, STUDIES, Demo, heed_signals, show_board, upload
 
     heed_signals()
-    show = Demo(folder, n_images=images, seed=seed, say=typer.echo)
+    show = Demo(folder, n_images=images, seed=seed, echo=typer.echo)
     try:
         if fresh:
             show.remove()

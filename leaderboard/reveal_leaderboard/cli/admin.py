@@ -62,7 +62,7 @@ def _time(moment: float | None) -> str | None:
 @admin.command()
 def boards(data: Data, database: Database = None) -> None:
     """List boards, their versions and states."""
-    from reveal_leaderboard.boards import boards as board_queries
+    from reveal_leaderboard.store import boards as board_queries
 
     with _store(data, database) as store, store.read() as connection:
         rows = board_queries.list_boards(connection)
@@ -73,7 +73,7 @@ def boards(data: Data, database: Database = None) -> None:
 @admin.command(name="set-board")
 def set_board(benchmark: str, state: str, data: Data, why: Why, database: Database = None) -> None:
     """Open, pause or close a board (STATE: open, paused or closed)."""
-    from reveal_leaderboard.boards import boards as board_queries
+    from reveal_leaderboard.store import boards as board_queries
 
     with _store(data, database) as store, store.write() as connection:
         row = board_queries.set_state(connection, benchmark, state, who=_who(), why=why)
@@ -89,15 +89,15 @@ def refresh(
     database: Database = None,
 ) -> None:
     """Score the stored submissions against a new version; with --switch, show it in place of the present one."""
-    from reveal_leaderboard.boards import boards as board_queries
+    from reveal_leaderboard.boards import refresh
 
     with _store(data, database) as store, store.write() as connection:
         if not switch:
-            n = board_queries.start_refresh(connection, benchmark, to, who=_who())
-            done = board_queries.progress(connection, benchmark, to)
+            n = refresh.start_refresh(connection, benchmark, to, who=_who())
+            done = refresh.progress(connection, benchmark, to)
             typer.echo(f"{n} submissions queued; of {done.total}, {done.done} are done and {done.left} left")
             return
-        changes = board_queries.switch_version(connection, benchmark, to, who=_who())
+        changes = refresh.switch_version(connection, benchmark, to, who=_who())
     _show(((c.submission_id, c.before, c.after) for c in changes.changes), ("submission", "rank before", "rank now"))
     if changes.dropped:
         typer.echo(f"not on the new board: {', '.join(changes.dropped)}")
@@ -106,8 +106,8 @@ def refresh(
 @admin.command()
 def exposure(benchmark: str, data: Data, database: Database = None, settings: SettingsFile = None) -> None:
     """Estimate what has been let out of a board's holdout."""
-    from reveal_leaderboard.boards import boards as board_queries
     from reveal_leaderboard.release.exposure import exposure as read_meter
+    from reveal_leaderboard.store import boards as board_queries
 
     with _store(data, database, settings) as store, store.read() as connection:
         board = board_queries.board(connection, benchmark)
@@ -285,8 +285,8 @@ def grant(
     database: Database = None,
 ) -> None:
     """Let a team have N more submissions scored on the board's present version."""
-    from reveal_leaderboard.boards import boards as board_queries
-    from reveal_leaderboard.release import quota
+    from reveal_leaderboard.store import boards as board_queries
+    from reveal_leaderboard.store import quota
 
     with _store(data, database) as store:
         found = _team(_accounts(store), team)

@@ -2,37 +2,63 @@
 
 A synthetic CheXlocalize download becomes a public dataset folder and a private holdout; three models of graded quality
 and two baselines predict both halves; their files are scored at home on the released half, and uploaded to a board
-whose worker alone knows the holdout. A second dataset, of studies, is curated from DICOM files and reports
-(:mod:`reveal_leaderboard.cli.demo_studies`). Everything lies in one folder and is made again only when it is missing.
+whose worker alone knows the holdout. A second dataset, of studies, is curated from DICOM files and reports by simulated
+readers. Everything lies in one folder and is made again only when it is missing.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from types import FrameType
+from typing import Any, Literal
 
 from reveal_bench.benchmarks import BENCHMARKS
-from reveal_bench.dataset.build import build_folder
+from reveal_bench.cli import client
+from reveal_bench.curation.assign import assign
+from reveal_bench.curation.consensus import consensus
+from reveal_bench.curation.extract import ReportTable, extract
+from reveal_bench.curation.folder import CurationFolder
+from reveal_bench.curation.report_tables import ReportColumns
+from reveal_bench.curation.sample import sample
+from reveal_bench.curation.select import select
+from reveal_bench.curation.split import split
+from reveal_bench.curation.tables import Assignment, Sampled, read_table
+from reveal_bench.curation.votes import import_votes
+from reveal_bench.dataset.build import HOLDOUT, build_folder
+from reveal_bench.dataset.hub import prepare
 from reveal_bench.evaluation.baselines import chance_baseline, fit_location_prior, location_prior_baseline
 from reveal_bench.evaluation.score import score_file
+from reveal_bench.kinds.findings.records import read_studies
+from reveal_bench.kinds.folder import read_folder_info
 from reveal_bench.kinds.localization.records import LocalizationPrediction, read_localization, read_manifest
+from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO
-from reveal_bench.phantom import model_predictions, write_chexlocalize
-from reveal_bench.predictions import predictions_to_jsonl
+from reveal_bench.phantom import model_predictions, study_predictions, write_chexlocalize, write_curation_world
+from reveal_bench.phantom.curation import cast, expected_agreement, write_votes
+from reveal_bench.predictions import findings_to_jsonl, predictions_to_jsonl
+from reveal_bench.reports.curation import report
 from reveal_bench.sources import BUILDERS
-from reveal_leaderboard.cli.demo_board import Upload, running
-from reveal_leaderboard.cli.demo_studies import SETTINGS, STUDIES, prepare_studies, score_studies_at_home, study_uploads
+from reveal_bench.sources.ids import read_id_key
+from reveal_leaderboard.worker.supervisor import Supervisor
 
-__all__ = ["BENCHMARK", "STUDIES", "Demo", "Entrant"]
+__all__ = [
+    "BENCHMARK", "SETTINGS", "STUDIES", "Demo", "Entrant", "Upload", "heed_signals", "prepare_studies", "running",
+    "score_studies_at_home", "show_board", "study_uploads", "upload",
+]  # fmt: skip
 
 BENCHMARK = "chexlocalize"
 MARKER = "reveal-demo.json"
-Say = Callable[[str], None]
+Echo = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -67,11 +93,11 @@ class Demo:
     ----------
     root : folder of everything; made if missing
     n_images : images of the synthetic test split; half of their patients are held out
-    say : called with each line for the user
+    echo : called with each line for the user
     """
 
-    def __init__(self, root: Path, *, n_images: int, seed: int, say: Say) -> None:
-        self.root, self.n_images, self.seed, self.say = root.resolve(), n_images, seed, say
+    def __init__(self, root: Path, *, n_images: int, seed: int, echo: Echo) -> None:
+        self.root, self.n_images, self.seed, self.echo = root.resolve(), n_images, seed, echo
         self.download, self.public = self.root / "download", self.root / "public"
         self.private, self.server = self.root / "private", self.root / "server"
         self.holdout, self.studies = self.private / "holdout", self.root / "studies"
@@ -91,27 +117,27 @@ class Demo:
         if marker.exists():
             made = json.loads(marker.read_text(encoding="utf-8"))
             if made == {}:
-                self.say("the demo that is there was interrupted: making it again")
+                self.echo("the demo that is there was interrupted: making it again")
                 self.remove()
                 return self.prepare()
             if made != wanted:
                 raise ValueError(f"{self.root} holds a demo made with {made}, not {wanted}: use --fresh to replace it")
-            self.say(f"using the world in {self.root} (--fresh makes a new one)")
+            self.echo(f"using the world in {self.root} (--fresh makes a new one)")
             return None
         if self.root.exists() and any(self.root.iterdir()):
             raise ValueError(f"{self.root} is not empty and holds no finished demo: use --fresh to replace it")
         self.root.mkdir(parents=True, exist_ok=True)
         marker.write_text("{}", encoding="utf-8")
-        self.say(f"1  drawing {self.n_images} synthetic radiographs with masks and readers")
+        self.echo(f"1  drawing {self.n_images} synthetic radiographs with masks and readers")
         write_chexlocalize(self.download, n_images=self.n_images, n_val=40, seed=self.seed, long_side=512)
-        self.say("2  building the dataset: released half, and the private half apart")
+        self.echo("2  building the dataset: released half, and the private half apart")
         self._build()
-        self.say("3  predicting both halves: three models, two baselines")
-        for split in ("released", "holdout"):
-            self._predict(split)
-        self.say(f"   and a second benchmark, curated from {self.n_studies} studies of DICOM files with reports")
+        self.echo("3  predicting both halves: three models, two baselines")
+        for half in ("released", "holdout"):
+            self._predict(half)
+        self.echo(f"   and a second benchmark, curated from {self.n_studies} studies of DICOM files with reports")
         private = self.private / STUDIES
-        prepare_studies(self.studies, n_studies=self.n_studies, seed=self.seed, private=private, say=self.say)
+        prepare_studies(self.studies, n_studies=self.n_studies, seed=self.seed, private=private, echo=self.echo)
         self.settings.write_text(SETTINGS, encoding="utf-8")
         marker.write_text(json.dumps(wanted), encoding="utf-8")
         return None
@@ -135,9 +161,9 @@ class Demo:
             "log.txt",
             "settings.toml",
         }
-        strangers = sorted({path.name for path in self.root.iterdir()} - known) if self.root.exists() else []
-        if strangers:
-            raise ValueError(f"{self.root} does not look like a demo (it holds {strangers[0]}): not deleted")
+        unknown = sorted({path.name for path in self.root.iterdir()} - known) if self.root.exists() else []
+        if unknown:
+            raise ValueError(f"{self.root} does not look like a demo (it holds {unknown[0]}): not deleted")
         shutil.rmtree(self.root, ignore_errors=True)
 
     def _build(self) -> None:
@@ -167,14 +193,14 @@ class Demo:
 
     def score_at_home(self) -> None:
         """Score every file on the released half, as its author would."""
-        self.say("4  scoring at home on the released half: macro hit rate with its 95 % interval")
+        self.echo("4  scoring at home on the released half: macro hit rate with its 95 % interval")
         for entrant in ENTRANTS:
             scored = score_file(self.predictions / entrant.stem / "released.jsonl", self.public, "released")
             (macro,) = [e for e in scored.estimates if (e.metric, e.finding) == ("point_hit", MACRO)]
             interval = f"{100 * macro.low:.1f} to {100 * macro.high:.1f}"
-            self.say(f"     {entrant.name:<16} {100 * macro.value:5.1f} %  ({interval})")
-        self.say("   and the studies: macro AUROC")
-        score_studies_at_home(self.studies, self.say)
+            self.echo(f"     {entrant.name:<16} {100 * macro.value:5.1f} %  ({interval})")
+        self.echo("   and the studies: macro AUROC")
+        score_studies_at_home(self.studies, self.echo)
 
     def uploads(self) -> list[Upload]:
         """Every file for a holdout, in the order in which they are sent."""
@@ -187,7 +213,7 @@ class Demo:
     def say_what_next(self, url: str) -> None:
         """Tell where to look, and what to try."""
         file = self.predictions / "phantom-chat" / "holdout.jsonl"
-        self.say(f"""
+        self.echo(f"""
 The board is at  {url}
 Try next:
   - break a line of {file}
@@ -210,7 +236,7 @@ Ctrl-C ends the server and the worker; running this again takes a few seconds.""
         work = ["worker", *common]
         for name, folder in holdouts.items():
             work += ["--holdout", f"{name}={folder}"]
-        self.say("5  starting the server, which cannot open the holdouts, and the worker, which can")
+        self.echo("5  starting the server, which cannot open the holdouts, and the worker, which can")
         # The log is not in the server's folder: it may name the holdouts' paths.
         with running(serve, work, port=port, log=self.root / "log.txt") as url:
             yield url
@@ -229,3 +255,242 @@ def _metadata(entrant: Entrant) -> dict[str, object]:
 def _metadata_of(folder: Path) -> dict[str, object]:
     document: dict[str, object] = json.loads((folder / "submission.json").read_text(encoding="utf-8"))
     return document
+
+
+START_SECONDS = 120
+
+
+PLACING_SECONDS = 20
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A file to send to a board, with what is said about it."""
+
+    benchmark: str
+    path: Path
+    metadata: Mapping[str, object]
+
+
+@contextmanager
+def running(serve: Sequence[object], work: Sequence[object], *, port: int, log: Path) -> Iterator[str]:
+    """Keep a server and a worker running, started again when they die; yields the address once it answers.
+
+    Raises
+    ------
+    RuntimeError
+        If there is no answer in two minutes; the message holds the end of the log.
+    """
+    port = port if _is_free(port) else _free_port()
+    url = f"http://127.0.0.1:{port}"
+    with log.open("ab") as output:
+        commands = {"server": _words([*serve, "--port", port]), "worker": _words(work)}
+        supervisor = Supervisor(commands, output=output)
+        thread = threading.Thread(target=supervisor.run, name="supervisor", daemon=True)
+        thread.start()
+        try:
+            _wait_until_ready(url, supervisor, log)
+            yield url
+        finally:
+            supervisor.stopping.set()
+            thread.join()
+
+
+def upload(uploads: Sequence[Upload], url: str, echo: Echo) -> None:
+    """Send every file by the API, and wait for its score."""
+    echo("6  uploading the files for the holdouts, each as another team")
+    for one in uploads:
+        sent = client.submit(one.path, url=url, benchmark=one.benchmark, metadata=one.metadata)
+        *_, final = client.follow(sent["id"], url=url)
+        model = sent["metadata"]["model"]["name"]
+        echo(f"     {one.benchmark:<14} {model:<18} {final['status']}")
+
+
+def show_board(url: str, benchmark: str, echo: Echo) -> None:
+    """Print a board as the API gives it."""
+    board = _placed_board(url, benchmark)
+    metric = board["primary"]
+    title = METRICS[metric].title
+    echo(f"7  the board ({board['benchmark']} {board['version']}): place, tier, macro {title} over the findings shown")
+    for row in board["entries"]:
+        figure = next((f for f in row["figures"] if (f["metric"], f["finding"]) == (metric, MACRO)), None)
+        shown = "not shown" if figure is None else (
+            f"{100 * figure['value']:3.0f} %  ({100 * figure['low']:.0f} to {100 * figure['high']:.0f})"
+        )  # fmt: skip
+        echo(f"     {row['place']:>5}  {row['tier'] or '-'}  {row['model']:<18} {shown}")
+
+
+def _placed_board(url: str, benchmark: str) -> dict[str, Any]:
+    """The board once every entry has its place, which a worker gives it a moment after the score."""
+    deadline = time.monotonic() + PLACING_SECONDS
+    while True:
+        board: dict[str, Any] = client.leaderboard(url=url, benchmark=benchmark)
+        if not any(entry["is_new"] for entry in board["entries"]) or time.monotonic() > deadline:
+            return board
+        time.sleep(0.5)
+
+
+def _words(arguments: Sequence[object]) -> list[str]:
+    return [sys.executable, "-m", "reveal_leaderboard", *map(str, arguments)]
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def _wait_until_ready(url: str, supervisor: Supervisor, log: Path) -> None:
+    import httpx
+
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline and supervisor.n_restarts < 3:
+        try:
+            if httpx.get(f"{url}/readyz", timeout=5).is_success:
+                return
+        except httpx.TransportError:
+            time.sleep(0.3)
+        else:
+            time.sleep(0.3)
+    tail = "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-15:])
+    raise RuntimeError(f"the leaderboard did not start; the end of {log}:\n{tail}")
+
+
+def heed_signals() -> None:
+    """Make Ctrl-C and SIGTERM raise KeyboardInterrupt, even where the shell that started us had them ignored."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+
+
+STRATA = {1: 0.34, 2: 0.22, 3: 0.10, 4: 0.04}
+"""Suggested labels -> share of the pool that is sampled; what a stratum lacks comes from the next one down."""
+
+
+TARGET = 0.5
+"""Studies selected, as a share of the pool at most."""
+
+
+DRAWS = 20
+
+
+def curate(folder: CurationFolder, pool: Path, echo: Echo) -> Path:
+    """Go through every step with what :func:`reveal_bench.phantom.write_curation_world` wrote; where the mapping is."""
+    found = extract(folder, ReportTable(pool / "reports.csv", ReportColumns("study", "patient", "report"))).counts
+    echo(
+        f"     extract    {found['studies']} reports of {found['patients']} patients, {found['quarantined']} set apart"
+    )
+    strata = {n: max(round(share * found["studies"]), 1) for n, share in STRATA.items()}
+    sampled = sample(folder, strata=strata, fill=True).counts
+    echo(f"     sample     {sampled['sampled']} studies, one per patient, {sampled['set_aside']} further ones left out")
+    given = assign(folder, pool / "readers.csv").counts
+    assignments = read_table(folder.path("assignments.parquet"), Assignment)
+    readings = [(one.study_id, one.reader) for one in assignments]
+    suggested = {one.study_id: one.labels for one in read_table(folder.path("sample.parquet"), Sampled)}
+    truth = _truth(pool)
+    write_votes(pool / "votes.csv", cast(readings, suggested, truth, folder.seed))
+    import_votes(folder, pool / "votes.csv")
+    echo(f"     read       {given['places']} readings by {given['readers']} simulated readers, three of each study")
+    consensus(folder)
+    agreement = json.loads(folder.path("agreement.json").read_text(encoding="utf-8"))
+    kappa = agreement["answers"]["two_categories"]
+    expected = expected_agreement([(suggested[study], truth[study]) for study in suggested]).kappa
+    interval = f"{kappa['low']:.2f} to {kappa['high']:.2f}"
+    echo(f"     consensus  kappa {kappa['value']:.2f} ({interval}); the simulated error rates make it {expected:.2f}")
+    selected = select(folder, target=max(round(TARGET * found["studies"]), 2)).counts
+    echo(f"     select     {selected['selected']} studies that two readers agreed to, less common findings first")
+    halves = split(folder, pool / "facts.csv", best_of=DRAWS).counts
+    sizes = f"{halves['released']['studies']} released, {halves['holdout']['studies']} held out"
+    echo(f"     split      {sizes}; the best balanced of {DRAWS} draws")
+    report(folder)
+    echo(f"     report     {folder.path('report/index.html')}")
+    return folder.path("benchmark/mapping.yaml")
+
+
+def _truth(pool: Path) -> dict[str, list[str]]:
+    lines = (pool / "truth.jsonl").read_text(encoding="utf-8").splitlines()
+    return {one["study_uid"]: one["labels"] for one in map(json.loads, lines)}
+
+
+STUDIES = "reveal-cxr"
+
+
+MODELS = {
+    "Phantom Reader L": ("Example University", 0.6),
+    "Phantom Reader S": ("Example Hospital", 0.35),
+    "Chance": ("Chance Laboratory", 0.0),
+}
+"""Model -> the team that sends it, and its quality."""
+
+
+SETTINGS = """# For the demo alone, whose holdout is as small as a demo must be: findings with ten cases are shown.
+[benchmarks.reveal-cxr.release]
+min_cell = 10
+bands = [10, 30, 60, 120]
+"""
+
+
+def prepare_studies(root: Path, *, n_studies: int, seed: int, private: Path, echo: Echo) -> None:
+    """Write the pool, curate it, build and check both folders, and write two prediction files per model."""
+    pool, public = root / "pool", root / "public"
+    write_curation_world(pool, n_studies=n_studies, seed=seed, long_side=512)
+    mapping = curate(CurationFolder.create(root / "curation", name="Demo", seed=seed), pool, echo)
+    key = read_id_key(root / "id-key", create=True)
+    reading = BUILDERS[STUDIES].read(pool / "films", keep_going=False, mapping=mapping, id_key=key)
+    build_folder(
+        reading.splits,
+        public,
+        BENCHMARKS[STUDIES],
+        holdout=private,
+        holdout_split=HOLDOUT,
+        extras=reading.extras,
+        seed=seed,
+        synthetic=True,
+    )
+    ready = prepare(public, f"demo/{STUDIES}", private=False, holdout=private)
+    echo(f"     publish    {len(ready.files)} files checked, nothing of the holdout among them; not sent")
+    labels = read_folder_info(public).findings
+    for half, folder in (("released", public), ("holdout", private)):
+        studies = read_studies(folder, half)
+        for number, (model, (_, quality)) in enumerate(MODELS.items()):
+            made = study_predictions(studies, labels, quality=quality, seed=seed + number)
+            _file_of(root, model, half).write_text(findings_to_jsonl(made), encoding="utf-8")
+
+
+def score_studies_at_home(root: Path, echo: Echo) -> None:
+    """Score every model's file on the released half, as its author would."""
+    for model in MODELS:
+        scored = score_file(_file_of(root, model, "released"), root / "public", "released")
+        (macro,) = [e for e in scored.estimates if (e.metric, e.finding) == ("auroc", MACRO)]
+        interval = f"{100 * macro.low:.1f} to {100 * macro.high:.1f}"
+        echo(f"     {model:<16} {100 * macro.value:5.1f} %  ({interval})")
+
+
+def study_uploads(root: Path) -> list[Upload]:
+    """Every model's file for the holdout."""
+    return [
+        Upload(
+            STUDIES,
+            _file_of(root, model, "holdout"),
+            {"model": {"name": model, "version": "1"}, "organization": team, "kind": "other"},
+        )
+        for model, (team, _) in MODELS.items()
+    ]
+
+
+def _file_of(root: Path, model: str, split: str) -> Path:
+    return root / f"{model.lower().replace(' ', '-')}-{split}.jsonl"

@@ -266,7 +266,7 @@ def _stored_root(data: Path) -> Path:
 def _build(data: Path, root: Path, people: Path | None, auth: str, proxies: int) -> FastAPI:
     from reveal_leaderboard.accounts.accounts import Accounts
     from reveal_leaderboard.readers.app import build_readers_app
-    from reveal_leaderboard.readers.films import Darkroom
+    from reveal_leaderboard.readers.films import ImageCache
     from reveal_leaderboard.readers.people import read_people
     from reveal_leaderboard.store.database import connect, migrate
     from reveal_leaderboard.web.auth import open_auth
@@ -279,7 +279,7 @@ def _build(data: Path, root: Path, people: Path | None, auth: str, proxies: int)
         accounts = open_auth(Accounts(engine), auth, os.environ)
     except ValueError as error:
         _fail(error)
-    return build_readers_app(readings, Darkroom(root), accounts, bound, n_proxies=proxies)
+    return build_readers_app(readings, ImageCache(root), accounts, bound, n_proxies=proxies)
 
 
 def _open(data: Path) -> Readings:

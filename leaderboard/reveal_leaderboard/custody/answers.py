@@ -15,7 +15,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from reveal_bench.metrics.bootstrap import MACRO
-from reveal_leaderboard.release.release import ReleasedScore, ReleasePolicy
+from reveal_leaderboard.release.release import ReleasedScore
+from reveal_leaderboard.settings import ReleasePolicy
 
 __all__ = ["CompareAnswer", "ParseAnswer", "RankAnswer", "ScoreAnswer", "check_released"]
 

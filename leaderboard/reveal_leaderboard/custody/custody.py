@@ -35,8 +35,8 @@ from reveal_leaderboard.custody.limits import PARSE_LIMITS, SCORE_LIMITS, JailLi
 from reveal_leaderboard.custody.manifests import AnyManifest, dump_manifest
 from reveal_leaderboard.custody.messages import TOO_LARGE, Ended, Request
 from reveal_leaderboard.release.fingerprints import Fingerprint
-from reveal_leaderboard.release.release import ReleasePolicy
-from reveal_leaderboard.store.outcomes import ScoredOutcome
+from reveal_leaderboard.release.outcomes import ScoredOutcome
+from reveal_leaderboard.settings import ReleasePolicy
 
 __all__ = ["Custody", "ParseFailed", "Parsed", "ScoreFailed", "cases_file"]
 

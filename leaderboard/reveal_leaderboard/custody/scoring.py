@@ -55,13 +55,13 @@ from reveal_leaderboard.release.fingerprints import fingerprint
 from reveal_leaderboard.release.ranking import compare_document, rank_document
 from reveal_leaderboard.release.release import (
     ReleasedScore,
-    ReleasePolicy,
     part_of,
     release,
     release_rubric,
     release_studies,
     split_final,
 )
+from reveal_leaderboard.settings import ReleasePolicy
 
 __all__ = ["JOBS", "compare", "load_shared", "rank", "read_cases", "score", "warm_up", "write_cases"]
 

@@ -27,7 +27,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from reveal_leaderboard.readers.films import Darkroom, FilmError
+from reveal_leaderboard.readers.films import FilmError, ImageCache
 from reveal_leaderboard.readers.forms import FORMS, AnswerError
 from reveal_leaderboard.readers.people import tokens_of
 from reveal_leaderboard.readers.store import (
@@ -89,8 +89,8 @@ class Chosen(BaseModel):
 
 
 @dataclass(frozen=True)
-class Seat:
-    """A reader at work: the name, and what the session calls the items of the reader's list."""
+class Session:
+    """A reader's session: the reader's name and list, and the tokens by which the session names its items."""
 
     reader: str
     places: tuple[Place, ...]
@@ -103,15 +103,15 @@ class Seat:
         return self.tokens[token]
 
 
-class ReadingRoom:
+class ReadingService:
     """What the routes do."""
 
-    def __init__(self, readings: Readings, darkroom: Darkroom, auth: Auth, people: Mapping[str, str]) -> None:
-        self.readings, self.darkroom, self.auth, self.people = readings, darkroom, auth, people
+    def __init__(self, readings: Readings, images: ImageCache, auth: Auth, people: Mapping[str, str]) -> None:
+        self.readings, self.images, self.auth, self.people = readings, images, auth, people
         self.form = FORMS[readings.form]
 
     def reader(self, request: Request) -> str | None:
-        """Who reads here; None for who may not. 401 for nobody."""
+        """The reader who asks; None for somebody who is not among them. 401 for who is not signed in."""
         actor = self.auth.actor(request)
         if actor is None or actor.via == "token":
             raise HTTPException(401, "Sign in to read.")
@@ -120,14 +120,14 @@ class ReadingRoom:
             return chosen if chosen in self.readings.readers() else None
         return self.people.get(actor.user.subject)
 
-    def seat(self, request: Request) -> Seat:
-        """The reader of a request with the list; 403 for who is none."""
+    def session(self, request: Request) -> Session:
+        """The session of a request; 403 for somebody who is not among the readers."""
         reader = self.reader(request)
         if reader is None:
             raise HTTPException(403, "You are not among the readers of this set.")
         places = tuple(self.readings.places(reader))
-        session = "local" if self.auth.mode == "local" else self.auth.session_of(request) or ""
-        return Seat(reader, places, tokens_of(self.readings.key, session, reader, (one.item for one in places)))
+        name = "local" if self.auth.mode == "local" else self.auth.session_of(request) or ""
+        return Session(reader, places, tokens_of(self.readings.key, name, reader, (one.item for one in places)))
 
     def who(self, request: Request) -> dict[str, Any]:
         """Whether somebody is signed in, and as which reader."""
@@ -139,40 +139,41 @@ class ReadingRoom:
         names = self.readings.readers() if self.auth.mode == "local" else []
         return about | {"signed_in": True, "reader": reader, "readers": names}
 
-    def listed(self, seat: Seat) -> dict[str, Any]:
+    def listed(self, session: Session) -> dict[str, Any]:
         """The list in its order: token and the answer that counts."""
         entries = [
-            {"token": token, "answer": place.answer} for token, place in zip(seat.tokens, seat.places, strict=True)
+            {"token": token, "answer": place.answer}
+            for token, place in zip(session.tokens, session.places, strict=True)
         ]
-        return {"items": entries, "is_open": self.readings.is_open(seat.reader)}
+        return {"items": entries, "is_open": self.readings.is_open(session.reader)}
 
-    def shown(self, seat: Seat, token: str) -> dict[str, Any]:
+    def shown(self, session: Session, token: str) -> dict[str, Any]:
         """What is asked of an item, its pictures' facts, and the reader's own answer."""
-        item = self.readings.item(seat.item(token))
-        own = self.readings.answer(seat.reader, item.item)
+        item = self.readings.item(session.item(token))
+        own = self.readings.answer(session.reader, item.item)
         given = None if own is None else {"answer": own.answer, "comment": own.comment, "details": own.details}
         pictures = [{"view": film.view, **self._facts(item, n)} for n, film in enumerate(item.films)]
         return {"token": token, "panel": self.form.panel(item.content), "films": pictures, "own": given}
 
-    def film(self, seat: Seat, token: str, number: int) -> Response:
+    def film(self, session: Session, token: str, number: int) -> Response:
         """Packed values of a picture."""
-        item = self.readings.item(seat.item(token))
+        item = self.readings.item(session.item(token))
         if not 0 <= number < len(item.films):
             raise HTTPException(404, "There is no such picture.")
         try:
-            _, data = self.darkroom.get(item.films[number])
+            _, data = self.images.get(item.films[number])
         except FilmError:
             raise HTTPException(404, "This picture cannot be shown.") from None
         return Response(data, media_type="application/octet-stream", headers={"Content-Encoding": "gzip"})
 
-    def put(self, seat: Seat, token: str, sent: Sent) -> dict[str, Any]:
+    def put(self, session: Session, token: str, sent: Sent) -> dict[str, Any]:
         """Keep an answer; what the browser is told when it is on the disk."""
-        name = seat.item(token)
+        name = session.item(token)
         try:
             read = self.form.read(self.readings.item(name).content, sent.answer, sent.comment, sent.details)
             answer, comment, details = read
             is_new = self.readings.put(
-                Answer(seat.reader, name, answer, comment, details, math.floor(sent.seconds * 10) / 10), sent.key
+                Answer(session.reader, name, answer, comment, details, math.floor(sent.seconds * 10) / 10), sent.key
             )
         except AnswerError as error:
             raise HTTPException(422, str(error)) from None
@@ -185,7 +186,7 @@ class ReadingRoom:
 
     def _facts(self, item: Item, number: int) -> dict[str, Any]:
         try:
-            facts, _ = self.darkroom.get(item.films[number])
+            facts, _ = self.images.get(item.films[number])
         except FilmError as error:
             log.warning("a picture cannot be shown: %s", error)
             return {"fault": "This picture cannot be shown."}
@@ -194,7 +195,7 @@ class ReadingRoom:
 
 def build_readers_app(
     readings: Readings,
-    darkroom: Darkroom,
+    images: ImageCache,
     auth: Auth,
     people: Mapping[str, str],
     *,
@@ -210,10 +211,10 @@ def build_readers_app(
     limits : of requests; in local mode none unless given
     """
     app = FastAPI(title="REVEAL readers", openapi_url=None, docs_url=None, redoc_url=None)
-    room = ReadingRoom(readings, darkroom, auth, people)
+    service = ReadingService(readings, images, auth, people)
     signin.add_sign_in(app, auth)
     _add_pages(app)
-    _add_api(app, room)
+    _add_api(app, service)
     app.add_middleware(NoTraces)
     app.add_middleware(OwnMethods, owner=app)
     app.add_middleware(BodyLimit, limit=MAX_BODY_BYTES)
@@ -248,49 +249,49 @@ def _add_pages(app: FastAPI) -> None:
         return {"status": "ok"}
 
 
-def _add_api(app: FastAPI, room: ReadingRoom) -> None:
+def _add_api(app: FastAPI, service: ReadingService) -> None:
     @app.exception_handler(RequestValidationError)
     def refused(request: Request, error: RequestValidationError) -> Response:
         faults = (f"{'.'.join(map(str, one['loc'][1:]))}: {one['msg']}" for one in error.errors())
         return JSONResponse({"detail": "; ".join(faults)[:200]}, 422)  # without the values, which may be anything
 
-    at_desk = Depends(room.seat)
+    signed_in = Depends(service.session)
 
     @app.get("/api/who")
     def who(request: Request) -> dict[str, Any]:
-        return room.who(request)
+        return service.who(request)
 
     @app.post("/api/reader")
     def choose(request: Request, chosen: Chosen) -> Response:
-        room.reader(request)
-        if room.auth.mode != "local":
+        service.reader(request)
+        if service.auth.mode != "local":
             raise HTTPException(403, "Your name is bound to your account.")
-        if chosen.reader not in room.readings.readers():
+        if chosen.reader not in service.readings.readers():
             raise HTTPException(422, "There is no list of a reader of that name.")
         answer = RedirectResponse("/", 303)
         answer.set_cookie(CHOSEN, _encoded(chosen.reader), httponly=True, samesite="strict", path="/")
         return answer
 
     @app.get("/api/list")
-    def listed(seat: Seat = at_desk) -> dict[str, Any]:
-        return room.listed(seat)
+    def listed(session: Session = signed_in) -> dict[str, Any]:
+        return service.listed(session)
 
     @app.get("/api/items/{token}")
-    def shown(token: str, seat: Seat = at_desk) -> dict[str, Any]:
-        return room.shown(seat, token)
+    def shown(token: str, session: Session = signed_in) -> dict[str, Any]:
+        return service.shown(session, token)
 
     @app.get("/api/items/{token}/films/{number}")
-    def film(token: str, number: int, seat: Seat = at_desk) -> Response:
-        return room.film(seat, token, number)
+    def film(token: str, number: int, session: Session = signed_in) -> Response:
+        return service.film(session, token, number)
 
     @app.post("/api/items/{token}/answers")
-    def put(token: str, sent: Sent, seat: Seat = at_desk) -> dict[str, Any]:
-        return room.put(seat, token, sent)
+    def put(token: str, sent: Sent, session: Session = signed_in) -> dict[str, Any]:
+        return service.put(session, token, sent)
 
     @app.post("/api/stop")
-    def stop(seat: Seat = at_desk) -> dict[str, bool]:
-        if room.readings.is_open(seat.reader):
-            room.readings.mark(seat.reader, "stop")
+    def stop(session: Session = signed_in) -> dict[str, bool]:
+        if service.readings.is_open(session.reader):
+            service.readings.mark(session.reader, "stop")
         return {"is_open": False}
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from reveal_bench.dicom.display import Display
 
-__all__ = ["Darkroom", "FilmError", "Picture", "develop", "packed"]
+__all__ = ["ImageCache", "FilmError", "Picture", "read_picture", "packed"]
 
 MAX_KEPT_BYTES = 256 << 20
 MAX_PIXELS = 100_000_000
@@ -51,7 +51,7 @@ class Picture:
     facts: dict[str, Any]
 
 
-def develop(data: bytes) -> Picture:
+def read_picture(data: bytes) -> Picture:
     """Read a DICOM, PNG or JPEG file.
 
     Raises
@@ -86,8 +86,8 @@ def packed(values: npt.NDArray[np.uint16]) -> bytes:
     return coder.compress(planes.tobytes()) + coder.flush()
 
 
-class Darkroom:
-    """Pictures below `root`, developed when they are asked for; the last ones are kept, packed, in memory."""
+class ImageCache:
+    """Pictures below `root`, read when they are asked for; the last ones are kept, packed, in memory."""
 
     def __init__(self, root: Path) -> None:
         self.root = Path(root).resolve()
@@ -107,7 +107,7 @@ class Darkroom:
             if film in self._kept:
                 self._kept.move_to_end(film)
                 return self._kept[film]
-        picture = develop(self._read(film))
+        picture = read_picture(self._read(film))
         found = picture.facts, packed(picture.values)
         with self._lock:
             if film not in self._kept:

@@ -22,8 +22,8 @@ from reveal_bench.curation.tables import ANSWERS, in_order
 from reveal_bench.findings import REVEAL_LABELS, REVEAL_TERMS, hint
 from reveal_bench.kinds.tasks.records import CRITERIA, meaning
 from reveal_bench.metrics.ordinal import HIGHEST, LOWEST
-from reveal_leaderboard.boards.ratings import PICTURE_CRITERIA, TEXT_CRITERIA, RatingError, StoredAnswer, check_scores
 from reveal_leaderboard.readers.store import CANNOT_READ
+from reveal_leaderboard.store.ratings import PICTURE_CRITERIA, TEXT_CRITERIA, RatingError, StoredAnswer, check_scores
 
 __all__ = ["DEFINITIONS", "FORMS", "MAX_COMMENT", "SCORED", "AnswerError", "Form", "Given"]
 

@@ -19,9 +19,9 @@ import numpy as np
 from reveal_bench.curation.assign import reassign
 from reveal_bench.curation.tables import Assignment, write_table
 from reveal_bench.files import replacing, write_whole
-from reveal_leaderboard.boards.ratings import COLUMNS as RATING_COLUMNS
 from reveal_leaderboard.readers.forms import SCORED
 from reveal_leaderboard.readers.store import CANNOT_READ, Answer, Readings
+from reveal_leaderboard.store.ratings import COLUMNS as RATING_COLUMNS
 from reveal_leaderboard.store.tables import CRITERIA
 
 __all__ = [

@@ -35,8 +35,8 @@ import numpy.typing as npt
 import sqlalchemy as sa
 
 from reveal_bench.metrics.bootstrap import MACRO
-from reveal_leaderboard.release.release import POLICY, RELEASED_OF_STUDIES, Figure, ReleasedScore, ReleasePolicy
-from reveal_leaderboard.settings import BenchmarkSettings, Settings
+from reveal_leaderboard.release.release import POLICY, RELEASED_OF_STUDIES, Figure, ReleasedScore
+from reveal_leaderboard.settings import BenchmarkSettings, ReleasePolicy, Settings
 from reveal_leaderboard.store.tables import fingerprints, members, scores, submissions, teams, users, versions
 
 __all__ = ["Exposure", "Group", "answer_bits", "exposure", "groups_of_scored", "label_bits"]

@@ -56,15 +56,8 @@ from reveal_bench.kinds.tasks.scoring import OVERALL_CRITERIA, RubricRows, resam
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO, Resampled
 from reveal_bench.metrics.ordinal import REPORTED
-from reveal_leaderboard.release.release import (
-    PRIMARY,
-    Figure,
-    ReleasedScore,
-    ReleasePolicy,
-    release,
-    release_rubric,
-    release_studies,
-)
+from reveal_leaderboard.release.release import PRIMARY, Figure, ReleasedScore, release, release_rubric, release_studies
+from reveal_leaderboard.settings import ReleasePolicy
 
 __all__ = ["FEWEST_DIFFERING", "Rows", "compare_document", "rank_document"]
 

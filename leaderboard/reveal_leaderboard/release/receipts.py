@@ -41,39 +41,20 @@ from reveal_bench.evaluation.receipts import (
     key_id,
     receipt_hash,
 )
-from reveal_leaderboard.boards.boards import split_of
 from reveal_leaderboard.store.blobs import write_durably
+from reveal_leaderboard.store.boards import split_of
 from reveal_leaderboard.store.database import locked
-from reveal_leaderboard.store.outcomes import Score
+from reveal_leaderboard.store.scores import Receipt, Score
 from reveal_leaderboard.store.submissions import Submission, get_known
 from reveal_leaderboard.store.tables import chains, receipts, scores, submissions
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-__all__ = ["PublicKey", "Receipt", "Signer", "append", "append_missing", "key_id", "public_keys", "receipt_file"]
+__all__ = ["PublicKey", "Signer", "append", "append_missing", "key_id", "public_keys", "receipt_file"]
 
 CHAIN = "receipts"
 KEY_FILE = "receipt-key.json"
-
-
-@dataclass(frozen=True, slots=True)
-class Receipt:
-    """A row of the table of receipts: `document` is the signed text, `hash` its SHA-256."""
-
-    id: int
-    submission_id: str
-    version: str
-    part: str
-    document: str
-    signature: str
-    key_id: str
-    previous: str
-    hash: str
-
-    def to_file(self) -> dict[str, Any]:
-        """The receipt file, which ``reveal-bench verify-receipt`` reads."""
-        return {"receipt": json.loads(self.document), "hash": self.hash, "signature": self.signature}
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ import hmac
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, overload
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -59,6 +59,7 @@ from reveal_bench.kinds.tasks.records import CATEGORIES
 from reveal_bench.kinds.tasks.scoring import RubricRows, summarize_rubric
 from reveal_bench.metrics.bootstrap import MACRO, Estimate
 from reveal_bench.metrics.ordinal import CONTENT, CRITERIA, REPORTED
+from reveal_leaderboard.settings import ReleasePolicy, multiple
 
 __all__ = [
     "Figure",
@@ -68,7 +69,6 @@ __all__ = [
     "RELEASED",
     "RELEASED_OF_STUDIES",
     "RELEASED_OF_TASKS",
-    "ReleasePolicy",
     "ReleasedScore",
     "climb",
     "part_of",
@@ -85,68 +85,8 @@ RELEASED = ("point_hit", "grid_hit", "grid_chance", "mask_iou_all", "box_iou")
 RELEASED_OF_STUDIES = ("f1", "recall", "cohen_kappa")
 """Metrics of labels that are shown per label: all three tell the same, how many of the studies called have it."""
 RANKED_LABELS = 5
-_STEPS = (0.01, 0.02, 0.05, 0.1, 0.25)
 PRIMARY = {"localization": "point_hit", "findings": "f1", "tasks": "rubric_mean"}
 """Kind of benchmark -> the metric whose macro ranks."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReleasePolicy:
-    """The settings of release.
-
-    Attributes
-    ----------
-    min_cell : int
-        Fewest cases of a finding for which its figures are shown.
-    resolution : float
-        Values are rounded to a multiple of this.
-    small_resolution : float
-        The same for the findings in the lowest band: what an interval of so few cases supports.
-    bands : lower ends of the bands in which counts of cases are shown, ascending, the first is `min_cell`
-    n_resamples, seed : of the intervals
-    ladder_step : a new best is shown only if its primary macro is above the best before by more than this
-    ladder_per : {"team", "model"}, whose best that is
-    final_share : share of the patients kept for final figures at announced rounds, 0 for none
-    """
-
-    min_cell: int = 30
-    resolution: float = 0.01
-    small_resolution: float = 0.1
-    bands: tuple[int, ...] = (30, 60, 120)
-    n_resamples: int = 1000
-    seed: int = 0
-    ladder_step: float = 0.01
-    ladder_per: Literal["team", "model"] = "team"
-    final_share: float = 0.0
-
-    def round(self, value: float, step: float | None = None) -> float | None:
-        """The nearest multiple of `step`, by default of `resolution`; None for NaN."""
-        step = self.resolution if step is None else step
-        return None if math.isnan(value) else _multiple(round(value / step), step)
-
-    def step_of(self, n_cases: int) -> float:
-        """What the figures of a finding with `n_cases` are multiples of."""
-        is_small = len(self.bands) > 1 and n_cases < self.bands[1]
-        return max(self.resolution, self.small_resolution) if is_small else self.resolution
-
-    def macro_step(self, n_cases: Sequence[int]) -> float:
-        """What a macro over findings of so many cases is a multiple of: no finding shows finer in it than by itself."""
-        coarsest = max(map(self.step_of, n_cases), default=self.resolution)
-        if coarsest == self.resolution:
-            return self.resolution
-        return next((step for step in _STEPS if step >= coarsest / len(n_cases) - 1e-9), coarsest)
-
-    def band(self, n: int) -> str:
-        """The band that holds `n`, such as "60-119"; "fewer than 30" below the first."""
-        reached = [start for start in self.bands if start <= n]
-        if not reached:
-            return f"fewer than {self.bands[0]}"
-        rest = self.bands[len(reached) :]
-        return f"{reached[-1]}-{rest[0] - 1}" if rest else f"{reached[-1]}+"
-
-
-def _multiple(steps: int, step: float) -> float:
-    return round(steps * step, 6) + 0.0  # no -0.0
 
 
 POLICY = ReleasePolicy()
@@ -362,8 +302,8 @@ def _figures(estimates: Sequence[Estimate], policy: ReleasePolicy) -> list[Figur
         step = macro_step if e.finding == MACRO else policy.step_of(e.n)
         value = policy.round(e.value, step)
         if value is not None:
-            low = None if math.isnan(e.low) else _multiple(math.floor(e.low / step + 1e-9), step)
-            high = None if math.isnan(e.high) else _multiple(math.ceil(e.high / step - 1e-9), step)
+            low = None if math.isnan(e.low) else multiple(math.floor(e.low / step + 1e-9), step)
+            high = None if math.isnan(e.high) else multiple(math.ceil(e.high / step - 1e-9), step)
             n = str(e.n) if e.finding == MACRO else policy.band(e.n)
             figures.append(Figure(e.metric, e.finding, value, low, high, n, e.signature))
     return figures

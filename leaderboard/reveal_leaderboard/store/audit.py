@@ -27,11 +27,11 @@ from typing import Any
 import sqlalchemy as sa
 
 from reveal_bench.evaluation.receipts import ReceiptError, exact, verify_receipt
-from reveal_leaderboard.boards.ratings import READ_TO_THE_END, digest_of, ratings_of
-from reveal_leaderboard.release.receipts import Receipt
 from reveal_leaderboard.store.blobs import Blobs
 from reveal_leaderboard.store.database import BUSY_TIMEOUT_MS, connect, reading
 from reveal_leaderboard.store.events import GENESIS, verify_events
+from reveal_leaderboard.store.ratings import READ_TO_THE_END, digest_of, ratings_of
+from reveal_leaderboard.store.scores import Receipt
 from reveal_leaderboard.store.tables import STATUSES, chains, events, ledger, receipts, scores, submissions
 
 __all__ = ["AREAS", "NoBoardError", "Problem", "Report", "audit", "check_schema", "opened_to_read"]

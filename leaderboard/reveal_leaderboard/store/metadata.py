@@ -118,9 +118,9 @@ class Metadata(_Strict):
         """
         stated = self.thresholds if isinstance(self.thresholds, dict) else {}
         rule = "must name labels of the board"
-        strangers = [_error("thresholds", rule, repr(label)[:80]) for label in stated if label not in labels]
-        if strangers:
-            raise MetadataError(strangers)
+        unasked = [_error("thresholds", rule, repr(label)[:80]) for label in stated if label not in labels]
+        if unasked:
+            raise MetadataError(unasked)
 
     def public(self) -> dict[str, Any]:
         """What everybody may see."""

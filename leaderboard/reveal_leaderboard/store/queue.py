@@ -33,15 +33,15 @@ from typing import Any
 import sqlalchemy as sa
 
 from reveal_bench.kinds.tasks.records import TaskAnswer
-from reveal_leaderboard.boards.ratings import put_answers
-from reveal_leaderboard.release import quota
 from reveal_leaderboard.settings import Settings
+from reveal_leaderboard.store import quota
 from reveal_leaderboard.store.database import insert_if_absent, locked, moment, now, reading
-from reveal_leaderboard.store.outcomes import ScoredOutcome, Signing, record
+from reveal_leaderboard.store.ratings import put_answers
+from reveal_leaderboard.store.scores import Outcome, Signing
 from reveal_leaderboard.store.submissions import note
 from reveal_leaderboard.store.tables import jobs, results, submissions, teams, workers
 
-__all__ = ["ALIVE_SECONDS", "Job", "LEASE_SECONDS", "MAX_ATTEMPTS", "Queue", "ScoredOutcome", "Waiting", "WorkerRow"]
+__all__ = ["ALIVE_SECONDS", "Job", "LEASE_SECONDS", "MAX_ATTEMPTS", "Queue", "Waiting", "WorkerRow"]
 
 ALIVE_SECONDS = 90.0
 RECENT = 20
@@ -248,12 +248,11 @@ class Queue:
                 _move(connection, job.subject, "scoring", "queued", who=who, why=why)
         return True
 
-    def finish_score(self, job: Job, *, who: str, outcome: ScoredOutcome, sign: Signing | None = None) -> bool:
+    def finish_score(self, job: Job, *, who: str, outcome: Outcome, sign: Signing | None = None) -> bool:
         """Write what was scored and all that follows from it, in one transaction; False if the lease is another's.
 
-        A job of kind "score" also ends its submission and charges the ledger, see
-        :func:`reveal_leaderboard.store.outcomes.record`. `sign` makes the receipt of each score, public or final, see
-        there.
+        A job of kind "score" also ends its submission and charges the ledger. `sign` makes the receipt of each score,
+        public or final: see :meth:`reveal_leaderboard.release.outcomes.ScoredOutcome.record`.
         """
         with self.engine.begin() as connection:
             _lock_team(connection, job.subject)
@@ -262,8 +261,8 @@ class Queue:
             self.put(connection, "rank", job.benchmark, job.version, "board")
             is_first = job.kind == "score"
             settings = self.settings.of(job.benchmark)
-            verdict = record(
-                connection, job.subject, job.version, outcome, settings, is_first=is_first, who=who, sign=sign
+            verdict = outcome.record(
+                connection, job.subject, job.version, settings, is_first=is_first, who=who, sign=sign
             )
             if not is_first:
                 why = f"scored against version {job.version}" + (f"; {verdict.why}" if verdict.why else "")

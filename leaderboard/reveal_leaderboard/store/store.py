@@ -31,16 +31,14 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from reveal_leaderboard.accounts.people import waits_for_approval
-from reveal_leaderboard.boards.boards import BoardClosedError, board, check_open_board, lock_open_board, rank_again
-from reveal_leaderboard.release import quota
-from reveal_leaderboard.release.quota import QuotaExceededError
 from reveal_leaderboard.settings import Settings, load_settings
-from reveal_leaderboard.store import events
+from reveal_leaderboard.store import events, quota
+from reveal_leaderboard.store.boards import BoardClosedError, board, check_open_board, lock_open_board, rank_again
 from reveal_leaderboard.store.database import connect, locked, migrate, moment, reading
 from reveal_leaderboard.store.events import Event
-from reveal_leaderboard.store.outcomes import Score, on_board, place_holder, raise_flag
 from reveal_leaderboard.store.queue import Queue
+from reveal_leaderboard.store.quota import QuotaExceededError
+from reveal_leaderboard.store.scores import Score, on_board, place_holder, raise_flag
 from reveal_leaderboard.store.submissions import (
     KeyReusedError,
     NewSubmission,
@@ -53,6 +51,7 @@ from reveal_leaderboard.store.submissions import (
     find_repeated,
     get_known,
     note,
+    waits_for_approval,
 )
 from reveal_leaderboard.store.tables import boards, flags, jobs, scores, submissions, teams, versions
 
@@ -298,7 +297,7 @@ class Store:
     def board_rows(self, benchmark: str, version: str) -> list[tuple[Submission, Score]]:
         """What the board shows of a version, oldest submission first; nothing of a version that is not shown yet.
 
-        See :func:`reveal_leaderboard.store.outcomes.on_board`.
+        See :func:`reveal_leaderboard.store.scores.on_board`.
         """
         with self.read() as connection:
             shown = sa.select(versions.c.shown_at).where(

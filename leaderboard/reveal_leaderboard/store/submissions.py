@@ -18,9 +18,19 @@ from reveal_leaderboard.store import events
 from reveal_leaderboard.store.tables import submissions, teams
 
 __all__ = [
-    "KeyReusedError", "NewSubmission", "NotAllowedError", "OtherThresholdsError", "Submission",
-    "UnknownSubmissionError", "find_all", "find_one", "find_repeated", "get_known", "note",
-]  # fmt: skip
+    "KeyReusedError",
+    "NewSubmission",
+    "NotAllowedError",
+    "OtherThresholdsError",
+    "Submission",
+    "UnknownSubmissionError",
+    "find_all",
+    "find_one",
+    "find_repeated",
+    "get_known",
+    "note",
+    "waits_for_approval",
+]
 
 
 class KeyReusedError(ValueError):
@@ -133,3 +143,8 @@ def note(
     """Append an event of a submission."""
     subject = f"submission:{submission_id}"
     events.append(connection, subject=subject, who=who, from_status=before, to_status=after, why=why)
+
+
+def waits_for_approval(name: str) -> str:
+    """What is said when the team `name`, which nobody has approved yet, would submit."""
+    return f"{name} waits for the maintainers’ approval and may submit once they have given it"

@@ -26,7 +26,7 @@ from reveal_leaderboard.custody import Custody
 from reveal_leaderboard.store.blobs import Blobs
 from reveal_leaderboard.store.queue import Queue
 from reveal_leaderboard.store.store import Store
-from reveal_leaderboard.web.api import PREFIX, Services, add_api
+from reveal_leaderboard.web.api import PREFIX, add_api
 from reveal_leaderboard.web.auth import Auth
 from reveal_leaderboard.web.error_page import ErrorPages
 from reveal_leaderboard.web.gate import (
@@ -44,8 +44,8 @@ from reveal_leaderboard.web.gradio_gate import GradioGate
 from reveal_leaderboard.web.intake import Intake
 from reveal_leaderboard.web.metrics_page import CountRequests, Metrics
 from reveal_leaderboard.web.pages import about, admin, board, compare, entry, mine, read, submit
-from reveal_leaderboard.web.pages.desk import Desk
 from reveal_leaderboard.web.rate import Limits, RateLimit
+from reveal_leaderboard.web.services import Services
 from reveal_leaderboard.web.signin import add_sign_in
 
 __all__ = ["Front", "MAX_UPLOAD_BYTES", "OwnMethods", "build_app", "guard"]
@@ -166,7 +166,6 @@ def build_app(
         intake=intake,
         accounts=accounts,
         auth=auth,
-        settings=store.settings,
         confinement=front.confinement,
         metrics=metrics,
         metrics_token=front.metrics_token,
@@ -175,19 +174,19 @@ def build_app(
     add_sign_in(app, auth)
     app.add_middleware(CountRequests, metrics=metrics, templates=list(app.openapi()["paths"]))
     guard(app, auth, max_body_bytes=front.max_upload_bytes, n_proxies=front.n_proxies, limits=front.limits)
-    _mount_pages(app, Desk(store, queue, intake, accounts, auth, store.settings, catalogue), front)
+    _mount_pages(app, services, front)
     return app
 
 
-def _mount_pages(app: FastAPI, desk: Desk, front: Front) -> None:
+def _mount_pages(app: FastAPI, services: Services, front: Front) -> None:
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
     with gr.Blocks(title="REVEAL leaderboard", analytics_enabled=False, delete_cache=(3600, 3600)) as pages:
         Navbar(main_page_name=MAIN_PAGE)
-        board.build(desk, pages)
+        board.build(services, pages)
     for name, path, module in PAGES:
         with pages.route(name, path, show_in_navbar=name not in UNLISTED) as page:
             Navbar(main_page_name=MAIN_PAGE)
-            module.build(desk, page)
+            module.build(services, page)
     pages.queue(default_concurrency_limit=4, max_size=64)
     gr.mount_gradio_app(
         app,

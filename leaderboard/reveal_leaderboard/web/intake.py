@@ -18,8 +18,7 @@ from typing import BinaryIO
 from reveal_bench.kinds.localization.records import Manifest
 from reveal_bench.predictions import LintReport
 from reveal_leaderboard.accounts.accounts import Accounts, Actor, Team
-from reveal_leaderboard.boards.catalogue import Catalogue
-from reveal_leaderboard.boards.published import Published
+from reveal_leaderboard.boards.catalogue import Catalogue, Published
 from reveal_leaderboard.custody import Custody
 from reveal_leaderboard.store.blobs import Blobs
 from reveal_leaderboard.store.metadata import Metadata, MetadataError

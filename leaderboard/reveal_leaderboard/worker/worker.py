@@ -37,18 +37,19 @@ from reveal_bench.kinds.folder import FolderInfo, read_folder_info, split_shards
 from reveal_bench.kinds.localization.records import Manifest, read_manifest
 from reveal_bench.kinds.tasks.records import TaskAnswer, TaskManifest, read_task_manifest
 from reveal_bench.predictions import LintReport
-from reveal_leaderboard.boards import boards
 from reveal_leaderboard.boards.comparisons import groups, may_pair
-from reveal_leaderboard.boards.ratings import answers_of, ratings_of
 from reveal_leaderboard.boards.reading import is_complete
 from reveal_leaderboard.custody import Custody, Parsed, ParseFailed, ScoreFailed
 from reveal_leaderboard.custody.canonical import read_canonical, write_rated
 from reveal_leaderboard.custody.confinement import is_inside, readable_places
 from reveal_leaderboard.release import receipts
 from reveal_leaderboard.release.fingerprints import tripwires
+from reveal_leaderboard.release.outcomes import ScoredOutcome
 from reveal_leaderboard.settings import Settings
+from reveal_leaderboard.store import boards
 from reveal_leaderboard.store.blobs import BlobDamagedError, Blobs, write_durably
-from reveal_leaderboard.store.queue import LEASE_SECONDS, Job, Queue, ScoredOutcome
+from reveal_leaderboard.store.queue import LEASE_SECONDS, Job, Queue
+from reveal_leaderboard.store.ratings import answers_of, ratings_of
 from reveal_leaderboard.store.store import Score, Store, Submission
 
 __all__ = ["Vault", "Worker", "open_holdouts"]

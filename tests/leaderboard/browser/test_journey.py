@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.leaderboard.browser.browsing import assert_well_built, faults, running_browser, watched_page
+from tests.leaderboard.browser.browsing import assert_well_built, faults, running_browser, watched_page_of
 from tests.leaderboard.browser.real_board import ADMIN, NEW, OLD, RealBoard, running_board
 from tests.leaderboard.conftest import ASKING, BENCHMARK, wait_until
 
@@ -29,15 +29,17 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealBoard]:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
+def context() -> Iterator[Any]:
+    """One for all pages here, so that Gradio's scripts are loaded once."""
     with running_browser() as browser:
-        yield browser
+        yield browser.new_context(viewport={"width": 1280, "height": 900})
 
 
 @pytest.fixture
-def page(browser: Any, board: RealBoard) -> Iterator[Any]:
-    """A desktop page that may ask the board and the sign-in provider, and nobody else."""
-    with watched_page(browser, board.url, board.provider.issuer) as page:
+def page(context: Any, board: RealBoard) -> Iterator[Any]:
+    """A desktop page of nobody yet, that may ask the board and the sign-in provider, and nobody else."""
+    context.clear_cookies()
+    with watched_page_of(context, board.url, board.provider.issuer) as page:
         yield page
 
 
@@ -241,7 +243,7 @@ def test_a_token_made_on_the_page_lets_the_client_submit(
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_serious_on_the_pages_of_an_admin(
-    browser: Any, board: RealBoard, entries: tuple[str, str], scheme: str
+    page: Any, board: RealBoard, entries: tuple[str, str], scheme: str
 ) -> None:
     a, b = entries
     places = {
@@ -254,12 +256,12 @@ def test_axe_finds_nothing_serious_on_the_pages_of_an_admin(
         "/admin": "text=Exposure",
     }
     found = {}
-    with watched_page(browser, board.url, board.provider.issuer, scheme=scheme) as page:
-        board.sign_in(page, ADMIN)
-        for path, wanted in places.items():
-            page.goto(board.url + path)
-            page.wait_for_selector(wanted, state="attached")
-            found[path] = faults(page)
+    page.emulate_media(color_scheme=scheme)
+    board.sign_in(page, ADMIN)
+    for path, wanted in places.items():
+        page.goto(board.url + path)
+        page.wait_for_selector(wanted, state="attached")
+        found[path] = faults(page)
     assert {path: told for path, told in found.items() if told} == {}
     assert list(found) == list(places)
 

@@ -16,9 +16,8 @@ from urllib.parse import urlencode
 import pyarrow.parquet as pq
 import pytest
 from reveal_leaderboard.accounts.people import Team, User
-from reveal_leaderboard.boards import boards
 from reveal_leaderboard.boards.comparisons import read_comparison
-from reveal_leaderboard.store import tables
+from reveal_leaderboard.store import boards, tables
 from reveal_leaderboard.store.store import Submission
 
 from reveal_bench.kinds.tasks.records import TaskAnswer

@@ -14,19 +14,18 @@ from typing import Any
 
 from reveal_leaderboard.accounts.accounts import Accounts
 from reveal_leaderboard.accounts.people import Actor, Team, User
-from reveal_leaderboard.boards.boards import start_refresh, switch_version
-from reveal_leaderboard.boards.catalogue import Catalogue
-from reveal_leaderboard.boards.published import Published
+from reveal_leaderboard.boards.catalogue import Catalogue, Published
+from reveal_leaderboard.boards.refresh import start_refresh, switch_version
 from reveal_leaderboard.release.fingerprints import Fingerprint
+from reveal_leaderboard.release.outcomes import ScoredOutcome
 from reveal_leaderboard.release.release import Figure, ReleasedScore
 from reveal_leaderboard.settings import Settings, load_settings
 from reveal_leaderboard.store.blobs import Blobs
-from reveal_leaderboard.store.outcomes import ScoredOutcome
 from reveal_leaderboard.store.queue import Queue
 from reveal_leaderboard.store.store import NewSubmission, Store, Submission
 from reveal_leaderboard.web.auth import Auth
 from reveal_leaderboard.web.intake import Intake
-from reveal_leaderboard.web.pages.desk import Desk
+from reveal_leaderboard.web.services import Services
 
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.kinds.findings.records import StudyManifest
@@ -111,8 +110,8 @@ class World:
         self.auth = auth
 
     @property
-    def desk(self) -> Desk:
-        return Desk(self.store, self.queue, self.intake, self.accounts, self.auth, self.settings, self.catalogue)
+    def services(self) -> Services:
+        return Services(self.store, self.queue, self.intake, self.accounts, self.auth)
 
     def member(self, name: str, team: str, *, is_admin: bool = False) -> tuple[User, Team]:
         """A person who owns a team."""

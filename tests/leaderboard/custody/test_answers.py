@@ -10,7 +10,7 @@ import pytest
 from reveal_leaderboard.custody import Custody, ParseFailed, ScoreFailed
 from reveal_leaderboard.custody import custody as custody_module
 from reveal_leaderboard.custody.keeper import Keeper
-from reveal_leaderboard.release.release import ReleasePolicy
+from reveal_leaderboard.settings import ReleasePolicy
 
 from reveal_bench.kinds.localization.records import Manifest
 from tests.leaderboard.conftest import Board

@@ -18,7 +18,8 @@ from reveal_leaderboard.custody.limits import PARSE_LIMITS
 from reveal_leaderboard.custody.scoring import read_cases
 from reveal_leaderboard.release.fingerprints import fingerprint
 from reveal_leaderboard.release.ranking import compare_document, rank_document
-from reveal_leaderboard.release.release import ReleasePolicy, part_of, release, release_studies, split_final
+from reveal_leaderboard.release.release import part_of, release, release_studies, split_final
+from reveal_leaderboard.settings import ReleasePolicy
 
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset.build import build_folder

@@ -16,7 +16,7 @@ from reveal_leaderboard.boards.standings import standings
 from reveal_leaderboard.store.metadata import MAX_BYTES, Metadata, MetadataError, read_metadata
 from reveal_leaderboard.web.pages.board_view import render
 from reveal_leaderboard.web.pages.entry import entry_view
-from reveal_leaderboard.web.pages.mine_view import submissions_view
+from reveal_leaderboard.web.pages.mine import submissions_view
 
 from tests.leaderboard.conftest import METADATA, Board
 from tests.leaderboard.hostile.lines import HOSTILE_TEXTS

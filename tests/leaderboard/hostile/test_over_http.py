@@ -23,7 +23,7 @@ pytestmark = pytest.mark.processes
 
 REFUSED = [bad for bad in CORPUS if bad.rules]
 SOUND = [bad for bad in CORPUS if not bad.rules]
-SAMPLE = (*REFUSED[::24], *SOUND[::6], *LARGE_WRAPPINGS[::4])
+SAMPLE = (*REFUSED[::60], *SOUND[::12], *LARGE_WRAPPINGS[::7])
 
 
 @pytest.fixture(scope="module")

@@ -1,16 +1,17 @@
 """Some hundreds of bad files through the real way in: each is answered as listed, in words, and nothing dies.
 
-How long an answer took is noted with the test's result (`seconds`) and not judged here.
+One or two of each rule are read in a confined child, the others by the same code in this process. How long a child
+took is noted with the test's result (`seconds`) and not judged here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
 import pytest
 
-from tests.leaderboard.hostile.corpus import Bad
+from tests.leaderboard.hostile.corpus import BROKE_OFF, TOO_LARGE, Bad
 from tests.leaderboard.hostile.documents import DOCUMENTS
 from tests.leaderboard.hostile.lines import LINES
 from tests.leaderboard.hostile.masks import MASKS
@@ -26,6 +27,20 @@ CORPUS = (*LINES, *MASKS, *TABLES, *PARQUETS, *DOCUMENTS, *WRAPPINGS, *STUDIES)
 ODD = [bad for bad in CORPUS if bad.name.partition(": ")[2].startswith("odd but sound")]
 
 
+def of_each_rule(corpus: Iterable[Bad]) -> Iterator[Bad]:
+    """The first sound file, the first file of each rule, and all that a child may give up."""
+    told: set[str] = set()
+    for bad in corpus:
+        rules = bad.rules or {"sound"}
+        if rules - told or rules & {TOO_LARGE, BROKE_OFF}:
+            yield bad
+        told |= rules
+
+
+CONFINED = {bad.name for board in ("images", "studies") for bad in of_each_rule(b for b in CORPUS if b.board == board)}
+CONFINED |= {"studies: CSV: a cell of 200 kB"}  # the longest cell is Python's, of the whole process
+
+
 def test_the_corpus_is_large_and_names_its_files_apart() -> None:
     assert sum(bool(bad.rules) for bad in CORPUS) >= 300
     assert len({bad.name for bad in CORPUS}) == len(CORPUS)
@@ -35,7 +50,8 @@ def test_the_corpus_is_large_and_names_its_files_apart() -> None:
 def test_a_bad_file_is_answered(
     boards: TwoBoards, bad: Bad, record_testsuite_property: Callable[[str, object], None]
 ) -> None:
-    record_testsuite_property(f"seconds of {bad.name}", round(boards.check(bad), 3))
+    seconds = boards.check(bad, is_confined=bad.name in CONFINED)
+    record_testsuite_property(f"seconds of {bad.name}", round(seconds, 3))
 
 
 def test_files_are_the_same_each_time(boards: TwoBoards) -> None:
@@ -44,5 +60,6 @@ def test_files_are_the_same_each_time(boards: TwoBoards) -> None:
 
 
 @pytest.mark.parametrize("bad", ODD, ids=lambda bad: bad.name)
-def test_what_is_odd_but_sound_can_be_scored(boards: TwoBoards, bad: Bad) -> None:
-    assert boards.score(bad).released.shown
+def test_what_is_odd_but_sound_passes_the_reader_beside_the_references(boards: TwoBoards, bad: Bad) -> None:
+    report, predictions = boards.read_again(bad)
+    assert len(predictions) == report.n_predictions

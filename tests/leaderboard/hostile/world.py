@@ -1,26 +1,29 @@
-"""Two boards, of images and of studies, with the real way in: intake, blobs, database, and custody's children."""
+"""Two boards, of images and of studies, with the real way in: intake, blobs, database and custody.
+
+A file is read in a confined child, or by the child's own job in this process: that is many times cheaper.
+"""
 
 from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from reveal_leaderboard.accounts.accounts import Accounts
-from reveal_leaderboard.boards.catalogue import Catalogue
-from reveal_leaderboard.boards.published import read_published
-from reveal_leaderboard.custody import Custody, ParseFailed
+from reveal_leaderboard.boards.catalogue import Catalogue, read_published
+from reveal_leaderboard.custody import Custody, ParseFailed, parsing
+from reveal_leaderboard.custody.canonical import read_canonical
 from reveal_leaderboard.custody.keeper import Keeper
 from reveal_leaderboard.custody.messages import Ended, Request
 from reveal_leaderboard.settings import load_settings
 from reveal_leaderboard.store.blobs import Blobs
 from reveal_leaderboard.store.metadata import read_metadata
-from reveal_leaderboard.store.outcomes import ScoredOutcome
 from reveal_leaderboard.store.store import Store
 from reveal_leaderboard.web.intake import Intake, Outcome
 
@@ -29,6 +32,7 @@ from reveal_bench.dataset.build import build_folder
 from reveal_bench.findings import REVEAL_LABELS
 from reveal_bench.kinds.findings.records import StudyManifest, StudyRecord
 from reveal_bench.kinds.localization.records import Manifest
+from reveal_bench.predictions import LintReport
 from tests.leaderboard.conftest import METADATA, Board
 from tests.leaderboard.hostile.corpus import BROKE_OFF, TOO_LARGE, Bad, Site
 from tests.leaderboard.hostile.understanding import SENTENCES, check_report
@@ -37,6 +41,8 @@ __all__ = ["STUDIES", "Sent", "TwoBoards", "build_studies", "two_boards"]
 
 IMAGES, STUDIES = "chexlocalize", "reveal-cxr"
 GIB = 1 << 30
+ENDED_WELL = Ended(code=0, timed_out=False, peak_bytes=0, seconds=0.0)
+manifest_of = lru_cache(maxsize=2)(parsing.load_shared)
 PLENTY = "[quota]\ntotal = 1000\nper_day = 1000\nboard_total = 10000\n"
 
 
@@ -64,12 +70,13 @@ class Sent:
 
 @dataclass
 class TwoBoards:
-    """The way in to both boards, in this process; children are real."""
+    """The way in to both boards, in this process; children are real where `is_confined`."""
 
     images: Board
     studies: Board
     root: Path
     custody: Custody
+    is_confined: bool = True
     ended: list[Ended] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -101,8 +108,9 @@ class TwoBoards:
             return Sent(None, error, list(self.ended))
         return Sent(outcome, None, list(self.ended))
 
-    def check(self, bad: Bad) -> float:
+    def check(self, bad: Bad, *, is_confined: bool = True) -> float:
         """Send a file, and check its answer and what it did to the processes; returns the seconds its child took."""
+        self.is_confined = is_confined
         templates = self.custody.template_ids()
         sent = self.send(bad)
         assert self.custody.template_ids() == templates
@@ -127,21 +135,17 @@ class TwoBoards:
             assert not {"/", "\\"} & set(submission.filename)
         return ended.seconds
 
-    def score(self, bad: Bad) -> ScoredOutcome:
-        """Score a sound file as a worker would: its arrays pass the reader that stands beside the references."""
+    def read_again(self, bad: Bad) -> tuple[LintReport, Sequence[object]]:
+        """Report and predictions of a sound file, read from the arrays that a worker would score."""
+        self.is_confined = False
         board = self.images if bad.board == "images" else self.studies
-        vault, canonical, file = (self.root / name for name in ("vault", "canonical.npz", "file"))
-        if not vault.exists():
-            vault.mkdir(mode=0o700)
-            (vault / "salt").write_bytes(bytes(32))
+        canonical, file = self.root / "canonical.npz", self.root / "file"
         file.write_bytes(bad.make(self.site))
-        published = board.published
-        parsed = self.custody.parse(file, published.manifest, name="-", allow_missing=True, canonical=canonical)
+        manifest = board.published.manifest
+        parsed = self.custody.parse(file, manifest, name="-", allow_missing=True, canonical=canonical)
         assert parsed.has_canonical
-        policy = self.store.settings.of(published.name).release
-        return self.custody.score(
-            canonical, board.holdout, published.split, policy=policy, vault=vault, submission_id=f"{len(bad.name):x}"
-        )
+        with canonical.open("rb") as arrays:
+            return parsed.report, read_canonical(arrays, manifest)
 
 
 @contextmanager
@@ -151,10 +155,15 @@ def two_boards(images: Board, root: Path) -> Iterator[TwoBoards]:
     with Custody(root / "custody") as custody, pytest.MonkeyPatch.context() as patch:
         custody.warm_up()
         world = TwoBoards(images, Board(public, private), root, custody)
-        plain = Keeper.run
+        in_child = Keeper.run
 
-        def run(self: Keeper, request: Request, *args: Any, **options: Any) -> tuple[Ended, bytes | None]:
-            ended, answer = plain(self, request, *args, **options)
+        def run(
+            self: Keeper, request: Request, files: Sequence[int] = (), *, shared: bytes = b""
+        ) -> tuple[Ended, bytes | None]:
+            if world.is_confined:
+                ended, answer = in_child(self, request, files, shared=shared)
+            else:
+                ended, answer = ENDED_WELL, parsing.parse(request.arguments, [*files], manifest_of(shared))
             world.ended.append(ended)
             return ended, answer
 

@@ -14,7 +14,7 @@ import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-__all__ = ["SERVER_POINTS", "WORKER_POINTS", "Desk", "Orders"]
+__all__ = ["AT_THE_DATABASE", "SERVER_POINTS", "WORKER_POINTS", "Desk", "Orders"]
 
 WORKER_POINTS = (
     "before-claim-commit",
@@ -41,6 +41,15 @@ SERVER_POINTS = (
     "after-submission",
 )
 """The first is met on the way from the client, the others while the server handles what came."""
+
+AT_THE_DATABASE = (
+    "before-claim-commit",
+    "scored",
+    "before-finish-commit",
+    "before-rank-commit",
+    "before-submission-commit",
+)
+"""Those with a transaction open or next; what a kill leaves at the others does not depend on the kind of database."""
 
 
 @dataclass(frozen=True, slots=True)

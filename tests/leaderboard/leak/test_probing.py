@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from reveal_leaderboard.release.release import ReleasePolicy
+from reveal_leaderboard.settings import ReleasePolicy
 from scipy.special import expit, logit
 from scipy.stats import norm
 from sklearn.metrics import f1_score, roc_auc_score

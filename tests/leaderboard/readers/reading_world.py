@@ -16,7 +16,7 @@ import uvicorn
 from fastapi import FastAPI
 from reveal_leaderboard.accounts.accounts import Accounts
 from reveal_leaderboard.readers.app import build_readers_app
-from reveal_leaderboard.readers.films import Darkroom
+from reveal_leaderboard.readers.films import ImageCache
 from reveal_leaderboard.readers.preparation import prepare_votes
 from reveal_leaderboard.readers.store import Readings
 from reveal_leaderboard.store.database import connect
@@ -84,7 +84,7 @@ def accounts_in(data: Path) -> Accounts:
 
 def local_app(pool: Pool, data: Path) -> FastAPI:
     readings = prepared(pool, data)
-    return build_readers_app(readings, Darkroom(pool.images), Auth(accounts_in(data / "accounts"), "local"), {})
+    return build_readers_app(readings, ImageCache(pool.images), Auth(accounts_in(data / "accounts"), "local"), {})
 
 
 def signed_in_auth(accounts: Accounts) -> Auth:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from reveal_leaderboard.readers.app import build_readers_app
-from reveal_leaderboard.readers.films import Darkroom
+from reveal_leaderboard.readers.films import ImageCache
 from reveal_leaderboard.readers.store import Answer, Readings
 from reveal_leaderboard.web.auth import Auth, Provider, open_auth
 
@@ -264,7 +264,7 @@ def test_a_reader_signs_in_with_an_account_and_out_again(browser: Any, pool: Poo
         auth = open_auth(accounts_in(tmp_path / "accounts"), "oidc", environ)
         people = {provider.person["sub"]: READERS[1]}
         readings = prepared(pool, tmp_path / "data")
-        app = build_readers_app(readings, Darkroom(pool.images), auth, people)
+        app = build_readers_app(readings, ImageCache(pool.images), auth, people)
         own = (here, provider.issuer)
         with serving(app, port), browsing.watched_page(browser, *own, width=820, scheme="dark") as page:
             page.goto(here)
@@ -290,7 +290,7 @@ def test_the_pages_of_signing_in_keep_their_style(browser: Any, pool: Pool, tmp_
     accounts = accounts_in(tmp_path / "accounts")
     provider = Provider("http://127.0.0.1:9", "c", "s", "http://127.0.0.1:8/login/callback", "p", "p")
     app = build_readers_app(
-        prepared(pool, tmp_path / "data"), Darkroom(pool.images), Auth(accounts, "oidc", provider), {}
+        prepared(pool, tmp_path / "data"), ImageCache(pool.images), Auth(accounts, "oidc", provider), {}
     )
     context = browser.new_context()  # not watched: the page is an error, and the console says so
     page = context.new_page()

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 from reveal_leaderboard.readers.app import build_readers_app
-from reveal_leaderboard.readers.films import Darkroom
+from reveal_leaderboard.readers.films import ImageCache
 from reveal_leaderboard.readers.store import Readings
 from reveal_leaderboard.web.auth import Auth
 
@@ -47,7 +47,7 @@ def page(pool: Pool, tmp_path: Path) -> Iterator[Page]:
     readings = prepared(pool, tmp_path / "data")
     accounts = accounts_in(tmp_path / "accounts")
     people = {"subject-1": READERS[0], "subject-2": READERS[1]}
-    app = build_readers_app(readings, Darkroom(pool.images), signed_in_auth(accounts), people)
+    app = build_readers_app(readings, ImageCache(pool.images), signed_in_auth(accounts), people)
 
     def client(subject: str | None) -> TestClient:
         found = TestClient(app, base_url=HERE, headers={"Origin": HERE}, raise_server_exceptions=False)
@@ -230,7 +230,7 @@ def test_in_local_mode_one_person_may_be_any_reader(pool: Pool, tmp_path: Path) 
 
 def test_a_picture_that_cannot_be_shown_is_said_to_be(pool: Pool, tmp_path: Path) -> None:
     readings = prepared(pool, tmp_path / "data")
-    empty = build_readers_app(readings, Darkroom(tmp_path / "none"), Auth(accounts_in(tmp_path), "local"), {})
+    empty = build_readers_app(readings, ImageCache(tmp_path / "none"), Auth(accounts_in(tmp_path), "local"), {})
     here = TestClient(
         empty, base_url="http://127.0.0.1", client=("127.0.0.1", 5), headers={"Origin": "http://127.0.0.1"}
     )

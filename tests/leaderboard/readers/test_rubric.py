@@ -17,17 +17,17 @@ import pyarrow.parquet as pq
 import pytest
 from fastapi.testclient import TestClient
 from reveal_leaderboard.boards.exports import harmless
-from reveal_leaderboard.boards.ratings import ratings_of
 from reveal_leaderboard.boards.reading import import_ratings
 from reveal_leaderboard.cli import app as command
 from reveal_leaderboard.custody import Custody
 from reveal_leaderboard.readers.app import build_readers_app
-from reveal_leaderboard.readers.films import Darkroom, develop
+from reveal_leaderboard.readers.films import ImageCache, read_picture
 from reveal_leaderboard.readers.forms import FORMS, AnswerError
 from reveal_leaderboard.readers.preparation import PreparationError
 from reveal_leaderboard.readers.rubric_answers import as_written, prepare_rubric, read_answers
 from reveal_leaderboard.readers.store import Answer, UnpreparedError
 from reveal_leaderboard.readers.upkeep import export_answers
+from reveal_leaderboard.store.ratings import ratings_of
 from typer.testing import CliRunner
 
 from reveal_bench.curation.folder import CurationError
@@ -101,8 +101,8 @@ def test_the_pictures_are_those_of_the_tasks(waiting: Waiting, tmp_path: Path) -
         films = readings.item(one.answer_id).films
         for film, name in zip(films, names, strict=False):
             source = waiting.room.board.folder.parent / "download" / f"{name}.png"
-            kept = develop((readings.root / film.file).read_bytes()).values
-            assert (kept == develop(source.read_bytes()).values).all()
+            kept = read_picture((readings.root / film.file).read_bytes()).values
+            assert (kept == read_picture(source.read_bytes()).values).all()
 
 
 def test_prepared_again_it_is_the_same_and_of_other_answers_it_is_refused(waiting: Waiting, tmp_path: Path) -> None:
@@ -307,7 +307,7 @@ def test_nothing_that_a_reader_is_sent_tells_whose_answer_it_is(waiting: Waiting
     readings = waiting.prepared(tmp_path / "data")
     accounts = accounts_in(tmp_path / "accounts")
     people = {"subject-1": "Dr Ada"}
-    app = build_readers_app(readings, Darkroom(readings.root), signed_in_auth(accounts), people)
+    app = build_readers_app(readings, ImageCache(readings.root), signed_in_auth(accounts), people)
     ada = TestClient(app, base_url=HERE, headers={"Origin": HERE}, raise_server_exceptions=False)
     user = accounts.sign_in("the provider", "subject-1", "subject-1")
     ada.cookies.set("__Host-reveal", accounts.new_session(user), domain="readers.example.org")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from reveal_leaderboard.custody import Custody
 from reveal_leaderboard.readers.app import build_readers_app
-from reveal_leaderboard.readers.films import Darkroom
+from reveal_leaderboard.readers.films import ImageCache
 from reveal_leaderboard.web.auth import Auth
 
 from reveal_bench.kinds.tasks.records import CRITERIA
@@ -72,7 +72,7 @@ def chosen(page: Any) -> dict[str, int]:
 
 def test_answers_are_scored_by_keyboard_with_the_boxes_in_sight(browser: Any, waiting: Waiting, tmp_path: Path) -> None:
     readings = waiting.prepared(tmp_path / "data")
-    app = build_readers_app(readings, Darkroom(readings.root), Auth(accounts_in(tmp_path / "accounts"), "local"), {})
+    app = build_readers_app(readings, ImageCache(readings.root), Auth(accounts_in(tmp_path / "accounts"), "local"), {})
     places = readings.places("Dr Ada")
     shown = [readings.item(place.item) for place in places]
     drawn = [len(one.films) if one.content["boxes"] else 0 for one in shown]

@@ -4,22 +4,31 @@ Conventions
 -----------
 Figures are fractions, moments UTC texts, errors problem documents (RFC 9457; see :mod:`.problems`). A route parses,
 asks one part of the leaderboard, and translates its answer or its error: what may be seen is decided in
-:mod:`.services`, what is shown of it in :mod:`.documents`.
+:mod:`.access`, what is shown of it in :mod:`.documents`.
+
+The description (OpenAPI 3.1) is complete: a status or a media type that is not in it is a fault. FastAPI's own forms of
+errors are taken out of it, as every error here is a problem document.
 """
 
 from __future__ import annotations
 
-from fastapi import FastAPI
+from collections.abc import Mapping
+from typing import Any
 
+from fastapi import FastAPI, Request
+from fastapi.openapi.utils import get_openapi
+
+from reveal_leaderboard.web.api.access import PREFIX
 from reveal_leaderboard.web.api.accounts import account_routes
 from reveal_leaderboard.web.api.boards import board_routes
-from reveal_leaderboard.web.api.description import add_unknown, describe
+from reveal_leaderboard.web.api.documents import Problem
 from reveal_leaderboard.web.api.health import health_routes, key_routes
-from reveal_leaderboard.web.api.problems import add_problems
-from reveal_leaderboard.web.api.services import PREFIX, Services
+from reveal_leaderboard.web.api.problems import ProblemError, add_problems
 from reveal_leaderboard.web.api.submissions import submission_routes
+from reveal_leaderboard.web.gate import PROBLEM_TYPE
+from reveal_leaderboard.web.services import Services
 
-__all__ = ["PREFIX", "Services", "add_api"]
+__all__ = ["PREFIX", "add_api"]
 
 
 def add_api(app: FastAPI, services: Services) -> None:
@@ -32,3 +41,86 @@ def add_api(app: FastAPI, services: Services) -> None:
     add_problems(app)
     describe(app)
     add_unknown(app)
+
+
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE")
+
+
+FRAMEWORKS_OWN = ("HTTPValidationError", "ValidationError")
+
+
+SUMMARY = """\
+Send prediction files to benchmarks for chest radiographs, follow them to their scores, and read the boards.
+
+Figures are fractions as released: rounded, with 95 % intervals, findings with few cases left out. Moments are UTC.
+Errors are problem documents (RFC 9457); what a `type` means, its address tells. Tokens are made on the page of your
+submissions and sent as `Authorization: Bearer TOKEN`. Requests that change something may be repeated: uploads bear an
+`Idempotency-Key`. After 429 and 503, wait for the seconds that `Retry-After` gives."""
+
+
+TAGS = [
+    {"name": "submissions", "description": "Send, follow, withdraw; receipts."},
+    {"name": "boards", "description": "Benchmarks, manifests, boards, comparisons."},
+    {"name": "account", "description": "Who is asking, what they sent and spent, their tokens."},
+    {"name": "receipts", "description": "Keys with which receipts are checked."},
+    {"name": "health", "description": "For those who run the board."},
+    {"name": "problems", "description": "What the types of errors mean."},
+]
+
+
+def describe(app: FastAPI) -> None:
+    """Make `app` serve the complete description of the routes that it has when it is first asked."""
+
+    def description() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = _describe(app)
+        return app.openapi_schema
+
+    app.openapi = description  # type: ignore[method-assign]
+
+
+def _describe(app: FastAPI) -> dict[str, Any]:
+    document = get_openapi(
+        title=app.title,
+        version=app.version,
+        summary="Leaderboards whose holdouts nobody sees",
+        description=SUMMARY,
+        routes=app.routes,
+        tags=TAGS,
+        servers=[{"url": "/"}],
+        license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
+    )
+    for operations in document["paths"].values():
+        for operation in operations.values():
+            if PROBLEM_TYPE not in operation["responses"].get("422", {"content": {PROBLEM_TYPE: {}}})["content"]:
+                del operation["responses"]["422"]  # FastAPI's: an id of the wrong form is answered by 404 here
+    schemas = document.setdefault("components", {}).setdefault("schemas", {})
+    for name in FRAMEWORKS_OWN:
+        schemas.pop(name, None)
+    problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}", mode="serialization")
+    for name, schema in problem.pop("$defs", {}).items():
+        schemas.setdefault(name, schema)
+    schemas["Problem"] = problem
+    return document
+
+
+def add_unknown(app: FastAPI) -> None:
+    """Answer for other methods and other paths of the API; else the pages mounted below would, in their own way."""
+    paths: Mapping[str, Mapping[str, Any]] = _describe(app)["paths"]
+    for path, operations in paths.items():
+        taken = {method.upper() for method in operations}
+        others = [method for method in METHODS if method not in taken]
+        app.add_route(path, _refusal(sorted(taken)), methods=others, include_in_schema=False)
+    for path in (f"{PREFIX}/{{rest:path}}", "/problems/{rest:path}"):
+        app.add_route(path, _unknown, methods=list(METHODS), include_in_schema=False)
+
+
+def _refusal(allowed: list[str]) -> Any:
+    async def refuse(request: Request) -> Any:
+        return ProblemError("method", headers={"Allow": ", ".join(allowed)}).answer()
+
+    return refuse
+
+
+async def _unknown(request: Request) -> Any:
+    return ProblemError("not-found").answer()

@@ -10,22 +10,24 @@ from reveal_leaderboard.accounts.accounts import Actor
 from reveal_leaderboard.accounts.credentials import TokenError
 from reveal_leaderboard.accounts.people import Token
 from reveal_leaderboard.boards.standings import iso_time
-from reveal_leaderboard.release import quota
-from reveal_leaderboard.web.api.board_documents import (
+from reveal_leaderboard.store import quota
+from reveal_leaderboard.web.api.access import SIGN_IN, find_published, look, permitted, submission_document
+from reveal_leaderboard.web.api.documents import (
     Account,
+    Fault,
     LedgerDocument,
     LedgerList,
     LedgerRow,
     Membership,
+    SubmissionList,
     TokenDocument,
     TokenIssued,
     TokenList,
     TokenRequest,
 )
-from reveal_leaderboard.web.api.documents import Fault, SubmissionList
 from reveal_leaderboard.web.api.problems import ProblemError, answers
-from reveal_leaderboard.web.api.services import SIGN_IN, Services
 from reveal_leaderboard.web.api.submissions import budget
+from reveal_leaderboard.web.services import Services
 
 __all__ = ["account_routes"]
 
@@ -48,7 +50,7 @@ def _add_account(router: APIRouter, services: Services) -> None:
     @router.get("/me", responses=answers("sign-in", "scope", *ALWAYS))
     def me(request: Request) -> Account:
         """Who is asking, and for which teams."""
-        actor = services.actor(request, "read")
+        actor = permitted(services, request, "read")
         return Account(
             id=actor.user.id,
             name=actor.user.name,
@@ -65,10 +67,12 @@ def _add_account(router: APIRouter, services: Services) -> None:
         skip: Annotated[int, Query(ge=0, le=10_000)] = 0,
     ) -> SubmissionList:
         """The submissions of the asker's teams, the newest first."""
-        actor = services.actor(request, "read")
+        actor = permitted(services, request, "read")
         found = [one for membership in actor.memberships for one in services.store.of_team(membership.team.id)]
         found.sort(key=lambda one: (one.created_at, one.id), reverse=True)
-        documents = [services.document(services.look(one, is_own=True)) for one in found[skip : skip + limit]]
+        documents = [
+            submission_document(services, look(services, one, is_own=True)) for one in found[skip : skip + limit]
+        ]
         return SubmissionList(submissions=documents, n=len(found))
 
     @router.get("/me/ledger", responses={**signed_in, **answers("unknown-benchmark")})
@@ -78,8 +82,8 @@ def _add_account(router: APIRouter, services: Services) -> None:
         version: Annotated[str | None, Query(max_length=100)] = None,
     ) -> LedgerList:
         """The itemised accounts of the asker's teams for a version of a benchmark."""
-        actor = services.actor(request, "read")
-        of = services.published(benchmark, version)
+        actor = permitted(services, request, "read")
+        of = find_published(services, benchmark, version)
         policy = services.settings.of(of.name).quota
         ledgers = []
         with services.store.read() as connection:
@@ -110,7 +114,7 @@ def _row(row: quota.LedgerRow) -> LedgerRow:
 
 def _add_tokens(router: APIRouter, services: Services) -> None:
     def in_browser(request: Request) -> Actor:
-        actor = services.actor(request, "read")
+        actor = permitted(services, request, "read")
         if actor.via == "token":
             raise ProblemError("session-only")
         return actor

@@ -20,13 +20,14 @@ from fastapi.responses import FileResponse, JSONResponse, Response
 
 from reveal_bench.kinds.localization.records import Manifest
 from reveal_bench.kinds.tasks.records import TaskManifest
-from reveal_leaderboard.boards import boards as stored_boards
+from reveal_leaderboard.boards.catalogue import Published
 from reveal_leaderboard.boards.comparisons import ComparisonFailedError, read_comparison
 from reveal_leaderboard.boards.exports import to_csv, to_json, to_parquet
-from reveal_leaderboard.boards.published import Published
 from reveal_leaderboard.boards.standings import UnknownVersionError, standings
+from reveal_leaderboard.store import boards as stored_boards
 from reveal_leaderboard.store.tables import chains, results
-from reveal_leaderboard.web.api.board_documents import (
+from reveal_leaderboard.web.api.access import ANYBODY, SIGN_IN, Visible, find_published, see, visitor
+from reveal_leaderboard.web.api.documents import (
     BenchmarkDocument,
     BenchmarkList,
     Board,
@@ -35,7 +36,7 @@ from reveal_leaderboard.web.api.board_documents import (
     ManifestRow,
 )
 from reveal_leaderboard.web.api.problems import ProblemError, answers
-from reveal_leaderboard.web.api.services import ANYBODY, SIGN_IN, Services, Visible
+from reveal_leaderboard.web.services import Services
 
 __all__ = ["board_routes"]
 
@@ -65,8 +66,8 @@ def _add_benchmarks(router: APIRouter, services: Services) -> None:
     @router.get("/benchmarks", responses=answers(*ALWAYS))
     def benchmarks() -> BenchmarkList:
         """The benchmarks that are served, with the rules of their boards."""
-        names = services.intake.catalogue.names
-        return BenchmarkList(benchmarks=[_benchmark(services, services.published(name)) for name in names])
+        names = services.catalogue.names
+        return BenchmarkList(benchmarks=[_benchmark(services, find_published(services, name)) for name in names])
 
     @router.get(
         "/benchmarks/{name}/manifest",
@@ -78,7 +79,7 @@ def _add_benchmarks(router: APIRouter, services: Services) -> None:
     )
     def manifest(name: str, format: Literal["parquet", "json"] = "parquet", version: Version = None) -> Response:
         """The public manifest of the scored split: what is asked, image by image or study by study."""
-        published = services.published(name, version)
+        published = find_published(services, name, version)
         if format == "parquet":
             path = published.manifest_file
             return FileResponse(path, media_type=PARQUET, filename=f"{name}-{published.version}-{path.name}")
@@ -182,7 +183,7 @@ def _add_leaderboard(router: APIRouter, services: Services) -> None:
         if_none_match: Annotated[str | None, Header()] = None,
     ) -> Response:
         """The board of a benchmark: submissions in tiers, and published rows beside them."""
-        published = services.published(benchmark)
+        published = find_published(services, benchmark)
         try:
             body = made.get(published, version or published.version, format)
         except UnknownVersionError as error:
@@ -212,10 +213,10 @@ def _add_compare(router: APIRouter, services: Services) -> None:
     )
     def compare(request: Request, a: Id, b: Id) -> Response:
         """Two scored submissions to one benchmark, case by case: differences with their intervals."""
-        actor = services.visitor(request)
-        pair = services.see(actor, a), services.see(actor, b)
+        actor = visitor(services, request)
+        pair = see(services, actor, a), see(services, actor, b)
         _check_comparable(services, *pair)
-        of = services.published(pair[0].submission.benchmark)
+        of = find_published(services, pair[0].submission.benchmark)
         try:
             found = read_comparison(services.store, of.name, of.version, a, b)
         except ComparisonFailedError:
@@ -233,7 +234,7 @@ def _check_comparable(services: Services, a: Visible, b: Visible) -> None:
     if a.submission.benchmark != b.submission.benchmark:
         raise ProblemError("not-comparable", "The two were sent to different benchmarks.")
     benchmark = a.submission.benchmark
-    version = services.published(benchmark).version
+    version = find_published(services, benchmark).version
     on_board = {submission.id for submission, _ in services.store.board_rows(benchmark, version)}
     for one in (a, b):
         score = one.score

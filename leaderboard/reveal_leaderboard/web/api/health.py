@@ -13,10 +13,10 @@ from sqlalchemy.exc import SQLAlchemyError
 from reveal_bench.evaluation.receipts import key_id
 from reveal_leaderboard.release import receipts
 from reveal_leaderboard.store.database import moment
-from reveal_leaderboard.web.api.board_documents import Health, Key, Keys, Readiness
+from reveal_leaderboard.web.api.documents import Health, Key, Keys, Readiness
 from reveal_leaderboard.web.api.problems import ProblemError, answers
-from reveal_leaderboard.web.api.services import Services
 from reveal_leaderboard.web.auth import FORWARDED, is_loopback
+from reveal_leaderboard.web.services import Services
 
 __all__ = ["health_routes", "key_routes"]
 
@@ -48,7 +48,7 @@ def health_routes(services: Services) -> APIRouter:
         return Readiness(
             status="ready",
             confinement=services.confinement,
-            benchmarks=list(services.intake.catalogue.names),
+            benchmarks=list(services.catalogue.names),
             queued=n_waiting,
             live_workers=len(live),
             worker_confinement=sorted({one.confinement for one in live}),

@@ -2,8 +2,9 @@
 
 Conventions
 -----------
-Who sends is settled before the body is read, so that a stranger cannot make the server store anything. A body holds
-one file and three fields at most. The answer to an upload is 202: it was linted and queued; its address tells the rest.
+Who sends is settled before the body is read, so that an unknown visitor cannot make the server store anything. A body
+holds one file and three fields at most. The answer to an upload is 202: it was linted and queued; its address tells the
+rest.
 """
 
 from __future__ import annotations
@@ -18,21 +19,35 @@ from starlette.datastructures import FormData, UploadFile
 from reveal_leaderboard.boards.standings import iso_time
 from reveal_leaderboard.custody import ParseFailed
 from reveal_leaderboard.release import receipts
-from reveal_leaderboard.release.quota import Balance, QuotaExceededError
 from reveal_leaderboard.store.metadata import MAX_BYTES, MetadataError, read_metadata
+from reveal_leaderboard.store.quota import Balance, QuotaExceededError
 from reveal_leaderboard.store.store import BoardClosedError, KeyReusedError, NotAllowedError
+from reveal_leaderboard.web.api.access import (
+    ANYBODY,
+    SIGN_IN,
+    SubmissionId,
+    find_published,
+    look,
+    own,
+    permitted,
+    see,
+    submission_document,
+    submission_events,
+    submission_fields,
+    visitor,
+)
 from reveal_leaderboard.web.api.documents import (
     Budget,
     EventList,
     Fault,
+    Lint,
     Receipt,
     SubmissionDocument,
     SubmissionReceived,
-    lint_document,
 )
 from reveal_leaderboard.web.api.problems import ProblemError, answers
-from reveal_leaderboard.web.api.services import ANYBODY, SIGN_IN, Services, SubmissionId
 from reveal_leaderboard.web.intake import NotAMemberError
+from reveal_leaderboard.web.services import Services
 
 if TYPE_CHECKING:
     from reveal_leaderboard.accounts.accounts import Actor
@@ -107,7 +122,7 @@ def _add_upload(router: APIRouter, services: Services) -> None:
         ] = None,
     ) -> Response:
         """Lint a prediction file and queue it; a file with errors is answered by its lint report and costs nothing."""
-        actor = await run_in_threadpool(services.actor, request, "submit")
+        actor = await run_in_threadpool(permitted, services, request, "submit")
         if not request.headers.get("content-type", "").startswith("multipart/form-data"):
             raise ProblemError("malformed", "The body must be multipart/form-data.")
         async with request.form(max_files=1, max_fields=3, max_part_size=MAX_BYTES) as form:
@@ -116,7 +131,7 @@ def _add_upload(router: APIRouter, services: Services) -> None:
 
 def _receive(services: Services, actor: Actor, form: FormData, idempotency_key: str | None) -> Response:
     file, benchmark, metadata, allow_missing = _fields(form)
-    services.published(benchmark)
+    find_published(services, benchmark)
     try:
         outcome = services.intake.submit(
             file.file,
@@ -141,10 +156,10 @@ def _receive(services: Services, actor: Actor, form: FormData, idempotency_key: 
         raise ProblemError("quota", str(error), balance=budget(error.balance)) from None
     except NotAllowedError as error:
         raise ProblemError("not-now", str(error)) from None
-    report = lint_document(outcome.report)
+    report = Lint.of(outcome.report)
     if outcome.submission is None:
         raise ProblemError("lint", f"{outcome.report.verdict}. Nothing was queued or charged.", report=report)
-    fields = services.fields(services.look(outcome.submission, is_own=True))
+    fields = submission_fields(services, look(services, outcome.submission, is_own=True))
     document = SubmissionReceived(**fields, is_new=outcome.is_new, report=report)
     return JSONResponse(document.model_dump(mode="json"), status_code=202, headers={"Location": document.url})
 
@@ -178,16 +193,16 @@ def _add_views(router: APIRouter, services: Services) -> None:
     @router.get("/submissions/{submission_id}", responses=public, openapi_extra=ANYBODY)
     def show(request: Request, submission_id: SubmissionId, version: ScoredVersion = None) -> SubmissionDocument:
         """State, place in the queue, history and released score of a submission."""
-        visible = services.see(services.visitor(request), submission_id, version)
+        visible = see(services, visitor(services, request), submission_id, version)
         if version is not None and visible.score is None:
             raise ProblemError("not-found", "It has no score on that version.")
-        return services.document(visible)
+        return submission_document(services, visible)
 
     @router.get("/submissions/{submission_id}/events", responses=public, openapi_extra=ANYBODY)
     def events(request: Request, submission_id: SubmissionId) -> EventList:
         """What happened to a submission, oldest first."""
-        visible = services.see(services.visitor(request), submission_id)
-        return EventList(events=services.events(visible))
+        visible = see(services, visitor(services, request), submission_id)
+        return EventList(events=submission_events(services, visible))
 
     @router.get("/submissions/{submission_id}/receipt", responses=public, openapi_extra=ANYBODY)
     def receipt(
@@ -200,7 +215,7 @@ def _add_views(router: APIRouter, services: Services) -> None:
 
         Final figures have their own, `part=final`, from the moment when they are shown.
         """
-        visible = services.see(services.visitor(request), submission_id, version)
+        visible = see(services, visitor(services, request), submission_id, version)
         score = visible.score
         if score is not None and part == "final":  # shown at announced rounds only
             score = services.store.score_of(submission_id, score.version, part)
@@ -217,13 +232,13 @@ def _add_changes(router: APIRouter, services: Services) -> None:
     refusals = answers("sign-in", "scope", "not-yours", "not-found", "withdrawn", "not-now", *ALWAYS)
 
     def change(request: Request, submission_id: str, act: Any) -> SubmissionDocument:
-        actor = services.actor(request, "submit")
-        services.own(actor, submission_id)
+        actor = permitted(services, request, "submit")
+        own(services, actor, submission_id)
         try:
             act(submission_id, who=actor.name)
         except NotAllowedError as error:
             raise ProblemError("not-now", str(error)) from None
-        return services.document(services.see(actor, submission_id))
+        return submission_document(services, see(services, actor, submission_id))
 
     @router.delete("/submissions/{submission_id}", responses=refusals)
     def withdraw(request: Request, submission_id: SubmissionId) -> SubmissionDocument:

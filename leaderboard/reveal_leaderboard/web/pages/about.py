@@ -8,15 +8,16 @@ from dataclasses import asdict
 
 import gradio as gr
 
-from reveal_leaderboard.boards import boards
-from reveal_leaderboard.boards.published import Published
+from reveal_leaderboard.boards.catalogue import Published
 from reveal_leaderboard.boards.standings import board_metrics
 from reveal_leaderboard.settings import BenchmarkSettings
+from reveal_leaderboard.store import boards
 from reveal_leaderboard.store.database import moment
 from reveal_leaderboard.store.queue import ALIVE_SECONDS
 from reveal_leaderboard.web.pages.board_notes import RANK_SENTENCE, rounding
-from reveal_leaderboard.web.pages.desk import Desk, build_strip
 from reveal_leaderboard.web.pages.drawing import badge, detail, facts, message, page_head, part, plural, table, text
+from reveal_leaderboard.web.pages.strip import build_strip
+from reveal_leaderboard.web.services import Services
 
 __all__ = ["build", "about_view", "policy_view"]
 
@@ -51,15 +52,15 @@ PAPERS = {
 log = logging.getLogger(__name__)
 
 
-def build(desk: Desk, page: gr.Blocks) -> None:
+def build(services: Services, page: gr.Blocks) -> None:
     """Lay out the page inside the present Blocks."""
-    build_strip(desk, page)
+    build_strip(services, page)
     gr.HTML(page_head("About this leaderboard", LEAD))
     shown = gr.HTML(message("busy", "Reading the policy …"), elem_id="about")
 
     def show() -> str:
         try:
-            return _page(desk)
+            return _page(services)
         except Exception:
             log.exception("the page About could not be drawn")
             return message("bad", "The policy cannot be read now.", "Please reload the page in a moment.")
@@ -67,15 +68,15 @@ def build(desk: Desk, page: gr.Blocks) -> None:
     page.load(show, None, shown, api_visibility="private", show_progress="hidden")
 
 
-def _page(desk: Desk) -> str:
-    published = [desk.catalogue.current(name) for name in desk.names]
-    with desk.store.read() as connection:
+def _page(services: Services) -> str:
+    published = [services.catalogue.current(name) for name in services.names]
+    with services.store.read() as connection:
         states = {row.benchmark: (row.state, row.why) for row in boards.list_boards(connection)}
         at = moment(connection)
-        alive = [w for w in desk.queue.workers(connection) if at - w.seen_at < ALIVE_SECONDS]
+        alive = [w for w in services.queue.workers(connection) if at - w.seen_at < ALIVE_SECONDS]
     confinement = sorted({worker.confinement for worker in alive})
-    settings = {one.name: desk.settings.of(one.name) for one in published}
-    toml, new_teams = desk.settings.to_toml(), desk.settings.accounts.new_teams
+    settings = {one.name: services.settings.of(one.name) for one in published}
+    toml, new_teams = services.settings.to_toml(), services.settings.accounts.new_teams
     return about_view(published, settings, states, confinement, toml, new_teams=new_teams)
 
 

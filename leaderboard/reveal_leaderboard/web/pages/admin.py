@@ -5,7 +5,7 @@ and no text of an exception can be had here: the web process has none.
 
 What a maintainer can do on the admin page: each act by name, with the admin's right asked for at every call.
 
-An act answers a message for the page. The right is checked by :meth:`reveal_leaderboard.web.pages.desk.Desk.admin`
+An act answers a message for the page. The right is checked by :meth:`reveal_leaderboard.web.services.Services.admin`
 before any of them runs, and again, where people are concerned, inside the transaction that writes.
 
 The panels of the admin page: what each one reads, drawn by :mod:`.admin_view`.
@@ -21,17 +21,18 @@ import gradio as gr
 import sqlalchemy as sa
 
 from reveal_leaderboard.accounts.people import Actor, Team, Token, User
-from reveal_leaderboard.boards import boards
-from reveal_leaderboard.release import quota
+from reveal_leaderboard.boards import refresh
 from reveal_leaderboard.release.exposure import exposure
+from reveal_leaderboard.store import boards, quota
 from reveal_leaderboard.store.database import moment
 from reveal_leaderboard.store.queue import Job
 from reveal_leaderboard.store.store import Submission
 from reveal_leaderboard.store.tables import BOARD_STATES, jobs
 from reveal_leaderboard.web.pages import admin_view
 from reveal_leaderboard.web.pages.admin_view import exposure_view
-from reveal_leaderboard.web.pages.desk import Desk, NotAdminError, build_strip
 from reveal_leaderboard.web.pages.drawing import ACTIONS, SHOW_ANSWER, action, link, message, page_head, part, plural
+from reveal_leaderboard.web.pages.strip import build_strip
+from reveal_leaderboard.web.services import NotAdminError, Services
 
 __all__ = ["build"]
 
@@ -39,10 +40,10 @@ REFUSALS = (NotAdminError, PermissionError, LookupError, ValueError)
 
 
 class Acts:
-    """The acts on `desk`; `do` runs one for whoever sent the event."""
+    """The acts on `services`; `do` runs one for whoever sent the event."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
+    def __init__(self, services: Services) -> None:
+        self.services = services
         self._by_name: dict[str, Callable[[Actor, str, str], str]] = {
             "refresh": self._refresh,
             "switch": self._ask_switch,
@@ -72,7 +73,7 @@ class Acts:
     def told(self, request: gr.Request, do: Callable[[Actor], str]) -> str:
         """What `do` answers for an admin, or why it was not done."""
         try:
-            return do(self.desk.admin(request))
+            return do(self.services.admin(request))
         except REFUSALS as error:
             return message("bad", "Not done.", str(error.args[0]) if error.args else str(error))
         except Exception:
@@ -85,7 +86,7 @@ class Acts:
         def do(actor: Actor) -> str:
             if state != "open" and not why.strip():
                 raise ValueError("say why: submitters are shown the reason")
-            with self.desk.store.write() as connection:
+            with self.services.store.write() as connection:
                 boards.set_state(connection, benchmark, state, who=actor.name, why=why.strip()[:500])
             return message("good", f"The board of {benchmark} is {state} now.")
 
@@ -98,8 +99,8 @@ class Acts:
             team = self._team(team_id)
             if not why.strip():
                 raise ValueError("say why: it stands in the team's ledger")
-            version = self.desk.catalogue.current(benchmark).version
-            with self.desk.store.write() as connection:
+            version = self.services.catalogue.current(benchmark).version
+            with self.services.store.write() as connection:
                 quota.grant(connection, team.id, benchmark, version, n, who=actor.name, why=why.strip()[:500])
             return message("good", f"{team.name} has {plural(n, 'more scored submission')} on {benchmark} {version}.")
 
@@ -109,8 +110,8 @@ class Acts:
 
     def _refresh(self, actor: Actor, subject: str, why: str) -> str:
         benchmark, _, version = subject.partition(":")
-        with self.desk.store.write() as connection:
-            n = boards.start_refresh(connection, benchmark, version, who=actor.name)
+        with self.services.store.write() as connection:
+            n = refresh.start_refresh(connection, benchmark, version, who=actor.name)
         return message("good", f"{plural(n, 'submission')} of {benchmark} will be scored against {version}.")
 
     def _ask_switch(self, actor: Actor, subject: str, why: str) -> str:
@@ -121,8 +122,8 @@ class Acts:
 
     def _switch(self, actor: Actor, subject: str, why: str) -> str:
         benchmark, _, version = subject.partition(":")
-        with self.desk.store.write() as connection:
-            changes = boards.switch_version(connection, benchmark, version, who=actor.name)
+        with self.services.store.write() as connection:
+            changes = refresh.switch_version(connection, benchmark, version, who=actor.name)
         moved = sum(change.before != change.after for change in changes.changes)
         told = f"{plural(moved, 'rank')} changed, {plural(len(changes.dropped), 'submission')} dropped."
         return message("good", f"The board of {benchmark} shows {version} now.", told)
@@ -130,13 +131,13 @@ class Acts:
     # Submissions ----------------------------------------------------------------------------------------------------
 
     def _submission(self, submission_id: str) -> Submission:
-        found = self.desk.store.get(submission_id)
+        found = self.services.store.get(submission_id)
         if found is None:
             raise LookupError(f"there is no submission {submission_id}")
         return found
 
     def _clear_flag(self, actor: Actor, subject: str, why: str) -> str:
-        done = self.desk.store.clear_flag(subject, actor.name)
+        done = self.services.store.clear_flag(subject, actor.name)
         return message("good", "The flag is cleared.") if done else message("info", "The flag was cleared before.")
 
     def _ask_reason(self, actor: Actor, subject: str, why: str) -> str:
@@ -149,26 +150,26 @@ class Acts:
     def _hide(self, actor: Actor, subject: str, why: str) -> str:
         if not why.strip():
             raise ValueError("write the reason into the field first")
-        found = self.desk.store.hide(subject, who=actor.name, why=why.strip())
+        found = self.services.store.hide(subject, who=actor.name, why=why.strip())
         return message("good", f"{found.model_name} of {found.team} is off the board.")
 
     def _restore(self, actor: Actor, subject: str, why: str) -> str:
         if not why.strip():
             raise ValueError("write the reason into the field first")
-        found = self.desk.store.restore(subject, who=actor.name, why=why.strip())
+        found = self.services.store.restore(subject, who=actor.name, why=why.strip())
         return message("good", f"{found.model_name} of {found.team} is on the board again.")
 
     # People ---------------------------------------------------------------------------------------------------------
 
     def _team(self, team_id: str) -> Team:
-        found = self.desk.accounts.team(team_id)
+        found = self.services.accounts.team(team_id)
         if found is None:
             raise LookupError("there is no such team")
         return found
 
     def _user(self, user_id: str, actor: Actor) -> User:
         """Somebody else: nobody shuts the own door."""
-        found = self.desk.accounts.user(user_id)
+        found = self.services.accounts.user(user_id)
         if found is None:
             raise LookupError("there is no such person")
         if found.id == actor.user.id:
@@ -177,7 +178,7 @@ class Acts:
 
     def _approve_team(self, actor: Actor, subject: str, why: str) -> str:
         team = self._team(subject)
-        if not self.desk.accounts.approve_team(team, actor.name):
+        if not self.services.accounts.approve_team(team, actor.name):
             return message("info", f"{team.name} was approved before.")
         return message("good", f"{team.name} is approved and may submit now.")
 
@@ -193,7 +194,7 @@ class Acts:
             raise ValueError("write the reason into the field first")
         if team.waiting_since is None:
             raise ValueError(f"{team.name} was approved before: close it if it must not submit")
-        self.desk.accounts.disable_team(team, actor.name, why.strip())
+        self.services.accounts.disable_team(team, actor.name, why.strip())
         return message("good", f"{team.name} is refused and closed.")
 
     def _ask_revocation(self, actor: Actor, subject: str, why: str) -> str:
@@ -206,38 +207,38 @@ class Acts:
         token, owner = self._token(subject)
         if not why.strip():
             raise ValueError("write the reason into the field first")
-        self.desk.accounts.revoke_token(token.id, actor.name, why.strip())
+        self.services.accounts.revoke_token(token.id, actor.name, why.strip())
         return message("good", f"The token {token.name} of {owner} is revoked.")
 
     def _token(self, token_id: str) -> tuple[Token, str]:
-        found = next((one for one in self.desk.accounts.live_tokens() if one[0].id == token_id), None)
+        found = next((one for one in self.services.accounts.live_tokens() if one[0].id == token_id), None)
         if found is None:
             raise LookupError("there is no such token in use")
         return found
 
     def _close_team(self, actor: Actor, subject: str, why: str) -> str:
         team = self._team(subject)
-        self.desk.accounts.disable_team(team, actor.name, why)
+        self.services.accounts.disable_team(team, actor.name, why)
         return message("good", f"{team.name} may not submit any more.")
 
     def _open_team(self, actor: Actor, subject: str, why: str) -> str:
         team = self._team(subject)
-        self.desk.accounts.enable_team(team, actor.name, why)
+        self.services.accounts.enable_team(team, actor.name, why)
         return message("good", f"{team.name} may submit again.")
 
     def _close_user(self, actor: Actor, subject: str, why: str) -> str:
         user = self._user(subject, actor)
-        self.desk.accounts.disable_user(user, actor.name, why)
+        self.services.accounts.disable_user(user, actor.name, why)
         return message("good", f"The account of {user.name} is closed and signed out.")
 
     def _open_user(self, actor: Actor, subject: str, why: str) -> str:
         user = self._user(subject, actor)
-        self.desk.accounts.enable_user(user, actor.name, why)
+        self.services.accounts.enable_user(user, actor.name, why)
         return message("good", f"The account of {user.name} is open.")
 
     def _set_admin(self, actor: Actor, subject: str, *, is_admin: bool) -> str:
         user = self._user(subject, actor)
-        self.desk.accounts.set_admin(user, is_admin, actor.name)
+        self.services.accounts.set_admin(user, is_admin, actor.name)
         return message("good", f"{user.name} is {'an admin' if is_admin else 'no longer an admin'}.")
 
 
@@ -264,8 +265,8 @@ MOST_JOBS = 500
 class Panels:
     """Reads and draws the panels; the caller has asked whether an admin is there."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
+    def __init__(self, services: Services) -> None:
+        self.services = services
 
     def drawn(self, actor: Actor, search: str, names: Iterable[str] = PANELS) -> list[str]:
         """The panels of these names, in this order; one that fails says so and leaves the others alone."""
@@ -277,11 +278,11 @@ class Panels:
             "workers": self._workers,
             "incidents": self._incidents,
             "flags": self._flags,
-            "submissions": lambda: admin_view.submissions_view(self.desk.store.list_submissions(), search),
+            "submissions": lambda: admin_view.submissions_view(self.services.store.list_submissions(), search),
             "waiting": self._waiting,
-            "teams": lambda: admin_view.teams_view(self.desk.accounts.teams()),
-            "users": lambda: admin_view.users_view(self.desk.accounts.users(), actor.user),
-            "tokens": lambda: admin_view.live_tokens_view(self.desk.accounts.live_tokens()),
+            "teams": lambda: admin_view.teams_view(self.services.accounts.teams()),
+            "users": lambda: admin_view.users_view(self.services.accounts.users(), actor.user),
+            "tokens": lambda: admin_view.live_tokens_view(self.services.accounts.live_tokens()),
         }
         return [part(PANELS[name]) + self._drawn(name, draw[name]) for name in names]
 
@@ -294,39 +295,39 @@ class Panels:
             return message("bad", "This cannot be read now.", "The fault is in the server’s log.")
 
     def _boards(self) -> str:
-        with self.desk.store.read() as connection:
+        with self.services.store.read() as connection:
             return admin_view.boards_view(boards.list_boards(connection))
 
     def _versions(self) -> str:
-        with self.desk.store.read() as connection:
+        with self.services.store.read() as connection:
             rows = [
-                (version, boards.progress(connection, name, version.version))
-                for name in self.desk.names
+                (version, refresh.progress(connection, name, version.version))
+                for name in self.services.names
                 for version in boards.list_versions(connection, name, shown=False)
             ]
         return admin_view.versions_view(rows)
 
     def _exposure(self) -> str:
-        with self.desk.store.read() as connection:
+        with self.services.store.read() as connection:
             return "".join(
-                exposure_view(one.name, exposure(connection, one.name, one.version, self.desk.settings))
-                for one in map(self.desk.catalogue.current, self.desk.names)
+                exposure_view(one.name, exposure(connection, one.name, one.version, self.services.settings))
+                for one in map(self.services.catalogue.current, self.services.names)
             )
 
     def _queue(self) -> str:
         live = sa.select(jobs).where(jobs.c.status.in_(("queued", "leased"))).order_by(jobs.c.created_at)
-        with self.desk.store.read() as connection:
+        with self.services.store.read() as connection:
             found = [Job(**row._mapping) for row in connection.execute(live.limit(MOST_JOBS))]
         return admin_view.queue_view(found)
 
     def _workers(self) -> str:
-        with self.desk.store.read() as connection:
-            return admin_view.workers_view(self.desk.queue.workers(connection), moment(connection))
+        with self.services.store.read() as connection:
+            return admin_view.workers_view(self.services.queue.workers(connection), moment(connection))
 
     def _incidents(self) -> str:
         """Of the jobs that ended in one: number and time, nothing else is selected."""
         query = sa.select(jobs.c.incident, jobs.c.ended_at).where(jobs.c.incident.is_not(None))
-        with self.desk.store.read() as connection:
+        with self.services.store.read() as connection:
             rows = connection.execute(query.order_by(jobs.c.ended_at.desc()).limit(MOST_JOBS)).all()
         return admin_view.incidents_view([(str(row.incident), float(row.ended_at or 0)) for row in rows])
 
@@ -339,18 +340,18 @@ class Panels:
         return message("info", title, "Approve or refuse under People.")
 
     def _waiting_teams(self) -> list[Team]:
-        teams = self.desk.accounts.teams()
+        teams = self.services.accounts.teams()
         return [team for team in teams if team.waiting_since is not None and team.disabled_at is None]
 
     def _waiting(self) -> str:
-        waiting = [(team, self.desk.accounts.members(team)) for team in self._waiting_teams()]
-        is_asked = self.desk.settings.accounts.new_teams == "asked"
+        waiting = [(team, self.services.accounts.members(team)) for team in self._waiting_teams()]
+        is_asked = self.services.settings.accounts.new_teams == "asked"
         return admin_view.waiting_view(waiting, is_asked=is_asked)
 
     def _flags(self) -> str:
-        flags = self.desk.store.flags()
+        flags = self.services.store.flags()
         ids = {one for flag in flags for one in (flag.submission_id, flag.other_id) if one is not None}
-        found = [one for one in map(self.desk.store.get, sorted(ids)) if one is not None]
+        found = [one for one in map(self.services.store.get, sorted(ids)) if one is not None]
         return admin_view.flags_view(flags, {one.id: f"{one.model_name}, {one.team}" for one in found})
 
 
@@ -363,9 +364,9 @@ CLOSED = message(
 log = logging.getLogger(__name__)
 
 
-def build(desk: Desk, page: gr.Blocks) -> None:
+def build(services: Services, page: gr.Blocks) -> None:
     """Lay out the page inside the present Blocks."""
-    build_strip(desk, page)
+    build_strip(services, page)
     gr.HTML(page_head("Admin"))
     answer = gr.HTML(CLOSED, elem_id="answer", js_on_load=ACTIONS)
     with gr.Column(visible=False) as everything:
@@ -379,7 +380,7 @@ def build(desk: Desk, page: gr.Blocks) -> None:
             with gr.Tab("Boards"):
                 panels["boards"] = gr.HTML("")
                 with gr.Row():
-                    benchmark = gr.Dropdown(desk.names, value=desk.names[0], label="Board", min_width=160)
+                    benchmark = gr.Dropdown(services.names, value=services.names[0], label="Board", min_width=160)
                     state = gr.Dropdown(list(BOARD_STATES), value="paused", label="State", min_width=120)
                     set_state = gr.Button("Set the state", min_width=140)
                 panels |= {name: gr.HTML("", js_on_load=ACTIONS) for name in ("versions", "exposure")}
@@ -394,10 +395,10 @@ def build(desk: Desk, page: gr.Blocks) -> None:
                 gr.HTML(part("Budgets", note="Scored submissions beyond those that the settings give to every team."))
                 with gr.Row():
                     team = gr.Dropdown([], label="Team", min_width=160)
-                    of = gr.Dropdown(desk.names, value=desk.names[0], label="On the board", min_width=160)
+                    of = gr.Dropdown(services.names, value=services.names[0], label="On the board", min_width=160)
                     more = gr.Number(1, label="More submissions", precision=0, minimum=1, maximum=100, min_width=110)
                     grant = gr.Button("Grant them", min_width=120)
-    wire = _Handlers(desk)
+    wire = _Handlers(services)
     shown = [panels[name] for name in PANELS]
     private: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
     answer.change(None, js=SHOW_ANSWER, api_visibility="private")
@@ -414,16 +415,16 @@ def build(desk: Desk, page: gr.Blocks) -> None:
 class _Handlers:
     """What happens on the page's events; each asks anew whether an admin is there."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk, self.acts, self.panels = desk, Acts(desk), Panels(desk)
+    def __init__(self, services: Services) -> None:
+        self.services, self.acts, self.panels = services, Acts(services), Panels(services)
 
     def open(self, request: gr.Request) -> tuple[Any, ...]:
         """Everything for an admin, nothing for anybody else."""
         try:
-            actor = self.desk.admin(request)
+            actor = self.services.admin(request)
         except NotAdminError:
             return gr.update(visible=False), CLOSED, gr.update(choices=[]), *[""] * len(PANELS)
-        teams = [(team.name, team.id) for team in self.desk.accounts.teams()]
+        teams = [(team.name, team.id) for team in self.services.accounts.teams()]
         told = self.panels.notice()
         return gr.update(visible=True), told, gr.update(choices=teams), *self.panels.drawn(actor, "")
 
@@ -434,7 +435,7 @@ class _Handlers:
     def live(self, request: gr.Request) -> tuple[str, ...]:
         """The panels that change by themselves."""
         try:
-            return tuple(self.panels.drawn(self.desk.admin(request), "", LIVE))
+            return tuple(self.panels.drawn(self.services.admin(request), "", LIVE))
         except NotAdminError:
             return ("",) * len(LIVE)
 
@@ -466,7 +467,7 @@ class _Handlers:
 
     def _panels(self, request: gr.Request, search: str | None) -> list[str]:
         try:
-            actor = self.desk.admin(request)
+            actor = self.services.admin(request)
         except NotAdminError:
             return [""] * len(PANELS)
         return self.panels.drawn(actor, (search or "")[:100])

@@ -12,15 +12,16 @@ from typing import Any
 
 import gradio as gr
 
-from reveal_leaderboard.boards import boards
 from reveal_leaderboard.boards.catalogue import UnknownBenchmarkError
 from reveal_leaderboard.boards.standings import Standings, UnknownVersionError, standings
+from reveal_leaderboard.store import boards
 from reveal_leaderboard.store.metadata import KINDS
 from reveal_leaderboard.web.pages import board_notes, drawing
 from reveal_leaderboard.web.pages.board_view import OVERVIEW, View, column_groups, render
-from reveal_leaderboard.web.pages.desk import Desk, build_strip
 from reveal_leaderboard.web.pages.drawing import ACTIONS, message, page_head
 from reveal_leaderboard.web.pages.rubric_view import render_board
+from reveal_leaderboard.web.pages.strip import build_strip
+from reveal_leaderboard.web.services import Services
 
 __all__ = ["build"]
 
@@ -38,10 +39,10 @@ REMEMBER = """(query) => {
 log = logging.getLogger(__name__)
 
 
-def build(desk: Desk, page: gr.Blocks) -> None:
+def build(services: Services, page: gr.Blocks) -> None:
     """Lay out `page`, which is the present Blocks."""
-    names = desk.names
-    build_strip(desk, page)
+    names = services.names
+    build_strip(services, page)
     gr.HTML(page_head("REVEAL leaderboard", LEAD))
     with gr.Row(elem_classes="rv-controls"):
         benchmark = gr.Dropdown(names, value=names[0], label="Benchmark", min_width=160)
@@ -53,7 +54,7 @@ def build(desk: Desk, page: gr.Blocks) -> None:
     shown = gr.HTML(LOADING, elem_id="board", js_on_load=ACTIONS)
     order = gr.Textbox("", visible=False)
     query = gr.Textbox("", visible=False)
-    wire = _Handlers(desk)
+    wire = _Handlers(services)
     choices: list[Any] = [benchmark, version, columns, search, kind, organization]
     outputs = [*choices, shown, order, query]
     private: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
@@ -72,16 +73,16 @@ def build(desk: Desk, page: gr.Blocks) -> None:
 class _Handlers:
     """What happens on the page's events; each answers with all choices, the board, the order and the address."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
+    def __init__(self, services: Services) -> None:
+        self.services = services
 
     def open(self, request: gr.Request) -> tuple[Any, ...]:
         """The board that the address asks for."""
         asked = {str(name): str(value) for name, value in dict(request.query_params or {}).items()}
         name = asked.get("benchmark", "")
-        known = name in self.desk.names
+        known = name in self.services.names
         version = asked.get("version") if known else None
-        return self._answer(name if known else self.desk.names[0], version, View.from_query(asked))
+        return self._answer(name if known else self.services.names[0], version, View.from_query(asked))
 
     def other_board(self, benchmark: str) -> tuple[Any, ...]:
         """Another benchmark: its present version, nothing filtered."""
@@ -114,21 +115,21 @@ class _Handlers:
 
     def _standings(self, benchmark: str, version: str | None) -> Standings:
         """The board of the version asked for; of the present one if the board never showed that."""
-        published = self.desk.catalogue.current(benchmark)
+        published = self.services.catalogue.current(benchmark)
         try:
-            return standings(self.desk.store, published, version=version or None)
+            return standings(self.services.store, published, version=version or None)
         except UnknownVersionError:
-            return standings(self.desk.store, published)
+            return standings(self.services.store, published)
 
     def _closed(self, benchmark: str) -> str:
         """Whether submissions are taken, if not."""
-        with self.desk.store.read() as connection:
+        with self.services.store.read() as connection:
             row = boards.board(connection, benchmark)
         return "" if row is None else board_notes.closed(row.state, row.why)
 
     def _moves(self, board: Standings) -> str:
         """What the version shown changed when it took the place of the one before."""
-        with self.desk.store.read() as connection:
+        with self.services.store.read() as connection:
             rows = boards.list_versions(connection, board.benchmark)
         changes = next((row.facts.get("rank_changes") for row in rows if row.version == board.version), None)
         names = {entry.submission_id: f"{entry.model}, {entry.team}" for entry in board.entries}

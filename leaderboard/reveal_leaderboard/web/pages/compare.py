@@ -11,7 +11,6 @@ import gradio as gr
 from reveal_bench.metrics import METRICS
 from reveal_leaderboard.boards.comparisons import ComparisonFailedError, read_comparison
 from reveal_leaderboard.boards.standings import Entry, standings
-from reveal_leaderboard.web.pages.desk import Desk, build_strip
 from reveal_leaderboard.web.pages.drawing import (
     figure_span,
     link,
@@ -26,6 +25,8 @@ from reveal_leaderboard.web.pages.drawing import (
 )  # fmt: skip
 from reveal_leaderboard.web.pages.plots import difference_bar
 from reveal_leaderboard.web.pages.rubric_view import render_comparison
+from reveal_leaderboard.web.pages.strip import build_strip
+from reveal_leaderboard.web.services import Services
 
 __all__ = ["build", "compare_view"]
 
@@ -44,10 +45,10 @@ BUSY = message("busy", "Being computed by a worker.", "It appears here as soon a
 log = logging.getLogger(__name__)
 
 
-def build(desk: Desk, page: gr.Blocks) -> None:
+def build(services: Services, page: gr.Blocks) -> None:
     """Lay out the page inside the present Blocks."""
-    names = desk.names
-    build_strip(desk, page)
+    names = services.names
+    build_strip(services, page)
     gr.HTML(page_head("Compare two entries", LEAD))
     with gr.Row(elem_classes="rv-controls"):
         benchmark = gr.Dropdown(names, value=names[0], label="Benchmark", min_width=180)
@@ -56,7 +57,7 @@ def build(desk: Desk, page: gr.Blocks) -> None:
     shown = gr.HTML(CHOOSE, elem_id="compare")
     query = gr.Textbox("", visible=False)
     timer = gr.Timer(POLL_SECONDS, active=False)
-    wire = _Handlers(desk)
+    wire = _Handlers(services)
     chosen = [benchmark, first, second]
     private: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
     outputs = [*chosen, shown, timer, query]
@@ -73,8 +74,8 @@ def build(desk: Desk, page: gr.Blocks) -> None:
 class _Handlers:
     """What happens on the page's events."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
+    def __init__(self, services: Services) -> None:
+        self.services = services
 
     def open(self, request: gr.Request) -> tuple[Any, ...]:
         """The two entries that the address names; the benchmark is that of the first one."""
@@ -82,9 +83,9 @@ class _Handlers:
         a, b = str(asked.get("a", ""))[:64], str(asked.get("b", ""))[:64]
         benchmark = asked.get("benchmark")
         for wanted in (a, b):
-            found = self.desk.store.get(wanted) if wanted else None
+            found = self.services.store.get(wanted) if wanted else None
             benchmark = benchmark or (found.benchmark if found is not None else None)
-        name = benchmark if benchmark in self.desk.names else self.desk.names[0]
+        name = benchmark if benchmark in self.services.names else self.services.names[0]
         return self._answer(str(name), a, b)
 
     def other_board(self, benchmark: str) -> tuple[Any, ...]:
@@ -120,8 +121,8 @@ class _Handlers:
         return gr.update(value=benchmark), *lists, markup, gr.Timer(active=is_waiting), query
 
     def _entries(self, benchmark: str) -> dict[str, Entry]:
-        published = self.desk.catalogue.current(benchmark)
-        return {entry.submission_id: entry for entry in standings(self.desk.store, published).entries}
+        published = self.services.catalogue.current(benchmark)
+        return {entry.submission_id: entry for entry in standings(self.services.store, published).entries}
 
     def _compared(self, benchmark: str, entries: Mapping[str, Entry], a: str, b: str) -> tuple[str, bool]:
         """The comparison as HTML, and whether it is still to come; only entries of the board are compared."""
@@ -133,9 +134,9 @@ class _Handlers:
             return gone + CHOOSE, False
         if a == b:
             return message("info", "Both are the same entry.", "Choose another one beside it."), False
-        version = self.desk.catalogue.current(benchmark).version
+        version = self.services.catalogue.current(benchmark).version
         try:
-            document = read_comparison(self.desk.store, benchmark, version, a, b)
+            document = read_comparison(self.services.store, benchmark, version, a, b)
         except ComparisonFailedError:
             return message(
                 "bad", "This comparison could not be computed.", "The maintainers see it in their queue."

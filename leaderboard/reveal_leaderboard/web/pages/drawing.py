@@ -1,23 +1,31 @@
-"""Pieces of HTML that the pages are made of.
+"""Pieces of HTML that the pages are made of, and how their templates are filled.
 
-Every function takes plain values and escapes every text it is given, so that what comes out can be put into a page;
-parameters called `cells`, `rows`, `body` or `markup` are HTML already. Figures are fractions on the way in and percents
-on the page; moments are seconds since 1970 UTC.
+Conventions
+-----------
+Markup stands in ``web/templates`` alone; a template escapes every text that it is given. A page's template holds one
+macro per part of the page, which :func:`draw` fills. The functions here take plain values; parameters called `cells`,
+`rows`, `body` or `markup`, and the values of :func:`facts`, are HTML already. Figures are fractions on the way in and
+percents on the page; moments are seconds since 1970 UTC.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import cache
 from html import escape
+from typing import Any
 from urllib.parse import quote, urlencode
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from reveal_leaderboard.release.release import Figure
 
 __all__ = [
-    "ACTIONS", "SHOW_ANSWER", "action", "badge", "detail", "facts", "figure_cell", "figure_span", "interval_bar",
-    "link", "message", "none_cell", "outside_link", "page_head", "part", "percent", "plural", "query_text", "table",
-    "text", "when",
+    "ACTIONS", "SHOW_ANSWER", "action", "badge", "detail", "draw", "facts", "figure_cell", "figure_span",
+    "interval_bar", "link", "message", "none_cell", "outside_link", "page_head", "part", "percent", "plural",
+    "query_text", "table", "text", "when",
 ]  # fmt: skip
 
 SHOW_ANSWER = "() => document.getElementById('answer')?.scrollIntoView({block: 'nearest'})"
@@ -28,6 +36,31 @@ ACTIONS = """element.addEventListener('click', (event) => {
   const button = event.target.closest('button[data-act]');
   if (button && !button.disabled) trigger('click', {act: button.dataset.act, id: button.dataset.id});
 });"""
+
+
+def draw(template: str, macro: str, *values: Any, **named: Any) -> str:
+    """What a macro of a template makes of these values."""
+    return str(getattr(_macros(template), macro)(*values, **named))
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("reveal_leaderboard.web"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True,
+    )  # fmt: skip
+    environment.globals |= {"address": _address, "inside": _inside, "percent": percent, "plural": plural}
+    environment.globals["when"] = lambda moment, **options: Markup(when(moment, **options))
+    return environment
+
+
+@cache
+def _macros(template: str) -> Any:
+    return _environment().get_template(template).module
+
+
+def _piece(macro: str, *values: Any, **named: Any) -> str:
+    return draw("pieces.html", macro, *values, **named)
 
 
 def text(value: object) -> str:
@@ -61,28 +94,22 @@ def when(moment: float | None, *, date_only: bool = False) -> str:
 
 def message(kind: str, title: str, body: str = "", *, markup: str = "") -> str:
     """A box: `kind` is "info", "good", "bad" or "busy"; the word before the title says the same as the colour."""
-    word = {"info": "", "good": "OK. ", "bad": "Problem. ", "busy": "Working. "}[kind]
-    more = (f"<p>{text(body)}</p>" if body else "") + markup
-    role = "alert" if kind == "bad" else "status"
-    return f'<div class="rv-message rv-{kind}" role="{role}"><strong>{word}{text(title)}</strong>{more}</div>'
+    return _piece("message", kind, title, body, Markup(markup))
 
 
 def badge(label: str) -> str:
     """A small outlined word."""
-    return f'<span class="rv-badge">{text(label)}</span>'
+    return _piece("badge", label)
 
 
 def page_head(title: str, lead: str = "", *, markup: str = "") -> str:
     """The page's one heading and a sentence; the window's title follows the heading."""
-    lead = (text(lead) if lead else "") + markup
-    sentence = f"<p>{lead}</p>" if lead else ""
-    return f'<header class="rv-head"><h1 data-title="{text(title)}">{text(title)}</h1>{sentence}</header>'
+    return _piece("page_head", title, lead, Markup(markup))
 
 
 def part(title: str, *, note: str = "") -> str:
     """A heading inside the page, with a sentence below it."""
-    shown = f'<p class="rv-note">{text(note)}</p>' if note else ""
-    return f'<h2 class="rv-part">{text(title)}</h2>{shown}'
+    return _piece("part", title, note)
 
 
 def query_text(query: Mapping[str, object]) -> str:
@@ -90,37 +117,29 @@ def query_text(query: Mapping[str, object]) -> str:
     return urlencode({name: str(value) for name, value in query.items() if value is not None})
 
 
+def _address(path: str, query: Mapping[str, object]) -> str:
+    asked = query_text(query)
+    return quote(path) + (f"?{asked}" if asked else "")
+
+
 def link(path: str, label: object, **query: object) -> str:
     """A link inside the site."""
-    asked = query_text(query)
-    address = quote(path) + (f"?{asked}" if asked else "")
-    return f'<a href="{text(address)}">{text(label)}</a>'
+    return _piece("link", path, label, **query)
 
 
 def outside_link(url: str, label: str = "") -> str:
     """A link to another site; what is not https is shown as text."""
-    if not url.startswith("https://"):
-        return text(label or url)
-    return f'<a href="{text(url)}" rel="noopener nofollow ugc">{text(label or url)}</a>'
+    return _piece("outside_link", url, label)
 
 
 def action(label: str, act: str, subject: object = "", *, describe: str = "", tone: str = "") -> str:
     """A button that :data:`ACTIONS` reports; `describe` names the row for those who hear the page."""
-    spoken = f' aria-label="{text(f"{label}: {describe}")}"' if describe else ""
-    tone = f" rv-{tone}" if tone else ""
-    return (
-        f'<button type="button" class="rv-action{tone}" data-act="{text(act)}" data-id="{text(subject)}"'
-        f"{spoken}>{text(label)}</button>"
-    )
+    return _piece("action", label, act, subject, describe, tone)
 
 
 def interval_bar(value: float, low: float | None = None, high: float | None = None) -> str:
     """A line from 0 to 100 % with the interval as a bar and the value as a tick; its text stands beside it."""
-    bar = ""
-    if low is not None and high is not None:
-        left, right = _inside(low), _inside(high)
-        bar = f'<i style="left:{100 * left:.0f}%;width:{max(100 * (right - left), 1):.0f}%"></i>'
-    return f'<span class="rv-bar" aria-hidden="true">{bar}<b style="left:{100 * _inside(value):.1f}%"></b></span>'
+    return _piece("interval_bar", value, low, high)
 
 
 def _inside(fraction: float) -> float:
@@ -129,40 +148,30 @@ def _inside(fraction: float) -> float:
 
 def figure_span(figure: Figure, digits: int = 0) -> str:
     """Value, interval in figures, interval drawn."""
-    interval = ""
-    if figure.low is not None and figure.high is not None:
-        low, high = percent(figure.low, digits), percent(figure.high, digits)
-        interval = f'<span class="rv-ci">{low}–{high}</span>'
-    bar = interval_bar(figure.value, figure.low, figure.high)
-    return f'<span class="rv-value">{percent(figure.value, digits)}</span>{interval}{bar}'
+    return _piece("figure_span", figure, digits)
 
 
 def figure_cell(figure: Figure, digits: int = 0) -> str:
     """A table cell with :func:`figure_span`."""
-    return f'<td class="rv-figure">{figure_span(figure, digits)}</td>'
+    return _piece("figure_cell", figure, digits)
 
 
 def none_cell(shown: str, why: str) -> str:
     """A cell without a figure, and why, for eyes and ears."""
-    return f'<td class="rv-none"><span title="{text(why)}">{text(shown)}</span></td>'
+    return _piece("none_cell", shown, why)
 
 
 def table(head: Sequence[str], body: Iterable[str], *, label: str, css_class: str = "") -> str:
     """A table that scrolls inside its own box; `head` holds cells' contents, or whole ``th`` elements."""
-    cells = "".join(cell if cell.startswith("<th") else f'<th scope="col">{cell}</th>' for cell in head)
-    return (
-        f'<div class="rv-scroll {css_class}" role="region" aria-label="{text(label)}" tabindex="0">'
-        f"<table><thead><tr>{cells}</tr></thead>{''.join(body)}</table></div>"
-    )
+    cells = [Markup(cell if cell.startswith("<th") else f'<th scope="col">{cell}</th>') for cell in head]
+    return _piece("table", cells, label, css_class, caller=lambda: Markup("".join(body)))
 
 
 def facts(items: Mapping[str, str]) -> str:
     """A list of names and values; the values are HTML already, empty ones are left out."""
-    rows = "".join(f"<dt>{text(name)}</dt><dd>{markup}</dd>" for name, markup in items.items() if markup)
-    return f'<dl class="rv-facts-list">{rows}</dl>'
+    return _piece("facts", {name: Markup(markup) for name, markup in items.items()})
 
 
 def detail(summary: str, markup: str, *, is_open: bool = False) -> str:
     """A part that opens on demand."""
-    state = " open" if is_open else ""
-    return f'<details class="rv-details"{state}><summary>{text(summary)}</summary>{markup}</details>'
+    return _piece("detail", summary, Markup(markup), is_open)

@@ -12,14 +12,12 @@ from typing import Any
 
 import gradio as gr
 
-from reveal_bench.metrics import METRICS
 from reveal_leaderboard.accounts.people import Actor
 from reveal_leaderboard.boards.references import ReferenceRow, read_reference_rows
 from reveal_leaderboard.boards.withdrawn import WithdrawnEntry, read_withdrawn
 from reveal_leaderboard.release.release import ReleasedScore
 from reveal_leaderboard.store.metadata import KINDS
 from reveal_leaderboard.store.store import Score, Submission
-from reveal_leaderboard.web.pages.desk import Desk, build_strip
 from reveal_leaderboard.web.pages.drawing import (
     detail,
     facts,
@@ -32,35 +30,36 @@ from reveal_leaderboard.web.pages.drawing import (
     text,
     when,
 )  # fmt: skip
-from reveal_leaderboard.web.pages.score_view import changes_view, finding_plot, score_view
+from reveal_leaderboard.web.pages.strip import build_strip
+from reveal_leaderboard.web.pages.submission_view import changes_view, finding_plot, score_view, shown_metrics
+from reveal_leaderboard.web.services import Services
 
-__all__ = ["build", "entry_view", "may_see", "shown_metrics", "withdrawn_view"]
+__all__ = ["build", "entry_view", "may_see", "withdrawn_view"]
 
 LOADING = message("busy", "Reading the entry …")
-NOT_ON_BOARDS = ("grid_chance",)
 STATES = {"linted": "checked"}  # the event log's words that a reader may not know
 
 log = logging.getLogger(__name__)
 
 
-def build(desk: Desk, page: gr.Blocks) -> None:
+def build(services: Services, page: gr.Blocks) -> None:
     """Lay out the page inside the present Blocks."""
-    build_strip(desk, page)
+    build_strip(services, page)
     shown = gr.HTML(page_head("Entry") + LOADING, elem_id="entry")
 
     def show(request: gr.Request) -> str:
         asked = request.query_params
         wanted, version = str(asked.get("id", ""))[:64], asked.get("version")
         try:
-            submission = desk.store.get(wanted)
-            actor = desk.actor(request)
-            scores = [] if submission is None else desk.store.scores_of(submission.id)
+            submission = services.store.get(wanted)
+            actor = services.actor(request)
+            scores = [] if submission is None else services.store.scores_of(submission.id)
             if submission is None:
                 return _unknown(wanted)
             if not may_see(submission, scores, actor):
-                gone = read_withdrawn(desk.store, submission)
+                gone = read_withdrawn(services.store, submission)
                 return _unknown(wanted) if gone is None else withdrawn_view(gone)
-            return _page(desk, submission, scores, None if version is None else str(version), actor)
+            return _page(services, submission, scores, None if version is None else str(version), actor)
         except Exception:
             log.exception("an entry could not be drawn")
             return page_head("Entry") + message("bad", "The entry cannot be read now.", "Please reload in a moment.")
@@ -86,7 +85,7 @@ def _unknown(wanted: str) -> str:
 
 
 def withdrawn_view(gone: WithdrawnEntry) -> str:
-    """What strangers see of an entry that its team withdrew: whose it was and when, no figure."""
+    """What unknown visitors see of an entry that its team withdrew: whose it was and when, no figure."""
     board = link("/", gone.benchmark, benchmark=gone.benchmark)
     day = when(gone.withdrawn_at, date_only=True)
     told = f"<p>That was on {day}. Its figures and its receipt are shown here no longer.</p>"
@@ -106,12 +105,14 @@ def withdrawn_view(gone: WithdrawnEntry) -> str:
     return head + box + part("What it was") + facts(known)
 
 
-def _page(desk: Desk, submission: Submission, scores: list[Score], version: str | None, actor: Actor | None) -> str:
+def _page(
+    services: Services, submission: Submission, scores: list[Score], version: str | None, actor: Actor | None
+) -> str:
     names = list(dict.fromkeys(score.version for score in scores))
     wanted = version if version in names else (names[-1] if names else None)
     is_own = actor is not None and (actor.is_admin or actor.belongs_to(submission.team_id))
-    events = [(e.at, e.to_status, e.why if is_own else "") for e in desk.store.events_of(submission.id)]
-    synthetic = any(one.synthetic for one in desk.catalogue.versions(submission.benchmark))
+    events = [(e.at, e.to_status, e.why if is_own else "") for e in services.store.events_of(submission.id)]
+    synthetic = any(one.synthetic for one in services.catalogue.versions(submission.benchmark))
     human = None if synthetic else _human(submission.benchmark)
     return entry_view(submission, scores, wanted, events, is_own=is_own, human=human)
 
@@ -194,12 +195,6 @@ def _score_parts(
         parts += [part("Versions", note="A refresh scores every entry anew; each version keeps its own figures.")]
         parts.append(_versions(submission, score, scores))
     return parts
-
-
-def shown_metrics(score: ReleasedScore) -> dict[str, str]:
-    """Metrics of a score, name -> title, in the order of its figures; chance expectations are left out."""
-    names = dict.fromkeys(figure.metric for figure in score.figures)
-    return {name: METRICS[name].title if name in METRICS else name for name in names if name not in NOT_ON_BOARDS}
 
 
 def _links(submission: Submission, score: Score) -> str:

@@ -1,42 +1,56 @@
 """What is somebody's own: submissions, the ledger, API tokens and teams.
 
 Every handler asks anew who is there; what the browser sends (a team's id, a submission's id) only names a thing, and
-whether it is the actor's is looked up each time.
-
-API tokens on the page of one's own: issue one, see those there are, revoke.
-
-A secret is the answer of the event that made it and stands nowhere else: not in a state, not in the list.
+whether it is the actor's is looked up each time. The secret of a token is the answer of the event that made it and
+stands nowhere else: not in a state, not in the list.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import gradio as gr
 
 from reveal_leaderboard.accounts.accounts import TeamNameError
 from reveal_leaderboard.accounts.credentials import TOKEN_DAYS, TokenError
-from reveal_leaderboard.accounts.people import ROLES, SCOPES, Actor, Membership, NotPermittedError, Team
+from reveal_leaderboard.accounts.people import ROLES, SCOPES, Actor, Membership, NotPermittedError, Team, Token, User
 from reveal_leaderboard.boards.catalogue import UnknownBenchmarkError
-from reveal_leaderboard.release import quota
+from reveal_leaderboard.store import quota
 from reveal_leaderboard.store.database import moment
+from reveal_leaderboard.store.queue import Waiting
 from reveal_leaderboard.store.store import NotAllowedError, Submission
-from reveal_leaderboard.web.pages import mine_view
-from reveal_leaderboard.web.pages.balance_view import ledger_view
-from reveal_leaderboard.web.pages.desk import Desk, build_strip
-from reveal_leaderboard.web.pages.drawing import ACTIONS, SHOW_ANSWER, link, message, page_head, part
-from reveal_leaderboard.web.pages.mine_view import secret_view, tokens_view
+from reveal_leaderboard.web.pages.drawing import (
+    ACTIONS,
+    SHOW_ANSWER,
+    action,
+    badge,
+    facts,
+    link,
+    message,
+    page_head,
+    part,
+    plural,
+    table,
+    text,
+    when,
+)
+from reveal_leaderboard.web.pages.strip import build_strip
+from reveal_leaderboard.web.pages.submission_view import duration, ledger_view
+from reveal_leaderboard.web.services import Services
 
-__all__ = ["build"]
+__all__ = [
+    "account_view", "build", "confirm_view", "secret_view", "submissions_view", "team_view", "tokens_view",
+    "waiting_view",
+]  # fmt: skip
 
 NOTE = "A token lets a program act for you and one organization, as far as its scopes say, until it ends."
 
 
-def build_tokens(desk: Desk, page: gr.Blocks, team: gr.Dropdown) -> None:
+def build_tokens(services: Services, page: gr.Blocks, team: gr.Dropdown) -> None:
     """Lay out this part; `team` is the page's choice of organization."""
-    wire = _TokenHandlers(desk)
+    wire = _TokenHandlers(services)
     private: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
     gr.HTML(part("API tokens", note=NOTE))
     answer = gr.HTML("", elem_id="token-answer")
@@ -55,25 +69,25 @@ def build_tokens(desk: Desk, page: gr.Blocks, team: gr.Dropdown) -> None:
 class _TokenHandlers:
     """What happens on the events of this part."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
+    def __init__(self, services: Services) -> None:
+        self.services = services
 
     def show(self, request: gr.Request) -> str:
         """The tokens of who is there."""
-        return self._listed(self.desk.actor(request))
+        return self._listed(self.services.actor(request))
 
     def issue(
         self, request: gr.Request, team_id: str | None, name: str | None, days: float | None, scopes: list[str]
     ) -> tuple[str, str]:
         """A new token, its secret shown this once. Only somebody signed in may make one: a token makes no token."""
-        actor = self.desk.actor(request)
+        actor = self.services.actor(request)
         if actor is None or actor.via == "token":
             return message("bad", "No token was made.", "You are not signed in."), self._listed(actor)
         team = _team(actor, team_id)
         if team is None:
             return message("bad", "No token was made.", "Choose one of your organizations above."), self._listed(actor)
         try:
-            token, secret = self.desk.accounts.issue_token(
+            token, secret = self.services.accounts.issue_token(
                 actor.user, team, name=name or "", scopes=[str(scope) for scope in scopes], days=int(days or 0)
             )
         except TokenError as error:
@@ -82,20 +96,22 @@ class _TokenHandlers:
 
     def revoke(self, request: gr.Request, event: gr.EventData) -> tuple[str, str]:
         """End a token; whose it is, is checked where it is written."""
-        actor = self.desk.actor(request)
+        actor = self.services.actor(request)
         data = event._data if isinstance(event._data, dict) else {}
         if actor is None or data.get("act") != "revoke":
             return "", self._listed(actor)
-        done = self.desk.accounts.revoke_token(str(data.get("id", ""))[:64], who=actor.name)
+        done = self.services.accounts.revoke_token(str(data.get("id", ""))[:64], who=actor.name)
         told = message("good", "The token is revoked.") if done else message("info", "There is no such valid token.")
         return told, self._listed(actor)
 
     def _listed(self, actor: Actor | None) -> str:
         if actor is None:
             return ""
-        with self.desk.store.read() as connection:
+        with self.services.store.read() as connection:
             at = moment(connection)
-        return tokens_view(self.desk.accounts.tokens_of(actor.user), at, self.desk.accounts.why_revoked(actor.user))
+        return tokens_view(
+            self.services.accounts.tokens_of(actor.user), at, self.services.accounts.why_revoked(actor.user)
+        )
 
 
 def _team(actor: Actor, team_id: str | None) -> Team | None:
@@ -110,17 +126,17 @@ NO_TEAM = message("info", "You belong to no organization yet.", "Make one below,
 log = logging.getLogger(__name__)
 
 
-def build(desk: Desk, page: gr.Blocks) -> None:
+def build(services: Services, page: gr.Blocks) -> None:
     """Lay out the page inside the present Blocks."""
-    wire = _Handlers(desk)
+    wire = _Handlers(services)
     private: dict[str, Any] = {"api_visibility": "private"}
     quiet: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
-    build_strip(desk, page)
+    build_strip(services, page)
     gr.HTML(page_head("My submissions"))
     account = gr.HTML("", elem_id="account")
     with gr.Row(elem_classes="rv-controls"):
         team = gr.Dropdown([], label="Organization", min_width=200)
-        benchmark = gr.Dropdown(desk.names, value=desk.names[0], label="Benchmark of the ledger", min_width=200)
+        benchmark = gr.Dropdown(services.names, value=services.names[0], label="Benchmark of the ledger", min_width=200)
     answer = gr.HTML("", elem_id="answer", js_on_load=ACTIONS)
     gr.HTML(part("Submissions"))
     listed = gr.HTML("", elem_id="submissions", js_on_load=ACTIONS)
@@ -138,7 +154,7 @@ def build(desk: Desk, page: gr.Blocks) -> None:
     with gr.Accordion("Make a team", open=False):
         name = gr.Textbox(label="Name", info="as it stands on the board", max_length=64)
         make = gr.Button("Make the team")
-    build_tokens(desk, page, team)
+    build_tokens(services, page, team)
     shown = [account, team, listed, ledger, members]
     answer.change(None, js=SHOW_ANSWER, api_visibility="private")
     timer = gr.Timer(POLL_SECONDS)
@@ -156,20 +172,20 @@ def build(desk: Desk, page: gr.Blocks) -> None:
 class _Handlers:
     """What happens on the page's events."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
+    def __init__(self, services: Services) -> None:
+        self.services = services
 
     def open(self, request: gr.Request) -> tuple[Any, ...]:
         """Who is there, and the first of its teams."""
-        return self._page(self.desk.actor(request), None, self.desk.names[0])
+        return self._page(self.services.actor(request), None, self.services.names[0])
 
     def show(self, request: gr.Request, team_id: str | None, benchmark: str) -> tuple[str, str, str]:
         """Another team or another benchmark's ledger."""
-        return self._lists(self.desk.actor(request), team_id, benchmark)
+        return self._lists(self.services.actor(request), team_id, benchmark)
 
     def refresh(self, request: gr.Request, team_id: str | None, benchmark: str) -> tuple[Any, Any]:
         """What may have changed since: the submissions and the ledger."""
-        actor = self.desk.actor(request)
+        actor = self.services.actor(request)
         if actor is None:
             return gr.skip(), gr.skip()
         return self._lists(actor, team_id, benchmark)[:2]
@@ -180,7 +196,7 @@ class _Handlers:
         """A click on one of the page's own buttons."""
         data = event._data if isinstance(event._data, dict) else {}
         act, subject = str(data.get("act", "")), str(data.get("id", ""))[:64]
-        actor = self.desk.actor(request)
+        actor = self.services.actor(request)
         does: dict[str, Callable[[Actor, str], str]] = {
             "withdraw": self._ask,
             "withdraw-now": self._withdraw,
@@ -188,7 +204,7 @@ class _Handlers:
             "remove": lambda who, user_id: self._remove(who, team_id, user_id),
         }
         told = self._told(actor, lambda who: does[act](who, subject) if act in does else "")
-        return told, *self._lists(self.desk.actor(request), team_id, benchmark)
+        return told, *self._lists(self.services.actor(request), team_id, benchmark)
 
     def add_member(
         self, request: gr.Request, team_id: str | None, benchmark: str, user_id: str | None, role: str
@@ -197,26 +213,26 @@ class _Handlers:
 
         def do(actor: Actor) -> str:
             team = _membership(actor, team_id)
-            user = self.desk.accounts.user((user_id or "").strip())
+            user = self.services.accounts.user((user_id or "").strip())
             if team is None or user is None:
                 return message("bad", "Not added.", "No person has this id: it stands on their own page.")
-            self.desk.accounts.add_member(team.team, user, role, who=actor.name)
+            self.services.accounts.add_member(team.team, user, role, who=actor.name)
             return message("good", f"{user.name} is {role} of {team.team.name}.")
 
-        told = self._told(self.desk.actor(request), do)
-        return told, *self._lists(self.desk.actor(request), team_id, benchmark)
+        told = self._told(self.services.actor(request), do)
+        return told, *self._lists(self.services.actor(request), team_id, benchmark)
 
     def make_team(self, request: gr.Request, name: str | None, benchmark: str) -> tuple[Any, ...]:
         """Make a team whose owner the actor is."""
 
         def do(actor: Actor) -> str:
-            is_asked = self.desk.settings.accounts.new_teams == "asked"
-            team = self.desk.accounts.create_team(name or "", owner=actor.user, who=actor.name, is_asked=is_asked)
+            is_asked = self.services.settings.accounts.new_teams == "asked"
+            team = self.services.accounts.create_team(name or "", owner=actor.user, who=actor.name, is_asked=is_asked)
             waits = "" if team.waiting_since is None else "It may submit once the maintainers have approved it."
             return message("good", f"The team {team.name} is made; you are its owner.", waits)
 
-        told = self._told(self.desk.actor(request), do)
-        return told, *self._page(self.desk.actor(request), None, benchmark)
+        told = self._told(self.services.actor(request), do)
+        return told, *self._page(self.services.actor(request), None, benchmark)
 
     # What the handlers do -------------------------------------------------------------------------------------------
 
@@ -234,27 +250,27 @@ class _Handlers:
 
     def _own(self, actor: Actor, submission_id: str) -> Submission:
         """A submission of a team for which the actor may submit."""
-        submission = self.desk.store.get(submission_id)
+        submission = self.services.store.get(submission_id)
         if submission is None or actor.team(submission.team_id) is None:
             raise NotPermittedError("this is no submission of yours")
         return submission
 
     def _ask(self, actor: Actor, submission_id: str) -> str:
-        return mine_view.confirm_view(self._own(actor, submission_id))
+        return confirm_view(self._own(actor, submission_id))
 
     def _withdraw(self, actor: Actor, submission_id: str) -> str:
-        submission = self.desk.store.withdraw(self._own(actor, submission_id).id, who=actor.name)
+        submission = self.services.store.withdraw(self._own(actor, submission_id).id, who=actor.name)
         return message("good", f"{submission.model_name} is withdrawn.")
 
     def _choose(self, actor: Actor, submission_id: str) -> str:
-        submission = self.desk.store.choose(self._own(actor, submission_id).id, who=actor.name)
+        submission = self.services.store.choose(self._own(actor, submission_id).id, who=actor.name)
         return message("good", f"This submission of {submission.model_name} is the one shown now.")
 
     def _remove(self, actor: Actor, team_id: str | None, user_id: str) -> str:
-        team, user = _membership(actor, team_id), self.desk.accounts.user(user_id)
+        team, user = _membership(actor, team_id), self.services.accounts.user(user_id)
         if team is None or user is None:
             raise NotPermittedError("this is no team of yours")
-        self.desk.accounts.remove_member(team.team, user, who=actor.name)
+        self.services.accounts.remove_member(team.team, user, who=actor.name)
         return message("good", f"{user.name} is no longer of {team.team.name}.")
 
     # What is shown --------------------------------------------------------------------------------------------------
@@ -265,8 +281,8 @@ class _Handlers:
         chosen = team_id or (choices[0][1] if choices else None)
         account = SIGN_IN
         if actor is not None:
-            closed = self.desk.accounts.closed_teams_of(actor.user)
-            account = mine_view.account_view(actor, closed, is_local=actor.via == "local")
+            closed = self.services.accounts.closed_teams_of(actor.user)
+            account = account_view(actor, closed, is_local=actor.via == "local")
         return account, gr.update(choices=choices, value=chosen), *self._lists(actor, chosen, benchmark)
 
     def _lists(self, actor: Actor | None, team_id: str | None, benchmark: str) -> tuple[str, str, str]:
@@ -276,21 +292,21 @@ class _Handlers:
         membership = _membership(actor, team_id)
         if membership is None:
             return NO_TEAM, "", ""
-        members = self.desk.accounts.members(membership.team)
-        shown = mine_view.team_view(membership, members, actor.user)
+        members = self.services.accounts.members(membership.team)
+        shown = team_view(membership, members, actor.user)
         return self._submissions(actor, membership), self._ledger(membership, benchmark), shown
 
     def _submissions(self, actor: Actor, membership: Membership) -> str:
-        store, queue = self.desk.store, self.desk.queue
+        store, queue = self.services.store, self.services.queue
         if membership.team.waiting_since is not None:
-            return mine_view.waiting_view(membership.team)
+            return waiting_view(membership.team)
         submissions = store.of_team(membership.team.id)
         waiting = {one.id: queue.position(one.id) for one in submissions if one.status in ("queued", "scoring")}
         ended = [one for one in submissions if one.status in ("refused", "failed")]
         reasons = {one.id: events[-1].why for one in ended if (events := store.events_of(one.id))}
         scored = [one.id for one in submissions if one.status == "scored"]
         held = {one for one in scored if (score := store.score_of(one)) is not None and score.is_held}
-        return mine_view.submissions_view(
+        return submissions_view(
             submissions,
             waiting=waiting,
             reasons=reasons,
@@ -300,11 +316,11 @@ class _Handlers:
 
     def _ledger(self, membership: Membership, benchmark: str) -> str:
         try:
-            version = self.desk.catalogue.current(benchmark).version
+            version = self.services.catalogue.current(benchmark).version
         except UnknownBenchmarkError as error:
             return message("bad", "This benchmark is not served.", str(error))
-        policy = self.desk.settings.of(benchmark).quota
-        with self.desk.store.read() as connection:
+        policy = self.services.settings.of(benchmark).quota
+        with self.services.store.read() as connection:
             rows = quota.statement(connection, membership.team.id, benchmark, version)
             balance = quota.balance(connection, membership.team.id, benchmark, version, policy)
         return ledger_view(rows, balance)
@@ -312,3 +328,191 @@ class _Handlers:
 
 def _membership(actor: Actor, team_id: str | None) -> Membership | None:
     return next((m for m in actor.memberships if m.team.id == team_id), None)
+
+
+WAITING = ("received", "linted", "queued", "reading")
+
+
+def account_view(actor: Actor, closed: Sequence[tuple[Team, str]] = (), *, is_local: bool) -> str:
+    """Who is signed in, with the id by which a team's owner adds the person.
+
+    Parameters
+    ----------
+    closed : teams of the person that the maintainers closed or did not approve, and why
+    """
+    roles = ", ".join(_role(membership) for membership in actor.memberships) or "none yet"
+    if is_local:
+        return message(
+            "info", f"Local mode: {actor.user.name}.", "Whoever reaches this machine’s address is admin here."
+        )
+    told = "".join(message("bad", _closed(team), f"Their reason: {why}" if why else "") for team, why in closed)
+    return told + facts(
+        {
+            "Name": text(actor.user.name),
+            "Your id": f"<code>{text(actor.user.id)}</code> (an owner of a team adds you by it)",
+            "Teams": roles,
+        }
+    )
+
+
+def _role(membership: Membership) -> str:
+    waits = ", waits for approval" if membership.team.waiting_since is not None else ""
+    return f"{text(membership.team.name)} ({membership.role}{waits})"
+
+
+def _closed(team: Team) -> str:
+    done = "closed" if team.waiting_since is None else "did not approve"
+    return f"The maintainers {done} the team {team.name}."
+
+
+def waiting_view(team: Team) -> str:
+    """What a team that nobody has approved yet reads in place of its submissions."""
+    since = f"<p>Asked on {when(team.waiting_since)}. {link('/submit', 'Checking files')} is free meanwhile.</p>"
+    told = (
+        "The maintainers look at new teams first. Nothing can be sent for scoring before; this page says when it can."
+    )
+    return message("info", f"{team.name} waits for approval.", told, markup=since)
+
+
+def submissions_view(
+    submissions: Sequence[Submission],
+    *,
+    waiting: Mapping[str, Waiting],
+    reasons: Mapping[str, str],
+    held: Collection[str] = (),
+    may_change: bool,
+) -> str:
+    """The submissions of a team, newest first, with what can be done to each.
+
+    Parameters
+    ----------
+    waiting : id -> place in the queue, of those that wait
+    reasons : id -> why it ended without a score
+    held : ids of those that show the figures of an earlier one
+    may_change : whether the reader is an owner or a member
+    """
+    if not submissions:
+        return message("info", "Nothing was sent yet.", markup=f"<p>{link('/submit', 'Send the first one')}</p>")
+    ordered = sorted(submissions, key=lambda submission: submission.created_at, reverse=True)
+    rows = "".join(
+        _submission_row(one, waiting.get(one.id), reasons.get(one.id, ""), one.id in held, may_change=may_change)
+        for one in ordered
+    )
+    head = ["Model", "Status", "Sent", "Benchmark", "What you can do"]
+    return table(head, [f"<tbody>{rows}</tbody>"], label="Submissions", css_class="rv-mine")
+
+
+def _submission_row(one: Submission, waiting: Waiting | None, why: str, is_held: bool, *, may_change: bool) -> str:
+    name = link("/entry", one.model_name, id=one.id)
+    actions = _actions(one, is_held=is_held) if may_change else ""
+    return (
+        f'<tr><th scope="row"><span class="rv-name">{name}</span><span class="rv-team">{text(one.filename)}</span></th>'
+        f"<td>{_status(one, waiting, why, is_held=is_held)}</td><td>{when(one.created_at)}</td>"
+        f"<td>{text(one.benchmark)} {text(one.version)}</td><td>{actions or '–'}</td></tr>"
+    )
+
+
+def _status(one: Submission, waiting: Waiting | None, why: str, *, is_held: bool) -> str:
+    if one.hidden_at is not None:
+        return f'{badge("hidden")}<span class="rv-hint">by the maintainers: {text(one.hidden_why or "")}</span>'
+    if one.withdrawn_at is not None or one.status == "withdrawn":
+        kept = "after scoring: charged" if one.status == "scored" else "in time: not charged"
+        return f'{badge("withdrawn")}<span class="rv-hint">{kept}</span>'
+    note = ""
+    if waiting is not None and waiting.position is not None:
+        note = f"position {waiting.position}"
+        note += f", {duration(waiting.expected_seconds)}" if waiting.expected_seconds is not None else ""
+    elif one.status == "reading":
+        note = "its answers wait for readers"
+    elif one.status in ("refused", "failed"):
+        note = why + (f" Incident {one.incident}." if one.incident else "")
+    elif one.status == "scored":
+        note = "shown on the board" if one.is_chosen else "another one of this model is shown"
+        note = "not better than an earlier one, whose figures it shows" if is_held else note
+    hint = f'<span class="rv-hint">{text(note)}</span>' if note else ""
+    return f"{badge(one.status)}{hint}"
+
+
+def _actions(one: Submission, *, is_held: bool) -> str:
+    if one.withdrawn_at is not None or one.hidden_at is not None:
+        return ""
+    buttons = []
+    if one.status == "scored" and not one.is_chosen and not is_held:
+        buttons.append(action("Show this one", "choose", one.id, describe=f"{one.model_name}, {one.filename}"))
+    if one.status in (*WAITING, "scored"):
+        buttons.append(action("Withdraw …", "withdraw", one.id, describe=f"{one.model_name}, {one.filename}"))
+    return " ".join(buttons)
+
+
+def confirm_view(one: Submission) -> str:
+    """The question before a withdrawal."""
+    charged = (
+        "It leaves the board for good and stays charged: its score was seen. Its address will say that it is gone."
+        if one.status == "scored"
+        else "It is not scored and nothing is charged."
+    )
+    buttons = (
+        action("Yes, withdraw it", "withdraw-now", one.id, tone="danger") + " " + action("Keep it", "keep", one.id)
+    )
+    return message("info", f"Withdraw {one.model_name}, sent as {one.filename}?", charged, markup=f"<p>{buttons}</p>")
+
+
+def tokens_view(tokens: Sequence[Token], now: float, reasons: Mapping[str, str] | None = None) -> str:
+    """API tokens, those that are over last; no secret is among what is known of them.
+
+    Parameters
+    ----------
+    reasons : id -> why it was revoked, where somebody gave a reason
+    """
+    if not tokens:
+        return message("info", "You have no token.", "One lets a program submit for you, such as reveal-bench submit.")
+    rows = []
+    for token in sorted(tokens, key=lambda t: (not _is_alive(t, now), -t.created_at)):
+        state = "revoked" if token.revoked_at is not None else "valid" if _is_alive(token, now) else "expired"
+        button = action("Revoke", "revoke", token.id, describe=token.name) if _is_alive(token, now) else "–"
+        why = (reasons or {}).get(token.id, "")
+        hint = f'<span class="rv-hint">{text(why)}</span>' if why else ""
+        rows.append(
+            f'<tr><th scope="row">{text(token.name)}</th><td>{text(token.team.name)}</td>'
+            f"<td>{text(', '.join(token.scopes))}</td><td>{badge(state)}{hint}</td>"
+            f"<td>{when(token.expires_at, date_only=True)}</td><td>{when(token.used_at)}</td><td>{button}</td></tr>"
+        )
+    head = ["Name", "Organization", "May", "State", "Until", "Last used", "What you can do"]
+    return table(head, [f"<tbody>{''.join(rows)}</tbody>"], label="API tokens", css_class="rv-tokens")
+
+
+def _is_alive(token: Token, now: float) -> bool:
+    return token.revoked_at is None and token.expires_at > now
+
+
+def secret_view(token: Token, secret: str) -> str:
+    """A new token's secret, the one time that it is shown."""
+    box = f'<p><code class="rv-secret">{text(secret)}</code></p>'
+    told = "Copy it now: it is shown this once and kept nowhere. Put it where your program reads secrets from."
+    return message("good", f"Token {token.name} for {token.team.name}.", told, markup=box)
+
+
+def team_view(membership: Membership, members: Sequence[tuple[User, str]], me: User) -> str:
+    """The members of a team; an owner can take them out, everybody can leave."""
+    rows = []
+    for user, role in members:
+        is_me = user.id == me.id
+        button = ""
+        if is_me:
+            button = action("Leave", "remove", user.id, describe=membership.team.name)
+        elif membership.role == "owner":
+            button = action("Remove", "remove", user.id, describe=user.name)
+        you = " (you)" if is_me else ""
+        rows.append(
+            f'<tr><th scope="row">{text(user.name)}{you}</th><td>{text(role)}</td><td><code>{text(user.id)}</code></td>'
+            f"<td>{button or '–'}</td></tr>"
+        )
+    head = ["Member", "Role", "Id", "What you can do"]
+    count = plural(len(members), "member")
+    shown = table(head, [f"<tbody>{''.join(rows)}</tbody>"], label=f"Members of {membership.team.name}")
+    return f'<p class="rv-note">{text(membership.team.name)}: {count}.</p>{shown}'
+
+
+def team_choices(teams: Sequence[Team]) -> list[tuple[str, str]]:
+    """Teams as the choices of a list: name and id."""
+    return [(team.name, team.id) for team in teams]

@@ -17,11 +17,12 @@ from reveal_bench.kinds.tasks.records import CRITERIA, TaskManifest, TaskQuestio
 from reveal_leaderboard.accounts.people import Actor, NotPermittedError
 from reveal_leaderboard.boards import reading
 from reveal_leaderboard.boards.catalogue import UnknownBenchmarkError
-from reveal_leaderboard.boards.ratings import PICTURE_CRITERIA, RatingError, StoredAnswer, own_scores
+from reveal_leaderboard.store.ratings import PICTURE_CRITERIA, RatingError, StoredAnswer, own_scores
 from reveal_leaderboard.store.submissions import NotAllowedError, get_known
-from reveal_leaderboard.web.pages.desk import Desk, build_strip
 from reveal_leaderboard.web.pages.drawing import link, message, page_head
 from reveal_leaderboard.web.pages.rubric_view import TITLES, answer_view, choices, progress_bar
+from reveal_leaderboard.web.pages.strip import build_strip
+from reveal_leaderboard.web.services import Services
 
 __all__ = ["build"]
 
@@ -39,11 +40,11 @@ TO_THE_TASK = "() => setTimeout(() => document.getElementById('task')?.focus(), 
 log = logging.getLogger(__name__)
 
 
-def build(desk: Desk, page: gr.Blocks) -> None:
+def build(services: Services, page: gr.Blocks) -> None:
     """Lay out the page inside the present Blocks."""
-    wire = _Handlers(desk)
+    wire = _Handlers(services)
     private: dict[str, Any] = {"api_visibility": "private"}
-    build_strip(desk, page)
+    build_strip(services, page)
     gr.HTML(page_head("Read", LEAD))
     names = wire.boards()
     benchmark = gr.Dropdown(names, value=names[0] if names else None, label="Benchmark", visible=len(names) > 1)
@@ -65,12 +66,12 @@ def build(desk: Desk, page: gr.Blocks) -> None:
 class _Handlers:
     """What happens on the page's events."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
+    def __init__(self, services: Services) -> None:
+        self.services = services
 
     def boards(self) -> list[str]:
         """Names of the benchmarks whose answers readers score."""
-        kinds = {name: one.kind for name in self.desk.names for one in self.desk.catalogue.versions(name)}
+        kinds = {name: one.kind for name in self.services.names for one in self.services.catalogue.versions(name)}
         return [name for name, kind in kinds.items() if kind == "tasks"]
 
     def open(self, request: gr.Request, benchmark: str | None) -> tuple[Any, ...]:
@@ -83,8 +84,8 @@ class _Handlers:
         def do(actor: Actor) -> tuple[str, StoredAnswer | None]:
             scores = dict(zip(CRITERIA, given, strict=True))
             try:
-                with self.desk.store.write() as connection:
-                    is_over = reading.rate(connection, actor, answer_id, scores, self.desk.settings)
+                with self.services.store.write() as connection:
+                    is_over = reading.rate(connection, actor, answer_id, scores, self.services.settings)
             except RatingError as error:
                 raise _AgainError(_in_words(str(error)), scores) from None
             except NotAllowedError as error:
@@ -98,8 +99,8 @@ class _Handlers:
         """The answer that the reader scored last, with its scores, while they may still be changed."""
 
         def do(actor: Actor) -> tuple[str, StoredAnswer | None]:
-            policy = self.desk.settings.of(str(benchmark)).reading
-            with self.desk.store.read() as connection:
+            policy = self.services.settings.of(str(benchmark)).reading
+            with self.services.store.read() as connection:
                 last = reading.last_rated(connection, actor, str(benchmark), policy)
             if last is None:
                 told = message("info", "There is nothing to change.", "A submission that is read to the end stays so.")
@@ -119,12 +120,12 @@ class _Handlers:
         again: str = "",
     ) -> tuple[Any, ...]:
         """All outputs; nothing of an answer for somebody who may not read."""
-        actor = self.desk.actor(request)
+        actor = self.services.actor(request)
         if actor is None:
             return _empty(SIGN_IN)
         if benchmark not in self.boards():
             return _empty(NO_BOARD)
-        if not reading.may_read(actor, self.desk.settings.of(benchmark).reading):
+        if not reading.may_read(actor, self.services.settings.of(benchmark).reading):
             return _empty(NOT_A_READER)
         try:
             told, answer = do(actor)
@@ -138,14 +139,14 @@ class _Handlers:
             return _empty(FAULT)
 
     def _next(self, actor: Actor, benchmark: str) -> StoredAnswer | None:
-        policy = self.desk.settings.of(benchmark).reading
-        with self.desk.store.read() as connection:
+        policy = self.services.settings.of(benchmark).reading
+        with self.services.store.read() as connection:
             return reading.next_answer(connection, actor, benchmark, policy)
 
     def _of_reader(self, actor: Actor, benchmark: str, answer_id: str) -> StoredAnswer | None:
         """The answer once more, if it is one that the reader may be shown."""
-        policy = self.desk.settings.of(benchmark).reading
-        with self.desk.store.read() as connection:
+        policy = self.services.settings.of(benchmark).reading
+        with self.services.store.read() as connection:
             found = reading.readable(connection, actor, answer_id, policy)
         return found or self._next(actor, benchmark)
 
@@ -157,8 +158,8 @@ class _Handlers:
         answer: StoredAnswer | None,
         scores: dict[str, Any] | None = None,
     ) -> tuple[Any, ...]:
-        policy = self.desk.settings.of(benchmark).reading
-        with self.desk.store.read() as connection:
+        policy = self.services.settings.of(benchmark).reading
+        with self.services.store.read() as connection:
             done = reading.progress(connection, actor, benchmark, policy)
             so_far = progress_bar(done) if done.rated + done.left else ""
             if answer is not None and scores is None:
@@ -169,9 +170,9 @@ class _Handlers:
         return told, shown, gr.update(visible=True), answer.id, *_radios(scores, bool(answer.boxes))
 
     def _task(self, benchmark: str, answer: StoredAnswer) -> TaskQuestion | None:
-        with self.desk.store.read() as connection:
+        with self.services.store.read() as connection:
             version = get_known(connection, answer.submission_id).version
-        published = self.desk.catalogue.get(benchmark, version)
+        published = self.services.catalogue.get(benchmark, version)
         if published is None or not isinstance(published.manifest, TaskManifest):
             raise UnknownBenchmarkError(f"{benchmark} {version} is not served here")
         return next((task for task in published.manifest.tasks if task.task_id == answer.task_id), None)

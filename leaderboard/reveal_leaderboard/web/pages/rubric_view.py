@@ -13,11 +13,11 @@ from typing import Any
 
 from reveal_bench.kinds.tasks.records import CATEGORIES, TaskQuestion, meaning
 from reveal_bench.metrics.ordinal import CONTENT, CRITERIA, HIGHEST, LOWEST, REPORTED
-from reveal_leaderboard.boards.ratings import StoredAnswer
 from reveal_leaderboard.boards.reading import ReadingProgress
 from reveal_leaderboard.boards.standings import Entry, Standings, filtered
 from reveal_leaderboard.release.release import Figure, ReleasedScore
 from reveal_leaderboard.store.metadata import KINDS
+from reveal_leaderboard.store.ratings import StoredAnswer
 from reveal_leaderboard.web.pages import board_notes
 from reveal_leaderboard.web.pages.board_view import View
 from reveal_leaderboard.web.pages.drawing import (

@@ -21,17 +21,14 @@ import gradio as gr
 from reveal_bench.predictions import LintReport, Problem
 from reveal_leaderboard.accounts.accounts import TeamNameError
 from reveal_leaderboard.accounts.people import Actor, NotPermittedError, Team, team_key
-from reveal_leaderboard.boards import boards
-from reveal_leaderboard.boards.boards import BoardClosedError
 from reveal_leaderboard.boards.catalogue import UnknownBenchmarkError
 from reveal_leaderboard.custody import ParseFailed
-from reveal_leaderboard.release import quota
+from reveal_leaderboard.store import boards, quota
+from reveal_leaderboard.store.boards import BoardClosedError
 from reveal_leaderboard.store.metadata import KINDS, PROMPT_STYLES, Metadata, MetadataError, read_metadata
 from reveal_leaderboard.store.store import KeyReusedError, NotAllowedError, Submission
 from reveal_leaderboard.web.intake import NotAMemberError
 from reveal_leaderboard.web.pages import board_notes
-from reveal_leaderboard.web.pages.balance_view import balance_view
-from reveal_leaderboard.web.pages.desk import Desk, build_strip
 from reveal_leaderboard.web.pages.drawing import (
     badge,
     detail,
@@ -44,7 +41,9 @@ from reveal_leaderboard.web.pages.drawing import (
     table,
     text,
 )
-from reveal_leaderboard.web.pages.progress_view import FINAL, progress_view
+from reveal_leaderboard.web.pages.strip import build_strip
+from reveal_leaderboard.web.pages.submission_view import FINAL, balance_view, progress_view
+from reveal_leaderboard.web.services import Services
 
 __all__ = ["FIELDS", "build", "lint_view"]
 
@@ -251,11 +250,11 @@ REFUSALS = (
 log = logging.getLogger(__name__)
 
 
-def build(desk: Desk, page: gr.Blocks) -> None:
+def build(services: Services, page: gr.Blocks) -> None:
     """Lay out the page inside the present Blocks."""
-    names = desk.names
+    names = services.names
     manifest = "What is asked: " + link("/api/v1/benchmarks", "list of benchmarks and manifests") + "."
-    build_strip(desk, page)
+    build_strip(services, page)
     gr.HTML(page_head("Submit predictions", LEAD, markup=manifest))
     account = gr.HTML("", elem_id="account")
     with gr.Row():
@@ -274,7 +273,7 @@ def build(desk: Desk, page: gr.Blocks) -> None:
                 height=170,
             )
             filled = gr.HTML("", elem_id="filled")
-            fields = build_form(any_organization=desk.auth.mode == "local")
+            fields = build_form(any_organization=services.auth.mode == "local")
     gr.HTML(part("3. What the check found"))
     report = gr.HTML(EMPTY, elem_id="report")
     send = gr.Button("Send for scoring", variant="primary", interactive=False, elem_id="send")
@@ -282,7 +281,7 @@ def build(desk: Desk, page: gr.Blocks) -> None:
     progress = gr.HTML(NOTHING_SENT, elem_id="progress")
     sent, more = gr.State(""), gr.State({})
     timer = gr.Timer(POLL_SECONDS, active=False)
-    wire = _Handlers(desk)
+    wire = _Handlers(services)
     private: dict[str, Any] = {"api_visibility": "private"}
     quiet: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
     organization: Any = fields[2]
@@ -316,19 +315,19 @@ def _account(actor: Actor | None) -> str:
 class _Handlers:
     """What happens on the page's events; each asks anew who is there."""
 
-    def __init__(self, desk: Desk) -> None:
-        self.desk = desk
+    def __init__(self, services: Services) -> None:
+        self.services = services
 
     def open(self, request: gr.Request) -> tuple[Any, ...]:
         """Who is signed in, for which organizations; and what was sent before, if the address names it."""
-        actor = self.desk.actor(request)
+        actor = self.services.actor(request)
         teams = [team.name for team in teams_of(actor)]
         account = _account(actor)
         first = teams[0] if teams else None
         sent = str(request.query_params.get("sent", ""))[:64]
         submission = self._own(sent, actor)
         progress, is_on = (NOTHING_SENT, False) if submission is None else self._progress(submission)
-        balance = self._balance(actor, self.desk.names[0], first)
+        balance = self._balance(actor, self.services.names[0], first)
         organization = gr.update(choices=teams, value=first)
         return account, organization, balance, progress, "" if submission is None else sent, gr.Timer(active=is_on)
 
@@ -337,10 +336,10 @@ class _Handlers:
         off = gr.update(interactive=False)
         if path is None:
             return EMPTY, off
-        if self.desk.actor(request) is None:
+        if self.services.actor(request) is None:
             return SIGN_IN, off
         try:
-            report = self.desk.intake.lint(Path(path), benchmark, name=path, allow_missing=allow_missing)
+            report = self.services.intake.lint(Path(path), benchmark, name=path, allow_missing=allow_missing)
         except (ParseFailed, UnknownBenchmarkError) as error:
             return message("bad", "The file could not be checked.", str(error)), off
         except Exception:
@@ -360,7 +359,7 @@ class _Handlers:
         except OSError:
             log.exception("a submission.json could not be read")
             return _our_fault("The file could not be read."), {}, *keep
-        return self._filled(values, more, self.desk.actor(request))
+        return self._filled(values, more, self.services.actor(request))
 
     def _filled(self, values: list[str | None], more: dict[str, Any], actor: Actor | None) -> tuple[Any, ...]:
         teams = {team_key(team.name): team.name for team in teams_of(actor)}
@@ -370,23 +369,23 @@ class _Handlers:
             told += f" Also sent along: {', '.join(more)}."
         if team_key(wanted) in teams:
             values[2] = teams[team_key(wanted)]
-        elif self.desk.auth.mode != "local":
+        elif self.services.auth.mode != "local":
             values[2] = None
             told += f" Its organization, {wanted}, is none of yours: choose one."
         return message("good", told), more, *values
 
     def balance(self, request: gr.Request, benchmark: str, organization: str | None) -> str:
         """What is left of the organization's budget."""
-        return self._balance(self.desk.actor(request), benchmark, organization)
+        return self._balance(self.services.actor(request), benchmark, organization)
 
     def _balance(self, actor: Actor | None, benchmark: str, organization: str | None) -> str:
         team = next((t for t in teams_of(actor) if team_key(t.name) == team_key(organization or "")), None)
         if team is None:
             return ""
         try:
-            version = self.desk.catalogue.current(benchmark).version
-            policy = self.desk.settings.of(benchmark).quota
-            with self.desk.store.read() as connection:
+            version = self.services.catalogue.current(benchmark).version
+            policy = self.services.settings.of(benchmark).quota
+            with self.services.store.read() as connection:
                 row = boards.board(connection, benchmark)
                 if row is not None and row.state != "open":
                     return board_notes.closed(row.state, row.why)
@@ -405,7 +404,7 @@ class _Handlers:
     ) -> tuple[Any, ...]:
         """Queue the file and start watching it; on success the button stays off until the file changes."""
         stay = gr.update(interactive=True), gr.skip(), gr.skip(), gr.skip()
-        actor = self.desk.actor(request)
+        actor = self.services.actor(request)
         if actor is None:
             return SIGN_IN, *stay
         if path is None:
@@ -413,7 +412,7 @@ class _Handlers:
         try:
             metadata = read_form(form, more or {})
             with Path(path).open("rb") as stream:
-                outcome = self.desk.intake.submit(
+                outcome = self.services.intake.submit(
                     stream, benchmark, metadata, actor=actor, filename=path, allow_missing=allow_missing
                 )
         except MetadataError as error:
@@ -435,7 +434,7 @@ class _Handlers:
 
     def watch(self, request: gr.Request, sent: str, benchmark: str, organization: str | None) -> tuple[Any, Any, Any]:
         """The state of what was sent, until it is final."""
-        actor = self.desk.actor(request)
+        actor = self.services.actor(request)
         submission = self._own(sent, actor)
         if submission is None:
             return gr.skip(), gr.Timer(active=False), gr.skip()
@@ -444,7 +443,7 @@ class _Handlers:
         return shown, gr.Timer(active=is_on), balance
 
     def _own(self, submission_id: str, actor: Actor | None) -> Submission | None:
-        submission = self.desk.store.get(submission_id) if submission_id else None
+        submission = self.services.store.get(submission_id) if submission_id else None
         if submission is None or actor is None or not (actor.is_admin or actor.belongs_to(submission.team_id)):
             return None
         return submission
@@ -452,9 +451,9 @@ class _Handlers:
     def _progress(self, submission: Submission) -> tuple[str, bool]:
         """The state as HTML, and whether it may still change."""
         is_on = submission.status not in FINAL
-        waiting = self.desk.queue.position(submission.id) if is_on else None
-        score = self.desk.store.score_of(submission.id)
-        events = self.desk.store.events_of(submission.id)
+        waiting = self.services.queue.position(submission.id) if is_on else None
+        score = self.services.store.score_of(submission.id)
+        events = self.services.store.events_of(submission.id)
         return progress_view(submission, waiting, score, events[-1].why if events else ""), is_on
 
 

@@ -1,0 +1,206 @@
+"""How one version of a board takes the place of another.
+
+Conventions
+-----------
+A board shows one version of its benchmark at a time, and submissions go to that one. A refresh goes in three steps:
+:func:`reveal_leaderboard.store.boards.register_version` makes the next version known, :func:`start_refresh` has the
+stored submissions scored again against it, and :func:`switch_version` shows it, all at once, when no such job is left.
+Until then no score against it is shown to anybody; from then on the old version is frozen: its scores stay where they
+were, and say what changed.
+
+A submission that the ladder held back on the old version shows the figures of the same other submission on the new one:
+scoring it by itself would release what was held. Every function runs in its caller's transaction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from reveal_leaderboard.release.release import ReleasedScore, primary_figure
+from reveal_leaderboard.store import events
+from reveal_leaderboard.store.boards import RefreshError, board_row, has_final, version_row
+from reveal_leaderboard.store.database import insert_if_absent, moment
+from reveal_leaderboard.store.queue import Queue
+from reveal_leaderboard.store.scores import freeze, on_board
+from reveal_leaderboard.store.tables import boards, jobs, scores, submissions, versions
+
+__all__ = ["Progress", "RankChange", "RankChanges", "progress", "start_refresh", "switch_version"]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Of the stored submissions to be scored again: all, those done, those that could not be, those left."""
+
+    total: int
+    done: int
+    failed: int
+    left: int
+
+
+@dataclass(frozen=True, slots=True)
+class RankChange:
+    """Where a submission stood and stands, by its rounded primary figure, ties sharing the better rank; None: not."""
+
+    submission_id: str
+    before: int | None
+    after: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RankChanges:
+    """How a switch moved the board: `dropped` are the submissions that the new version has no score of."""
+
+    benchmark: str
+    old: str
+    new: str
+    changes: tuple[RankChange, ...]
+    dropped: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        return asdict(self) | {"changes": [asdict(change) for change in self.changes], "dropped": list(self.dropped)}
+
+
+def start_refresh(connection: sa.Connection, benchmark: str, version: str, *, who: str) -> int:
+    """Have every submission that the board scored by itself scored against `version` too, where it is not yet.
+
+    Returns
+    -------
+    how many jobs were put; it may be called again, for submissions that were scored since or could not be
+
+    Raises
+    ------
+    LookupError
+        If there is no such board.
+    RefreshError
+        If the version is not known, or is or was on the board already.
+    """
+    shown = board_row(connection, benchmark, lock=True)
+    _waiting_version(connection, benchmark, version)
+    wanted = [row.submission_id for row in _own_scores(connection, benchmark, shown.version)]
+    there = {row.submission_id for row in _own_scores(connection, benchmark, version)}
+    put = [Queue.put(connection, "rescore", benchmark, version, i) for i in sorted(set(wanted) - there)]
+    n = len(put)
+    why = f"{n} submissions are scored against version {version}"
+    events.append(connection, subject=f"board:{benchmark}", who=who, to_status="refreshing", why=why)
+    return n
+
+
+def progress(connection: sa.Connection, benchmark: str, version: str) -> Progress:
+    """How far the scoring against `version` is."""
+    query = (
+        sa.select(jobs.c.status, sa.func.count())
+        .where(jobs.c.kind == "rescore", jobs.c.benchmark == benchmark, jobs.c.version == version)
+        .group_by(jobs.c.status)
+    )
+    n = {row[0]: int(row[1]) for row in connection.execute(query)}
+    total, done = sum(n.values()), n.get("done", 0)
+    left = n.get("queued", 0) + n.get("leased", 0)
+    return Progress(total, done, total - done - left, left)
+
+
+def switch_version(connection: sa.Connection, benchmark: str, version: str, *, who: str) -> RankChanges:
+    """Show `version` from now on, and freeze the one before.
+
+    Returns
+    -------
+    how the ranks moved; also kept, for everybody, as `rank_changes` in the facts of the version
+
+    Notes
+    -----
+    A closed board whose new version has final figures is paused by this: they are for the end of the next round.
+
+    Raises
+    ------
+    LookupError
+        If there is no such board.
+    RefreshError
+        If the version is not known, is or was on the board, or if anything is still to be scored.
+    """
+    shown = board_row(connection, benchmark, lock=True)
+    facts = _waiting_version(connection, benchmark, version).facts
+    _check_nothing_is_left(connection, benchmark, shown.version, version)
+    _copy_held(connection, benchmark, shown.version, version)
+    before, after = (_ranks(connection, benchmark, v) for v in (shown.version, version))
+    ids = sorted(before | after, key=lambda i: (after.get(i) or len(after) + 1, before.get(i) or 0, i))
+    moves = tuple(RankChange(i, before.get(i), after.get(i)) for i in ids)
+    dropped = tuple(change.submission_id for change in moves if change.after is None)
+    changes = RankChanges(benchmark, shown.version, version, moves, dropped)
+    at = moment(connection)
+    of_board = versions.c.benchmark == benchmark
+    freeze(connection, benchmark, shown.version)
+    connection.execute(versions.update().where(of_board, versions.c.version == shown.version).values(frozen_at=at))
+    show = versions.update().where(of_board, versions.c.version == version)
+    connection.execute(show.values(shown_at=at, facts={**facts, "rank_changes": changes.to_json()}))
+    connection.execute(boards.update().where(boards.c.benchmark == benchmark).values(version=version, changed_at=at))
+    if shown.state == "closed" and has_final(connection, benchmark, version):
+        set_paused = boards.update().where(boards.c.benchmark == benchmark)
+        connection.execute(set_paused.values(state="paused", why=f"version {version} was shown; its round begins"))
+    Queue.put(connection, "rank", benchmark, version, "board")
+    why = f"version {version} took the place of {shown.version}; {len(dropped)} submissions dropped"
+    events.append(connection, subject=f"board:{benchmark}", who=who, to_status="switched", why=why)
+    return changes
+
+
+def _waiting_version(connection: sa.Connection, benchmark: str, version: str) -> sa.Row[Any]:
+    row = version_row(connection, benchmark, version)
+    if row.shown_at is not None:
+        raise RefreshError(f"version {version} of {benchmark} is or was on the board already")
+    return row
+
+
+def _own_scores(connection: sa.Connection, benchmark: str, version: str) -> list[sa.Row[Any]]:
+    """Public scores against a version that the ladder let pass, oldest first."""
+    query = (
+        sa.select(scores)
+        .join(submissions, submissions.c.id == scores.c.submission_id)
+        .where(submissions.c.benchmark == benchmark, scores.c.version == version, scores.c.part == "public")
+        .where(scores.c.shown_of == scores.c.submission_id)
+        .order_by(scores.c.scored_at, scores.c.submission_id)
+    )
+    return list(connection.execute(query))
+
+
+def _check_nothing_is_left(connection: sa.Connection, benchmark: str, old: str, new: str) -> None:
+    live = jobs.c.status.in_(("queued", "leased"))
+    for kind, version, what in (("rescore", new, "against the new version"), ("score", old, "against the old one")):
+        query = sa.select(sa.func.count()).select_from(jobs).where(live, jobs.c.benchmark == benchmark)
+        n = connection.execute(query.where(jobs.c.kind == kind, jobs.c.version == version)).scalar_one()
+        if n:
+            hint = "; pause the board and wait" if kind == "score" else ""
+            raise RefreshError(f"{n} submissions of {benchmark} are still to be scored {what}{hint}")
+    tried = sa.select(jobs.c.subject).where(
+        jobs.c.kind == "rescore", jobs.c.benchmark == benchmark, jobs.c.version == new
+    )
+    subjects = set(connection.execute(tried).scalars())
+    missing = [row for row in _own_scores(connection, benchmark, old) if row.submission_id not in subjects]
+    if missing:
+        raise RefreshError(f"{len(missing)} submissions of {benchmark} were not sent to be scored again: start again")
+
+
+def _copy_held(connection: sa.Connection, benchmark: str, old: str, new: str) -> None:
+    """Give each submission that was held back the new figures of the one whose old figures it shows."""
+    own = {row.submission_id: row for row in _own_scores(connection, benchmark, new)}
+    query = (
+        sa.select(scores.c.submission_id, scores.c.shown_of)
+        .join(submissions, submissions.c.id == scores.c.submission_id)
+        .where(submissions.c.benchmark == benchmark, scores.c.version == old, scores.c.part == "public")
+        .where(scores.c.shown_of != scores.c.submission_id)
+    )
+    for held in connection.execute(query).all():
+        if held.shown_of in own:
+            values = {**own[held.shown_of]._mapping, "submission_id": held.submission_id}
+            insert_if_absent(connection, scores, values)
+
+
+def _ranks(connection: sa.Connection, benchmark: str, version: str) -> dict[str, int]:
+    """Ranks of what the board shows of a version, by the rounded primary figure; what has none is not ranked."""
+    values: dict[str, float] = {}
+    for row in on_board(connection, benchmark, version):
+        figure = primary_figure(ReleasedScore.from_json(row.score_released))
+        if figure is not None:
+            values[row.id] = figure.value
+    return {i: 1 + sum(other > value for other in values.values()) for i, value in values.items()}

@@ -1,0 +1,202 @@
+"""What follows from a scored submission: which figures it shows, what it is charged, and what moderators are told.
+
+Conventions
+-----------
+A score row says with `shown_of` whose figures it shows. They are another submission's
+
+* when the ladder held it back: it is not better than its team's best by the step. It says "not better than that one",
+  which is an answer, so it is charged;
+* when its team sent the same predictions before: nothing new was said, so it is refunded. If they were withdrawn since,
+  and none of them was hidden by an admin, it takes their place and shows its own figures.
+
+The ladder looks at all that a team was ever shown on this version, withdrawn and hidden submissions included, else
+withdrawing would reset it. The team's row must be locked by the caller, so that two workers decide one after the other.
+Only released, rounded figures are read here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from reveal_leaderboard.release.fingerprints import Fingerprint, is_near
+from reveal_leaderboard.release.release import ReleasedScore, climb, primary_figure
+from reveal_leaderboard.settings import BenchmarkSettings, ReleasePolicy
+from reveal_leaderboard.store.database import insert_if_absent, moment
+from reveal_leaderboard.store.scores import Score, Signing, Verdict, holder_of, raise_flag, shows_its_own, twins_of
+from reveal_leaderboard.store.submissions import Submission, get_known
+from reveal_leaderboard.store.tables import fingerprints, scores, submissions
+
+__all__ = ["ScoredOutcome"]
+
+
+@dataclass(frozen=True)
+class ScoredOutcome:
+    """What comes back from scoring: the released figures of each part, before the ladder.
+
+    Attributes
+    ----------
+    final : figures of the part that is kept for announced rounds, if the benchmark has one
+    reference_hash : salted hash of the references, 64 hexadecimal digits
+    fingerprint : of the canonical predictions
+    signs : sentences for moderators about the file, which depend on no reference
+    """
+
+    released: ReleasedScore
+    final: ReleasedScore | None
+    reference_hash: str
+    fingerprint: Fingerprint
+    signs: tuple[str, ...] = ()
+
+    def record(
+        self,
+        connection: sa.Connection,
+        submission_id: str,
+        version: str,
+        settings: BenchmarkSettings,
+        *,
+        is_first: bool,
+        who: str,
+        sign: Signing | None,
+    ) -> Verdict:
+        """Write the score rows of a submission, its fingerprint, its receipts and its flags.
+
+        Parameters
+        ----------
+        is_first : False for a submission that is scored again against another version: it always shows its own figures,
+            and those that are there already stay
+
+        Notes
+        -----
+        Each row gets its receipt at once. Those of final figures are withheld like the figures, until a round ends.
+        """
+        submission = get_known(connection, submission_id)
+        own = _score(submission_id, version, "public", self.released, self.reference_hash, moment(connection))
+        score, verdict = own, Verdict(True, submission_id, "")
+        if is_first:
+            score, verdict = _decide(connection, submission, own, self, settings.release)
+            _choose(connection, submission, is_shown=not score.is_held)
+        if not insert_if_absent(connection, scores, asdict(score)):
+            if is_first:
+                raise ValueError(f"`submission_id` must have no score of version {version} yet, got {submission_id}")
+            return verdict
+        written = [score]
+        if self.final is not None and not score.is_held:
+            final = _score(submission_id, version, "final", self.final, self.reference_hash, own.scored_at)
+            connection.execute(scores.insert().values(**asdict(final)))
+            written.append(final)
+        near = settings.exposure.near
+        found = _look_alikes(connection, submission, version, self.fingerprint, near) if is_first else []
+        mark = {"content": self.fingerprint.content, "sketch": list(self.fingerprint.sketch)}
+        place = {"submission_id": submission_id, "version": version, "benchmark": submission.benchmark}
+        insert_if_absent(connection, fingerprints, place | mark)
+        if sign is not None:
+            for one in written:
+                sign(connection, submission, one)
+        for detail in self.signs if is_first else ():
+            raise_flag(connection, submission_id, "degenerate", None, detail, who=who)
+        for kind, other_id, detail in found:
+            raise_flag(connection, submission_id, kind, other_id, detail, who=who)
+        return verdict
+
+
+def _score(
+    submission_id: str, version: str, part: str, released: ReleasedScore, reference_hash: str, at: float
+) -> Score:
+    document = released.to_json()
+    return Score(submission_id, version, part, document, submission_id, released.signature, reference_hash, at)
+
+
+def _decide(
+    connection: sa.Connection, submission: Submission, own: Score, outcome: ScoredOutcome, policy: ReleasePolicy
+) -> tuple[Score, Verdict]:
+    """Whose figures a submission shows when it is scored for the first time."""
+    twins = twins_of(connection, submission, own.version, outcome.fingerprint.content)
+    if twins:
+        holder = holder_of(twins)
+        is_free = holder is None and any(shows_its_own(twin) for twin in twins)  # then their place is empty
+        first = holder or twins[0]
+        why = f"the same predictions as submission {first.submission_id}; nothing is charged"
+        score = own if is_free else _as_of(own, first)
+        return score, Verdict(False, score.shown_of, why)
+    best = _best(_shown_before(connection, submission, own.version, policy))
+    if best is None or climb(outcome.released, ReleasedScore.from_json(best.released), policy):
+        return own, Verdict(True, submission.id, "")
+    why = f"not better than submission {best.submission_id} by the step of the ladder, whose figures are shown again"
+    return _as_of(own, best), Verdict(True, best.shown_of, why)
+
+
+def _best(rows: Sequence[sa.Row[Any]]) -> sa.Row[Any] | None:
+    """The row of the highest primary figure, the first of equal ones; rows without one come last."""
+
+    def value(row: sa.Row[Any]) -> float:
+        figure = primary_figure(ReleasedScore.from_json(row.released))
+        return -math.inf if figure is None else figure.value
+
+    return max(rows, key=value, default=None)
+
+
+def _as_of(own: Score, other: sa.Row[Any]) -> Score:
+    return Score(
+        own.submission_id, own.version, own.part, other.released, other.shown_of, other.signature,
+        other.reference_hash, own.scored_at,
+    )  # fmt: skip
+
+
+def _shown_before(
+    connection: sa.Connection, submission: Submission, version: str, policy: ReleasePolicy
+) -> Sequence[sa.Row[Any]]:
+    """What the team, or its model, was shown on this version, oldest first."""
+    query = (
+        sa.select(scores)
+        .join(submissions, submissions.c.id == scores.c.submission_id)
+        .where(submissions.c.team_id == submission.team_id, submissions.c.benchmark == submission.benchmark)
+        .where(scores.c.version == version, scores.c.part == "public", submissions.c.id != submission.id)
+        .where(scores.c.shown_of == scores.c.submission_id)
+        .order_by(scores.c.scored_at, scores.c.submission_id)
+    )
+    if policy.ladder_per == "model":
+        query = query.where(submissions.c.model_name == submission.model_name)
+    return connection.execute(query).all()
+
+
+def _choose(connection: sa.Connection, submission: Submission, *, is_shown: bool) -> None:
+    """A newly shown submission takes the place of its model's others of the same version."""
+    if is_shown:
+        names = ("team_id", "benchmark", "version", "model_name")
+        same = (submissions.c[name] == getattr(submission, name) for name in names)
+        others = submissions.update().where(*same, submissions.c.is_chosen)
+        connection.execute(others.values(is_chosen=False))
+    mine = submissions.update().where(submissions.c.id == submission.id)
+    connection.execute(mine.values(is_chosen=is_shown))
+
+
+def _look_alikes(
+    connection: sa.Connection, submission: Submission, version: str, fingerprint: Fingerprint, near: float
+) -> list[tuple[str, str, str]]:
+    """Flags (kind, other submission, detail) for predictions that were, or nearly were, sent before."""
+    query = (
+        sa.select(fingerprints, submissions.c.team_id)
+        .join(submissions, submissions.c.id == fingerprints.c.submission_id)
+        .where(fingerprints.c.benchmark == submission.benchmark, fingerprints.c.version == version)
+        .where(fingerprints.c.submission_id != submission.id)
+        .order_by(submissions.c.created_at, submissions.c.id)
+    )
+    found: dict[str, list[str]] = {}
+    for row in connection.execute(query):
+        is_own = row.team_id == submission.team_id
+        if row.content == fingerprint.content:
+            if not is_own:
+                found.setdefault("duplicate", []).append(row.submission_id)
+        elif is_near(Fingerprint(row.content, tuple(row.sketch)), fingerprint, near):
+            found.setdefault("probing" if is_own else "near_duplicate", []).append(row.submission_id)
+    words = {
+        "duplicate": "the same predictions as {n} submissions of other teams, the first is {first}",
+        "near_duplicate": "nearly the predictions of {n} submissions of other teams, the first is {first}",
+        "probing": "nearly the predictions of {n} submissions of the same team, the first is {first}",
+    }
+    return [(kind, ids[0], words[kind].format(n=len(ids), first=ids[0])) for kind, ids in found.items()]

@@ -1,0 +1,204 @@
+"""The rows of boards and of their versions: which version a board shows, and whether it takes submissions.
+
+Conventions
+-----------
+A board shows one version of its benchmark at a time, and submissions go to that one. How the next version takes its
+place: :mod:`reveal_leaderboard.boards.refresh`. Every function runs in its caller's transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from reveal_leaderboard.store import events
+from reveal_leaderboard.store.database import insert_if_absent, locked, moment
+from reveal_leaderboard.store.queue import Queue
+from reveal_leaderboard.store.submissions import Submission
+from reveal_leaderboard.store.tables import BOARD_STATES, boards, scores, submissions, versions
+
+__all__ = [
+    "BoardClosedError", "BoardRow", "RefreshError", "VersionRow", "board", "check_open_board", "list_boards",
+    "list_versions", "lock_open_board", "rank_again", "register_version", "set_state", "split_of",
+]  # fmt: skip
+
+
+class BoardClosedError(ValueError):
+    """The board takes no submissions now."""
+
+
+class RefreshError(ValueError):
+    """A version cannot be started or shown yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoardRow:
+    """A board: the version it shows, whether it is "open", "paused" or "closed", and why since when."""
+
+    benchmark: str
+    version: str
+    state: str
+    why: str
+    changed_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class VersionRow:
+    """A version: what is public of it, and when it was made known, shown and frozen (None: not yet)."""
+
+    benchmark: str
+    version: str
+    split: str
+    facts: Mapping[str, Any]
+    added_at: float
+    shown_at: float | None
+    frozen_at: float | None
+
+
+def board(connection: sa.Connection, benchmark: str) -> BoardRow | None:
+    """The board of a benchmark, if there is one."""
+    row = connection.execute(sa.select(boards).where(boards.c.benchmark == benchmark)).one_or_none()
+    return None if row is None else BoardRow(**row._mapping)
+
+
+def list_boards(connection: sa.Connection) -> list[BoardRow]:
+    """All boards, by name."""
+    return [BoardRow(**row._mapping) for row in connection.execute(sa.select(boards).order_by(boards.c.benchmark))]
+
+
+def list_versions(connection: sa.Connection, benchmark: str, *, shown: bool = True) -> list[VersionRow]:
+    """The versions of a benchmark, oldest first; with `shown`, those that are or were on the board."""
+    query = sa.select(versions).where(versions.c.benchmark == benchmark).order_by(versions.c.added_at)
+    if shown:
+        query = query.where(versions.c.shown_at.is_not(None))
+    return [VersionRow(**row._mapping) for row in connection.execute(query)]
+
+
+def register_version(
+    connection: sa.Connection, benchmark: str, version: str, split: str, facts: Mapping[str, Any] | None = None
+) -> BoardRow:
+    """Make a version known; the first one of a benchmark opens its board. Nothing happens if it is known already.
+
+    Raises
+    ------
+    ValueError
+        If the version is known with another split.
+    """
+    at = moment(connection)
+    row = {"benchmark": benchmark, "version": version, "state": "open", "why": "", "changed_at": at}
+    is_first = insert_if_absent(connection, boards, row)
+    known = {"benchmark": benchmark, "version": version, "split": split, "facts": dict(facts or {}), "added_at": at}
+    is_new = insert_if_absent(connection, versions, known | {"shown_at": at if is_first else None, "frozen_at": None})
+    if not is_new and (found := version_row(connection, benchmark, version).split) != split:
+        raise ValueError(f"`split` of {benchmark} {version} must be {found!r}, got {split!r}")
+    if is_new:
+        why = f"version {version} is known" + (" and shown" if is_first else "")
+        to_status = "open" if is_first else "registered"
+        events.append(connection, subject=f"board:{benchmark}", who="server", to_status=to_status, why=why)
+    return BoardRow(**board_row(connection, benchmark)._mapping)
+
+
+def set_state(connection: sa.Connection, benchmark: str, state: str, *, who: str, why: str) -> BoardRow:
+    """Open, pause or close a board, and say why.
+
+    Closing shows the final figures of its version, if it has any: after that nobody may send to this version again.
+
+    Raises
+    ------
+    LookupError
+        If there is no such board.
+    ValueError
+        If `state` is none of those, or a closed board's version has final figures.
+    """
+    if state not in BOARD_STATES:
+        raise ValueError(f"`state` must be one of {', '.join(BOARD_STATES)}, got {state!r}")
+    before = board_row(connection, benchmark, lock=True)
+    if before.state == "closed" != state and has_final(connection, benchmark, before.version):
+        raise ValueError(
+            f"`state` of {benchmark} must stay closed, got {state!r}: the final figures of version {before.version} "
+            "were shown; show another version to go on"
+        )
+    values = {"state": state, "why": why, "changed_at": moment(connection)}
+    connection.execute(boards.update().where(boards.c.benchmark == benchmark).values(**values))
+    events.append(connection, subject=f"board:{benchmark}", who=who, from_status=before.state, to_status=state, why=why)
+    return BoardRow(**{**before._mapping, **values})
+
+
+def lock_open_board(connection: sa.Connection, benchmark: str, version: str) -> BoardRow:
+    """The board, locked until the transaction ends, if it takes submissions to `version` now.
+
+    Raises
+    ------
+    BoardClosedError
+        If it does not.
+    """
+    return _taking(connection, locked(sa.select(boards).where(boards.c.benchmark == benchmark)), benchmark, version)
+
+
+def check_open_board(connection: sa.Connection, benchmark: str, version: str) -> BoardRow:
+    """As :func:`lock_open_board`, for a connection that only reads: it may be otherwise a moment later.
+
+    Raises
+    ------
+    BoardClosedError
+        If the board takes no submissions to `version` now.
+    """
+    return _taking(connection, sa.select(boards).where(boards.c.benchmark == benchmark), benchmark, version)
+
+
+def _taking(connection: sa.Connection, query: sa.Select[Any], benchmark: str, version: str) -> BoardRow:
+    row = connection.execute(query).one_or_none()
+    if row is None:
+        raise BoardClosedError(f"there is no board of {benchmark}")
+    if row.state != "open":
+        raise BoardClosedError(f"the board of {benchmark} is {row.state}" + (f": {row.why}" if row.why else ""))
+    if row.version != version:
+        raise BoardClosedError(f"the board of {benchmark} takes submissions to version {row.version}, not {version}")
+    return BoardRow(**row._mapping)
+
+
+def split_of(connection: sa.Connection, benchmark: str, version: str) -> str:
+    """The split that submissions are scored on against a version; its name may change from one version to the next.
+
+    Raises
+    ------
+    RefreshError
+        If the version is not known.
+    """
+    return str(version_row(connection, benchmark, version).split)
+
+
+def rank_again(connection: sa.Connection, changed: Submission) -> None:
+    """Have the ranks of the board computed anew, if `changed` was scored: what the board shows has changed."""
+    shown = board(connection, changed.benchmark)
+    if shown is not None and changed.status == "scored":
+        Queue.put(connection, "rank", changed.benchmark, shown.version, "board")
+
+
+def has_final(connection: sa.Connection, benchmark: str, version: str) -> bool:
+    query = (
+        sa.select(scores.c.submission_id)
+        .join(submissions, submissions.c.id == scores.c.submission_id)
+        .where(submissions.c.benchmark == benchmark, scores.c.version == version, scores.c.part == "final")
+        .limit(1)
+    )
+    return connection.execute(query).one_or_none() is not None
+
+
+def board_row(connection: sa.Connection, benchmark: str, *, lock: bool = False) -> sa.Row[Any]:
+    query = sa.select(boards).where(boards.c.benchmark == benchmark)
+    row = connection.execute(locked(query) if lock else query).one_or_none()
+    if row is None:
+        raise LookupError(f"there is no board of {benchmark}")
+    return row
+
+
+def version_row(connection: sa.Connection, benchmark: str, version: str) -> sa.Row[Any]:
+    query = sa.select(versions).where(versions.c.benchmark == benchmark, versions.c.version == version)
+    row = connection.execute(query).one_or_none()
+    if row is None:
+        raise RefreshError(f"version {version} of {benchmark} must be registered first")
+    return row

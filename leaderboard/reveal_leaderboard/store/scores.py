@@ -1,0 +1,196 @@
+"""The rows of scores and of their receipts, what of them a board shows, and the flags that moderators look at.
+
+Conventions
+-----------
+A score row says with `shown_of` whose figures it shows: its own, or those of another submission of the same team (see
+:mod:`reveal_leaderboard.release.outcomes`, which decides that). Every function runs in its caller's transaction.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import sqlalchemy as sa
+
+from reveal_leaderboard.settings import BenchmarkSettings
+from reveal_leaderboard.store import events
+from reveal_leaderboard.store.database import moment
+from reveal_leaderboard.store.submissions import Submission
+from reveal_leaderboard.store.tables import fingerprints, flags, results, scores, submissions
+
+__all__ = [
+    "Outcome", "Receipt", "Score", "Signing", "Verdict", "freeze", "holder_of", "on_board", "place_holder",
+    "raise_flag", "shows_its_own", "twins_of",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """A score as it is shown: `released` is the JSON form of :class:`reveal_leaderboard.release.release.ReleasedScore`.
+
+    Attributes
+    ----------
+    part : "public" or "final"
+    shown_of : the submission whose figures these are
+    """
+
+    submission_id: str
+    version: str
+    part: str
+    released: Mapping[str, Any]
+    shown_of: str
+    signature: str
+    reference_hash: str
+    scored_at: float
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it shows the figures of another submission."""
+        return self.shown_of != self.submission_id
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """A row of the table of receipts: `document` is the signed text, `hash` its SHA-256."""
+
+    id: int
+    submission_id: str
+    version: str
+    part: str
+    document: str
+    signature: str
+    key_id: str
+    previous: str
+    hash: str
+
+    def to_file(self) -> dict[str, Any]:
+        """The receipt file, which ``reveal-bench verify-receipt`` reads."""
+        return {"receipt": json.loads(self.document), "hash": self.hash, "signature": self.signature}
+
+
+Signing = Callable[[sa.Connection, Submission, Score], object]
+"""Makes the receipt of a score in the transaction that writes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What became of a scored submission: whether it is charged, whose figures it shows, and why if not its own."""
+
+    is_charged: bool
+    shown_of: str
+    why: str
+
+
+class Outcome(Protocol):
+    """What comes back from scoring, as the queue takes it: it knows how to write itself."""
+
+    def record(
+        self,
+        connection: sa.Connection,
+        submission_id: str,
+        version: str,
+        settings: BenchmarkSettings,
+        *,
+        is_first: bool,
+        who: str,
+        sign: Signing | None,
+    ) -> Verdict:
+        """Write the scores of a submission and all that follows from them, in the caller's transaction."""
+
+
+def on_board(connection: sa.Connection, benchmark: str, version: str) -> list[sa.Row[Any]]:
+    """Rows (submission columns, then score columns as `score_NAME`) that a version shows, oldest submission first.
+
+    Those are the public scores of submissions that show their own figures and are neither withdrawn nor hidden, one
+    for each model of a team: the one it chose, else the newest. A version that was frozen shows what it showed then
+    (:func:`freeze`), less what was hidden since: what teams choose and withdraw later is of the version after it.
+    """
+    kept = _frozen(connection, benchmark, version)
+    columns = [column.label(f"score_{column.name}") for column in scores.columns]
+    query = (
+        sa.select(submissions, *columns)
+        .join(scores, scores.c.submission_id == submissions.c.id)
+        .where(submissions.c.benchmark == benchmark, scores.c.version == version, scores.c.part == "public")
+        .where(scores.c.shown_of == scores.c.submission_id, submissions.c.status == "scored")
+        .where(submissions.c.hidden_at.is_(None))
+        .order_by(submissions.c.created_at, submissions.c.id)
+    )
+    if kept is not None:
+        return [row for row in connection.execute(query) if row.id in kept]
+    query = query.where(submissions.c.withdrawn_at.is_(None))
+    shown: dict[tuple[str, str], sa.Row[Any]] = {}
+    for row in connection.execute(query):
+        model = (row.team_id, row.model_name)
+        if model not in shown or row.is_chosen or not shown[model].is_chosen:
+            shown[model] = row
+    return sorted(shown.values(), key=lambda row: (row.created_at, row.id))
+
+
+def freeze(connection: sa.Connection, benchmark: str, version: str) -> None:
+    """Write down what a version shows: from now on it shows nothing else."""
+    document = {"entries": [row.id for row in on_board(connection, benchmark, version)]}
+    key = {"kind": "frozen", "benchmark": benchmark, "version": version, "subject": "board"}
+    connection.execute(results.insert().values(**key, document=document, computed_at=moment(connection)))
+
+
+def place_holder(connection: sa.Connection, submission: Submission, version: str) -> str | None:
+    """The other submission of its team, with the same predictions, that bars a scored one from the board, if any.
+
+    That is one that is there in its place, or one that an admin hid: what is hidden does not come back by another name.
+    """
+    mine = (fingerprints.c.submission_id == submission.id, fingerprints.c.version == version)
+    content = connection.execute(sa.select(fingerprints.c.content).where(*mine)).scalar_one_or_none()
+    holder = None if content is None else holder_of(twins_of(connection, submission, version, content))
+    return None if holder is None else str(holder.submission_id)
+
+
+def raise_flag(
+    connection: sa.Connection, submission_id: str, kind: str, other_id: str | None, detail: str, *, who: str = "store"
+) -> str:
+    """Tell the moderators something about a submission; returns the flag's id."""
+    flag_id = secrets.token_hex(16)
+    values = {"submission_id": submission_id, "kind": kind, "other_id": other_id, "detail": detail[:500]}
+    connection.execute(flags.insert().values(id=flag_id, raised_at=moment(connection), **values))
+    why = f"{kind} of submission {submission_id}"
+    events.append(connection, subject=f"flag:{flag_id}", who=who, to_status="raised", why=why)
+    return flag_id
+
+
+def twins_of(connection: sa.Connection, submission: Submission, version: str, content: str) -> Sequence[sa.Row[Any]]:
+    """The scores of the same team for the same predictions, oldest first."""
+    query = (
+        sa.select(scores, submissions.c.withdrawn_at, submissions.c.hidden_at)
+        .join(submissions, submissions.c.id == scores.c.submission_id)
+        .join(
+            fingerprints,
+            sa.and_(fingerprints.c.submission_id == scores.c.submission_id, fingerprints.c.version == scores.c.version),
+        )
+        .where(submissions.c.team_id == submission.team_id, submissions.c.benchmark == submission.benchmark)
+        .where(scores.c.version == version, scores.c.part == "public", fingerprints.c.content == content)
+        .where(submissions.c.id != submission.id)
+        .order_by(scores.c.scored_at, scores.c.submission_id)
+    )
+    return connection.execute(query).all()
+
+
+def holder_of(twins: Sequence[sa.Row[Any]]) -> sa.Row[Any] | None:
+    """Which of the same predictions keeps the others off the board: a hidden one, else one that is not withdrawn."""
+    hidden = [twin for twin in twins if twin.hidden_at is not None]
+    there = [twin for twin in twins if shows_its_own(twin) and twin.withdrawn_at is None]
+    return next(iter([*hidden, *there]), None)
+
+
+def shows_its_own(score: sa.Row[Any]) -> bool:
+    """Whether a row of scores shows the figures of its own submission."""
+    return bool(score.shown_of == score.submission_id)
+
+
+def _frozen(connection: sa.Connection, benchmark: str, version: str) -> frozenset[str] | None:
+    """Ids of what a frozen version showed; None for one that is not frozen."""
+    key = {"kind": "frozen", "benchmark": benchmark, "version": version, "subject": "board"}
+    document = connection.execute(sa.select(results.c.document).filter_by(**key)).scalar_one_or_none()
+    return None if document is None else frozenset(document["entries"])

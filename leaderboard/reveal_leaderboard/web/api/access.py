@@ -1,0 +1,207 @@
+"""Who asks the API, and what that person may see.
+
+Conventions
+-----------
+A scored submission that is neither withdrawn, nor hidden, nor held back by the ladder is public. Any other is seen by
+its team and by the board's operators only; to everybody else it is as unknown as an id that never was, unless it was
+public until its team withdrew it: then that is said, without its figures (:mod:`reveal_leaderboard.boards.withdrawn`).
+Why something happened to a submission is told to the same few: reasons are written to a team, and may name other
+submissions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import Path, Request, Security
+from fastapi.security import APIKeyCookie, HTTPBearer
+
+from reveal_leaderboard.boards.catalogue import UnknownBenchmarkError
+from reveal_leaderboard.boards.standings import iso_time
+from reveal_leaderboard.boards.withdrawn import read_withdrawn
+from reveal_leaderboard.store import boards
+from reveal_leaderboard.web.api.documents import (
+    EventDocument,
+    PublicMetadata,
+    ScoreDocument,
+    SubmissionDocument,
+)
+from reveal_leaderboard.web.api.problems import ProblemError
+
+if TYPE_CHECKING:
+    from reveal_leaderboard.accounts.people import Actor
+    from reveal_leaderboard.boards.catalogue import Published
+    from reveal_leaderboard.store.store import Score, Submission
+    from reveal_leaderboard.web.services import Services
+
+__all__ = [
+    "ANYBODY", "PREFIX", "SIGN_IN", "SubmissionId", "Visible", "find_published", "look", "own", "permitted", "see",
+    "submission_document", "submission_events", "submission_fields", "visitor",
+]  # fmt: skip
+
+PREFIX = "/api/v1"
+
+SIGN_IN = [
+    Security(HTTPBearer(auto_error=False, scheme_name="token", description="a token of the page of your submissions")),
+    Security(APIKeyCookie(name="__Host-reveal", auto_error=False, scheme_name="session", description="after /login")),
+]
+"""The ways to say who is asking, for the description of the API; :func:`permitted` does the work."""
+
+ANYBODY: dict[str, Any] = {"security": [{}]}
+"""For routes that anybody may ask: addition to their description."""
+
+SubmissionId = Annotated[str, Path(pattern=r"^[0-9a-f]{1,32}$", examples=["9f86d081884c7d659a2feaa0"])]
+
+
+@dataclass(frozen=True, slots=True)
+class Visible:
+    """A submission that the asker may see, with its score on the version asked for.
+
+    Attributes
+    ----------
+    is_own : the asker is of its team, or an operator
+    """
+
+    submission: Submission
+    score: Score | None
+    is_public: bool
+    is_own: bool
+
+
+def visitor(services: Services, request: Request) -> Actor | None:
+    """Who is asking; None for somebody who does not say.
+
+    Raises
+    ------
+    ProblemError
+        If a token was sent that is not good: without a word its owner would take the answer for the whole one.
+    """
+    actor = services.auth.actor(request)
+    if actor is None and "authorization" in request.headers:
+        raise ProblemError("sign-in")
+    if actor is not None and not actor.may("read"):
+        raise ProblemError("scope", "The token lacks the scope `read`.")
+    return actor
+
+
+def permitted(services: Services, request: Request, scope: str) -> Actor:
+    """Who is asking, if signed in and allowed what `scope` names.
+
+    Raises
+    ------
+    ProblemError
+        If not.
+    """
+    actor = services.auth.actor(request)
+    if actor is None:
+        raise ProblemError("sign-in")
+    if not actor.may(scope):
+        raise ProblemError("scope", f"The token lacks the scope `{scope}`.")
+    return actor
+
+
+def find_published(services: Services, benchmark: str, version: str | None = None) -> Published:
+    """The public side of a benchmark, at the version that its board shows unless another is asked for.
+
+    Raises
+    ------
+    ProblemError
+        If it is not served, or its board has not shown that version yet.
+    """
+    catalogue = services.catalogue
+    try:
+        current = catalogue.current(benchmark)
+    except UnknownBenchmarkError:
+        raise ProblemError("unknown-benchmark", f"This board serves: {', '.join(catalogue.names)}.") from None
+    if version is None:
+        return current
+    with services.store.read() as connection:
+        shown = {row.version for row in boards.list_versions(connection, benchmark)}
+    found = catalogue.get(benchmark, version)
+    if found is None or version not in shown:
+        served = ", ".join(one.version for one in catalogue.versions(benchmark) if one.version in shown)
+        raise ProblemError("unknown-benchmark", f"Versions of {benchmark} on this board: {served}.")
+    return found
+
+
+def see(services: Services, actor: Actor | None, submission_id: str, version: str | None = None) -> Visible:
+    """A submission, if `actor` may see it.
+
+    Raises
+    ------
+    ProblemError
+        If there is none, or it is not theirs to see: the same answer for both. If it was public and is withdrawn.
+    """
+    submission = services.store.get(submission_id)
+    if submission is None:
+        raise ProblemError("not-found")
+    is_own = actor is not None and (actor.is_admin or actor.belongs_to(submission.team_id))
+    visible = look(services, submission, version, is_own=is_own)
+    if is_own or visible.is_public:
+        return visible
+    gone = read_withdrawn(services.store, submission)
+    raise ProblemError("not-found") if gone is None else ProblemError("withdrawn", entry=gone.to_json())
+
+
+def own(services: Services, actor: Actor, submission_id: str) -> Submission:
+    """A submission, if `actor` may change it.
+
+    Raises
+    ------
+    ProblemError
+        If it is not theirs to see, or not theirs to change.
+    """
+    submission = see(services, actor, submission_id).submission
+    if actor.team(submission.team_id) is None:
+        raise ProblemError("not-yours")
+    return submission
+
+
+def look(services: Services, submission: Submission, version: str | None = None, *, is_own: bool = False) -> Visible:
+    """A submission with its score, and whether everybody may see it."""
+    score = services.store.score_of(submission.id, version)
+    is_shown = submission.withdrawn_at is None and submission.hidden_at is None
+    is_released = submission.status == "scored" and score is not None and not score.is_held
+    return Visible(submission, score, is_shown and is_released, is_own)
+
+
+def submission_document(services: Services, visible: Visible) -> SubmissionDocument:
+    """A submission as the API shows it."""
+    return SubmissionDocument(**submission_fields(services, visible))
+
+
+def submission_fields(services: Services, visible: Visible) -> dict[str, Any]:
+    """The members of :func:`submission_document`."""
+    submission, score = visible.submission, visible.score
+    waiting = services.queue.position(submission.id) if submission.status in ("queued", "scoring") else None
+    scored = [one for one in services.store.scores_of(submission.id) if one.part == "public"]
+    return {
+        "id": submission.id,
+        "url": f"{PREFIX}/submissions/{submission.id}",
+        "status": submission.status,
+        "is_public": visible.is_public,
+        "is_chosen": submission.is_chosen,
+        "queue_position": None if waiting is None else waiting.position,
+        "expected_seconds": None if waiting is None else waiting.expected_seconds,
+        "benchmark": submission.benchmark,
+        "version": submission.version,
+        "split": submission.split,
+        "metadata": PublicMetadata.of(submission.metadata),
+        "allow_missing": submission.allow_missing,
+        "sha256": submission.sha256,
+        "created_at": iso_time(submission.created_at),
+        "updated_at": iso_time(submission.updated_at),
+        "withdrawn_at": None if submission.withdrawn_at is None else iso_time(submission.withdrawn_at),
+        "hidden_why": submission.hidden_why if submission.hidden_at is not None else None,
+        "incident": submission.incident,
+        "versions": sorted({one.version for one in scored}),
+        "score": None if score is None else ScoreDocument.of(score),
+        "events": submission_events(services, visible),
+    }
+
+
+def submission_events(services: Services, visible: Visible) -> list[EventDocument]:
+    """What happened to a submission, oldest first; to unknown visitors without the reasons."""
+    events = services.store.events_of(visible.submission.id)
+    return [EventDocument.of(event if visible.is_own else replace(event, why="")) for event in events]
