@@ -37,7 +37,7 @@ from reveal_bench.dataset.tables import (
     IDS,
     MANIFEST,
     DatasetFolder,
-    Table,
+    TableFile,
     input_rule,
     open_folder,
     read_table,
@@ -70,7 +70,7 @@ def holdout_problems(folder: Path, holdout: Path | None, *, is_public: bool) -> 
         yield Problem(FOLDER_INFO, ", ".join(sorted(opened.closed_splits)), "holdout", rule, got)
 
 
-def _reference_problems(folder: DatasetFolder, table: Table) -> Iterator[Problem]:
+def _reference_problems(folder: DatasetFolder, table: TableFile) -> Iterator[Problem]:
     """Columns of a split without public references that hold something all the same; pictures are not read."""
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -33,7 +33,7 @@ __all__ = [
     "INPUTS",
     "InputRule",
     "SHARD",
-    "Table",
+    "TableFile",
     "expected_features",
     "file_problems",
     "input_rule",
@@ -90,7 +90,7 @@ class DatasetFolder:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class TableFile:
     """One Parquet file: config (or "manifest") and split are those of its place and name."""
 
     path: Path
@@ -122,14 +122,14 @@ def open_folder(path: Path) -> DatasetFolder:
     return DatasetFolder(path, info, kind_name, replace(model, name=info.benchmark, findings=info.findings))
 
 
-def tables_of(folder: DatasetFolder) -> list[Table]:
+def tables_of(folder: DatasetFolder) -> list[TableFile]:
     """Every Parquet file of the folder, in order of its path."""
     tables = []
     for path in sorted(folder.path.rglob("*.parquet")):
         relative = path.relative_to(folder.path)
         match = SHARD.fullmatch(path.name)
         split = match["split"] if match else path.stem
-        tables.append(Table(path, relative.as_posix(), relative.parent.as_posix(), split))
+        tables.append(TableFile(path, relative.as_posix(), relative.parent.as_posix(), split))
     return tables
 
 
@@ -142,7 +142,7 @@ def expected_features(folder: DatasetFolder, promised: Mapping[str, Features]) -
     return {**promised, **features, **kind.further_features()}
 
 
-def schema_problems(folder: DatasetFolder, table: Table, promised: Mapping[str, Features]) -> Iterator[Problem]:
+def schema_problems(folder: DatasetFolder, table: TableFile, promised: Mapping[str, Features]) -> Iterator[Problem]:
     """Columns of a file that are missing, too many, or of another type; also a file that is no Parquet."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -172,7 +172,7 @@ def schema_problems(folder: DatasetFolder, table: Table, promised: Mapping[str, 
         yield from _meaning_problems(schema, features, table)
 
 
-def _meaning_problems(schema: Any, features: Features, table: Table) -> Iterator[Problem]:
+def _meaning_problems(schema: Any, features: Features, table: TableFile) -> Iterator[Problem]:
     """Codes without the names that they stand for, or with others, in a table whose types are right."""
     from datasets import Features
 
@@ -191,7 +191,7 @@ def _short(value: object) -> str:
     return text if len(text) <= 120 else text[:117] + "..."
 
 
-def read_table(table: Table, columns: list[str] | None = None) -> Iterator[list[Row]]:
+def read_table(table: TableFile, columns: list[str] | None = None) -> Iterator[list[Row]]:
     """The rows of a file, a few at a time; `columns` that it does not have are left out.
 
     Raises
@@ -237,7 +237,7 @@ def file_problems(
             yield Problem(name, None, "file", "must be a file of the dataset form", "another file")
 
 
-def metadata_problems(table: Table) -> Iterator[Problem]:
+def metadata_problems(table: TableFile) -> Iterator[Problem]:
     """Metadata of a Parquet file other than what tells its columns' types; of a damaged file nothing."""
     for place, key, value in _metadata(table.path):
         if key not in (FIELD_METADATA if place else METADATA):

@@ -24,7 +24,7 @@ from reveal_bench.dataset.tables import (
     INPUTS,
     MANIFEST,
     DatasetFolder,
-    Table,
+    TableFile,
     expected_features,
     file_problems,
     input_rule,
@@ -176,7 +176,7 @@ def validate_folder(
     problems += file_problems(opened, sums, promise.patterns)
     features = expected_features(opened, promise.features)
     check = _Check(opened, features, problems + faults, [] if warnings is None else warnings, progress)
-    n_rows: dict[Table, int] = {}
+    n_rows: dict[TableFile, int] = {}
     unsound: set[tuple[str, str]] = set()
     for table in tables_of(opened):
         found = list(schema_problems(opened, table, promise.features))
@@ -227,7 +227,7 @@ def _checksums(folder: Path) -> tuple[list[Problem], dict[str, str]]:
     return problems, sums
 
 
-def _n_rows(table: Table) -> int:
+def _n_rows(table: TableFile) -> int:
     """Rows of a table; none of a file that cannot be read, which its schema's problem says."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -265,10 +265,10 @@ class _Check:
         """What an input may hold depends on the kind of benchmark alone."""
         self.inputs = input_rule(self.folder)
 
-    def tables(self, n_rows: dict[Table, int], unsound: set[tuple[str, str]]) -> None:
+    def tables(self, n_rows: dict[TableFile, int], unsound: set[tuple[str, str]]) -> None:
         """Check every table: `n_rows` maps it to its rows; in `unsound` places (config, split) columns are wrong."""
         kind, info = self.folder.kind, self.folder.info
-        by_place: dict[tuple[str, str], list[Table]] = {}
+        by_place: dict[tuple[str, str], list[TableFile]] = {}
         for table in n_rows:
             by_place.setdefault((table.config, table.split), []).append(table)
         for split, entry in info.splits.items():
@@ -302,7 +302,7 @@ class _Check:
             if stated.get(name) != n:
                 self._in_info(split, name, f"must be {n}, as in the files", repr(stated.get(name)))
 
-    def _manifest(self, split: str, tables: list[Table]) -> dict[str, Row]:
+    def _manifest(self, split: str, tables: list[TableFile]) -> dict[str, Row]:
         """Rows of a split's manifest by key."""
         key = self.folder.kind.key
         rows: dict[str, Row] = {}
@@ -318,7 +318,7 @@ class _Check:
                 self._tell(id_faults(row), row, table)
         return rows
 
-    def _belongs(self, row: Row, split: str, table: Table, *, patients: bool) -> None:
+    def _belongs(self, row: Row, split: str, table: TableFile, *, patients: bool) -> None:
         """Images, and patients where they are told, must be in one split."""
         names = ["image_id", "task_id"] + (["patient_id"] if patients else [])
         ids = [(name, row[name]) for name in names if row.get(name)]
@@ -329,7 +329,7 @@ class _Check:
                 self.told.add((column, name, split))
                 self.problems.append(Problem(table.name, name, column, "must be in one split", repr(before)))
 
-    def _split(self, split: str, tables: list[Table], manifest: dict[str, Row], n_rows: int) -> None:
+    def _split(self, split: str, tables: list[TableFile], manifest: dict[str, Row], n_rows: int) -> None:
         """Rows with references against the rules, the manifest and the sizes that `benchmark.json` states."""
         kind, findings = self.folder.kind, self.folder.benchmark.findings
         tally, keys = new_tally(kind.name), self.keys.setdefault(split, set())
@@ -352,14 +352,14 @@ class _Check:
         if not n_unread:
             self._size(split, self.folder.info.splits[split], tally.size)
 
-    def _tell(self, faults: Iterable[Fault], row: Row, table: Table) -> bool:
+    def _tell(self, faults: Iterable[Fault], row: Row, table: TableFile) -> bool:
         """Take down the faults of a row; whether there were none."""
         key = self.folder.kind.key
         found = [Problem(table.name, row.get(key) or row.get("image_id"), *fault) for fault in faults]
         self.problems += found
         return not found
 
-    def _is_sound(self, row: Row, table: Table) -> bool:
+    def _is_sound(self, row: Row, table: TableFile) -> bool:
         """Whether other rules can read the row: codes have names, and what must be there is there."""
         is_own = table.config in (self.folder.kind.config, self.folder.kind.side_config)
         is_sound = self._tell(value_faults(row, self.features[table.config], is_input=not is_own), row, table)
@@ -369,7 +369,7 @@ class _Check:
             self._tell(quantity_faults(row), row, table)
         return is_sound
 
-    def _row(self, row: Row, table: Table, manifest: dict[str, Row], tally: Tally, keys: set[str]) -> None:
+    def _row(self, row: Row, table: TableFile, manifest: dict[str, Row], tally: Tally, keys: set[str]) -> None:
         kind, findings = self.folder.kind, self.folder.benchmark.findings
         key = row[kind.key]
         if key in keys:
@@ -388,7 +388,7 @@ class _Check:
                 file, rule = f"manifest/{table.split}.parquet", f"must be {value}, as in the references"
                 self.problems.append(Problem(file, key, name, rule, str(manifest[key][name])))
 
-    def _strays(self, config: str, split: str, tables: list[Table]) -> None:
+    def _strays(self, config: str, split: str, tables: list[TableFile]) -> None:
         """References of a split that is private here, or unknown, must not lie in a public folder."""
         splits = self.folder.info.splits
         if config not in (self.folder.kind.config, self.folder.kind.side_config, MANIFEST, INPUTS, "ratings"):
@@ -398,7 +398,7 @@ class _Check:
             rule = "must belong to a split with public references"
             self.problems += [Problem(table.name, None, "split", rule, repr(split)) for table in tables]
 
-    def _side(self, config: str, split: str, tables: list[Table], n_rows: int) -> None:
+    def _side(self, config: str, split: str, tables: list[TableFile], n_rows: int) -> None:
         """Rows of the other configs."""
         n_done = 0
         seen: set[tuple[str, ...]] = set()
@@ -411,7 +411,7 @@ class _Check:
                 if self.progress is not None:
                     self.progress(f"{config}/{split}", n_done, n_rows)
 
-    def _side_row(self, config: str, row: Row, table: Table, seen: set[tuple[str, ...]]) -> Iterator[Problem]:
+    def _side_row(self, config: str, row: Row, table: TableFile, seen: set[tuple[str, ...]]) -> Iterator[Problem]:
         kind, findings = self.folder.kind, self.folder.benchmark.findings
         if config == INPUTS:
             self._belongs(row, table.split, table, patients=True)

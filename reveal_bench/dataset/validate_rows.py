@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from reveal_bench.dataset.tables import IDS, INPUTS, Table
+from reveal_bench.dataset.tables import IDS, INPUTS, TableFile
 from reveal_bench.kinds.localization.records import READERS
 from reveal_bench.kinds.rows import Fault, Row
 from reveal_bench.masks import PackedMasks, Rle, parse_masks
@@ -142,7 +142,7 @@ class Pictures:
     n_withheld: int = 0
     n_verifiable: int = 0
 
-    def check(self, row: Row, key: str, table: Table, warnings: list[Problem]) -> Iterator[Problem]:
+    def check(self, row: Row, key: str, table: TableFile, warnings: list[Problem]) -> Iterator[Problem]:
         """Problems of the pictures of one row of a main config."""
         self.seen.add(table.name)
         for is_one_of_many, picture, facts in _pictures_of(row):
@@ -175,7 +175,7 @@ class Pictures:
             yield Problem(place, None, "source_sha256", rule, "no hash: nobody can verify own pictures")
 
     def _seen(
-        self, pixels: str, image_id: str, row_key: str, table: Table, warnings: list[Problem]
+        self, pixels: str, image_id: str, row_key: str, table: TableFile, warnings: list[Problem]
     ) -> Iterator[Problem]:
         split, before, file = self.places.setdefault(pixels, (table.split, image_id, table.name))
         if split != table.split:
@@ -258,7 +258,7 @@ class DrawnMasks:
 
     digests: dict[tuple[str, str, int], str] = field(default_factory=dict)
 
-    def check(self, rows: Sequence[Row], table: Table, findings: Sequence[str]) -> Iterator[Problem]:
+    def check(self, rows: Sequence[Row], table: TableFile, findings: Sequence[str]) -> Iterator[Problem]:
         """Masks must be well-formed, of the picture's size, and agree with their area and box."""
         drawn = [(row, a) for row in rows for a in row["annotations"] if a["rle"] is not None]
         rles = [Rle(tuple(a["rle"]["size"]), a["rle"]["counts"]) for _, a in drawn]
@@ -271,7 +271,7 @@ class DrawnMasks:
             if i not in broken and annotation["reader"] == GROUND_TRUTH and areas[i] > 0:
                 self.digests[table.split, row["image_id"], annotation["label"]] = _mask_digest(masks, i)
 
-    def check_picture(self, row: Row, table: Table, findings: Sequence[str]) -> Iterator[Problem]:
+    def check_picture(self, row: Row, table: TableFile, findings: Sequence[str]) -> Iterator[Problem]:
         """A row of the config `masks` must show a mask of the references, once."""
         import numpy as np
         from PIL import Image

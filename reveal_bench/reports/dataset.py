@@ -24,7 +24,7 @@ from pathlib import Path
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset import card_tables
-from reveal_bench.dataset.tables import DatasetFolder, Table, open_folder, read_table, tables_of
+from reveal_bench.dataset.tables import DatasetFolder, TableFile, open_folder, read_table, tables_of
 from reveal_bench.dataset.tally import FindingsTally, LocalizationTally, Tally, TasksTally, new_tally
 from reveal_bench.files import write_whole
 from reveal_bench.kinds.tasks.records import CATEGORIES
@@ -147,7 +147,7 @@ def render_report(folder: Path, *, split: str | None = None, progress: Progress 
         If `folder` is no dataset folder, or holds no references of `split`.
     """
     opened = open_folder(Path(folder))
-    tables: dict[str, list[Table]] = {}
+    tables: dict[str, list[TableFile]] = {}
     for table in tables_of(opened):
         if table.config == opened.kind.config:
             tables.setdefault(table.split, []).append(table)
@@ -164,7 +164,7 @@ def render_report(folder: Path, *, split: str | None = None, progress: Progress 
 
 
 def _counted(
-    folder: DatasetFolder, split: str, tables: Sequence[Table], chosen: Chosen, progress: Progress | None
+    folder: DatasetFolder, split: str, tables: Sequence[TableFile], chosen: Chosen, progress: Progress | None
 ) -> Tally:
     tally, kind = new_tally(folder.kind_name), folder.kind
     columns = [name for name in kind.features(folder.benchmark) if name not in kind.image_columns]
