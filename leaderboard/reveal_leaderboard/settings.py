@@ -118,6 +118,14 @@ class ReleasePolicy:
         step = self.resolution if step is None else step
         return None if math.isnan(value) else multiple(round(value / step), step)
 
+    def round_outwards(self, low: float, high: float, step: float | None = None) -> tuple[float | None, float | None]:
+        """The ends of an interval, each to the next multiple of `step` away from the middle; None where undefined."""
+        step = step or self.resolution
+        return (
+            None if math.isnan(low) else multiple(math.floor(low / step + 1e-9), step),
+            None if math.isnan(high) else multiple(math.ceil(high / step - 1e-9), step),
+        )
+
     def step_of(self, n_cases: int) -> float:
         """What the figures of a finding with `n_cases` are multiples of."""
         is_small = len(self.bands) > 1 and n_cases < self.bands[1]

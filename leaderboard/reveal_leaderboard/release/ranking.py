@@ -435,8 +435,7 @@ def _ends(span: _Span, value: float, step: float, policy: ReleasePolicy) -> tupl
     """The interval's ends, rounded outwards to `step` and so far that the shown `value` lies between them."""
     if math.isnan(span.low) or math.isnan(span.high):
         return None, None
-    low = policy.round(step * math.floor(span.low / step + 1e-9), step)
-    high = policy.round(step * math.ceil(span.high / step - 1e-9), step)
+    low, high = policy.round_outwards(span.low, span.high, step)
     assert low is not None
     assert high is not None
     return min(low, value), max(high, value)

@@ -59,7 +59,7 @@ from reveal_bench.kinds.tasks.records import CATEGORIES
 from reveal_bench.kinds.tasks.scoring import RubricRows, summarize_rubric
 from reveal_bench.metrics.bootstrap import MACRO, Estimate
 from reveal_bench.metrics.ordinal import CONTENT, CRITERIA, REPORTED
-from reveal_leaderboard.settings import ReleasePolicy, multiple
+from reveal_leaderboard.settings import ReleasePolicy
 
 __all__ = [
     "Figure",
@@ -302,8 +302,7 @@ def _figures(estimates: Sequence[Estimate], policy: ReleasePolicy) -> list[Figur
         step = macro_step if e.finding == MACRO else policy.step_of(e.n)
         value = policy.round(e.value, step)
         if value is not None:
-            low = None if math.isnan(e.low) else multiple(math.floor(e.low / step + 1e-9), step)
-            high = None if math.isnan(e.high) else multiple(math.ceil(e.high / step - 1e-9), step)
+            low, high = policy.round_outwards(e.low, e.high, step)
             n = str(e.n) if e.finding == MACRO else policy.band(e.n)
             figures.append(Figure(e.metric, e.finding, value, low, high, n, e.signature))
     return figures
@@ -365,10 +364,8 @@ def _allowed(estimates: list[Estimate], shown: tuple[str, ...], policy: ReleaseP
 
 
 def _figure(e: Estimate, policy: ReleasePolicy) -> Figure:
-    step = policy.resolution
     value = policy.round(e.value)
     assert value is not None, "undefined figures were taken out"
-    low = None if math.isnan(e.low) else policy.round(step * math.floor(e.low / step + 1e-9))
-    high = None if math.isnan(e.high) else policy.round(step * math.ceil(e.high / step - 1e-9))
+    low, high = policy.round_outwards(e.low, e.high)
     n = str(e.n) if e.finding == MACRO else policy.band(e.n)
     return Figure(e.metric, e.finding, value, low, high, n, e.signature)
