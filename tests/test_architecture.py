@@ -17,7 +17,7 @@ from tests.conftest import ROOT
 
 PACKAGES = {"reveal_bench": ROOT / "reveal_bench", "reveal_leaderboard": ROOT / "leaderboard" / "reveal_leaderboard"}
 
-BASE = {"findings", "geometry", "masks", "kernels", "benchmarks", "files", "arrays", "version"}
+BASE = {"findings", "geometry", "masks", "kernels", "benchmarks", "files", "arrays", "version", "arguments"}
 BELOW_MODELS = {"dataset", "evaluation", "predictions", "sources", "kinds", "entries", "metrics"} | BASE
 MAY_IMPORT: dict[str, set[str]] = {
     **dict.fromkeys(BASE, BASE),
@@ -161,7 +161,7 @@ def test_one_place_each() -> None:
             "numpy pyarrow numba datasets evaluate PIL rich inspect_ai openai matplotlib jinja2",
         ),
         ("import reveal_bench.kinds", "numpy pyarrow numba datasets"),
-        ("import reveal_bench.models.outputs", "pyarrow numba datasets inspect_ai openai"),
+        ("import reveal_bench.models.run_folder", "pyarrow numba datasets inspect_ai openai"),
         ("import reveal_bench.predictions", "pyarrow numba datasets"),
         ("import reveal_bench.kinds.localization.scoring", "pyarrow numba datasets"),
     ],

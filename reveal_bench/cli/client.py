@@ -117,7 +117,7 @@ class Server:
     Parameters
     ----------
     url : address, such as ``https://board.example.org``
-    token : from :func:`read_token`; a board of one person on one machine needs none
+    token : from :func:`read_token`; a leaderboard of one person on one machine needs none
     sleep : waits so many seconds
     """
 
@@ -179,7 +179,7 @@ class Server:
         return self._ask("GET", _address(submission_id))
 
     def withdraw(self, submission_id: str) -> Document:
-        """Take a submission back: out of the queue, or off the board."""
+        """Take a submission back: out of the queue, or off the leaderboard."""
         return self._ask("DELETE", _address(submission_id))
 
     def receipt(self, submission_id: str, *, version: str | None = None, part: str | None = None) -> Document:
@@ -192,7 +192,7 @@ class Server:
         return keys
 
     def leaderboard(self, benchmark: str, *, version: str | None = None) -> Document:
-        """The board of a benchmark."""
+        """The leaderboard of a benchmark."""
         return self._ask("GET", "/api/v1/leaderboard", params={"benchmark": benchmark, **_given(version=version)})
 
     def follow(self, submission_id: str, *, timeout: float = 600) -> Iterator[Document]:

@@ -1,18 +1,15 @@
 """Who reads what: every study gets its number of different readers, and no reader gets more than they want or may.
 
 Paper 004 (section 2.2, Table S4): three of 17 readers per study, at most 300 studies each, in random order. Its 3,000
-readings are exactly 1,000 x 3: there is no slack, and whoever hands out studies one by one may be left with a study and
-two readers. :func:`draw_assignment` never is. Where there is slack, all read as equally much as they can.
+readings are exactly 1,000 x 3: there is no slack, and handing out studies one by one may end with a study and two
+readers. :func:`draw_assignment` never does. Where there is slack, all read as equally much as they can.
 
 Input: a table of readers, columns `reader` and `capacity` (studies that the reader will read, a whole number).
-Output: ``assignments.parquet`` (:class:`~reveal_bench.curation.tables.Assignment`, by reader and position). When
-readers stop early, :mod:`reveal_bench.curation.assign` hands on what they have not read.
+Output: ``assignments.parquet`` (:class:`~reveal_bench.curation.tables.Assignment`, by reader and position).
 
-Readers who stop early: what they have not read goes to others, and no vote that was cast is touched.
-
-The annotation page calls :func:`reassign` when a reader says that it was enough. Studies are handed to readers with
-room; where that does not work out (the only reader with room knows the study already), studies that others have not
-read yet move as well. What then has no reader cannot have one: the result names it.
+When a reader stops early, the annotation page calls :func:`reassign`: what was not read goes to readers with room, and
+no vote that was cast is touched. Where that does not work out (the only reader with room knows the study already),
+studies that others have not read yet move as well. What then has no reader cannot have one: the result names it.
 """
 
 from __future__ import annotations

@@ -19,11 +19,12 @@ Differences
 Of a category (p - q) / sqrt((p(1 - p) + q(1 - q)) / 2), of means the same with the variances over n - 1 (Austin 2009,
 doi:10.1080/03610910902859574); 0 where the halves are equal, infinite where both are constant and differ.
 
-A table of what is known of studies: acquisition and demographics, one row per study, every cell a text.
-
-Any table of :mod:`reveal_bench.sources.study_table` will do; it may hold studies that are not asked for. A blank cell
-is missing, and so is everything of a study without a row; both are counted where they are compared. Columns named as
-the demographics of a study record (age_band, sex, race, patient_class) must hold their words, as they are published.
+The table of facts
+------------------
+What is known of studies: acquisition and demographics, one row per study, every cell a text. Any table of
+:mod:`reveal_bench.sources.study_table` will do; it may hold studies that are not asked for. A blank cell is missing,
+and so is everything of a study without a row; both are counted where they are compared. Columns named as the
+demographics of a study record (age_band, sex, race, patient_class) must hold their words, as they are published.
 """
 
 from __future__ import annotations
@@ -269,7 +270,7 @@ def _simulated(counts: npt.NDArray[np.int64], rng: np.random.Generator, n_simula
     log_factorial = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, counts.sum() + 1)))])
 
     def log_probability(first: npt.NDArray[np.int64]) -> FloatArray:
-        """But for what the margins fix."""
+        """Of a table, but for what the margins fix."""
         found: FloatArray = -(log_factorial[first] + log_factorial[totals - first]).sum(axis=-1)
         return found
 

@@ -8,7 +8,6 @@ study is never sampled; who has read the report puts its labels into a table of 
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -26,8 +25,7 @@ from reveal_bench.curation.report_tables import (
     read_suggestions,
     texts_digest,
 )
-from reveal_bench.curation.tables import Suggestion, in_order, tally, write_table
-from reveal_bench.findings import REVEAL_LABELS
+from reveal_bench.curation.tables import Suggestion, in_order, label_counts, tally, write_table
 
 __all__ = ["QUARANTINE_NAME", "SUGGESTIONS_NAME", "ReportTable", "SuggestionTable", "answers_in_order", "extract"]
 
@@ -164,14 +162,13 @@ def _row(answer: Suggestion | Quarantined) -> Suggestion:
 
 def _counts(answers: Sequence[Suggestion | Quarantined], engine: Engine | None) -> dict[str, Any]:
     ok = [answer for answer in answers if isinstance(answer, Suggestion)]
-    by_label = Counter(label for answer in ok for label in answer.labels)
     counts: dict[str, Any] = {
         "studies": len(answers),
         "patients": len({answer.patient_id for answer in answers}),
         "ok": len(ok),
         "quarantined": len(answers) - len(ok),
         "by_n_labels": tally(len(answer.labels) for answer in ok),
-        "by_label": {label: by_label[label] for label in REVEAL_LABELS},
+        "by_label": label_counts(answer.labels for answer in ok),
     }
     own = getattr(engine, "counts", None)
     return counts if own is None else {**counts, "engine": own()}

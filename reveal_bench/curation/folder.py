@@ -270,7 +270,7 @@ def _document(name: str, seed: int, records: Mapping[str, StepRecord]) -> str:
 
 
 def _difference(done: StepRecord, settings: Mapping[str, Any], inputs: Mapping[str, str]) -> str:
-    """What is not as it was."""
+    """What differs from how the step was done."""
     changed = [
         f"{name} was {done.settings.get(name)!r}, is {settings.get(name)!r}"
         for name in sorted(done.settings.keys() | settings.keys())

@@ -184,7 +184,7 @@ class ModelReviser(_Questioner):
             yield revision
 
     def counts(self) -> dict[str, Any]:
-        """As of the other tasks, with the number of unread notes."""
+        """The counts of every task, and the number of unread notes."""
         return {"unread_notes": len(self.unread), **super().counts()}
 
     def _dialogue(self, vote: Vote, suggested: Labels) -> Dialogue[tuple[Revision, UnreadNote | None]]:

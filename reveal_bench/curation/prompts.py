@@ -1,4 +1,4 @@
-"""What a model is asked, each question beside what reads its answer.
+"""What a model is asked about reports and notes, each question beside what reads its answer.
 
 Four questions: (a) report -> its abnormal findings, with side and ICD-10 code; (b) findings -> the label of each, or
 "None"; (c) both in one; (d) a reader's note -> the labels that it amounts to. The tasks are those of paper 004
@@ -9,13 +9,10 @@ Conventions
 What changes an answer changes :data:`PROMPT_VERSION`. Instructions are the system's message; what was written by
 others (a report, findings, a note) is the user's message and nothing but that.
 
-A model's answer -> the one JSON object in it, held to a schema.
-
-Conventions
------------
-Packaging does not matter: a code fence, prose before and after, a leading ``<think>`` block, the same object twice.
-Everything else does: two different objects, one that is cut off or broken, a key twice, and whatever the schema does
-not allow are an :class:`AnswerError`, whose message tells the model what to do better. Nothing is repaired.
+An answer is the one JSON object in it, held to a schema. Packaging does not matter: a code fence, prose before and
+after, a leading ``<think>`` block, the same object twice. Everything else does: two different objects, one that is cut
+off or broken, a key twice, and whatever the schema does not allow are an :class:`AnswerError`, whose message tells the
+model what to do better. Nothing is repaired.
 
 The schemas use a few words of JSON Schema: type, properties, required, additionalProperties, items, enum, minItems.
 A word that is not among them is an error here, so that none is quietly ignored.

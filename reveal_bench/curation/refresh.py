@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import csv
 import json
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,7 +28,16 @@ from typing import Any
 from reveal_bench.curation.balance import read_facts
 from reveal_bench.curation.folder import STEPS, CurationError, CurationFolder, Progress, StepRecord
 from reveal_bench.curation.split import LABELS_NAME, draw_halves, write_benchmark
-from reveal_bench.curation.tables import HALVES, Labels, Placed, Released, Selected, read_table, write_table
+from reveal_bench.curation.tables import (
+    HALVES,
+    Labels,
+    Placed,
+    Released,
+    Selected,
+    label_counts,
+    read_table,
+    write_table,
+)
 from reveal_bench.findings import REVEAL_LABELS
 from reveal_bench.sources.mapping import KEY_FACTS, VOCABULARIES
 from reveal_bench.sources.source import BuildError, Problem
@@ -304,8 +312,8 @@ def _diff(
     }
 
 
-def _count(some: Sequence[Placed], half: str) -> Counter[str]:
-    return Counter(label for one in some if one.half == half for label in one.labels)
+def _count(some: Sequence[Placed], half: str) -> dict[str, int]:
+    return label_counts(one.labels for one in some if one.half == half)
 
 
 def _demographics(labels_before: Path, facts: Path | None, new: Sequence[str], key: str) -> dict[str, dict[str, str]]:

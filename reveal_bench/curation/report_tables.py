@@ -199,7 +199,7 @@ class Engine(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ReportColumns:
-    """Names of the columns of a table of reports; just one of `report` (its text) and `file` (a text file's path)."""
+    """Names of the columns of a table of reports; of `report` (its text) and `file` (a text file's path) just one."""
 
     study: str
     patient: str
@@ -208,7 +208,7 @@ class ReportColumns:
 
     def __post_init__(self) -> None:
         if (self.report is None) == (self.file is None):
-            raise ValueError(f"name just one of `report` and `file`, got {self.report!r} and {self.file!r}")
+            raise ValueError(f"name exactly one of `report` and `file`, got {self.report!r} and {self.file!r}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,8 @@
 """Labels read out of reports by rules: no model, no network, the same answer everywhere.
 
-What is looked for is in :mod:`reveal_bench.curation.rules`, which sections are read in
-:mod:`reveal_bench.curation.sentences`, what is denied and how hedges are read in
-:mod:`reveal_bench.curation.sentences`. A finding that one sentence asserts is there, whatever another one says. Every
-pattern has bounded repetitions: time is linear in the length of the report. A change of any of these that changes an
-answer raises the version.
-
-What radiologists call the twelve labels, as data for :mod:`reveal_bench.curation.rules`. The lists are our own.
+What radiologists call the twelve labels is here, as data (:data:`TERMS`; the lists are our own); which sections are
+read, what is denied and how hedges are read is in :mod:`reveal_bench.curation.sentences`. A finding that one sentence
+asserts is there, whatever another one says. A change of any of these that changes an answer raises the version.
 
 Conventions
 -----------

@@ -20,8 +20,9 @@ from typing import Any
 
 import numpy as np
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.curation.folder import CurationFolder, Progress, StepRecord
-from reveal_bench.curation.tables import Sampled, Suggestion, read_table, write_table
+from reveal_bench.curation.tables import Sampled, Suggestion, label_counts, read_table, write_table
 from reveal_bench.findings import REVEAL_LABELS
 
 __all__ = ["PAPER_STRATA", "SampleDrawn", "SetAside", "Stratum", "draw_sample", "sample"]
@@ -195,14 +196,14 @@ def draw_sample(
 
 def _check(strata: Mapping[int, int], min_per_label: int) -> None:
     if not any(size > 0 for size in strata.values()):
-        raise ValueError(f"`strata` must ask for at least one study, got {dict(strata)}")
+        raise ArgumentError("strata", "must ask for at least one study", dict(strata))
     for n, size in strata.items():
         if not 0 <= n <= len(REVEAL_LABELS):
-            raise ValueError(f"`strata` must be of 0 to {len(REVEAL_LABELS)} labels, got {n}")
+            raise ArgumentError("strata", f"must be of 0 to {len(REVEAL_LABELS)} labels", n)
         if size < 0:
-            raise ValueError(f"`strata` must be of sizes of at least 0, got {size} for {n} labels")
+            raise ArgumentError("strata", "must be of sizes of at least 0", f"{size} for {n} labels")
     if min_per_label < 0:
-        raise ValueError(f"`min_per_label` must be at least 0, got {min_per_label}")
+        raise ArgumentError("min_per_label", "must be at least 0", min_per_label)
 
 
 def _one_per_patient(studies: Sequence[Suggestion]) -> tuple[list[Suggestion], list[SetAside]]:
@@ -229,7 +230,7 @@ def _represent(
 ) -> dict[str, Suggestion]:
     """Step 3: study id -> study drawn for its labels."""
     drawn: dict[str, Suggestion] = {}
-    frequency = Counter(label for one in candidates for label in one.labels)
+    frequency = label_counts(one.labels for one in candidates)
     short = dict.fromkeys(REVEAL_LABELS, min_per_label)
     for label in sorted(REVEAL_LABELS, key=lambda label: frequency[label]):
         with_it = [one for one in candidates if label in one.labels]
@@ -248,8 +249,8 @@ def _represent(
 def _label_counts(
     candidates: Sequence[Suggestion], chosen: Sequence[Sampled], min_per_label: int
 ) -> dict[str, dict[str, int]]:
-    there = Counter(label for one in candidates for label in one.labels)
-    drawn = Counter(label for one in chosen for label in one.labels)
+    there = label_counts(one.labels for one in candidates)
+    drawn = label_counts(one.labels for one in chosen)
     return {
         label: {
             "candidates": there[label],

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.curation.folder import CurationFolder, Progress, StepRecord
 from reveal_bench.curation.tables import Consensus, Labels, Selected, in_order, read_table, tally, write_table
 
@@ -148,11 +149,11 @@ def _selected(row: Consensus, labels: Labels, reason: str) -> Selected:
 def _checked(target: int, less_common: Sequence[str], at_least: int) -> Labels:
     """`less_common` in its order, if all arguments keep their rules."""
     if target < 1:
-        raise ValueError(f"`target` must be at least 1, got {target}")
+        raise ArgumentError("target", "must be at least 1", target)
     if not 1 <= at_least <= N_READERS:
-        raise ValueError(f"`at_least` must lie in [1, {N_READERS}], got {at_least}")
+        raise ArgumentError("at_least", f"must lie in [1, {N_READERS}]", at_least)
     if isinstance(less_common, str):
-        raise ValueError(f"`less_common` must be a list of labels, got {less_common!r}")
+        raise ArgumentError("less_common", "must be a list of labels", repr(less_common))
     try:
         return in_order(less_common)
     except ValueError as error:

@@ -1,7 +1,7 @@
-"""A report in prose -> its sentences that tell of the film, in a form that patterns can match.
+"""A report in prose -> its sentences about the film, in a form that patterns can match, and what is denied in them.
 
-Conventions
------------
+Sections and sentences
+----------------------
 Findings, impression and the like are read; indication, history, comparison, technique and recommendation are not. A
 report without headings is read as a whole. Where no section is called findings, a paragraph after the first one below
 another heading is read, too: many reports tell the findings there without a heading.
@@ -10,15 +10,13 @@ Normalised text is in lower case and American spelling; words, numbers and ``, :
 hyphen is a space; a bracket, slash or dash is a comma. CM is cardiomegaly where it cannot be centimetres: not in a text
 all in capitals, after a number, or before a word like "above".
 
-Which words of a sentence are denied: negation, resolution, what is only asked for, and history.
-
-Conventions
------------
-Sentences are normalised (:mod:`reveal_bench.curation.sentences`). A trigger before a finding denies what follows it,
-one after a finding what precedes it, within a clause; triggers that only ask ("rule out") or tell of the past reach to
-the next comma or "with". A clause ends at words such as "but", and where a new statement begins after a comma, "and" or
-"with": at a word of its own verb, or, after a denial, at one such as "small" or "stable" ("no pneumothorax, small
-effusion", though not in "no large effusion, new consolidation or edema").
+What is denied
+--------------
+Negation, resolution, what is only asked for, and history deny a finding of a normalised sentence. A trigger before a
+finding denies what follows it, one after a finding what precedes it, within a clause; triggers that only ask ("rule
+out") or tell of the past reach to the next comma or "with". A clause ends at words such as "but", and where a new
+statement begins after a comma, "and" or "with": at a word of its own verb, or, after a denial, at one such as "small"
+or "stable" ("no pneumothorax, small effusion", though not in "no large effusion, new consolidation or edema").
 
 What is not denied counts as there. So the policy on hedges is: "may represent", "possible", "probable", "suspicious
 for" and "versus" count; "cannot be excluded", "rule out", "questionable", "borderline", a question mark and history do

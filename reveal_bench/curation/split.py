@@ -35,9 +35,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
+from reveal_bench.arrays import BoolArray
 from reveal_bench.curation.balance import Column, ColumnBalance, Differences, Facts, compare_halves, read_facts
 from reveal_bench.curation.folder import CurationError, CurationFolder, Progress, StepRecord
 from reveal_bench.curation.tables import HALVES, Placed, Selected, json_ready, read_table, write_table
@@ -45,8 +45,6 @@ from reveal_bench.findings import REVEAL_LABELS
 from reveal_bench.sources.mapping import KEY_FACTS, VOCABULARIES
 
 __all__ = ["split", "CRITERION", "Draws", "LABELS_NAME", "draw_best", "draw_halves", "label_columns", "write_benchmark"]
-
-BoolArray = npt.NDArray[np.bool_]
 
 WRITES = ("split.parquet", "balance.json", "benchmark/labels.csv", "benchmark/mapping.yaml")
 CRITERION = "the largest absolute standardized difference over all columns of the facts and all labels, smallest wins"
@@ -195,13 +193,13 @@ def _demographics(known: Facts, selected: Sequence[Selected]) -> dict[str, dict[
 
 def _check(facts: Path | None, columns: Sequence[str] | None, best_of: int, version: str, study_key: str) -> None:
     if best_of < 1:
-        raise ValueError(f"`best_of` must be at least 1, got {best_of}")
+        raise ArgumentError("best_of", "must be at least 1", best_of)
     if not re.fullmatch(r"\d+\.\d+\.\d+", version):
         raise ArgumentError("version", "must be of the form 1.2.3", repr(version))
     if study_key not in KEY_FACTS:
-        raise ValueError(f"`study_key` must be one of {', '.join(KEY_FACTS)}, got {study_key!r}")
+        raise ArgumentError("study_key", f"must be one of {', '.join(KEY_FACTS)}", repr(study_key))
     if isinstance(columns, str) or (columns is not None and facts is None):
-        raise ValueError(f"`columns` must be a list of columns of `facts`, got {columns!r}")
+        raise ArgumentError("columns", "must be a list of columns of `facts`", repr(columns), ("facts",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,7 +317,7 @@ def write_benchmark(
         If `study_key` or a name of `demographics` is not one of those.
     """
     if study_key not in KEY_FACTS:
-        raise ValueError(f"`study_key` must be one of {', '.join(KEY_FACTS)}, got {study_key!r}")
+        raise ArgumentError("study_key", f"must be one of {', '.join(KEY_FACTS)}", repr(study_key))
     known = dict(demographics or {})
     unknown = [name for name in known if name not in VOCABULARIES]
     if unknown:

@@ -39,6 +39,7 @@ __all__ = [
     "Vote",
     "in_order",
     "json_ready",
+    "label_counts",
     "read_table",
     "tally",
     "write_table",
@@ -188,7 +189,7 @@ def in_order(labels: Iterable[str]) -> Labels:
     """
     given = set(labels)
     if not given <= set(REVEAL_LABELS):
-        raise ValueError(f"labels must be of the twelve, got {', '.join(sorted(given - set(REVEAL_LABELS)))}")
+        raise ValueError(f"labels must be among the twelve, got {', '.join(sorted(given - set(REVEAL_LABELS)))}")
     return tuple(label for label in REVEAL_LABELS if label in given)
 
 
@@ -201,6 +202,12 @@ def tally(numbers: Iterable[int]) -> dict[str, int]:
     {'2': 2, '10': 1}
     """
     return {str(number): n for number, n in sorted(Counter(numbers).items())}
+
+
+def label_counts(lists: Iterable[Labels]) -> dict[str, int]:
+    """How many of the lists have each label, in the order of REVEAL_LABELS."""
+    found = Counter(label for one in lists for label in one)
+    return {label: found[label] for label in REVEAL_LABELS}
 
 
 def json_ready(value: Any) -> Any:

@@ -42,6 +42,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.prices import Prices
 from reveal_bench.files import write_whole
 
@@ -95,12 +96,12 @@ def check_endpoint(endpoint: str, key_variable: str = KEY_VARIABLE) -> None:
     """Raise ValueError unless `endpoint` is an http or https URL to which reports, pictures and the key may go."""
     url = urlsplit(endpoint)
     if url.scheme not in ("http", "https") or not url.hostname:
-        raise ValueError(f"`endpoint` must be an http or https URL, got {endpoint!r}")
+        raise ArgumentError("endpoint", "must be an http or https URL", repr(endpoint))
     if url.username or url.password:
-        raise ValueError(f"`endpoint` must not hold a key: that comes from ${key_variable}")
+        raise ArgumentError("endpoint", f"must not hold a key: that comes from ${key_variable}")
     if os.environ.get(key_variable) and url.scheme == "http" and url.hostname not in LOOPBACK:
         rule = f"must be https when ${key_variable} is set: no key goes to another machine over plain http"
-        raise ValueError(f"`endpoint` {rule}, got {endpoint!r}")
+        raise ArgumentError("endpoint", rule, repr(endpoint))
 
 
 def is_sealed(endpoint: str) -> bool:
@@ -147,7 +148,7 @@ class ModelSettings:
 
     def __post_init__(self) -> None:
         if not self.model.strip():
-            raise ValueError("`model` must name a model, got a blank")
+            raise ArgumentError("model", "must name a model", "a blank")
         if self.structure not in ("schema", "object", "none"):
             raise ValueError(f'`structure` must be "schema", "object" or "none", got {self.structure!r}')
         taken = {"model", "messages", "response_format", "stream", "n"} & set(self.extra)
@@ -361,7 +362,7 @@ class Asker:
         key_variable: str = KEY_VARIABLE,
     ) -> None:
         if max_connections < 1:
-            raise ValueError(f"`max_connections` must be at least 1, got {max_connections}")
+            raise ArgumentError("max_connections", "must be at least 1", max_connections)
         check_endpoint(endpoint, key_variable)
         self.settings, self.endpoint, self.key_variable = settings, endpoint, key_variable
         self.max_connections, self.patience, self.prices = max_connections, patience or Patience(), prices

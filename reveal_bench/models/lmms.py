@@ -30,13 +30,15 @@ from string import Template
 from typing import TYPE_CHECKING, Any
 
 from reveal_bench.arguments import ArgumentError
+from reveal_bench.kinds.questions import Question
 from reveal_bench.models.overlay import Form
-from reveal_bench.models.questions import DESCRIBED, AskSettings, Message, Question, describe_split, list_questions
+from reveal_bench.models.questions import DESCRIBED, AskSettings, Message, describe_split, list_questions
 from reveal_bench.version import __version__
 
 if TYPE_CHECKING:
+    from reveal_bench.models.questions import ShotUsed
     from reveal_bench.models.run_folder import Exchange, RunInfo, Scalar
-    from reveal_bench.models.shots import Shot, ShotUsed
+    from reveal_bench.models.shots import Shot
 
 __all__ = ["TASKS", "export_tasks", "import_samples"]
 
@@ -259,7 +261,7 @@ def _read_export(export: Path) -> tuple[dict[str, Any], dict[str, _Exported]]:
     """``run-settings.json``, and id -> question."""
     import pyarrow.parquet as pq
 
-    from reveal_bench.models.shots import ShotUsed
+    from reveal_bench.models.questions import ShotUsed
 
     try:
         asked = json.loads((export / SETTINGS).read_bytes())

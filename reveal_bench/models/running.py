@@ -31,10 +31,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.prices import Prices
+from reveal_bench.kinds.questions import Question
 from reveal_bench.models.asking import KEY_VARIABLE, RunStoppedError, check_endpoint, is_sealed
 from reveal_bench.models.inspect_logs import ENDPOINT_MODEL, read_log_folder, reason_text
-from reveal_bench.models.questions import DESCRIBED, AskSettings, Question
+from reveal_bench.models.questions import DESCRIBED, AskSettings
 from reveal_bench.models.run_folder import (
     Exchange,
     RunInfo,
@@ -104,17 +106,19 @@ class ModelChoice:
 
     def __post_init__(self) -> None:
         if not self.model.strip():
-            raise ValueError("`model` must name a model, got a blank")
+            raise ArgumentError("model", "must name a model", "a blank")
         if self.endpoint is None and self.instance is None and "/" not in self.model:
-            raise ValueError(f"`model` must be provider/name, or have an endpoint, got {self.model!r}")
+            raise ArgumentError(
+                "model", "must be provider/name, or have an `endpoint`", repr(self.model), ("endpoint",)
+            )
         for name, low in (("attempt_timeout", 1), ("max_connections", 1), ("max_retries", 0), ("max_tokens", 1)):
             value = getattr(self, name)
             if value is not None and (type(value) is not int or value < low):
-                raise ValueError(f"`{name}` must be a whole number of at least {low}, got {value!r}")
+                raise ArgumentError(name, f"must be a whole number of at least {low}", repr(value))
         for name, high in (("temperature", math.inf), ("top_p", 1.0)):
             value = getattr(self, name)
             if value is not None and not (0 <= value <= high and math.isfinite(value)):
-                raise ValueError(f"`{name}` must be a number from 0 to {high:g}, got {value!r}")
+                raise ArgumentError(name, f"must be a number from 0 to {high:g}", repr(value))
         if self.endpoint is not None:
             check_endpoint(self.endpoint)
 
@@ -170,7 +174,7 @@ def run_model(
     """
     out = Path(out)
     if epochs < 1:
-        raise ValueError(f"`epochs` must be at least 1, got {epochs}")
+        raise ArgumentError("epochs", "must be at least 1", epochs)
     with alone(out), _contained(out):
         asking = _asking(Path(folder), split, settings, limit)
         info = _info(asking, choice, epochs, limit, prices)
@@ -195,7 +199,7 @@ def run_model(
 
 
 class _Count:
-    """Counts what is done with, tells of it, and says when to give up."""
+    """Counts what is done, reports it, and says when to give up."""
 
     def __init__(self, progress: Progress | None, total: int, done: Sequence[Exchange]) -> None:
         self._progress, self._total, self._done = progress, total, len(done)

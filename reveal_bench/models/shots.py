@@ -40,14 +40,15 @@ from reveal_bench.geometry import Grid
 from reveal_bench.kinds.folder import FolderInfo, read_folder_info, split_shards
 from reveal_bench.kinds.images import VIEWS
 from reveal_bench.kinds.localization.records import READERS, read_manifest
+from reveal_bench.kinds.questions import Question, ViewedImage
 from reveal_bench.masks import Box, PackedMasks, Rle, encode_mask, pack_masks, pack_regions
 from reveal_bench.metrics.localization import cell_coverage, point_hit
-from reveal_bench.models.questions import AskSettings, Question, ViewedImage
+from reveal_bench.models.questions import AskSettings, ShotUsed
 
 if TYPE_CHECKING:
     from reveal_bench.models.overlay import SquareView
 
-__all__ = ["Shot", "ShotPool", "is_same_view", "ShotUsed"]
+__all__ = ["Shot", "ShotPool", "is_same_view"]
 
 _AT_ONCE = 32
 """Rows of references that are unpacked together; a row has up to a few megabytes of text."""
@@ -318,12 +319,3 @@ def _box(around: Sequence[float], view: SquareView) -> tuple[int, int, int, int]
 def _whole_span(low: float, high: float, side: int) -> tuple[int, int]:
     first = min(max(math.floor(low + 0.5), 0), side - 1)
     return first, max(min(math.floor(high + 0.5), side), first + 1)
-
-
-@dataclass(frozen=True, slots=True)
-class ShotUsed:
-    """An example that a few-shot prompt showed; `tier` says how near to the question it could be chosen."""
-
-    image_id: str
-    split: str
-    tier: int

@@ -152,7 +152,7 @@ def test_a_receipt_is_checked_before_it_is_kept(live: Live, write_file: WriteFil
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("submit", "{tmp}/none.jsonl", "--benchmark", "b"), "there is no file"),
+        (("submit", "{tmp}/none.jsonl", "--benchmark", "b"), "does not exist"),
         (("submit", "{tmp}/a/none.jsonl", "--benchmark", "b"), "metadata is needed"),
         (("receipt", NOBODY, "--out", "{tmp}/token"), "must not exist yet"),
     ],

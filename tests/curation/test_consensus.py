@@ -83,7 +83,7 @@ def test_revisions_come_in_the_order_of_the_votes_whatever_the_order_of_answers(
         ([Vote("a", "r", "agree_all", "", ())], f"must not agree to all of {AO} and name no label"),
         ([Vote("a", "r", "disagree"), Vote("a", "r", "agree_all")], "must vote once on a study, got 'r' again on 'a'"),
         ([Vote("a", "r", "disagree", "c"), Vote("a", "r", "disagree", "c")], "must vote once on a study"),
-        ([Vote("a", "r", "disagree", "", ("Heart",))], "labels must be of the twelve, got Heart"),
+        ([Vote("a", "r", "disagree", "", ("Heart",))], "labels must be among the twelve, got Heart"),
     ],
 )
 def test_votes_that_do_not_fit_are_refused(votes: list[Vote], message: str) -> None:
@@ -98,7 +98,7 @@ def test_votes_that_do_not_fit_are_refused(votes: list[Vote], message: str) -> N
         ([("a", "r", None), ("a", "r", None)], "must answer each comment once, got ('a', 'r') unasked or again"),
         ([("a", "s", None)], "got ('a', 's') unasked or again"),
         ([("a", "r", (COPD, AO))], "must give labels in their order, got COPD, Airspace opacity for 'a'"),
-        ([("a", "r", ("Heart",))], "labels must be of the twelve, got Heart"),
+        ([("a", "r", ("Heart",))], "labels must be among the twelve, got Heart"),
     ],
 )
 def test_a_reviser_answers_each_comment_once(answers: list[tuple[str, str, Labels | None]], message: str) -> None:

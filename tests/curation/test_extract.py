@@ -153,7 +153,7 @@ def no_label(answers: list[Any]) -> list[Any]:
         (other_patient, r"got study 's4' of patient 'p1' unasked or again"),
         (disordered, r'must answer "ok" with labels in their order, got \'ok\''),
         (own_status, r'must answer "ok" with labels in their order, got \'maybe\''),
-        (no_label, r"labels must be of the twelve, got Pneumonia"),
+        (no_label, r"labels must be among the twelve, got Pneumonia"),
     ],
 )
 def test_an_engine_that_misbehaves_leaves_nothing(

@@ -168,7 +168,7 @@ def test_parquet_columns_that_are_no_ids(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("columns", [{}, {"report": "r", "file": "f"}])
 def test_a_report_is_a_cell_or_a_file(columns: dict[str, str]) -> None:
-    with pytest.raises(ValueError, match="name just one of `report` and `file`"):
+    with pytest.raises(ValueError, match="name exactly one of `report` and `file`"):
         ReportColumns("study", "patient", **columns)
 
 

@@ -13,9 +13,8 @@ from reveal_bench.evaluation.prices import Prices
 from reveal_bench.kinds.tasks.records import AnswerBox
 from reveal_bench.masks import Rle
 from reveal_bench.models.answers import PARSER_VERSION
-from reveal_bench.models.questions import AskSettings
+from reveal_bench.models.questions import AskSettings, ShotUsed
 from reveal_bench.models.run_folder import Exchange, RunInfo, alone, read_run, read_run_info, write_outputs
-from reveal_bench.models.shots import ShotUsed
 from tests.conftest import ROOT
 
 SHOTS = (ShotUsed("c", "validation", 1), ShotUsed("d", "test", 4))
