@@ -20,9 +20,17 @@ __all__ = ["KINDS", "kind_of"]
 KINDS: dict[str, Kind] = {kind.name: kind for kind in (Localization(), Findings(), Tasks())}
 
 
-def kind_of(info: FolderInfo) -> Kind:
-    """The kind of a dataset folder's benchmark; of one that is not in BENCHMARKS, localization."""
+def kind_of(info: FolderInfo, *, known_only: bool = False) -> Kind:
+    """The kind of a dataset folder's benchmark; of one that is not in BENCHMARKS, localization.
+
+    Raises
+    ------
+    ValueError
+        If `known_only` is set and the benchmark is not in BENCHMARKS.
+    """
     from reveal_bench.benchmarks import BENCHMARKS
 
     known = BENCHMARKS.get(info.benchmark)
+    if known is None and known_only:
+        raise ValueError(f"`benchmark` must be one of {', '.join(BENCHMARKS)}, got {info.benchmark!r}")
     return KINDS["localization" if known is None else known.kind]

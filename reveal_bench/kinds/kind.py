@@ -15,7 +15,7 @@ pyarrow, datasets or numba is imported when it is asked for.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from reveal_bench.entries.report import LintReport
     from reveal_bench.kinds.folder import FolderInfo
     from reveal_bench.kinds.images import Developed, PictureFile
+    from reveal_bench.kinds.questions import Question
     from reveal_bench.kinds.rows import Row
     from reveal_bench.metrics.bootstrap import Estimate, Resampled
     from reveal_bench.metrics.intervals import Interval
@@ -115,7 +116,10 @@ class Kind(ABC):
     intervals : intervals that its scores may have
     primary : metric whose macro ranks
     scored_by : "program", or "readers" whose ratings make the scores
+    forms : forms that a model's answer may have, the default first
+    uses_grid : whether answers may be cells of a grid
     has_strata : whether its strata are reported without being asked for
+    run_report : which report of runs it has, of :data:`reveal_bench.reports.run_page.REPORTS`
     """
 
     name: ClassVar[str]
@@ -130,6 +134,9 @@ class Kind(ABC):
     primary: ClassVar[str]
     scored_by: ClassVar[str] = "program"
     has_strata: ClassVar[bool] = False
+    forms: ClassVar[tuple[str, ...]]
+    uses_grid: ClassVar[bool] = False
+    run_report: ClassVar[str] = "scores"
 
     # --- the rows of a dataset folder
 
@@ -199,7 +206,15 @@ class Kind(ABC):
         """Read and check a prediction file; `grid` is for kinds whose answers may be grid cells."""
 
     @abstractmethod
-    def to_jsonl(self, predictions: Sequence[Any]) -> str:
+    def questions(self, folder: Path, split: str, info: FolderInfo, form: str) -> Iterator[Question]:
+        """What a model is asked, in the order of the manifest, for answers of a form; see :attr:`forms`."""
+
+    @abstractmethod
+    def prediction(self, answer: Any) -> Any:
+        """The prediction that a model's answer makes (:class:`reveal_bench.models.run_folder.Exchange`)."""
+
+    @abstractmethod
+    def to_jsonl(self, predictions: Iterable[Any]) -> str:
         """Checked predictions as a prediction file."""
 
     # --- scores

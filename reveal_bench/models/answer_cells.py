@@ -33,6 +33,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from reveal_bench.geometry import Grid
+from reveal_bench.kinds.questions import Question
 from reveal_bench.models.answer_words import (
     KEY,
     MAX_PROSE,
@@ -43,7 +44,7 @@ from reveal_bench.models.answer_words import (
     nothing,
     says_absent,
 )
-from reveal_bench.models.questions import AskSettings, Question
+from reveal_bench.models.questions import AskSettings
 
 __all__ = ["read_cell"]
 

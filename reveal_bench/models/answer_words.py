@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from reveal_bench.kinds.localization.records import Box, Point
+from reveal_bench.kinds.questions import Question
 from reveal_bench.kinds.tasks.records import AnswerBox
-from reveal_bench.models.questions import Question
 
 __all__ = [
     "MAX_CHARACTERS",

@@ -21,6 +21,7 @@ from typing import Any
 
 from reveal_bench.findings import canonical_finding
 from reveal_bench.kinds.localization.records import Box
+from reveal_bench.kinds.questions import Question
 from reveal_bench.kinds.tasks.lint import ANSWER_LIMITS
 from reveal_bench.kinds.tasks.records import AnswerBox
 from reveal_bench.models.answer_cells import read_cell
@@ -43,7 +44,7 @@ from reveal_bench.models.answer_words import (
 )
 from reveal_bench.models.overlay import SquareView
 from reveal_bench.models.prompts import shown_size
-from reveal_bench.models.questions import AskSettings, Question
+from reveal_bench.models.questions import AskSettings
 
 __all__ = ["PARSER_VERSION", "Reply", "STATUSES", "read_reply"]
 

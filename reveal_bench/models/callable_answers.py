@@ -40,8 +40,8 @@ from reveal_bench.entries.report import ProblemLog
 from reveal_bench.entries.source import Limits
 from reveal_bench.kinds.localization.checks import EntryChecker
 from reveal_bench.kinds.localization.records import Manifest
+from reveal_bench.kinds.questions import Question
 from reveal_bench.masks import BoolMask, encode_mask
-from reveal_bench.models.questions import Question
 
 __all__ = ["LabelReader", "PlaceReader", "Reader", "Threshold", "check_threshold", "heat_map_mask", "heat_map_point"]
 

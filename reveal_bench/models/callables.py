@@ -20,20 +20,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
-from reveal_bench.benchmarks import BENCHMARKS
+from reveal_bench.kinds import KINDS, kind_of
 from reveal_bench.kinds.findings.records import FindingsPrediction
 from reveal_bench.kinds.folder import read_folder_info
 from reveal_bench.kinds.localization.records import LocalizationPrediction, read_manifest
+from reveal_bench.kinds.questions import Question, ViewedImage
 from reveal_bench.masks import Rle
 from reveal_bench.models.callable_answers import LabelReader, PlaceReader, Reader, Threshold, check_threshold
-from reveal_bench.models.questions import (
-    AskSettings,
-    PictureSource,
-    Question,
-    ViewedImage,
-    describe_split,
-    list_questions,
-)
+from reveal_bench.models.questions import AskSettings, PictureSource, describe_split, list_questions
 from reveal_bench.models.run_folder import (
     Exchange,
     RunInfo,
@@ -45,7 +39,6 @@ from reveal_bench.models.run_folder import (
     write_outputs,
     write_run_info,
 )
-from reveal_bench.predictions import findings_to_jsonl, predictions_to_jsonl
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -86,9 +79,7 @@ class CallableRun:
 
     def to_jsonl(self) -> str:
         """The canonical prediction file; ``reveal-bench score`` takes it, with ``--allow-missing`` if any is absent."""
-        if self.info.kind == "findings":
-            return findings_to_jsonl(p for p in self.predictions if isinstance(p, FindingsPrediction))
-        return predictions_to_jsonl(p for p in self.predictions if isinstance(p, LocalizationPrediction))
+        return KINDS[self.info.kind].to_jsonl(self.predictions)
 
 
 def run_callable(
@@ -137,7 +128,7 @@ def run_callable(
     """
     folder = Path(folder)
     _check_options(batch_size, threshold, on_error)
-    if BENCHMARKS[read_folder_info(folder).benchmark].kind == "tasks":
+    if kind_of(read_folder_info(folder), known_only=True).scored_by == "readers":
         raise ValueError(f"`folder` must be of a benchmark of localizations or labels, got one of tasks, {folder}")
     settings = AskSettings.of_folder(folder, grid=grid)
     asked = list_questions(folder, split, settings, limit=limit)
@@ -177,14 +168,14 @@ def _run_info(
         n_asked=n_asked,
         model=model,
         grid=settings.grid,
-        parameters={**parameters, **({"threshold": threshold} if about["kind"] == "localization" else {})},
+        parameters={**parameters, **({"threshold": threshold} if KINDS[about["kind"]].uses_grid else {})},
         limit=limit,
         system=system,
     )
 
 
 def _reader(folder: Path, run: RunInfo, threshold: Threshold, work: _Work) -> Reader:
-    if run.kind == "localization":
+    if KINDS[run.kind].uses_grid:
         return PlaceReader(read_manifest(folder, run.split), run.grid, threshold)
     kinds = [name for outcome in work.outcomes.values() for name in outcome.answer]
     return LabelReader(kinds[0] if kinds else None)
@@ -340,7 +331,7 @@ def _result(asked: Sequence[Question], outcomes: Mapping[str, _Outcome], run: Ru
     failed = [outcome for _, outcome in found if outcome.status == "failed"]
     return CallableRun(
         tuple(_labels(q, answer) for q, answer in answered)
-        if run.kind == "findings"
+        if "labels" in KINDS[run.kind].forms
         else tuple(_place(q, answer) for q, answer in answered),
         tuple(outcome.question for _, outcome in found if outcome.status in ("empty", "absent")),
         tuple(Failure(outcome.question, outcome.detail or outcome.error or "") for outcome in failed),

@@ -17,8 +17,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reveal_bench.kinds.questions import Question
 from reveal_bench.models.answers import read_reply
-from reveal_bench.models.questions import DESCRIBED, AskSettings, Question, ShotUsed
+from reveal_bench.models.questions import DESCRIBED, AskSettings, ShotUsed
 from reveal_bench.models.run_folder import Exchange, RunInfo, Scalar, with_reply
 
 if TYPE_CHECKING:

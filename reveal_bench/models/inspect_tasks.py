@@ -40,11 +40,12 @@ from inspect_ai.model import (
 from inspect_ai.scorer import Score, Scorer, Target, mean, scorer
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 
+from reveal_bench.kinds.questions import Question
 from reveal_bench.models.answers import read_reply
 from reveal_bench.models.inspect_logs import reason_text
 from reveal_bench.models.pictures import FolderPictures
 from reveal_bench.models.prompts import compose
-from reveal_bench.models.questions import AskSettings, Message, Question, Shown, describe_split, list_questions
+from reveal_bench.models.questions import AskSettings, Message, Shown, describe_split, list_questions
 from reveal_bench.models.shots import Shot, ShotPool
 from reveal_bench.version import __version__
 

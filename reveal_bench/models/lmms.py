@@ -30,8 +30,9 @@ from string import Template
 from typing import TYPE_CHECKING, Any
 
 from reveal_bench.arguments import ArgumentError
+from reveal_bench.kinds.questions import Question
 from reveal_bench.models.overlay import Form
-from reveal_bench.models.questions import DESCRIBED, AskSettings, Message, Question, describe_split, list_questions
+from reveal_bench.models.questions import DESCRIBED, AskSettings, Message, describe_split, list_questions
 from reveal_bench.version import __version__
 
 if TYPE_CHECKING:

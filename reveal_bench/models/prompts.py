@@ -18,8 +18,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from reveal_bench.geometry import Grid
+from reveal_bench.kinds.questions import Question, ViewedImage
 from reveal_bench.models.overlay import Form, cells_are_named, shown_png
-from reveal_bench.models.questions import STYLES, AskSettings, Message, PictureSource, Question, Shown, ViewedImage
+from reveal_bench.models.questions import STYLES, AskSettings, Message, PictureSource, Shown
 
 if TYPE_CHECKING:
     from reveal_bench.models.shots import Shot

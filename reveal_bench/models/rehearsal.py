@@ -23,7 +23,8 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from reveal_bench.models.questions import AskSettings, Message, Question, Shown
+from reveal_bench.kinds.questions import Question
+from reveal_bench.models.questions import AskSettings, Message, Shown
 
 __all__ = ["RehearsalCount", "rehearse"]
 

@@ -29,13 +29,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from reveal_bench.evaluation.prices import Prices
 from reveal_bench.files import write_all
-from reveal_bench.kinds.findings.records import FindingsPrediction
-from reveal_bench.kinds.localization.records import Box, LocalizationPrediction, Point
-from reveal_bench.kinds.tasks.records import AnswerBox, TaskAnswer
+from reveal_bench.kinds import KINDS
+from reveal_bench.kinds.localization.records import Box, Point
+from reveal_bench.kinds.tasks.records import AnswerBox
 from reveal_bench.masks import Rle
 from reveal_bench.models.answers import PARSER_VERSION
-from reveal_bench.models.questions import FORMS, AskSettings, ShotUsed
-from reveal_bench.predictions import answers_to_jsonl, findings_to_jsonl, predictions_to_jsonl
+from reveal_bench.models.questions import AskSettings, ShotUsed
 from reveal_bench.version import __version__
 
 if TYPE_CHECKING:
@@ -94,8 +93,8 @@ class RunInfo:
     reveal_bench: str = __version__
 
     def __post_init__(self) -> None:
-        if self.kind not in FORMS:
-            raise ValueError(f"`kind` must be one of {', '.join(FORMS)}, got {self.kind!r}")
+        if self.kind not in KINDS:
+            raise ValueError(f"`kind` must be one of {', '.join(KINDS)}, got {self.kind!r}")
         if not 1 <= len(self.model) <= LONGEST_NAME or not self.model.isprintable():
             raise ValueError(f"`model` must be a name of 1 to {LONGEST_NAME} characters in a line, got {self.model!r}")
         if self.epochs < 1:
@@ -194,8 +193,10 @@ def write_outputs(out: Path, exchanges: Sequence[Exchange], run: RunInfo, *, org
         SUBMISSION: _submission(run, summary, organization),
         SUMMARY: summary.document(),
     }
+    kind = KINDS[run.kind]
     for epoch, name in enumerate(prediction_files(run.epochs), start=1):
-        files[name] = _predictions([e for e in ordered if e.epoch == epoch and e.status == "answered"], run.kind)
+        answered = [e for e in ordered if e.epoch == epoch and e.status == "answered"]
+        files[name] = kind.to_jsonl(map(kind.prediction, answered))
     _write_all(Path(out), files)
     for path in Path(out).glob("predictions*.jsonl"):
         if path.name not in files:  # of a run with other epochs
@@ -295,17 +296,6 @@ def _check(exchanges: Sequence[Exchange], run: RunInfo) -> None:
         raise ValueError(f"`exchanges` must be at most {most}, as many as are asked, got {len(exchanges)}")
 
 
-def _predictions(answered: Sequence[Exchange], kind: str) -> str:
-    if kind == "findings":
-        return findings_to_jsonl(FindingsPrediction(e.unit, e.labels, e.probabilities) for e in answered)
-    if kind == "tasks":
-        return answers_to_jsonl(TaskAnswer(e.unit, e.answer or "", e.boxes) for e in answered)
-    return predictions_to_jsonl(
-        LocalizationPrediction(e.unit, e.finding or "", (e.point,) if e.point else (), e.cell, e.box, e.mask, e.score)
-        for e in answered
-    )
-
-
 def _summary(exchanges: Sequence[Exchange], run: RunInfo) -> RunSummary:
     expected = run.n_asked * run.epochs
     by_status = Counter(exchange.status for exchange in exchanges)
@@ -356,7 +346,7 @@ def _submission(run: RunInfo, summary: RunSummary, organization: str) -> dict[st
         "kind": run.system,
         "prompt_style": style,
         "parameters": parameters,
-        **({"grid": run.grid} if run.kind == "localization" else {}),
+        **({"grid": run.grid} if KINDS[run.kind].uses_grid else {}),
     }
 
 
@@ -376,10 +366,6 @@ def _write_all(out: Path, files: Mapping[str, str | dict[str, Any]]) -> None:
     out.mkdir(parents=True, exist_ok=True)
     texts = {name: x if isinstance(x, str) else json.dumps(x, indent=2) + "\n" for name, x in files.items()}
     write_all({out / name: text for name, text in texts.items()})
-
-
-UNITS = {"localization": "image_id", "findings": "study_id", "tasks": "task_id"}
-"""Kind of benchmark -> the field of a line that names what the question is about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -450,7 +436,7 @@ def to_line(exchange: Exchange, kind: str) -> dict[str, Any]:
     as_read = {name: given[name] for name in _READ if given[name] is not None}
     if not exchange.boxes:
         del as_read["boxes"]
-    about: dict[str, Any] = {"question": exchange.question, "epoch": exchange.epoch, UNITS[kind]: exchange.unit}
+    about: dict[str, Any] = {"question": exchange.question, "epoch": exchange.epoch, KINDS[kind].key: exchange.unit}
     about |= {"finding": exchange.finding} if exchange.finding else {}
     return about | {name: given[name] for name in (*_ALWAYS, *TOKENS, "shots")} | as_read
 
@@ -464,7 +450,7 @@ def from_line(line: dict[str, Any], kind: str) -> Exchange:
         If it is not one.
     """
     given = dict(line)
-    given["unit"] = given.pop(UNITS[kind])
+    given["unit"] = given.pop(KINDS[kind].key)
     for name in ("point", "box", "labels"):
         if name in given:
             given[name] = tuple(given[name])

@@ -33,9 +33,10 @@ from typing import TYPE_CHECKING, Any
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.prices import Prices
+from reveal_bench.kinds.questions import Question
 from reveal_bench.models.asking import KEY_VARIABLE, RunStoppedError, check_endpoint, is_sealed
 from reveal_bench.models.inspect_logs import ENDPOINT_MODEL, read_log_folder, reason_text
-from reveal_bench.models.questions import DESCRIBED, AskSettings, Question
+from reveal_bench.models.questions import DESCRIBED, AskSettings
 from reveal_bench.models.run_folder import (
     Exchange,
     RunInfo,

@@ -40,9 +40,10 @@ from reveal_bench.geometry import Grid
 from reveal_bench.kinds.folder import FolderInfo, read_folder_info, split_shards
 from reveal_bench.kinds.images import VIEWS
 from reveal_bench.kinds.localization.records import READERS, read_manifest
+from reveal_bench.kinds.questions import Question, ViewedImage
 from reveal_bench.masks import Box, PackedMasks, Rle, encode_mask, pack_masks, pack_regions
 from reveal_bench.metrics.localization import cell_coverage, point_hit
-from reveal_bench.models.questions import AskSettings, Question, ShotUsed, ViewedImage
+from reveal_bench.models.questions import AskSettings, ShotUsed
 
 if TYPE_CHECKING:
     from reveal_bench.models.overlay import SquareView

@@ -103,6 +103,18 @@ def test_labels_and_probabilities_of_the_same_calls_differ() -> None:
     assert marked(labels).content != marked(certain).content
 
 
+def test_the_content_is_exact_to_the_last_bit() -> None:
+    """The float below 0.5 is another decision at that threshold, so it is another content."""
+    below = float(np.nextafter(0.5, 0))
+    first, *others = of_probabilities()
+
+    def content(probability: float) -> str:
+        given = dict.fromkeys(LABELS, probability)
+        return marked([FindingsPrediction(first.study_id, probabilities=given), *others]).content
+
+    assert content(below) != content(0.5)
+
+
 def test_the_key_is_in_content_and_sketch() -> None:
     given, other = marked(of_labels()), marked(of_labels(), b"another key of mine")
     assert given.content != other.content

@@ -129,7 +129,7 @@ def test_panels_show_the_queue_and_incidents_by_number_and_time_only(world: Any)
 def test_anothers_submission_can_be_neither_withdrawn_nor_chosen(world: Any, act: str) -> None:
     wire, before = mine._Handlers(world.services), n_events(world)
     told = wire.act(asking(world, world.ada), click(act, world.theirs.id), world.south.id, IMAGES)
-    assert "this is no submission of yours" in told[0]
+    assert "this is not a submission of yours" in told[0]
     assert "Theirs" not in "".join(told)
     assert "not signed in" in wire.act(asking(world, None), click(act, world.theirs.id), world.south.id, IMAGES)[0]
     assert n_events(world) == before

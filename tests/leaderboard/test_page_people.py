@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from reveal_leaderboard.accounts.people import Actor, Membership, Team, Token, User
 from reveal_leaderboard.settings import load_settings
-from reveal_leaderboard.web.pages import admin, admin_view, mine
+from reveal_leaderboard.web.pages import admin, mine
 from reveal_leaderboard.web.pages import admin as admin_panels
 from reveal_leaderboard.web.pages import mine as tokens
 from reveal_leaderboard.web.pages import strip as account_strip
@@ -150,10 +150,10 @@ def test_texts_of_people_are_escaped_for_administrators_too() -> None:
     user, team = User("u", XSS, XSS, XSS), Team("t", XSS, None, 1.0)
     token = Token("k", "u", team, XSS, ("read",), 0.0, 1.0)
     for markup in (
-        admin_view.waiting_view([(team, [(user, "owner")])], is_asked=True),
-        admin_view.teams_view([Team("t", XSS)]),
-        admin_view.users_view([user], User("v", "i", "s", "Boss")),
-        admin_view.live_tokens_view([(token, XSS)]),
+        admin.waiting_view([(team, [(user, "owner")])], is_asked=True),
+        admin.teams_view([Team("t", XSS)]),
+        admin.users_view([user], User("v", "i", "s", "Boss")),
+        admin.live_tokens_view([(token, XSS)]),
     ):
         assert "<img" not in markup
         assert "&lt;img" in markup

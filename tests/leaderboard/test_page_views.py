@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from dataclasses import replace
 
 import pytest
@@ -11,8 +12,8 @@ from reveal_leaderboard.store.queue import Waiting
 from reveal_leaderboard.store.quota import Balance, LedgerRow
 from reveal_leaderboard.store.scores import Score
 from reveal_leaderboard.store.store import Submission
-from reveal_leaderboard.web.pages.about import about_view, policy_view
-from reveal_leaderboard.web.pages.admin_view import exposure_view
+from reveal_leaderboard.web.pages.about import about_view, policy_sentences
+from reveal_leaderboard.web.pages.admin import exposure_view
 from reveal_leaderboard.web.pages.compare import compare_view
 from reveal_leaderboard.web.pages.entry import entry_view
 from reveal_leaderboard.web.pages.mine import account_view, submissions_view, team_view
@@ -89,7 +90,7 @@ def test_a_held_score_names_the_one_whose_figures_it_shows() -> None:
     ("changes", "waiting", "told"),
     [
         ({"status": "queued"}, Waiting(3, 120.0), ["position 3", "It should start in about 2 minutes"]),
-        ({"status": "queued"}, Waiting(1, None), ["position 1", "cannot be told yet"]),
+        ({"status": "queued"}, Waiting(1, None), ["position 1", "is not known yet"]),
         ({"status": "scoring"}, None, ["Being scored"]),
         ({"status": "scored"}, None, ["Net is scored", "/entry?id=abc"]),
         ({"status": "failed", "incident": "INC-7"}, None, ["was failed", "INC-7", "Nothing was charged", "✕"]),
@@ -116,7 +117,7 @@ def test_a_spent_balance_says_until_when() -> None:
     markup = balance_view(replace(BALANCE, left_today=0, next_at=86400.0, why="Today's are used."), "Team")
     assert "Next possible:" in markup
     assert "1970-01-02 00:00 UTC" in markup
-    assert "Today&#x27;s are used." in markup
+    assert "Today's are used." in html.unescape(markup)
 
 
 def test_the_ledger_counts_as_its_lines_say() -> None:
@@ -135,20 +136,20 @@ def test_about_prints_the_figures_in_force() -> None:
     settings = BenchmarkSettings(
         ReleasePolicy(min_cell=41, ladder_step=0.03), QuotaPolicy(7, 3, 77), ExposurePolicy(), "Cite me", XSS
     )
-    told = policy_view(settings)
+    told = " ".join(policy_sentences(settings))
     for figure in ("at least 41 cases", "0.03 above its best", "7 scored submissions", "3 a day", "77 for all"):
         assert figure in told
     boards = [published(IMAGES), published(STUDIES)]
     toml = load_settings().to_toml()
     markup = about_view(boards, {one.name: settings for one in boards}, {IMAGES: ("paused", XSS)}, ["landlock-4"], toml)
     assert "a new team may submit at once" in markup
-    assert "new_teams = &quot;open&quot;" in markup
+    assert 'new_teams = "open"' in html.unescape(markup)
     assert "once the maintainers have approved it" in about_view([], {}, {}, [], toml, new_teams="asked")
     assert "min_cell = 30" in markup
     assert "Cite me" in markup
     assert "landlock-4" in markup
     assert "paused" in markup
-    assert "Cohen&#x27;s kappa" in markup
+    assert "Cohen's kappa" in html.unescape(markup)
     assert "<img" not in markup
     assert "No worker is at work" in about_view([], {}, {}, [], toml)
 

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from reveal_bench.findings import REVEAL_LABELS
 from reveal_bench.geometry import Grid
+from reveal_bench.kinds.questions import Question, ViewedImage
 from reveal_bench.models.answers import STATUSES, Reply, read_reply
-from reveal_bench.models.questions import AskSettings, Question, ViewedImage
+from reveal_bench.models.questions import AskSettings
 from tests.models import answer_cases_later
 from tests.models.answer_cases import CASES, Case
 

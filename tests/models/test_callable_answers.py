@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from reveal_bench.kinds.localization.records import LocalizationPrediction, read_manifest
+from reveal_bench.kinds.questions import Question
 from reveal_bench.masks import decode_mask, encode_mask
 from reveal_bench.models.callable_answers import LabelReader, heat_map_mask, heat_map_point
-from reveal_bench.models.questions import Question
 from tests.conftest import World
 from tests.models.test_callables import Answer, run
 

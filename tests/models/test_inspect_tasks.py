@@ -15,8 +15,9 @@ import pytest
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset.build import build_folder
 from reveal_bench.evaluation.score import lint_file
+from reveal_bench.kinds.questions import Question, ViewedImage
 from reveal_bench.models.inspect_logs import NOT_SENT, import_logs
-from reveal_bench.models.questions import AskSettings, Question, ViewedImage, list_questions
+from reveal_bench.models.questions import AskSettings, list_questions
 from reveal_bench.models.run_folder import read_run, write_outputs
 from reveal_bench.models.running import ModelChoice, run_model
 from reveal_bench.phantom import write_reveal, write_rexecution

@@ -28,11 +28,12 @@ import pytest
 from PIL import Image
 
 from reveal_bench.evaluation.score import score_file
+from reveal_bench.kinds.questions import Question
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.models import lmms
 from reveal_bench.models.pictures import FolderPictures
 from reveal_bench.models.prompts import compose
-from reveal_bench.models.questions import AskSettings, Question, Shown, list_questions
+from reveal_bench.models.questions import AskSettings, Shown, list_questions
 from reveal_bench.models.run_folder import Run, read_run, write_outputs
 from reveal_bench.models.shots import ShotPool
 from tests.models.conftest import Truth, playing

@@ -11,10 +11,11 @@ import pytest
 from PIL import Image
 
 from reveal_bench.findings import REVEAL_LABELS
+from reveal_bench.kinds.questions import Question, ViewedImage
 from reveal_bench.models.answers import read_reply
 from reveal_bench.models.overlay import Form, shown_png, whole_picture
 from reveal_bench.models.prompts import VERSION, compose, describe, prompt_text, shown_size
-from reveal_bench.models.questions import AskSettings, Message, Question, Shown, ViewedImage
+from reveal_bench.models.questions import AskSettings, Message, Shown
 from reveal_bench.models.shots import Shot
 
 PIXELS = {"i1": 10, "i2": 90, "p1": 150, "e1": 200, "e2": 230}

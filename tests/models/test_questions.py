@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from reveal_bench.models.questions import AskSettings, Question, ViewedImage, describe_split, list_questions
+from reveal_bench.kinds.questions import Question, ViewedImage
+from reveal_bench.models.questions import AskSettings, describe_split, list_questions
 
 
 def edited(folder: Path, pattern: str, column: str) -> None:

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from reveal_bench.kinds.questions import Question, ViewedImage
 from reveal_bench.models import rehearsal
-from reveal_bench.models.questions import AskSettings, Message, Question, Shown, ViewedImage
+from reveal_bench.models.questions import AskSettings, Message, Shown
 from reveal_bench.models.rehearsal import RehearsalCount, rehearse
 
 

@@ -24,9 +24,10 @@ from reveal_bench.kinds.localization.records import (
     read_manifest,
 )
 from reveal_bench.kinds.localization.scoring import score_localization
+from reveal_bench.kinds.questions import Question
 from reveal_bench.masks import pack_boxes, tight_box
 from reveal_bench.models.answers import read_reply
-from reveal_bench.models.questions import AskSettings, Question, list_questions
+from reveal_bench.models.questions import AskSettings, list_questions
 from reveal_bench.models.shots import ShotPool, is_same_view
 from tests.conftest import annotate, random_records
 

@@ -304,6 +304,12 @@ def test_mask_beats_polygons_and_that_is_said(lint):
     assert report.predictions[0].mask == Rle((2320, 2828), EMPTY_WIDE)
 
 
+def test_blank_lines_count_in_line_numbers(lint, prediction):
+    good, bad = json.dumps(prediction), json.dumps(prediction | {"finding": "Edma"})
+    report = lint(f"\n{good}\n\n\n{bad}\n")
+    assert [problem.line for problem in report.problems if problem.severity == "error"] == [5]
+
+
 # --- the table of rules
 
 

@@ -12,12 +12,8 @@ taken away a moment ago count no more.
 A team always has an owner. Two teams never have names that differ in case or spaces only. Where the settings ask for
 it (`accounts.new_teams`), a team that no administrator made waits until one approves it, and submits nothing before.
 
-Who may change people and teams: asked inside the transaction that makes the change.
-
-Conventions
------------
-`who` names the author of a change: ``user:ID``, or ``cli`` for the operator on the server's own machine. Every function
-but :func:`event_name` takes the `connection` of its caller's transaction; a check raises, or returns nothing.
+Functions that check who may change something take the `connection` of their caller's transaction; a check raises, or
+returns nothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """``reveal-leaderboard admin``: what an operator does to a board from the machine that it runs on.
 
-Whoever may open the database is trusted here; every action is noted in the event log under the operator's login.
-
+Whoever may open the database is trusted here; every action is noted in the event log under the operator's login. Also
 ``reveal-leaderboard backup``, ``restore`` and ``audit``: copies of a board, and proof that nobody changed it.
 """
 

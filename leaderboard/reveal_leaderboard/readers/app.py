@@ -265,7 +265,7 @@ def _add_api(app: FastAPI, service: ReadingService) -> None:
     def choose(request: Request, chosen: Chosen) -> Response:
         service.reader(request)
         if service.auth.mode != "local":
-            raise HTTPException(403, "Your name is bound to your account.")
+            raise HTTPException(403, "Your reader name is set by your account.")
         if chosen.reader not in service.readings.readers():
             raise HTTPException(422, "There is no list of a reader of that name.")
         answer = RedirectResponse("/", 303)

@@ -34,7 +34,7 @@ MAX_COMMENT = 4000
 LINE_BREAKS = "\n\t"
 DEFINITIONS = {term.name: term.definition or "" for term in REVEAL_TERMS} | {
     "Pleural effusion": "Fluid between the pleural layers: blunted angle, meniscus, or veiling of a supine film",
-    "Pleural thickening": "Band or plaque along the pleura, smooth or lobulated, calcified or not, that is no fluid",
+    "Pleural thickening": "Band or plaque along the pleura, smooth or lobulated, calcified or not, that is not fluid",
     "Pneumothorax": "Air between the pleural layers: a visceral line without lung markings beyond it",
 }
 NOT_READ = {"value": CANNOT_READ, "label": "Cannot be read", "key": "u", "why": "Why can it not be read? (optional)"}

@@ -44,7 +44,7 @@ def prepare_misses(
     items = read_misses(table, images)
     asked = [one.item for one in items if not one.content["is_partial"]]
     if not asked:
-        raise ValueError(f"{table.name} must hold a miss that is no partial hit, got {len(items)} partial hits")
+        raise ValueError(f"{table.name} must hold a miss that is not a partial hit, got {len(items)} partial hits")
     drawn = draw_assignment(asked, capacities, np.random.default_rng(seed), per_study=per_item, most=len(asked))
     given = [(one.reader, one.position, one.study_id) for one in drawn]
     return put(data, items, given, form="errors", seed=seed, root=images)

@@ -1,15 +1,14 @@
 """Answers to open tasks for the form of the rubric, with the pictures that they are about.
 
-The answers are the board's (:mod:`reveal_leaderboard.readers.rubric_answers`). Prompts and pictures are those of the
-public dataset folder of the tasks; the pictures are copied into the data folder under their SHA-256, so that the server
-opens neither of the two. Boxes become shares of width and height, from the upper left.
+Prompts and pictures are those of the public dataset folder of the tasks; the pictures are copied into the data folder
+under their SHA-256, so that the server opens neither of the two. Boxes become shares of width and height, from the
+upper left.
 
-The board's file of answers that wait for readers, read back.
-
-``reveal-leaderboard admin answers`` writes it (:func:`reveal_leaderboard.boards.reading.answers_csv`): CSV in UTF-8
-with the columns of :data:`COLUMNS`, random ids of answers, and nothing of models and teams. Boxes are a JSON list of
-objects with image_id, label and box ([x, y, width, height] in pixels of the image). Texts that the file keeps from
-being formulas in a spreadsheet become what they were (:func:`as_written`).
+The answers are the board's file of those that wait for readers. ``reveal-leaderboard admin answers`` writes it
+(:func:`reveal_leaderboard.boards.reading.answers_csv`): CSV in UTF-8 with the columns of :data:`COLUMNS`, random ids of
+answers, and nothing of models and teams. Boxes are a JSON list of objects with image_id, label and box ([x, y, width,
+height] in pixels of the image). Texts that the file keeps from being formulas in a spreadsheet become what they were
+(:func:`as_written`).
 """
 
 from __future__ import annotations

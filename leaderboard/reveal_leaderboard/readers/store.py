@@ -4,15 +4,11 @@ Conventions
 -----------
 A *reader* is a name of the assignments; an *item* is what is judged (a study, a miss of a model, an answer). Of several
 answers of a reader to an item the last counts. ``cannot_read`` is an answer that is no vote. A list is *open* until its
-reader stops (mark ``stop``) or the maintainer closes it (``close``); ``open`` opens it again. Tables and what may
-happen to them: :mod:`reveal_leaderboard.readers.store`. The clock is the database's.
+reader stops (mark ``stop``) or the maintainer closes it (``close``); ``open`` opens it again. The clock is the
+database's.
 
-Tables of the annotation page's database, a SQLite file of its own.
-
-Conventions
------------
-Answers and marks are appended and never changed; triggers refuse it. The last answer of a reader to an item counts, and
-the last mark of a reader says whether the list is open. Lists have versions: 0 as they were assigned, then one more
+The database of the annotation page is a SQLite file of its own. Answers and marks are appended and never changed;
+triggers refuse it. Lists have versions: 0 as they were assigned, then one more
 each time that studies changed hands. `content` and `details` are JSON.
 """
 

@@ -9,14 +9,9 @@ never become paths.
 
 A place is named by its URL: ``file:///FOLDER`` (or a plain path) or ``s3://BUCKET/PREFIX``. Credentials and the address
 of a bucket come from where AWS's own tools take them (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL``, ...), never from
-the URL. The bucket must be private to the board and be there already.
-
-A bucket that speaks S3, through fsspec's `s3fs` (extra ``s3``).
-
-Conventions
------------
-Objects are written whole: a small one in one request, a large one as a multipart upload that shows when it is
-completed. Nothing is cached here: another server may have written since.
+the URL. The bucket must be private to the board and be there already. It is reached through fsspec's `s3fs` (extra
+``s3``); objects are written whole, a small one in one request, a large one as a multipart upload that shows when it is
+completed. Nothing of a bucket is cached: another server may have written since.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The queue: jobs are leased to workers, and each is finished once.
+"""The queue: jobs are leased to workers, and each is finished once; which workers live, and how long is the wait.
 
 Conventions
 -----------
@@ -13,10 +13,6 @@ submission against another version and changes neither its status nor the ledger
 into the table of results. There is one job of a kind for a subject; asked for again after its end, it is done again; a
 document that is asked for again while it is made is made once more afterwards. All moments are the database's.
 
-Workers that live, and how long a queued submission still waits.
-
-Conventions
------------
 A worker is alive if it was seen within :data:`ALIVE_SECONDS`. A submission stands behind every older queued one on any
 board that a worker serving its own board serves too. The estimate is the median time of the board's last scorings
 times the turns it must wait; there is none without a living worker or without a scoring to go by.

@@ -3,16 +3,11 @@
 Conventions
 -----------
 ``received -> linted -> queued -> scoring -> scored | refused | failed``, or `withdrawn` while it is queued; answers to
-tasks wait for readers in between (`reading`, see :mod:`reveal_leaderboard.boards.reading`). The row of
-a submission is only the summary of its events. A submission that failed, was refused or was withdrawn before it was
-scored may be sent again: it is queued under the same id. What was scored stays charged when it is withdrawn; it only
-leaves the board. Scores of a version that is not on the board yet are shown to nobody, and final figures only once
-their version is frozen or its board is closed. Clock and order of locks: :mod:`reveal_leaderboard.store.database`.
+tasks wait for readers in between (`reading`, see :mod:`reveal_leaderboard.boards.reading`). The row of a submission is
+only the summary of its events. What was scored stays charged when it is withdrawn; it only leaves the board. Scores of
+a version that is not on the board yet are shown to nobody, and final figures only once their version is frozen or its
+board is closed.
 
-Sending a linted submission: what is queued, what was there before, and what is refused.
-
-Conventions
------------
 The same file by the same team under the same name is one submission. If it failed, was refused, or was withdrawn
 before it was scored, sending it again queues it under the same id; if it was withdrawn after it was scored, it is back
 on the board at no cost, unless the same predictions are there under another name, or were hidden.

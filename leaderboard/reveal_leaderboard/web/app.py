@@ -1,6 +1,4 @@
-"""Builds the web application: the REST API, and the Gradio pages mounted beside it.
-
-Puts everything that a request passes before the application, in its order.
+"""Builds the web application: the REST API, the Gradio pages beside it, and before both what a request passes.
 
 `OwnMethods` stands here and not with the other gates because it looks at the application's routes.
 """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from reveal_bench.kinds.findings.scoring import StudyRows
     from reveal_bench.kinds.folder import FolderInfo
     from reveal_bench.kinds.images import Developed, PictureFile
+    from reveal_bench.kinds.questions import Question
     from reveal_bench.kinds.rows import Row
 
 __all__ = ["Findings"]
@@ -34,6 +35,7 @@ class Findings(Kind):
     image_columns: ClassVar = ("images",)
     unit: ClassVar = "study"
     primary: ClassVar = "f1"
+    forms: ClassVar = ("labels",)
     has_strata: ClassVar = True
 
     def features(self, benchmark: Benchmark) -> Features:
@@ -97,7 +99,30 @@ class Findings(Kind):
 
         return lint_findings(path, manifest, allow_missing=allow_missing)
 
-    def to_jsonl(self, predictions: Sequence[FindingsPrediction]) -> str:
+    def questions(self, folder: Path, split: str, info: FolderInfo, form: str) -> Iterator[Question]:
+        """One per study, with all labels to choose from.
+
+        Raises
+        ------
+        ValueError
+            If the folder lacks the inputs of a study.
+        """
+        from reveal_bench.kinds.questions import Question, read_inputs, viewed_images
+
+        rows = read_inputs(folder, split, self.config, ("study_id", "image_facts"))
+        facts = {row["study_id"]: row["image_facts"] for row in rows}
+        for study_id in self.read_manifest(folder, split).studies:
+            if study_id not in facts:
+                raise ValueError(f"{folder} must hold the inputs of every study, those of {study_id!r} are missing")
+            yield Question(study_id, form, viewed_images(facts[study_id]), present=False, choices=info.findings)
+
+    def prediction(self, answer: Any) -> FindingsPrediction:
+        """The labels or probabilities that were given."""
+        from reveal_bench.kinds.findings.records import FindingsPrediction
+
+        return FindingsPrediction(answer.unit, answer.labels, answer.probabilities)
+
+    def to_jsonl(self, predictions: Iterable[FindingsPrediction]) -> str:
         """One line per study."""
         from reveal_bench.kinds.findings.lint import findings_to_jsonl
 

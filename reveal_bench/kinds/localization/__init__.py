@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from reveal_bench.kinds.images import Developed, PictureFile
     from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord, Manifest
     from reveal_bench.kinds.localization.scoring import CaseRows
+    from reveal_bench.kinds.questions import Question
     from reveal_bench.kinds.rows import Row
 
 __all__ = ["Localization"]
@@ -36,6 +37,9 @@ class Localization(Kind):
     unit: ClassVar = "image"
     intervals: ClassVar = ("percentile", "bca", "chexlocalize")
     primary: ClassVar = "point_hit"
+    forms: ClassVar = ("cell", "point", "box")
+    uses_grid: ClassVar = True
+    run_report: ClassVar = "hits"
 
     def features(self, benchmark: Benchmark) -> Features:
         """Features of the config `localization`."""
@@ -127,7 +131,24 @@ class Localization(Kind):
 
         return lint_predictions(path, manifest, grid=grid, allow_missing=allow_missing)
 
-    def to_jsonl(self, predictions: Sequence[LocalizationPrediction]) -> str:
+    def questions(self, folder: Path, split: str, info: FolderInfo, form: str) -> Iterator[Question]:
+        """One per image and finding asked."""
+        from reveal_bench.kinds.questions import Question, ViewedImage
+
+        for row in self.read_manifest(folder, split).rows.values():
+            image = ViewedImage(row.image_id, row.view, row.size)
+            for finding in row.asked:
+                yield Question(f"{row.image_id}|{finding}", form, (image,), finding, info.asks == "present")
+
+    def prediction(self, answer: Any) -> LocalizationPrediction:
+        """The place that was named."""
+        from reveal_bench.kinds.localization.records import LocalizationPrediction
+
+        points = (answer.point,) if answer.point else ()
+        place = answer.cell, answer.box, answer.mask, answer.score
+        return LocalizationPrediction(answer.unit, answer.finding or "", points, *place)
+
+    def to_jsonl(self, predictions: Iterable[LocalizationPrediction]) -> str:
         """One line per image and finding."""
         from reveal_bench.kinds.localization.formats import predictions_to_jsonl
 

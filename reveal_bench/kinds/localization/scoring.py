@@ -165,7 +165,7 @@ class CaseRows:
     values: dict[str, FloatArray]
     all_images: tuple[tuple[str, str], ...]
     notes: tuple[str, ...] = ()
-    views: Mapping[str, str] = field(default_factory=dict)
+    views: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.image_ids)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from reveal_bench.entries.report import LintReport
     from reveal_bench.kinds.folder import FolderInfo
     from reveal_bench.kinds.images import Developed, PictureFile
+    from reveal_bench.kinds.questions import Question
     from reveal_bench.kinds.rows import Row
     from reveal_bench.kinds.tasks.records import Rating, TaskAnswer, TaskManifest, TaskRecord
     from reveal_bench.kinds.tasks.scoring import RubricRows
@@ -35,7 +36,9 @@ class Tasks(Kind):
     has_prompts: ClassVar = True
     unit: ClassVar = "task"
     primary: ClassVar = "rubric_mean"
+    forms: ClassVar = ("text",)
     scored_by: ClassVar = "readers"
+    run_report: ClassVar = "answers"
 
     def features(self, benchmark: Benchmark) -> Features:
         """Features of the config `tasks`."""
@@ -101,7 +104,33 @@ class Tasks(Kind):
 
         return lint_tasks(path, manifest, allow_missing=allow_missing)
 
-    def to_jsonl(self, predictions: Sequence[TaskAnswer]) -> str:
+    def questions(self, folder: Path, split: str, info: FolderInfo, form: str) -> Iterator[Question]:
+        """One per task, with its prompt.
+
+        Raises
+        ------
+        ValueError
+            If the folder lacks the inputs of a task.
+        """
+        from reveal_bench.kinds.questions import Question, read_inputs, viewed_images
+
+        columns = ("task_id", "image_facts", "prior_image_facts")
+        facts = {row["task_id"]: row for row in read_inputs(folder, split, self.config, columns)}
+        for task in self.read_manifest(folder, split).tasks:
+            if task.task_id not in facts:
+                raise ValueError(f"{folder} must hold the inputs of every task, those of {task.task_id!r} are missing")
+            row = facts[task.task_id]
+            images = (*viewed_images(row["image_facts"]), *viewed_images(row["prior_image_facts"], is_prior=True))
+            told: dict[str, Any] = {name: getattr(task, name) for name in ("prompt", "indication", "requires_boxes")}
+            yield Question(task.task_id, form, images, **told)
+
+    def prediction(self, answer: Any) -> TaskAnswer:
+        """The answer in words, with its boxes."""
+        from reveal_bench.kinds.tasks.records import TaskAnswer
+
+        return TaskAnswer(answer.unit, answer.answer or "", answer.boxes)
+
+    def to_jsonl(self, predictions: Iterable[TaskAnswer]) -> str:
         """One line per task."""
         from reveal_bench.kinds.tasks.lint import answers_to_jsonl
 

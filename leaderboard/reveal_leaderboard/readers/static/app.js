@@ -32,7 +32,7 @@ async function ask(path, body) {
 
 async function bytes(path) {
   const answer = await fetch(path);
-  if (!answer.ok) throw new Refused("This picture did not come. Load the page again.");
+  if (!answer.ok) throw new Refused("This picture could not be loaded. Load the page again.");
   return answer.arrayBuffer();
 }
 
@@ -74,7 +74,7 @@ async function begin() {
   find("sign-out").hidden = who.mode === "local";
   if (who.reader) await openList();
   else if (who.mode === "local") chooseReader(who.readers);
-  else notice("You are not among the readers", made("p", "The maintainers bind accounts to readers. Ask them."));
+  else notice("You are not among the readers", made("p", "The maintainers decide which account is which reader. Ask them."));
 }
 
 function chooseReader(names) {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Any
 
 import gradio as gr
 
@@ -15,11 +16,11 @@ from reveal_leaderboard.store import boards
 from reveal_leaderboard.store.database import moment
 from reveal_leaderboard.store.queue import ALIVE_SECONDS
 from reveal_leaderboard.web.pages.board_notes import RANK_SENTENCE, rounding
-from reveal_leaderboard.web.pages.drawing import badge, detail, facts, message, page_head, part, plural, table, text
+from reveal_leaderboard.web.pages.drawing import draw, message, page_head, plural
 from reveal_leaderboard.web.pages.strip import build_strip
 from reveal_leaderboard.web.services import Services
 
-__all__ = ["build", "about_view", "policy_view"]
+__all__ = ["about_view", "build", "policy_sentences"]
 
 LEAD = "How scores are made, what is shown of them, and what is not."
 HOW = (
@@ -90,45 +91,28 @@ def about_view(
     new_teams: str = "open",
 ) -> str:
     """The whole page below its heading."""
-    steps = "".join(f"<li><b>{text(title)}.</b> {text(told)}</li>" for title, told in HOW)
-    parts = [part("How a score is made"), f'<ol class="rv-how">{steps}</ol>', _confinement(confinement)]
-    parts += [part("Ranks"), f"<p>{text(RANK_SENTENCE)}</p>"]
-    for one in published:
-        parts.append(_benchmark(one, settings[one.name], *states.get(one.name, ("open", ""))))
-    parts += [part("Metrics"), _metrics([one.name for one in published])]
-    note = "The file in force, comments and all; a benchmark's own figures stand at its end."
-    policy = detail("Every figure of the policy", f'<pre class="rv-toml" tabindex="0">{text(toml)}</pre>')
-    parts += [part("The policy", note=note), f"<p>{NEW_TEAMS[new_teams]}</p>", policy]
-    return "".join(parts)
+    boards_told = [_benchmark(one, settings[one.name], *states.get(one.name, ("open", ""))) for one in published]
+    metrics = {metric.name: metric for one in published for metric in board_metrics(one.name)}
+    named = [(metric, _named(metric.source)) for metric in metrics.values()]
+    return draw(
+        "about.html", "page", HOW, confinement, RANK_SENTENCE, boards_told, named, NEW_TEAMS[new_teams], toml
+    )  # fmt: skip
 
 
-def _confinement(confinement: Sequence[str]) -> str:
-    if not confinement:
-        return message("info", "No worker is at work right now.", "How its processes are confined stands here else.")
-    told = "; ".join(confinement)
-    return f'<p class="rv-note">How the processes of the workers are confined at this moment: {text(told)}.</p>'
+def _benchmark(one: Published, settings: BenchmarkSettings, state: str, why: str) -> dict[str, Any]:
+    scored_on = f"split {one.split}, {one.n_items} {one.items}, {plural(len(one.findings), 'finding')}"
+    return {
+        "title": one.title, "name": one.name, "version": one.version, "synthetic": one.synthetic, "state": state,
+        "why": why, "scored_on": scored_on, "citation": settings.citation, "terms": settings.terms,
+        "policy": policy_sentences(settings),
+    }  # fmt: skip
 
 
-def _benchmark(one: Published, settings: BenchmarkSettings, state: str, why: str) -> str:
-    made_up = badge("synthetic") if one.synthetic else ""
-    open_for = badge(state) + (f" {text(why)}" if why else "")
-    return part(f"{one.title}") + facts(
-        {
-            "Name": f"<code>{text(one.name)}</code> {text(one.version)} {made_up}",
-            "Submissions": open_for,
-            "Scored on": f"split {text(one.split)}, {one.n_items} {one.items}, {plural(len(one.findings), 'finding')}",
-            "How to cite": text(settings.citation),
-            "Terms": text(settings.terms),
-            "What is shown": policy_view(settings),
-        }
-    )
-
-
-def policy_view(settings: BenchmarkSettings) -> str:
+def policy_sentences(settings: BenchmarkSettings) -> list[str]:
     """The figures of one benchmark's policy as sentences."""
     release, quota = settings.release, settings.quota
     ladder = (
-        f"A new figure of a {text(release.ladder_per)} is shown if it is {release.ladder_step:g} above its best."
+        f"A new figure of a {release.ladder_per} is shown if it is {release.ladder_step:g} above its best."
         if release.ladder_step
         else "Every figure is shown, better or not."
     )
@@ -137,29 +121,17 @@ def policy_view(settings: BenchmarkSettings) -> str:
         if release.final_share
         else "No patients are kept apart for final figures."
     )
-    sentences = (
+    return [
         f"Findings with at least {release.min_cell} cases. {rounding(asdict(release))} Intervals come from "
         f"{release.n_resamples:,} draws of patients.",
         ladder,
         f"{quota.total} scored submissions per team and version, {quota.per_day} a day (UTC); "
         f"{quota.board_total} for all teams together.",
         final,
-    )
-    return f'<ul class="rv-list">{"".join(f"<li>{sentence}</li>" for sentence in sentences)}</ul>'
+    ]
 
 
 def _named(source: str) -> str:
     for number, name in PAPERS.items():
         source = source.replace(number, name)
     return source
-
-
-def _metrics(names: Sequence[str]) -> str:
-    metrics = {metric.name: metric for name in names for metric in board_metrics(name)}
-    rows = "".join(
-        f'<tr><th scope="row">{text(m.title)}</th><td>{text(m.formula)}</td><td>{text(m.better)}</td>'
-        f"<td>{text(m.undefined)}</td><td>{text(_named(m.source))}</td></tr>"
-        for m in metrics.values()
-    )
-    head = ["Metric", "Formula", "Better", "Undefined when", "Source"]
-    return table(head, [f"<tbody>{rows}</tbody>"], label="Metrics", css_class="rv-metrics") if rows else ""

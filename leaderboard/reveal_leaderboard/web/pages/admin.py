@@ -1,20 +1,17 @@
 """For maintainers: boards and versions, the queue, incidents, exposure, flags, submissions, people.
 
-Nothing of the page is sent to anybody who is no admin, and every act asks anew (:mod:`.admin_acts`). No exact figure
-and no text of an exception can be had here: the web process has none.
-
-What a maintainer can do on the admin page: each act by name, with the admin's right asked for at every call.
-
-An act answers a message for the page. The right is checked by :meth:`reveal_leaderboard.web.services.Services.admin`
-before any of them runs, and again, where people are concerned, inside the transaction that writes.
-
-The panels of the admin page: what each one reads, drawn by :mod:`.admin_view`.
+Nothing of the page is sent to anybody but an admin. No exact figure and no text of an exception can be had here: the
+web process has none. :class:`Acts` is what a maintainer can do, each act by name; an act answers a message for the
+page. The right is checked by :meth:`reveal_leaderboard.web.services.Services.admin` before any of them runs, and again,
+where people are concerned, inside the transaction that writes. :class:`Panels` is what each panel reads; the
+functions below it say what of the rows is shown and in which order, and ``admin.html`` has the markup.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import gradio as gr
@@ -22,19 +19,33 @@ import sqlalchemy as sa
 
 from reveal_leaderboard.accounts.people import Actor, Team, Token, User
 from reveal_leaderboard.boards import refresh
-from reveal_leaderboard.release.exposure import exposure
+from reveal_leaderboard.boards.refresh import Progress
+from reveal_leaderboard.release.exposure import Exposure, exposure
 from reveal_leaderboard.store import boards, quota
+from reveal_leaderboard.store.boards import BoardRow, VersionRow
 from reveal_leaderboard.store.database import moment
-from reveal_leaderboard.store.queue import Job
-from reveal_leaderboard.store.store import Submission
+from reveal_leaderboard.store.queue import ALIVE_SECONDS, Job, WorkerRow
+from reveal_leaderboard.store.store import Flag, Submission
 from reveal_leaderboard.store.tables import BOARD_STATES, jobs
-from reveal_leaderboard.web.pages import admin_view
-from reveal_leaderboard.web.pages.admin_view import exposure_view
-from reveal_leaderboard.web.pages.drawing import ACTIONS, SHOW_ANSWER, action, link, message, page_head, part, plural
+from reveal_leaderboard.web.pages.drawing import (
+    ACTIONS,
+    SHOW_ANSWER,
+    action,
+    draw,
+    link,
+    message,
+    page_head,
+    part,
+    percent,
+    plural,
+)
 from reveal_leaderboard.web.pages.strip import build_strip
 from reveal_leaderboard.web.services import NotAdminError, Services
 
-__all__ = ["build"]
+__all__ = [
+    "boards_view", "build", "exposure_view", "flags_view", "incidents_view", "live_tokens_view", "queue_view",
+    "submissions_view", "teams_view", "users_view", "versions_view", "waiting_view", "workers_view",
+]  # fmt: skip
 
 REFUSALS = (NotAdminError, PermissionError, LookupError, ValueError)
 
@@ -278,11 +289,11 @@ class Panels:
             "workers": self._workers,
             "incidents": self._incidents,
             "flags": self._flags,
-            "submissions": lambda: admin_view.submissions_view(self.services.store.list_submissions(), search),
+            "submissions": lambda: submissions_view(self.services.store.list_submissions(), search),
             "waiting": self._waiting,
-            "teams": lambda: admin_view.teams_view(self.services.accounts.teams()),
-            "users": lambda: admin_view.users_view(self.services.accounts.users(), actor.user),
-            "tokens": lambda: admin_view.live_tokens_view(self.services.accounts.live_tokens()),
+            "teams": lambda: teams_view(self.services.accounts.teams()),
+            "users": lambda: users_view(self.services.accounts.users(), actor.user),
+            "tokens": lambda: live_tokens_view(self.services.accounts.live_tokens()),
         }
         return [part(PANELS[name]) + self._drawn(name, draw[name]) for name in names]
 
@@ -296,7 +307,7 @@ class Panels:
 
     def _boards(self) -> str:
         with self.services.store.read() as connection:
-            return admin_view.boards_view(boards.list_boards(connection))
+            return boards_view(boards.list_boards(connection))
 
     def _versions(self) -> str:
         with self.services.store.read() as connection:
@@ -305,7 +316,7 @@ class Panels:
                 for name in self.services.names
                 for version in boards.list_versions(connection, name, shown=False)
             ]
-        return admin_view.versions_view(rows)
+        return versions_view(rows)
 
     def _exposure(self) -> str:
         with self.services.store.read() as connection:
@@ -318,18 +329,18 @@ class Panels:
         live = sa.select(jobs).where(jobs.c.status.in_(("queued", "leased"))).order_by(jobs.c.created_at)
         with self.services.store.read() as connection:
             found = [Job(**row._mapping) for row in connection.execute(live.limit(MOST_JOBS))]
-        return admin_view.queue_view(found)
+        return queue_view(found)
 
     def _workers(self) -> str:
         with self.services.store.read() as connection:
-            return admin_view.workers_view(self.services.queue.workers(connection), moment(connection))
+            return workers_view(self.services.queue.workers(connection), moment(connection))
 
     def _incidents(self) -> str:
         """Of the jobs that ended in one: number and time, nothing else is selected."""
         query = sa.select(jobs.c.incident, jobs.c.ended_at).where(jobs.c.incident.is_not(None))
         with self.services.store.read() as connection:
             rows = connection.execute(query.order_by(jobs.c.ended_at.desc()).limit(MOST_JOBS)).all()
-        return admin_view.incidents_view([(str(row.incident), float(row.ended_at or 0)) for row in rows])
+        return incidents_view([(str(row.incident), float(row.ended_at or 0)) for row in rows])
 
     def notice(self) -> str:
         """What an admin who opens the page is told first."""
@@ -346,13 +357,13 @@ class Panels:
     def _waiting(self) -> str:
         waiting = [(team, self.services.accounts.members(team)) for team in self._waiting_teams()]
         is_asked = self.services.settings.accounts.new_teams == "asked"
-        return admin_view.waiting_view(waiting, is_asked=is_asked)
+        return waiting_view(waiting, is_asked=is_asked)
 
     def _flags(self) -> str:
         flags = self.services.store.flags()
         ids = {one for flag in flags for one in (flag.submission_id, flag.other_id) if one is not None}
         found = [one for one in map(self.services.store.get, sorted(ids)) if one is not None]
-        return admin_view.flags_view(flags, {one.id: f"{one.model_name}, {one.team}" for one in found})
+        return flags_view(flags, {one.id: f"{one.model_name}, {one.team}" for one in found})
 
 
 POLL_SECONDS = 5.0
@@ -471,3 +482,87 @@ class _Handlers:
         except NotAdminError:
             return [""] * len(PANELS)
         return self.panels.drawn(actor, (search or "")[:100])
+
+
+PAGE = "admin.html"
+
+
+ROWS_SHOWN = 200
+
+
+LEVELS = {"low": "low", "watch": "watch", "close": "close the board for a refresh"}
+
+
+def boards_view(rows: Sequence[BoardRow]) -> str:
+    """Every board and its state."""
+    return draw(PAGE, "boards", rows)
+
+
+def versions_view(rows: Sequence[tuple[VersionRow, Progress]]) -> str:
+    """Versions with what can be done to each: a new one is scored in the background, then shown at once."""
+    return draw(PAGE, "versions", rows)
+
+
+def queue_view(jobs: Sequence[Job]) -> str:
+    """Jobs that wait or run, the oldest first."""
+    return draw(PAGE, "queue", jobs, ROWS_SHOWN)
+
+
+def workers_view(workers: Sequence[WorkerRow], now: float) -> str:
+    """Workers, and whether they are alive."""
+    alive = {worker.name for worker in workers if now - worker.seen_at < ALIVE_SECONDS}
+    return draw(PAGE, "workers", workers, alive, ROWS_SHOWN)
+
+
+def incidents_view(incidents: Sequence[tuple[str, float]]) -> str:
+    """Incidents: number and time only. What happened is in the worker's own log, since it may tell of references."""
+    return draw(PAGE, "incidents", incidents, ROWS_SHOWN)
+
+
+def flags_view(flags: Sequence[Flag], named: Mapping[str, str]) -> str:
+    """Open flags; `named` maps submission ids to "model, team"."""
+    return draw(PAGE, "flags", flags, named, ROWS_SHOWN)
+
+
+def submissions_view(submissions: Sequence[Submission], search: str = "") -> str:
+    """Submissions of everybody, newest first; `search` looks in model, team and id."""
+    words = search.casefold().split()
+    kept = [one for one in submissions if all(w in f"{one.model_name} {one.team} {one.id}".casefold() for w in words)]
+    if not kept:
+        return message("info", "No submission matches." if submissions else "There is no submission yet.")
+    return draw(PAGE, "submissions", sorted(kept, key=lambda one: one.created_at, reverse=True), ROWS_SHOWN)
+
+
+def waiting_view(waiting: Sequence[tuple[Team, Sequence[tuple[User, str]]]], *, is_asked: bool) -> str:
+    """Teams that wait for approval with their members, who asked first standing first.
+
+    Parameters
+    ----------
+    is_asked : whether teams made now wait, too
+    """
+    if not waiting:
+        told = "New teams wait here." if is_asked else "By the settings, new teams may submit at once."
+        return message("good", "No team waits.", told)
+    return draw(PAGE, "waiting", sorted(waiting, key=lambda one: one[0].waiting_since or 0.0))
+
+
+def teams_view(teams: Sequence[Team]) -> str:
+    """All teams but those that wait for approval."""
+    shown = [team for team in teams if team.waiting_since is None or team.disabled_at is not None]
+    return draw(PAGE, "teams", shown) if shown else message("info", "There is no team yet.")
+
+
+def users_view(users: Sequence[User], me: User) -> str:
+    """Everybody who ever signed in; nobody can close their own account."""
+    return draw(PAGE, "users", users, me)
+
+
+def live_tokens_view(tokens: Sequence[tuple[Token, str]]) -> str:
+    """Tokens that work, each with its owner's name; what is known of one says nothing of its secret."""
+    return draw(PAGE, "tokens", tokens, ROWS_SHOWN)
+
+
+def exposure_view(benchmark: str, meter: Exposure) -> str:
+    """One benchmark: how much of a holdout version the scores shown could have told, and who sent how many."""
+    known = f"{percent(meter.share)} %" if math.isfinite(meter.share) else "more than all"
+    return draw(PAGE, "exposure", benchmark, LEVELS[meter.level], meter, known)

@@ -11,17 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from urllib.parse import quote
+from typing import Any
 
 from reveal_bench.metrics import METRICS, Metric
 from reveal_leaderboard.boards.references import ReferenceRow
 from reveal_leaderboard.boards.standings import Entry, Standings, filtered, sorted_by
+from reveal_leaderboard.release.release import Figure
 from reveal_leaderboard.store.metadata import KINDS
-from reveal_leaderboard.web.pages import board_notes, drawing
-from reveal_leaderboard.web.pages.drawing import figure_cell, link, message, none_cell, plural, text
+from reveal_leaderboard.web.pages import board_notes
+from reveal_leaderboard.web.pages.drawing import draw, message, plural
 
 __all__ = ["OVERVIEW", "View", "column_groups", "render"]
 
+PAGE = "board.html"
 OVERVIEW = "overview"
 MACRO = "macro"
 FACTS = {"kind": "Kind", "date": "Date"}
@@ -97,10 +99,7 @@ def render(board: Standings, view: View | None = None) -> str:
     parts = [_summary(board, len(entries)), board_notes.synthetic(board)]
     parts.append(board_notes.notes(board))
     if not board.entries:
-        first = link("/submit", "Send the first one")
-        parts.append(
-            message("info", "No submission is scored yet.", markup=f"<p>{first}: checking a file is free.</p>")
-        )
+        parts.append(draw(PAGE, "none_yet"))
     elif not entries:
         parts.append(message("info", "No entry matches.", "Clear the search and the filters to see all of them."))
     if entries or (board.comparable and columns):
@@ -151,140 +150,82 @@ def _has_figure(column: _Column, entries: Sequence[Entry], rows: Sequence[Refere
 def _summary(board: Standings, n_shown: int) -> str:
     n = len(board.entries)
     counted = plural(n, "scored submission") if n_shown == n else f"{n_shown} of {plural(n, 'scored submission')}"
-    where = {"benchmark": board.benchmark, "version": board.version}
-    exports = " · ".join(
-        link("/api/v1/leaderboard", title, **where, format=form)
-        for form, title in (("csv", "CSV"), ("json", "JSON"), ("parquet", "Parquet"))
-    )
-    return (
-        f'<p class="rv-summary"><strong>{text(board.title)}</strong> {text(board.version)}, split '
-        f"{text(board.split)} · {counted} · ranked by macro {text(board.primary.title)} · download {exports}</p>"
-    )
+    return draw(PAGE, "summary", board, counted)
 
 
 def _table(board: Standings, entries: Sequence[Entry], columns: Sequence[_Column], view: View) -> str:
     has_facts = view.columns not in {m.name for m in board.metrics}
-    head = [
-        _sort_head("rank", "Rank", view, css_class="rv-rank"),
-        _sort_head("model", "Model", view, css_class="rv-model"),
-        *(_figure_head(column, view) for column in columns),
-    ]
+    heads: list[_Head | str] = [_head("rank", "Rank", view, "rv-rank"), _head("model", "Model", view, "rv-model")]
+    heads += [_figure_head(column, view) for column in columns]
     if has_facts:
-        head += [_sort_head(key, title, view) if key in BY_TEXT else title for key, title in FACTS.items()]
+        heads += [_head(key, title, view) if key in BY_TEXT else title for key, title in FACTS.items()]
     rows, tier = [], None
     for entry in entries:
-        starts = view.sort == "rank" and tier is not None and entry.tier != tier
-        rows.append(_entry_row(entry, columns, board, has_facts=has_facts, starts_tier=starts))
+        starts_tier = view.sort == "rank" and tier is not None and entry.tier != tier
+        cells = [_entry_cell(entry, column, board) for column in columns]
+        rows.append((entry, KINDS.get(entry.kind, entry.kind), cells, starts_tier))
         tier = entry.tier
-    groups = [f"<tbody>{''.join(rows)}</tbody>"] if rows else []
-    if board.comparable:
-        groups.append(_reference_group(board.references, columns, len(head), has_facts=has_facts))
-    return drawing.table(head, groups, label=f"Board of {board.benchmark}", css_class="rv-board")
+    published = _published(board.references, columns) if board.comparable else []
+    frozen = board.version if board.is_frozen else None
+    return draw(PAGE, "table", f"Board of {board.benchmark}", heads, rows, published, frozen, has_facts)
 
 
-def _sort_head(key: str, title: str, view: View, *, css_class: str = "", note: str = "") -> str:
-    """A column head with a button; the arrow says the direction, `aria-sort` says it to those who hear the page."""
+@dataclass(frozen=True)
+class _Head:
+    """The head of a column by which the board can be sorted."""
+
+    key: str
+    title: str
+    state: str
+    arrow: str
+    css_class: str = ""
+    direction: str = ""
+
+
+def _head(key: str, title: str, view: View, css_class: str = "", direction: str = "") -> _Head:
     state, arrow = "none", "↕"
     if view.sort == key:
         state, arrow = ("descending", "▼") if view.descending else ("ascending", "▲")
-    button = (
-        f'<button type="button" class="rv-sort" data-act="sort" data-id="{text(key)}">{text(title)}&nbsp;'
-        f'<span aria-hidden="true" class="rv-arrow">{arrow}</span></button>'
-    )
-    return f'<th scope="col" class="{css_class}" aria-sort="{state}">{button}{note}</th>'
+    return _Head(key, title, state, arrow, css_class, direction)
 
 
-def _figure_head(column: _Column, view: View) -> str:
+def _figure_head(column: _Column, view: View) -> _Head:
     arrow = {"higher": "↑ higher is better", "lower": "↓ lower is better", "neither": ""}[column.metric.better]
-    note = f'<span class="rv-direction">{arrow}</span>' if arrow and column.finding == MACRO else ""
-    return _sort_head(column.key, f"{column.title},\N{NO-BREAK SPACE}%", view, note=note)
+    direction = arrow if column.finding == MACRO else ""
+    return _head(column.key, f"{column.title},\N{NO-BREAK SPACE}%", view, direction=direction)
 
 
-def _entry_row(
-    entry: Entry, columns: Sequence[_Column], board: Standings, *, has_facts: bool, starts_tier: bool
-) -> str:
-    version = f' <span class="rv-version">{text(entry.model_version)}</span>' if entry.model_version else ""
-    frozen = f"&amp;version={text(quote(board.version))}" if board.is_frozen else ""
-    address = f"/entry?id={text(entry.submission_id)}{frozen}"
-    permalink = f'<a class="rv-name" href="{address}">{text(entry.model)}</a>{version}'
-    model = f'<th scope="row" class="rv-model">{permalink}<span class="rv-team">{text(entry.team)}</span></th>'
-    facts = (_kind_cell(KINDS.get(entry.kind, entry.kind), entry.prompt_style), text(entry.date))
-    cells = [_entry_cell(entry, column, board) for column in columns]
-    css_class = ' class="rv-new-tier"' if starts_tier else ""
-    return f"<tr{css_class}>{_rank_cell(entry)}{model}{''.join(cells)}{_fact_cells(facts) if has_facts else ''}</tr>"
-
-
-def _rank_cell(entry: Entry) -> str:
-    if entry.rank is None:
-        shown, why = ("new", entry.place) if entry.is_new else ("–", "not placed: no shown macro of the primary metric")
-        return f'<td class="rv-rank"><span title="{text(why)}">{shown}</span></td>'
-    low, high = entry.rank_low, entry.rank_high
-    spread = entry.place.replace("-", "–")
-    spoken = f"rank {low}" if low == high else f"rank between {low} and {high}"
-    tier = f'<span class="rv-tier" aria-hidden="true">{text(entry.tier)}</span>' if entry.tier else ""
-    spoken += f", tier {entry.tier}" if entry.tier else ""
-    return (
-        f'<td class="rv-rank"><span class="rv-spread" aria-hidden="true">{spread}</span>{tier}'
-        f'<span class="rv-spoken">{text(spoken)}</span></td>'
-    )
-
-
-def _kind_cell(kind: str, prompt_style: str | None) -> str:
-    """The kind, and below it how a model was prompted, if it was."""
-    return text(kind) + (f'<span class="rv-team">{text(prompt_style)}</span>' if prompt_style else "")
-
-
-def _fact_cells(facts: Sequence[str]) -> str:
-    return "".join(f'<td class="rv-fact">{fact}</td>' for fact in facts)
-
-
-def _entry_cell(entry: Entry, column: _Column, board: Standings) -> str:
+def _entry_cell(entry: Entry, column: _Column, board: Standings) -> tuple[Figure | None, str, str]:
+    """The figure of a cell, or what stands in its place and why."""
     figure = entry.figure(column.metric.name, column.finding)
-    if figure is not None:
-        return figure_cell(figure)
     has_metric = any(figure.metric == column.metric.name for figure in entry.score.figures)
     if has_metric or column.finding in entry.score.hidden:
-        return none_cell("–", f"fewer than {board.min_cell} cases: not shown")
-    return none_cell("n/a", "the file has nothing that this metric needs")
+        return figure, "–", f"fewer than {board.min_cell} cases: not shown"
+    return figure, "n/a", "the file has nothing that this metric needs"
 
 
-def _reference_group(rows: Sequence[ReferenceRow], columns: Sequence[_Column], width: int, *, has_facts: bool) -> str:
-    """Published rows that have a figure in one of the columns."""
+def _published(rows: Sequence[ReferenceRow], columns: Sequence[_Column]) -> list[tuple[Any, ...]]:
+    """Published rows that have a figure in one of the columns: row, source, kind, year, cells."""
     metrics = {column.metric.name for column in columns}
-    body = "".join(_reference_row(row, columns, has_facts=has_facts) for row in rows if metrics & set(row.figures))
-    if not body:
-        return ""
-    title = "Published rows, measured on the whole test set of their paper: for reference, not ranked"
-    head = f'<tr class="rv-group"><th colspan="{width}" scope="rowgroup"><span>{title}</span></th></tr>'
-    return f'<tbody class="rv-reference">{head}{body}</tbody>'
+    return [
+        (
+            row,
+            f"{board_notes.authors(row.citation)}, {row.place}",
+            REFERENCE_KINDS.get(row.kind, row.kind),
+            board_notes.year(row.citation),
+            [_reference_cell(row, column) for column in columns],
+        )
+        for row in rows
+        if metrics & set(row.figures)
+    ]
 
 
-def _reference_row(row: ReferenceRow, columns: Sequence[_Column], *, has_facts: bool) -> str:
-    source = f"{board_notes.authors(row.citation)}, {row.place}"
-    address = text(row.url) if row.url.startswith("https://") else "#"
-    source = f'<a href="{address}" title="{text(row.protocol)}" rel="noopener">{text(source)}</a>'
-    style = f", {text(row.prompt_style)}" if row.prompt_style else ""
-    model = (
-        f'<td class="rv-rank"><span class="rv-spoken">not ranked</span></td><th scope="row" class="rv-model">'
-        f'<span class="rv-name">{text(row.name)}{style}</span>'
-        f'<span class="rv-team">{drawing.badge("reference")}{source}</span></th>'
-    )
-    facts = (_kind_cell(REFERENCE_KINDS.get(row.kind, row.kind), row.prompt_style), board_notes.year(row.citation))
-    cells = [_reference_cell(row, column) for column in columns]
-    return f"<tr>{model}{''.join(cells)}{_fact_cells(facts) if has_facts else ''}</tr>"
-
-
-def _reference_cell(row: ReferenceRow, column: _Column) -> str:
+def _reference_cell(row: ReferenceRow, column: _Column) -> tuple[float | None, str]:
+    """A published value, if there is one, and where it comes from."""
     metric, finding = column.metric.name, column.finding
     if finding == MACRO and metric in row.macro:
-        value, origin = row.macro[metric]
-        note = f'<span class="rv-origin">{text(origin)}</span>'
-    elif finding in row.figures.get(metric, {}):
-        value, note = row.figures[metric][finding], ""
-    else:
-        return none_cell("n/a", "not published")
-    shown = drawing.percent(value, 1)
-    return f'<td class="rv-figure"><span class="rv-value">{shown}</span>{drawing.interval_bar(value)}{note}</td>'
+        return row.macro[metric]
+    return row.figures.get(metric, {}).get(finding), ""
 
 
 def _apart(board: Standings) -> str:
@@ -293,8 +234,5 @@ def _apart(board: Standings) -> str:
     columns = [c for c in columns if any(c.metric.name in row.figures for row in board.references)]
     if not columns:
         return ""
-    heads = ["", '<th scope="col" class="rv-model">Model</th>', *(f"{text(c.title)}, %" for c in columns)]
-    group = _reference_group(board.references, columns, len(heads), has_facts=False)
-    shown = drawing.table(heads, [group], label="Published rows", css_class="rv-board")
     what = "this synthetic benchmark" if board.synthetic else board.benchmark
-    return drawing.detail(f"Published rows, measured on other data (not comparable with {what})", shown)
+    return draw(PAGE, "apart", [f"{c.title}, %" for c in columns], _published(board.references, columns), what)

@@ -18,24 +18,14 @@ from reveal_leaderboard.boards.withdrawn import WithdrawnEntry, read_withdrawn
 from reveal_leaderboard.release.release import ReleasedScore
 from reveal_leaderboard.store.metadata import KINDS
 from reveal_leaderboard.store.store import Score, Submission
-from reveal_leaderboard.web.pages.drawing import (
-    detail,
-    facts,
-    link,
-    message,
-    outside_link,
-    page_head,
-    part,
-    table,
-    text,
-    when,
-)  # fmt: skip
+from reveal_leaderboard.web.pages.drawing import draw, message, page_head, part
 from reveal_leaderboard.web.pages.strip import build_strip
 from reveal_leaderboard.web.pages.submission_view import changes_view, finding_plot, score_view, shown_metrics
 from reveal_leaderboard.web.services import Services
 
 __all__ = ["build", "entry_view", "may_see", "withdrawn_view"]
 
+PAGE = "entry.html"
 LOADING = message("busy", "Reading the entry …")
 STATES = {"linted": "checked"}  # the event log's words that a reader may not know
 
@@ -79,30 +69,12 @@ def may_see(submission: Submission, scores: Sequence[Score], actor: Actor | None
 
 
 def _unknown(wanted: str) -> str:
-    body = "It may not be scored yet, or the address is not complete." if wanted else "The address names no entry."
-    board = f"<p>{link('/', 'To the board')}</p>"
-    return page_head("Entry") + message("info", "There is no entry to show here.", body, markup=board)
+    return draw(PAGE, "unknown", bool(wanted))
 
 
 def withdrawn_view(gone: WithdrawnEntry) -> str:
     """What unknown visitors see of an entry that its team withdrew: whose it was and when, no figure."""
-    board = link("/", gone.benchmark, benchmark=gone.benchmark)
-    day = when(gone.withdrawn_at, date_only=True)
-    told = f"<p>That was on {day}. Its figures and its receipt are shown here no longer.</p>"
-    for version in gone.frozen_on:
-        frozen = link("/", f"The frozen board of version {version}", benchmark=gone.benchmark, version=version)
-        told += f"<p>{frozen} lists it as it stood then.</p>"
-    known = {
-        "Model": text(gone.model),
-        "Organization": text(gone.team),
-        "Scored on": text(f"version {', '.join(gone.versions)}"),
-        "Sent": when(gone.sent_at, date_only=True),
-        "Withdrawn": day,
-        "Permanent address": link("/entry", f"/entry?id={gone.submission_id}", id=gone.submission_id),
-    }
-    head = page_head(f"{gone.model}, {gone.team}", markup=f"Withdrawn entry of the board {board}")
-    box = message("info", "Its team has withdrawn this entry.", markup=told)
-    return head + box + part("What it was") + facts(known)
+    return draw(PAGE, "withdrawn", gone)
 
 
 def _page(
@@ -140,9 +112,7 @@ def entry_view(
     is_own : whether the reader is of the team, or an admin
     """
     title = f"{submission.model_name}, {submission.team}"
-    where = f"version {text(version or submission.version)}, split {text(submission.split)}"
-    board = link("/", submission.benchmark, benchmark=submission.benchmark)
-    parts = [page_head(title, markup=f"Entry of the board {board}, {where}")]
+    parts = [page_head(title, markup=draw(PAGE, "lead", submission, version or submission.version))]
     parts.append(_state(submission, is_own=is_own))
     public = [score for score in scores if score.part == "public"]
     score = next((s for s in public if s.version == version), None)
@@ -152,10 +122,10 @@ def entry_view(
         released = ReleasedScore.from_json(final.released)
         parts.append(part("Final figures", note="On patients that the public score never used; the round is over."))
         parts.append(score_view(released, shown_metrics(released)))
-        receipt = _receipt_link(submission, final, "Receipt of the final figures (JSON)", part="final")
-        parts.append(f'<p class="rv-summary">{receipt}</p>')
-    parts += [part("What it is"), facts(_about(submission.metadata, submission))]
-    parts += [part("History"), _history(events)]
+        parts.append(draw(PAGE, "receipt", submission, final.version, is_final=True))
+    parts += [part("What it is"), _about(submission.metadata, submission)]
+    steps = [(STATES.get(status, status), at, why) for at, status, why in events]
+    parts += [part("History"), draw(PAGE, "history", steps)]
     return "".join(parts)
 
 
@@ -180,41 +150,22 @@ def _score_parts(
     parts = [part("Figures")]
     newest = scores[-1].version
     if score.version != newest:
-        told = f"<p>They stay as they are. {link('/entry', f'Its figures on version {newest}', id=submission.id)}</p>"
-        parts.append(message("info", f"These are the frozen figures of version {score.version}.", markup=told))
+        parts.append(draw(PAGE, "frozen", submission, score.version, newest))
     if score.is_held:
-        better = link("/entry", "an earlier one", id=score.shown_of)
-        told = f"<p>It did not beat {better} of the same team by more than the board’s step.</p>"
-        parts.append(message("info", "The figures of an earlier submission are shown again.", markup=told))
+        parts.append(draw(PAGE, "held", score.shown_of))
     parts.append(score_view(released, titles, human=human))
     if titles:
         primary = next(iter(titles))
         parts.append(finding_plot(released, primary, titles[primary], human=human))
-    parts.append(_links(submission, score))
+    parts.append(draw(PAGE, "receipt", submission, score.version, is_final=False))
     if len(scores) > 1:
         parts += [part("Versions", note="A refresh scores every entry anew; each version keeps its own figures.")]
         parts.append(_versions(submission, score, scores))
     return parts
 
 
-def _links(submission: Submission, score: Score) -> str:
-    compare = link("/compare", "Compare with another entry", a=submission.id)
-    return f'<p class="rv-summary">{_receipt_link(submission, score, "Receipt (JSON)")} · {compare}</p>'
-
-
-def _receipt_link(submission: Submission, score: Score, words: str, **asked: str) -> str:
-    address = f"/api/v1/submissions/{submission.id}/receipt"
-    receipt = link(address, words, version=score.version, **asked)
-    return f"{receipt}: <code>reveal-bench verify-receipt FILE</code> checks it without this server"
-
-
 def _versions(submission: Submission, score: Score, scores: Sequence[Score]) -> str:
-    items = []
-    for other in scores:
-        here = ' aria-current="true"' if other.version == score.version else ""
-        name = link("/entry", other.version, id=submission.id, version=other.version)
-        items.append(f"<li{here}>{name}, scored {when(other.scored_at, date_only=True)}</li>")
-    listed = f'<ul class="rv-list">{"".join(items)}</ul>'
+    listed = draw(PAGE, "versions", submission, score, scores)
     at = list(scores).index(score)
     other = scores[at - 1] if at else scores[at + 1]
     old, new = (other, score) if at else (score, other)
@@ -222,42 +173,21 @@ def _versions(submission: Submission, score: Score, scores: Sequence[Score]) -> 
     return listed + changes_view(released[0], released[1], shown_metrics(released[1]), [old.version, new.version])
 
 
-def _about(metadata: Mapping[str, Any], submission: Submission) -> dict[str, str]:
+def _about(metadata: Mapping[str, Any], submission: Submission) -> str:
     model, links = metadata.get("model") or {}, metadata.get("links") or {}
     thresholds = metadata.get("thresholds")
     parameters = metadata.get("parameters") or {}
     if isinstance(thresholds, Mapping):
         thresholds = ", ".join(f"{name} {value}" for name, value in thresholds.items())
-    return {
-        "Model": text(" ".join(filter(None, (submission.model_name, str(model.get("version") or ""))))),
-        "Organization": text(submission.team),
-        "Kind": text(KINDS.get(submission.kind, submission.kind)),
-        "Prompt style": text(submission.prompt_style or ""),
-        "Parameters": text(", ".join(f"{name} {value}" for name, value in parameters.items())),
-        "Thresholds": text("" if thresholds is None else thresholds),
-        "Training data": text(metadata.get("training_data") or ""),
-        "Known overlap": text(metadata.get("known_overlap") or ""),
-        "Code": outside_link(str(links.get("code") or "")),
-        "Paper": outside_link(str(links.get("paper") or "")),
-        "Model page": outside_link(str(links.get("model") or "")),
-        "Sent": when(submission.created_at),
-        "Permanent address": link("/entry", f"/entry?id={submission.id}", id=submission.id),
+    plain = {
+        "Model": " ".join(filter(None, (submission.model_name, str(model.get("version") or "")))),
+        "Organization": submission.team,
+        "Kind": KINDS.get(submission.kind, submission.kind),
+        "Prompt style": submission.prompt_style or "",
+        "Parameters": ", ".join(f"{name} {value}" for name, value in parameters.items()),
+        "Thresholds": "" if thresholds is None else str(thresholds),
+        "Training data": metadata.get("training_data") or "",
+        "Known overlap": metadata.get("known_overlap") or "",
     }
-
-
-def _history(events: Sequence[tuple[float, str, str]]) -> str:
-    if not events:
-        return '<p class="rv-note">Nothing is noted yet.</p>'
-    has_reasons = any(why for _, _, why in events)
-    rows = "".join(
-        f'<tr><th scope="row">{text(STATES.get(status, status))}</th><td>{when(at)}</td>'
-        f"{f'<td>{text(why)}</td>' if has_reasons else ''}</tr>"
-        for at, status, why in events
-    )
-    shown = table(
-        ["State", "When", *(["Why"] if has_reasons else [])],
-        [f"<tbody>{rows}</tbody>"],
-        label="History",
-        css_class="rv-history",
-    )
-    return shown if len(events) <= 8 else detail(f"All {len(events)} steps", shown)
+    named = {"Code": "code", "Paper": "paper", "Model page": "model"}
+    return draw(PAGE, "about", submission, plain, {name: str(links.get(key) or "") for name, key in named.items()})

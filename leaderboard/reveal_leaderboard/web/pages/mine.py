@@ -24,17 +24,11 @@ from reveal_leaderboard.store.store import NotAllowedError, Submission
 from reveal_leaderboard.web.pages.drawing import (
     ACTIONS,
     SHOW_ANSWER,
-    action,
-    badge,
-    facts,
+    draw,
     link,
     message,
     page_head,
     part,
-    plural,
-    table,
-    text,
-    when,
 )
 from reveal_leaderboard.web.pages.strip import build_strip
 from reveal_leaderboard.web.pages.submission_view import duration, ledger_view
@@ -229,7 +223,7 @@ class _Handlers:
             is_asked = self.services.settings.accounts.new_teams == "asked"
             team = self.services.accounts.create_team(name or "", owner=actor.user, who=actor.name, is_asked=is_asked)
             waits = "" if team.waiting_since is None else "It may submit once the maintainers have approved it."
-            return message("good", f"The team {team.name} is made; you are its owner.", waits)
+            return message("good", f"The team {team.name} was created; you are its owner.", waits)
 
         told = self._told(self.services.actor(request), do)
         return told, *self._page(self.services.actor(request), None, benchmark)
@@ -252,7 +246,7 @@ class _Handlers:
         """A submission of a team for which the actor may submit."""
         submission = self.services.store.get(submission_id)
         if submission is None or actor.team(submission.team_id) is None:
-            raise NotPermittedError("this is no submission of yours")
+            raise NotPermittedError("this is not a submission of yours")
         return submission
 
     def _ask(self, actor: Actor, submission_id: str) -> str:
@@ -269,9 +263,9 @@ class _Handlers:
     def _remove(self, actor: Actor, team_id: str | None, user_id: str) -> str:
         team, user = _membership(actor, team_id), self.services.accounts.user(user_id)
         if team is None or user is None:
-            raise NotPermittedError("this is no team of yours")
+            raise NotPermittedError("this is not a team of yours")
         self.services.accounts.remove_member(team.team, user, who=actor.name)
-        return message("good", f"{user.name} is no longer of {team.team.name}.")
+        return message("good", f"{user.name} is no longer a member of {team.team.name}.")
 
     # What is shown --------------------------------------------------------------------------------------------------
 
@@ -331,6 +325,7 @@ def _membership(actor: Actor, team_id: str | None) -> Membership | None:
 
 
 WAITING = ("received", "linted", "queued", "reading")
+PAGE = "mine.html"
 
 
 def account_view(actor: Actor, closed: Sequence[tuple[Team, str]] = (), *, is_local: bool) -> str:
@@ -346,18 +341,12 @@ def account_view(actor: Actor, closed: Sequence[tuple[Team, str]] = (), *, is_lo
             "info", f"Local mode: {actor.user.name}.", "Whoever reaches this machine’s address is admin here."
         )
     told = "".join(message("bad", _closed(team), f"Their reason: {why}" if why else "") for team, why in closed)
-    return told + facts(
-        {
-            "Name": text(actor.user.name),
-            "Your id": f"<code>{text(actor.user.id)}</code> (an owner of a team adds you by it)",
-            "Teams": roles,
-        }
-    )
+    return told + draw(PAGE, "account", actor.user.name, actor.user.id, roles)
 
 
 def _role(membership: Membership) -> str:
     waits = ", waits for approval" if membership.team.waiting_since is not None else ""
-    return f"{text(membership.team.name)} ({membership.role}{waits})"
+    return f"{membership.team.name} ({membership.role}{waits})"
 
 
 def _closed(team: Team) -> str:
@@ -367,11 +356,7 @@ def _closed(team: Team) -> str:
 
 def waiting_view(team: Team) -> str:
     """What a team that nobody has approved yet reads in place of its submissions."""
-    since = f"<p>Asked on {when(team.waiting_since)}. {link('/submit', 'Checking files')} is free meanwhile.</p>"
-    told = (
-        "The maintainers look at new teams first. Nothing can be sent for scoring before; this page says when it can."
-    )
-    return message("info", f"{team.name} waits for approval.", told, markup=since)
+    return draw(PAGE, "waiting", team)
 
 
 def submissions_view(
@@ -392,32 +377,24 @@ def submissions_view(
     may_change : whether the reader is an owner or a member
     """
     if not submissions:
-        return message("info", "Nothing was sent yet.", markup=f"<p>{link('/submit', 'Send the first one')}</p>")
-    ordered = sorted(submissions, key=lambda submission: submission.created_at, reverse=True)
-    rows = "".join(
-        _submission_row(one, waiting.get(one.id), reasons.get(one.id, ""), one.id in held, may_change=may_change)
-        for one in ordered
-    )
-    head = ["Model", "Status", "Sent", "Benchmark", "What you can do"]
-    return table(head, [f"<tbody>{rows}</tbody>"], label="Submissions", css_class="rv-mine")
+        return draw(PAGE, "none_sent")
+    rows = []
+    for one in sorted(submissions, key=lambda submission: submission.created_at, reverse=True):
+        is_held = one.id in held
+        is_there = may_change and one.withdrawn_at is None and one.hidden_at is None
+        may_choose = is_there and one.status == "scored" and not one.is_chosen and not is_held
+        may_withdraw = is_there and one.status in (*WAITING, "scored")
+        state, told = _status(one, waiting.get(one.id), reasons.get(one.id, ""), is_held=is_held)
+        rows.append((one, state, told, may_choose, may_withdraw))
+    return draw(PAGE, "submissions", rows)
 
 
-def _submission_row(one: Submission, waiting: Waiting | None, why: str, is_held: bool, *, may_change: bool) -> str:
-    name = link("/entry", one.model_name, id=one.id)
-    actions = _actions(one, is_held=is_held) if may_change else ""
-    return (
-        f'<tr><th scope="row"><span class="rv-name">{name}</span><span class="rv-team">{text(one.filename)}</span></th>'
-        f"<td>{_status(one, waiting, why, is_held=is_held)}</td><td>{when(one.created_at)}</td>"
-        f"<td>{text(one.benchmark)} {text(one.version)}</td><td>{actions or '–'}</td></tr>"
-    )
-
-
-def _status(one: Submission, waiting: Waiting | None, why: str, *, is_held: bool) -> str:
+def _status(one: Submission, waiting: Waiting | None, why: str, *, is_held: bool) -> tuple[str, str]:
+    """The word for the state of a submission, and what is known besides."""
     if one.hidden_at is not None:
-        return f'{badge("hidden")}<span class="rv-hint">by the maintainers: {text(one.hidden_why or "")}</span>'
+        return "hidden", f"by the maintainers: {one.hidden_why or ''}"
     if one.withdrawn_at is not None or one.status == "withdrawn":
-        kept = "after scoring: charged" if one.status == "scored" else "in time: not charged"
-        return f'{badge("withdrawn")}<span class="rv-hint">{kept}</span>'
+        return "withdrawn", "after scoring: charged" if one.status == "scored" else "in time: not charged"
     note = ""
     if waiting is not None and waiting.position is not None:
         note = f"position {waiting.position}"
@@ -429,32 +406,12 @@ def _status(one: Submission, waiting: Waiting | None, why: str, *, is_held: bool
     elif one.status == "scored":
         note = "shown on the board" if one.is_chosen else "another one of this model is shown"
         note = "not better than an earlier one, whose figures it shows" if is_held else note
-    hint = f'<span class="rv-hint">{text(note)}</span>' if note else ""
-    return f"{badge(one.status)}{hint}"
-
-
-def _actions(one: Submission, *, is_held: bool) -> str:
-    if one.withdrawn_at is not None or one.hidden_at is not None:
-        return ""
-    buttons = []
-    if one.status == "scored" and not one.is_chosen and not is_held:
-        buttons.append(action("Show this one", "choose", one.id, describe=f"{one.model_name}, {one.filename}"))
-    if one.status in (*WAITING, "scored"):
-        buttons.append(action("Withdraw …", "withdraw", one.id, describe=f"{one.model_name}, {one.filename}"))
-    return " ".join(buttons)
+    return one.status, note
 
 
 def confirm_view(one: Submission) -> str:
     """The question before a withdrawal."""
-    charged = (
-        "It leaves the board for good and stays charged: its score was seen. Its address will say that it is gone."
-        if one.status == "scored"
-        else "It is not scored and nothing is charged."
-    )
-    buttons = (
-        action("Yes, withdraw it", "withdraw-now", one.id, tone="danger") + " " + action("Keep it", "keep", one.id)
-    )
-    return message("info", f"Withdraw {one.model_name}, sent as {one.filename}?", charged, markup=f"<p>{buttons}</p>")
+    return draw(PAGE, "confirm", one)
 
 
 def tokens_view(tokens: Sequence[Token], now: float, reasons: Mapping[str, str] | None = None) -> str:
@@ -466,51 +423,24 @@ def tokens_view(tokens: Sequence[Token], now: float, reasons: Mapping[str, str] 
     """
     if not tokens:
         return message("info", "You have no token.", "One lets a program submit for you, such as reveal-bench submit.")
-    rows = []
-    for token in sorted(tokens, key=lambda t: (not _is_alive(t, now), -t.created_at)):
-        state = "revoked" if token.revoked_at is not None else "valid" if _is_alive(token, now) else "expired"
-        button = action("Revoke", "revoke", token.id, describe=token.name) if _is_alive(token, now) else "–"
-        why = (reasons or {}).get(token.id, "")
-        hint = f'<span class="rv-hint">{text(why)}</span>' if why else ""
-        rows.append(
-            f'<tr><th scope="row">{text(token.name)}</th><td>{text(token.team.name)}</td>'
-            f"<td>{text(', '.join(token.scopes))}</td><td>{badge(state)}{hint}</td>"
-            f"<td>{when(token.expires_at, date_only=True)}</td><td>{when(token.used_at)}</td><td>{button}</td></tr>"
-        )
-    head = ["Name", "Organization", "May", "State", "Until", "Last used", "What you can do"]
-    return table(head, [f"<tbody>{''.join(rows)}</tbody>"], label="API tokens", css_class="rv-tokens")
+    rows = [(token, _state(token, now), (reasons or {}).get(token.id, "")) for token in tokens]
+    return draw(PAGE, "tokens", sorted(rows, key=lambda row: (row[1] != "valid", -row[0].created_at)))
 
 
-def _is_alive(token: Token, now: float) -> bool:
-    return token.revoked_at is None and token.expires_at > now
+def _state(token: Token, now: float) -> str:
+    if token.revoked_at is not None:
+        return "revoked"
+    return "valid" if token.expires_at > now else "expired"
 
 
 def secret_view(token: Token, secret: str) -> str:
     """A new token's secret, the one time that it is shown."""
-    box = f'<p><code class="rv-secret">{text(secret)}</code></p>'
-    told = "Copy it now: it is shown this once and kept nowhere. Put it where your program reads secrets from."
-    return message("good", f"Token {token.name} for {token.team.name}.", told, markup=box)
+    return draw(PAGE, "secret", token, secret)
 
 
 def team_view(membership: Membership, members: Sequence[tuple[User, str]], me: User) -> str:
     """The members of a team; an owner can take them out, everybody can leave."""
-    rows = []
-    for user, role in members:
-        is_me = user.id == me.id
-        button = ""
-        if is_me:
-            button = action("Leave", "remove", user.id, describe=membership.team.name)
-        elif membership.role == "owner":
-            button = action("Remove", "remove", user.id, describe=user.name)
-        you = " (you)" if is_me else ""
-        rows.append(
-            f'<tr><th scope="row">{text(user.name)}{you}</th><td>{text(role)}</td><td><code>{text(user.id)}</code></td>'
-            f"<td>{button or '–'}</td></tr>"
-        )
-    head = ["Member", "Role", "Id", "What you can do"]
-    count = plural(len(members), "member")
-    shown = table(head, [f"<tbody>{''.join(rows)}</tbody>"], label=f"Members of {membership.team.name}")
-    return f'<p class="rv-note">{text(membership.team.name)}: {count}.</p>{shown}'
+    return draw(PAGE, "team", membership, members, me)
 
 
 def team_choices(teams: Sequence[Team]) -> list[tuple[str, str]]:

@@ -1,11 +1,7 @@
 """Sending a file: choose, drop, read the linter's report, say what made it, send, watch it being scored.
 
-The form about the model on the page Submit: its fields, filling them from a ``submission.json``, reading them back.
-
-What a ``submission.json`` says beyond the fields of the form (parameters, thresholds, the grid, a contact) is kept and
-sent along; the page names it.
-
-The linter's report as HTML: the verdict, the problems with their lines, what the file holds.
+The form about the model can be filled from a ``submission.json``. What such a file says beyond the fields of the form
+(parameters, thresholds, the grid, a contact) is kept and sent along; the page names it.
 """
 
 from __future__ import annotations
@@ -18,7 +14,7 @@ from typing import Any
 
 import gradio as gr
 
-from reveal_bench.predictions import LintReport, Problem
+from reveal_bench.predictions import LintReport
 from reveal_leaderboard.accounts.accounts import TeamNameError
 from reveal_leaderboard.accounts.people import Actor, NotPermittedError, Team, team_key
 from reveal_leaderboard.boards.catalogue import UnknownBenchmarkError
@@ -30,22 +26,19 @@ from reveal_leaderboard.store.store import KeyReusedError, NotAllowedError, Subm
 from reveal_leaderboard.web.intake import NotAMemberError
 from reveal_leaderboard.web.pages import board_notes
 from reveal_leaderboard.web.pages.drawing import (
-    badge,
-    detail,
-    facts,
+    draw,
     link,
     message,
     page_head,
     part,
-    plural,
-    table,
-    text,
 )
 from reveal_leaderboard.web.pages.strip import build_strip
 from reveal_leaderboard.web.pages.submission_view import FINAL, balance_view, progress_view
 from reveal_leaderboard.web.services import Services
 
 __all__ = ["FIELDS", "build", "lint_view"]
+
+PAGE = "submit.html"
 
 FIELDS = {
     "model.name": "Model name",
@@ -148,16 +141,16 @@ def read_form(form: Sequence[str | None], more: Mapping[str, Any]) -> Metadata:
 
 def metadata_view(problem: MetadataError, title: str = "Not sent: something about the model is not right.") -> str:
     """Every fault of the metadata, by the names that the form's labels have."""
-    items = "".join(
-        f"<li><b>{text(FIELDS.get(error['field'], error['field']))}</b>: {text(error['rule'])}"
-        f"{_got(error.get('value', ''))}</li>"
+    faults = [
+        (FIELDS.get(error["field"], error["field"]), error["rule"], _got(error.get("value", "")))
         for error in problem.errors
-    )
-    return message("bad", title, markup=f"<ul>{items}</ul>")
+    ]
+    return draw(PAGE, "metadata", title, faults)
 
 
 def _got(value: str) -> str:
-    return f", got <code>{text(value)}</code>" if value and value not in ("''", "None") else ""
+    """A value as it is repeated; nothing of one that was left out."""
+    return value if value not in ("''", "None") else ""
 
 
 LINT_ROWS_SHOWN = 50
@@ -165,46 +158,16 @@ LINT_ROWS_SHOWN = 50
 
 def lint_view(report: LintReport) -> str:
     """A lint report; every text of the file is escaped."""
-    if report.ok:
-        found = f"{plural(report.n_entries, 'prediction')}, {plural(report.n_warnings, 'warning')}"
-        verdict = message("good", f"The file can be sent: {found}.")
-    else:
-        advice = "Nothing was queued and nothing was charged. Mend what is listed and drop the file again."
-        verdict = message("bad", f"The file cannot be sent: {report.verdict}.", advice)
-    known = f'<p class="rv-note">{text(report.file)}, read as {text(report.format)}.</p>'
-    return verdict + known + _problem_table(report) + _statistics(report.statistics)
-
-
-def _problem_table(report: LintReport) -> str:
-    if not report.problems:
-        return ""
     ordered = sorted(report.problems, key=lambda p: (p.severity == "warning", p.line is None, p.line))
-    rows = "".join(_problem_row(problem) for problem in ordered[:LINT_ROWS_SHOWN])
-    head = ["Line", "What is wrong", "Field", "Value", "Rule"]
-    shown = table(head, [f"<tbody>{rows}</tbody>"], label="Problems found", css_class="rv-lint")
-    if len(ordered) > LINT_ROWS_SHOWN:
-        shown += f'<p class="rv-note">{LINT_ROWS_SHOWN} of {len(ordered)} are shown, errors first.</p>'
-    return shown
+    return draw(PAGE, "lint", report, ordered, LINT_ROWS_SHOWN, _statistics(report.statistics))
 
 
-def _problem_row(problem: Problem) -> str:
-    hint = f'<span class="rv-hint">{text(problem.hint)}</span>' if problem.hint else ""
-    line = "" if problem.line is None else problem.line
-    return (
-        f'<tr class="rv-{text(problem.severity)}"><th scope="row"><span class="rv-line">{text(line)}</span>'
-        f"{badge(problem.severity)}</th><td>{text(problem.message)}{hint}</td>"
-        f"<td><code>{text(problem.field)}</code></td><td><code>{text(problem.value)}</code></td>"
-        f"<td><code>{text(problem.rule)}</code></td></tr>"
-    )
-
-
-def _statistics(statistics: Mapping[str, object]) -> str:
+def _statistics(statistics: Mapping[str, object]) -> dict[str, str]:
     items = {}
     for name, value in statistics.items():
         pairs = value.items() if isinstance(value, Mapping) else [("", value)]
-        shown = ", ".join(f"{key} {_number(number)}".strip() for key, number in pairs)
-        items[name.replace("_", " ")] = text(shown) or "none"
-    return detail("What the file holds", facts(items)) if items else ""
+        items[name.replace("_", " ")] = ", ".join(f"{key} {_number(number)}".strip() for key, number in pairs) or "none"
+    return items
 
 
 def _number(value: object) -> str:
@@ -218,23 +181,7 @@ LEAD = (
 )
 EMPTY = message("info", "No file yet.", "Its report appears here as soon as it is dropped. Checking costs nothing.")
 NOTHING_SENT = message("info", "Nothing sent yet.")
-SIGN_IN = message(
-    "info",
-    "You are not signed in.",
-    "Signing in says for which organization you submit, and whose budget is charged.",
-    markup=f"<p>{link('/login', 'Sign in', next='/submit')}</p>",
-)
-NO_TEAM = message(
-    "info",
-    "You belong to no organization that may submit.",
-    markup=f"<p>{link('/mine', 'Make one, or ask an owner to add you')}.</p>",
-)
-WAITING = message(
-    "info",
-    "Your team waits for the maintainers’ approval.",
-    "Files can be checked meanwhile.",
-    markup=f"<p>{link('/mine', 'My submissions')} says when it was given.</p>",
-)
+SIGN_IN, NO_TEAM, WAITING = draw(PAGE, "sign_in"), draw(PAGE, "no_team"), draw(PAGE, "waiting")
 # Keeps the number of what was sent in the address: a reload goes on watching it.
 REMEMBER = """(id) => {
   if (id) history.replaceState(null, '', location.pathname + '?sent=' + encodeURIComponent(id));

@@ -1,0 +1,85 @@
+"""What a model is asked: one question of a split. Nothing here reads a reference."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from reveal_bench.kinds.folder import split_shards
+from reveal_bench.kinds.images import VIEWS
+
+__all__ = ["Question", "ViewedImage", "read_inputs", "viewed_images"]
+
+
+@dataclass(frozen=True, slots=True)
+class ViewedImage:
+    """An image that a question shows: its view and its (height, width) in pixels; `is_prior` of an earlier study."""
+
+    image_id: str
+    view: str
+    size: tuple[int, int]
+    is_prior: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One question.
+
+    Attributes
+    ----------
+    id : unique in the split: ``image_id|finding``, the study's id, or the task's
+    form : of the answer
+    images : one for a localization, all of a study or task
+    finding : of a localization, else None
+    present : whether the finding is known to be there (the benchmark asks only for such)
+    choices : labels to choose from, for the form "labels"
+    prompt, indication : of an open task
+    requires_boxes : whether an open task wants boxes
+    """
+
+    id: str
+    form: str
+    images: tuple[ViewedImage, ...]
+    finding: str | None = None
+    present: bool = True
+    choices: tuple[str, ...] = ()
+    prompt: str | None = None
+    indication: str | None = None
+    requires_boxes: bool = False
+
+    @property
+    def image(self) -> ViewedImage:
+        """The image of a localization."""
+        return self.images[0]
+
+    @property
+    def unit(self) -> str:
+        """Id of what a prediction is about: the image of a localization, else the study or task."""
+        return self.id if self.finding is None else self.image.image_id
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Question:
+        """The question whose ``dataclasses.asdict`` went through JSON; KeyError or TypeError if it is not one."""
+        images = tuple(ViewedImage(**{**image, "size": tuple(image["size"])}) for image in document["images"])
+        return cls(**{**document, "images": images, "choices": tuple(document["choices"])})
+
+
+def viewed_images(facts: Sequence[Mapping[str, Any]], *, is_prior: bool = False) -> tuple[ViewedImage, ...]:
+    """The images of a study, from the entries of its column `image_facts`."""
+    return tuple(
+        ViewedImage(fact["image_id"], VIEWS[fact["view"]], (fact["height"], fact["width"]), is_prior) for fact in facts
+    )
+
+
+def read_inputs(folder: Path, split: str, config: str, columns: Sequence[str]) -> list[dict[str, Any]]:
+    """Columns of a split's rows, from its references' table, or where these are private from that of its inputs."""
+    import pyarrow.parquet as pq
+
+    shards: list[Path] = []
+    for name in (config, "holdout_inputs"):
+        shards = shards or split_shards(folder, name, split)
+    if not shards:
+        raise ValueError(f"{folder} holds no inputs of split {split!r}: build it with its pictures, or attach them")
+    return [row for shard in shards for row in pq.read_table(shard, columns=list(columns)).to_pylist()]
