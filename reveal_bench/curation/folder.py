@@ -248,6 +248,8 @@ class CurationFolder:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 raise CurationError(f"another process works in {self.root}; wait for it, then do {step}") from None
+            for scrap in self.root.glob(".writing-*"):  # of a process that was killed
+                scrap.unlink()
             self._records = CurationFolder(self.root)._records
             yield
 
