@@ -48,7 +48,7 @@ $(LMMS)/.installed:
 	touch $@
 
 $(VENV)/.installed: $(BIN)/python $(SOURCES)
-	$(INSTALL) --editable '.[curate,dicom,receipts]' --editable ./leaderboard
+	$(INSTALL) --editable '.[curate,dicom,receipts,report]' --editable ./leaderboard
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed

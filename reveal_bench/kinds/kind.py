@@ -120,6 +120,7 @@ class Kind(ABC):
     forms : forms that a model's answer may have, the default first
     uses_grid : whether answers may be cells of a grid
     has_strata : whether its strata are reported without being asked for
+    run_report : which report of runs it has, of :data:`reveal_bench.reports.run_page.REPORTS`
     """
 
     name: ClassVar[str]
@@ -138,6 +139,7 @@ class Kind(ABC):
     has_strata: ClassVar[bool] = False
     forms: ClassVar[tuple[str, ...]]
     uses_grid: ClassVar[bool] = False
+    run_report: ClassVar[str] = "scores"
 
     # --- the rows of a dataset folder
 

@@ -19,9 +19,10 @@ from reveal_bench.curation.folder import CurationFolder, Progress, StepRecord
 from reveal_bench.reports.curation_agreement import draw_agreement, draw_rubric, read_ratings
 from reveal_bench.reports.curation_data import RATINGS_NAME, READS, Curated, read_curated
 from reveal_bench.reports.curation_halves import draw_balance, draw_demographics, draw_findings
-from reveal_bench.reports.curation_html import Section, message, page
 from reveal_bench.reports.curation_public import public_page
 from reveal_bench.reports.curation_steps import draw_extraction, draw_flow_section, draw_refresh, draw_steps
+from reveal_bench.reports.page import Csv, Note, Page, Section, figures_of, render_page
+from reveal_bench.reports.style import check_extra
 
 __all__ = ["PLACE", "PUBLIC_NAME", "make_report", "report"]
 
@@ -46,7 +47,10 @@ def report(folder: CurationFolder, *, redo: bool = False, progress: Progress | N
     ------
     BuildError
         With everything that is wrong with ``ratings.csv``.
+    ImportError
+        Without the extra [report].
     """
+    check_extra()
     curated = read_curated(folder)
     done = [step for step, state in curated.states.items() if state.status == "done" and step != "report"]
     ratings = folder.path(RATINGS_NAME)
@@ -83,9 +87,8 @@ def make_report(curated: Curated, ratings: Path | None = None) -> dict[str, str]
     sections = _sections(curated, ratings)
     files = {"index.html": _page(curated, sections), PUBLIC_NAME: public_page(curated)}
     for one in sections:
-        files |= {f"{drawing.name}.svg": drawing.file() for drawing in one.drawings}
-        files |= {f"{table.name}.csv": table.csv() for table in one.tables}
-    return files
+        files |= {f"{part.name}.csv": part.text() for part in one.parts if isinstance(part, Csv)}
+    return files | {f"{drawn.name}.svg": drawn.file("svg").decode("utf-8") for drawn in figures_of(sections)}
 
 
 def _sections(curated: Curated, ratings: Path | None) -> list[Section]:
@@ -104,14 +107,14 @@ def _sections(curated: Curated, ratings: Path | None) -> list[Section]:
 
 
 def _page(curated: Curated, sections: list[Section]) -> str:
-    notice = message(
+    notice = Note(
         "Not for publication.",
         f"This page holds counts of the labels of the holdout. What may be published is {PUBLIC_NAME}.",
         is_warning=True,
     )
     version = f" of version {curated.version}" if curated.version else ""
     lead = f"Curation report{version}, for its maintainers: the tables and figures of paper 004 (REVEAL-CXR)."
-    return page(f"How “{curated.name}” was made", lead, notice, sections)
+    return render_page(Page(f"How “{curated.name}” was made", lead, sections, [notice]))
 
 
 def _is_of(record: StepRecord | None, settings: Mapping[str, Any], inputs: Mapping[str, Path]) -> bool:

@@ -22,18 +22,9 @@ from reveal_bench.kinds.tasks.records import Rating
 from reveal_bench.metrics.estimates import POOLED
 from reveal_bench.metrics.ordinal import CRITERIA, reader_agreement
 from reveal_bench.reports.curation_data import Curated, landis_koch
-from reveal_bench.reports.curation_html import (
-    Section,
-    Table,
-    interval,
-    message,
-    number,
-    paragraph,
-    percent,
-    section,
-    table,
-)
-from reveal_bench.reports.drawing import Drawing, Point, dots
+from reveal_bench.reports.figures import Point, dots
+from reveal_bench.reports.page import Csv, Note, Part, Section, Table, Text, section
+from reveal_bench.reports.style import Illustration, interval, number, percent
 from reveal_bench.sources.rexecution_files import parse_ratings
 from reveal_bench.sources.source import BuildError, Problem
 
@@ -63,10 +54,10 @@ def draw_agreement(curated: Curated) -> Section:
     key, title = "agreement", "Agreement of the readers"
     found = curated.agreement
     if found is None:
-        return section(key, title, SOURCE, message("Not done.", curated.missing("consensus")))
-    parts: list[str | Drawing | Table] = [kappa_sentence(found), kappa_table(found), share_table(found)]
+        return section(key, title, SOURCE, Note("Not done.", curated.missing("consensus")))
+    parts: list[Part | Illustration] = [kappa_sentence(found), kappa_table(found), share_table(found)]
     lists = found["counts"]
-    parts.append(paragraph(
+    parts.append(Text(
         f"{lists['with_majority_list']:,} of {lists['studies']:,} studies have a majority’s list of labels; in"
         f" {lists['majority_differs_from_suggested']:,} of them it differs from the suggested one."
     ))  # fmt: skip
@@ -75,19 +66,19 @@ def draw_agreement(curated: Curated) -> Section:
     return section(key, title, SOURCE, *parts)
 
 
-def kappa_sentence(found: Mapping[str, Any]) -> str:
+def kappa_sentence(found: Mapping[str, Any]) -> Text:
     """The pooled kappa in words."""
     pooled = found["answers"]["two_categories"]
     if pooled["value"] is None:
-        return paragraph("Cohen’s kappa of readers with the majority is undefined: they do not differ in anything.")
+        return Text("Cohen’s kappa of readers with the majority is undefined: they do not differ in anything.")
     words = f"Cohen’s kappa of a reader with the majority of the study’s readers is {interval(pooled)}: "
     words += f"{landis_koch(pooled['value'])} agreement"
     if pooled["low"] is not None and landis_koch(pooled["low"]) != landis_koch(pooled["value"]):
         words += f"; the lower end of the interval is {landis_koch(pooled['low'])}"
-    return paragraph(words + ". Intervals hold 95 % of bootstrap replicates over studies.")
+    return Text(words + ". Intervals hold 95 % of bootstrap replicates over studies.")
 
 
-def kappa_table(found: Mapping[str, Any]) -> str:
+def kappa_table(found: Mapping[str, Any]) -> Table:
     """The four ways to count."""
     rows = []
     for key, words in WAYS.items():
@@ -95,17 +86,17 @@ def kappa_table(found: Mapping[str, Any]) -> str:
         word = "" if one["value"] is None else landis_koch(one["value"])
         rows.append((words, interval(one), word, f"{one['n']:,}", f"{one['n_undefined']:,}"))
     heads = ("Compared", "Cohen’s kappa [95 % interval]", "Word", "Votes", "Without majority")
-    return table(heads, rows, caption="A reader’s vote and the majority’s")
+    return Table(heads, rows, caption="A reader’s vote and the majority’s")
 
 
-def share_table(found: Mapping[str, Any]) -> str:
+def share_table(found: Mapping[str, Any]) -> Table:
     """Studies by how many readers agreed to all."""
     rows = []
     for one in reversed(found["shares"]):
         n_studies = "undefined" if one["value"] is None else f"{round(one['value'] * one['n']):,}"
         rows.append((f"{one['finding']} “agree all”", n_studies, f"{interval(one, 1, scale=100)} %"))
     n = max((one["n"] for one in found["shares"]), default=0)
-    return table(
+    return Table(
         ("Readers", "Studies", "Share [95 % interval]"),
         rows,
         caption=f"Agreement to the suggested labels, {n:,} studies",
@@ -114,7 +105,7 @@ def share_table(found: Mapping[str, Any]) -> str:
 
 def forest_of_labels(
     labels: Sequence[Mapping[str, Any]], *, name: str = "agreement_labels", with_ac1: bool = True
-) -> Drawing:
+) -> Illustration:
     """Kappa, and AC1 if wanted, of every label with intervals."""
     rows = []
     for one in labels:
@@ -123,18 +114,16 @@ def forest_of_labels(
     kinds = ("Cohen’s kappa", "Gwet’s AC1") if with_ac1 else ("Cohen’s kappa",)
     n = next((one["kappa"]["n"] for one in labels if one["label"] != POOLED), 0)
     said = "; ".join(f"{row}: {', '.join(number(point.value) for point in points)}" for row, points in rows)
-    return dots(
+    return Illustration(
         name,
         f"Agreement on each label, {n:,} lists of readers",
+        "Lines: 95 % intervals.",
         f"{' and '.join(kinds)} per label with 95 % intervals. {said}.",
-        rows,
-        axis=f"{' or '.join(kinds)} (no unit), bars: 95 % interval",
-        kinds=kinds,
-        **_scale(rows),
+        lambda width: dots(rows, width, axis=f"{' or '.join(kinds)} (no unit)", kinds=kinds, ends=_scale(rows)),
     )
 
 
-def _label_table(labels: Sequence[Mapping[str, Any]]) -> str:
+def _label_table(labels: Sequence[Mapping[str, Any]]) -> Table:
     rows = []
     for one in labels:
         name = "All labels" if one["label"] == POOLED else one["label"]
@@ -142,20 +131,20 @@ def _label_table(labels: Sequence[Mapping[str, Any]]) -> str:
         rows.append((name, interval(one["kappa"]), interval(one["ac1"]), ratio))
     n = max((one["positive_ratio"]["n"] for one in labels if one["label"] != POOLED), default=0)
     heads = ("Finding", "Cohen’s kappa", "Gwet’s AC1", "Positive ratio")
-    return table(heads, rows, caption=f"As Table S3: agreement per label and its share in the {n:,} majority’s lists")
+    return Table(heads, rows, caption=f"As Table S3: agreement per label and its share in the {n:,} majority’s lists")
 
 
-def _label_file(labels: Sequence[Mapping[str, Any]]) -> Table:
+def _label_file(labels: Sequence[Mapping[str, Any]]) -> Csv:
     ends = ("value", "low", "high")
     names = ("kappa", "ac1", "positive_ratio")
     heads = ("label", *(f"{name}_{end}".removesuffix("_value") for name in names for end in ends), "n_lists")
     rows = tuple(
         (one["label"], *(one[name][end] for name in names for end in ends), one["kappa"]["n"]) for one in labels
     )
-    return Table("agreement_labels", heads, rows)
+    return Csv("agreement_labels", heads, rows)
 
 
-def _readers(readers: Sequence[Mapping[str, Any]]) -> list[str | Drawing | Table]:
+def _readers(readers: Sequence[Mapping[str, Any]]) -> list[Part | Illustration]:
     ordered = sorted(readers, key=lambda one: (-one["n_studies"], one["reader"]))
     rows = [
         (one["reader"], f"{one['n_studies']:,}", percent(one["agree_all"]["value"]), interval(one["kappa"]))
@@ -164,18 +153,16 @@ def _readers(readers: Sequence[Mapping[str, Any]]) -> list[str | Drawing | Table
     heads = ("Reader", "Studies read", "Agreed to all", "Kappa with the others’ majority")
     marks = [(str(one["reader"]), [_point(one["kappa"], 0)]) for one in ordered]
     total = sum(one["n_studies"] for one in ordered)
-    drawing = dots(
+    drawing = Illustration(
         "agreement_readers",
         f"Each reader and the majority of the others, {len(ordered):,} readers, {total:,} readings",
+        "Lines: 95 % intervals.",
         "Kappa per reader with 95 % intervals. "
         + "; ".join(f"{reader}: {number(points[0].value)}" for reader, points in marks)
         + ".",
-        marks,
-        axis="Cohen’s kappa (no unit), bars: 95 % interval",
-        kinds=("Cohen’s kappa",),
-        **_scale(marks),
+        lambda width: dots(marks, width, axis="Cohen’s kappa (no unit)", ends=_scale(marks)),
     )
-    file = Table(
+    file = Csv(
         "agreement_readers",
         ("reader", "studies", "agree_all", "kappa", "kappa_low", "kappa_high", "n_compared"),
         tuple(
@@ -187,7 +174,7 @@ def _readers(readers: Sequence[Mapping[str, Any]]) -> list[str | Drawing | Table
     caption = (
         f"As Table S4: studies per reader, {total:,} readings; kappa leaves the reader’s own vote out of the majority"
     )
-    return [drawing, table(heads, rows, caption=caption), file]
+    return [drawing, Table(heads, rows, caption=caption), file]
 
 
 def _sorted(labels: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -197,11 +184,10 @@ def _sorted(labels: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     return together + sorted(others, key=lambda one: -(one["positive_ratio"]["value"] or 0.0))
 
 
-def _scale(rows: Sequence[tuple[str, Sequence[Point]]]) -> dict[str, Any]:
+def _scale(rows: Sequence[tuple[str, Sequence[Point]]]) -> tuple[float, float]:
     """From 0, or what is below it, to 1."""
     lowest = min([0.0, *(end for _, points in rows for p in points for end in (p.value, p.low) if end is not None)])
-    low = next(end for end in (0.0, -0.2, -0.4, -0.6, -0.8, -1.0) if end <= lowest or end == -1.0)
-    return {"ends": (low, 1.0), "step": 0.2}
+    return next(end for end in (0.0, -0.2, -0.4, -0.6, -0.8, -1.0) if end <= lowest or end == -1.0), 1.0
 
 
 def _point(one: Estimate, kind: int) -> Point:
@@ -283,18 +269,18 @@ def draw_rubric(ratings: Sequence[Rating]) -> Section:
     tally = Counter(one.reader for one in ratings)
     readers = sorted(tally, key=lambda reader: (-tally[reader], reader))
     answers = sorted({(one.task_id, one.model) for one in ratings})
-    parts: list[str | Table] = []
+    parts: list[Part] = []
     rows: list[tuple[object, ...]] = []
     scores = {reader: _scores(ratings, reader, answers) for reader in readers}
     for other in readers[1:]:
         found = rubric_table(scores[readers[0]], scores[other])
         caption = f"{readers[0]} (first) and {other} (second): quadratic-weighted kappa, mean absolute difference"
-        parts.append(table(HEADS, [row.cells() for row in found], caption=caption))
+        parts.append(Table(HEADS, [row.cells() for row in found], caption=caption))
         rows += [(readers[0], other, *_plain(row)) for row in found]
     if len(readers) < 2:
-        parts.append(paragraph("Only one reader rated: there is nobody to compare with."))
+        parts.append(Text("Only one reader rated: there is nobody to compare with."))
     heads = ("first", "second", "criterion", "kappa", "mad", "mean_first", "sd_first", "mean_second", "sd_second", "n")
-    csv = Table("rubric", heads, tuple(rows))
+    csv = Csv("rubric", heads, tuple(rows))
     return section("rubric", "Rubric scores of two readers", "As Table 3 of paper 001 (ReXecution)", *parts, csv)
 
 

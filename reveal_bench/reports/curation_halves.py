@@ -9,11 +9,21 @@ from typing import Any
 from reveal_bench.curation.tables import HALVES
 from reveal_bench.findings import REVEAL_LABELS
 from reveal_bench.reports.curation_data import Curated
-from reveal_bench.reports.curation_html import NBSP, Section, Table, message, number, paragraph, section, share, table
-from reveal_bench.reports.drawing import Drawing, Point, bars, columns, dots, strip
+from reveal_bench.reports.figures import Bar, Point, bars, dots
+from reveal_bench.reports.page import Csv, Note, Part, Section, Table, Tables, Text, section
+from reveal_bench.reports.style import NBSP, Illustration, number, share
 from reveal_bench.sources.mapping import VOCABULARIES
 
-__all__ = ["column_name", "draw_balance", "draw_demographics", "draw_findings", "largest_difference", "p_value"]
+__all__ = [
+    "column_name",
+    "count_bars",
+    "findings_words",
+    "draw_balance",
+    "draw_demographics",
+    "draw_findings",
+    "largest_difference",
+    "p_value",
+]
 
 RELEASED, HOLDOUT = HALVES
 KINDS = ("Released", "Holdout")
@@ -31,10 +41,10 @@ def draw_demographics(curated: Curated) -> Section:
     """Table 1."""
     key, title, source = "demographics", "Demographics of the two halves", "As Table 1 of paper 004"
     if curated.placed is None:
-        return section(key, title, source, message("Not done.", _no_halves(curated)))
+        return section(key, title, source, Note("Not done.", _no_halves(curated)))
     if not curated.demographics:
         why = "The table of facts had none of age_band, sex, race and patient_class, or there was no such table."
-        return section(key, title, source, message("Nothing is known of the patients.", why))
+        return section(key, title, source, Note("Nothing is known of the patients.", why))
     sizes = {half: len(curated.half(half)) for half in HALVES}
     tests = {one["name"]: one for one in (curated.balance or {}).get("facts", ())}
     rows: list[tuple[object, ...]] = []
@@ -53,12 +63,12 @@ def draw_demographics(curated: Curated) -> Section:
             plain.append((name, word, a, b, a + b))
     heads = ("", f"Released, {n_is(sizes[RELEASED])}", f"Holdout, {n_is(sizes[HOLDOUT])}",
              f"Total, {n_is(sum(sizes.values()))}", "Test", "p value", "Std. diff.")  # fmt: skip
-    shown = table(heads, rows, caption="Studies and their share of the half", groups=groups, inside=inside, words=(4,))
+    shown = Table(heads, rows, caption="Studies and their share of the half", groups=groups, inside=inside)
     note = "Tests and standardized differences are explained below Table S2." if tests else (
         "Not tested in this version; what is known of the balance of its halves is said below."
     )  # fmt: skip
-    file = Table("demographics", ("characteristic", "category", *HALVES, "total"), tuple(plain))
-    return section(key, title, source, shown, paragraph(note, is_note=True), file)
+    file = Csv("demographics", ("characteristic", "category", *HALVES, "total"), tuple(plain))
+    return section(key, title, source, shown, Text(note, is_note=True), file)
 
 
 def draw_balance(curated: Curated) -> Section:
@@ -66,15 +76,15 @@ def draw_balance(curated: Curated) -> Section:
     key, title, source = "balance", "Acquisition and balance of the halves", "As Table S2 of paper 004, section 3"
     found = curated.balance
     if found is None:
-        return section(key, title, source, message("Not done.", _not_balanced(curated)))
+        return section(key, title, source, Note("Not done.", _not_balanced(curated)))
     facts = [one for one in found["facts"] if one["name"] not in VOCABULARIES]
     columns_ = [*found["facts"], *found["labels"]]
-    parts: list[str | Drawing | Table] = [*_rule(found["rule"]), _summary(found["counts"]), _love(found)]
+    parts: list[Part | Illustration] = [*_rule(found["rule"]), _summary(found["counts"]), _love(found)]
     if facts:
-        blocks = "".join(_block(one, found["counts"]) for one in facts)
-        parts.append(f'<h3>Acquisition, value by value</h3><div class="blocks">{blocks}</div>')
+        blocks = [_block(one, found["counts"]) for one in facts]
+        parts.append(Tables("Acquisition, value by value", blocks))
     else:
-        parts.append(message("No acquisition data.", "The split was made without a table of facts about acquisition."))
+        parts.append(Note("No acquisition data.", "The split was made without a table of facts about acquisition."))
     heads = ("column", "category", *HALVES, "standardized_difference", "test", "p_value", "chi_square_p_value",
              "largest_difference")  # fmt: skip
     rows = [
@@ -83,7 +93,7 @@ def draw_balance(curated: Curated) -> Section:
          one["test"]["chi_square_p_value"], _plain(largest_difference(one)))
         for one in columns_ for category in one["categories"]
     ]  # fmt: skip
-    return section(key, title, source, *parts, Table("balance", heads, tuple(rows)))
+    return section(key, title, source, *parts, Csv("balance", heads, tuple(rows)))
 
 
 def draw_findings(curated: Curated) -> Section:
@@ -91,38 +101,56 @@ def draw_findings(curated: Curated) -> Section:
     key, title = "findings", "Findings in the two halves"
     source = "As Figures 3 and 4 of paper 004"
     if curated.placed is None:
-        return section(key, title, source, message("Not done.", _no_halves(curated)))
+        return section(key, title, source, Note("Not done.", _no_halves(curated)))
     sizes = [len(curated.half(half)) for half in HALVES]
     kinds = [f"{kind}, n = {n:,}" for kind, n in zip(KINDS, sizes, strict=True)]
     released, holdout = (curated.prevalence(half) for half in HALVES)
     ordered = sorted(REVEAL_LABELS, key=lambda label: -(released[label] + holdout[label]))
-    prevalence = bars(
+    prevalence = count_bars(
         "prevalence",
-        "Studies with each finding (Figure 3)",
-        f"Released and holdout: {'; '.join(f'{one}: {released[one]} and {holdout[one]}' for one in ordered)}.",
+        "Studies with each finding",
+        "Figure 3 of paper 004.",
         [(label, (released[label], holdout[label])) for label in ordered],
-        axis="Studies",
-        kinds=kinds,
+        kinds,
     )
     fewer, others = (curated.n_findings(half) for half in HALVES)
-    per_study = columns(
+    per_study = count_bars(
         "findings_per_study",
-        "Findings per study (Figure 4)",
-        f"Released and holdout: {'; '.join(f'{n} findings: {fewer[n]} and {others[n]}' for n in fewer)}.",
-        [(str(n), (fewer[n], others[n])) for n in fewer],
-        across="Findings of a study",
-        upwards="Studies",
-        kinds=kinds,
+        "Findings per study",
+        "Figure 4 of paper 004.",
+        [(findings_words(n), (fewer[n], others[n])) for n in fewer],
+        kinds,
     )
-    shown = table(
+    shown = Table(
         ("Finding", "Released", "Holdout", "Total"),
         [(label, share(released[label], sizes[0]), share(holdout[label], sizes[1]),
           share(released[label] + holdout[label], sum(sizes))) for label in ordered],
         caption="Studies with each finding and their share",
     )  # fmt: skip
-    counted = Table("prevalence", ("label", *HALVES), tuple((one, released[one], holdout[one]) for one in ordered))
-    numbers = Table("findings_per_study", ("findings", *HALVES), tuple((n, fewer[n], others[n]) for n in fewer))
+    counted = Csv("prevalence", ("label", *HALVES), tuple((one, released[one], holdout[one]) for one in ordered))
+    numbers = Csv("findings_per_study", ("findings", *HALVES), tuple((n, fewer[n], others[n]) for n in fewer))
     return section(key, title, source, prevalence, shown, per_study, counted, numbers)
+
+
+def count_bars(
+    name: str,
+    title: str,
+    caption: str,
+    rows: Sequence[tuple[str, Sequence[int | None]]],
+    kinds: Sequence[str],
+    *,
+    hidden: str = "",
+) -> Illustration:
+    """Numbers of studies as bars, a row per name and a bar per half; None is written as `hidden`."""
+    given = [(row, [Bar(n, hidden if n is None else f"{n:,}") for n in values]) for row, values in rows]
+    said = "; ".join(f"{row}: {' and '.join(bar.words for bar in values)}" for row, values in given)
+    alt = f"Bars of studies. {' and '.join(kinds)}: {said}."
+    return Illustration(name, title, caption, alt, lambda width: bars(given, width, axis="Studies", kinds=kinds))
+
+
+def findings_words(n: int | str) -> str:
+    """A number of findings, or some together."""
+    return "1 finding" if str(n) == "1" else f"{n} findings"
 
 
 def largest_difference(one: Mapping[str, Any]) -> float | None:
@@ -197,7 +225,7 @@ def _difference(one: Mapping[str, Any]) -> str:
     return "∞" if found is not None and math.isinf(found) else number(found)
 
 
-def _rule(rule: Mapping[str, Any]) -> list[str | Drawing | Table]:
+def _rule(rule: Mapping[str, Any]) -> list[Part | Illustration]:
     """How the halves were chosen among the draws."""
     values: Sequence[float | None] = rule["values"]
     many = f"{rule['best_of']:,} random draws, " if rule["best_of"] > 1 else "one random draw, "
@@ -206,28 +234,34 @@ def _rule(rule: Mapping[str, Any]) -> list[str | Drawing | Table]:
         f" {rule['criterion']}. Number {rule['taken']:,} was taken. In this curation folder"
         f" {rule['draws_looked_at']:,} draws were looked at in all."
     )
-    parts: list[str | Drawing | Table] = [paragraph(words)]
+    parts: list[Part | Illustration] = [Text(words)]
     if rule["draws_looked_at"] > rule["best_of"]:
         many = f"{len(rule['history']):,} times, with {rule['draws_looked_at']:,} draws together"
-        parts.append(message("The split was asked for more than once:", f"{many}.", is_warning=True))
+        parts.append(Note("The split was asked for more than once:", f"{many}.", is_warning=True))
     shown = ", ".join("∞ or undefined" if value is None else number(value) for value in values)
     if len(values) > 1:
-        parts.append(
-            strip(
-                "draws",
-                f"The criterion in all {len(values):,} draws",
-                f"A tick per draw; number {rule['taken']} was taken. Values in order: {shown}.",
-                values,
-                rule["taken"],
-                axis="Largest absolute standardized difference (no unit)",
-            )
-        )
-    parts.append(paragraph(f"Values of the draws in order: {shown}.", is_note=True))
+        parts.append(_draws(values, rule["taken"], shown))
+    parts.append(Text(f"Values of the draws in order: {shown}.", is_note=True))
     rows = tuple((i, value, i == rule["taken"]) for i, value in enumerate(values, start=1))
-    return [*parts, Table("draws", ("draw", "largest_difference", "taken"), rows)]
+    return [*parts, Csv("draws", ("draw", "largest_difference", "taken"), rows)]
 
 
-def _summary(counts: Mapping[str, Any]) -> str:
+def _draws(values: Sequence[float | None], taken: int, shown: str) -> Illustration:
+    """The criterion in every draw, on one scale."""
+    rows = [
+        ("All draws", [Point(value, kind=1) for value in values if value is not None]),
+        ("Taken", [Point(values[taken - 1])]),
+    ]
+    return Illustration(
+        "draws",
+        f"The criterion in all {len(values):,} draws",
+        f"Number {taken:,} was taken.",
+        f"A mark per draw; number {taken} was taken. Values in order: {shown}.",
+        lambda width: dots(rows, width, axis="Largest absolute standardized difference (no unit)"),
+    )
+
+
+def _summary(counts: Mapping[str, Any]) -> Text:
     words = (
         f"{counts['columns_below_0.05']:,} of {counts['columns_tested']:,} tested columns have a p value below 0.05;"
         " the tests decide nothing. Tables with expected counts of at least 5 are tested by chi-square, others by"
@@ -236,10 +270,10 @@ def _summary(counts: Mapping[str, Any]) -> str:
     )
     if counts["studies_without_facts"]:
         words += f" Of {counts['studies_without_facts']:,} studies the table of facts knows nothing."
-    return paragraph(words)
+    return Text(words)
 
 
-def _love(found: Mapping[str, Any]) -> Drawing:
+def _love(found: Mapping[str, Any]) -> Illustration:
     """Absolute standardized differences, facts and labels each from the largest down."""
 
     def size(one: Mapping[str, Any]) -> float:
@@ -255,20 +289,23 @@ def _love(found: Mapping[str, Any]) -> Drawing:
     end = max(math.ceil(max(finite, default=0) / step + 0.2), 3) * step
     n = found["counts"]["studies"]
     said = "; ".join(f"{row}: {'infinite' if p[0].value == math.inf else number(p[0].value)}" for row, p in rows)
-    return dots(
+    return Illustration(
         "balance",
         f"Balance of the two halves, {n:,} studies",
+        f"Differences below {USUAL} are usually called small.",
         f"Absolute standardized difference per characteristic and finding. {said}.",
-        rows,
-        axis="Absolute standardized difference (no unit)",
-        kinds=("Acquisition, demographics", "Findings"),
-        ends=(0.0, end),
-        step=step,
-        rules={USUAL: "0.1"},
+        lambda width: dots(
+            rows,
+            width,
+            axis="Absolute standardized difference (no unit)",
+            kinds=("acquisition, demographics", "findings"),
+            ends=(0.0, end),
+            rule=(USUAL, f"{USUAL}"),
+        ),
     )
 
 
-def _block(one: Mapping[str, Any], counts: Mapping[str, Any]) -> str:
+def _block(one: Mapping[str, Any], counts: Mapping[str, Any]) -> Table:
     """A column value by value."""
     test = one["test"]
     simulated = f" {test['n_simulated']:,} times" if test["n_simulated"] else ""
@@ -288,7 +325,7 @@ def _block(one: Mapping[str, Any], counts: Mapping[str, Any]) -> str:
         rows.append(("mean", *means, number(one["standardized_mean_difference"], 2)))
     sizes = [f"{counts[half]['studies']:,}" for half in HALVES]
     heads = ("Value", f"Released ({sizes[0]})", f"Holdout ({sizes[1]})", "Std. diff.")
-    return table(heads, rows, caption=caption)
+    return Table(heads, rows, caption=caption)
 
 
 def _plain(value: float | None) -> object:

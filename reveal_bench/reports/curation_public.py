@@ -23,20 +23,10 @@ from reveal_bench.curation.tables import HALVES
 from reveal_bench.findings import REVEAL_LABELS
 from reveal_bench.reports.curation_agreement import SOURCE, forest_of_labels, kappa_sentence, kappa_table, share_table
 from reveal_bench.reports.curation_data import Curated
-from reveal_bench.reports.curation_halves import TITLES, WORDS, column_name
-from reveal_bench.reports.curation_html import (
-    Section,
-    Table,
-    interval,
-    message,
-    page,
-    paragraph,
-    section,
-    share,
-    table,
-)
+from reveal_bench.reports.curation_halves import TITLES, WORDS, column_name, count_bars, findings_words
 from reveal_bench.reports.curation_steps import BEFORE_REFRESH, SMALL, flow_parts
-from reveal_bench.reports.drawing import Drawing, bars, columns
+from reveal_bench.reports.page import Csv, Note, Page, Part, Section, Table, Tables, Text, render_page, section
+from reveal_bench.reports.style import Illustration, interval, share
 from reveal_bench.sources.mapping import VOCABULARIES
 
 __all__ = ["SMALL", "band", "merged_numbers", "public_page", "shown_values"]
@@ -55,18 +45,20 @@ FEW = f"fewer than {SMALL}"
 
 def public_page(curated: Curated) -> str:
     """The page as HTML."""
-    notice = message(
+    notice = Note(
         "Of the holdout nothing is told that a model could be tuned on.",
         f"Its labels are in no figure here; numbers of studies below {SMALL} are not shown.",
     )
     version = f", version {curated.version}" if curated.version else ""
     sections = [_flow(curated), _extraction(curated), _agreement(curated), _who(curated), _findings(curated)]
     changes = _changes(curated)
-    return page(
-        f"How the benchmark “{curated.name}” was made",
-        f"Curation report{version}. Figures and tables are as in REVEAL-CXR (paper 004), for this benchmark.",
-        notice,
-        [*sections, *([] if changes is None else [changes])],
+    return render_page(
+        Page(
+            f"How the benchmark “{curated.name}” was made",
+            f"Curation report{version}. Figures and tables are as in REVEAL-CXR (paper 004), for this benchmark.",
+            [*sections, *([] if changes is None else [changes])],
+            [notice],
+        )
     )
 
 
@@ -115,7 +107,7 @@ def band(n: int, of: int) -> str:
 
 def _flow(curated: Curated) -> Section:
     counts = {step: curated.counts(step) for step in BEFORE_REFRESH}
-    parts = [part for part in flow_parts(counts, is_public=True) if not isinstance(part, Table)]
+    parts = [part for part in flow_parts(counts, is_public=True) if not isinstance(part, Csv)]
     return section("flow", "Flow of studies", "As Figure 1 of paper 004 (REVEAL-CXR)", *parts)
 
 
@@ -124,7 +116,7 @@ def _extraction(curated: Curated) -> Section:
     counts = curated.counts("extract")
     if counts is None:
         return section(
-            key, title, source, message("Not done here.", "The labels were suggested in another curation, or not yet.")
+            key, title, source, Note("Not done here.", "The labels were suggested in another curation, or not yet.")
         )
     engine = str(curated.settings("extract").get("engine", ""))
     read = (
@@ -133,7 +125,7 @@ def _extraction(curated: Curated) -> Section:
         else f"Labels were read out of the reports by {_without_path(engine)}"
     )
     words = f"{read}: {counts['ok']:,} of {counts['studies']:,} studies have suggested labels, or none of the twelve."
-    return section(key, title, source, paragraph(words))
+    return section(key, title, source, Text(words))
 
 
 def _without_path(engine: str) -> str:
@@ -148,32 +140,28 @@ def _agreement(curated: Curated) -> Section:
     key, title = "agreement", "Agreement of the readers"
     found = curated.agreement
     if found is None:
-        return section(
-            key, title, SOURCE, message("Not done here.", "There are no votes in this curation, or not yet.")
-        )
-    parts: list[str | Drawing] = [kappa_sentence(found), kappa_table(found), share_table(found)]
+        return section(key, title, SOURCE, Note("Not done here.", "There are no votes in this curation, or not yet."))
+    parts: list[Part | Illustration] = [kappa_sentence(found), kappa_table(found), share_table(found)]
     parts += _labels(curated, found["labels"])
     ordered = sorted(found["readers"], key=lambda one: (-one["n_studies"], one["reader"]))
     rows = [
         (f"Reader {i}", f"{one['n_studies']:,}", interval(one["kappa"], 2)) for i, one in enumerate(ordered, start=1)
     ]
     heads = ("Reader", "Studies read", "Kappa with the others’ majority")
-    parts.append(table(heads, rows, caption="As Table S4: studies per reader, the most first"))
+    parts.append(Table(heads, rows, caption="As Table S4: studies per reader, the most first"))
     return section(key, title, SOURCE, *parts)
 
 
-def _labels(curated: Curated, labels: Sequence[Mapping[str, Any]]) -> list[str | Drawing]:
+def _labels(curated: Curated, labels: Sequence[Mapping[str, Any]]) -> list[Part | Illustration]:
     """Kappa per label, of those that enough of the released studies have."""
     released = curated.prevalence(RELEASED)
     shown = [one for one in labels if released.get(one["label"], 0) >= SMALL and one["kappa"]["value"] is not None]
     if not shown:
-        return [
-            paragraph(f"Agreement on single labels is shown of those with at least {SMALL} released studies: none yet.")
-        ]
+        return [Text(f"Agreement on single labels is shown of those with at least {SMALL} released studies: none yet.")]
     rows = [(one["label"], interval(one["kappa"], 2)) for one in shown]
     caption = f"As Table S3: labels with at least {SMALL} released studies; kappa is of all studies that were read"
     drawing = forest_of_labels(shown, name="agreement_labels", with_ac1=False)
-    return [drawing, table(("Finding", "Cohen’s kappa"), rows, caption=caption)]
+    return [drawing, Table(("Finding", "Cohen’s kappa"), rows, caption=caption)]
 
 
 def _who(curated: Curated) -> Section:
@@ -184,9 +172,9 @@ def _who(curated: Curated) -> Section:
         "As Tables 1 and S2 of paper 004, the holdout in bands",
     )
     if curated.placed is None:
-        return section(key, title, source, message("Not done.", "There are no halves yet."))
+        return section(key, title, source, Note("Not done.", "There are no halves yet."))
     sizes = {half: len(curated.half(half)) for half in HALVES}
-    parts = [paragraph(f"Released: {sizes[RELEASED]:,} studies. Holdout: {sizes[HOLDOUT]:,} studies.")]
+    parts: list[Part] = [Text(f"Released: {sizes[RELEASED]:,} studies. Holdout: {sizes[HOLDOUT]:,} studies.")]
     blocks = []
     for name in curated.demographics:
         counts = [curated.words(name, half) for half in HALVES]
@@ -198,17 +186,15 @@ def _who(curated: Curated) -> Section:
         counts = [{_value(two["category"]): int(two[half]) for two in one["categories"]} for half in HALVES]
         blocks.append(_block(column_name(one["name"]), counts[0], counts[1], sizes))
     if blocks:
-        parts.append(f'<div class="blocks">{"".join(blocks)}</div>')
+        parts.append(Tables("", blocks))
     elif not facts:
-        parts.append(
-            message("Nothing is known of patients and acquisition.", "The split was made without such a table.")
-        )
+        parts.append(Note("Nothing is known of patients and acquisition.", "The split was made without such a table."))
     n_left_out = len(facts) - len(shown)
     if n_left_out:
         which = "1 other column" if n_left_out == 1 else f"{n_left_out:,} other columns"
-        parts.append(paragraph(f"{which} of the table of facts: left out here.", is_note=True))
+        parts.append(Text(f"{which} of the table of facts: left out here.", is_note=True))
     if balance["rule"] is not None:
-        parts.append(paragraph(_rule(balance)))
+        parts.append(Text(_rule(balance)))
     return section(key, title, source, *parts)
 
 
@@ -216,7 +202,7 @@ def _folded(name: str) -> str:
     return re.sub(r"[\s_]", "", name.casefold())
 
 
-def _block(name: str, released: Mapping[str, int], holdout: Mapping[str, int], sizes: Mapping[str, int]) -> str:
+def _block(name: str, released: Mapping[str, int], holdout: Mapping[str, int], sizes: Mapping[str, int]) -> Table:
     shown, rest = shown_values(released)
     rows = [
         (WORDS.get(value, value), share(released[value], sizes[RELEASED]), band(holdout[value], sizes[HOLDOUT]))
@@ -226,7 +212,7 @@ def _block(name: str, released: Mapping[str, int], holdout: Mapping[str, int], s
         n_others = sum(n for value, n in holdout.items() if value not in shown)
         of = share(rest, sizes[RELEASED]) if rest >= SMALL else FEW
         rows.append(("all others" if shown else "any", of, band(n_others, sizes[HOLDOUT])))
-    return table((name, "Released", "Holdout"), rows, caption=name, is_caption_shown=False)
+    return Table((name, "Released", "Holdout"), rows, caption=name, is_caption_shown=False)
 
 
 def _rule(balance: Mapping[str, Any]) -> str:
@@ -246,31 +232,26 @@ def _findings(curated: Curated) -> Section:
     source = "As Figures 3 and 4 of paper 004, without the holdout"
     own = curated.half(RELEASED)
     if curated.placed is None or not own:
-        return section(key, title, source, message("Not done.", "There is no released half yet."))
+        return section(key, title, source, Note("Not done.", "There is no released half yet."))
     counts = curated.prevalence(RELEASED)
     ordered = sorted(REVEAL_LABELS, key=lambda label: -(counts[label] if counts[label] >= SMALL else 0))
     shown = {label: counts[label] if counts[label] >= SMALL else None for label in ordered}
     kinds = [f"Released, n = {len(own):,}"]
-    said = "; ".join(f"{label}: {FEW if n is None else n}" for label, n in shown.items())
-    prevalence = bars(
+    prevalence = count_bars(
         "prevalence",
-        "Released studies with each finding (Figure 3)",
-        f"Studies. {said}.",
+        "Released studies with each finding",
+        "Figure 3 of paper 004.",
         [(label, (n,)) for label, n in shown.items()],
-        axis="Studies",
-        kinds=kinds,
+        kinds,
         hidden=FEW,
     )
     groups = merged_numbers(Counter(len(one.labels) for one in own))
-    values = [(numbers, n if n >= SMALL else None) for numbers, n in groups]
-    per_study = columns(
+    per_study = count_bars(
         "findings_per_study",
-        "Findings per released study (Figure 4)",
-        f"Studies. {'; '.join(f'{numbers} findings: {FEW if n is None else n}' for numbers, n in values)}.",
-        [(numbers, (n,)) for numbers, n in values],
-        across="Findings of a study",
-        upwards="Studies",
-        kinds=kinds,
+        "Findings per released study",
+        "Figure 4 of paper 004.",
+        [(findings_words(numbers), (n if n >= SMALL else None,)) for numbers, n in groups],
+        kinds,
         hidden=FEW,
     )
     return section(key, title, source, prevalence, per_study)
@@ -287,7 +268,7 @@ def _changes(curated: Curated) -> Section | None:
     )
     if counts["retired"]:
         words += f" The holdout of before, {counts['retired']:,} studies, is released now."
-    return section("changes", "What this version changes", "Not in the paper", paragraph(words))
+    return section("changes", "What this version changes", "Not in the paper", Text(words))
 
 
 def _value(category: str | None) -> str:

@@ -11,13 +11,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reveal_bench.curation.tables import HALVES
 from reveal_bench.findings import REVEAL_LABELS
 from reveal_bench.reports.curation_data import Curated, shown_labels
-from reveal_bench.reports.curation_html import Section, Table, message, paragraph, section, share, table
-from reveal_bench.reports.drawing import LINE, WIDE, Drawing, wrapped, written
+from reveal_bench.reports.page import Csv, Note, Part, Section, Table, Text, section
+from reveal_bench.reports.style import INK, LINE, PANEL, SOFT, WIDE, Illustration, new_figure, share, style, wrap
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 __all__ = [
     "SMALL",
@@ -198,85 +202,94 @@ def _labels(n: int) -> str:
     return "1 label" if n == 1 else f"{n} labels"
 
 
-def draw_flow(stages: Sequence[Stage], *, name: str = "flow") -> Drawing:
+def draw_flow(stages: Sequence[Stage], *, name: str = "flow") -> Illustration:
     """Boxes below one another, what leaves beside them; :attr:`Stage.halves` at the foot."""
-
-    def draw(width: int) -> tuple[str, float]:
-        main = 390.0 if width == WIDE else 192.0
-        side_left = main + (44 if width == WIDE else 14)
-        shapes, y = [], 1.0
-        for i, stage in enumerate(stages):
-            box, height = _box(1, y, main - 2, _words(stage, main), is_open=stage.n is None)
-            shapes.append(box)
-            y += height
-            is_last = i == len(stages) - 1
-            leaving = [(why, n) for why, n in stage.leaving if n]
-            gap = 30.0
-            if leaving:
-                words = [
-                    (line, i == 0)
-                    for why, n in leaving
-                    for i, line in enumerate([f"{n:,}", *wrapped(why, width - side_left - 18)])
-                ]
-                side, tall = _box(side_left, y + 10, width - side_left - 1, words, is_aside=True)
-                gap = max(gap, tall + 20)
-                shapes.append(side)
-                shapes.append(_arrow(main / 2, y + 10 + tall / 2, side_left - 1, y + 10 + tall / 2))
-            if not is_last:
-                shapes.append(_arrow(main / 2, y, main / 2, y + gap - 1))
-                y += gap
-        halves, y = _halves(stages[-1], main, width, y)
-        return "".join([*shapes, halves]), y + 2
-
-    return Drawing(name, "From the reports to the two halves", _described(stages), draw)
+    title = "From the reports to the two halves"
+    return Illustration(name, title, "", _described(stages), lambda width: _drawn(stages, width))
 
 
-def _halves(stage: Stage, main: float, width: int, y: float) -> tuple[str, float]:
-    wide = (main - 16) / 2
-    shapes, bottom = [], y
-    named = stage.halves or (("Released", None), ("Holdout", None))
-    for k, (half, n) in enumerate(named):
-        x = 1 + k * (wide + 14)
-        words = _words(Stage(half, n), wide)
-        box, height = _box(x, y + 30, wide, words, is_open=n is None)
-        shapes += [_arrow(x + wide / 2, y, x + wide / 2, y + 29), box]
-        bottom = y + 30 + height
-    return "".join(shapes), bottom
+@dataclass(frozen=True, slots=True)
+class _Box:
+    """A box with its lines, and which of them are bold; in millimetres, y from the top downwards."""
+
+    x: float
+    y: float
+    width: float
+    lines: tuple[tuple[str, bool], ...]
+    is_open: bool = False
+    is_aside: bool = False
+
+    @property
+    def height(self) -> float:
+        return 1.15 * LINE * len(self.lines) + 3.2
 
 
-def _words(stage: Stage, width: float) -> list[tuple[str, bool]]:
+def _drawn(stages: Sequence[Stage], width: float) -> Figure:
+    main, gap = (0.56, 10.0) if width == WIDE else (0.54, 4.0)
+    main *= width
+    boxes: list[_Box] = []
+    arrows: list[tuple[float, float, float, float]] = []
+    y = 0.5
+    for i, stage in enumerate(stages):
+        boxes.append(_Box(0.5, y, main - 1, _words(stage, main - 6), is_open=stage.n is None))
+        y += boxes[-1].height
+        low = y
+        leaving = [(why, n) for why, n in stage.leaving if n]
+        if leaving:
+            side = main + gap
+            lines = tuple(
+                (line, k == 0)
+                for why, n in leaving
+                for k, line in enumerate([f"{n:,}", *wrap(why, width - side - 5).split("\n")])
+            )
+            boxes.append(_Box(side, y + 2.5, width - side - 0.5, lines, is_aside=True))
+            low = boxes[-1].y + boxes[-1].height - 1.5
+            middle = (boxes[-1].y + low + 1.5) / 2
+            arrows.append((main / 2, middle, side, middle))
+        if i < len(stages) - 1:
+            arrows.append((main / 2, y, main / 2, max(y + 7, low + 4)))
+            y = arrows[-1][3]
+    half = (main - 4.5) / 2
+    for k, (name, n) in enumerate(stages[-1].halves or (("Released", None), ("Holdout", None))):
+        x = 0.5 + k * (half + 3.5)
+        arrows.append((x + half / 2, y, x + half / 2, y + 7))
+        boxes.append(_Box(x, y + 7, half, _words(Stage(name, n), half - 3.4), is_open=n is None))
+    height = max(box.y + box.height for box in boxes) + 0.5
+    with style():
+        figure = new_figure(height, width)
+        axes = figure.add_axes((0, 0, 1, 1))
+        axes.set_xlim(0, width)
+        axes.set_ylim(height, 0)
+        axes.set_axis_off()
+        for box in boxes:
+            _draw_box(axes, box)
+        for x1, y1, x2, y2 in arrows:
+            axes.annotate(
+                "", (x2, y2), (x1, y1),
+                arrowprops={"arrowstyle": "-|>", "color": INK, "linewidth": 0.8, "shrinkA": 0, "shrinkB": 0},
+            )  # fmt: skip
+    return figure
+
+
+def _draw_box(axes: Axes, box: _Box) -> None:
+    from matplotlib.patches import Rectangle
+
+    axes.add_patch(
+        Rectangle(
+            (box.x, box.y), box.width, box.height, facecolor=PANEL if box.is_aside else "white",
+            edgecolor=SOFT if box.is_open else INK, linewidth=0.7, linestyle="--" if box.is_open else "-",
+        )
+    )  # fmt: skip
+    for i, (line, is_bold) in enumerate(box.lines):
+        place = box.y + 1.6 + 1.15 * LINE * (i + 0.5)
+        axes.text(box.x + 2.2, place, line, va="center", fontweight="bold" if is_bold else "normal")
+
+
+def _words(stage: Stage, width: float) -> tuple[tuple[str, bool], ...]:
     """Lines of a box, and whether they are bold."""
     head = f"{stage.title}: {stage.n:,}" if stage.n is not None else f"{stage.title}: not done"
-    lines = [(line, True) for line in wrapped(head, width - 26)]
-    return lines + [(line, False) for words in stage.lines for line in wrapped(words, width - 20)]
-
-
-def _box(
-    x: float,
-    y: float,
-    width: float,
-    words: Sequence[tuple[str, bool]],
-    *,
-    is_open: bool = False,
-    is_aside: bool = False,
-) -> tuple[str, float]:
-    height = LINE * len(words) + 14
-    kind = "box" + " open" * is_open + " aside" * is_aside
-    lines = "".join(
-        written(x + 9, y + 19 + LINE * i, line, css_class="bold" if is_bold else "")
-        for i, (line, is_bold) in enumerate(words)
-    )
-    frame = f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height}" rx="4" class="{kind}"/>'
-    return frame + lines, height
-
-
-def _arrow(x1: float, y1: float, x2: float, y2: float) -> str:
-    """A line with a head; it goes down or to the right."""
-    head = f"M{x2:.1f} {y2:.1f}l-4 -7h8z" if x1 == x2 else f"M{x2:.1f} {y2:.1f}l-7 -4v8z"
-    return (
-        f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" class="line"/>'
-        f'<path d="{head}" fill="currentColor" class="line" style="fill:var(--ink)"/>'
-    )
+    lines = [(line, True) for line in wrap(head, width, bold=True).split("\n")]
+    return (*lines, *((line, False) for words in stage.lines for line in wrap(words, width).split("\n")))
 
 
 def _described(stages: Sequence[Stage]) -> str:
@@ -304,37 +317,35 @@ def draw_steps(curated: Curated) -> Section:
     heads: tuple[str, ...] = ("Step", "Status", "By reveal-bench", "Why")
     if not any(state.why for state in curated.states.values()):
         heads, rows = heads[:3], [row[:3] for row in rows]
-    shown = table(heads, rows, caption="Steps of this curation", n_texts=4)
-    seed = paragraph(f"Every random choice comes from the seed {curated.seed} of this curation folder.", is_note=True)
+    shown = Table(heads, rows, caption="Steps of this curation")
+    seed = Text(f"Every random choice comes from the seed {curated.seed} of this curation folder.", is_note=True)
     return section("steps", "What is done", "Curation folder; not in the paper", shown, seed)
 
 
 def draw_flow_section(curated: Curated) -> Section:
     """Figure 1."""
     refreshed = curated.counts("refresh")
-    note = ""
+    notes: list[Part] = []
     if refreshed is not None and curated.counts("extract") is None:
-        note = message(
+        notes.append(Note(
             f"This is a refresh of version {refreshed['version_before']}.",
             "The way of its studies is in the report of that curation; what changed is below.",
-        )
+        ))  # fmt: skip
     counts = {step: curated.counts(step) for step in BEFORE_REFRESH}
-    return section("flow", "Flow of studies", "As Figure 1 of paper 004 (REVEAL-CXR)", note, *flow_parts(counts))
+    return section("flow", "Flow of studies", "As Figure 1 of paper 004 (REVEAL-CXR)", *notes, *flow_parts(counts))
 
 
-def flow_parts(
-    counts: Mapping[str, Mapping[str, Any] | None], *, is_public: bool = False
-) -> list[str | Drawing | Table]:
+def flow_parts(counts: Mapping[str, Mapping[str, Any] | None], *, is_public: bool = False) -> list[Part | Illustration]:
     """The diagram, what of it is not done, whether it adds up, and its numbers."""
     stages = find_stages(counts, is_public=is_public)
-    parts: list[str | Drawing | Table] = [draw_flow(stages)]
+    parts: list[Part | Illustration] = [draw_flow(stages)]
     gaps = unbalanced(stages)
     if gaps:
-        parts.append(message("The numbers do not add up.", "; ".join(gaps), is_warning=True))
+        parts.append(Note("The numbers do not add up.", "; ".join(gaps), is_warning=True))
     open_steps = [step for step in BEFORE_REFRESH if counts.get(step) is None]
     if open_steps:
-        parts.append(message("Not all steps are done.", f"Without numbers yet: {', '.join(open_steps)}."))
-    return [*parts, Table("flow", ("stage", "what", "studies"), tuple(_flow_rows(stages)))]
+        parts.append(Note("Not all steps are done.", f"Without numbers yet: {', '.join(open_steps)}."))
+    return [*parts, Csv("flow", ("stage", "what", "studies"), tuple(_flow_rows(stages)))]
 
 
 def _flow_rows(stages: Sequence[Stage]) -> list[tuple[object, ...]]:
@@ -351,7 +362,7 @@ def draw_extraction(curated: Curated) -> Section:
     key, title, source = "extraction", "Labels read out of reports", "Sections 2.1 and Figure 1 of paper 004"
     counts = curated.counts("extract")
     if counts is None:
-        return section(key, title, source, message("Not done.", curated.missing("extract")))
+        return section(key, title, source, Note("Not done.", curated.missing("extract")))
     settings = curated.settings("extract")
     engine = str(settings.get("engine", ""))
     rows: list[tuple[object, ...]] = [
@@ -361,22 +372,22 @@ def draw_extraction(curated: Curated) -> Section:
         ("Quarantined", f"{counts['quarantined']:,}"),
         *_asked(counts.get("engine") or {}),
     ]
-    parts: list[str | Table] = [table(("", ""), rows, caption="How the reports were read", n_texts=2)]
+    parts: list[Part] = [Table(("", ""), rows, caption="How the reports were read")]
     if counts["quarantined"]:
         note = (
             "quarantine.jsonl in the curation folder says of every quarantined report why; it is no part of this page."
         )
-        parts.append(paragraph(note, is_note=True))
+        parts.append(Text(note, is_note=True))
     by_label = counts["by_label"]
     ordered = sorted(REVEAL_LABELS, key=lambda label: -by_label[label])
     parts.append(
-        table(
+        Table(
             ("Label", "Studies"),
             [(label, share(by_label[label], counts["ok"])) for label in ordered],
-            caption=f"Suggested labels of {counts['ok']:,} studies",
+            f"Suggested labels of {counts['ok']:,} studies",
         )
     )
-    parts.append(Table("suggested", ("label", "studies"), tuple((label, by_label[label]) for label in ordered)))
+    parts.append(Csv("suggested", ("label", "studies"), tuple((label, by_label[label]) for label in ordered)))
     return section(key, title, source, *parts)
 
 
@@ -409,7 +420,7 @@ def draw_refresh(curated: Curated) -> Section | None:
         return None
     key, title, source = "refresh", "What this version changes", "Not in the paper"
     if counts is None or curated.diff is None:
-        return section(key, title, source, message("Not done.", curated.missing("refresh")))
+        return section(key, title, source, Note("Not done.", curated.missing("refresh")))
     corrected = curated.diff["corrected"]
     by_half = {half: [one for one in corrected if one["half"] == half] for half in HALVES}
     rows = [
@@ -422,11 +433,11 @@ def draw_refresh(curated: Curated) -> Section | None:
         f"Left out of what was offered: {counts['left_out_released_before']:,} studies of patients who were released"
         f" before, {counts['left_out_in_holdout']:,} of patients in the holdout."
     )
-    parts: list[str | Table] = [
-        paragraph(f"Version {counts['version']} follows {counts['version_before']}."),
-        table(("What", "Released", "Holdout"), rows, caption="Changes per half"),
-        paragraph(left_out),
-        Table("changes", ("what", *HALVES), tuple(rows)),
+    parts: list[Part] = [
+        Text(f"Version {counts['version']} follows {counts['version_before']}."),
+        Table(("What", "Released", "Holdout"), rows, caption="Changes per half"),
+        Text(left_out),
+        Csv("changes", ("what", *HALVES), tuple(rows)),
     ]
     if corrected:
         lines = [
@@ -434,6 +445,6 @@ def draw_refresh(curated: Curated) -> Section | None:
             for one in corrected
         ]
         heads = ("Study", "Half", "Labels before", "Labels now", "Why")
-        parts.append(table(heads, lines, caption=f"{len(lines):,} studies with corrected labels", n_texts=5))
-        parts.append(Table("corrected", tuple(head.lower() for head in heads), tuple(lines)))
+        parts.append(Table(heads, lines, caption=f"{len(lines):,} studies with corrected labels"))
+        parts.append(Csv("corrected", tuple(head.lower() for head in heads), tuple(lines)))
     return section(key, title, source, *parts)

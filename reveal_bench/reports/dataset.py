@@ -1,113 +1,93 @@
-"""The report's page: sections in the order in which a reader wants to know them.
+"""The report of a dataset folder: one HTML page with counts, prevalence, acquisition, and example radiographs.
 
-The report's style sheet: one column on a telephone, two figures abreast on a desk; light and dark.
-
-A dataset folder as one HTML page to look at: counts, prevalence, acquisition, and example radiographs.
-
-The page needs nothing from the network: style and pictures are in it. It shows what the folder holds, so it is bound
-by the same terms; :func:`write_report` says so when they restrict the pictures, and never writes into the folder.
-
-* :mod:`.numbers`: shares with intervals;
-* :mod:`.figures`: bars, co-occurrence, tables;
-* :mod:`.films`: radiographs with what was drawn on them;
-* :mod:`.examples`: which rows are shown;
-* :mod:`.page`: the whole.
+It shows what the folder holds, so it is bound by the same terms; :func:`write_report` says so when they restrict the
+pictures, and never writes into the folder. Counts are those of :mod:`reveal_bench.dataset.tally`, tables those of the
+card (:mod:`reveal_bench.dataset.card_tables`); shares have 95 % Wilson score intervals (Wilson 1927, J Am Stat Assoc
+22:209).
 """
 
 from __future__ import annotations
 
+import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from html import escape
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset import card_tables
 from reveal_bench.dataset.tables import DatasetFolder, TableFile, open_folder, read_table, tables_of
-from reveal_bench.dataset.tally import FindingsTally, LocalizationTally, Tally, TasksTally, new_tally
+from reveal_bench.dataset.tally import Tally, new_tally
 from reveal_bench.files import write_whole
 from reveal_bench.kinds.tasks.records import CATEGORIES
-from reveal_bench.reports.dataset_figures import Share, bars, co_occurrence, from_markdown
-from reveal_bench.reports.films import Chosen, example
+from reveal_bench.reports.figures import Bar, bars
+from reveal_bench.reports.films import Chosen, Example, example
+from reveal_bench.reports.page import Figure, Form, Lines, Note, Page, Part, Section, Table, Text, render_page
+from reveal_bench.reports.style import NBSP, Illustration, check_extra
 
-__all__ = ["render_report", "write_report"]
-
-STYLE = """
-:root { color-scheme: light dark; --ink: #1b1f24; --soft: #57606a; --paper: #ffffff; --line: #d0d7de; --bar: #2b6cb0;
-  --panel: #f6f8fa; --warn: #7a4b00; --warn-paper: #fff4db; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6edf3; --soft: #9aa4af; --paper: #0f1318; --line: #333c46;
-  --bar: #5fa8e8; --panel: #171d24; --warn: #ffd58a; --warn-paper: #33270f; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 1160px; padding: 1rem; background: var(--paper); color: var(--ink);
-  font: 15px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
-h1 { font-size: 1.7rem; line-height: 1.2; margin: .5rem 0 0; }
-h2 { font-size: 1.25rem; margin: 2.2rem 0 .6rem; padding-top: .8rem; border-top: 1px solid var(--line); }
-h3 { font-size: 1rem; margin: 1rem 0 .4rem; }
-h4 { font-size: 1rem; margin: .2rem 0; overflow-wrap: anywhere; }
-a { color: var(--bar); }
-code { font-size: .92em; }
-.sub, figcaption, .subjects, caption { color: var(--soft); }
-.sub { margin: .2rem 0 .8rem; }
-.notice { margin: .4rem 0; padding: .5rem .8rem; color: var(--warn); background: var(--warn-paper); border-radius: 6px;
-  font-weight: 600; }
-nav { display: flex; flex-wrap: wrap; gap: .2rem 1rem; margin-top: .8rem; }
-.tiles { display: flex; flex-wrap: wrap; gap: .6rem; list-style: none; margin: 0 0 1rem; padding: 0; }
-.tiles li { flex: 1 1 8rem; padding: .6rem .9rem; background: var(--panel); border-radius: 8px; color: var(--soft); }
-.tiles strong { display: block; font-size: 1.5rem; color: var(--ink); font-variant-numeric: tabular-nums; }
-.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr)); gap: 1rem 2.5rem; }
-.figures > div { max-width: 46rem; min-width: 0; }
-svg.bars { display: block; width: 100%; overflow: visible; font-size: 13px; }
-svg text { fill: var(--ink); }
-svg .axis, svg .value { fill: var(--soft); font-variant-numeric: tabular-nums; }
-svg .axis { font-size: 12px; }
-svg .grid { stroke: var(--line); stroke-width: 1; }
-svg .bar { fill: var(--bar); opacity: .75; }
-svg .whisker { stroke: var(--ink); stroke-width: 1.5; }
-.scroll { overflow-x: auto; margin: .4rem 0 1rem; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-caption { text-align: left; padding-bottom: .4rem; font-size: .92em; }
-th, td { padding: .25rem .6rem; text-align: left; border-bottom: 1px solid var(--line); vertical-align: top; }
-thead th { font-weight: 600; white-space: nowrap; }
-tbody th { font-weight: 400; }
-td.number { text-align: right; }
-.heat td, .heat thead th { text-align: right; padding: .25rem .45rem; }
-.heat tbody th { white-space: nowrap; }
-.heat td { background: color-mix(in srgb, var(--bar) calc(var(--share, 0%) * .55), transparent); }
-.heat td.self { color: var(--soft); background: var(--panel); }
-.examples { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 24rem), 1fr)); gap: 1.5rem;
-  align-items: start; }
-.example { min-width: 0; padding: .8rem; background: var(--panel); border-radius: 10px; }
-.subjects { margin: 0 0 .4rem; font-size: .92em; }
-.films { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 10rem), 1fr)); gap: .8rem; }
-figure { margin: 0; }
-.film { position: relative; background: #000; border-radius: 4px; overflow: hidden; }
-.film img { display: block; width: 100%; height: auto; }
-.film .layer { position: absolute; inset: 0; height: 100%; }
-.withheld { display: grid; place-items: center; width: 100%; color: #9aa4af; }
-figcaption { display: flex; flex-wrap: wrap; justify-content: space-between; gap: .2rem 1rem; font-size: .87em;
-  padding-top: .3rem; overflow-wrap: anywhere; }
-figcaption span { min-width: 0; }
-figcaption label, label.all { white-space: nowrap; color: var(--ink); }
-label.all { display: inline-block; margin-bottom: .8rem; }
-figure:has(input:not(:checked)) .layer, section:has(label.all input:not(:checked)) .layer { visibility: hidden; }
-.legend { list-style: none; margin: .3rem 0 0; padding: 0; font-size: .9em; }
-.legend li { display: flex; gap: .5rem; align-items: baseline; }
-.swatch { flex: none; width: 1.1em; height: .75em; border: 2px solid var(--c);
-  background: color-mix(in srgb, var(--c) 45%, transparent); }
-.swatch.line { background: none; }
-.chips { display: flex; flex-wrap: wrap; gap: .3rem; list-style: none; margin: .3rem 0; padding: 0; }
-.chip { padding: .05rem .6rem; border: 1px solid var(--bar); border-radius: 999px; font-size: .9em; }
-blockquote { margin: .4rem 0; padding-left: .8rem; border-left: 3px solid var(--bar); }
-dl { margin: .4rem 0; }
-dt { color: var(--soft); font-size: .87em; }
-dd { margin: 0 0 .4rem; }
-@media print { .example { break-inside: avoid; } nav, label { display: none; } }
-"""
-
+__all__ = ["Share", "co_occurrence", "draw_shares", "from_markdown", "render_report", "wilson_interval", "write_report"]
 
 Progress = Callable[[str, int, int | None], None]
-UNITS = {"localization": "images", "findings": "studies", "tasks": "tasks"}
+Z = 1.959963984540054
+"""Standard normal quantile of 0.975."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """`n` of `of`, with the interval of the share; `value` is NaN of none."""
+
+    name: str
+    n: int
+    of: int
+
+    @property
+    def value(self) -> float:
+        """The share in [0, 1]."""
+        return self.n / self.of if self.of else math.nan
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """(low, high)."""
+        return wilson_interval(self.n, self.of)
+
+    @property
+    def short(self) -> str:
+        """Such as ``187 · 28.0 %``."""
+        return f"{self.n:,}" + (f" · {100 * self.value:.1f}{NBSP}%" if self.of else "")
+
+    @property
+    def text(self) -> str:
+        """Such as ``187 of 668, 28.0 % (24.7 to 31.5)``."""
+        if not self.of:
+            return "0 of 0"
+        low, high = self.interval
+        return f"{self.n:,} of {self.of:,}, {100 * self.value:.1f} % ({100 * low:.1f} to {100 * high:.1f})"
+
+
+def wilson_interval(n: int, of: int) -> tuple[float, float]:
+    """95 % Wilson score interval of the share n / of; (NaN, NaN) of none.
+
+    Raises
+    ------
+    ValueError
+        If `n` does not lie in [0, `of`].
+
+    Examples
+    --------
+    >>> [round(bound, 4) for bound in wilson_interval(0, 10)]
+    [0.0, 0.2775]
+    """
+    if not 0 <= n <= of:
+        raise ValueError(f"`n` must lie in [0, {of}], got {n}")
+    if of == 0:
+        return math.nan, math.nan
+    share, square = n / of, Z * Z
+    centre = (share + square / (2 * of)) / (1 + square / of)
+    half = Z * math.sqrt(share * (1 - share) / of + square / (4 * of * of)) / (1 + square / of)
+    return max(0.0, centre - half), min(1.0, centre + half)
 
 
 def write_report(folder: Path, out: Path, *, split: str | None = None, progress: Progress | None = None) -> list[str]:
@@ -122,7 +102,10 @@ def write_report(folder: Path, out: Path, *, split: str | None = None, progress:
     ValueError
         If `out` lies in the folder, where it would become part of the dataset, or is no file name; or as
         :func:`render_report`.
+    ImportError
+        Without the extra [report].
     """
+    check_extra()
     folder, out = Path(folder), Path(out)
     if folder.resolve() in out.resolve().parents:
         raise ArgumentError("out", "must not lie in the dataset folder, of which it would become a part", out)
@@ -196,79 +179,61 @@ def _terms(folder: DatasetFolder) -> list[str]:
     return warnings
 
 
-def _page(folder: DatasetFolder, tallies: Mapping[str, Tally], shown: Sequence[str]) -> str:
+def _page(folder: DatasetFolder, tallies: Mapping[str, Tally], shown: Sequence[Example]) -> str:
     info = folder.info
     title = ("Synthetic stand-in for " if info.synthetic else "") + folder.benchmark.title
-    notices = ["Not for clinical use."]
-    if info.synthetic:
-        notices.insert(0, "Synthetic: every picture and every reference was drawn by a program.")
-    notices += [f"Do not pass this page on: {text}." for text in _terms(folder)]
-    head = "".join(f'<p class="notice">{escape(text)}</p>' for text in notices)
-    parts = "".join(
-        f'<section id="s{n}"><h2>{heading}</h2>{text}</section>'
-        for n, (heading, text) in enumerate(_sections(folder, tallies, shown))
-        if text
-    )
-    links = " ".join(
-        f'<a href="#s{n}">{heading}</a>' for n, (heading, text) in enumerate(_sections(folder, tallies, shown)) if text
-    )
-    return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)} {escape(info.version)}'
-        f'</title><meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<meta name="robots" content="noindex"><style>{STYLE}</style></head><body><header><h1>{escape(title)}</h1>'
-        f'<p class="sub">{escape(info.benchmark)} · version {escape(info.version)}</p>'
-        f"{head}<nav>{links}</nav></header><main>{parts}</main></body></html>\n"
-    )
+    notices = [Note("Synthetic: every picture and every reference was drawn by a program.")] * info.synthetic
+    notices.append(Note("Not for clinical use."))
+    notices += [Note("Do not pass this page on:", f"{text}.", is_warning=True) for text in _terms(folder)]
+    sections = [
+        Section(f"s{n}", heading, parts)
+        for n, (heading, parts) in enumerate(_sections(folder, tallies, shown))
+        if parts
+    ]
+    return render_page(Page(title, f"{info.benchmark}, version {info.version}", sections, notices))
 
 
-def _sections(folder: DatasetFolder, tallies: Mapping[str, Tally], shown: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _sections(
+    folder: DatasetFolder, tallies: Mapping[str, Tally], shown: Sequence[Example]
+) -> Iterator[tuple[str, Sequence[Part]]]:
     findings = folder.benchmark.findings
     n_holdout = None
     if not folder.is_private:
         private = [entry for entry in folder.info.splits.values() if entry.get("references") == "private"]
         n_holdout = private[0][folder.kind.counted] if private else None
-    yield "Counts", _tiles(folder, tallies) + from_markdown(card_tables.splits_table(tallies, n_holdout))
-    yield ("Categories" if folder.kind_name == "tasks" else "Prevalence"), _prevalence(folder, tallies)
-    yield "Together", _together(folder, tallies)
-    if folder.kind_name == "tasks":
+    yield "Counts", [_tiles(folder, tallies), *from_markdown(card_tables.splits_table(tallies, n_holdout))]
+    yield ("Prevalence" if findings else "Categories"), _prevalence(folder, tallies)
+    yield "Findings together", _together(folder, tallies)
+    if findings:
+        yield "Findings in numbers", from_markdown(card_tables.findings_table(tallies, findings))
+    else:
         yield "Tasks", from_markdown(card_tables.categories_table(tallies))
         yield "Ratings", from_markdown(card_tables.ratings_table(tallies))
-    else:
-        yield "Findings in numbers", from_markdown(card_tables.findings_table(tallies, findings))
     yield "Missing", from_markdown(card_tables.missing_list(tallies, findings))
-    if folder.kind_name != "tasks":
+    if findings:
         yield "Agreement", from_markdown(card_tables.agreement_table(tallies))
     yield "Views", from_markdown(card_tables.views_table(tallies))
     yield "Acquisition", from_markdown(card_tables.acquisition_table(tallies))
-    if folder.kind_name == "findings":
+    if any(hasattr(tally, "demographics") for tally in tallies.values()):
         yield "Demographics", from_markdown(card_tables.demographics_table(tallies))
-    yield "Examples", _examples(shown)
+    has_layer = any(one.film.layer for row in shown for one in row.films)
+    yield "Examples", [Form("examples", {"rows": shown, "has_layer": has_layer})] if shown else []
 
 
-def _examples(shown: Sequence[str]) -> str:
-    if not shown:
-        return ""
-    told = ""
-    if any('class="layer"' in text for text in shown):
-        told = (
-            "<p>Filled: ground truth or reference. Line: another reader. Ring: the most representative point. Numbers "
-            'are those of the legend.</p><label class="all"><input type="checkbox" checked> drawings on all pictures'
-            "</label>"
-        )
-    return f'{told}<div class="examples">{"".join(shown)}</div>'
-
-
-def _tiles(folder: DatasetFolder, tallies: Mapping[str, Tally]) -> str:
+def _tiles(folder: DatasetFolder, tallies: Mapping[str, Tally]) -> Form:
     every = list(tallies.values())
-    counts = [
-        (UNITS[folder.kind_name], sum(tally.n_rows for tally in every)),
-        ("images", sum(len(tally.images) for tally in every)),
-        ("patients", sum(len(tally.patients) for tally in every)),
-        ("questions", sum(tally.n_asked for tally in every)),
-    ]
-    unique = dict(counts)
-    tiles = "".join(f"<li><strong>{n:,}</strong> {_counted_as(name, n)}</li>" for name, n in unique.items())
-    return f'<ul class="tiles">{tiles}</ul>'
+    unique = {
+        _unit(folder): sum(tally.n_rows for tally in every),
+        "images": sum(len(tally.images) for tally in every),
+        "patients": sum(len(tally.patients) for tally in every),
+        "questions": sum(tally.n_asked for tally in every),
+    }
+    return Form("tiles", [(f"{n:,}", _counted_as(name, n)) for name, n in unique.items()])
+
+
+def _unit(folder: DatasetFolder) -> str:
+    """What a row is: images, studies or tasks."""
+    return folder.kind.counted.removeprefix("n_")
 
 
 def _counted_as(plural: str, n: int) -> str:
@@ -276,46 +241,103 @@ def _counted_as(plural: str, n: int) -> str:
     return plural if n != 1 else {"studies": "study"}.get(plural, plural.removesuffix("s"))
 
 
-def _prevalence(folder: DatasetFolder, tallies: Mapping[str, Tally]) -> str:
-    unit = UNITS[folder.kind_name]
+def _prevalence(folder: DatasetFolder, tallies: Mapping[str, Tally]) -> list[Part]:
+    unit = _unit(folder)
     names, never = _shown_findings(folder, tallies)
-    parts = []
+    parts: list[Part] = []
     for split, tally in tallies.items():
-        if isinstance(tally, TasksTally):
-            counts = {name.replace("_", " "): tally.categories[code] for code, name in enumerate(CATEGORIES)}
-        elif isinstance(tally, LocalizationTally | FindingsTally):
-            counts = {name: tally.positives[code] for code, name in names.items()}
-        else:
-            continue
+        counts = {name: _positives(tally)[code] for code, name in names.items()}
         shares = [Share(name, n, tally.n_rows) for name, n in counts.items()]
-        figure = bars(shares, unit=unit, label=f"Share of {unit} of split {split}")
-        parts.append(f"<div><h3>{escape(split)}, {tally.n_rows:,} {unit}</h3>{figure}</div>")
-    notes = ""
+        parts.append(Figure(draw_shares(shares, split, tally.n_rows, unit)))
     if any(sum(getattr(tally, "unlabelled", Counter()).values()) for tally in tallies.values()):
-        notes += "<p>A finding that was not labelled, or is uncertain, counts as not present here.</p>"
+        parts.append(Text("A finding that was not labelled, or is uncertain, counts as not present here."))
     if never:
-        notes += f"<p>Never present, and not shown: {escape(', '.join(never))}.</p>"
-    return f'<div class="figures">{"".join(parts)}</div>{notes}' if parts else ""
+        parts.append(Text(f"Never present, and not shown: {', '.join(never)}."))
+    return parts
+
+
+def _positives(tally: Tally) -> Counter[int]:
+    """Rows per code of a finding, or of a category of tasks."""
+    counts: Counter[int] = getattr(tally, "positives" if hasattr(tally, "positives") else "categories")
+    return counts
 
 
 def _shown_findings(folder: DatasetFolder, tallies: Mapping[str, Tally]) -> tuple[dict[int, str], list[str]]:
-    """Code -> finding of those that are shown; of a long vocabulary those that never occur are only named."""
-    findings = folder.benchmark.findings
-    present = {code for tally in tallies.values() for code, n in getattr(tally, "positives", Counter()).items() if n}
-    if len(findings) <= card_tables.LONG_VOCABULARY:
-        present = set(range(len(findings)))
-    shown = {code: name for code, name in enumerate(findings) if code in present}
-    return shown, [name for code, name in enumerate(findings) if code not in present]
+    """Code -> name of what is shown; of a long vocabulary what never occurs is only named."""
+    names = folder.benchmark.findings or tuple(name.replace("_", " ") for name in CATEGORIES)
+    present = {code for tally in tallies.values() for code, n in _positives(tally).items() if n}
+    if len(names) <= card_tables.LONG_VOCABULARY:
+        present = set(range(len(names)))
+    shown = {code: name for code, name in enumerate(names) if code in present}
+    return shown, [name for code, name in enumerate(names) if code not in present]
 
 
-def _together(folder: DatasetFolder, tallies: Mapping[str, Tally]) -> str:
-    parts = []
+def draw_shares(shares: Sequence[Share], split: str, n: int, unit: str) -> Illustration:
+    """The shares of one split as bars with intervals."""
+    rows = [
+        (
+            share.name,
+            [Bar(None if not share.of else 100 * share.value, share.short, *(100 * end for end in share.interval))],
+        )
+        for share in shares
+    ]
+    alt = f"Share of {unit} of split {split}. " + "; ".join(f"{share.name} {share.text}" for share in shares)
+    return Illustration(
+        f"shares-{split}",
+        f"Split {split}, {n:,} {_counted_as(unit, n)}",
+        "Lines: 95 % intervals.",
+        alt,
+        lambda width: bars(rows, width, axis=f"share of {unit} in percent"),
+    )
+
+
+def _together(folder: DatasetFolder, tallies: Mapping[str, Tally]) -> list[Part]:
+    tables = []
     for split, tally in tallies.items():
-        if isinstance(tally, LocalizationTally | FindingsTally):
-            figure = co_occurrence(folder.benchmark.findings, tally.positives, tally.pairs)
-            parts += [f"<div><h3>{escape(split)}</h3>{figure}</div>"] if figure else []
-    if not parts:
-        return ""
-    unit = UNITS[folder.kind_name]
-    told = f"{unit.capitalize()} with the findings of row and column; the shade is the share of the row's finding."
-    return f'<p>{told}</p><div class="figures">{"".join(parts)}</div>'
+        found = co_occurrence(folder.benchmark.findings, _positives(tally), getattr(tally, "pairs", {}))
+        tables += [Form("pairs", {"split": split, **found})] if found else []
+    if not tables:
+        return []
+    unit = _unit(folder).capitalize()
+    words = f"{unit} with the findings of row and column; the shade is the share of the row's finding."
+    return [Text(words), *tables]
+
+
+def co_occurrence(
+    names: Sequence[str], positives: Mapping[int, int], pairs: Mapping[tuple[int, int], int]
+) -> dict[str, Any]:
+    """How often two findings are there together: `names`, and `rows` of (name, cells) with cells of (number, share of
+    the row's finding or None on the diagonal, the same in words).
+
+    Findings that never occur are left out. Empty if fewer than two are left.
+    """
+    used = [i for i in range(len(names)) if positives.get(i, 0)]
+    if len(used) < 2:
+        return {}
+    rows = []
+    for i in used:
+        cells = []
+        for j in used:
+            both = positives[i] if i == j else pairs.get((min(i, j), max(i, j)), 0)
+            words = f"{both:,} of {positives[i]:,} with {names[i]} also have {names[j]}"
+            cells.append((f"{both:,}", None if i == j else f"{100 * both / positives[i]:.0f}", words))
+        rows.append((names[i], cells))
+    return {"names": [names[i] for i in used], "rows": rows}
+
+
+def from_markdown(text: str) -> list[Part]:
+    """What the card's tables are written in, Markdown, as parts of a page: tables, lists, paragraphs."""
+    parts: list[Part] = []
+    for block in re.split(r"\n\s*\n", text.strip().replace("`", "")):
+        lines = block.splitlines()
+        if not lines:
+            continue
+        if lines[0].startswith("|"):
+            cells = [re.split(r"(?<!\\)\|", line)[1:-1] for line in lines]
+            clean = [[cell.strip().replace("\\|", "|") for cell in line] for line in cells]
+            parts.append(Table(clean[0], clean[2:], "Counts", is_caption_shown=False))
+        elif lines[0].startswith("* "):
+            parts.append(Lines([line[2:] for line in lines]))
+        else:
+            parts.append(Text(" ".join(lines)))
+    return parts

@@ -1,13 +1,11 @@
-"""Radiographs for the report: smaller, with what was drawn on them as a layer of its own that can be switched off.
+"""Example rows of a dataset report, and their radiographs: smaller, with what was drawn on them.
 
-A finding of a picture has a number and a colour of :data:`PALETTE` (Okabe and Ito's, told apart by colour-blind eyes);
-the number stands on the picture too, so that nothing rests on the colour alone. The ground truth is filled, other
-readers are lines; points are rings.
+Drawings are a layer of their own that can be switched off. A finding of a picture has a number and a colour of
+:data:`PALETTE` (Okabe and Ito's, told apart by colour-blind eyes); the number stands on the picture too, so that
+nothing rests on the colour alone. The ground truth is filled, other readers are lines; points are rings.
 
-The rows that the report shows: for every finding at least one, every category of tasks with two.
-
-They are the first ones in the order of the files, so that a report of the same folder is the same report. Pictures are
-read for them alone.
+For every finding at least one row is shown, for every category of tasks two: the first ones in the order of the files,
+so that a report of the same folder is the same report. Pictures are read for them alone.
 """
 
 from __future__ import annotations
@@ -16,7 +14,6 @@ import base64
 import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 from reveal_bench.dataset.tables import DatasetFolder, TableFile
@@ -31,7 +28,7 @@ if TYPE_CHECKING:
     from PIL import Image as PILImage
     from PIL import ImageDraw
 
-__all__ = ["Chosen", "Drawing", "Film", "PALETTE", "drawings_of", "example", "make_film"]
+__all__ = ["Chosen", "Drawing", "Example", "Film", "PALETTE", "Shown", "drawings_of", "example", "make_film"]
 
 PALETTE = ("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7")
 READER_NAMES = {
@@ -251,7 +248,7 @@ class Chosen:
 
     def offer(self, row: Row) -> None:
         """Take the row if it shows something that has not been shown often enough."""
-        limit = TASKS_PER_CATEGORY if self.folder.kind_name == "tasks" else 1
+        limit = TASKS_PER_CATEGORY if "category" in row else 1
         new = [name for name in self._subjects(row) if self._shown.get(name, 0) < limit]
         if new:
             self.keys[row[self.folder.kind.key]] = new
@@ -260,9 +257,9 @@ class Chosen:
 
     def _subjects(self, row: Row) -> list[str]:
         findings = self.folder.benchmark.findings
-        if self.folder.kind_name == "tasks":
+        if "category" in row:
             return [CATEGORIES[row["category"]].replace("_", " ")]
-        if self.folder.kind_name == "findings":
+        if "annotations" not in row:
             return [findings[code] for code in row["labels"]]
         return [findings[code] for code in sorted({a["label"] for a in row["annotations"] if a["area_px"] > 0})]
 
@@ -280,49 +277,74 @@ class Chosen:
                         yield from file.read_row_group(group).take(places).to_pylist()
 
 
-def example(row: Row, folder: DatasetFolder, subjects: Sequence[str]) -> str:
-    """One row as HTML."""
-    make = {"localization": _image, "findings": _study, "tasks": _task}[folder.kind_name]
-    shown = f'<p class="subjects">Example of {escape(", ".join(subjects))}</p>'
-    return f'<article class="example {folder.kind_name}">{shown}{make(row, folder)}</article>'
+@dataclass(frozen=True)
+class Shown:
+    """A film as the page shows it: what is written below and spoken, and a line of legend per finding."""
+
+    film: Film
+    caption: str
+    spoken: str
+    legend: Sequence[tuple[str, str, bool]]
+    """(colour, words, whether a reference is drawn)."""
 
 
-def _image(row: Row, folder: DatasetFolder) -> str:
-    drawings = drawings_of(row, folder.benchmark.findings)
+@dataclass(frozen=True)
+class Example:
+    """A row as the page shows it.
+
+    Attributes
+    ----------
+    subjects : what it is an example of
+    title, labels, question, facts, note : shown where there are any
+    """
+
+    subjects: Sequence[str]
+    films: Sequence[Shown]
+    title: str = ""
+    labels: Sequence[str] = ()
+    question: str = ""
+    facts: Sequence[tuple[str, str]] = ()
+    note: str = ""
+
+
+def example(row: Row, folder: DatasetFolder, subjects: Sequence[str]) -> Example:
+    """One row, of whichever kind it is: by the columns that it has."""
+    make = _image if "annotations" in row else _task if "prompt" in row else _study
+    return make(row, folder.benchmark.findings, subjects)
+
+
+def _image(row: Row, findings: Sequence[str], subjects: Sequence[str]) -> Example:
+    drawings = drawings_of(row, findings)
     film = make_film(_bytes(row["image"]), row["width"], row["height"], drawings)
     view = VIEWS[row["view"]]
-    caption = f"{row['image_id']} · {view} · {row['width']} x {row['height']} pixels"
     drawn = ", ".join(dict.fromkeys(drawing.finding for drawing in drawings))
-    missing = ", ".join(folder.benchmark.findings[code] for code in row["missing"])
-    note = f"<p>Present, without a ground-truth drawing: {escape(missing)}</p>" if missing else ""
-    return _figure(film, caption, f"{view} radiograph; drawn on it: {drawn or 'nothing'}", drawings) + note
+    missing = ", ".join(findings[code] for code in row["missing"])
+    note = f"Present, without a ground-truth drawing: {missing}" if missing else ""
+    caption = f"{row['image_id']} · {view} · {row['width']} × {row['height']} pixels"
+    spoken = f"{view} radiograph; drawn on it: {drawn or 'nothing'}"
+    return Example(subjects, [Shown(film, caption, spoken, _legend(drawings))], note=note)
 
 
-def _study(row: Row, folder: DatasetFolder) -> str:
-    labels = [folder.benchmark.findings[code] for code in row["labels"]] or ["no label"]
-    chips = "".join(f'<li class="chip">{escape(label)}</li>' for label in labels)
+def _study(row: Row, findings: Sequence[str], subjects: Sequence[str]) -> Example:
+    labels = [findings[code] for code in row["labels"]] or ["no label"]
     agreement = "unknown" if row["agreement"] is None else AGREEMENTS[row["agreement"]].replace("_", " ")
-    films = "".join(_plain_films(row["images"], row["image_facts"], "radiograph"))
-    head = f"<h4>{escape(row['study_id'])}</h4>"
-    return f'{head}<ul class="chips">{chips}</ul><p>Agreement: {agreement}</p><div class="films">{films}</div>'
+    films = list(_plain_films(row["images"], row["image_facts"], "radiograph"))
+    return Example(subjects, films, row["study_id"], labels, facts=[("Agreement", agreement)])
 
 
-def _task(row: Row, _: DatasetFolder) -> str:
+def _task(row: Row, _: Sequence[str], subjects: Sequence[str]) -> Example:
     by_image: dict[str | None, list[Drawing]] = {}
     for n, box in enumerate(row["reference_boxes"], start=1):
         drawing = Drawing(n, box["label"], "reference", True, boxes=[box["bbox_xywh"]])
         by_image.setdefault(box["image_id"], []).append(drawing)
-    images = _plain_films(row["images"], row["image_facts"], "radiograph", by_image)
-    prior = _plain_films(row["prior_images"], row["prior_image_facts"], "earlier radiograph", by_image)
-    tags = "; ".join(f"{name.replace('_', ' ')}: {', '.join(row['tags'][name])}" for name in TAGS if row["tags"][name])
-    told = [
-        ("Indication", row["indication"]),
-        ("Tags", tags),
-        ("Reference answer", row["reference_answer"]),
+    films = [
+        *_plain_films(row["images"], row["image_facts"], "radiograph", by_image),
+        *_plain_films(row["prior_images"], row["prior_image_facts"], "earlier radiograph", by_image),
     ]
-    facts = "".join(f"<dt>{name}</dt><dd>{escape(text)}</dd>" for name, text in told if text)
-    head = f"<h4>{escape(row['task_id'])}</h4><blockquote>{escape(row['prompt'])}</blockquote><dl>{facts}</dl>"
-    return f'{head}<div class="films">{"".join([*images, *prior])}</div>'
+    tags = "; ".join(f"{name.replace('_', ' ')}: {', '.join(row['tags'][name])}" for name in TAGS if row["tags"][name])
+    told = [("Indication", row["indication"]), ("Tags", tags), ("Reference answer", row["reference_answer"])]
+    facts = [(name, text) for name, text in told if text]
+    return Example(subjects, films, row["task_id"], question=row["prompt"], facts=facts)
 
 
 def _plain_films(
@@ -330,44 +352,28 @@ def _plain_films(
     facts: Sequence[Row],
     word: str,
     drawings: dict[str | None, list[Drawing]] | None = None,
-) -> Iterator[str]:
+) -> Iterator[Shown]:
     for picture, entry in zip(pictures, facts, strict=True):
         drawn = (drawings or {}).get(entry["image_id"], [])
         film = make_film(_bytes(picture), entry["width"], entry["height"], drawn)
         view = VIEWS[entry["view"]]
         earlier = "earlier · " if word.startswith("earlier") else ""
-        caption = f"{earlier}{entry['image_id']} · {view} · {entry['width']} x {entry['height']} pixels"
-        yield _figure(film, caption, f"{view} {word}", drawn)
+        caption = f"{earlier}{entry['image_id']} · {view} · {entry['width']} × {entry['height']} pixels"
+        yield Shown(film, caption, f"{view} {word}", _legend(drawn))
 
 
 def _bytes(picture: Any) -> bytes | None:
     return None if picture is None else picture["bytes"]
 
 
-def _figure(film: Film, caption: str, spoken: str, drawings: Sequence[Drawing]) -> str:
-    size = f'width="{film.width}" height="{film.height}"'
-    if film.picture is None:
-        shown = f'<span class="withheld" style="aspect-ratio:{film.width}/{film.height}">pixels withheld</span>'
-    else:
-        shown = f'<img src="{film.picture}" alt="{escape(spoken)}" {size}>'
-    layer = "" if film.layer is None else f'<img class="layer" src="{film.layer}" alt="" {size}>'
-    switch = "" if film.layer is None else '<label><input type="checkbox" checked> drawings</label>'
-    legend = _legend(drawings)
-    return (
-        f'<figure style="max-width:{film.width}px"><div class="film">{shown}{layer}</div>'
-        f"<figcaption><span>{escape(caption)}</span>{switch}</figcaption>{legend}</figure>"
-    )
-
-
-def _legend(drawings: Sequence[Drawing]) -> str:
-    """One line per finding: its number, its colour, and who drew what."""
+def _legend(drawings: Sequence[Drawing]) -> list[tuple[str, str, bool]]:
+    """One line per finding: its colour, its number and who drew what, and whether it has a reference."""
     by_number: dict[int, list[Drawing]] = {}
     for drawing in drawings:
         by_number.setdefault(drawing.number, []).append(drawing)
     lines = []
     for number, of_finding in by_number.items():
-        has_reference = any(drawing.is_reference for drawing in of_finding)
-        swatch = f'<span class="swatch{"" if has_reference else " line"}" style="--c:{of_finding[0].colour}"></span>'
         drawn = "; ".join(f"{drawing.reader} {drawing.what}" for drawing in of_finding)
-        lines.append(f"<li>{swatch}<span>{number} {escape(of_finding[0].finding)}: {escape(drawn)}</span></li>")
-    return f'<ul class="legend">{"".join(lines)}</ul>' if lines else ""
+        has_reference = any(drawing.is_reference for drawing in of_finding)
+        lines.append((of_finding[0].colour, f"{number} {of_finding[0].finding}: {drawn}", has_reference))
+    return lines

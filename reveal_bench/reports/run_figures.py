@@ -1,7 +1,7 @@
 """The figures of a report, each with its caption: what it shows, of how many, and what its error bars are.
 
 Which runs a figure shows is said in its caption. Numbering follows the order on the page; paper 000's figures of the
-same kind are named in :mod:`reveal_bench.reports.bars` and :mod:`reveal_bench.reports.bars`.
+same kind are named in :mod:`reveal_bench.reports.figures`.
 """
 
 from __future__ import annotations
@@ -9,54 +9,33 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
 
 from reveal_bench.geometry import Grid
 from reveal_bench.metrics.bootstrap import MACRO
-from reveal_bench.reports.bars import (
+from reveal_bench.reports.figures import (
     COLUMNS_ABREAST,
+    PANELS,
     ROWS_ON_PAGE,
     BarSeries,
     Group,
     HeatColumn,
-    PromptScore,
+    Point,
+    dots,
     error_bars,
     grouped_bars,
     heat_maps,
-    prompt_scores,
 )
-from reveal_bench.reports.figure_style import Paint, paints, wrap
 from reveal_bench.reports.heat import FEW, AveragePicture, Truth, prediction_shares
-from reveal_bench.reports.runs import ReportRun, Scores, World, short_names
+from reveal_bench.reports.run_hits import HitRun, Scores
+from reveal_bench.reports.runs import World, short_names
+from reveal_bench.reports.style import Illustration, Paint, paints, percent
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-__all__ = ["ErrorShares", "Illustration", "by_difference", "draw_errors", "draw_grids", "draw_heat", "draw_hit_rates",
+__all__ = ["ErrorShares", "by_difference", "draw_errors", "draw_grids", "draw_heat", "draw_hit_rates",
            "draw_prompts"]  # fmt: skip
 
-ERROR_PANELS, PAGE_HEIGHT = 3, 215.0
-"""Panels of error categories side by side, and the millimetres that they may fill from top to bottom."""
-LABEL_WIDTH = 17
-"""Characters of a pathology's name in a line below its bars."""
-
-
-@dataclass(frozen=True)
-class Illustration:
-    """A figure with what stands below it.
-
-    Attributes
-    ----------
-    name : of its files, without suffix
-    title, caption : for people
-    alt : what it shows, for who cannot see it
-    """
-
-    name: str
-    title: str
-    caption: str
-    alt: str
-    figure: Figure
+PAGE_HEIGHT = 215.0
+"""Millimetres that panels of error categories may fill from top to bottom."""
 
 
 @dataclass(frozen=True)
@@ -68,11 +47,6 @@ class ErrorShares:
     reviewed: bool
 
 
-def percent(value: float) -> str:
-    """A fraction for people."""
-    return "undefined" if math.isnan(value) else f"{100 * value:.1f}\u00a0%"
-
-
 def by_difference(scores: Scores, first: int, reference: int) -> list[str]:
     """The findings in falling order of what run `first` has more than the run `reference`."""
     a, b = scores.hits[first].values, scores.hits[reference].values
@@ -82,10 +56,10 @@ def by_difference(scores: Scores, first: int, reference: int) -> list[str]:
 
 def _groups(scores: Scores, order: Sequence[str]) -> list[Group]:
     counts = dict(zip(scores.findings, scores.chance[0].n.tolist(), strict=True))
-    named = [Group(name, f"{wrap(name, LABEL_WIDTH)}\nn = {counts[name]}") for name in order]
+    named = [Group(name, name, (f"n = {counts[name]}",)) for name in order]
     if len(order) == 1:
         return named
-    return [Group(MACRO, f"Mean of {len(order)}\npathologies"), *named]
+    return [Group(MACRO, f"Mean of {len(order)} pathologies"), *named]
 
 
 def _series(scores: Scores, index: int, label: str, paint: Paint) -> BarSeries:
@@ -130,9 +104,8 @@ def draw_hit_rates(
     if others := [run.label for i, run in enumerate(scores.runs) if i not in shown]:
         caption += f" Not shown here, with other prompts or grids: {', '.join(others)}."
     alt = f"Bar chart of hit rates of {len(shown)} runs for {len(order)} pathologies. {_means(scores, shown)}"
-    return Illustration(
-        "hit-rates", "Hit rate by pathology", caption, alt, grouped_bars(_groups(scores, order), series)
-    )
+    groups = _groups(scores, order)
+    return Illustration("hit-rates", "Hit rate by pathology", caption, alt, partial(grouped_bars, groups, series))
 
 
 def draw_errors(errors: ErrorShares, order: Sequence[str]) -> Iterator[Illustration]:
@@ -148,7 +121,7 @@ def draw_errors(errors: ErrorShares, order: Sequence[str]) -> Iterator[Illustrat
         "Predictions on frontal images (n = questions) by category: full hit (its cell is a hit), partial hit "
         f"(overlap, but too little for a hit), {told}. No answer: refused, unreadable or failed."
     )
-    on_page = ERROR_PANELS * max(1, int(PAGE_HEIGHT / (5.5 * len(errors.shares) + 14)))
+    on_page = PANELS * max(1, int(PAGE_HEIGHT / (5.5 * len(errors.shares) + 16)))
     for number, start in enumerate(range(0, len(groups), on_page), start=1):
         part = groups[start : start + on_page]
         full = {
@@ -159,12 +132,11 @@ def draw_errors(errors: ErrorShares, order: Sequence[str]) -> Iterator[Illustrat
             f"{label}: {percent(share)}" for label, share in full.items()
         )
         name = "error-categories" if len(groups) <= on_page else f"error-categories-{number}"
-        figure = error_bars(part, errors.shares, panels=ERROR_PANELS)
-        yield Illustration(name, "Error categories", caption, alt + ".", figure)
+        yield Illustration(name, "Error categories", caption, alt + ".", partial(error_bars, part, errors.shares))
 
 
 def draw_heat(
-    runs: Sequence[ReportRun],
+    runs: Sequence[HitRun],
     world: World,
     truths: Mapping[str, Truth],
     picture: AveragePicture,
@@ -179,7 +151,7 @@ def draw_heat(
     ]
     truth = HeatColumn("Ground truth", {name: found.shares for name, found in truths.items()})
     named = [name for name in order if name in truths]
-    groups = [Group(name, f"{wrap(name, LABEL_WIDTH)}\nn = {len(truths[name].image_ids)}") for name in named]
+    groups = [Group(name, name, (f"n = {len(truths[name].image_ids)}",)) for name in named]
     note, caption = _behind(picture), _heat_caption(grid, picture)
     number = 0
     for start in range(0, len(groups), ROWS_ON_PAGE):
@@ -194,8 +166,8 @@ def draw_heat(
                 f"{', '.join(c.title for c in abreast)}; rows {pathologies}. The shares of all cells are in "
                 "heat-maps.csv."
             )
-            figure = heat_maps(part, [truth, *abreast], picture.pixels, note=note)
-            yield Illustration(f"heat-maps-{number}", f"Where: {pathologies}", caption, alt, figure)
+            draw = partial(heat_maps, part, [truth, *abreast], picture.pixels, note=note)
+            yield Illustration(f"heat-maps-{number}", f"Where: {pathologies}", caption, alt, draw, has_narrow=False)
 
 
 def _behind(picture: AveragePicture) -> str:
@@ -239,19 +211,26 @@ def draw_grids(scores: Scores, order: Sequence[str], pairs: Sequence[Sequence[in
     )
     flat = [i for indices in pairs for i in indices]
     alt = f"Bar chart of hit rates by grid size. {_means(scores, flat)}"
-    return Illustration("grids", "Hit rate by grid size", caption, alt, grouped_bars(_groups(scores, order), series))
+    draw = partial(grouped_bars, _groups(scores, order), series)
+    return Illustration("grids", "Hit rate by grid size", caption, alt, draw)
 
 
 def draw_prompts(scores: Scores, shown: Sequence[int]) -> Illustration:
     """The mean hit rates of models that were asked in several styles."""
-    points = []
+    styles = list(dict.fromkeys(scores.runs[i].style or "no prompt" for i in shown))
+    rows: dict[str, list[Point]] = {}
     for i in shown:
         macro, run = scores.estimates(i)[MACRO], scores.runs[i]
-        points.append(PromptScore(run.model, run.style or "no prompt", macro.value, macro.low, macro.high))
+        kind = styles.index(run.style or "no prompt")
+        rows.setdefault(run.model, []).append(Point(100 * macro.value, 100 * macro.low, 100 * macro.high, kind))
     chance = scores.estimates(shown[0], chance=True)[MACRO].value
     caption = (
-        f"Mean hit rate over {len(scores.findings)} pathologies by prompt style. Bars: 95 % percentile interval over "
+        f"Mean hit rate over {len(scores.findings)} pathologies by prompt style. Lines: 95 % percentile interval over "
         f"{scores.n_resamples:,} bootstrap resamples of {scores.unit}s (seed {scores.seed}). Dashed: chance level."
     )
     alt = f"Dot plot of mean hit rates by model and prompt style. {_means(scores, shown)}"
-    return Illustration("prompts", "Hit rate by prompt style", caption, alt, prompt_scores(points, chance=chance))
+    draw = partial(
+        dots, list(rows.items()), axis="Mean hit rate over pathologies (%)", kinds=styles,
+        rule=(100 * chance, "chance level"),
+    )  # fmt: skip
+    return Illustration("prompts", "Hit rate by prompt style", caption, alt, draw)

@@ -6,84 +6,52 @@ and every number stands beside the signature that it can be repeated by. No tabl
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from reveal_bench.geometry import Grid
 from reveal_bench.metrics.bootstrap import MACRO, Estimate
-from reveal_bench.reports.bars import CATEGORY_PAINTS
+from reveal_bench.reports.figures import CATEGORY_PAINTS
+from reveal_bench.reports.page import Csv, Table
 from reveal_bench.reports.run_errors import CATEGORIES, Share
-from reveal_bench.reports.runs import ReportRun, Scores, macro_of
+from reveal_bench.reports.run_hits import Scores
+from reveal_bench.reports.runs import ReportRun
+from reveal_bench.reports.style import NOTHING
 
-__all__ = ["Table", "costs_table", "errors_table", "heat_rows", "means_table", "rates_table", "runs_table", "to_csv"]
+__all__ = [
+    "costs_table",
+    "errors_table",
+    "heat_rows",
+    "means_table",
+    "interval_of",
+    "rates_table",
+    "runs_table",
+    "signed",
+]
 
-NOTHING = "–"
 STATUSES = ("answered", "absent", "refused", "unclear", "outside", "cut_off", "empty", "failed", "not_asked")
 """What became of a question (:mod:`reveal_bench.models.answers`), "not_asked" in a run that is not finished."""
-
-
-@dataclass(frozen=True)
-class Table:
-    """A table in both forms.
-
-    Attributes
-    ----------
-    name : of its file, without suffix
-    title, caption : for people
-    head, rows : text; the first cell of a row is its header; a second line of a cell is smaller
-    best : (row, column) of cells to stress
-    plain_head, plain_rows : for CSV
-    is_words : whether its cells are words more than numbers
-    """
-
-    name: str
-    title: str
-    caption: str
-    head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    plain_head: tuple[str, ...]
-    plain_rows: tuple[tuple[Any, ...], ...]
-    best: frozenset[tuple[int, int]] = frozenset()
-    is_words: bool = False
-
-
-def to_csv(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """CSV text with one line per row; NaN and None are empty fields."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(head)
-    for row in rows:
-        writer.writerow([_field(value) for value in row])
-    return text.getvalue()
-
-
-def _field(value: Any) -> Any:
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return ""
-    # A label that a spreadsheet would take for a formula gets an apostrophe before it
-    return "'" + value if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
 
 
 def _percent(value: float) -> str:
     return NOTHING if math.isnan(value) else f"{100 * value:.1f}"
 
 
-def _interval(low: float, high: float) -> str:
-    return NOTHING if math.isnan(low) else f"{100 * low:.1f} to {100 * high:.1f}"
+def interval_of(low: float, high: float) -> str:
+    """The ends of an interval in percent."""
+    return NOTHING if math.isnan(low) else f"{100 * low:.1f} to {100 * high:.1f}".replace("-", "−")
 
 
-def _signed(value: float) -> str:
+def signed(value: float) -> str:
+    """A difference in percentage points."""
     return NOTHING if math.isnan(value) else f"{100 * value:+.1f}".replace("-", "−")
 
 
 def _both(estimate: Estimate) -> str:
-    return f"{_percent(estimate.value)}\n{_interval(estimate.low, estimate.high)}"
+    return f"{_percent(estimate.value)}\n{interval_of(estimate.low, estimate.high)}"
 
 
 def _grids(scores: Scores) -> dict[int, int]:
@@ -98,14 +66,14 @@ def means_table(scores: Scores, reference: int) -> Table:
     plain: list[tuple[Any, ...]] = []
     for grid, i in _grids(scores).items():
         chance, spread = scores.estimates(i, chance=True)[MACRO], scores.deviations(i, chance=True)[MACRO]
-        rows.append((f"Chance, {grid} × {grid}", NOTHING, f"{grid} × {grid}", "cell", _both(chance), _percent(spread),
-                     NOTHING))  # fmt: skip
+        cells = f"{grid} × {grid}"
+        rows.append((f"Expected by chance, {cells}", NOTHING, cells, "cell", _both(chance), _percent(spread), NOTHING))
         plain.append(("chance", "", grid, "cell", chance.value, spread, chance.low, chance.high, None, None, None,
                       chance.signature))  # fmt: skip
     for i, run in enumerate(scores.runs):
         macro, spread = scores.estimates(i)[MACRO], scores.deviations(i)[MACRO]
         gain = scores.difference(i, reference) if i != reference else (math.nan,) * 3
-        told = "reference" if i == reference else f"{_signed(gain[0])}\n{_signed(gain[1])} to {_signed(gain[2])}"
+        told = "reference" if i == reference else f"{signed(gain[0])}\n{signed(gain[1])} to {signed(gain[2])}"
         on = f"{run.grid} × {run.grid}" if run.metric == "grid_hit" else NOTHING
         rows.append((run.label, run.style or NOTHING, on, run.protocol, _both(macro), _percent(spread), told))
         plain.append((run.label, run.style or "", run.grid, run.protocol, macro.value, spread, macro.low, macro.high,
@@ -118,27 +86,23 @@ def means_table(scores: Scores, reference: int) -> Table:
     head = ("Run", "Prompt", "Grid", "Answers", "Mean hit rate (%)", "SD", "Difference")
     plain_head = ("run", "style", "grid", "protocol", "mean_hit_rate", "sd", "low", "high", "difference",
                   "difference_low", "difference_high", "signature")  # fmt: skip
-    return Table("mean-hit-rates", "Mean hit rate", caption, head, tuple(rows), plain_head, tuple(plain))
+    return Table(head, rows, caption, "Mean hit rate", plain=Csv("mean-hit-rates", plain_head, plain))
 
 
 def rates_table(scores: Scores, order: Sequence[str]) -> Table:
     """Hit rate by run and pathology, with chance and counts."""
     names = [MACRO, *order]
-    rows, best = [], set()
-    for grid, i in _grids(scores).items():
-        chance = scores.estimates(i, chance=True)
-        rows.append((f"Chance, {grid} × {grid}", *(_both(chance[name]) for name in names)))
-    first = len(rows)
     by_run = [scores.estimates(i) for i in range(len(scores.runs))]
-    rows += [
-        (run.label, *(_both(found[name]) for name in names)) for run, found in zip(scores.runs, by_run, strict=True)
-    ]
-    for column, name in enumerate(names, start=1):
+    grids = _grids(scores)
+    chances = [scores.estimates(i, chance=True) for i in grids.values()]
+    counts = dict(zip(scores.findings, scores.chance[0].n.tolist(), strict=True))
+    rows, best = [], set()
+    for row, name in enumerate(names):
+        told = ("Mean", NOTHING) if name == MACRO else (name, f"{counts[name]:,}")
+        rows.append((*told, *(_both(found[name]) for found in (*by_run, *chances))))
         values = [found[name].value for found in by_run]
         highest = max((v for v in values if not math.isnan(v)), default=math.nan)
-        best |= {(first + i, column) for i, v in enumerate(values) if v == highest}
-    counts = dict(zip(scores.findings, scores.chance[0].n.tolist(), strict=True))
-    rows.append(("Questions (n)", NOTHING, *(f"{counts[name]:,}" for name in order)))
+        best |= {(row, 2 + i) for i, v in enumerate(values) if v == highest}
     caption = (
         "Hit rate in percent by run and pathology, with 95 % interval; bold, the highest of the runs. Each question is "
         "one image with one pathology."
@@ -146,8 +110,10 @@ def rates_table(scores: Scores, order: Sequence[str]) -> Table:
     plain_head = ("run", "model", "style", "grid", "protocol", "metric", "finding", "value", "sd", "low", "high", "n",
                   "n_undefined", "n_empty_replicates", "signature")  # fmt: skip
     plain = tuple(row for i in range(len(scores.runs)) for row in _plain_rates(scores, i, names))
-    head = ("Run", "Mean", *order)
-    return Table("hit-rates", "Hit rate by pathology", caption, head, tuple(rows), plain_head, plain, frozenset(best))
+    expected = (f"Expected by chance, {grid} × {grid}" for grid in grids)
+    head = ("Pathology", "Questions", *(run.label for run in scores.runs), *expected)
+    file = Csv("hit-rates", plain_head, plain)
+    return Table(head, rows, caption, "Hit rate by pathology", frozenset(best), plain=file)
 
 
 def _plain_rates(scores: Scores, index: int, names: Sequence[str]) -> list[tuple[Any, ...]]:
@@ -162,64 +128,74 @@ def _plain_rates(scores: Scores, index: int, names: Sequence[str]) -> list[tuple
     return rows
 
 
-def runs_table(runs: Sequence[ReportRun]) -> Table:
-    """What each run is: model, settings, versions, and the SHA-256 of what was scored."""
+def runs_table(
+    runs: Sequence[ReportRun], own_names: Sequence[str] = (), own: Sequence[tuple[object, ...]] = ()
+) -> Table:
+    """What each run is: model, settings, versions, and the SHA-256 of what was scored; `own` columns of its kind."""
     rows, plain = [], []
-    for run in runs:
+    for run, own_values in zip(runs, own or [()] * len(runs), strict=True):
         info = run.run.info if run.run is not None else None
         settings = info.settings if info is not None else None
         sent = {} if info is None else {k: v for k, v in info.parameters.items() if v is not None}
         harness = {} if info is None else dict(info.harness)
         how = [f"{settings.shots} shots from {settings.shots_split}"] if settings is not None and settings.shots else []
         how += [f"{key} {value}" for key, value in sent.items()]
-        n_epochs = len(run.epochs)
+        n_epochs = len(run.predictions)
         versions = ", ".join(f"{name} {version}" for name, version in harness.items())
         picture = "" if settings is None else f"{settings.side} px, prompt {settings.prompt_version}"
         rows.append((run.label, run.model if info is not None else "prediction file", run.style or NOTHING,
                      picture or NOTHING, "; ".join(how) or NOTHING, f"{n_epochs}", f"{run.n_missing:,}",
                      versions or NOTHING, "\n".join(value[:12] for value in run.sha256)))  # fmt: skip
-        plain.append((run.label, run.model, run.style, run.grid, run.protocol, run.metric, n_epochs, run.n_missing,
+        plain.append((run.label, run.model, run.style, *own_values, n_epochs, run.n_missing,
                       picture, "; ".join(how), versions, " ".join(run.sha256)))  # fmt: skip
     head = ("Run", "Model", "Prompt", "Picture", "Settings", "Epochs", "Without prediction", "Harness", "SHA-256")
-    plain_head = ("run", "model", "style", "grid", "protocol", "hit_metric", "epochs", "n_missing", "picture",
+    plain_head = ("run", "model", "style", *own_names, "epochs", "n_missing", "picture",
                   "settings", "harness", "sha256")  # fmt: skip
     caption = (
-        "The runs as scored. Without prediction: questions with a reference, over all epochs, that have none and are "
-        "misses. SHA-256: first digits, of each prediction file."
+        "The runs as they were read. Without prediction: questions, over all epochs, that have none. SHA-256: first "
+        "digits, of each prediction file."
     )
-    return Table("runs", "Runs", caption, head, tuple(rows), plain_head, tuple(plain), is_words=True)
+    return Table(head, rows, caption, "Runs", plain=Csv("runs", plain_head, plain))
 
 
-def costs_table(runs: Sequence[ReportRun], findings: Sequence[str]) -> Table | None:
-    """What became of the questions of the run folders, and what they cost; None if there is no run folder."""
+def costs_table(runs: Sequence[ReportRun], means: Mapping[str, Sequence[float]]) -> Table | None:
+    """What became of the questions of the run folders, and what they cost; None if there is no run folder.
+
+    Parameters
+    ----------
+    means : label -> mean hit rate by epoch; empty where answers are not scored so
+    """
     rows, plain = [], []
     folders = [run for run in runs if run.run is not None]
     summaries = [run.run.summary for run in folders if run.run is not None]
     used = [status for status in STATUSES if any(summary.by_status.get(status) for summary in summaries)]
     for run, summary in zip(folders, summaries, strict=True):
-        macros = [macro_of(rows_, run.metric, findings) for rows_ in run.epochs]
-        spread = float(np.std(macros, ddof=1)) if len(macros) > 1 else math.nan
-        mean = float(np.mean(macros))
         cost = None if summary.cost is None else f"{summary.cost.normalize():f}"
-        by_epoch = _percent(mean) + ("" if math.isnan(spread) else f"\nSD {_percent(spread)} of {len(macros)}")
         counts = [summary.by_status.get(status, 0) for status in used]
         tokens = (summary.tokens_in, summary.tokens_cached, summary.tokens_out)
-        rows.append((run.label, f"{summary.n_expected:,}", *(f"{n:,}" for n in counts), *(f"{n:,}" for n in tokens),
-                     f"{summary.without_usage:,}", cost or NOTHING, by_epoch))  # fmt: skip
-        plain.append((run.label, summary.n_expected, *counts, *tokens, summary.without_usage, cost, len(macros), mean,
-                      spread))  # fmt: skip
+        row = (run.label, f"{summary.n_expected:,}", *(f"{n:,}" for n in (*counts, *tokens, summary.without_usage)))
+        told, values = _by_epoch(means[run.label]) if means else ((), ())
+        rows.append((*row, cost or NOTHING, *told))
+        plain.append((run.label, summary.n_expected, *counts, *tokens, summary.without_usage, cost, *values))
     if not rows:
         return None
     head = ("Run", "Asked", *(status.replace("_", " ").capitalize() for status in used), "Tokens in", "of these cached",
-            "Tokens out", "Without usage", "Cost", "Mean hit rate by epoch (%)")  # fmt: skip
-    plain_head = ("run", "asked", *used, "tokens_in", "tokens_cached", "tokens_out", "without_usage", "cost", "epochs",
-                  "macro_mean_over_epochs", "macro_sd_over_epochs")  # fmt: skip
+            "Tokens out", "Without usage", "Cost", *["Mean hit rate by epoch (%)"] * bool(means))  # fmt: skip
+    plain_head = ("run", "asked", *used, "tokens_in", "tokens_cached", "tokens_out", "without_usage", "cost",
+                  *(("epochs", "macro_mean_over_epochs", "macro_sd_over_epochs") if means else ()))  # fmt: skip
     caption = (
         "What became of every question of the run folders (times epochs), and what it cost in the currency of the "
         "prices given; without usage: replies without counts of tokens, which the cost leaves out. A question that "
-        "has a reference and is not answered counts as a miss. SD: standard deviation over epochs."
+        "is not answered counts as a miss." + (" SD: standard deviation over epochs." if means else "")
     )
-    return Table("failures-and-costs", "Failures and costs", caption, head, tuple(rows), plain_head, tuple(plain))
+    return Table(head, rows, caption, "Failures and costs", plain=Csv("failures-and-costs", plain_head, plain))
+
+
+def _by_epoch(means: Sequence[float]) -> tuple[tuple[str], tuple[int, float, float]]:
+    spread = float(np.std(means, ddof=1)) if len(means) > 1 else math.nan
+    mean = float(np.mean(means))
+    told = _percent(mean) + ("" if math.isnan(spread) else f"\nSD {_percent(spread)} of {len(means)}")
+    return (told,), (len(means), mean, spread)
 
 
 def errors_table(shares: Mapping[str, Sequence[Sequence[Share]]]) -> Table:
@@ -233,7 +209,7 @@ def errors_table(shares: Mapping[str, Sequence[Sequence[Share]]]) -> Table:
     rows, plain = [], []
     for label, epochs in shares.items():
         found = {share.category: share for share in epochs[0] if share.finding == MACRO}
-        cells = [f"{_percent(found[c].value)}\n{_interval(found[c].low, found[c].high)}" for c in used]
+        cells = [f"{_percent(found[c].value)}\n{interval_of(found[c].low, found[c].high)}" for c in used]
         rows.append((label + (" (epoch 1)" if len(epochs) > 1 else ""), *cells))
         plain += [
             (label, number, s.finding, s.category, s.value, s.sd, s.low, s.high, s.n, s.n_misses, s.n_reviewed)
@@ -246,7 +222,7 @@ def errors_table(shares: Mapping[str, Sequence[Sequence[Share]]]) -> Table:
         "Mean share of each category over pathologies, in percent of the questions on frontal images, with 95 % "
         "interval. A share is undefined for a pathology of whose misses none was reviewed."
     )
-    return Table("error-categories", "Error categories", caption, head, tuple(rows), plain_head, tuple(plain))
+    return Table(head, rows, caption, "Error categories", plain=Csv("error-categories", plain_head, plain))
 
 
 def heat_rows(label: str, shares: Mapping[str, Any], n: Mapping[str, int]) -> list[tuple[Any, ...]]:

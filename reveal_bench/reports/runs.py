@@ -1,14 +1,7 @@
-"""The runs that a report compares: read, checked against the folder, scored and resampled together.
+"""The runs that a report compares: read and checked against the folder, whatever kind of benchmark they answer.
 
-Conventions
------------
 A run is a run folder (:mod:`reveal_bench.models.run_folder`) or a bare prediction file of any accepted format. All runs
-answer one split of one dataset folder that holds its references. An unanswered question is a miss.
-
-What is a hit depends on what a run predicts, as in paper 000 (section 3.3): for cells `grid_hit` at the run's own grid,
-for points, boxes and masks `point_hit`. A run of several epochs has, for each question, the mean of its epochs; a run
-that answered nothing at all has a miss everywhere. One draw of resampled units serves all runs, so that they can be
-compared replicate by replicate; the standard deviation of a run is that of its replicates.
+answer one split of one dataset folder that holds its references.
 """
 
 from __future__ import annotations
@@ -16,36 +9,24 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
-import numpy as np
-
-from reveal_bench.arrays import FloatArray
 from reveal_bench.benchmarks import BENCHMARKS
-from reveal_bench.evaluation.score import LintError, lint_file
+from reveal_bench.evaluation.score import LintError
+from reveal_bench.kinds import kind_of
 from reveal_bench.kinds.folder import FolderInfo, read_folder_info
-from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord, read_localization
-from reveal_bench.kinds.localization.scoring import CaseRows, resample_systems, score_localization
-from reveal_bench.metrics import METRICS
-from reveal_bench.metrics.bootstrap import (
-    MACRO,
-    BootstrapMeans,
-    Estimate,
-    estimates_from,
-    percentile_interval,
-    signature,
-)
+from reveal_bench.kinds.kind import Kind
 from reveal_bench.models.questions import describe_split
 from reveal_bench.models.run_folder import Run, read_run
 
-__all__ = ["MOST_RUNS", "ReportRun", "Scores", "World", "core_runs", "load_runs", "macro_of", "open_world",
-           "score_runs", "short_names"]  # fmt: skip
+__all__ = ["MOST_RUNS", "Progress", "ReportRun", "World", "load_runs", "open_world", "short_names"]
 
 MOST_RUNS = 12
 """Runs of one report; more cannot be told apart in a figure."""
 MOST_LABEL = 200
-PROTOCOLS = ("cell", "point", "box", "mask")
 Progress = Callable[[str, int, int | None], None]
 
 
@@ -56,7 +37,21 @@ class World:
     folder: Path
     info: FolderInfo
     split: str
-    records: Sequence[LocalizationRecord]
+
+    @property
+    def kind(self) -> Kind:
+        """Of the benchmark."""
+        return kind_of(self.info)
+
+    @cached_property
+    def records(self) -> Sequence[Any]:
+        """The references."""
+        return self.kind.read_records(self.folder, self.split)
+
+    @cached_property
+    def manifest(self) -> Any:
+        """What is asked."""
+        return self.kind.read_manifest(self.folder, self.split)
 
     @property
     def title(self) -> str:
@@ -68,18 +63,15 @@ class World:
 
 @dataclass(frozen=True)
 class ReportRun:
-    """One run with its scored cases.
+    """One run.
 
     Attributes
     ----------
     label : unique in the report
     model, style, grid : `style` is None for a prediction file and for models that get no prompt
-    protocol : what it predicts: "cell", "point", "box", "mask", or "none" if it answered nothing
     predictions : per epoch
-    rows : cases; `grid_hit`, `point_hit` and `grid_chance` alone, means over epochs
-    epochs : the same per epoch
     run : the run folder; None for a prediction file
-    n_missing : questions with a reference and without a prediction, over all epochs
+    n_missing : questions without a prediction, over all epochs
     sha256 : of the prediction files, in order
     is_named : whether the user gave the label
     """
@@ -89,66 +81,11 @@ class ReportRun:
     model: str
     style: str | None
     grid: int
-    protocol: str
-    predictions: tuple[tuple[LocalizationPrediction, ...], ...]
-    rows: CaseRows
-    epochs: tuple[CaseRows, ...]
+    predictions: tuple[tuple[Any, ...], ...]
     run: Run | None
     n_missing: int
     sha256: tuple[str, ...]
     is_named: bool = False
-
-    @property
-    def metric(self) -> str:
-        """What a hit of this run is."""
-        return "point_hit" if self.protocol in ("point", "box", "mask") else "grid_hit"
-
-
-@dataclass(frozen=True)
-class Scores:
-    """Hit rates of runs on the findings that have cases, from one draw.
-
-    Attributes
-    ----------
-    findings : those with at least one case, in the order of the vocabulary
-    hits, chance : per run, a group per finding
-    """
-
-    runs: Sequence[ReportRun]
-    findings: tuple[str, ...]
-    hits: Sequence[BootstrapMeans]
-    chance: Sequence[BootstrapMeans]
-    n_resamples: int
-    seed: int
-    unit: str = "patient"
-
-    def recipe(self, metric: str) -> str:
-        """The signature of every number of `metric` here."""
-        version = METRICS[metric].version
-        return signature(metric, version, n_resamples=self.n_resamples, seed=self.seed, unit=self.unit)
-
-    def estimates(self, index: int, *, chance: bool = False) -> dict[str, Estimate]:
-        """Estimates of a run, or of its chance level, by finding and "macro"."""
-        means = (self.chance if chance else self.hits)[index]
-        metric = "grid_chance" if chance else self.runs[index].metric
-        return {e.finding: e for e in estimates_from(means, self.findings, recipe=self.recipe(metric))}
-
-    def deviations(self, index: int, *, chance: bool = False) -> dict[str, float]:
-        """Standard deviation (ddof 1) over the defined replicates, by finding and "macro"."""
-        means = (self.chance if chance else self.hits)[index]
-        columns = {MACRO: means.macro()[1], **dict(zip(self.findings, means.replicates.T, strict=True))}
-        return {name: _deviation(column) for name, column in columns.items()}
-
-    def difference(self, a: int, b: int) -> tuple[float, float, float]:
-        """Macro of run `a` minus that of run `b` with the ends of its paired 95 % interval."""
-        (value_a, draws_a), (value_b, draws_b) = self.hits[a].macro(), self.hits[b].macro()
-        low, high, _ = percentile_interval(draws_a - draws_b)
-        return value_a - value_b, low, high
-
-
-def _deviation(replicates: FloatArray) -> float:
-    defined = replicates[~np.isnan(replicates)]
-    return float(np.std(defined, ddof=1)) if len(defined) > 1 else float("nan")
 
 
 def open_world(folder: Path, runs: Sequence[tuple[str, Path]], split: str | None = None) -> World:
@@ -161,15 +98,14 @@ def open_world(folder: Path, runs: Sequence[tuple[str, Path]], split: str | None
     Raises
     ------
     ValueError
-        If the folder is not of kind localization, the split is not clear, or its references are private.
+        If the folder is no dataset folder, the split is not clear, or its references are private.
     """
     info = read_folder_info(folder)
-    known = BENCHMARKS.get(info.benchmark)
-    if known is not None and known.kind != "localization":
-        raise ValueError(f"`folder` must be of a localization benchmark, got {info.benchmark}, of kind {known.kind}")
     if split is None:
         split = _only_split(info, [read_run(path).info.split for _, path in runs if Path(path).is_dir()])
-    return World(Path(folder), info, split, read_localization(folder, split))
+    world = World(Path(folder), info, split)
+    _ = world.records  # read at once, so that what is wrong with the folder is said first
+    return world
 
 
 def _only_split(info: FolderInfo, of_runs: Sequence[str]) -> str:
@@ -185,7 +121,7 @@ def _only_split(info: FolderInfo, of_runs: Sequence[str]) -> str:
 
 
 def load_runs(runs: Sequence[tuple[str, Path]], world: World, *, progress: Progress | None = None) -> list[ReportRun]:
-    """Read, check and score the runs.
+    """Read and check the runs.
 
     Parameters
     ----------
@@ -210,11 +146,11 @@ def load_runs(runs: Sequence[tuple[str, Path]], world: World, *, progress: Progr
     main_grid = world.info.grid if world.info.grid in grids or not grids else grids[0]
     labels = _labels([label for label, _ in runs], [Path(path) for _, path in runs], folders)
     loaded = []
-    for number, ((_, path), run) in enumerate(zip(runs, folders, strict=True)):
-        scored = _score(labels[number], Path(path), run, world, main_grid)
-        loaded.append(replace(scored, is_named=bool(runs[number][0])))
+    for number, ((given, path), run) in enumerate(zip(runs, folders, strict=True)):
+        grid = main_grid if run is None else run.info.grid
+        loaded.append(_read(labels[number], Path(path), run, world, grid, is_named=bool(given)))
         if progress is not None:
-            progress("scored runs", number + 1, len(runs))
+            progress("runs read", number + 1, len(runs))
     return loaded
 
 
@@ -260,25 +196,22 @@ def _labels(given: Sequence[str], paths: Sequence[Path], folders: Sequence[Run |
     return chosen
 
 
-def _score(label: str, path: Path, run: Run | None, world: World, main_grid: int) -> ReportRun:
-    grid = main_grid if run is None else run.info.grid
+def _read(label: str, path: Path, run: Run | None, world: World, grid: int, *, is_named: bool) -> ReportRun:
     files = (path,) if run is None else run.predictions
-    cases = {(record.image_id, finding) for record in world.records for finding in record.asked("present")}
-    predictions, n_missing = [], 0
+    predictions: list[tuple[Any, ...]] = []
+    n_missing = 0
     for file in files:
         if not file.is_file():
             raise ValueError(f"{file} is not there: the run folder is damaged")
         if run is not None and not file.read_bytes().strip():  # nothing was answered: the file says so by being empty
             predictions.append(())
-            n_missing += len(cases)
+            n_missing += run.info.n_questions
             continue
-        report = lint_file(file, world.folder, world.split, grid=grid, allow_missing=True)
+        report = world.kind.lint(file, world.manifest, grid=grid, allow_missing=True)
         if not report.ok:
             raise LintError(report)
         predictions.append(tuple(report.predictions))
-        n_missing += len(cases.intersection(report.missing_pairs))
-    epochs = tuple(_rows(part, world, grid) for part in predictions)
-    kinds = Counter(kind for rows in epochs for kind in rows.cell_kinds if kind != "none")
+        n_missing += len(report.missing_pairs)
     settings = None if run is None else run.info.settings
     return ReportRun(
         label=label,
@@ -286,75 +219,12 @@ def _score(label: str, path: Path, run: Run | None, world: World, main_grid: int
         model=label if run is None else run.info.model,
         style=None if settings is None else settings.style,
         grid=grid,
-        protocol=next((kind for kind in PROTOCOLS if kinds[kind]), "none"),
         predictions=tuple(predictions),
-        rows=_mean(epochs),
-        epochs=epochs,
         run=run,
         n_missing=n_missing,
         sha256=tuple(hashlib.sha256(file.read_bytes()).hexdigest() for file in files),
+        is_named=is_named,
     )
-
-
-def _rows(predictions: Sequence[LocalizationPrediction], world: World, grid: int) -> CaseRows:
-    """The cases; of their values what a report shows. Without any prediction, a miss wherever chance is defined."""
-    # Rows without a reference, which some benchmarks add for masks, have neither a hit nor a chance level
-    rows = score_localization(predictions, world.records, findings=world.info.findings, grid=grid, asks="present")
-    chance = rows.values["grid_chance"]
-    misses = np.where(np.isnan(chance), np.nan, 0.0)
-    shown = {name: rows.values.get(name, misses) for name in ("grid_hit", "point_hit")}
-    return replace(rows, values={"grid_chance": chance, **shown})
-
-
-def _mean(epochs: Sequence[CaseRows]) -> CaseRows:
-    """The mean of each case over epochs; which cases are defined depends on the references alone."""
-    if len(epochs) == 1:
-        return epochs[0]
-    names = epochs[0].values
-    return replace(epochs[0], values={n: np.mean([rows.values[n] for rows in epochs], axis=0) for n in names})
-
-
-def score_runs(
-    runs: Sequence[ReportRun],
-    world: World,
-    *,
-    findings: Sequence[str] | None = None,
-    n_resamples: int = 1000,
-    seed: int = 0,
-) -> Scores:
-    """Hit rates and chance levels of all runs on the same replicates of patients.
-
-    Parameters
-    ----------
-    findings : those to report; the macro is over these alone. All of the benchmark by default
-
-    Raises
-    ------
-    ValueError
-        If a finding is not of the benchmark, or none has a case.
-    """
-    asked = tuple(world.info.findings if findings is None else findings)
-    unknown = [name for name in asked if name not in world.info.findings]
-    if unknown:
-        raise ValueError(f"`findings` must be among {list(world.info.findings)}, got {unknown}")
-    have = runs[0].rows.n_defined("grid_chance")
-    shown = tuple(name for name in asked if have[name])
-    if not shown:
-        raise ValueError(f"`findings` must have at least one case in split {world.split!r}, got none")
-    systems = [
-        replace(run.rows, values={"hit": run.rows.values[run.metric], "chance": run.rows.values["grid_chance"]})
-        for run in runs
-    ]
-    means = resample_systems(
-        systems, metrics=["hit", "chance"], findings=shown, n_resamples=n_resamples, seed=seed, unit="patient"
-    )
-    return Scores(runs, shown, [m["hit"] for m in means], [m["chance"] for m in means], n_resamples, seed)
-
-
-def macro_of(rows: CaseRows, metric: str, findings: Sequence[str]) -> float:
-    """The macro of one epoch over `findings`, without an interval."""
-    (means,) = resample_systems([rows], metrics=[metric], findings=findings, n_resamples=1, seed=0, unit="image")
-    return means[metric].macro()[0]
 
 
 def short_names(runs: Sequence[ReportRun]) -> list[str]:
@@ -362,16 +232,3 @@ def short_names(runs: Sequence[ReportRun]) -> list[str]:
     models = Counter(run.model for run in runs)
     taken = {run.label for run in runs}
     return [run.label if run.is_named or models[run.model] > 1 or run.model in taken else run.model for run in runs]
-
-
-def core_runs(runs: Sequence[ReportRun], main_grid: int) -> list[int]:
-    """Which runs the main figures show: those on the main grid, of each model those in the style it comes with first.
-
-    A model's other styles are shown in the comparison of prompts, its other grids in that of grids.
-    """
-    chosen: list[int] = []
-    first_style: dict[str, str | None] = {}
-    for number, run in enumerate(runs):
-        if run.grid == main_grid and first_style.setdefault(run.model, run.style) == run.style:
-            chosen.append(number)
-    return chosen

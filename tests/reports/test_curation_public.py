@@ -114,12 +114,13 @@ def test_small_numbers_of_the_released_half_are_not_shown(large: Curated) -> Non
     assert f"{HERNIA}: fewer than 10" in page
     assert f"{MASS}: fewer than 10" in page  # none at all looks the same
     assert "1 to 2 findings" not in page
-    assert "1 findings: 129; 2 findings: 71" in page  # 120 and 9 have one
+    assert "1 finding: 129; 2 findings: 71" in page  # 120 and 9 have one
 
 
 def test_holdout_comes_in_bands(large: Curated) -> None:
     page = public_page(large)
-    assert 'Male</th><td class="n">89 (44' in page.replace("\u00a0", " ")
+    told = re.sub(r"<[^>]*>", " ", page).replace("\u00a0", " ")
+    assert re.search(r"Male\s+89 \(44", told)
     assert "50 to 75 %" in page  # 83 of 160 women
     few = replace(
         large, placed=[one for one in large.placed or () if one.half == "released" or one.study_id < "study-0249"]
@@ -131,7 +132,7 @@ def test_rare_values_are_not_named(large: Curated) -> None:
     placed = list(large.placed or ())
     sex = {one.study_id: "other" if i < 3 else "F" for i, one in enumerate(placed)}
     page = words_of(public_page(replace(large, demographics={"sex": sex})))
-    assert "other</th>" not in page.replace("all others", "")
+    assert not re.search(r"<th[^>]*>other</th>", page)
     assert "197" not in re.findall(r"\d+", page)  # would tell of the three
 
 

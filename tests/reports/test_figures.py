@@ -10,20 +10,22 @@ import numpy as np
 import pytest
 from PIL import ImageColor
 
-from reveal_bench.reports import figure_style
-from reveal_bench.reports.bars import (
+from reveal_bench.reports import style
+from reveal_bench.reports.figures import (
     CATEGORY_PAINTS,
+    Bar,
     BarSeries,
     Group,
     HeatColumn,
-    PromptScore,
+    Point,
+    bars,
+    dots,
     error_bars,
     grouped_bars,
     heat_maps,
-    prompt_scores,
 )
-from reveal_bench.reports.figure_style import missing_glyphs, paints, render, wrap
 from reveal_bench.reports.run_figures import ErrorShares, draw_errors
+from reveal_bench.reports.style import NARROW, WIDE, cut, missing_glyphs, paints, render, width_of, wrap
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -84,7 +86,7 @@ def test_chance_is_one_line_over_neighbours_of_one_level() -> None:
     other = series("c", 1.0, chance=dict.fromkeys(VALUES, 0.3))
     none = series("d", 1.0, chance={})
     figure = grouped_bars(GROUPS[:1], [series("a", 1.0), series("b", 1.0), other, none])
-    black = [line for line in figure.axes[0].lines if line.get_color() == figure_style.INK and line.is_dashed()]
+    black = [line for line in figure.axes[0].lines if line.get_color() == style.INK and line.is_dashed()]
     assert [float(np.asarray(line.get_ydata())[0]) for line in black] == pytest.approx([2, 30])
     lengths = [float(np.ptp(np.asarray(line.get_xdata(), float))) for line in black]
     assert lengths[0] > 1.9 * lengths[1]
@@ -99,16 +101,24 @@ def test_shares_are_stacked_end_to_end() -> None:
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["full hit", "position error", "no answer"]
 
 
-def test_prompts_stand_at_their_values_in_the_line_of_their_model() -> None:
-    from matplotlib.container import ErrorbarContainer
+def test_marks_stand_at_their_values_in_the_line_of_their_row() -> None:
+    rows = [("m", [Point(40, 30, 60), Point(50, 45, 55, 1)]), ("n", [Point(None), Point(math.inf, kind=1)])]
+    axes = dots(rows, WIDE, axis="Rate (%)", kinds=("a", "b"), ends=(0, 80), rule=(10, "chance level")).axes[0]
+    lines = [(np.asarray(line.get_xdata()).tolist(), float(np.asarray(line.get_ydata())[0])) for line in axes.lines]
+    marks = [(xs[0], round(y)) for xs, y in lines if len(xs) == 1]
+    assert marks == [(40, 0), (50, 0), (80, 1)]  # what is infinite stands at the end of the scale
+    assert [xs for xs, _ in lines if len(xs) == 2] == [[30, 60], [45, 55], [10, 10]]
+    assert [text.get_text().strip() for text in axes.texts] == ["undefined"]
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["m", "n"]
 
-    scores = [PromptScore("m", "zero-shot", 0.4, 0.3, 0.6), PromptScore("n", "few-shot", 0.5, 0.45, 0.55)]
-    axes = prompt_scores(scores, chance=0.1).axes[0]
-    marks = [c[0] for c in axes.containers if isinstance(c, ErrorbarContainer)]
-    assert [float(np.asarray(mark.get_xdata())[0]) for mark in marks] == pytest.approx([40, 50])
-    assert [round(float(np.asarray(mark.get_ydata())[0])) for mark in marks] == [0, 1]
-    ends = [c[2][0].get_segments()[0][:, 0].tolist() for c in axes.containers if isinstance(c, ErrorbarContainer)]
-    assert np.allclose(ends, [(30, 60), (45, 55)])
+
+def test_rows_of_bars_say_their_numbers() -> None:
+    rows = [("COPD", [Bar(12, "12"), Bar(None, "fewer than 10")]), ("Mass", [Bar(5, "5", 3, 8), Bar(0, "0")])]
+    axes = bars(rows, WIDE, axis="Studies", kinds=("Released", "Holdout")).axes[0]
+    assert [bar.get_width() for container in axes.containers for bar in container] == [12, 5, 0]
+    assert [text.get_text() for text in axes.texts] == ["12", "fewer than 10", "5", "0"]
+    assert axes.get_xlim() == (0, 12)
+    assert [np.asarray(line.get_xdata()).tolist() for line in axes.lines] == [[3, 8]] * 2  # dark on white
 
 
 def test_heat_maps_have_a_panel_per_pair_and_name_the_largest_share() -> None:
@@ -124,7 +134,7 @@ def test_heat_maps_have_a_panel_per_pair_and_name_the_largest_share() -> None:
 
 @pytest.mark.parametrize("kind", ["png", "svg"])
 def test_the_same_figure_gives_the_same_bytes(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(figure_style, "DPI", 40)
+    monkeypatch.setattr(style, "DPI", 40)
     first, second = (render(grouped_bars(GROUPS[:2], [series("a", 1.0)]), kind) for _ in range(2))
     assert first == second
     assert b"matplotlib.org" not in first  # names neither the program nor, below, a date
@@ -164,21 +174,100 @@ def test_errors_fill_as_many_figures_as_pages() -> None:
     keys = [group.key for group in GROUPS]
     drawn = list(draw_errors(ErrorShares(shares, dict.fromkeys(keys, 4), reviewed=False), keys))
     assert [one.name for one in drawn] == ["error-categories-1", "error-categories-2"]
-    assert [len(one.figure.axes) for one in drawn] == [6, 1]
-    assert all(one.figure.get_size_inches()[1] * 25.4 < 250 for one in drawn)
+    assert [len(one.draw(WIDE).axes) for one in drawn] == [6, 1]
+    assert all(one.draw(WIDE).get_size_inches()[1] * 25.4 < 250 for one in drawn)
     assert "run 3: 25.0\u00a0%" in drawn[0].alt
 
 
 @pytest.mark.parametrize(
     ("name", "width", "lines"),
     [
-        ("", 5, [""]),
-        ("Edema", 17, ["Edema"]),
-        ("Enlarged Cardiomediastinum", 17, ["Enlarged", "Cardiomediastinum"]),
-        ("a-very-long-model-name", 10, ["a-very-", "long-", "model-name"]),
-        ("x" * 25, 10, ["x" * 9 + "-", "x" * 9 + "-", "x" * 7]),
-        ("meta/llama_vision", 8, ["meta/", "llama_", "vision"]),
+        ("", 12, [""]),
+        ("Edema", 30, ["Edema"]),
+        ("Enlarged Cardiomediastinum", 32, ["Enlarged", "Cardiomediastinum"]),
+        ("a-very-long-model-name", 18, ["a-very-long-", "model-", "name"]),
+        ("meta/llama_vision", 13, ["meta/", "llama_", "vision"]),
     ],
 )
 def test_names_are_wrapped(name: str, width: int, lines: list[str]) -> None:
     assert wrap(name, width).split("\n") == lines
+
+
+HOSTILE = (
+    "<script>alert('me & you')</script>",
+    "Doctor-" + "long" * 30,
+    "\ud800" * 40,
+    "",
+    "漢" * 60,
+    "$x_1$ a b c " * 9,
+)
+
+
+@pytest.mark.parametrize("words", [*HOSTILE, "Interstitial opacity", "W" * 50, "a b " * 20])
+def test_lines_are_no_wider_than_asked(words: str) -> None:
+    assert all(width_of(line) <= 12 for line in wrap(words, 12).split("\n"))
+    shown = wrap(words, 12, most=2).split("\n")
+    assert len(shown) <= 2
+    assert all(width_of(line) <= 12 for line in (*shown, cut(words, 12)))
+
+
+def boxes(figure: Figure) -> list[tuple[str, float, float, float, float]]:
+    """Every text that is drawn, with its box in pixels: left, low, right, high."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.text import Text
+
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    shown = [text for text in figure.findobj(Text) if text.get_visible() and text.get_text().strip()]
+    ticks = {id(label) for axes in figure.axes for label in (*axes.get_xticklabels(), *axes.get_yticklabels())}
+    every_tick = {
+        id(label) for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)
+        for tick in (*axis.get_major_ticks(), *axis.get_minor_ticks()) for label in (tick.label1, tick.label2)
+    }  # fmt: skip
+    left_over = every_tick - ticks  # of ticks that matplotlib keeps for later
+    found = []
+    for text in shown:
+        if id(text) not in left_over:
+            box = text.get_window_extent(canvas.get_renderer())
+            found.append((text.get_text(), box.x0, box.y0, box.x1, box.y1))
+    return found
+
+
+def check_texts(figure: Figure) -> None:
+    """Nothing is cut by the edge, and no text lies on another."""
+    width, height = figure.get_size_inches() * figure.dpi
+    found = boxes(figure)
+    assert found
+    for text, left, low, right, high in found:
+        assert min(left, low) >= -0.5, text
+        assert (right <= width + 0.5, high <= height + 0.5) == (True, True), text
+    for i, (one, left, low, right, high) in enumerate(found):
+        for other, other_left, other_low, other_right, other_high in found[i + 1 :]:
+            apart = right <= other_left + 1 or other_right <= left + 1 or high <= other_low + 1 or other_high <= low + 1
+            assert apart, (one, other)
+
+
+FINDINGS = ("Enlarged Cardiomediastinum", "Lung Lesion", "Pneumothorax", "Support Devices", "Airspace Opacity", "Edema")
+LABELS = ("model-a, zero-shot, 8 × 8", "chance", "A model with a name that is rather long, few-shot, 16 × 16", "x" * 90)
+
+
+@pytest.mark.parametrize("width", [WIDE, NARROW])
+def test_no_text_is_cut_or_lies_on_another(width: float) -> None:
+    groups = [Group(name, name, ("n = 1,234",)) for name in FINDINGS]
+    values = {name: 0.2 + 0.1 * i for i, name in enumerate(FINDINGS)}
+    given = [BarSeries(label, look, values, {}, values) for label, look in zip(LABELS, paints(4), strict=True)]
+    check_texts(grouped_bars(groups, given, width))
+    shares = {label: {name: {"full_hit": 0.5, "anatomy": 0.5} for name in FINDINGS} for label in LABELS}
+    check_texts(error_bars(groups, shares, width))
+    rows = [(name, [Point(0.5, 0.4, 0.6), Point(None, kind=1)]) for name in (*FINDINGS, *HOSTILE)]
+    check_texts(dots(rows, width, axis="a long name of an axis " * 3, kinds=LABELS[:2], ends=(-0.2, 1)))
+    counts = [(name, [Bar(1234.0, "1,234 · 28.0 %"), Bar(None, "fewer than 10")]) for name in (*FINDINGS, *HOSTILE)]
+    check_texts(bars(counts, width, axis="Studies", kinds=("Released, n = 60", "Holdout, n = 60")))
+
+
+def test_no_text_of_heat_maps_is_cut_or_lies_on_another() -> None:
+    groups = [Group(name, name, ("n = 1,234",)) for name in FINDINGS[:5]]
+    columns = [
+        HeatColumn(label, {name: np.eye(8) for name in FINDINGS}) for label in ("Ground truth", *LABELS, *LABELS[:2])
+    ]
+    check_texts(heat_maps(groups, columns, None, note="Fewer than 10 patients: plain background."))

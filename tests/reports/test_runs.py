@@ -14,7 +14,9 @@ from reveal_bench.evaluation.score import LintError, score_file
 from reveal_bench.kinds.localization.records import Manifest, read_localization
 from reveal_bench.kinds.localization.scoring import resample_systems, score_localization
 from reveal_bench.metrics.bootstrap import MACRO
-from reveal_bench.reports.runs import core_runs, load_runs, macro_of, open_world, score_runs, short_names
+from reveal_bench.reports.run_hits import HitRun, core_runs, hit_runs, macro_of, score_runs
+from reveal_bench.reports.runs import World as Answered
+from reveal_bench.reports.runs import load_runs, open_world, short_names
 from tests.conftest import World, random_records
 from tests.reports.conftest import SPLIT, guesses, write_run
 
@@ -25,10 +27,14 @@ def named(*paths: Path) -> list[tuple[str, Path]]:
     return [("", path) for path in paths]
 
 
+def loaded_hits(runs: list[tuple[str, Path]], opened: Answered) -> list[HitRun]:
+    return hit_runs(load_runs(runs, opened), opened)
+
+
 def test_numbers_are_those_of_score_file(world: World, run_paths: Paths) -> None:
     runs = named(run_paths["one"], run_paths["fine"], run_paths["points"])
     opened = open_world(world.folder, runs)
-    scores = score_runs(load_runs(runs, opened), opened, n_resamples=200, seed=3)
+    scores = score_runs(loaded_hits(runs, opened), opened, n_resamples=200, seed=3)
     files = [run_paths["one"] / "predictions.jsonl", run_paths["fine"] / "predictions.jsonl", run_paths["points"]]
     for i, (file, grid, metric) in enumerate(
         zip(files, (8, 16, 8), ("grid_hit", "grid_hit", "point_hit"), strict=True)
@@ -42,7 +48,7 @@ def test_numbers_are_those_of_score_file(world: World, run_paths: Paths) -> None
 def test_deviations_are_those_of_the_replicates(world: World, run_paths: Paths) -> None:
     runs = named(run_paths["one"])
     opened = open_world(world.folder, runs)
-    (run,) = load_runs(runs, opened)
+    (run,) = loaded_hits(runs, opened)
     scores = score_runs([run], opened, n_resamples=100, seed=1)
     rows = score_localization(run.predictions[0], opened.records, findings=opened.info.findings)
     (means,) = resample_systems(
@@ -57,7 +63,7 @@ def test_deviations_are_those_of_the_replicates(world: World, run_paths: Paths) 
 def test_epochs_are_averaged_question_by_question(world: World, run_paths: Paths) -> None:
     runs = named(run_paths["three"])
     opened = open_world(world.folder, runs)
-    (run,) = load_runs(runs, opened)
+    (run,) = loaded_hits(runs, opened)
     scores = score_runs([run], opened, n_resamples=10)
     each = [
         score_file(
@@ -75,7 +81,7 @@ def test_epochs_are_averaged_question_by_question(world: World, run_paths: Paths
 def test_difference_is_paired(world: World, run_paths: Paths) -> None:
     runs = [("a", run_paths["one"]), ("b", run_paths["one"]), ("c", run_paths["three"])]
     opened = open_world(world.folder, runs)
-    scores = score_runs(load_runs(runs, opened), opened, n_resamples=50)
+    scores = score_runs(loaded_hits(runs, opened), opened, n_resamples=50)
     assert scores.difference(0, 1) == (0.0, 0.0, 0.0)  # the same answers: no spread at all
     value, low, high = scores.difference(0, 2)
     assert value == scores.estimates(0)[MACRO].value - scores.estimates(2)[MACRO].value
@@ -85,7 +91,7 @@ def test_difference_is_paired(world: World, run_paths: Paths) -> None:
 def test_a_run_without_any_answer_misses_everything(world: World, manifest: Manifest, tmp_path: Path) -> None:
     path = write_run(tmp_path / "none", manifest, [{}])
     opened = open_world(world.folder, named(path))
-    (run,) = load_runs(named(path), opened)
+    (run,) = loaded_hits(named(path), opened)
     scores = score_runs([run], opened, n_resamples=10)
     assert run.protocol == "none"
     assert run.n_missing == len(manifest.asked_pairs())
@@ -117,7 +123,8 @@ def test_labels_are_as_short_as_they_can_be(
 
 def test_given_labels_stay_and_core_runs_leave_out_other_grids_and_styles(world: World, run_paths: Paths) -> None:
     runs = [(name, run_paths[name]) for name in ("one", "few", "fine", "three", "points")]
-    loaded = load_runs(runs, open_world(world.folder, runs))
+    opened = open_world(world.folder, runs)
+    loaded = loaded_hits(runs, opened)
     assert [run.label for run in loaded] == ["one", "few", "fine", "three", "points"]
     assert core_runs(loaded, 8) == [0, 3, 4]
     assert core_runs(loaded, 16) == [2]
@@ -158,7 +165,7 @@ def test_what_cannot_be_a_report_is_refused(world: World, run_paths: Paths, tmp_
     with pytest.raises(LintError, match=r"bad\.jsonl has"):
         load_runs(named(bad), opened)
     with pytest.raises(ValueError, match="`findings` must be among"):
-        score_runs(load_runs(named(one), opened), opened, findings=["Fracture"])
+        score_runs(loaded_hits(named(one), opened), opened, findings=["Fracture"])
 
 
 @pytest.mark.parametrize("label", [" ", "a\nb", "\x00", "\u202eabc", "\ud800", "x" * 201], ids=ascii)

@@ -41,6 +41,7 @@ class Localization(Kind):
     primary: ClassVar = "point_hit"
     forms: ClassVar = ("cell", "point", "box")
     uses_grid: ClassVar = True
+    run_report: ClassVar = "hits"
 
     def features(self, benchmark: Benchmark) -> Features:
         """Features of the config `localization`."""

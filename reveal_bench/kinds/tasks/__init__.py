@@ -40,6 +40,7 @@ class Tasks(Kind):
     primary: ClassVar = "rubric_mean"
     forms: ClassVar = ("text",)
     scored_by: ClassVar = "readers"
+    run_report: ClassVar = "answers"
 
     def features(self, benchmark: Benchmark) -> Features:
         """Features of the config `tasks`."""

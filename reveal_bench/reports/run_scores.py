@@ -1,0 +1,302 @@
+"""The reports of runs whose answers have scores per finding, and of runs whose answers wait for readers.
+
+Scores are those of ``reveal-bench score``, differences those of ``reveal-bench compare``: one draw of patients serves
+all runs. Of a run of several epochs the first is scored. Which metrics there are, the rows of the kind say.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, ClassVar
+
+from reveal_bench.benchmarks import BENCHMARKS
+from reveal_bench.evaluation.compare import Comparison, compare
+from reveal_bench.kinds.kind import Rows
+from reveal_bench.metrics import METRICS
+from reveal_bench.metrics.bootstrap import MACRO, macro_first, signature
+from reveal_bench.metrics.intervals import find_intervals
+from reveal_bench.reports.figures import Point, dots
+from reveal_bench.reports.page import Csv, Lines, Note, Part, Section, Table, Text
+from reveal_bench.reports.run_report import RunReport
+from reveal_bench.reports.run_tables import interval_of, signed
+from reveal_bench.reports.runs import short_names
+from reveal_bench.reports.style import NOTHING, Illustration, percent
+
+__all__ = ["AnswerReport", "Score", "ScoreReport"]
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """A figure with its 95 % interval; `n` cases are behind it, or findings behind a macro."""
+
+    value: float
+    low: float
+    high: float
+    n: int
+
+    @property
+    def text(self) -> str:
+        """In percent, the interval below."""
+        return NOTHING if math.isnan(self.value) else f"{100 * self.value:.1f}\n{interval_of(self.low, self.high)}"
+
+
+@dataclass
+class ScoreReport(RunReport):
+    """Every metric per finding and run, and differences from the reference run."""
+
+    what: ClassVar[str] = "Findings"
+    unanswered: ClassVar[str] = "counted as negative"
+
+    @cached_property
+    def rows(self) -> list[Rows]:
+        """The scored cases of each run."""
+        kind, world = self.world.kind, self.world
+        protocol = kind.protocol(world.info, grid=None, thresholds=0.5)
+        return [kind.score(run.predictions[0], world.records, world.manifest, protocol) for run in self.runs]
+
+    @cached_property
+    def groups(self) -> tuple[str, ...]:
+        """The findings that are reported.
+
+        Raises
+        ------
+        ValueError
+            If one is not of the benchmark.
+        """
+        known = self.rows[0].groups
+        unknown = [name for name in self.options.findings or () if name not in known]
+        if unknown:
+            raise ValueError(f"`findings` must be among {list(known)}, got {unknown}")
+        return tuple(self.options.findings or known)
+
+    @cached_property
+    def metrics(self) -> list[str]:
+        """Those that apply to any of the runs, in the order of METRICS."""
+        own = {name for rows in self.rows for name in rows.metrics()}
+        return [name for name, metric in METRICS.items() if name in own and metric.better != "neither"]
+
+    @cached_property
+    def scores(self) -> dict[str, dict[int, dict[str, Score]]]:
+        """Metric -> place of a run to which it applies -> "macro" or finding -> figure."""
+        options: dict[str, Any] = {
+            "n_resamples": self.options.n_resamples, "seed": self.options.seed, "unit": "patient"
+        }  # fmt: skip
+        found: dict[str, dict[int, dict[str, Score]]] = {}
+        for metric in self.metrics:
+            places = [i for i, rows in enumerate(self.rows) if metric in rows.metrics()]
+            systems = [self.rows[i] for i in places]
+            figures = systems[0].resample(systems, metrics=[metric], groups=self.groups, **options)
+            for place, own in zip(places, (figure[metric] for figure in figures), strict=True):
+                ends = find_intervals(macro_first(own.values), macro_first(own.replicates))
+                counts = [int(sum(value == value for value in own.values)), *(int(n) for n in own.n)]
+                columns = (ends.values.tolist(), ends.low.tolist(), ends.high.tolist(), counts)
+                of_run = [Score(*figures) for figures in zip(*columns, strict=True)]
+                found.setdefault(metric, {})[place] = dict(zip((MACRO, *self.groups), of_run, strict=True))
+        return found
+
+    @cached_property
+    def comparisons(self) -> dict[int, list[Comparison]]:
+        """Place of a run -> its differences from the reference run, over the metrics that both have."""
+        reference, asked = self.options.reference, self.options
+        return {
+            i: compare(rows, self.rows[reference], findings=self.groups, n_resamples=asked.n_resamples, seed=asked.seed)
+            for i, rows in enumerate(self.rows) if i != reference
+        }  # fmt: skip
+
+    def sections(self) -> list[Section]:
+        """Means and differences, then every finding."""
+        file = self.add_csv(self._plain_scores())
+        parts: list[Part] = [self.table(self._means()), self.figure(self._draw(self._main))]
+        tables = [self.table(self._by_finding(metric)) for metric in self.metrics]
+        sections = [
+            Section("scores", "Scores", parts),
+            Section(
+                "findings", "Scores by finding", [*tables, Text("All scores are in a table of their own.", file=file)]
+            ),
+        ]
+        if self.comparisons:
+            sections.append(Section("differences", "Differences", [self.table(self._differences())]))
+        return sections
+
+    @property
+    def _main(self) -> str:
+        """The metric of the figure: the one that ranks, where it applies."""
+        return self.world.kind.primary if self.world.kind.primary in self.metrics else self.metrics[0]
+
+    def _means(self) -> Table:
+        rows = [
+            (run.label, *(self._score(metric, i, MACRO) for metric in self.metrics)) for i, run in enumerate(self.runs)
+        ]
+        caption = f"Mean over {len(self.groups)} findings, in percent, with 95 % interval."
+        return Table(("Run", *map(metric_name, self.metrics)), rows, caption, "Mean scores")
+
+    def _score(self, metric: str, place: int, group: str) -> str:
+        of_run = self.scores[metric].get(place)
+        return NOTHING if of_run is None else of_run[group].text
+
+    def _by_finding(self, metric: str) -> Table:
+        rows, best = [], set()
+        for row, group in enumerate((MACRO, *self.groups)):
+            shown = {i: of_run[group] for i, of_run in self.scores[metric].items()}
+            name = "Mean" if group == MACRO else group
+            rows.append((name, *(shown[i].text if i in shown else NOTHING for i in range(len(self.runs)))))
+            highest = max((score.value for score in shown.values() if score.value == score.value), default=math.nan)
+            best |= {(row, 1 + i) for i, score in shown.items() if score.value == highest}
+        caption = "By finding and run, in percent, with 95 % interval; bold, the highest of the runs."
+        head = ("Finding", *(run.label for run in self.runs))
+        return Table(head, rows, caption, metric_name(metric), frozenset(best))
+
+    def _plain_scores(self) -> Csv:
+        rows = [
+            (self.runs[i].label, metric, group, score.value, score.low, score.high, score.n, self._recipe(metric))
+            for metric, of_runs in self.scores.items()
+            for i, of_run in of_runs.items()
+            for group, score in of_run.items()
+        ]
+        return Csv("scores", ("run", "metric", "finding", "value", "low", "high", "n", "signature"), rows)
+
+    def _recipe(self, metric: str) -> str:
+        options: dict[str, Any] = {"n_resamples": self.options.n_resamples, "seed": self.options.seed}
+        return signature(metric, METRICS[metric].version, **options, unit="patient")
+
+    def _draw(self, metric: str) -> Illustration:
+        of_runs = self.scores[metric]
+        names = short_names(self.runs)
+        rows = [
+            (
+                "Mean" if group == MACRO else group,
+                [
+                    Point(100 * score.value, 100 * score.low, 100 * score.high, i)
+                    for i, score in ((i, of_run[group]) for i, of_run in of_runs.items())
+                ],
+            )
+            for group in (MACRO, *self.groups)
+        ]
+        told = ", ".join(f"{names[i]}: {percent(of_run[MACRO].value)}" for i, of_run in of_runs.items())
+        return Illustration(
+            metric.replace("_", "-"),
+            f"{metric_name(metric)} by finding",
+            "Lines: 95 % percentile intervals. " + self._resampling(),
+            f"{metric_name(metric)} by finding and run. Mean: {told}.",
+            partial(dots, rows, axis=f"{metric_name(metric)} (%)", kinds=names),
+        )
+
+    def _differences(self) -> Table:
+        reference = self.runs[self.options.reference].label
+        rows = []
+        for i, found in self.comparisons.items():
+            macros: Mapping[str, Comparison] = {one.metric: one for one in found if one.finding == MACRO}
+            rows.append((self.runs[i].label, *(_told(macros.get(metric)) for metric in self.metrics)))
+        plain = [
+            (self.runs[i].label, reference, one.metric, one.finding, one.value, one.low, one.high, one.p, one.signature)
+            for i, found in self.comparisons.items()
+            for one in found
+        ]
+        caption = (
+            f"Mean over findings, run minus {reference}, in percentage points, with paired 95 % interval and two-sided "
+            "p value, not corrected for several comparisons."
+        )
+        heads = ("run", "reference", "metric", "finding", "difference", "low", "high", "p", "signature")
+        head = ("Run", *map(metric_name, self.metrics))
+        return Table(head, rows, caption, f"Differences from {reference}", plain=Csv("differences", heads, plain))
+
+    def _resampling(self) -> str:
+        asked = self.options
+        return f"{asked.n_resamples:,} bootstrap resamples of patients (seed {asked.seed})."
+
+    def summary(self) -> str:
+        """The mean of the main metric of every run."""
+        scores = {i: of_run[MACRO] for i, of_run in self.scores[self._main].items()}
+        names = short_names(self.runs)
+        ranked = sorted(scores, key=lambda i: -math.inf if math.isnan(scores[i].value) else scores[i].value)
+        told = "; ".join(
+            f"{names[i]} {percent(scores[i].value)} ({interval_of(scores[i].low, scores[i].high)})"
+            for i in reversed(ranked)
+        )
+        world = self.world
+        return (
+            f"{len(self.runs)} run{'s' * (len(self.runs) != 1)} answered for {len(self.groups)} findings in "
+            f"{world.title} {world.info.version}, split {world.split}: {len(world.records):,} "
+            f"{world.kind.counted.removeprefix('n_')}. Mean {metric_name(self._main)}, with 95 % interval: {told}."
+        )
+
+    def methods(self) -> list[Part]:
+        """How scores and intervals came about."""
+        several = any(len(run.predictions) > 1 for run in self.runs)
+        words = (
+            "Scores are those of reveal-bench score; the mean is unweighted, over findings for which it is defined. "
+            "What a run leaves without a prediction counts as negative for every finding. Probabilities become "
+            f"decisions at 0.5. Intervals: 2.5th to 97.5th percentile of {self._resampling()} One draw serves all "
+            "runs, so that differences are paired."
+        )
+        words += " Of a run of several epochs the first is scored." * several
+        notes = dict.fromkeys(note for rows in self.rows for note in rows.notes)
+        recipes = [self._recipe(metric) for metric in self.metrics]
+        return [Text(words), *map(Text, notes), Text("Signatures of the numbers:"), Lines(recipes)]
+
+
+@dataclass
+class AnswerReport(RunReport):
+    """Answers that readers score: how many there are, and how many wait."""
+
+    what: ClassVar[str] = "Tasks"
+    unanswered: ClassVar[str] = "given the lowest scores"
+
+    def sections(self) -> list[Section]:
+        """Answers by what is asked."""
+        kind, world = self.world.kind, self.world
+        benchmark = BENCHMARKS[world.info.benchmark]
+        asks = {kind.key_of(record): kind.asked(record, benchmark, world.info.asks)[0] for record in world.records}
+        answered = [Counter(asks[kind.key_of(one)] for one in run.predictions[0]) for run in self.runs]
+        in_all = Counter(asks.values())
+        rows = [
+            (name.replace("_", " "), f"{n:,}", *(f"{counts[name]:,}" for counts in answered))
+            for name, n in in_all.items()
+        ]
+        rows.append(("All", f"{len(asks):,}", *(f"{counts.total():,}" for counts in answered)))
+        plain = [
+            (run.label, name, n, counts[name])
+            for run, counts in zip(self.runs, answered, strict=True)
+            for name, n in in_all.items()
+        ]
+        file = Csv("answers", ("run", "category", "tasks", "answered"), plain)
+        caption = "Answers that wait for readers, by category of tasks."
+        table = Table(("Category", "Asked", *(run.label for run in self.runs)), rows, caption, "Answers", plain=file)
+        note = Note("Readers score these answers.", "No score is shown before they have.")
+        return [Section("answers", "What waits for readers", [note, self.table(table)])]
+
+    def summary(self) -> str:
+        """How many answers wait."""
+        told = "; ".join(f"{run.label} {len(run.predictions[0]):,}" for run in self.runs)
+        return f"Of {len(self.world.records):,} tasks answered, and waiting for readers: {told}."
+
+    def methods(self) -> list[Part]:
+        """Where scores come from."""
+        return [
+            Text(
+                "Answers to open tasks are scored by readers on a rubric (paper 001), not by a program. An answer that "
+                "was left out gets the lowest scores."
+            )
+        ]
+
+
+def metric_name(metric: str) -> str:
+    """A metric for people.
+
+    Examples
+    --------
+    >>> metric_name("average_precision"), metric_name("auroc")
+    ('Average precision', 'AUROC')
+    """
+    short = {"auroc": "AUROC", "f1": "F1", "cohen_kappa": "Cohen’s kappa"}
+    return short.get(metric, metric.replace("_", " ").capitalize())
+
+
+def _told(one: Comparison | None) -> str:
+    if one is None or math.isnan(one.value):
+        return NOTHING
+    return f"{signed(one.value)}\n{signed(one.low)} to {signed(one.high)}\np = {one.p:.3f}"

@@ -1,0 +1,294 @@
+"""The look of every figure of a report, how it is written, and how numbers are printed.
+
+Conventions
+-----------
+Figures are laid out in millimetres, for print and for a desk at :data:`WIDE`, for a telephone at :data:`NARROW`; their
+text is 8 pt and is measured, so that nothing is cut or runs into its neighbour. Colours differ in lightness as well as
+in hue, so that they can be told apart by colour-blind readers and in grey; beyond the first six, hatching tells them
+apart. PNG has 200 pixels per inch. SVG keeps text as text; ``report.css`` turns its colours in the dark. The same input
+gives the same bytes. Nothing here uses pyplot, which keeps state; matplotlib is imported inside functions.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+import re
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "DASHED", "INCH", "INK", "LINE", "NARROW", "NBSP", "NOTHING", "RULE", "SOFT", "WIDE", "Illustration", "Paint",
+    "check_extra", "columns_for", "cut", "inline_svg", "interval", "missing_glyphs", "new_figure", "number", "paints",
+    "percent", "place_axes", "plain", "plain_axes", "render", "share", "style", "width_of", "wrap",
+]  # fmt: skip
+
+WIDE, NARROW = 180.0, 90.0
+INCH = 25.4
+LINE = 3.4
+"""Millimetres from one line of text to the next."""
+DPI = 200
+INK, SOFT, RULE, PANEL = "#1b1f24", "#57606a", "#d0d7de", "#f6f8fa"
+DASHED = (0, (2.2, 1.2))
+NBSP = "\u00a0"
+NOTHING = "–"
+_COLOURS = ("#17305e", "#e0792f", "#8cc0e6", "#8a2f55", "#f6e08a", "#2f7f6f")
+_DARK = ("#17305e", "#8a2f55", "#2f7f6f")
+_HATCHES = ("", "////", "....")
+_FONT = b"font-family: 'DejaVu Sans'"
+_FORBIDDEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
+)  # and what follows becomes a space
+_BLANK = re.compile(r"[ \t\r\n]+")  # one that does not break stays
+_SETTINGS: Any = {
+    "axes.edgecolor": SOFT,
+    "axes.labelcolor": INK,
+    "axes.linewidth": 0.6,
+    "font.family": ["DejaVu Sans"],  # comes with matplotlib: the same everywhere
+    "font.size": 8,
+    "hatch.linewidth": 0.5,
+    "legend.fontsize": 8,
+    "svg.fonttype": "none",
+    "text.color": INK,
+    "text.parse_math": False,  # a label may hold dollar signs
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "xtick.labelsize": 8,
+    "ytick.labelsize": 8,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Illustration:
+    """A figure with what stands beside it.
+
+    Attributes
+    ----------
+    name : of its files, without suffix
+    title, caption : for people
+    alt : what it shows, for who cannot see it
+    draw : width in millimetres -> the figure
+    has_narrow : whether it can be drawn for a telephone
+    """
+
+    name: str
+    title: str
+    caption: str
+    alt: str
+    draw: Callable[[float], Figure]
+    has_narrow: bool = True
+
+    def file(self, kind: str) -> bytes:
+        """Bytes of the figure across a page, as "png" or "svg"."""
+        return render(self.draw(WIDE), kind, title=self.title, description=self.alt, salt=self.name)
+
+    def for_page(self) -> list[tuple[str, str]]:
+        """("wide" or "narrow", SVG element): a page shows the one that fits."""
+        widths = {"wide": WIDE, "narrow": NARROW} if self.has_narrow else {"wide": WIDE}
+        return [(name, inline_svg(self.draw(width), f"{self.name}-{name}")) for name, width in widths.items()]
+
+
+@dataclass(frozen=True, slots=True)
+class Paint:
+    """How the bars of one series look."""
+
+    colour: str
+    hatch: str = ""
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Keyword arguments of matplotlib's bars; hatching has the colour of the edge."""
+        edge = "white" if self.hatch and self.colour in _DARK else INK
+        return {"facecolor": self.colour, "hatch": self.hatch, "edgecolor": edge, "linewidth": 0.4}
+
+
+def paints(n: int) -> list[Paint]:
+    """Looks of `n` series, each its own.
+
+    Examples
+    --------
+    >>> len(set(paints(12)))
+    12
+    """
+    return [Paint(_COLOURS[i % len(_COLOURS)], _HATCHES[i // len(_COLOURS) % len(_HATCHES)]) for i in range(n)]
+
+
+def check_extra() -> None:
+    """Say what to install where the libraries of reports are not.
+
+    Raises
+    ------
+    ImportError
+        Without the extra [report].
+    """
+    missing = [name for name in ("jinja2", "matplotlib") if find_spec(name) is None]
+    if missing:
+        raise ImportError(f"a report needs {' and '.join(missing)}: pip install 'reveal-bench[report]'")
+
+
+def new_figure(height: float, width: float = WIDE) -> Figure:
+    """An empty figure of `width` x `height` millimetres; use it inside :func:`style`."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width / INCH, height / INCH), facecolor="white")
+
+
+def style(salt: str = "reveal-bench") -> Any:
+    """Context in which figures are drawn and rendered; settings of the caller come back after it."""
+    import matplotlib
+
+    return matplotlib.rc_context({**_SETTINGS, "svg.hashsalt": salt})
+
+
+def place_axes(figure: Figure, left: float, low: float, width: float, height: float) -> Axes:
+    """Axes at a place in millimetres from the lower left corner."""
+    whole_width, whole_height = (side * INCH for side in figure.get_size_inches())
+    return figure.add_axes((left / whole_width, low / whole_height, width / whole_width, height / whole_height))
+
+
+def plain_axes(axes: Axes, *, across: str = "y") -> None:
+    """Only the left and lower edge, and thin lines behind the data that cross the axis `across`."""
+    axes.grid(axis=across, color=RULE, linewidth=0.5)  # type: ignore[arg-type]
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    axes.set_axisbelow(True)
+    axes.tick_params(length=2.5, width=0.6)
+
+
+def render(figure: Figure, kind: str, *, title: str = "", description: str = "", salt: str = "reveal-bench") -> bytes:
+    """Bytes of the figure as "png" or "svg", without dates or names of programs; SVG with title and description."""
+    metadata: dict[str, Any] = {"Software": None}
+    if kind == "svg":
+        metadata = {"Date": None, "Creator": None, "Title": plain(title), "Description": plain(description)}
+    with style(salt), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # said once, by the report
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format=kind, dpi=DPI, metadata=metadata)
+    data = buffer.getvalue()
+    return data.replace(_FONT, _FONT + b", Verdana, sans-serif") if kind == "svg" else data
+
+
+def inline_svg(figure: Figure, name: str) -> str:
+    """The figure as an SVG element for an HTML page, on the page's own ground; `name` keeps its ids its own."""
+    figure.set_facecolor("none")
+    text = render(figure, "svg", salt=name).decode("utf-8")
+    text = re.sub(r"<(metadata|style).*?</\1>|<!--.*?-->", "", text[text.index("<svg") :], flags=re.DOTALL)
+    text = re.sub(r'<g id="[^"]*"', "<g", text)  # names of parts, the same in every figure
+    return re.sub(r'(<svg [^>]*?) width="[^"]*"', r"\1", re.sub(r'(<svg [^>]*?) height="[^"]*"', r"\1", text, count=1))
+
+
+def plain(value: object) -> str:
+    """Any value as text for people; characters that XML forbids, or that turn the direction of writing, are marked."""
+    return _FORBIDDEN.sub("\ufffd", str(value))
+
+
+@lru_cache(maxsize=4096)
+def width_of(text: str, *, bold: bool = False) -> float:
+    """Millimetres that a line of text takes in a figure."""
+    from matplotlib.font_manager import FontProperties, findfont, get_font
+
+    font = get_font(findfont(FontProperties(family="DejaVu Sans", weight="bold" if bold else "normal")))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a character that the font lacks is as wide as its box
+        font.set_size(8, 72)
+        font.set_text(text)
+    return float(font.get_width_height()[0]) / 64 / 72 * INCH
+
+
+def wrap(text: str, width: float, *, most: int | None = None, bold: bool = False) -> str:
+    """`text` in lines of at most `width` millimetres, broken at spaces and after slashes, hyphens and underscores.
+
+    Words that are still too long are cut with a hyphen, so that labels never run into each other. Of more than `most`
+    lines an ellipsis says that there is more.
+
+    Examples
+    --------
+    >>> wrap("Enlarged Cardiomediastinum", 32).split(chr(10))
+    ['Enlarged', 'Cardiomediastinum']
+    """
+
+    def fits(line: str) -> bool:
+        return width_of(line.rstrip(), bold=bold) <= width
+
+    lines = [""]
+    for piece in re.findall(r"[^ /_-]*[ /_-]?", _BLANK.sub(" ", plain(text))):
+        if lines[-1] and not fits(lines[-1] + piece):
+            lines.append("")
+        while not fits(piece) and len(piece) > 1:
+            n = next(n for n in range(len(piece) - 1, 0, -1) if n == 1 or fits(piece[:n] + "-"))
+            lines[-1:] = [piece[:n] + "-", ""]
+            piece = piece[n:]
+        lines[-1] += piece
+    lines = [line.rstrip() for line in lines if line.strip()] or [""]
+    if most is None or len(lines) <= most:
+        return "\n".join(lines)
+    last = lines[most - 1]
+    while last and not fits(last + "…"):
+        last = last[:-1]
+    return "\n".join([*lines[: most - 1], last.rstrip() + "…"])
+
+
+def cut(label: str, width: float) -> str:
+    """`label` in one line of at most `width` millimetres, its end replaced by an ellipsis if need be."""
+    label = _BLANK.sub(" ", plain(label))
+    whole = label
+    while label and width_of(label if label == whole else label + "…") > width:
+        label = label[:-1]
+    return label if label == whole else label.rstrip() + "…"
+
+
+def missing_glyphs(texts: Iterable[str]) -> str:
+    """Characters of `texts` that the figures' font does not have, in order; a PNG shows boxes for them."""
+    from matplotlib.font_manager import findfont, get_font
+
+    known = get_font(findfont("DejaVu Sans")).get_charmap()
+    return "".join(sorted({char for text in texts for char in text if ord(char) not in known}))
+
+
+def columns_for(n: int, most: int) -> int:
+    """Columns of panels so that `n` of them fill rows of at most `most` evenly.
+
+    Examples
+    --------
+    >>> columns_for(11, 5), columns_for(10, 5), columns_for(3, 5)
+    (4, 5, 3)
+    """
+    rows = -(-n // most)
+    return -(-n // rows)
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """A number with its digits and a true minus; "undefined" without one."""
+    if value is None or value != value:
+        return "undefined"
+    shown = f"{value:,.{digits}f}"
+    return (shown if float(shown.replace(",", "")) else shown.removeprefix("-")).replace("-", "−")
+
+
+def interval(estimate: Mapping[str, Any], digits: int = 3, *, scale: float = 1.0) -> str:
+    """`value`, `low` and `high`, times `scale`, as papers print them: 0.484 [0.440, 0.524]."""
+    value, low, high = (None if estimate[end] is None else scale * estimate[end] for end in ("value", "low", "high"))
+    if value is None or low is None or high is None:
+        return number(value, digits)
+    return f"{number(value, digits)} [{number(low, digits)},{NBSP}{number(high, digits)}]"
+
+
+def percent(fraction: float | None, digits: int = 1) -> str:
+    """A fraction as a percent."""
+    return "undefined" if fraction is None or math.isnan(fraction) else f"{number(100 * fraction, digits)}{NBSP}%"
+
+
+def share(n: int, of: int) -> str:
+    """A count and its share, as 23 (23 %)."""
+    if not of:
+        return f"{n:,}"
+    shown = percent(n / of, 0)
+    return f"{n:,} (<{NBSP}1{NBSP}%)" if n and shown.startswith("0") else f"{n:,} ({shown})"

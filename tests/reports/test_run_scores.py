@@ -1,0 +1,115 @@
+"""The report of runs of the other kinds: scores of labels with differences, and answers that wait for readers."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from reveal_bench.evaluation.compare import compare
+from reveal_bench.evaluation.score import score_file
+from reveal_bench.kinds.findings.records import read_studies
+from reveal_bench.kinds.folder import read_folder_info
+from reveal_bench.phantom import study_predictions
+from reveal_bench.predictions import findings_to_jsonl
+from reveal_bench.reports import style
+from reveal_bench.reports.run_page import PAGE, write_run_report
+from tests.dataset.card_folders import findings_folder, tasks_folder
+
+OPTIONS = {"n_resamples": 40, "seed": 2}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _small_pictures() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(style, "DPI", 30)
+        yield
+
+
+def rows_of(report: Path, name: str) -> list[dict[str, str]]:
+    with (report / "tables" / f"{name}.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture(scope="module")
+def studies(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[tuple[str, Path]], Path]:
+    """A folder, two runs on it, one with probabilities and one with labels, and their report."""
+    root = tmp_path_factory.mktemp("studies")
+    folder = findings_folder(root)
+    labels = read_folder_info(folder).findings
+    records = read_studies(folder, "test")
+    good = root / "good.jsonl"
+    good.write_text(findings_to_jsonl(study_predictions(records, labels, quality=0.9, seed=1)), encoding="utf-8")
+    plain = root / "plain.jsonl"
+    lines = [json.dumps({"study_id": record.study_id, "labels": [labels[0]]}) for record in records]
+    plain.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    runs = [("Good & <b>", good), ("", plain)]
+    assert write_run_report(runs, folder, root / "report", **OPTIONS) == []  # type: ignore[arg-type]
+    return folder, runs, root / "report"
+
+
+def test_scores_are_those_of_score(studies: tuple[Path, list[tuple[str, Path]], Path]) -> None:
+    folder, runs, report = studies
+    rows = rows_of(report, "scores")
+    for label, path in (("Good & <b>", runs[0][1]), ("plain", runs[1][1])):
+        estimates = score_file(path, folder, "test", **OPTIONS).estimates  # type: ignore[arg-type]
+        wanted = {(e.metric, e.finding): e for e in estimates}
+        found = {(row["metric"], row["finding"]): row for row in rows if row["run"] == label}
+        assert {metric for metric, _ in found} >= {"f1", "precision", "recall", "cohen_kappa"}
+        assert ({"auroc", "average_precision"} <= {metric for metric, _ in found}) == (label != "plain")
+        for key, row in found.items():
+            values = (wanted[key].value, wanted[key].low, wanted[key].high)
+            got = [float(row[name] or "nan") for name in ("value", "low", "high")]
+            assert got == pytest.approx(values, nan_ok=True), key
+            assert row["signature"] == wanted[key].signature
+
+
+def test_differences_are_those_of_compare(studies: tuple[Path, list[tuple[str, Path]], Path]) -> None:
+    folder, runs, report = studies
+    a, b = (score_file(path, folder, "test", **OPTIONS).rows for _, path in runs)  # type: ignore[arg-type]
+    wanted = {(one.metric, one.finding): one for one in compare(a, b, **OPTIONS)}  # type: ignore[arg-type]
+    rows = rows_of(report, "differences")
+    assert {(row["run"], row["reference"]) for row in rows} == {("Good & <b>", "plain")}
+    assert {(row["metric"], row["finding"]) for row in rows} == set(wanted)
+    for row in rows:
+        one = wanted[row["metric"], row["finding"]]
+        got = [float(row[name] or "nan") for name in ("difference", "low", "high", "p")]
+        assert got == pytest.approx((one.value, one.low, one.high, one.p), nan_ok=True)
+
+
+def test_page_names_runs_and_findings(studies: tuple[Path, list[tuple[str, Path]], Path]) -> None:
+    text = (studies[2] / PAGE).read_text(encoding="utf-8")
+    assert "Good &amp; &lt;b&gt;" in text
+    for words in (
+        "2 runs compared",
+        "Edema",
+        "Mean scores",
+        "Differences from plain",
+        "f1|b:40|seed:2|unit:patient|v:1",
+    ):
+        assert words in text
+
+
+def test_findings_can_be_picked(studies: tuple[Path, list[tuple[str, Path]], Path], tmp_path: Path) -> None:
+    folder, runs, _ = studies
+    write_run_report(runs, folder, tmp_path, findings=["Edema"], n_resamples=10)
+    assert {row["finding"] for row in rows_of(tmp_path, "scores")} == {"macro", "Edema"}
+    with pytest.raises(ValueError, match=r"`findings` must be among .* got \['Gout'\]"):
+        write_run_report(runs, folder, tmp_path, findings=["Gout"], n_resamples=10)
+
+
+def test_answers_to_tasks_wait_for_readers(tmp_path: Path) -> None:
+    folder = tasks_folder(tmp_path, n=6)
+    answers = tmp_path / "answers.jsonl"
+    lines = [json.dumps({"task_id": f"task-{i}", "answer": "No."}) for i in range(4)]
+    answers.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    write_run_report([("", answers)], folder, tmp_path / "report")
+    rows = rows_of(tmp_path / "report", "answers")
+    assert sum(int(row["tasks"]) for row in rows) == 6
+    assert sum(int(row["answered"]) for row in rows) == 4
+    text = (tmp_path / "report" / PAGE).read_text(encoding="utf-8")
+    assert "What waits for readers" in text
+    assert "Readers score these answers." in text
