@@ -14,10 +14,8 @@ Rules beyond :func:`reveal_bench.dataset.validate.validate_folder`:
 
 That a folder has mode 0700 says nothing of what is in it (a umask gives that to every folder), so it is not a rule.
 
-Is the private split of a folder fit to be told of? The checks of publishing beyond those of `validate_folder`.
-
-They read every Parquet file of the folder, whatever its config, so a table that is added later is checked as well.
-:mod:`reveal_bench.dataset.leaks` looks for ids, hashes and references of the holdout in the other tables.
+The checks read every Parquet file of the folder, whatever its config, so a table that is added later is checked as
+well. :mod:`reveal_bench.dataset.leaks` looks for ids, hashes and references of the holdout in the other tables.
 """
 
 from __future__ import annotations

@@ -14,8 +14,7 @@ answer: in the references of another image or task only what has some detail cou
 vocabulary are no secret, nor are single words.
 
 Without the private folder the ids alone can be searched for: they are in the public manifest of its split.
-
-Finding ids and texts in prose: without regard to case and to how lines are broken.
+In prose ids and texts are found without regard to case and to how lines are broken.
 """
 
 from __future__ import annotations

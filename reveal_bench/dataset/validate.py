@@ -3,10 +3,9 @@
 :func:`validate_folder` returns what it finds as :class:`reveal_bench.sources.source.Problem` and stops at nothing
 that lets it go on; an empty list means that the folder is fit to publish. Tables are read a few rows at a time.
 
-Does a public folder say the same of its holdout as the private folder does?
-
-What is told of a split without references is its manifest, its sizes, and the pictures in ``holdout_inputs``; a model
-would be scored against others if a row or a picture were exchanged.
+With the private folder, it is also checked that the public one says the same of the holdout. What is told of a split
+without references is its manifest, its sizes, and the pictures in ``holdout_inputs``; a model would be scored against
+others if a row or a picture were exchanged.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """VinDr-CXR: boxes of 22 findings, by three readers each in train and by consensus in test.
 
 Source: PhysioNet (Nguyen et al. 2022), or the Kaggle edition of its training half (VinBigData Chest X-ray Abnormalities
-Detection). The tables and what differs are in :mod:`reveal_bench.sources.vindr_cxr`.
+Detection).
 
 Conventions
 -----------
@@ -18,7 +18,7 @@ Conventions
   pixels are withheld. A file without pixel data is a problem of its image. Headers name no patient: `patient_id` and
   `study_id` repeat the image id. The collection holds postero-anterior views only.
 
-The tables of VinDr-CXR, parsed strictly: the PhysioNet edition and the Kaggle edition (VinBigData).
+The tables of the two editions, parsed strictly:
 
 ============  =======================================  ==========================================
               PhysioNet                                Kaggle
