@@ -23,10 +23,13 @@ __all__ = ["flush_folder", "parse_json", "replacing", "write_all", "write_whole"
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A new name beside `path` whose file takes its place when the block succeeds; until then `path` is untouched."""
+def replacing(path: Path, *, is_alone: bool = False) -> Iterator[Path]:
+    """A new name beside `path` whose file takes its place when the block succeeds; until then `path` is untouched.
+
+    With `is_alone` nobody else may write it at the same time: what a killed program left is then written over.
+    """
     path = Path(path)
-    new = path.with_name(f".writing-{path.name}.{secrets.token_hex(6)}")
+    new = path.with_name(f".writing-{path.name}" + ("" if is_alone else f".{secrets.token_hex(6)}"))
     try:
         yield new
         os.replace(new, path)
@@ -34,29 +37,42 @@ def replacing(path: Path) -> Iterator[Path]:
         new.unlink(missing_ok=True)
 
 
-def write_whole(path: Path, data: str | bytes | memoryview, *, private: bool = False, durable: bool = False) -> None:
+def write_whole(
+    path: Path,
+    data: str | bytes | memoryview,
+    *,
+    private: bool = False,
+    durable: bool = False,
+    is_alone: bool = False,
+) -> None:
     """Replace `path` by `data`, text as UTF-8, on disk before it has its name.
 
     Parameters
     ----------
     private : readable by its owner only
     durable : also flush the folder, so that the new name outlives a crash of the machine
+    is_alone : see :func:`replacing`
     """
-    write_all({path: data}, private=private)
+    with replacing(path, is_alone=is_alone) as new:
+        _write(new, data, private=private)
     if durable:
         flush_folder(Path(path).parent)
 
 
-def write_all(files: Mapping[Path, str | bytes | memoryview], *, private: bool = False) -> None:
+def write_all(files: Mapping[Path, str | bytes | memoryview]) -> None:
     """:func:`write_whole` of files that belong together: all are on disk before the first of them has its name."""
     with ExitStack() as stack:
         for path in reversed(list(files)):  # they get their names in the order given
-            new, data = stack.enter_context(replacing(path)), files[path]
-            handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666)
-            with os.fdopen(handle, "wb") as file:
-                file.write(data.encode() if isinstance(data, str) else data)
-                file.flush()
-                os.fsync(file.fileno())
+            _write(stack.enter_context(replacing(path)), files[path])
+
+
+def _write(new: Path, data: str | bytes | memoryview, *, private: bool = False) -> None:
+    new.unlink(missing_ok=True)
+    handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if private else 0o666)
+    with os.fdopen(handle, "wb") as file:
+        file.write(data.encode() if isinstance(data, str) else data)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def flush_folder(folder: Path) -> None:

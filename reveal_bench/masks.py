@@ -1,4 +1,4 @@
-"""Run-length masks: COCO RLE strings, checked strictly, and packed arrays of many masks.
+"""Run-length masks: COCO RLE strings, checked strictly; packed arrays of many masks; boxes as regions of pixels.
 
 Conventions
 -----------
@@ -13,10 +13,7 @@ image or do not fill it, and masks of absurd size or run count are all refused.
 Polygons are filled as CheXlocalize's released masks were (Pillow >= 8.3.1, outline and fill, union of contours): the
 result equals the published RLE byte for byte, which ``pycocotools.frPyObjects`` does not.
 
-Boxes as regions of pixels, for references that are drawn as boxes alone.
-
-Conventions
------------
+References that are drawn as boxes alone are regions of pixels too.
 A box is ``[x, y, width, height]`` in pixels, not rounded. A pixel (i, j) belongs to a box if its centre
 (i + 0.5, j + 0.5) does: x <= i + 0.5 < x + width, and so for y. A region of several boxes is their union. What of a box
 lies beyond the image has no pixels. Regions are :class:`~reveal_bench.masks.PackedMasks`; none is ever made dense.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import re
 import subprocess
 import sys
@@ -170,3 +171,22 @@ def test_imports_are_light(statement: str, forbidden: str) -> None:
     code = f"import sys; {statement}; print(sorted(set({forbidden.split()!r}) & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout.strip() == "[]"
+
+
+def test_the_picture_is_that_of_the_imports() -> None:
+    path = ROOT / "docs" / "draw_architecture.py"
+    spec = importlib.util.spec_from_file_location("draw_architecture", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    drawn = (ROOT / "docs" / "architecture.svg").read_text(encoding="utf-8")
+    assert module.draw() == drawn, "run python docs/draw_architecture.py"
+
+
+def test_the_page_names_files_that_are_there() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    places = [*PACKAGES.values(), *(ROOT / part for part in ("", "docs"))]
+    named = {name for name in re.findall(r"`([\w/]+(?:\.py|\.toml|/))`", text) if "<" not in name}
+    assert len(named) > 40
+    assert [name for name in sorted(named) if not any((place / name).exists() for place in places)] == []

@@ -115,7 +115,7 @@ class CurationFolder:
             raise CurationError(f"a curation begins in a new or empty folder, got {root}")
         root.mkdir(parents=True, exist_ok=True)
         root.chmod(0o700)  # it will hold what reports say, and the labels of a holdout
-        write_whole(root / STATE_NAME, _document(name, seed, {}))
+        write_whole(root / STATE_NAME, _document(name, seed, {}), is_alone=True)
         return cls(root)
 
     def path(self, name: str) -> Path:
@@ -235,7 +235,7 @@ class CurationFolder:
         if not token.is_file() or token.read_text(encoding="utf-8") != text:
             shutil.rmtree(scratch, ignore_errors=True)
             scratch.mkdir()
-            write_whole(token, text)
+            write_whole(token, text, is_alone=True)
         return scratch
 
     @contextmanager
@@ -248,6 +248,8 @@ class CurationFolder:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 raise CurationError(f"another process works in {self.root}; wait for it, then do {step}") from None
+            for scrap in self.root.glob(".writing-*"):  # of a process that was killed
+                scrap.unlink()
             self._records = CurationFolder(self.root)._records
             yield
 
@@ -256,7 +258,7 @@ class CurationFolder:
 
     def _save(self, record: StepRecord) -> None:
         self._records[record.step] = record
-        write_whole(self.root / STATE_NAME, _document(self.name, self.seed, self._records))
+        write_whole(self.root / STATE_NAME, _document(self.name, self.seed, self._records), is_alone=True)
 
 
 def _document(name: str, seed: int, records: Mapping[str, StepRecord]) -> str:

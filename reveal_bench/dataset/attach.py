@@ -22,7 +22,7 @@ import os
 import threading
 import uuid
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -30,17 +30,12 @@ from typing import TYPE_CHECKING, Any
 
 from reveal_bench.dataset.build import replace_targets, workplace
 from reveal_bench.dataset.holdout import check_apart, check_name
-from reveal_bench.dataset.layout import SHARD_BYTES
+from reveal_bench.dataset.layout import SHARD_BYTES, FolderWriter
 from reveal_bench.dataset.tables import INPUTS, MANIFEST, DatasetFolder, open_folder, read_table, tables_of
-from reveal_bench.dataset.validate_rows import asked_of
-from reveal_bench.dataset.writer import FolderWriter
-from reveal_bench.kinds.findings.records import StudyRecord
-from reveal_bench.kinds.images import Developed, PictureFile, StudyImage
-from reveal_bench.kinds.localization.records import LocalizationRecord
+from reveal_bench.kinds.images import Developed, PictureFile
 from reveal_bench.kinds.rows import Row
-from reveal_bench.kinds.tasks.records import TaskRecord
 from reveal_bench.sources.pictures import develop
-from reveal_bench.sources.source import BuildError, Problem, Record
+from reveal_bench.sources.source import BuildError, Problem
 
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict, Features
@@ -327,7 +322,7 @@ class _Job:
                 continue
             split_writer = writer.split(split)
             for row in rows:
-                split_writer.add(row, asked_of(folder.kind_name, row, info.findings, info.asks))
+                split_writer.add(row, folder.kind.asked_of(row, info.findings, info.asks))
             writer.close_split(split, split_writer)
         for config, split, side in _side_tables(folder):
             if config != kind.side_config:
@@ -434,28 +429,12 @@ def _side_tables(folder: DatasetFolder) -> Iterator[tuple[str, str, Features]]:
 
 def _input_row(entry: Row, folder: DatasetFolder) -> Row:
     """A row of the main config of which no more is known than the manifest says."""
-    views = dict(zip(entry.get("image_ids", ()), entry.get("views", ()), strict=False))
-    images = tuple(_bare_image(image_id, views) for image_id in entry.get("image_ids", ()))
-    prior = tuple(_bare_image(image_id, views) for image_id in entry.get("prior_image_ids", ()))
-    record: Record
-    if folder.kind_name == "localization":
-        statuses = dict.fromkeys(folder.benchmark.findings)
-        names = ("image_id", "study_id", "view", "width", "height")
-        record = LocalizationRecord(patient_id="", label_status=statuses, **{name: entry[name] for name in names})
-    elif folder.kind_name == "findings":
-        record = StudyRecord(entry["study_id"], "", (), images=images)
-    else:
-        told = {name: entry[name] for name in ("task_id", "study_id", "category", "requires_boxes")}
-        record = TaskRecord(patient_id="", prompt="", images=images, prior_images=prior, **told)
+    record = folder.kind.bare_record(entry, folder.benchmark.findings)
     n_pictures = len(folder.kind.pictures(record))
     row = folder.kind.blank(folder.kind.row(record, folder.benchmark, [None] * n_pictures))
     for facts in (*row.get("image_facts", ()), *row.get("prior_image_facts", ())):
         facts.update(width=None, height=None)
     return {**row, "patient_id": None, **({"prompt": None} if "prompt" in row else {})}
-
-
-def _bare_image(image_id: str, views: Mapping[str, str]) -> StudyImage:
-    return StudyImage(image_id, views.get(image_id, "UNKNOWN"), 0, 0)
 
 
 def _on_disk(rows: Iterator[Row], features: Features) -> Dataset:

@@ -15,7 +15,7 @@ Layout
     CHECKSUMS.json                             sha256 of every other file
 
 Records stream: their pictures are read by all workers, finished rows go to small parts on disk
-(:mod:`reveal_bench.dataset.workshop`), and the folder is made of the parts at the end. A build that was killed goes on
+(:mod:`reveal_bench.dataset.row_pool`), and the folder is made of the parts at the end. A build that was killed goes on
 where it stopped and gives the same bytes as one that was not; see :mod:`reveal_bench.dataset.build`.
 
 A private holdout goes to a second folder of the same form (mode 0700, files 0600, no pictures). Either a split is
@@ -58,9 +58,8 @@ from reveal_bench.dataset.holdout import (
     patients_before,
     shuffled_place,
 )
-from reveal_bench.dataset.layout import SHARD_BYTES
-from reveal_bench.dataset.workshop import Spool, Workshop
-from reveal_bench.dataset.writer import FolderWriter
+from reveal_bench.dataset.layout import SHARD_BYTES, FolderWriter
+from reveal_bench.dataset.row_pool import RowPool, Spool
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.folder import FolderInfo
 from reveal_bench.kinds.localization.records import LocalizationRecord
@@ -263,14 +262,14 @@ def build_folder(
         is_divided = {split: private is not None and split == holdout_split for split in records}
         drop_unused(public.parts, {split for split in records if not is_divided[split]})
         asked = asks or benchmark.asks
-        with Workshop(benchmark, asked, embed=intake.embed, workers=workers) as workshop:
+        with RowPool(benchmark, asked, embed=intake.embed, workers=workers) as pool:
             spools = {}
             for split, split_records in records.items():
                 if private is not None and is_divided[split]:
-                    spools[split] = intake.spool(split_records, split, private, workshop, shuffled_by=seed)
+                    spools[split] = intake.spool(split_records, split, private, pool, shuffled_by=seed)
                 else:
                     order = seed if is_given else None
-                    spools[split] = intake.spool(split_records, split, public, workshop, shuffled_by=order)
+                    spools[split] = intake.spool(split_records, split, public, pool, shuffled_by=order)
         if private is not None:
             drop_unused(private.parts, {holdout_split})
         log.resumed = sum(spool.n_resumed for spool in spools.values())
@@ -348,7 +347,7 @@ class _Intake:
         records: Iterable[Record],
         split: str,
         place: Workplace,
-        workshop: Workshop,
+        pool: RowPool,
         *,
         shuffled_by: int | None = None,
     ) -> Spool:
@@ -364,7 +363,7 @@ class _Intake:
         checked: Iterable[Record] = self._checked(records, split)
         if shuffled_by is not None:
             checked = sorted(checked, key=lambda record: shuffled_place(shuffled_by, self.kind.key_of(record)))
-        for n_done, made in enumerate(spool.fill(checked, workshop), start=1):
+        for n_done, made in enumerate(spool.fill(checked, pool), start=1):
             n_failed += made is not None and made.problem is not None
             if self.progress is not None:
                 self.progress(split, n_done, total, n_failed)

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 from reveal_bench.benchmarks import Benchmark, bundled
 from reveal_bench.dataset import card_tables
 from reveal_bench.dataset.tally import Tally
+from reveal_bench.kinds import KINDS
 
 if TYPE_CHECKING:
     from datasets import Features
@@ -52,8 +53,6 @@ SECTIONS = (
 )  # fmt: skip
 """Headings that every card must have."""
 SIZE_CATEGORIES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
-UNITS = {"localization": "image", "findings": "study", "tasks": "task"}
-"""Kind of benchmark -> what a row of its main config is."""
 SYNTHETIC_LICENCE = "apache-2.0"
 """Of synthetic data: that of the program which drew them."""
 
@@ -235,7 +234,7 @@ def _size_category(n_rows: int) -> str:
 
 
 def _count(n: int, kind: str) -> str:
-    unit = UNITS[kind]
+    unit = KINDS[kind].unit
     plural = "studies" if unit == "study" else f"{unit}s"
     return f"{n:,} {unit if n == 1 else plural}"
 
@@ -261,14 +260,14 @@ def _load_example(configs: Sequence[Config], version: str) -> str:
 
 
 def _pixels(kind: str, embedded: bool) -> str:
-    columns = {"localization": "`image` is", "findings": "the elements of `images` are", "tasks": "pictures are"}[kind]
     if embedded:
         return (
             "Pictures are embedded. JPEG and 8-bit PNG are the source's own file bytes; DICOM and 16-bit PNG became "
             "8-bit PNG by the pipeline that `pixel_pipeline` names for each of them."
         )
     return (
-        f"Pixels are withheld: {columns} null. `reveal-bench attach FOLDER DOWNLOAD --out NEW` adds them from your own "
+        f"Pixels are withheld: {KINDS[kind].picture_words} null. "
+        "`reveal-bench attach FOLDER DOWNLOAD --out NEW` adds them from your own "
         "copy of the source and verifies each file by `source_sha256`, where that is not null."
     )
 
@@ -279,31 +278,15 @@ def _holdout(kind: str, n_holdout: int | None, configs: Sequence[Config], asks: 
     inputs = ""
     if any(config.name == "holdout_inputs" for config in configs):
         inputs = " and, without any reference, as the config `holdout_inputs`"
-    told = {
-        "findings": "The manifest asks for every label of every study, so that it tells nothing of what is present.",
-        "tasks": "The manifest names the category of each task and whether it must localize, not its answer.",
-        "localization": "The manifest asks for every finding of every image, so that it tells nothing of what is "
-        "present.",
-    }[kind]
-    if kind == "localization" and asks == "present":
-        told = (
-            "The manifest names the findings that are present in each of them, as the protocol tells a model what to "
-            "look for: that is public, where they are is not."
-        )
     verb = "is" if n_holdout == 1 else "are"
     return (
         f"{_count(n_holdout, kind)} {verb} a private holdout, divided from the released ones by patient: in the "
-        f"manifest{inputs}; the references are with the maintainer alone. {told}"
+        f"manifest{inputs}; the references are with the maintainer alone. {KINDS[kind].holdout_tells(asks)}"
     )
 
 
 FRAMEWORK = "reveal-bench"
 INPUTS = "holdout_inputs"
-QUESTIONS = {
-    "localization": "Where is each finding of a chest radiograph? Answers are points, grid cells, boxes or masks.",
-    "findings": "Which findings does a chest radiography study show? Answers are labels or probabilities.",
-    "tasks": "Open questions on chest radiography studies. Readers rate the answers.",
-}
 
 
 def render_eval_yaml(benchmark: Benchmark, configs: Sequence[Config], *, version: str) -> str:
@@ -324,7 +307,7 @@ def render_eval_yaml(benchmark: Benchmark, configs: Sequence[Config], *, version
     metric = f"; primary metric {benchmark.metrics[0]}" if benchmark.metrics else ""
     document = {
         "name": benchmark.title,
-        "description": f"{QUESTIONS[benchmark.kind]} Version {version}{metric}.",
+        "description": f"{KINDS[benchmark.kind].question} Version {version}{metric}.",
         "evaluation_framework": FRAMEWORK,
         "tasks": tasks,
     }

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.dataset.workshop import Spool
+from reveal_bench.dataset.row_pool import Spool
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.folder import read_folder_info, split_shards
 from reveal_bench.sources.source import BuildError, Problem

@@ -8,16 +8,14 @@ Rules beyond :func:`reveal_bench.dataset.validate.validate_folder`:
 * a public repository takes open or synthetic data alone; there is no switch that overrides this;
 * a private holdout does not go where a public folder goes, nor the reverse;
 * of a split whose references are private, a row holds inputs alone, whatever its table is called
-  (:mod:`reveal_bench.dataset.validate_inputs`);
+  (:mod:`reveal_bench.dataset.tables`);
 * a folder with such a split goes to a public repository only after it was compared with its private holdout;
 * every file is a plain one that ``CHECKSUMS.json`` lists: no link, no hidden or half-written file, no code.
 
 That a folder has mode 0700 says nothing of what is in it (a umask gives that to every folder), so it is not a rule.
 
-Is the private split of a folder fit to be told of? The checks of publishing beyond those of `validate_folder`.
-
-They read every Parquet file of the folder, whatever its config, so a table that is added later is checked as well.
-:mod:`reveal_bench.dataset.leaks` looks for ids, hashes and references of the holdout in the other tables.
+The checks read every Parquet file of the folder, whatever its config, so a table that is added later is checked as
+well. :mod:`reveal_bench.dataset.leaks` looks for ids, hashes and references of the holdout in the other tables.
 """
 
 from __future__ import annotations
@@ -32,18 +30,18 @@ from pathlib import Path
 
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset.card import front_matter
+from reveal_bench.dataset.layout import CHECKSUMS, file_sha256
 from reveal_bench.dataset.tables import (
     IDS,
     MANIFEST,
     DatasetFolder,
-    Table,
+    TableFile,
+    input_rule,
     open_folder,
     read_table,
     tables_of,
 )
 from reveal_bench.dataset.validate import validate_folder
-from reveal_bench.dataset.validate_inputs import input_rule
-from reveal_bench.dataset.writer import CHECKSUMS, file_sha256
 from reveal_bench.kinds.folder import FOLDER_INFO, FolderInfo, read_folder_info
 from reveal_bench.sources.source import Problem
 
@@ -70,7 +68,7 @@ def holdout_problems(folder: Path, holdout: Path | None, *, is_public: bool) -> 
         yield Problem(FOLDER_INFO, ", ".join(sorted(opened.closed_splits)), "holdout", rule, got)
 
 
-def _reference_problems(folder: DatasetFolder, table: Table) -> Iterator[Problem]:
+def _reference_problems(folder: DatasetFolder, table: TableFile) -> Iterator[Problem]:
     """Columns of a split without public references that hold something all the same; pictures are not read."""
     import pyarrow as pa
     import pyarrow.parquet as pq

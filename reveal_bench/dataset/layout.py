@@ -1,23 +1,34 @@
-"""Parquet shards, written row by row.
+"""A dataset folder while it is written: shards, tables, manifests, card, Croissant and checksums.
 
-Rows are gathered to row groups of at most 100 rows and 32 MB (the Hub's viewer reads one group at a time, and no more
-than one is ever held in memory) and row groups to shards of at most about 500 MB. The number of shards is in their
-names, so they get their names when the last row is there.
+What lies where is in :mod:`reveal_bench.dataset.build`. Rows are gathered to row groups of at most 100 rows and 32 MB
+(the Hub's viewer reads one group at a time, and no more than one is ever held in memory) and row groups to shards of at
+most about 500 MB. The number of shards is in their names, so they get their names when the last row is there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reveal_bench.benchmarks import Asks, Benchmark
+from reveal_bench.dataset.card import Config, private_card, render_card, render_eval_yaml
+from reveal_bench.dataset.croissant import render_croissant
+from reveal_bench.dataset.tally import Tally, new_tally
+from reveal_bench.kinds import KINDS
+from reveal_bench.kinds.folder import FOLDER_INFO, FolderInfo
+from reveal_bench.kinds.kind import Kind
 from reveal_bench.kinds.rows import Row
 
 if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
+    from datasets import Features
 
-__all__ = ["ShardWriter", "read_rows", "row_bytes"]
+__all__ = ["CHECKSUMS", "FolderWriter", "ShardWriter", "SplitWriter", "file_sha256", "read_rows", "row_bytes"]
 
 GROUP_ROWS = 100
 GROUP_BYTES = 32 << 20
@@ -107,3 +118,148 @@ def read_rows(shards: Sequence[Path]) -> Iterator[Row]:
     for shard in shards:
         for batch in pq.ParquetFile(shard).iter_batches(batch_size=8):
             yield from batch.to_pylist()
+
+
+CHECKSUMS = "CHECKSUMS.json"
+
+
+def file_sha256(path: Path) -> str:
+    """Hexadecimal sha256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@dataclass
+class SplitWriter:
+    """A split with references: its shards, its manifest and its counts grow together."""
+
+    kind: Kind
+    shards: ShardWriter
+    tally: Tally
+    manifest: list[Row] = field(default_factory=list)
+
+    def add(self, row: Row, asked: Sequence[str]) -> None:
+        """Add a row and the findings asked of it."""
+        self.shards.add(row)
+        self.tally.add(row, asked)
+        self.manifest.append(self.kind.manifest_row(row, asked))
+
+
+class FolderWriter:
+    """Writes into `folder`, which must exist and be empty."""
+
+    def __init__(
+        self, folder: Path, benchmark: Benchmark, *, version: str, asks: Asks, embed: bool, max_shard_bytes: int
+    ) -> None:
+        self.folder, self.benchmark, self.version, self.asks, self.embed = folder, benchmark, version, asks, embed
+        self.max_shard_bytes = max_shard_bytes
+        self.kind = KINDS[benchmark.kind]
+        self.features: Features = self.kind.features(benchmark)
+        self._tallies: dict[str, Tally] = {}
+        self._sizes: dict[str, dict[str, tuple[int, int]]] = {}
+        self._features: dict[str, Features] = {}
+        self._splits: dict[str, dict[str, object]] = {}
+
+    def shards(self, config: str, split: str, features: Features) -> ShardWriter:
+        """Shards of a split of some config; they are listed on the card once :meth:`close_shards` has them."""
+        schema = features.arrow_schema
+        return ShardWriter(self.folder / config, split, schema, max_shard_bytes=self.max_shard_bytes)
+
+    def close_shards(self, config: str, split: str, shards: ShardWriter, features: Features) -> None:
+        """Finish shards and list them under a config."""
+        shards.close()
+        self._features[config] = features
+        self._sizes.setdefault(config, {})[split] = (shards.n_rows, shards.n_bytes)
+
+    def split(self, split: str) -> SplitWriter:
+        """A split of the main config."""
+        return SplitWriter(
+            self.kind, self.shards(self.kind.config, split, self.features), new_tally(self.benchmark.kind)
+        )
+
+    def close_split(self, split: str, writer: SplitWriter, *, references: str = "public") -> None:
+        """Finish a split with references."""
+        self.close_shards(self.kind.config, split, writer.shards, self.features)
+        self._tallies[split] = writer.tally
+        self.add_manifest(split, writer.manifest, writer.tally.size, references=references)
+
+    def add_table(self, config: str, split: str, features: Features, rows: Iterable[Row]) -> None:
+        """Write a small table as a split of a config of its own."""
+        shards = self.shards(config, split, features)
+        tally = self._tallies.get(split)
+        for row in rows:
+            shards.add(row)
+            if tally is not None:
+                tally.add_extra(config, row)
+        self.close_shards(config, split, shards, features)
+
+    def add_manifest(self, split: str, manifest: Sequence[Row], size: Mapping[str, int], *, references: str) -> None:
+        """Write the public manifest of a split; its references need not be in this folder."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        path = self.folder / "manifest" / f"{split}.parquet"
+        path.parent.mkdir(exist_ok=True)
+        table = pa.Table.from_pylist(list(manifest), schema=self.kind.manifest_schema())
+        pq.write_table(table, path, compression="zstd")
+        self._splits[split] = {**size, "references": references}
+
+    def finish(self, *, synthetic: bool, is_private: bool = False) -> FolderInfo:
+        """Write benchmark.json, the card, Croissant and eval.yaml (of a public folder), and the checksums."""
+        info = FolderInfo(
+            benchmark=self.benchmark.name,
+            version=self.version,
+            synthetic=synthetic,
+            asks=self.asks,
+            grid=self.benchmark.grid,
+            findings=self.benchmark.findings,
+            splits=self._splits,
+        )
+        self._write(FOLDER_INFO, info.to_json())
+        if is_private:
+            self._write("README.md", self._private_card())
+            sums = self._sums()
+        else:
+            self._write("README.md", self._public_card(synthetic))
+            self._write("eval.yaml", render_eval_yaml(self.benchmark, self._configs(), version=self.version))
+            sums = self._sums()
+            sized = {name: (sha256, (self.folder / name).stat().st_size) for name, sha256 in sums.items()}
+            croissant = render_croissant(
+                self.benchmark, self._configs(), version=self.version, synthetic=synthetic, files=sized
+            )
+            self._write("croissant.json", croissant)
+            sums["croissant.json"] = file_sha256(self.folder / "croissant.json")
+        listing = {"algorithm": "sha256", "files": dict(sorted(sums.items()))}
+        self._write(CHECKSUMS, json.dumps(listing, indent=2) + "\n")
+        return info
+
+    def _write(self, name: str, text: str) -> None:
+        (self.folder / name).write_text(text, encoding="utf-8")
+
+    def _sums(self) -> dict[str, str]:
+        files = sorted(path for path in self.folder.rglob("*") if path.is_file())
+        return {path.relative_to(self.folder).as_posix(): file_sha256(path) for path in files}
+
+    def _configs(self) -> list[Config]:
+        return [
+            Config(name, splits, self._features[name], default=name == self.kind.config)
+            for name, splits in self._sizes.items()
+        ]
+
+    def _private_card(self) -> str:
+        n_rows = sum(rows for rows, _ in self._sizes[self.kind.config].values())
+        return private_card(self.benchmark, configs=self._configs(), n_rows=n_rows)
+
+    def _public_card(self, synthetic: bool) -> str:
+        private = [size[self.kind.counted] for size in self._splits.values() if size["references"] == "private"]
+        return render_card(
+            self.benchmark,
+            self._tallies,
+            version=self.version,
+            features=self.features,
+            configs=self._configs(),
+            embedded=self.embed,
+            n_holdout=private[0] if private else None,  # type: ignore[arg-type]
+            asks=self.asks,
+            synthetic=synthetic,
+        )

@@ -14,8 +14,7 @@ answer: in the references of another image or task only what has some detail cou
 vocabulary are no secret, nor are single words.
 
 Without the private folder the ids alone can be searched for: they are in the public manifest of its split.
-
-Finding ids and texts in prose: without regard to case and to how lines are broken.
+In prose ids and texts are found without regard to case and to how lines are broken.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from reveal_bench.dataset.tables import (
     INPUTS,
     MANIFEST,
     DatasetFolder,
-    Table,
+    TableFile,
     metadata_texts,
     open_folder,
     read_table,
@@ -229,7 +228,7 @@ def _picture_leaks(pictures: Pictures, secrets: _Secrets) -> Iterator[Problem]:
                 yield Problem(file, image_id, "image", SHOWS, f"the {what} of {known[digest]}")
 
 
-def _id_leaks(table: Table, secrets: _Secrets, closed: set[str]) -> Iterator[Problem]:
+def _id_leaks(table: TableFile, secrets: _Secrets, closed: set[str]) -> Iterator[Problem]:
     if table.split in closed and table.config in (MANIFEST, INPUTS):
         return
     for row in _readable_rows(table, list(IDS)):
@@ -256,7 +255,7 @@ def _text_leaks(folder: Path, secrets: _Secrets) -> Iterator[Problem]:
 
 
 def _table_leaks(
-    public: DatasetFolder, table: Table, secrets: _Secrets, closed: set[str], *, is_hashed: bool
+    public: DatasetFolder, table: TableFile, secrets: _Secrets, closed: set[str], *, is_hashed: bool
 ) -> Iterator[Problem]:
     key, is_input = public.kind.key, table.config == INPUTS
     may_name = table.split in closed and table.config in (MANIFEST, INPUTS)
@@ -274,7 +273,7 @@ def _place(row: Row, key: str = "task_id") -> str | None:
     return row.get(key) or row.get("image_id") or row.get("study_id")
 
 
-def _readable_rows(table: Table, columns: list[str] | None = None, *, without: Sequence[str] = ()) -> Iterator[Row]:
+def _readable_rows(table: TableFile, columns: list[str] | None = None, *, without: Sequence[str] = ()) -> Iterator[Row]:
     """Rows as far as the file can be read; that it is damaged, `validate_folder` says."""
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -1,11 +1,11 @@
-"""The tables of a dataset folder: their columns, and their rows a few at a time.
+"""A dataset folder as it is read: its files, the columns of its tables, and their rows a few at a time.
 
 No more than a few rows are in memory, whatever the size of the folder.
 
-Which files a dataset folder may have, and what may stand in a Parquet file beside its rows.
-
 The form is closed: a file of another name, or a note in a Parquet file's metadata, could hold anything, and no check
-would know how to read it.
+would know how to read it. What may be told of a split whose references are private are the columns that `Kind.blank`
+leaves as they are (:func:`input_rule`): what a build writes as an input and what is refused in one cannot part. A
+column that the kind of benchmark does not have must be empty too: nobody knows what it tells.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.folder import FOLDER_INFO, FolderInfo, read_folder_info
 from reveal_bench.kinds.kind import Kind
 from reveal_bench.kinds.rows import Row
-from reveal_bench.kinds.tasks.rows import ratings_features
 from reveal_bench.sources.source import Problem
 
 if TYPE_CHECKING:
@@ -32,10 +31,13 @@ __all__ = [
     "DatasetFolder",
     "IDS",
     "INPUTS",
+    "InputRule",
     "SHARD",
-    "Table",
+    "TableFile",
     "expected_features",
     "file_problems",
+    "input_rule",
+    "is_empty",
     "metadata_problems",
     "metadata_texts",
     "open_folder",
@@ -88,7 +90,7 @@ class DatasetFolder:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class TableFile:
     """One Parquet file: config (or "manifest") and split are those of its place and name."""
 
     path: Path
@@ -120,14 +122,14 @@ def open_folder(path: Path) -> DatasetFolder:
     return DatasetFolder(path, info, kind_name, replace(model, name=info.benchmark, findings=info.findings))
 
 
-def tables_of(folder: DatasetFolder) -> list[Table]:
+def tables_of(folder: DatasetFolder) -> list[TableFile]:
     """Every Parquet file of the folder, in order of its path."""
     tables = []
     for path in sorted(folder.path.rglob("*.parquet")):
         relative = path.relative_to(folder.path)
         match = SHARD.fullmatch(path.name)
         split = match["split"] if match else path.stem
-        tables.append(Table(path, relative.as_posix(), relative.parent.as_posix(), split))
+        tables.append(TableFile(path, relative.as_posix(), relative.parent.as_posix(), split))
     return tables
 
 
@@ -137,12 +139,10 @@ def expected_features(folder: DatasetFolder, promised: Mapping[str, Features]) -
     features = {kind.config: kind.features(folder.benchmark), INPUTS: kind.features(folder.benchmark)}
     if kind.side_config is not None:
         features[kind.side_config] = kind.side_features(folder.benchmark)
-    if folder.kind_name == "tasks":
-        features["ratings"] = ratings_features()
-    return {**promised, **features}
+    return {**promised, **features, **kind.further_features()}
 
 
-def schema_problems(folder: DatasetFolder, table: Table, promised: Mapping[str, Features]) -> Iterator[Problem]:
+def schema_problems(folder: DatasetFolder, table: TableFile, promised: Mapping[str, Features]) -> Iterator[Problem]:
     """Columns of a file that are missing, too many, or of another type; also a file that is no Parquet."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -172,7 +172,7 @@ def schema_problems(folder: DatasetFolder, table: Table, promised: Mapping[str, 
         yield from _meaning_problems(schema, features, table)
 
 
-def _meaning_problems(schema: Any, features: Features, table: Table) -> Iterator[Problem]:
+def _meaning_problems(schema: Any, features: Features, table: TableFile) -> Iterator[Problem]:
     """Codes without the names that they stand for, or with others, in a table whose types are right."""
     from datasets import Features
 
@@ -191,7 +191,7 @@ def _short(value: object) -> str:
     return text if len(text) <= 120 else text[:117] + "..."
 
 
-def read_table(table: Table, columns: list[str] | None = None) -> Iterator[list[Row]]:
+def read_table(table: TableFile, columns: list[str] | None = None) -> Iterator[list[Row]]:
     """The rows of a file, a few at a time; `columns` that it does not have are left out.
 
     Raises
@@ -237,7 +237,7 @@ def file_problems(
             yield Problem(name, None, "file", "must be a file of the dataset form", "another file")
 
 
-def metadata_problems(table: Table) -> Iterator[Problem]:
+def metadata_problems(table: TableFile) -> Iterator[Problem]:
     """Metadata of a Parquet file other than what tells its columns' types; of a damaged file nothing."""
     for place, key, value in _metadata(table.path):
         if key not in (FIELD_METADATA if place else METADATA):
@@ -295,3 +295,54 @@ def _text(data: bytes) -> str:
 
 def _shortened(place: str, key: str) -> str:
     return f"{place}: {key[:60]}" if place else key[:60]
+
+
+HASHES = ("source_sha256", "pixel_sha256")
+
+
+@dataclass(frozen=True)
+class InputRule:
+    """What a row without references may hold.
+
+    Attributes
+    ----------
+    blanked : columns that must be empty, with what an input has there (a code may stand for "unknown")
+    known : columns that may hold something
+    """
+
+    blanked: Mapping[str, Any]
+    known: frozenset[str]
+
+    def faults(self, row: Row) -> Iterator[str]:
+        """Columns of the row, or dotted places in them, that hold something which is no input."""
+        for name, value in row.items():
+            if name in self.known:
+                yield from _hashes_in(name, value)
+            elif not is_empty(value) and value != self.blanked.get(name):
+                yield name
+
+
+def input_rule(folder: DatasetFolder) -> InputRule:
+    """The rule for the folder's kind of benchmark."""
+    kind = folder.kind
+    blanked = kind.blank({"image_facts": [], "prior_image_facts": []})
+    facts = {"image_facts", "prior_image_facts"}
+    columns = {*kind.features(folder.benchmark), *kind.manifest_schema().names, *IDS}
+    empty = {name: value for name, value in blanked.items() if name not in facts}
+    return InputRule(empty, frozenset(columns - empty.keys()))
+
+
+def _hashes_in(column: str, value: Any) -> Iterator[str]:
+    """Dotted names of the hashes that are told in the facts of pictures."""
+    for entry in value if isinstance(value, list) else ():
+        if isinstance(entry, dict):
+            yield from (f"{column}.{name}" for name in HASHES if entry.get(name) is not None)
+
+
+def is_empty(value: object) -> bool:
+    """Whether nothing is told by a value, at any depth."""
+    if isinstance(value, dict):
+        return all(is_empty(inner) for inner in value.values())
+    if isinstance(value, list):
+        return all(is_empty(inner) for inner in value)
+    return value is None or value == ""

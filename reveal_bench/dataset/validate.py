@@ -3,10 +3,9 @@
 :func:`validate_folder` returns what it finds as :class:`reveal_bench.sources.source.Problem` and stops at nothing
 that lets it go on; an empty list means that the folder is fit to publish. Tables are read a few rows at a time.
 
-Does a public folder say the same of its holdout as the private folder does?
-
-What is told of a split without references is its manifest, its sizes, and the pictures in ``holdout_inputs``; a model
-would be scored against others if a row or a picture were exchanged.
+With the private folder, it is also checked that the public one says the same of the holdout. What is told of a split
+without references is its manifest, its sizes, and the pictures in ``holdout_inputs``; a model would be scored against
+others if a row or a picture were exchanged.
 """
 
 from __future__ import annotations
@@ -18,14 +17,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from reveal_bench.dataset.layout import CHECKSUMS, file_sha256
 from reveal_bench.dataset.leaks import find_leaks
 from reveal_bench.dataset.tables import (
     INPUTS,
     MANIFEST,
     DatasetFolder,
-    Table,
+    TableFile,
     expected_features,
     file_problems,
+    input_rule,
     metadata_problems,
     open_folder,
     read_table,
@@ -41,21 +42,16 @@ from reveal_bench.dataset.validate_card import (
     mlcroissant_problems,
     read_promise,
 )
-from reveal_bench.dataset.validate_inputs import input_rule
 from reveal_bench.dataset.validate_rows import (
     DrawnMasks,
-    Fault,
     Pictures,
-    asked_of,
     id_faults,
     quantity_faults,
-    rating_problems,
-    row_problems,
     value_faults,
 )
-from reveal_bench.dataset.writer import CHECKSUMS, file_sha256
 from reveal_bench.kinds.folder import FOLDER_INFO
-from reveal_bench.kinds.rows import Row
+from reveal_bench.kinds.rows import Fault, Row
+from reveal_bench.kinds.tasks.rules import rating_faults
 from reveal_bench.sources.source import Problem
 
 __all__ = ["validate_folder"]
@@ -179,7 +175,7 @@ def validate_folder(
     problems += file_problems(opened, sums, promise.patterns)
     features = expected_features(opened, promise.features)
     check = _Check(opened, features, problems + faults, [] if warnings is None else warnings, progress)
-    n_rows: dict[Table, int] = {}
+    n_rows: dict[TableFile, int] = {}
     unsound: set[tuple[str, str]] = set()
     for table in tables_of(opened):
         found = list(schema_problems(opened, table, promise.features))
@@ -230,7 +226,7 @@ def _checksums(folder: Path) -> tuple[list[Problem], dict[str, str]]:
     return problems, sums
 
 
-def _n_rows(table: Table) -> int:
+def _n_rows(table: TableFile) -> int:
     """Rows of a table; none of a file that cannot be read, which its schema's problem says."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -268,10 +264,10 @@ class _Check:
         """What an input may hold depends on the kind of benchmark alone."""
         self.inputs = input_rule(self.folder)
 
-    def tables(self, n_rows: dict[Table, int], unsound: set[tuple[str, str]]) -> None:
+    def tables(self, n_rows: dict[TableFile, int], unsound: set[tuple[str, str]]) -> None:
         """Check every table: `n_rows` maps it to its rows; in `unsound` places (config, split) columns are wrong."""
         kind, info = self.folder.kind, self.folder.info
-        by_place: dict[tuple[str, str], list[Table]] = {}
+        by_place: dict[tuple[str, str], list[TableFile]] = {}
         for table in n_rows:
             by_place.setdefault((table.config, table.split), []).append(table)
         for split, entry in info.splits.items():
@@ -305,7 +301,7 @@ class _Check:
             if stated.get(name) != n:
                 self._in_info(split, name, f"must be {n}, as in the files", repr(stated.get(name)))
 
-    def _manifest(self, split: str, tables: list[Table]) -> dict[str, Row]:
+    def _manifest(self, split: str, tables: list[TableFile]) -> dict[str, Row]:
         """Rows of a split's manifest by key."""
         key = self.folder.kind.key
         rows: dict[str, Row] = {}
@@ -321,7 +317,7 @@ class _Check:
                 self._tell(id_faults(row), row, table)
         return rows
 
-    def _belongs(self, row: Row, split: str, table: Table, *, patients: bool) -> None:
+    def _belongs(self, row: Row, split: str, table: TableFile, *, patients: bool) -> None:
         """Images, and patients where they are told, must be in one split."""
         names = ["image_id", "task_id"] + (["patient_id"] if patients else [])
         ids = [(name, row[name]) for name in names if row.get(name)]
@@ -332,17 +328,17 @@ class _Check:
                 self.told.add((column, name, split))
                 self.problems.append(Problem(table.name, name, column, "must be in one split", repr(before)))
 
-    def _split(self, split: str, tables: list[Table], manifest: dict[str, Row], n_rows: int) -> None:
+    def _split(self, split: str, tables: list[TableFile], manifest: dict[str, Row], n_rows: int) -> None:
         """Rows with references against the rules, the manifest and the sizes that `benchmark.json` states."""
-        kind_name, kind, findings = self.folder.kind_name, self.folder.kind, self.folder.benchmark.findings
-        tally, keys = new_tally(kind_name), self.keys.setdefault(split, set())
+        kind, findings = self.folder.kind, self.folder.benchmark.findings
+        tally, keys = new_tally(kind.name), self.keys.setdefault(split, set())
         n_unread = 0
         for table in tables:
             for rows in read_table(table):
                 batch = [row for row in rows if self._is_sound(row, table)]
                 n_unread += len(rows) - len(batch)
                 keys.update(row[kind.key] for row in rows if row not in batch)
-                if kind_name == "localization":
+                if kind.side_config is not None:  # which shows the masks of the rows
                     self.problems += self.masks.check(batch, table, findings)
                 for row in batch:
                     self._row(row, table, manifest, tally, keys)
@@ -355,14 +351,14 @@ class _Check:
         if not n_unread:
             self._size(split, self.folder.info.splits[split], tally.size)
 
-    def _tell(self, faults: Iterable[Fault], row: Row, table: Table) -> bool:
+    def _tell(self, faults: Iterable[Fault], row: Row, table: TableFile) -> bool:
         """Take down the faults of a row; whether there were none."""
         key = self.folder.kind.key
         found = [Problem(table.name, row.get(key) or row.get("image_id"), *fault) for fault in faults]
         self.problems += found
         return not found
 
-    def _is_sound(self, row: Row, table: Table) -> bool:
+    def _is_sound(self, row: Row, table: TableFile) -> bool:
         """Whether other rules can read the row: codes have names, and what must be there is there."""
         is_own = table.config in (self.folder.kind.config, self.folder.kind.side_config)
         is_sound = self._tell(value_faults(row, self.features[table.config], is_input=not is_own), row, table)
@@ -372,16 +368,16 @@ class _Check:
             self._tell(quantity_faults(row), row, table)
         return is_sound
 
-    def _row(self, row: Row, table: Table, manifest: dict[str, Row], tally: Tally, keys: set[str]) -> None:
+    def _row(self, row: Row, table: TableFile, manifest: dict[str, Row], tally: Tally, keys: set[str]) -> None:
         kind, findings = self.folder.kind, self.folder.benchmark.findings
         key = row[kind.key]
         if key in keys:
             self.problems.append(Problem(table.name, key, kind.key, "must be unique", "it again"))
         keys.add(key)
         self._belongs(row, table.split, table, patients=True)
-        self.problems += row_problems(self.folder.kind_name, row, kind.key, findings, table.name)
+        self.problems += [Problem(table.name, key, *fault) for fault in kind.row_faults(row, findings)]
         self.problems += self.pictures.check(row, kind.key, table, self.warnings)
-        asked = asked_of(self.folder.kind_name, row, findings, self.folder.info.asks)
+        asked = kind.asked_of(row, findings, self.folder.info.asks)
         tally.add(row, asked)
         if key not in manifest:
             self.problems.append(Problem(table.name, key, kind.key, "must be in the manifest", "not there"))
@@ -391,7 +387,7 @@ class _Check:
                 file, rule = f"manifest/{table.split}.parquet", f"must be {value}, as in the references"
                 self.problems.append(Problem(file, key, name, rule, str(manifest[key][name])))
 
-    def _strays(self, config: str, split: str, tables: list[Table]) -> None:
+    def _strays(self, config: str, split: str, tables: list[TableFile]) -> None:
         """References of a split that is private here, or unknown, must not lie in a public folder."""
         splits = self.folder.info.splits
         if config not in (self.folder.kind.config, self.folder.kind.side_config, MANIFEST, INPUTS, "ratings"):
@@ -401,7 +397,7 @@ class _Check:
             rule = "must belong to a split with public references"
             self.problems += [Problem(table.name, None, "split", rule, repr(split)) for table in tables]
 
-    def _side(self, config: str, split: str, tables: list[Table], n_rows: int) -> None:
+    def _side(self, config: str, split: str, tables: list[TableFile], n_rows: int) -> None:
         """Rows of the other configs."""
         n_done = 0
         seen: set[tuple[str, ...]] = set()
@@ -414,7 +410,7 @@ class _Check:
                 if self.progress is not None:
                     self.progress(f"{config}/{split}", n_done, n_rows)
 
-    def _side_row(self, config: str, row: Row, table: Table, seen: set[tuple[str, ...]]) -> Iterator[Problem]:
+    def _side_row(self, config: str, row: Row, table: TableFile, seen: set[tuple[str, ...]]) -> Iterator[Problem]:
         kind, findings = self.folder.kind, self.folder.benchmark.findings
         if config == INPUTS:
             self._belongs(row, table.split, table, patients=True)
@@ -425,7 +421,8 @@ class _Check:
         if config == kind.side_config:
             yield from self.masks.check_picture(row, table, findings)
         if config == "ratings":
-            yield from rating_problems(row, table.name)
+            for fault in rating_faults(row):
+                yield Problem(table.name, row["task_id"], *fault)
             who = (row["task_id"], row["model"], row["reader"])
             if who in seen:
                 rule = "must be one per task, model and reader"

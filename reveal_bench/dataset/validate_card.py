@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from reveal_bench.dataset.card import PLACE, SECTIONS, front_matter, sections
 from reveal_bench.dataset.croissant import CONFORMS_TO, RAI
-from reveal_bench.dataset.tables import MANIFEST, DatasetFolder, Table
+from reveal_bench.dataset.tables import MANIFEST, DatasetFolder, TableFile
 from reveal_bench.kinds.folder import split_shards
 from reveal_bench.sources.source import Problem
 
@@ -86,7 +86,7 @@ def read_promise(folder: Path) -> tuple[Promise, list[Problem]]:
     return promise, []
 
 
-def card_problems(folder: DatasetFolder, promise: Promise, tables: Mapping[Table, int]) -> Iterator[Problem]:
+def card_problems(folder: DatasetFolder, promise: Promise, tables: Mapping[TableFile, int]) -> Iterator[Problem]:
     """Problems of the card; `tables` maps every Parquet file to its rows."""
     try:
         text = (folder.path / CARD).read_text(encoding="utf-8")
@@ -111,7 +111,7 @@ def card_problems(folder: DatasetFolder, promise: Promise, tables: Mapping[Table
     yield from _config_problems(folder, promise, tables)
 
 
-def _config_problems(folder: DatasetFolder, promise: Promise, tables: Mapping[Table, int]) -> Iterator[Problem]:
+def _config_problems(folder: DatasetFolder, promise: Promise, tables: Mapping[TableFile, int]) -> Iterator[Problem]:
     counted: dict[str, dict[str, int]] = {}
     for table, n_rows in tables.items():
         if table.config != MANIFEST:

@@ -5,7 +5,7 @@ taken, and its name and version go into the picture's pipeline. Decoders of loss
 those of JPEG Baseline may differ by one grey level. pylibjpeg-libjpeg is never used (GPL-3.0).
 
 A decoder must survive damaged data. gdcm ends the process at some: it is used for JPEG alone, where the lossless form
-has no other permitted decoder, and only after :mod:`reveal_bench.dicom.decode` found the stream sound.
+has no other permitted decoder, and only after the stream was found sound.
 
 What a compressed picture says of itself: size, bits per sample, and whether its end is there.
 

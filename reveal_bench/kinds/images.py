@@ -7,7 +7,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-__all__ = ["SPACING_SOURCES", "VIEWS", "Developed", "PictureFile", "StudyImage", "developed_images", "image_from_facts"]
+__all__ = [
+    "SPACING_SOURCES",
+    "VIEWS",
+    "Developed",
+    "PictureFile",
+    "StudyImage",
+    "bare_images",
+    "developed_images",
+    "image_from_facts",
+]
 
 
 VIEWS = ("AP", "PA", "LATERAL", "FRONTAL", "UNKNOWN")
@@ -127,3 +136,9 @@ def developed_images(images: Sequence[StudyImage], developed: Sequence[Developed
             )
         )
     return tuple(known)
+
+
+def bare_images(entry: Mapping[str, Any], ids: str) -> tuple[StudyImage, ...]:
+    """The images that an entry of a manifest names in its field `ids`: their views, as far as told, and no sizes."""
+    views = dict(zip(entry.get("image_ids", ()), entry.get("views", ()), strict=False))
+    return tuple(StudyImage(image_id, views.get(image_id, "UNKNOWN"), 0, 0) for image_id in entry.get(ids, ()))

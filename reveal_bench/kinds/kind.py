@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from reveal_bench.kinds.images import Developed, PictureFile
     from reveal_bench.kinds.marks import Marks
     from reveal_bench.kinds.questions import Question
-    from reveal_bench.kinds.rows import Row
+    from reveal_bench.kinds.rows import Fault, Row
     from reveal_bench.metrics.bootstrap import Estimate, Resampled
     from reveal_bench.metrics.intervals import Interval
 
@@ -140,7 +140,8 @@ class Kind(ABC):
     image_columns : columns that hold pictures
     side_config : config of a table that is made from each record, or None
     has_prompts : whether a model needs more of a row than its manifest entry and pictures
-    unit : what may be resampled instead of patients
+    unit : what a row is, and what may be resampled instead of patients
+    question, picture_words : what the card says: what is asked, and where pictures are, with a verb
     intervals : intervals that its scores may have
     primary : metric whose macro ranks
     stand_ins : metrics whose macro ranks where that of `primary` is not there
@@ -160,6 +161,8 @@ class Kind(ABC):
     side_config: ClassVar[str | None] = None
     has_prompts: ClassVar[bool] = False
     unit: ClassVar[str]
+    question: ClassVar[str]
+    picture_words: ClassVar[str]
     intervals: ClassVar[tuple[str, ...]] = ("percentile", "bca")
     primary: ClassVar[str]
     stand_ins: ClassVar[tuple[str, ...]] = ()
@@ -217,6 +220,26 @@ class Kind(ABC):
     @abstractmethod
     def manifest_row(self, row: Row, asked: Sequence[str]) -> Row:
         """The manifest's entry of `row`."""
+
+    @abstractmethod
+    def row_faults(self, row: Row, findings: Sequence[str]) -> Iterator[Fault]:
+        """What is wrong in a row of the main config, but for its pictures and masks: (field, rule, value)."""
+
+    @abstractmethod
+    def asked_of(self, row: Row, findings: Sequence[str], asks: str) -> list[str]:
+        """What is asked of a row, as the manifest must say."""
+
+    @abstractmethod
+    def bare_record(self, entry: Row, findings: Sequence[str]) -> Any:
+        """A record of which no more is known than its entry of the manifest says."""
+
+    def further_features(self) -> dict[str, Features]:
+        """Features of further configs that any folder of this kind may have."""
+        return {}
+
+    @abstractmethod
+    def holdout_tells(self, asks: str) -> str:
+        """What the manifest tells of a holdout, and what it does not, as the card says it."""
 
     def key_of(self, record: Any) -> str:
         """The key of a record."""

@@ -1,21 +1,23 @@
-"""What the rows of every kind share: the type, ClassLabel codes, and the facts of the images of a study."""
+"""What the rows of every kind share: the type, ClassLabel codes, the facts of images, and the rules on these."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from reveal_bench.kinds.images import SPACING_SOURCES, VIEWS, Developed, StudyImage
 
 __all__ = [
-    "IMAGE_FACTS", "Row", "code_of", "image_cell", "image_facts_features", "image_facts_row", "one_value",
-    "text_schema",
+    "Fault", "IMAGE_FACTS", "Row", "code_of", "facts_faults", "image_cell", "image_facts_features", "image_facts_row",
+    "one_value", "parallel_faults", "size_faults", "text_schema",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 Row = dict[str, Any]
+Fault = tuple[str, str, str]
+"""What is wrong in a row: field, rule, value."""
 
 
 def code_of(names: Sequence[str], name: str, what: str) -> int:
@@ -77,3 +79,27 @@ def text_schema(**columns: str) -> pa.Schema:
 
     kinds = {"text": pa.string(), "whole": pa.int32(), "texts": pa.list_(pa.string()), "flag": pa.bool_()}
     return pa.schema({name: kinds[kind] for name, kind in columns.items()})
+
+
+def size_faults(width: int, height: int, name: str) -> Iterator[Fault]:
+    """A size that no picture has."""
+    if width < 1 or height < 1:
+        yield name, "must be at least 1 x 1", f"{width} x {height}"
+
+
+def parallel_faults(row: Row, ids: str, columns: dict[str, str]) -> Iterator[Fault]:
+    """Columns that must have one entry per id, and ids that occur twice."""
+    for column in columns:
+        if len(row[column] or ()) != len(row[ids]):
+            rule = f"must be one per entry of `{ids}`, which has {len(row[ids])}"
+            yield column, rule, str(len(row[column] or ()))
+    if len(set(row[ids])) != len(row[ids]):
+        yield ids, "must be unique in the row", ", ".join(row[ids])
+
+
+def facts_faults(facts: Sequence[Any], ids: Sequence[str], name: str) -> Iterator[Fault]:
+    """Facts of pictures that are not those of `ids`."""
+    if [entry["image_id"] for entry in facts] != list(ids):
+        yield f"{name}.image_id", f"must be {', '.join(ids)}", ", ".join(str(entry["image_id"]) for entry in facts)
+    for entry in facts:
+        yield from size_faults(entry["width"], entry["height"], f"{name}[{entry['image_id']}].size")

@@ -19,11 +19,11 @@ same for all. A vote depends on (seed, study, reader) alone: whoever else reads 
 
 The model, given a study's suggested labels and its truth
 ---------------------------------------------------------
-A reader agrees to all with probability AGREE_IF_RIGHT or AGREE_IF_WRONG. One who does not looks for himself: sees the
-true labels, but for an airspace opacity mistaken with OPACITY_MISREAD and any other label missed with OTHER_MISSED,
-each by itself; and stays silent with SILENT, or says in a comment what to change. So a reader's list of labels is the
-suggested one; or what he saw; or is not known. One who saw just what was suggested names no label in his comment: what
-his list is then depends on how comments are read, see :data:`Lists`.
+A reader agrees to all with probability AGREE_IF_RIGHT or AGREE_IF_WRONG. One who does not agree looks at the pictures:
+sees the true labels, but for an airspace opacity mistaken with OPACITY_MISREAD and any other label missed with
+OTHER_MISSED, each by itself; and stays silent with SILENT, or says in a comment what to change. So a reader's list of
+labels is the suggested one; or what was seen; or is not known. One who saw just what was suggested names no label in
+the comment: what the list is then depends on how comments are read, see :data:`Lists`.
 
 Readers of a study are independent, so that the expected table of (reader's answer, majority) is a sum over all
 combinations of their answers. :func:`expected_agreement` adds these tables over the studies that were read. The kappa
@@ -361,7 +361,7 @@ class Expected:
     Attributes
     ----------
     share_agreed : of studies to whose labels at least two readers agree
-    kappa : of a reader with the majority, "agree all" against the rest; his own vote is in the majority
+    kappa : of a reader with the majority, "agree all" against the rest; the own vote is in the majority
     ac1 : Gwet's AC1 among a study's readers, "agree all" against the rest
     share_with_list : of studies with at least two lists of labels that are known
     label_kappas, label_ac1 : label -> the same of "the label is in the list", in studies with at least two lists;
@@ -436,7 +436,7 @@ def _list_chances(pairs: Sequence[tuple[Sequence[str], Sequence[str]]], agree: F
     yes = agree[:, None] * in_suggested + looks[:, None] * seen
     unknown = (1 - agree) * SILENT
     if lists != "by_hand":
-        tells_nothing = looks * np.where(in_suggested, seen, 1 - seen).prod(axis=1)  # he sees what was suggested
+        tells_nothing = looks * np.where(in_suggested, seen, 1 - seen).prod(axis=1)  # what was suggested is seen
         if lists == "comments":
             is_right = (in_suggested == in_truth).all(axis=1)
             tells_nothing *= EQUIVOCAL * (1 - np.where(is_right, MOSTLY_IF_RIGHT, MOSTLY_IF_WRONG))

@@ -1,8 +1,8 @@
 """Writes the synthetic REVEAL world: DICOM files with realistic headers, labels, votes and reports.
 
 The source's own layout is not public; ``layout="dicom"`` is a plain tree of DICOM files beside one table of labels, as
-such sets usually come, ``layout="midrc"`` that of the Medical Imaging and Data Resource Center
-(:mod:`reveal_bench.phantom.reveal`). Everything is synthetic, and ``SYNTHETIC.txt`` says so. ::
+such sets usually come, ``layout="midrc"`` that of the Medical Imaging and Data Resource Center. Everything is
+synthetic, and ``SYNTHETIC.txt`` says so. ::
 
     labels.csv  mapping.yaml    what a builder reads: one row per study, and what its columns mean
     images/...                  DICOM files; folder names say nothing about studies
@@ -13,18 +13,12 @@ such sets usually come, ``layout="midrc"`` that of the Medical Imaging and Data 
 With ``traps`` some films are stored in ways that are rare (:data:`RARE`), some studies come with files that are no
 further films (:data:`EXTRA_FILES`), one in seven lies in a folder with others, and things lie about that are no DICOM.
 
-The layout of the Medical Imaging and Data Resource Center (MIDRC) around synthetic films.
+The layout of MIDRC: ``<case>/<study uid>/<series uid>.zip``, in older releases ``.../<series uid>/<sop uid>.dcm``; a
+manifest in JSON; one table per node of the data model, tab separated, required columns with a leading ``*``, arrays as
+Python literals, ages above 89 as a flag; mRALE scores in a CSV. As in the real thing nothing of it says which of the
+twelve labels a study has: ``labels.csv`` does.
 
-``<case>/<study uid>/<series uid>.zip``, in older releases ``.../<series uid>/<sop uid>.dcm``; a manifest in JSON; one
-table per node of the data model, tab separated, required columns with a leading ``*``, arrays as Python literals, ages
-above 89 as a flag; mRALE scores in a CSV. As in the real thing nothing of it says which of the twelve labels a study
-has: ``labels.csv`` does.
-
-The tables of the synthetic REVEAL world, written study by study.
-
-``labels.csv`` spells labels as the paper does, in more than one way; ``mapping.yaml`` says what its columns mean.
-
-What makes real DICOM collections awkward: rare ways to store a film, files that are no further film, litter.
+Tables are written study by study. ``labels.csv`` spells labels as the paper does, in more than one way.
 """
 
 from __future__ import annotations

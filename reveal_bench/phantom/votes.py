@@ -113,7 +113,7 @@ def _wrong(rng: np.random.Generator, truth: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _read(rng: np.random.Generator, truth: Sequence[str]) -> tuple[str, ...]:
-    """The labels that a reader gives who looks for himself."""
+    """The labels that a reader gives who looks at the pictures."""
     seen = {label for label in truth if label == "Airspace opacity" or rng.random() >= OTHER_MISSED}
     if rng.random() < OPACITY_MISREAD:
         seen ^= {"Airspace opacity"}

@@ -19,10 +19,8 @@ from typing import Any
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset import card_tables
-from reveal_bench.dataset.tables import DatasetFolder, open_folder, read_table, tables_of
-from reveal_bench.dataset.tables import Table as TableFile
+from reveal_bench.dataset.tables import DatasetFolder, TableFile, open_folder, read_table, tables_of
 from reveal_bench.dataset.tally import Tally, new_tally
-from reveal_bench.dataset.validate_rows import asked_of
 from reveal_bench.files import write_whole
 from reveal_bench.kinds.tasks.records import CATEGORIES
 from reveal_bench.reports.figures import Bar, bars
@@ -156,7 +154,7 @@ def _counted(
     for table in tables:
         for batch in read_table(table, columns):
             for row in batch:
-                tally.add(row, asked_of(folder.kind_name, row, folder.info.findings, folder.info.asks))
+                tally.add(row, kind.asked_of(row, folder.info.findings, folder.info.asks))
                 chosen.offer(row)
             if progress is not None:
                 progress(split, tally.n_rows, folder.info.splits[split].get(kind.counted))

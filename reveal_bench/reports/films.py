@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from reveal_bench.dataset.tables import DatasetFolder, Table
+from reveal_bench.dataset.tables import DatasetFolder, TableFile
 from reveal_bench.kinds.findings.records import AGREEMENTS
 from reveal_bench.kinds.images import VIEWS
 from reveal_bench.kinds.localization.records import READERS
@@ -263,7 +263,7 @@ class Chosen:
             return [findings[code] for code in row["labels"]]
         return [findings[code] for code in sorted({a["label"] for a in row["annotations"] if a["area_px"] > 0})]
 
-    def rows(self, tables: Sequence[Table]) -> Iterator[Row]:
+    def rows(self, tables: Sequence[TableFile]) -> Iterator[Row]:
         """The chosen rows with their pictures; one row group is in memory at a time."""
         import pyarrow.parquet as pq
 

@@ -1,4 +1,4 @@
-"""What the builders of box sources share: tables with line numbers, pictures by name, checked boxes, left-out images.
+"""What the sources of boxes share: tables with line numbers, pictures by name, checked boxes, left-out images.
 
 Conventions
 -----------
@@ -8,11 +8,6 @@ Conventions
   (:data:`SLACK` pixels); what lies outside has no pixels. `area_px` counts the pixels whose centres lie in the union of
   a finding's boxes, `bbox_xywh` is the box around them all.
 * Files are found below the root by name; a folder with very many folders is a tree of pictures and is not searched.
-
-Pictures of the box sources: found by name below a folder, and the headers of those that are DICOM.
-
-Conventions
------------
 * A picture belongs to the image whose id is the stem of its file name; two of one name are a problem of that image.
 * Where pixels are embedded every image needs its picture. Where they are withheld a picture is still looked for, to
   have the hashes that an own copy is verified with; what has none is counted in a warning.
@@ -40,7 +35,7 @@ from reveal_bench.kinds.images import PictureFile
 from reveal_bench.kinds.localization.records import Annotation, Polygons, Reader
 from reveal_bench.masks import Box, Rle, pack_boxes, pack_masks, tight_box
 from reveal_bench.sources import source
-from reveal_bench.sources.source import BuildError, Inspection, Pixels, Problem
+from reveal_bench.sources.source import BuildError, Problem
 
 if TYPE_CHECKING:
     from reveal_bench.dicom.header import Header
@@ -54,17 +49,17 @@ __all__ = [
     "annotate_boxes",
     "annotate_mask",
     "box_problem",
+    "PictureKind",
     "count_warnings",
     "counted",
     "dicom_headers",
     "find_file",
-    "inspection",
+    "find_files",
     "is_synthetic",
     "known_finding",
     "no_pictures",
     "read_box",
     "read_table",
-    "relative_names",
     "xyxy_to_xywh",
 ]
 
@@ -153,6 +148,12 @@ def _folders(root: Path) -> Iterator[tuple[Path, list[str]]]:
         level = below
 
 
+def find_files(root: Path, patterns: Mapping[str, Sequence[str]]) -> dict[str, Path]:
+    """:func:`find_file` by role; a role whose patterns nothing fits is left out."""
+    found = {role: find_file(root, *names) for role, names in patterns.items()}
+    return {role: path for role, path in found.items() if path is not None}
+
+
 def is_synthetic(root: Path, files: Iterable[Path] = ()) -> bool:
     """Whether a download says that it is made up: in `root`, or where each of its `files` lies inside `root`.
 
@@ -163,11 +164,6 @@ def is_synthetic(root: Path, files: Iterable[Path] = ()) -> bool:
         return True
     inside = [[folder for folder in path.parents if folder.is_relative_to(root)] for path in files]
     return bool(inside) and all(any(map(source.is_synthetic, folders)) for folders in inside)
-
-
-def relative_names(root: Path, files: Mapping[str, Path]) -> dict[str, str]:
-    """Paths by role, as an Inspection shows them: relative to the root, or the name of a root that is a file."""
-    return {role: p.relative_to(root).as_posix() if root.is_dir() else p.name for role, p in files.items()}
 
 
 def read_table(
@@ -312,29 +308,6 @@ def annotate_mask(
     )
 
 
-def inspection(
-    builder: str,
-    root: Path,
-    files: Mapping[str, Path],
-    counts: Mapping[str, int],
-    published: Mapping[str, int],
-    faults: Faults,
-    warnings: Sequence[str],
-) -> Inspection:
-    """What `inspect` gives; counts that differ from the published ones are warnings, unless the download is made up."""
-    synthetic = is_synthetic(root, files.values())
-    return Inspection(
-        builder=builder,
-        root=root,
-        files=relative_names(root, files),
-        counts=counts,
-        expected=published,
-        problems=faults.problems,
-        warnings=[*warnings, *([] if synthetic else count_warnings(counts, published))],
-        synthetic=synthetic,
-    )
-
-
 def counted(n: int, noun: str) -> str:
     """A number with its noun.
 
@@ -356,7 +329,6 @@ def count_warnings(counts: Mapping[str, int], published: Mapping[str, int]) -> l
 
 
 PictureKind = Literal["picture", "dicom", "png16"]
-
 CHUNK = 64
 """Headers that a process reads at a time."""
 
@@ -403,33 +375,6 @@ class Gallery:
         if not paths and not may_be_empty:
             raise ArgumentError("pictures", f"must hold {' or '.join(suffixes)} files", f"none below {root}")
         return cls(Path(root), paths, doubles, kind, need_all)
-
-    @classmethod
-    def of_build(
-        cls,
-        root: Path,
-        pictures: Path | None,
-        suffixes: Sequence[str],
-        *,
-        pixels: Pixels,
-        kind: PictureKind = "picture",
-    ) -> Gallery:
-        """The pictures of a download at `root`, or of the folder that the user names, as `pixels` needs them.
-
-        Raises
-        ------
-        ValueError
-            If there is none where the user says they are, or where they are needed.
-        """
-        folder = root if root.is_dir() else root.parent
-        embed = pixels == "embed"
-        return cls.below(
-            folder if pictures is None else Path(pictures),
-            suffixes,
-            kind=kind,
-            need_all=embed,
-            may_be_empty=not embed and pictures is None,
-        )
 
     def picture(
         self, image_id: str, faults: Faults, *, file: str = "pictures", row: int | str | None = None

@@ -18,7 +18,7 @@ Conventions
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -29,19 +29,16 @@ from reveal_bench.findings import CHESTX_DET_FINDINGS, canonical_finding
 from reveal_bench.kinds.images import PictureFile
 from reveal_bench.kinds.localization.records import Annotation, LocalizationRecord
 from reveal_bench.masks import rasterize_polygons
+from reveal_bench.sources.box_source import BoxBuild, BoxSource
 from reveal_bench.sources.boxes import (
     NO_PATIENTS,
     Faults,
-    Gallery,
     annotate_mask,
-    count_warnings,
-    find_file,
-    inspection,
-    is_synthetic,
+    find_files,
     known_finding,
     xyxy_to_xywh,
 )
-from reveal_bench.sources.source import Inspection, Pixels, Problem, Reading, Records
+from reveal_bench.sources.source import Extra, Problem, Records
 
 __all__ = ["PUBLISHED", "SIDE", "detect", "inspect", "read"]
 
@@ -51,110 +48,58 @@ SIDE = 1024
 PUBLISHED = {"test images": 553, "test instances": 1734, "test images without a finding": 64}
 """Counts of the published test file."""
 
-FILE_NAME = "ChestX_Det_{split}.json"
-SPLITS = ("train", "test")
+FILES = {"annotations_train": ["ChestX_Det_train.json"], "annotations_test": ["ChestX_Det_test.json"]}
 KEYS = {"file_name", "syms", "boxes", "polygons"}
 Entry = dict[str, Any]
 
 
-def detect(root: Path) -> float:
-    """1 if `root` is, or holds, an annotation file with its published name; else 0."""
-    return 1.0 if _annotation_files(Path(root)) else 0.0
-
-
-def inspect(root: Path, *, pictures: Path | None = None) -> Inspection:
-    """Count images, instances and images without a finding, and list what is wrong with the files.
-
-    `pictures` are not looked at.
-
-    Raises
-    ------
-    ValueError
-        If there is no annotation file.
-    """
-    root = Path(root)
-    parsed = _Parsed.of(root)
-    return inspection("chestx-det", root, parsed.files, parsed.counts, PUBLISHED, parsed.faults, [])
-
-
-def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pictures: Path | None = None) -> Reading:
-    """Records per split: "train", "test", those whose file is there.
-
-    Parameters
-    ----------
-    root : the annotation file or the folder that holds it
-    pixels : "withhold" needs no pictures, but hashes those that are there
-    keep_going : leave out images with a problem instead of raising
-    pictures : folder with the PNG files at any depth; `root` itself by default
-
-    Raises
-    ------
-    BuildError
-        With every problem of the annotation files, and every picture that is not there.
-    ValueError
-        If there is no annotation file, or no picture although pixels are to be embedded.
-    """
-    root = Path(root)
-    parsed = _Parsed.of(root)
-    synthetic = is_synthetic(root, parsed.files.values())
-    warnings = [] if synthetic else count_warnings(parsed.counts, PUBLISHED)
-    faults = parsed.faults
-    gallery = Gallery.of_build(root, pictures, [".png"], pixels=pixels)
+def _make(build: BoxBuild[_Parsed]) -> tuple[dict[str, Records], list[Extra]]:
+    parsed, faults = build.parsed, build.faults
+    gallery = build.gallery([".png"])
     images: dict[str, PictureFile | None] = {}
     for split, entries in parsed.entries.items():
         for image_id, number, _ in entries:
-            file = parsed.files[f"annotations_{split}"].name
+            file = build.files[f"annotations_{split}"].name
             images[image_id] = gallery.picture(image_id, faults, file=file, row=number)
-    warnings += gallery.warnings(images)
-    faults.settle(warnings, keep_going=keep_going)
-    warnings.append(NO_PATIENTS)
+    build.warnings += gallery.warnings(images)
+    build.settle()
+    build.warnings.append(NO_PATIENTS)
     kept = {
         split: [(image_id, entry) for image_id, _, entry in entries if image_id not in faults.bad]
         for split, entries in parsed.entries.items()
     }
-    splits = {split: Records(partial(_records, entries, images), len(entries)) for split, entries in kept.items()}
-    return Reading(splits, warnings, synthetic=synthetic)
-
-
-def _annotation_files(root: Path) -> dict[str, Path]:
-    found = {split: find_file(root, FILE_NAME.format(split=split)) for split in SPLITS}
-    return {f"annotations_{split}": path for split, path in found.items() if path is not None}
+    return {split: Records(partial(_records, entries, images), len(entries)) for split, entries in kept.items()}, []
 
 
 @dataclass
 class _Parsed:
-    """The files, read once; `entries` by split are (image id, 1-based number, entry), those that are well-formed."""
+    """Well-formed `entries` by split: (image id, 1-based number, entry); `first_of` has where an image stands first."""
 
-    files: dict[str, Path]
     entries: dict[str, list[tuple[str, int, Entry]]] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
-    faults: Faults = field(default_factory=Faults)
+    first_of: dict[str, tuple[str, int]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, root: Path) -> _Parsed:
-        parsed = cls(_annotation_files(root))
-        if not parsed.files:
-            raise ValueError(f"`root` must hold {FILE_NAME.format(split='test')}, got {root}")
-        first_of: dict[str, tuple[str, int]] = {}
-        for role, path in parsed.files.items():
-            parsed._add(role.removeprefix("annotations_"), path, first_of)
+    def of(cls, files: Mapping[str, Path], faults: Faults, warnings: list[str]) -> _Parsed:
+        parsed = cls()
+        for role, path in files.items():
+            parsed._add(role.removeprefix("annotations_"), path, faults)
         return parsed
 
-    def _add(self, split: str, path: Path, first_of: dict[str, tuple[str, int]]) -> None:
-        """One file; `first_of` tells where the images of all files so far are."""
-        everything = _read_entries(path, self.faults)
+    def _add(self, split: str, path: Path, faults: Faults) -> None:
+        everything = _read_entries(path, faults)
         good = self.entries[split] = []
         for number, entry in enumerate(everything, start=1):
             found = _entry_problems(entry, number, path.name)
             name = entry.get("file_name") if isinstance(entry, dict) else None
             image_id = name.removesuffix(".png") if isinstance(name, str) else f"entry {number} of {path.name}"
-            if not found and image_id in first_of:
-                file, row = first_of[image_id]
+            if not found and image_id in self.first_of:
+                file, row = self.first_of[image_id]
                 value = f"{name!r}, also entry {row}" + ("" if file == path.name else f" of {file}")
                 found = [Problem(path.name, number, "file_name", "must be unique", value)]
-            first_of.setdefault(image_id, (path.name, number))
+            self.first_of.setdefault(image_id, (path.name, number))
             for problem in found:
-                self.faults.add(problem, image_id)
+                faults.add(problem, image_id)
             if not found:
                 good.append((image_id, number, entry))
         self.counts[f"{split} images"] = len(everything)
@@ -251,3 +196,15 @@ def _annotation(finding: str, entry: Entry, instances: list[int]) -> Annotation:
         polygons=polygons,
         boxes=[xyxy_to_xywh((x0, y0, x1, y1)) for x0, y0, x1, y1 in corners],
     )
+
+
+SOURCE = BoxSource(
+    name="chestx-det",
+    needs="ChestX_Det_test.json",
+    published=PUBLISHED,
+    find=lambda root: find_files(root, FILES),
+    parse=_Parsed.of,
+    count=lambda parsed: parsed.counts,
+    make=_make,
+)
+detect, inspect, read = SOURCE.detect, SOURCE.inspect, SOURCE.read

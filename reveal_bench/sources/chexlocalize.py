@@ -1,7 +1,7 @@
 """CheXlocalize: masks, contours and readers' points for ten findings on CheXpert's validation and test pictures.
 
 Source: Stanford AIMI download (per-user link) as described in the README of rajpurkarlab/cheXlocalize; Saporta et al.
-2022 (paper 002). Where its parts may lie is in :mod:`reveal_bench.sources.chexlocalize_files`, what the files hold in
+2022 (paper 002). Where its parts may lie, and what the files hold, is in
 :mod:`reveal_bench.sources.chexlocalize_files`.
 
 What becomes what
@@ -17,12 +17,10 @@ What becomes what
 * JPEG bytes pass unchanged. A picture whose size is not that of its masks is an error; CheXpert-small is refused.
 * Heat maps and masks of models are no references: they are set aside, and pickles are never opened.
 
-One split of CheXlocalize: its files parsed and held against each other, without decoding a picture.
-
-What the files say of one image must fit: every id has a label row, every file one size per image, every picture the
-size of its masks. A reader's point on or past the edge of its picture is left out and told; its image stays. Where
-labels, masks, readers and study-level labels disagree about findings nothing is dropped: :func:`contradictions` and a
-``groundtruth.csv`` only count.
+A split's files are held against each other without decoding a picture: every id has a label row, every file one size
+per image, every picture the size of its masks. A reader's point on or past the edge of its picture is left out and
+told; its image stays. Where labels, masks, readers and study-level labels disagree about findings nothing is dropped:
+:func:`contradictions` and a ``groundtruth.csv`` only count.
 """
 
 from __future__ import annotations

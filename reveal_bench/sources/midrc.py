@@ -1,7 +1,7 @@
 """MIDRC: chest radiographs of the Medical Imaging and Data Resource Center, with a table of labels of your own.
 
 Source: data.midrc.org (gen3). Images lie as ``<case>/<study uid>/<series uid>/<sop uid>.dcm`` or as one zip per series;
-beside them a manifest and tables per node (:mod:`reveal_bench.sources.midrc`). MIDRC does not say which of the
+beside them a manifest and tables per node. MIDRC does not say which of the
 twelve labels a study has, so a table of labels and its mapping are needed, as for
 :mod:`reveal_bench.sources.reveal_cxr`: without them `inspect` works and `read` refuses.
 
@@ -13,8 +13,8 @@ What becomes what
 * Files whose md5sum the download knows are verified; a listed file that is missing is a problem.
 * ``mRALE_annotations.csv``, where it is there, becomes the config `mrale`: study_id, mrale_score.
 
-Files that come with a download of MIDRC: the manifest, one table per node, the mRALE scores.
-
+The files beside the images
+---------------------------
 * The manifest is a JSON list; only `object_id` is sure to be there, `file_name`, `file_size` and `md5sum` may be. The
   tables of series files repeat them.
 * Tables are tab separated; names of required columns have a leading ``*``; arrays are Python literals

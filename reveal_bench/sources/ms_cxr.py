@@ -5,8 +5,7 @@ Source: PhysioNet (Boecking et al. 2022), ``MS_CXR_Local_Alignment_v1.1.0.csv`` 
 
 Conventions
 -----------
-* Either file will do. Where both are there the CSV is used, and every box of the one must be in the other; see
-  :mod:`reveal_bench.sources.ms_cxr`.
+* Either file will do. Where both are there the CSV is used, and every box of the one must be in the other.
 * Boxes are pixels of the full-size JPEG, whose size stands in every row; a picture of another size is an error.
 * A phrase may have several boxes, one per row. Boxes of one category and picture become one annotation; the phrases,
   each with its box, are the config ``phrases``.
@@ -15,8 +14,8 @@ Conventions
   metadata of MIMIC-CXR-JPG if it is there: ``view_raw`` is its text, ``view`` what it means. All pictures are said to
   be frontal, so a picture whose view is not told is FRONTAL, and one that the metadata call lateral or oblique is kept
   with that view (LATERAL, UNKNOWN) and counted in the warnings.
-
-The files of MS-CXR, parsed strictly: one row per box, from the CSV file or from the COCO JSON file.
+* The pictures are those of MIMIC-CXR-JPG: `pictures` is its root, the folder that holds ``files``, and must be named
+  when pixels are embedded. Where they are withheld, it is looked for in the download.
 
 Traps handled here:
 
@@ -30,7 +29,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,29 +40,28 @@ from reveal_bench.findings import MS_CXR_FINDINGS
 from reveal_bench.kinds.images import PictureFile
 from reveal_bench.kinds.localization.records import LocalizationRecord
 from reveal_bench.masks import Box
+from reveal_bench.sources.box_source import BoxBuild, BoxSource
 from reveal_bench.sources.boxes import (
     Faults,
     TableRow,
     annotate_boxes,
-    count_warnings,
     counted,
     find_file,
-    inspection,
-    is_synthetic,
+    find_files,
     known_finding,
     no_pictures,
     read_box,
     read_table,
 )
 from reveal_bench.sources.mimic_cxr_jpg import PROJECTIONS, table_rows
-from reveal_bench.sources.source import Extra, Inspection, Pixels, Problem, Reading
+from reveal_bench.sources.source import Extra, Problem
 
 if TYPE_CHECKING:
     from datasets import Features
 
 __all__ = ["PUBLISHED", "detect", "inspect", "phrase_features", "read"]
 
-PATTERNS = {"boxes": "MS_CXR_Local_Alignment_v1.[01].0.csv", "coco": "MS_CXR_Local_Alignment_v1.[01].0.json"}
+PATTERNS = {"boxes": ["MS_CXR_Local_Alignment_v1.[01].0.csv"], "coco": ["MS_CXR_Local_Alignment_v1.[01].0.json"]}
 BOX = ("x", "y", "w", "h")
 SIZE = ("image_width", "image_height")
 COLUMNS = ("dicom_id", "category_name", "label_text", "path", *BOX, *SIZE)
@@ -88,13 +86,7 @@ class PhraseBox:
     line: int
 
 
-def alignment_files(root: Path) -> dict[str, Path]:
-    """The CSV file ("boxes") and the JSON file ("coco"), those that are there."""
-    found = {role: find_file(root, pattern) for role, pattern in PATTERNS.items()}
-    return {role: path for role, path in found.items() if path is not None}
-
-
-def read_rows(files: dict[str, Path], faults: Faults, warnings: list[str]) -> list[PhraseBox]:
+def read_rows(files: Mapping[str, Path], faults: Faults, warnings: list[str]) -> list[PhraseBox]:
     """Boxes of the CSV file, or of the JSON file where there is no CSV; where both are there, they must agree."""
     rows: dict[str, list[PhraseBox]] = {}
     if "boxes" in files:
@@ -228,73 +220,26 @@ FRONTAL = ("AP", "PA", "FRONTAL")
 METADATA = ("mimic-cxr-2.*-metadata.csv.gz", "mimic-cxr-2.*-metadata.csv")
 
 
-def detect(root: Path) -> float:
-    """1 if `root` is, or holds, an alignment file with its published name; else 0."""
-    return 1.0 if alignment_files(Path(root)) else 0.0
-
-
-def inspect(root: Path, *, pictures: Path | None = None) -> Inspection:
-    """Count boxes, images and phrases, and list what is wrong with the files; `pictures` are not looked at."""
-    root = Path(root)
-    files = _files(root)
-    faults = Faults()
-    warnings: list[str] = []
-    rows = read_rows(files, faults, warnings)
-    counts = {
-        **_counts(rows),
-        "patients": len({row.patient_id for row in rows}),
-        "phrases": len({(row.image_id, row.finding, row.phrase) for row in rows}),
-    }
-    return inspection("ms-cxr", root, files, counts, PUBLISHED, faults, warnings)
-
-
-def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pictures: Path | None = None) -> Reading:
-    """Records per split ("train", "validation", "test"; all are "test" in version 1.0.0) and the config ``phrases``.
-
-    Parameters
-    ----------
-    root : the CSV or JSON file, or a folder that holds them
-    pixels : "withhold" needs no pictures, but hashes those that are there; "embed" needs `pictures`
-    keep_going : leave out images with a problem instead of raising
-    pictures : root of MIMIC-CXR-JPG, the folder that holds ``files``; looked for in `root` if pixels are withheld
-
-    Raises
-    ------
-    BuildError
-        With every problem of the files, and every picture that is not there.
-    ValueError
-        If there is no file, or pixels are to be embedded and `pictures` is None.
-    """
-    root = Path(root)
-    files = _files(root)
-    if pixels == "embed" and pictures is None:
+def _make(build: BoxBuild[list[PhraseBox]]) -> tuple[dict[str, list[LocalizationRecord]], list[Extra]]:
+    rows, root, pictures = build.parsed, build.root, build.pictures
+    if build.pixels == "embed" and pictures is None:
         raise ArgumentError("pictures", "must name the MIMIC-CXR-JPG folder when pixels are embedded", "None")
-    faults = Faults()
-    warnings: list[str] = []
-    rows = read_rows(files, faults, warnings)
-    synthetic = is_synthetic(root, files.values())
-    if not synthetic:
-        warnings += count_warnings(_counts(rows), PUBLISHED)
     place = Path(pictures) if pictures is not None else root if root.is_dir() else root.parent
-    images = _pictures(rows, place, faults, need_all=pixels == "embed")
-    views = _read_views(place, {row.image_id for row in rows}, faults, warnings)
-    faults.settle(warnings, keep_going=keep_going)
+    images = _pictures(rows, place, build.faults, need_all=build.pixels == "embed")
+    views = _read_views(place, {row.image_id for row in rows}, build.faults, build.warnings)
+    build.settle()
     by_image: dict[str, list[PhraseBox]] = {}
     for row in rows:
-        if row.image_id not in faults.bad:
+        if row.image_id not in build.faults.bad:
             by_image.setdefault(row.image_id, []).append(row)
     splits: dict[str, list[LocalizationRecord]] = {split: [] for split in ("train", "validation", "test")}
     for image_id, own in by_image.items():
         splits[own[0].split].append(_record(own, views.get(image_id), images.get(image_id)))
-    if pixels == "withhold":
-        warnings += no_pictures(len(by_image.keys() - images.keys()))
+    if build.pixels == "withhold":
+        build.warnings += no_pictures(len(by_image.keys() - images.keys()))
     phrases = [_phrase(row) for own in by_image.values() for row in own]
-    return Reading(
-        {split: records for split, records in splits.items() if records},
-        warnings,
-        [Extra("phrases", phrase_features, phrases, key="image_id")],
-        synthetic=synthetic,
-    )
+    kept = {split: records for split, records in splits.items() if records}
+    return kept, [Extra("phrases", phrase_features, phrases, key="image_id")]
 
 
 def phrase_features() -> Features:
@@ -316,15 +261,13 @@ def _phrase(row: PhraseBox) -> dict[str, Any]:
     return {"image_id": row.image_id, "label": label, "phrase": row.phrase, "bbox_xywh": list(row.box)}
 
 
-def _files(root: Path) -> dict[str, Path]:
-    files = alignment_files(root)
-    if not files:
-        raise ValueError(f"`root` must hold MS_CXR_Local_Alignment_v1.1.0.csv or .json, got {root}")
-    return files
-
-
 def _counts(rows: list[PhraseBox]) -> dict[str, int]:
-    return {"boxes": len(rows), "images": len({row.image_id for row in rows})}
+    return {
+        "boxes": len(rows),
+        "images": len({row.image_id for row in rows}),
+        "patients": len({row.patient_id for row in rows}),
+        "phrases": len({(row.image_id, row.finding, row.phrase) for row in rows}),
+    }
 
 
 def _pictures(rows: list[PhraseBox], root: Path, faults: Faults, *, need_all: bool) -> dict[str, PictureFile]:
@@ -390,3 +333,15 @@ def _record(rows: list[PhraseBox], view: str | None, picture: PictureFile | None
         annotations=tuple(annotate_boxes(f, boxes[f], first.size) for f in MS_CXR_FINDINGS if f in boxes),
         picture=picture,
     )
+
+
+SOURCE = BoxSource(
+    name="ms-cxr",
+    needs="MS_CXR_Local_Alignment_v1.1.0.csv or .json",
+    published=PUBLISHED,
+    find=lambda root: find_files(root, PATTERNS),
+    parse=read_rows,
+    count=_counts,
+    make=_make,
+)
+detect, inspect, read = SOURCE.detect, SOURCE.inspect, SOURCE.read

@@ -16,26 +16,26 @@ Conventions
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from reveal_bench.findings import NIH_BOX_FINDINGS
 from reveal_bench.kinds.images import PictureFile
 from reveal_bench.kinds.localization.records import LocalizationRecord
 from reveal_bench.masks import Box
+from reveal_bench.sources.box_source import BoxBuild, BoxSource
 from reveal_bench.sources.boxes import (
     Faults,
-    Gallery,
     TableRow,
     annotate_boxes,
-    count_warnings,
     find_file,
-    inspection,
-    is_synthetic,
+    find_files,
     known_finding,
     read_box,
     read_table,
 )
-from reveal_bench.sources.source import Inspection, Pixels, Reading
+from reveal_bench.sources.source import Extra
 
 __all__ = ["PUBLISHED", "SIDE", "detect", "inspect", "read"]
 
@@ -48,93 +48,53 @@ PUBLISHED = {"boxes": 984, "images": 880}
 LIST, ENTRIES = ("BBox_List_2017*.csv", "BBox_List_2017*.csv.gz"), ("Data_Entry_2017*.csv", "Data_Entry_2017*.csv.gz")
 NAME, LABEL, BOX = "Image Index", "Finding Label", ("Bbox [x", "y", "w", "h]")
 _FILE = re.compile(r"(\d{8})_\d{3}\.png")
-Boxes = dict[str, dict[str, list[Box]]]
 
 
-def detect(root: Path) -> float:
-    """1 if `root` is, or holds, the list of boxes under its published name; else 0."""
-    return 1.0 if find_file(Path(root), *LIST) is not None else 0.0
+@dataclass(frozen=True)
+class _List:
+    """Boxes by image and finding, and the first row of each image."""
+
+    boxes: dict[str, dict[str, list[Box]]] = field(default_factory=dict)
+    first_of: dict[str, TableRow] = field(default_factory=dict)
 
 
-def inspect(root: Path, *, pictures: Path | None = None) -> Inspection:
-    """Count boxes, images and patients, and list what is wrong with the list; `pictures` are not looked at."""
-    root = Path(root)
-    path = _list_of(root)
-    faults = Faults()
-    warnings: list[str] = []
-    boxes, first_of = _read_boxes(path, faults, warnings)
-    counts = {**_counts(boxes), "patients": len({_patient(image_id) for image_id in first_of})}
-    return inspection("nih-boxes", root, {"boxes": path}, counts, PUBLISHED, faults, warnings)
-
-
-def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pictures: Path | None = None) -> Reading:
-    """Records of the one split, "test".
-
-    Parameters
-    ----------
-    root : the list, or a folder that holds it
-    pixels : "withhold" needs no pictures, but hashes those that are there
-    keep_going : leave out images with a problem instead of raising
-    pictures : folder with the PNG files at any depth; `root` itself by default
-
-    Raises
-    ------
-    BuildError
-        With every problem of the list, and every picture that is not there.
-    ValueError
-        If there is no list, or no picture although pixels are to be embedded.
-    """
-    root = Path(root)
-    path = _list_of(root)
-    faults = Faults()
-    warnings: list[str] = []
-    boxes, first_of = _read_boxes(path, faults, warnings)
-    synthetic = is_synthetic(root, [path])
-    if not synthetic:
-        warnings += count_warnings(_counts(boxes), PUBLISHED)
-    entries = find_file(root if root.is_dir() else root.parent, *ENTRIES)
-    views = {} if entries is None else _read_views(entries, faults, warnings)
-    gallery = Gallery.of_build(root, pictures, [".png"], pixels=pixels)
-    files = gallery.pictures_of(first_of, faults)
-    warnings += gallery.warnings(first_of)
-    faults.settle(warnings, keep_going=keep_going)
+def _make(build: BoxBuild[_List]) -> tuple[dict[str, list[LocalizationRecord]], list[Extra]]:
+    boxes, first_of = build.parsed.boxes, build.parsed.first_of
+    entries = find_file(build.root if build.root.is_dir() else build.root.parent, *ENTRIES)
+    views = {} if entries is None else _read_views(entries, build.faults, build.warnings)
+    gallery = build.gallery([".png"])
+    files = gallery.pictures_of(first_of, build.faults)
+    build.warnings += gallery.warnings(first_of)
+    build.settle()
     records = [
         _record(image_id, found, views.get(image_id), files.get(image_id))
         for image_id, found in boxes.items()
-        if image_id not in faults.bad
+        if image_id not in build.faults.bad
     ]
-    return Reading({"test": records}, warnings, synthetic=synthetic)
+    return {"test": records}, []
 
 
-def _list_of(root: Path) -> Path:
-    path = find_file(root, *LIST)
-    if path is None:
-        raise ValueError(f"`root` must hold BBox_List_2017.csv, got {root}")
-    return path
-
-
-def _read_boxes(path: Path, faults: Faults, warnings: list[str]) -> tuple[Boxes, dict[str, TableRow]]:
-    """Boxes by image and finding, and the first row of each image."""
-    boxes: Boxes = {}
-    first_of: dict[str, TableRow] = {}
-    for row in read_table(path, (NAME, LABEL, *BOX), faults, warnings):
+def _parse(files: Mapping[str, Path], faults: Faults, warnings: list[str]) -> _List:
+    parsed = _List()
+    for row in read_table(files["boxes"], (NAME, LABEL, *BOX), faults, warnings):
         if _FILE.fullmatch(row[NAME]) is None:
             faults.add(row.problem(NAME, "must look like 00000001_000.png", repr(row[NAME])), None)
             continue
         image_id = row[NAME].removesuffix(".png")
-        first_of.setdefault(image_id, row)
+        parsed.first_of.setdefault(image_id, row)
         finding, shown = known_finding(row[LABEL], NIH_BOX_FINDINGS)
         if finding is None:
             faults.add(row.problem(LABEL, f"must be one of the {len(NIH_BOX_FINDINGS)} findings", shown), image_id)
         box = read_box(row, BOX, faults, image_id, form="xywh", size=(SIDE, SIDE))
         if finding is not None and box is not None:
-            boxes.setdefault(image_id, {}).setdefault(finding, []).append(box)
-    return boxes, first_of
+            parsed.boxes.setdefault(image_id, {}).setdefault(finding, []).append(box)
+    return parsed
 
 
-def _counts(boxes: Boxes) -> dict[str, int]:
-    n_boxes = sum(len(found) for by_finding in boxes.values() for found in by_finding.values())
-    return {"boxes": n_boxes, "images": len(boxes)}
+def _counts(parsed: _List) -> dict[str, int]:
+    n_boxes = sum(len(found) for by_finding in parsed.boxes.values() for found in by_finding.values())
+    patients = {_patient(image_id) for image_id in parsed.first_of}
+    return {"boxes": n_boxes, "images": len(parsed.boxes), "patients": len(patients)}
 
 
 def _read_views(path: Path, faults: Faults, warnings: list[str]) -> dict[str, str]:
@@ -169,3 +129,15 @@ def _record(
         ),
         picture=picture,
     )
+
+
+SOURCE = BoxSource(
+    name="nih-boxes",
+    needs="BBox_List_2017.csv",
+    published=PUBLISHED,
+    find=lambda root: find_files(root, {"boxes": LIST}),
+    parse=_parse,
+    count=_counts,
+    make=_make,
+)
+detect, inspect, read = SOURCE.detect, SOURCE.inspect, SOURCE.read

@@ -40,22 +40,20 @@ from reveal_bench.findings import PADCHEST_GR_FINDINGS, PADCHEST_GR_LABELS, PADC
 from reveal_bench.kinds.images import PictureFile
 from reveal_bench.kinds.localization.records import LocalizationRecord
 from reveal_bench.masks import Box
+from reveal_bench.sources.box_source import BoxBuild, BoxSource
 from reveal_bench.sources.boxes import (
     NO_PATIENTS,
     Faults,
     Gallery,
     annotate_boxes,
     box_problem,
-    count_warnings,
-    find_file,
-    inspection,
-    is_synthetic,
+    find_files,
     known_finding,
     read_table,
     xyxy_to_xywh,
 )
 from reveal_bench.sources.pictures import picture_size
-from reveal_bench.sources.source import Extra, Inspection, Pixels, Problem, Reading
+from reveal_bench.sources.source import Extra, Problem
 
 if TYPE_CHECKING:
     from datasets import Features
@@ -220,11 +218,11 @@ def _size(picture: PictureFile) -> tuple[int, int]:
         raise ValueError("not a picture") from None
 
 
-def find_files(root: Path) -> dict[str, Path]:
-    """The grounded reports ("reports") and the master table ("table"), those that are there."""
+def find_tables(root: Path) -> dict[str, Path]:
+    """The grounded reports ("reports") and, if it is there, the master table ("table"); none without the reports."""
     folder = root if root.is_dir() else root.parent
-    found = {"reports": find_file(root, REPORTS), "table": find_file(folder, *TABLE)}
-    return {role: path for role, path in found.items() if path is not None}
+    reports = find_files(root, {"reports": [REPORTS]})
+    return reports | find_files(folder, {"table": TABLE}) if reports else {}
 
 
 def read_studies(files: Mapping[str, Path], faults: Faults, warnings: list[str]) -> list[Study]:
@@ -354,53 +352,10 @@ SECOND_READER = "second"
 """`reader_id` of the annotations made of ``extra_boxes``."""
 
 
-def detect(root: Path) -> float:
-    """1 if `root` is, or holds, the grounded reports under their published name; else 0."""
-    return 1.0 if "reports" in find_files(Path(root)) else 0.0
-
-
-def inspect(root: Path, *, pictures: Path | None = None) -> Inspection:
-    """Count images, sentences and boxes, and list what is wrong with the files.
-
-    `pictures` are not looked at, so that no box is held against the size of its picture.
-    """
-    root = Path(root)
-    files = _files(root)
-    faults = Faults()
-    warnings: list[str] = []
-    studies = read_studies(files, faults, warnings)
-    n_boxes = sum(len(sentence.boxes) for study in studies for sentence in study.sentences)
-    counts = {**_counts(studies), "boxes": n_boxes}
-    return inspection("padchest-gr", root, files, counts, PUBLISHED, faults, warnings)
-
-
-def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pictures: Path | None = None) -> Reading:
-    """Records per split ("train", "validation", "test"; all are "test" without the master table), and ``sentences``.
-
-    Parameters
-    ----------
-    root : folder of the download, or its JSON file
-    pixels : the pictures are needed either way, for their sizes
-    keep_going : leave out images with a problem instead of raising
-    pictures : folder with the PNG files or the zip archive, at any depth; `root` by default
-
-    Raises
-    ------
-    BuildError
-        With every problem of the files, every box outside its picture, and every picture that is not there.
-    ValueError
-        If there is no JSON file, or no picture, or the archive is still in parts.
-    """
-    root = Path(root)
-    files = _files(root)
-    faults = Faults()
-    warnings: list[str] = []
-    studies = read_studies(files, faults, warnings)
-    synthetic = is_synthetic(root, files.values())
-    if not synthetic:
-        warnings += count_warnings(_counts(studies), PUBLISHED)
-    shown = Pictures.below(pictures if pictures is not None else files["reports"].parent)
-    splits: dict[str, list[LocalizationRecord]] = {split: [] for split in ("train", "validation", "test")}
+def _make(build: BoxBuild[list[Study]]) -> tuple[dict[str, list[LocalizationRecord]], list[Extra]]:
+    studies, faults = build.parsed, build.faults
+    shown = Pictures.below(build.pictures if build.pictures is not None else build.files["reports"].parent)
+    splits: dict[str, list[LocalizationRecord]] = {split: [] for split in SPLITS}
     rows: list[dict[str, Any]] = []
     for study in studies:
         found = shown.find(study, faults)
@@ -411,14 +366,10 @@ def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False, pict
         if study.image_id not in faults.bad:
             splits[study.split].append(_record(study, drawn, picture, size))
             rows += [_sentence_row(study, sentence, *boxes) for sentence, boxes in drawn]
-    warnings += _label_warnings(studies)
-    faults.settle(warnings, keep_going=keep_going)
-    return Reading(
-        {split: records for split, records in splits.items() if records},
-        warnings,
-        [Extra("sentences", sentence_features, rows, key="image_id")],
-        synthetic=synthetic,
-    )
+    build.warnings += _label_warnings(studies)
+    build.settle()
+    kept = {split: records for split, records in splits.items() if records}
+    return kept, [Extra("sentences", sentence_features, rows, key="image_id")]
 
 
 def sentence_features() -> Features:
@@ -455,17 +406,15 @@ def _sentence_row(study: Study, sentence: Sentence, boxes: list[Box], extra_boxe
     }
 
 
-def _files(root: Path) -> dict[str, Path]:
-    files = find_files(root)
-    if "reports" not in files:
-        raise ValueError(f"`root` must hold grounded_reports_20240819.json, got {root}")
-    return files
-
-
 def _counts(studies: list[Study]) -> dict[str, int]:
     n_abnormal = sum(sentence.is_abnormal for study in studies for sentence in study.sentences)
     n_all = sum(len(study.sentences) for study in studies)
-    return {"images": len(studies), "abnormal sentences": n_abnormal, "other sentences": n_all - n_abnormal}
+    return {
+        "images": len(studies),
+        "abnormal sentences": n_abnormal,
+        "other sentences": n_all - n_abnormal,
+        "boxes": sum(len(sentence.boxes) for study in studies for sentence in study.sentences),
+    }
 
 
 def _label_warnings(studies: list[Study]) -> list[str]:
@@ -516,3 +465,15 @@ def _record(
         missing=tuple(f for f in PADCHEST_GR_FINDINGS if f in present and not truth.get(f)),
         picture=picture,
     )
+
+
+SOURCE = BoxSource(
+    name="padchest-gr",
+    needs="grounded_reports_20240819.json",
+    published=PUBLISHED,
+    find=find_tables,
+    parse=read_studies,
+    count=_counts,
+    make=_make,
+)
+detect, inspect, read = SOURCE.detect, SOURCE.inspect, SOURCE.read

@@ -10,18 +10,13 @@ Without a mapping, `inspect` suggests one and `read` refuses: a guess is never u
 
 What becomes what
 -----------------
-* One record per row of the table; rows and studies must fit one to one.
+* One record per row of the table; rows and studies must fit one to one: what does not is a problem of the row, or of
+  the first file of the study.
 * Splits are those that the mapping names; without them there is one, "test".
 * Files that are no original radiograph, and doubles, are set aside and listed with the reason.
-* Ids are keyed hashes, unless the mapping names columns with public ids. Nothing else of a header, table or path goes
-  into a record but what :mod:`reveal_bench.sources.reveal_cxr` lists.
-
-Rows of a table joined with studies of a DICOM tree: the records of a findings-type benchmark.
-
-Rows and studies must fit one to one; what does not is a problem of the row, or of the first file of the study. Ids are
-keyed hashes (:mod:`reveal_bench.sources.ids`) unless the mapping names columns with public ids. Of a header go on:
-view, size, spacing, manufacturer, model, detector type, kVp and mAs, and, where the mapping says so, age (as a band)
-and sex.
+* Ids are keyed hashes (:mod:`reveal_bench.sources.ids`), unless the mapping names columns with public ids. Nothing else
+  of a header, table or path goes into a record but view, size, spacing, manufacturer, model, detector type, kVp and
+  mAs, and, where the mapping says so, age (as a band) and sex.
 """
 
 from __future__ import annotations

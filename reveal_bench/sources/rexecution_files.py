@@ -80,7 +80,7 @@ class Row(NamedTuple):
 
 
 @dataclass
-class Table:
+class CanonicalTable:
     """Rows, and the canonical columns that the table has."""
 
     file: str
@@ -116,7 +116,7 @@ def read_table(
     required: Iterable[str],
     problems: list[Problem],
     warnings: list[str],
-) -> Table:
+) -> CanonicalTable:
     """Rows of a table.
 
     Parameters
@@ -126,7 +126,7 @@ def read_table(
     required : canonical names without which there are no rows
     problems, warnings : grow by what is wrong, and by columns that nobody knows
     """
-    table = Table(path.name)
+    table = CanonicalTable(path.name)
     found: list[Problem] = []
     try:
         raw = study_table.read_table(path, path.name, found)
@@ -399,7 +399,7 @@ def _task(cells: _Cells) -> TaskLine:
     )
 
 
-def _wrong_totals(table: Table, tasks: list[TaskLine]) -> list[str]:
+def _wrong_totals(table: CanonicalTable, tasks: list[TaskLine]) -> list[str]:
     """Where the total is not the sum of the four scores."""
     wrong = []
     for row, task in zip(table.rows, tasks, strict=True):

@@ -17,6 +17,8 @@ Conventions
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,22 +27,19 @@ from reveal_bench.findings import RSNA_FINDINGS
 from reveal_bench.kinds.images import PictureFile
 from reveal_bench.kinds.localization.records import LocalizationRecord
 from reveal_bench.masks import Box
+from reveal_bench.sources.box_source import BoxBuild, BoxSource
 from reveal_bench.sources.boxes import (
     NO_PATIENTS,
     Faults,
-    Gallery,
     TableRow,
     annotate_boxes,
-    count_warnings,
     counted,
     dicom_headers,
-    find_file,
-    inspection,
-    is_synthetic,
+    find_files,
     read_box,
     read_table,
 )
-from reveal_bench.sources.source import Extra, Inspection, Pixels, Problem, Reading
+from reveal_bench.sources.source import Extra, Problem
 
 if TYPE_CHECKING:
     from datasets import Features
@@ -57,84 +56,43 @@ PUBLISHED = {"images": 26684, "images with boxes": 6012, "boxes": 9555}
 """Counts of the published training set."""
 
 PATTERNS = {
-    "boxes": "stage_2_train_labels.csv*",
-    "classes": "stage_2_detailed_class_info.csv*",
-    "patients": "pneumonia-challenge-dataset-mappings*.json",
+    "boxes": ["stage_2_train_labels.csv*"],
+    "classes": ["stage_2_detailed_class_info.csv*"],
+    "patients": ["pneumonia-challenge-dataset-mappings*.json"],
 }
 BOX = ("x", "y", "width", "height")
 (FINDING,) = RSNA_FINDINGS
 Boxes = dict[str, list[Box]]
 
 
-def detect(root: Path) -> float:
-    """1 if `root` is, or holds, the table of labels under its published name; else 0."""
-    return 1.0 if find_file(Path(root), PATTERNS["boxes"]) is not None else 0.0
+@dataclass(frozen=True)
+class _Tables:
+    """By image: its boxes, none for an image without; its first row; its class and patient, where that is known."""
+
+    boxes: Boxes
+    first_of: dict[str, TableRow]
+    classes: dict[str, str]
+    patients: dict[str, str]
 
 
-def inspect(root: Path, *, pictures: Path | None = None, workers: int = 1) -> Inspection:
-    """Count images and boxes, and list what is wrong with the tables; `pictures` are not looked at."""
-    root = Path(root)
-    files = _files(root)
-    faults = Faults()
-    warnings: list[str] = []
-    boxes, _ = _read_boxes(files["boxes"], faults, warnings)
-    _read_classes(files.get("classes"), boxes, faults, warnings)
-    _read_patients(files.get("patients"), boxes, faults, warnings)
-    return inspection("rsna-pneumonia", root, files, _counts(boxes), PUBLISHED, faults, warnings)
-
-
-def read(
-    root: Path,
-    *,
-    pixels: Pixels = "embed",
-    keep_going: bool = False,
-    pictures: Path | None = None,
-    workers: int = 1,
-) -> Reading:
-    """Records of the one split, "train", and the config ``classes``.
-
-    Parameters
-    ----------
-    root : folder of the download
-    pixels : "withhold" needs no pictures, but reads those that are there
-    keep_going : leave out images with a problem instead of raising
-    pictures : folder with the DICOM files at any depth; `root` itself by default
-    workers : processes that read headers
-
-    Raises
-    ------
-    BuildError
-        With every problem of the tables, and every picture that is not there or has no readable header.
-    ValueError
-        If there is no table of labels.
-    """
-    root = Path(root)
-    files = _files(root)
-    faults = Faults()
-    warnings: list[str] = []
-    boxes, first_of = _read_boxes(files["boxes"], faults, warnings)
-    synthetic = is_synthetic(root, files.values())
-    if not synthetic:
-        warnings += count_warnings(_counts(boxes), PUBLISHED)
-    classes = _read_classes(files.get("classes"), boxes, faults, warnings)
-    patients = _read_patients(files.get("patients"), boxes, faults, warnings)
-    gallery = Gallery.of_build(root, pictures, [".dcm"], pixels=pixels, kind="dicom")
-    found = gallery.pictures_of(first_of, faults)
-    headers = dicom_headers(found, faults, workers=workers)
-    warnings += gallery.warnings(boxes)
-    faults.settle(warnings, keep_going=keep_going)
+def _make(build: BoxBuild[_Tables]) -> tuple[dict[str, list[LocalizationRecord]], list[Extra]]:
+    tables = build.parsed
+    gallery = build.gallery([".dcm"], kind="dicom")
+    found = gallery.pictures_of(tables.first_of, build.faults)
+    headers = dicom_headers(found, build.faults, workers=build.workers)
+    build.warnings += gallery.warnings(tables.boxes)
+    build.settle()
     records = [
-        _record(image_id, own, patients.get(image_id, image_id), found.get(image_id), headers.get(image_id))
-        for image_id, own in boxes.items()
-        if image_id not in faults.bad
+        _record(image_id, own, tables.patients.get(image_id, image_id), found.get(image_id), headers.get(image_id))
+        for image_id, own in tables.boxes.items()
+        if image_id not in build.faults.bad
     ]
     rows = [
-        {"image_id": record.image_id, "class": CLASSES.index(classes[record.image_id])}
+        {"image_id": record.image_id, "class": CLASSES.index(tables.classes[record.image_id])}
         for record in records
-        if record.image_id in classes
+        if record.image_id in tables.classes
     ]
-    extras = [Extra("classes", class_features, rows, key="image_id")] if rows else []
-    return Reading({"train": records}, warnings, extras, synthetic=synthetic)
+    return {"train": records}, [Extra("classes", class_features, rows, key="image_id")] if rows else []
 
 
 def class_features() -> Features:
@@ -145,12 +103,17 @@ def class_features() -> Features:
 
 
 def _files(root: Path) -> dict[str, Path]:
-    found = {role: find_file(root, pattern) for role, pattern in PATTERNS.items()}
+    found = find_files(root, PATTERNS)
     if root.is_file():
-        found |= {role: find_file(root.parent, PATTERNS[role]) for role in ("classes", "patients")}
-    if found["boxes"] is None:
-        raise ValueError(f"`root` must hold stage_2_train_labels.csv, got {root}")
-    return {role: path for role, path in found.items() if path is not None}
+        found |= find_files(root.parent, {role: PATTERNS[role] for role in ("classes", "patients")})
+    return found if "boxes" in found else {}
+
+
+def _parse(files: Mapping[str, Path], faults: Faults, warnings: list[str]) -> _Tables:
+    boxes, first_of = _read_boxes(files["boxes"], faults, warnings)
+    classes = _read_classes(files.get("classes"), boxes, faults, warnings)
+    patients = _read_patients(files.get("patients"), boxes, faults, warnings)
+    return _Tables(boxes, first_of, classes, patients)
 
 
 def _read_boxes(path: Path, faults: Faults, warnings: list[str]) -> tuple[Boxes, dict[str, TableRow]]:
@@ -176,7 +139,8 @@ def _read_boxes(path: Path, faults: Faults, warnings: list[str]) -> tuple[Boxes,
     return boxes, first_of
 
 
-def _counts(boxes: Boxes) -> dict[str, int]:
+def _counts(tables: _Tables) -> dict[str, int]:
+    boxes = tables.boxes
     return {
         "images": len(boxes),
         "images with boxes": sum(bool(found) for found in boxes.values()),
@@ -187,7 +151,7 @@ def _counts(boxes: Boxes) -> dict[str, int]:
 def _read_classes(path: Path | None, boxes: Boxes, faults: Faults, warnings: list[str]) -> dict[str, str]:
     """Class by image; its rows are repeated as often as there are boxes."""
     if path is None:
-        warnings.append(f"{PATTERNS['classes'].rstrip('*')} is not here: no config 'classes'")
+        warnings.append("stage_2_detailed_class_info.csv is not here: no config 'classes'")
         return {}
     classes: dict[str, str] = {}
     for row in read_table(path, ("patientId", "class"), faults, warnings):
@@ -240,3 +204,15 @@ def _record(
         annotations=(annotate_boxes(FINDING, boxes, (SIDE, SIDE)),) if boxes else (),
         picture=picture,
     )
+
+
+SOURCE = BoxSource(
+    name="rsna-pneumonia",
+    needs="stage_2_train_labels.csv",
+    published=PUBLISHED,
+    find=_files,
+    parse=_parse,
+    count=_counts,
+    make=_make,
+)
+detect, inspect, read = SOURCE.detect, SOURCE.inspect, SOURCE.read

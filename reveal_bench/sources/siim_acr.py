@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,26 +29,23 @@ from reveal_bench.findings import SIIM_FINDINGS
 from reveal_bench.kinds.images import PictureFile
 from reveal_bench.kinds.localization.records import LocalizationRecord
 from reveal_bench.masks import PackedMasks, Rle, union_masks
+from reveal_bench.sources.box_source import BoxBuild, BoxSource
 from reveal_bench.sources.boxes import (
     NO_PATIENTS,
     Faults,
-    Gallery,
     TableRow,
     annotate_mask,
-    count_warnings,
     counted,
     dicom_headers,
     find_file,
-    inspection,
-    is_synthetic,
     read_table,
 )
-from reveal_bench.sources.source import Inspection, Pixels, Reading
+from reveal_bench.sources.source import Extra
 
 if TYPE_CHECKING:
     from reveal_bench.dicom.header import Header
 
-__all__ = ["PUBLISHED", "SIDE", "decode_relative", "detect", "inspect", "read"]
+__all__ = ["PUBLISHED", "SIDE", "MaskError", "decode_relative", "detect", "inspect", "read"]
 
 SIDE = 1024
 """Width and height of every picture, in pixels."""
@@ -58,70 +56,38 @@ PUBLISHED = {"rows": 12954, "images": 12047}
 NAMED, UNNAMED = ("train-rle.csv", "train-rle.csv.gz"), ("stage_2_train.csv", "stage_2_train.csv.gz")
 COLUMNS = ("ImageId", "EncodedPixels")
 (FINDING,) = SIIM_FINDINGS
-Masks = dict[str, list[PackedMasks]]
 
 
-def detect(root: Path) -> float:
-    """1 if `root` is, or holds, the table of masks under a published name and with its columns; else 0."""
-    return 1.0 if _table(Path(root)) is not None else 0.0
+@dataclass(frozen=True)
+class _Table:
+    """Masks by image, none for an image without; and the rows of each image."""
+
+    masks: dict[str, list[PackedMasks]] = field(default_factory=dict)
+    rows_of: dict[str, list[TableRow]] = field(default_factory=dict)
 
 
-def inspect(root: Path, *, pictures: Path | None = None, workers: int = 1) -> Inspection:
-    """Count rows, images and masks, and list what is wrong with the table; `pictures` are not looked at."""
-    root = Path(root)
-    path = _required(root)
-    faults = Faults()
-    warnings: list[str] = []
-    masks, rows_of = _read_masks(path, faults, warnings)
-    counts = {**_counts(masks, rows_of), "images with a mask": sum(bool(own) for own in masks.values())}
-    return inspection("siim-acr", root, {"masks": path}, counts, PUBLISHED, faults, warnings)
-
-
-def read(
-    root: Path,
-    *,
-    pixels: Pixels = "embed",
-    keep_going: bool = False,
-    pictures: Path | None = None,
-    workers: int = 1,
-) -> Reading:
-    """Records of the one split, "train".
-
-    Parameters
-    ----------
-    root : folder of the download, or its table
-    pixels : "withhold" needs no pictures, but reads those that are there
-    keep_going : leave out images with a problem instead of raising
-    pictures : folder with the DICOM files at any depth; `root` itself by default
-    workers : processes that read headers
-
-    Raises
-    ------
-    BuildError
-        With every problem of the table, and every picture that is not there or has no readable header.
-    ValueError
-        If there is no table, or no picture although pixels are to be embedded.
-    """
-    root = Path(root)
-    path = _required(root)
-    faults = Faults()
-    warnings: list[str] = []
-    masks, rows_of = _read_masks(path, faults, warnings)
-    synthetic = is_synthetic(root, [path])
-    if not synthetic:
-        warnings += count_warnings(_counts(masks, rows_of), PUBLISHED)
-    gallery = Gallery.of_build(root, pictures, [".dcm"], pixels=pixels, kind="dicom")
-    found = gallery.pictures_of({image_id: rows[0] for image_id, rows in rows_of.items()}, faults)
-    headers = dicom_headers(found, faults, workers=workers)
-    warnings += gallery.warnings(masks)
-    faults.settle(warnings, keep_going=keep_going)
-    kept = [image_id for image_id in masks if image_id not in faults.bad]
-    patients = _patients(kept, headers, warnings)
+def _make(build: BoxBuild[_Table]) -> tuple[dict[str, list[LocalizationRecord]], list[Extra]]:
+    masks, rows_of = build.parsed.masks, build.parsed.rows_of
+    gallery = build.gallery([".dcm"], kind="dicom")
+    found = gallery.pictures_of({image_id: rows[0] for image_id, rows in rows_of.items()}, build.faults)
+    headers = dicom_headers(found, build.faults, workers=build.workers)
+    build.warnings += gallery.warnings(masks)
+    build.settle()
+    kept = [image_id for image_id in masks if image_id not in build.faults.bad]
+    patients = _patients(kept, headers, build.warnings)
     records = [
         _record(image_id, masks[image_id], patients[image_id], found.get(image_id), headers.get(image_id))
         for image_id in kept
     ]
-    return Reading({"train": records}, warnings, synthetic=synthetic)
+    return {"train": records}, []
+
+
+class MaskError(ValueError):
+    """A mask that cannot be read: the rule that its text breaks, and the value that does."""
+
+    def __init__(self, rule: str, value: object) -> None:
+        super().__init__(f"{rule}, got {value}")
+        self.rule, self.value = rule, value
 
 
 def decode_relative(text: str, *, side: int = SIDE) -> PackedMasks:
@@ -129,8 +95,8 @@ def decode_relative(text: str, *, side: int = SIDE) -> PackedMasks:
 
     Raises
     ------
-    ValueError
-        If it is not made of such pairs or runs beyond the picture; the message is the rule and the value.
+    MaskError
+        If it is not made of such pairs or runs beyond the picture.
 
     Examples
     --------
@@ -141,46 +107,37 @@ def decode_relative(text: str, *, side: int = SIDE) -> PackedMasks:
     """
     tokens = text.split()
     if not tokens or len(tokens) % 2 or not all(token.isascii() and token.isdigit() for token in tokens):
-        raise ValueError(f"must be -1 or pairs of a gap and a length, got {text[:40]!r}")
+        raise MaskError("must be -1 or pairs of a gap and a length", repr(text[:40]))
     if max(map(len, tokens)) > len(str(side * side)):
-        raise ValueError(f"must be numbers of at most {side * side}, got {max(tokens, key=len)[:40]}")
+        raise MaskError(f"must be numbers of at most {side * side}", max(tokens, key=len)[:40])
     runs = np.array(tokens, np.int64)
     if (runs[1::2] == 0).any():
-        raise ValueError("must have lengths above 0, got 0")
+        raise MaskError("must have lengths above 0", 0)
     if runs.sum() > side * side:
-        raise ValueError(f"must end within {side} x {side} = {side * side} pixels, got {runs.sum()}")
+        raise MaskError(f"must end within {side} x {side} = {side * side} pixels", runs.sum())
     ends = np.cumsum(runs)
     ends = ends if ends[-1] == side * side else np.append(ends, side * side)
     return PackedMasks(np.array([[side, side]], np.int64), ends.astype(np.int32), np.array([0, len(ends)], np.int64))
 
 
-def _table(root: Path) -> Path | None:
+def _files(root: Path) -> dict[str, Path]:
     named = find_file(root, *NAMED)
     if named is not None:
-        return named
+        return {"masks": named}
     other = find_file(root, *UNNAMED)
     if other is None or other.suffix == ".gz":
-        return other
+        return {} if other is None else {"masks": other}
     with other.open(encoding="utf-8-sig", newline="") as file:
         heads = {head.strip() for head in next(csv.reader(file), [])}
-    return other if set(COLUMNS) <= heads else None
+    return {"masks": other} if set(COLUMNS) <= heads else {}
 
 
-def _required(root: Path) -> Path:
-    path = _table(root)
-    if path is None:
-        raise ValueError(f"`root` must hold train-rle.csv or stage_2_train.csv, got {root}")
-    return path
-
-
-def _read_masks(path: Path, faults: Faults, warnings: list[str]) -> tuple[Masks, dict[str, list[TableRow]]]:
-    """Masks by image, none for an image without; and the rows of each image."""
-    masks: Masks = {}
-    rows_of: dict[str, list[TableRow]] = {}
-    for row in read_table(path, COLUMNS, faults, warnings):
+def _parse(files: Mapping[str, Path], faults: Faults, warnings: list[str]) -> _Table:
+    table = _Table()
+    for row in read_table(files["masks"], COLUMNS, faults, warnings):
         image_id, text = row["ImageId"], row["EncodedPixels"]
-        own = masks.setdefault(image_id, [])
-        rows = rows_of.setdefault(image_id, [])
+        own = table.masks.setdefault(image_id, [])
+        rows = table.rows_of.setdefault(image_id, [])
         rows.append(row)
         if (text == "-1" and len(rows) > 1) or "-1" in (earlier["EncodedPixels"] for earlier in rows[:-1]):
             rule = "must be the only row of an image without a pneumothorax"
@@ -188,14 +145,17 @@ def _read_masks(path: Path, faults: Faults, warnings: list[str]) -> tuple[Masks,
         elif text != "-1":
             try:
                 own.append(decode_relative(text))
-            except ValueError as error:
-                rule, _, value = str(error).partition(", got ")
-                faults.add(row.problem("EncodedPixels", rule, value), image_id)
-    return masks, rows_of
+            except MaskError as error:
+                faults.add(row.problem("EncodedPixels", error.rule, error.value), image_id)
+    return table
 
 
-def _counts(masks: Masks, rows_of: dict[str, list[TableRow]]) -> dict[str, int]:
-    return {"rows": sum(map(len, rows_of.values())), "images": len(masks)}
+def _counts(table: _Table) -> dict[str, int]:
+    return {
+        "rows": sum(map(len, table.rows_of.values())),
+        "images": len(table.masks),
+        "images with a mask": sum(bool(own) for own in table.masks.values()),
+    }
 
 
 def _patients(image_ids: list[str], headers: Mapping[str, Header], warnings: list[str]) -> dict[str, str]:
@@ -236,3 +196,15 @@ def _union(masks: list[PackedMasks]) -> Rle:
     ends = np.concatenate([mask.ends for mask in masks])
     offsets = np.cumsum([0, *(len(mask.ends) for mask in masks)]).astype(np.int64)
     return union_masks(PackedMasks(np.concatenate([mask.sizes for mask in masks]), ends, offsets))
+
+
+SOURCE = BoxSource(
+    name="siim-acr",
+    needs="train-rle.csv or stage_2_train.csv",
+    published=PUBLISHED,
+    find=_files,
+    parse=_parse,
+    count=_counts,
+    make=_make,
+)
+detect, inspect, read = SOURCE.detect, SOURCE.inspect, SOURCE.read

@@ -1,7 +1,7 @@
 """VinDr-CXR: boxes of 22 findings, by three readers each in train and by consensus in test.
 
 Source: PhysioNet (Nguyen et al. 2022), or the Kaggle edition of its training half (VinBigData Chest X-ray Abnormalities
-Detection). The tables and what differs are in :mod:`reveal_bench.sources.vindr_cxr`.
+Detection).
 
 Conventions
 -----------
@@ -18,7 +18,7 @@ Conventions
   pixels are withheld. A file without pixel data is a problem of its image. Headers name no patient: `patient_id` and
   `study_id` repeat the image id. The collection holds postero-anterior views only.
 
-The tables of VinDr-CXR, parsed strictly: the PhysioNet edition and the Kaggle edition (VinBigData).
+The tables of the two editions, parsed strictly:
 
 ============  =======================================  ==========================================
               PhysioNet                                Kaggle
@@ -41,7 +41,7 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,23 +50,22 @@ from reveal_bench.findings import VINBIGDATA_FINDINGS, VINDR_CXR_FINDINGS, VINDR
 from reveal_bench.kinds.images import PictureFile
 from reveal_bench.kinds.localization.records import LocalizationRecord
 from reveal_bench.masks import Box
+from reveal_bench.sources.box_source import BoxBuild, BoxSource
 from reveal_bench.sources.boxes import (
     NO_PATIENTS,
     Faults,
     Gallery,
     TableRow,
     annotate_boxes,
-    count_warnings,
     counted,
     dicom_headers,
     find_file,
-    inspection,
-    is_synthetic,
+    find_files,
     known_finding,
     read_box,
     read_table,
 )
-from reveal_bench.sources.source import Extra, Inspection, Pixels, Reading
+from reveal_bench.sources.source import Extra
 
 if TYPE_CHECKING:
     from datasets import Features
@@ -81,15 +80,20 @@ CONSENSUS = ""
 BOX = ("x_min", "y_min", "x_max", "y_max")
 LABELS = (*VINDR_CXR_FINDINGS, *VINDR_GLOBAL_LABELS)
 """All 28, those with boxes first."""
+KAGGLE_TABLE = "train.csv"
 KAGGLE_COLUMNS = ("image_id", "class_name", "class_id", "rad_id", *BOX)
 
 
 @dataclass(frozen=True)
 class Download:
-    """Which tables are there, by role such as "annotations_train"; `kaggle` tells the edition."""
+    """Which tables are there, by role such as "annotations_train"."""
 
-    kaggle: bool
-    files: dict[str, Path]
+    files: Mapping[str, Path]
+
+    @property
+    def kaggle(self) -> bool:
+        """Whether it is the Kaggle edition."""
+        return "annotations_train" in self.files and self.files["annotations_train"].name == KAGGLE_TABLE
 
     @property
     def findings(self) -> tuple[str, ...]:
@@ -126,17 +130,16 @@ class ImageRows:
         return found
 
 
-def find_download(root: Path) -> Download | None:
+def find_tables(root: Path) -> dict[str, Path]:
     """The tables below `root`: PhysioNet's by their names, Kaggle's ``train.csv`` by its columns."""
     roles = [f"{what}_{split}" for what in ("annotations", "image_labels") for split in ("train", "test")]
-    found = {role: find_file(root, f"{role}.csv", f"{role}.csv.gz") for role in roles}
-    files = {role: path for role, path in found.items() if path is not None}
+    files = find_files(root, {role: [f"{role}.csv", f"{role}.csv.gz"] for role in roles})
     if any(role.startswith("annotations") for role in files):
-        return Download(False, files)
-    table = find_file(root, "train.csv")
+        return files
+    table = find_file(root, KAGGLE_TABLE)
     if table is not None and set(KAGGLE_COLUMNS) <= set(_header(table)):
-        return Download(True, {"annotations_train": table})
-    return None
+        return {"annotations_train": table}
+    return {}
 
 
 def _header(path: Path) -> list[str]:
@@ -228,71 +231,36 @@ READERS_EACH = 3
 SUFFIXES = [".dicom", ".dcm"]
 
 
-def detect(root: Path) -> float:
-    """1 if `root` holds the tables of either edition; else 0."""
-    return 1.0 if find_download(Path(root)) is not None else 0.0
+@dataclass(frozen=True)
+class _Parsed:
+    download: Download
+    tables: dict[str, dict[str, ImageRows]]
 
 
-def inspect(root: Path, *, pictures: Path | None = None, workers: int = 1) -> Inspection:
-    """Count images, boxes and readers, and list what is wrong with the tables.
+def _parse(files: Mapping[str, Path], faults: Faults, warnings: list[str]) -> _Parsed:
+    download = Download(files)
+    return _Parsed(download, {split: read_images(download, split, faults, warnings) for split in download.splits})
 
-    `pictures` are not looked at, so that no box is held against the size of its picture.
-    """
-    root = Path(root)
-    download = _download(root)
-    faults = Faults()
-    warnings: list[str] = []
+
+def _counts(parsed: _Parsed) -> dict[str, int]:
     counts: dict[str, int] = {}
-    for split in download.splits:
-        images = read_images(download, split, faults, warnings)
+    for split, images in parsed.tables.items():
         counts[f"{split} images"] = len(images)
         counts[f"{split} boxes"] = sum(len(rows) for image in images.values() for rows in image.rows.values())
         counts[f"{split} readers"] = len({reader for image in images.values() for reader in image.readers})
-    return inspection("vindr-cxr", root, download.files, counts, PUBLISHED, faults, warnings)
+    return counts
 
 
-def read(
-    root: Path,
-    *,
-    pixels: Pixels = "embed",
-    keep_going: bool = False,
-    pictures: Path | None = None,
-    workers: int = 1,
-) -> Reading:
-    """Records per split ("train", "test": those whose boxes are there) and the config ``image_labels``.
-
-    Parameters
-    ----------
-    root : folder of the download, of either edition
-    pixels : the DICOM files are needed either way, for their sizes
-    keep_going : leave out images with a problem instead of raising
-    pictures : folder with the DICOM files at any depth; `root` by default
-    workers : processes that read headers
-
-    Raises
-    ------
-    BuildError
-        With every problem of the tables, every box outside its picture, and every picture without a readable header or
-        without pixel data.
-    ValueError
-        If there are no tables or no DICOM files.
-    """
-    root = Path(root)
-    download = _download(root)
-    faults = Faults()
-    warnings: list[str] = []
-    tables = {split: read_images(download, split, faults, warnings) for split in download.splits}
-    synthetic = is_synthetic(root, download.files.values())
-    if not synthetic:
-        warnings += count_warnings({f"{split} images": len(images) for split, images in tables.items()}, PUBLISHED)
+def _make(build: BoxBuild[_Parsed]) -> tuple[dict[str, list[LocalizationRecord]], list[Extra]]:
+    tables, faults, warnings = build.parsed.tables, build.faults, build.warnings
     _check_splits(tables, faults)
-    gallery = Gallery.below(pictures if pictures is not None else root, SUFFIXES, kind="dicom")
+    gallery = Gallery.below(build.pictures if build.pictures is not None else build.root, SUFFIXES, kind="dicom")
     first_rows = {image_id: image.first for images in tables.values() for image_id, image in images.items()}
     found = gallery.pictures_of(first_rows, faults)
-    headers = dicom_headers(found, faults, workers=workers)
+    headers = dicom_headers(found, faults, workers=build.workers)
     splits: dict[str, list[LocalizationRecord]] = {}
     for split, images in tables.items():
-        maker = _Maker(download, split, faults)
+        maker = _Maker(build.parsed.download, split, faults)
         splits[split] = [
             maker.record(image_id, rows, found[image_id], headers[image_id])
             for image_id, rows in images.items()
@@ -300,7 +268,7 @@ def read(
         ]
         warnings += maker.warnings()
     warnings += gallery.warnings(first_rows)
-    faults.settle(warnings, keep_going=keep_going)
+    build.settle()
     warnings.append(NO_PATIENTS)
     kept = {
         split: [record for record in records if record.image_id not in faults.bad] for split, records in splits.items()
@@ -311,8 +279,7 @@ def read(
         for record in records
         for row in _label_rows(record.image_id, tables[split][record.image_id])
     ]
-    extras = [Extra("image_labels", image_label_features, labels, key="image_id")] if labels else []
-    return Reading(kept, warnings, extras, synthetic=synthetic)
+    return kept, [Extra("image_labels", image_label_features, labels, key="image_id")] if labels else []
 
 
 def image_label_features() -> Features:
@@ -328,15 +295,6 @@ def _label_rows(image_id: str, image: ImageRows) -> list[dict[str, Any]]:
         {"image_id": image_id, "reader_id": reader or None, "labels": sorted(LABELS.index(label) for label in labels)}
         for reader, labels in image.positive.items()
     ]
-
-
-def _download(root: Path) -> Download:
-    download = find_download(root)
-    if download is None:
-        raise ValueError(
-            f"`root` must hold annotations_train.csv or annotations_test.csv, or Kaggle's train.csv: {root}"
-        )
-    return download
 
 
 def _check_splits(tables: dict[str, dict[str, ImageRows]], faults: Faults) -> None:
@@ -419,3 +377,15 @@ class _Maker:
     def _note(self, noun: str, what: str, n: int) -> None:
         if n:
             self._odd[noun, what] += n
+
+
+SOURCE = BoxSource(
+    name="vindr-cxr",
+    needs="annotations_train.csv or annotations_test.csv, or Kaggle's train.csv",
+    published=PUBLISHED,
+    find=find_tables,
+    parse=_parse,
+    count=_counts,
+    make=_make,
+)
+detect, inspect, read = SOURCE.detect, SOURCE.inspect, SOURCE.read

@@ -51,5 +51,5 @@ def test_another_table_is_refused(tmp_path: Path) -> None:
 
 def test_labels_have_an_order(tmp_path: Path) -> None:
     assert in_order(["Pneumothorax", "Airspace opacity", "Pneumothorax"]) == ("Airspace opacity", "Pneumothorax")
-    with pytest.raises(ValueError, match="must be of the twelve, got Fracture"):
+    with pytest.raises(ValueError, match="must be among the twelve, got Fracture"):
         in_order(["Fracture"])

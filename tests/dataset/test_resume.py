@@ -18,7 +18,7 @@ import pytest
 from PIL import Image
 
 from reveal_bench.benchmarks import BENCHMARKS
-from reveal_bench.dataset import workshop as spool
+from reveal_bench.dataset import row_pool as spool
 from reveal_bench.dataset.build import BuildLog, build_folder
 from reveal_bench.dataset.validate import validate_folder
 from reveal_bench.kinds.findings.records import StudyRecord
@@ -231,10 +231,10 @@ def test_a_part_that_is_being_replaced_stands_for_nothing(tmp_path, monkeypatch)
 
 
 def killed_at_the_index(write):
-    def write_rows(path: Path, data: object) -> None:
+    def write_rows(path: Path, data: object, **options: object) -> None:
         if path.suffix == ".json":
             raise KeyboardInterrupt
-        write(path, data)
+        write(path, data, **options)
 
     return write_rows
 

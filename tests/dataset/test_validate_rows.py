@@ -2,11 +2,11 @@
 
 import pytest
 
-from reveal_bench.dataset.validate_rows import asked_of, rating_problems, row_problems
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.findings.rows import study_row
 from reveal_bench.kinds.tasks.records import Rating
 from reveal_bench.kinds.tasks.rows import rating_row, task_row
+from reveal_bench.kinds.tasks.rules import rating_faults
 from tests.dataset.card_folders import LABELS, study, task
 from tests.dataset.conftest import make_record
 
@@ -15,7 +15,7 @@ BOX = {"rle": None, "boxes_xywh": [[1.0, 2.0, 3.0, 4.0], [10.0, 2.0, 5.0, 2.0]],
 
 
 def fields(kind, row, findings):
-    return [problem.field for problem in row_problems(kind, row, KINDS[kind].key, findings, "f")]
+    return [field for field, _, _ in KINDS[kind].row_faults(row, findings)]
 
 
 @pytest.fixture
@@ -138,16 +138,13 @@ def test_tasks(a_task, change, expected):
 
 def test_ratings():
     row = rating_row(Rating("task-1", "a", "r", process=0, execution=5, language=6, image_style=None))
-    assert [(p.row, p.field, p.value) for p in rating_problems(row, "f")] == [
-        ("task-1", "process", "0"),
-        ("task-1", "language", "6"),
-    ]
+    assert [(field, value) for field, _, value in rating_faults(row)] == [("process", "0"), ("language", "6")]
 
 
 def test_what_is_asked(image, a_study, a_task, benchmark):
-    assert asked_of("localization", image, benchmark.findings, "present") == ["Edema"]
-    assert asked_of("localization", image, benchmark.findings, "all") == list(benchmark.findings)
+    assert KINDS["localization"].asked_of(image, benchmark.findings, "present") == ["Edema"]
+    assert KINDS["localization"].asked_of(image, benchmark.findings, "all") == list(benchmark.findings)
     image["annotations"][0]["area_px"] = 0
-    assert asked_of("localization", image, benchmark.findings, "present") == []
-    assert asked_of("findings", a_study, LABELS, "present") == list(LABELS)
-    assert len(asked_of("tasks", a_task, (), "all")) == 1
+    assert KINDS["localization"].asked_of(image, benchmark.findings, "present") == []
+    assert KINDS["findings"].asked_of(a_study, LABELS, "present") == list(LABELS)
+    assert len(KINDS["tasks"].asked_of(a_task, (), "all")) == 1

@@ -103,7 +103,7 @@ def test_pictures_are_the_central_squares_in_their_own_pixels(tmp_path, ours):
 
 def test_there_and_back_through_the_form(tmp_path, ours):
     """Readers call the left half of the square a position error, the rest an anatomy error; Ben cannot read some."""
-    from reveal_leaderboard.readers.films import Darkroom
+    from reveal_leaderboard.readers.films import ImageCache
     from reveal_leaderboard.readers.forms import FORMS
     from reveal_leaderboard.readers.misses import prepare_misses
     from reveal_leaderboard.readers.store import Answer
@@ -113,12 +113,12 @@ def test_there_and_back_through_the_form(tmp_path, ours):
     data = tmp_path / "readings"
     folder = tmp_path / "out/for_readers"
     readings = prepare_misses(data, folder / "misses.jsonl", folder, {"Ada": 99, "Ben": 99}, per_item=2, seed=3)
-    room = Darkroom(folder)
+    images = ImageCache(folder)
     for number, (reader, _, item) in enumerate(readings.listed()):
         content = readings.item(item).content
         shown = FORMS["errors"].panel(content)["overlays"]
         left = next(one["rect"][0] for one in shown if one["kind"] == "model")
-        facts, _ = room.get(readings.item(item).films[0])
+        facts, _ = images.get(readings.item(item).films[0])
         assert (facts["height"], facts["width"]) == (80, 80)
         category = "position_error" if left < 0.5 else "anatomy_error"
         said = FORMS["errors"].read(content, "cannot_read" if reader == "Ben" and number % 2 else category, "", None)

@@ -230,8 +230,7 @@ def _told_by(folder: Path, shard: Path) -> list[str]:
     """Columns of a file, pictures left aside, that hold what no manifest and no input may hold."""
     import pyarrow.parquet as pq
 
-    from reveal_bench.dataset.tables import open_folder
-    from reveal_bench.dataset.validate_inputs import input_rule
+    from reveal_bench.dataset.tables import input_rule, open_folder
 
     opened = open_folder(folder)
     rule = input_rule(opened)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from reveal_bench.kinds.images import Developed, PictureFile
     from reveal_bench.kinds.marks import Marks
     from reveal_bench.kinds.questions import Question
-    from reveal_bench.kinds.rows import Row
+    from reveal_bench.kinds.rows import Fault, Row
 
 __all__ = ["Findings", "RELEASED_PER_LABEL"]
 
@@ -41,6 +41,8 @@ class Findings(Kind):
     counted: ClassVar = "n_studies"
     image_columns: ClassVar = ("images",)
     unit: ClassVar = "study"
+    question: ClassVar = "Which findings does a chest radiography study show? Answers are labels or probabilities."
+    picture_words: ClassVar = "the elements of `images` are"
     primary: ClassVar = "f1"
     released: ClassVar = (*RELEASED_PER_LABEL, "auroc")
     forms: ClassVar = ("labels",)
@@ -86,6 +88,27 @@ class Findings(Kind):
 
         views = [VIEWS[view] for view in row["views"]]
         return {"study_id": row["study_id"], "image_ids": row["image_ids"], "views": views}
+
+    def row_faults(self, row: Row, findings: Sequence[str]) -> Iterator[Fault]:
+        """See :func:`reveal_bench.kinds.findings.rules.study_faults`."""
+        from reveal_bench.kinds.findings.rules import study_faults
+
+        return study_faults(row, findings)
+
+    def asked_of(self, row: Row, findings: Sequence[str], asks: str) -> list[str]:
+        """All labels."""
+        return list(findings)
+
+    def bare_record(self, entry: Row, findings: Sequence[str]) -> StudyRecord:
+        """A study of which nothing is known but its images and their views."""
+        from reveal_bench.kinds.findings.records import StudyRecord
+        from reveal_bench.kinds.images import bare_images
+
+        return StudyRecord(entry["study_id"], "", (), images=bare_images(entry, "image_ids"))
+
+    def holdout_tells(self, asks: str) -> str:
+        """Nothing, for every label is asked of every study."""
+        return "The manifest asks for every label of every study, so that it tells nothing of what is present."
 
     def read_records(self, folder: Path, split: str) -> list[StudyRecord]:
         """The studies of `split` with their labels."""

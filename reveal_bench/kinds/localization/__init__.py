@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from reveal_bench.kinds.localization.scoring import CaseRows
     from reveal_bench.kinds.marks import Marks
     from reveal_bench.kinds.questions import Question
-    from reveal_bench.kinds.rows import Row
+    from reveal_bench.kinds.rows import Fault, Row
 
 __all__ = ["Localization"]
 
@@ -39,6 +39,8 @@ class Localization(Kind):
     image_columns: ClassVar = ("image",)
     side_config: ClassVar = "masks"
     unit: ClassVar = "image"
+    question: ClassVar = "Where is each finding of a chest radiograph? Answers are points, grid cells, boxes or masks."
+    picture_words: ClassVar = "`image` is"
     intervals: ClassVar = ("percentile", "bca", "chexlocalize")
     primary: ClassVar = "point_hit"
     stand_ins: ClassVar = ("grid_hit",)
@@ -116,6 +118,35 @@ class Localization(Kind):
 
         entry = {name: row[name] for name in ("image_id", "study_id", "width", "height")}
         return {**entry, "view": VIEWS[row["view"]], "asked": list(asked)}
+
+    def row_faults(self, row: Row, findings: Sequence[str]) -> Iterator[Fault]:
+        """See :func:`reveal_bench.kinds.localization.rules.image_faults`."""
+        from reveal_bench.kinds.localization.rules import image_faults
+
+        return image_faults(row, findings)
+
+    def asked_of(self, row: Row, findings: Sequence[str], asks: str) -> list[str]:
+        """All findings, or those that have a ground truth."""
+        from reveal_bench.kinds.localization.rules import findings_drawn
+
+        return list(findings) if asks == "all" else findings_drawn(row, findings)
+
+    def bare_record(self, entry: Row, findings: Sequence[str]) -> LocalizationRecord:
+        """An image of which nothing is known but its size and view."""
+        from reveal_bench.kinds.localization.records import LocalizationRecord
+
+        names = ("image_id", "study_id", "view", "width", "height")
+        told = {name: entry[name] for name in names}
+        return LocalizationRecord(patient_id="", label_status=dict.fromkeys(findings), **told)
+
+    def holdout_tells(self, asks: str) -> str:
+        """That findings are asked for by name."""
+        if asks == "present":
+            return (
+                "The manifest names the findings that are present in each of them, as the protocol tells a model what "
+                "to look for: that is public, where they are is not."
+            )
+        return "The manifest asks for every finding of every image, so that it tells nothing of what is present."
 
     def read_records(self, folder: Path, split: str) -> list[LocalizationRecord]:
         """The images of `split` with their references."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from reveal_bench.kinds.images import Developed, PictureFile
     from reveal_bench.kinds.marks import Marks
     from reveal_bench.kinds.questions import Question
-    from reveal_bench.kinds.rows import Row
+    from reveal_bench.kinds.rows import Fault, Row
     from reveal_bench.kinds.tasks.records import Rating, TaskAnswer, TaskManifest, TaskRecord
     from reveal_bench.kinds.tasks.scoring import RubricRows
 
@@ -39,6 +39,8 @@ class Tasks(Kind):
     image_columns: ClassVar = ("images", "prior_images")
     has_prompts: ClassVar = True
     unit: ClassVar = "task"
+    question: ClassVar = "Open questions on chest radiography studies. Readers rate the answers."
+    picture_words: ClassVar = "pictures are"
     primary: ClassVar = "rubric_mean"
     released: ClassVar = ("rubric_mean", "share_of_5", "cohen_kappa_quadratic")
     forms: ClassVar = ("text",)
@@ -88,6 +90,35 @@ class Tasks(Kind):
 
         names = ("task_id", "study_id", "image_ids", "prior_image_ids", "requires_boxes")
         return {**{name: row[name] for name in names}, "category": CATEGORIES[row["category"]]}
+
+    def row_faults(self, row: Row, findings: Sequence[str]) -> Iterator[Fault]:
+        """See :func:`reveal_bench.kinds.tasks.rules.task_faults`."""
+        from reveal_bench.kinds.tasks.rules import task_faults
+
+        return task_faults(row)
+
+    def asked_of(self, row: Row, findings: Sequence[str], asks: str) -> list[str]:
+        """The code of the category, as text."""
+        return [str(row["category"])]
+
+    def bare_record(self, entry: Row, findings: Sequence[str]) -> TaskRecord:
+        """A task of which nothing is known but its category, its images and whether it asks for boxes."""
+        from reveal_bench.kinds.images import bare_images
+        from reveal_bench.kinds.tasks.records import TaskRecord
+
+        images, prior_images = bare_images(entry, "image_ids"), bare_images(entry, "prior_image_ids")
+        told = {name: entry[name] for name in ("task_id", "study_id", "category", "requires_boxes")}
+        return TaskRecord(patient_id="", prompt="", images=images, prior_images=prior_images, **told)
+
+    def further_features(self) -> dict[str, Features]:
+        """Of the ratings of readers."""
+        from reveal_bench.kinds.tasks.rows import ratings_features
+
+        return {"ratings": ratings_features()}
+
+    def holdout_tells(self, asks: str) -> str:
+        """Categories, and where boxes are asked for."""
+        return "The manifest names the category of each task and whether it must localize, not its answer."
 
     def read_records(self, folder: Path, split: str) -> list[TaskRecord]:
         """The tasks of `split` with their reference answers."""

@@ -10,7 +10,7 @@ from typing import Any
 from reveal_leaderboard.boards.references import ReferenceRow
 from reveal_leaderboard.boards.standings import Entry, Standings
 from reveal_leaderboard.web.pages import plots
-from reveal_leaderboard.web.pages.drawing import detail, interval_bar, link, message, table, text
+from reveal_leaderboard.web.pages.drawing import detail, draw, message
 from reveal_leaderboard.web.pages.plots import Mark
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "year",
 ]
 
+PAGE = "board.html"
 MACRO = "macro"
 MOST_IN_PANEL = 12
 MOST_IN_FOREST = 40
@@ -39,11 +40,7 @@ RANK_SENTENCE = (
 
 def synthetic(board: Standings) -> str:
     """The box that a made-up benchmark carries."""
-    if not board.synthetic:
-        return ""
-    made_up = "A program drew the images and the findings: no figure here says anything about patients."
-    told = f"<strong>This benchmark is synthetic.</strong> {made_up}"
-    return f'<p class="rv-message rv-info rv-slim" role="status">{told}</p>'
+    return draw(PAGE, "synthetic") if board.synthetic else ""
 
 
 def closed(state: str, why: str) -> str:
@@ -58,48 +55,24 @@ def notes(board: Standings) -> str:
     """What a reader of this board should know first; that it is frozen, in a box of its own."""
     told = list(board.notes)
     banner = _frozen(board, told.pop(0)) if board.is_frozen and told else ""
-    items = "".join(f"<li>{text(note)}</li>" for note in told)
-    return banner + (f'<ul class="rv-list rv-notes">{items}</ul>' if items else "")
+    return banner + draw(PAGE, "notes", told)
 
 
 def _frozen(board: Standings, note: str) -> str:
     current = next((one.version for one in board.history if one.is_current), None)
-    stays = "It stays as it was when the next version took its place: what is cited can be looked up."
-    now = "" if current is None else f" {link('/', f'To version {current}', benchmark=board.benchmark)}"
-    return message("info", note, markup=f"<p>{stays}{now}</p>")
+    return draw(PAGE, "frozen", note, board.benchmark, current)
 
 
 def left_out(titles: Sequence[str], min_cell: int) -> str:
     """The columns without any figure."""
-    if not titles:
-        return ""
-    listed = ", ".join(text(title) for title in titles)
-    why = f"no entry has a figure that may be shown, or the finding has fewer than {min_cell} cases"
-    return f'<p class="rv-note"><b>Columns left out</b> ({why}): {listed}.</p>'
+    return draw(PAGE, "left_out", titles, min_cell) if titles else ""
 
 
 def legend(board: Standings) -> str:
     """What the marks of the table mean."""
-    hidden = f" Here: {', '.join(text(finding) for finding in board.hidden)}." if board.hidden else ""
-    images = (
-        "<li><b>mIoU, all</b>: an empty or missing mask counts as 0. The papers’ rows leave such images out.</li>"
-        if any(metric.name == "mask_iou_all" for metric in board.metrics)
-        else ""
-    )
-    return (
-        '<section aria-label="How to read the board"><ul class="rv-legend">'
-        f"<li><b>Rank</b> {text(RANK_SENTENCE)}</li>"
-        f"<li>{interval_bar(0.6, 0.5, 0.7)} value (tick) and 95 % interval (bar) on a line from 0 to 100 %; "
-        "in figures: value, then low–high.</li>"
-        f"<li><b>–</b> fewer than {board.min_cell} cases: not shown, and not in any macro.{hidden}</li>"
-        "<li><b>n/a</b> the file has nothing that this metric needs, such as masks for IoU.</li>"
-        f'{images}<li>{text(_rounding(board))} How scores are made is told <a href="/about">on the page About</a>.</li>'
-        "</ul></section>"
-    )
-
-
-def _rounding(board: Standings) -> str:
-    return rounding(board.entries[0].score.policy if board.entries else {})
+    has_masks = any(metric.name == "mask_iou_all" for metric in board.metrics)
+    how = rounding(board.entries[0].score.policy if board.entries else {})
+    return draw(PAGE, "legend", RANK_SENTENCE, board.min_cell, board.hidden, has_masks, how)
 
 
 def rounding(policy: Mapping[str, Any]) -> str:
@@ -125,17 +98,9 @@ def moves(changes: Mapping[str, Any], names: Mapping[str, str]) -> str:
         if before is None and after is None:
             continue
         moved = "no longer listed" if after is None else "new" if before is None else _moved(before - after)
-        name = text(names.get(change["submission_id"], "an entry that left the board"))
-        rows.append(
-            f'<tr><th scope="row">{name}</th><td>{text(before or "–")}</td><td>{text(after or "–")}</td>'
-            f"<td>{moved}</td></tr>"
-        )
-    if not rows:
-        return ""
-    head = ["Entry", f"Version {text(changes['old'])}", f"Version {text(changes['new'])}", "Moved"]
-    shown = table(head, [f"<tbody>{''.join(rows)}</tbody>"], label="Rank changes", css_class="rv-moves")
-    note = '<p class="rv-note">By the rounded primary figure; equal figures share the better rank.</p>'
-    return detail(f"What version {changes['new']} changed", note + shown)
+        name = names.get(change["submission_id"], "an entry that left the board")
+        rows.append((name, before, after, moved))
+    return draw(PAGE, "moves", rows, changes["old"], changes["new"]) if rows else ""
 
 
 def _moved(up: int) -> str:

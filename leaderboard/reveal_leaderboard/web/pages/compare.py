@@ -7,23 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gradio as gr
+from markupsafe import Markup
 
 from reveal_bench.kinds import KINDS
 from reveal_bench.metrics import METRICS
 from reveal_leaderboard.boards.comparisons import ComparisonFailedError, read_comparison
 from reveal_leaderboard.boards.standings import Entry, standings
-from reveal_leaderboard.web.pages.drawing import (
-    figure_span,
-    link,
-    message,
-    none_cell,
-    page_head,
-    percent,
-    plural,
-    query_text,
-    table,
-    text,
-)  # fmt: skip
+from reveal_leaderboard.web.pages.drawing import draw, message, page_head, percent, plural, query_text
 from reveal_leaderboard.web.pages.plots import difference_bar
 from reveal_leaderboard.web.pages.rubric_view import render_comparison
 from reveal_leaderboard.web.pages.strip import build_strip
@@ -163,51 +153,38 @@ def compare_view(document: Mapping[str, Any], a: Entry, b: Entry) -> str:
         return message("info", "These two have no shown figure in common.", str(document.get("note", "")))
     reach = max((abs(row[end]) for row in rows for end in ("value", "low", "high") if row[end] is not None), default=0)
     reach = max(reach, 0.05)
-    body = "".join(_group(metric, rows, a, b, reach) for metric in dict.fromkeys(str(row["metric"]) for row in rows))
+    groups = [
+        (
+            METRICS[metric].title if metric in METRICS else metric,
+            [_row(row, a, b, reach) for row in rows if row["metric"] == metric],
+        )
+        for metric in dict.fromkeys(str(row["metric"]) for row in rows)
+    ]
     told = sum(bool(row["told_apart"]) for row in rows)
     verdict = f"{told} of {plural(len(rows), 'difference')} told apart." if told else "No difference is told apart."
-    names = [
-        link("/entry", f"{letter}: {_named(entry)}", id=entry.submission_id) for letter, entry in (("A", a), ("B", b))
-    ]
-    scale = (
-        '<th scope="col" class="rv-span">A − B with its 95\u00a0% interval'
-        '<span class="rv-sides"><span>◂ B better</span><span>0</span><span>A better ▸</span></span></th>'
-    )
-    head = ["Finding", "A, %", "B, %", "A − B, points", scale, "Told apart"]
-    shown = table(head, [body], label="Paired differences", css_class="rv-compare")
-    note = f'<p class="rv-note">{text(document.get("note", ""))}</p>' if document.get("note") else ""
-    return f'<p class="rv-summary">{" · ".join(names)}</p>{message("info", verdict)}{shown}{note}'
+    named = [(_named(entry), entry.submission_id) for entry in (a, b)]
+    return draw("compare.html", "page", *named, groups, verdict, document.get("note"))
 
 
-def _group(metric: str, rows: Sequence[Mapping[str, Any]], a: Entry, b: Entry, reach: float) -> str:
-    """The rows of one metric below its name."""
-    title = METRICS[metric].title if metric in METRICS else metric
-    head = f'<tr class="rv-group"><th colspan="6" scope="rowgroup"><span>{text(title)}</span></th></tr>'
-    body = "".join(_row(row, a, b, reach) for row in rows if row["metric"] == metric)
-    return f"<tbody>{head}{body}</tbody>"
-
-
-def _row(row: Mapping[str, Any], a: Entry, b: Entry, reach: float) -> str:
+def _row(row: Mapping[str, Any], a: Entry, b: Entry, reach: float) -> dict[str, Any]:
     metric, finding = str(row["metric"]), str(row["finding"])
-    name = "Macro" if finding == "macro" else finding
     cells = []
     for entry, key in ((a, "a"), (b, "b")):
         figure = entry.figure(metric, finding)
-        if row.get(key) is None:
-            cells.append(none_cell("–", "not shown"))
-        elif figure is not None and figure.value == row[key]:
-            cells.append(f'<td class="rv-figure">{figure_span(figure)}</td>')
-        else:
-            cells.append(f'<td class="rv-figure"><span class="rv-value">{percent(row[key])}</span></td>')
+        is_same = figure is not None and figure.value == row.get(key)
+        cells.append((figure if is_same else None, row.get(key)))
     value, low, high = row["value"], row["low"], row["high"]
-    difference, drawn = none_cell("–", "undefined"), none_cell("–", "no interval, see below")
-    if value is not None:
-        difference = f'<td class="rv-figure"><span class="rv-value">{_signed(value)}</span></td>'
+    shown = {
+        "name": "Macro" if finding == "macro" else finding,
+        "cells": cells,
+        "difference": None if value is None else _signed(value),
+        "bar": None,
+        "told_apart": row["told_apart"],
+    }
     if None not in (value, low, high):
-        bar = difference_bar(value, low, high, reach)
-        drawn = f'<td class="rv-span">{bar}<span class="rv-ci">{_signed(low)} to {_signed(high)}</span></td>'
-    is_told = "<b>yes</b>" if row["told_apart"] else "no"
-    return f'<tr><th scope="row">{text(name)}</th>{"".join(cells)}{difference}{drawn}<td>{is_told}</td></tr>'
+        bar = Markup(difference_bar(value, low, high, reach))
+        shown |= {"bar": bar, "low": _signed(low), "high": _signed(high)}
+    return shown
 
 
 def _signed(fraction: float) -> str:

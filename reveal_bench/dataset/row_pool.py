@@ -1,14 +1,13 @@
-"""Records -> rows, on several processes: pictures are read, developed and hashed here.
+"""Records -> rows, on several processes, and the finished rows of a split, kept until the whole build is done.
 
-:class:`Workshop` gives the rows in the order of the records, whatever the number of processes, and holds no more than
-a few records per process at a time. A record that cannot be made into a row gives a :class:`Problem` in its place.
+:class:`RowPool` reads, develops and hashes pictures. It gives the rows in the order of the records, whatever the number
+of processes, and holds no more than a few records per process at a time. A record that cannot be made into a row gives
+a :class:`Problem` in its place.
 
-Finished rows of a split, kept on disk in small parts until the whole build is done.
-
-A part is complete once its ``.json`` is there, which is written last and removed first. It lists a hash of every record
-that went in, and those of the part's files, so
-a build that was killed goes on after the last part whose records are still the same, whatever changed meanwhile. How
-rows are divided into parts has no influence on the dataset that is made of them.
+:class:`Spool` keeps rows on disk in small parts. A part is complete once its ``.json`` is there, which is written last
+and removed first. It lists a hash of every record that went in, and those of the part's files, so that a build that was
+killed goes on after the last part whose records are still the same, whatever changed meanwhile. How rows are divided
+into parts has no influence on the dataset that is made of them.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ from reveal_bench.sources.source import Problem, Record
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Made", "Spool", "Workshop", "record_digest"]
+__all__ = ["Made", "Spool", "RowPool", "record_digest"]
 
 DECODERS = ("pillow", "pydicom", "python-gdcm", "pyjpegls", "pylibjpeg-openjpeg", "opencv-python-headless")
 IN_FLIGHT = 3
@@ -67,7 +66,7 @@ class Made:
 
 
 @dataclass(frozen=True)
-class _Bench:
+class _BuildOf:
     """What every record of a build has in common."""
 
     benchmark: Benchmark
@@ -91,7 +90,7 @@ def _software() -> tuple[str, ...]:
     return tuple(versions)
 
 
-class Workshop:
+class RowPool:
     """Makes rows of records; a context manager.
 
     Parameters
@@ -103,10 +102,10 @@ class Workshop:
 
     def __init__(self, benchmark: Benchmark, asks: str, *, embed: bool, workers: int) -> None:
         self.workers = workers
-        self._bench = _Bench(benchmark, asks, embed)
+        self._build = _BuildOf(benchmark, asks, embed)
         self._pool: ProcessPoolExecutor | None = None
 
-    def __enter__(self) -> Workshop:
+    def __enter__(self) -> RowPool:
         if self.workers > 1:
             self._pool = self._start()
         return self
@@ -119,13 +118,13 @@ class Workshop:
 
     def digest(self, record: Record) -> str:
         """See :func:`record_digest`."""
-        return record_digest(record, self._bench)
+        return record_digest(record, self._build)
 
     def make(self, records: Iterable[Record]) -> Iterator[Made]:
         """What becomes of each record, in order. A record whose file kills a worker gives a problem as any other."""
         if self._pool is None:
             for record in records:
-                yield _make(record, self._bench)
+                yield _make(record, self._build)
             return
         pending: deque[tuple[Record, Future[Made]]] = deque()
         for record in records:
@@ -137,7 +136,7 @@ class Workshop:
 
     def _start(self) -> ProcessPoolExecutor:
         context = multiprocessing.get_context("spawn")
-        return ProcessPoolExecutor(self.workers, context, initializer=_start_worker, initargs=(self._bench,))
+        return ProcessPoolExecutor(self.workers, context, initializer=_start_worker, initargs=(self._build,))
 
     def _submit(self, record: Record) -> Future[Made]:
         assert self._pool is not None
@@ -158,21 +157,21 @@ class Workshop:
     def _make_apart(self, record: Record) -> Made:
         """Make one record in a process of its own: if that dies too, the record's file is what kills it."""
         context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(1, context, initializer=_start_worker, initargs=(self._bench,)) as pool:
+        with ProcessPoolExecutor(1, context, initializer=_start_worker, initargs=(self._build,)) as pool:
             try:
                 return pool.submit(_make_in_worker, record).result()
             except BrokenProcessPool:
-                kind = self._bench.kind
+                kind = self._build.kind
                 shown = next((picture.shown for picture in kind.pictures(record) if picture is not None), kind.config)
                 rule, got = "must be readable", "a file that ends the process that decodes it (or memory ran out)"
                 problem = Problem(shown, kind.key_of(record), "picture", rule, got)
                 return Made(self.digest(record), kind.key_of(record), problem=problem)
 
 
-def record_digest(record: Record, bench: _Bench) -> str:
+def record_digest(record: Record, build: _BuildOf) -> str:
     """A hash of everything a row depends on: the record, the state of its files, and what is built of it."""
     states = []
-    for picture in bench.kind.pictures(record):
+    for picture in build.kind.pictures(record):
         if picture is not None:
             try:
                 status = picture.path.stat()
@@ -181,16 +180,16 @@ def record_digest(record: Record, bench: _Bench) -> str:
                 states.append((-1,) * 4)
     image = getattr(record, "image", None)
     pixels = None if image is None else hashlib.sha256(image).hexdigest()
-    return hashlib.sha256(repr((record, states, pixels, bench)).encode()).hexdigest()
+    return hashlib.sha256(repr((record, states, pixels, build)).encode()).hexdigest()
 
 
-_worker_bench: _Bench | None = None
+_worker_build: _BuildOf | None = None
 
 
-def _start_worker(bench: _Bench) -> None:
+def _start_worker(build: _BuildOf) -> None:
     """Remember the build; leave Ctrl-C to the parent, and end with it even if it is killed."""
-    global _worker_bench
-    _worker_bench = bench
+    global _worker_build
+    _worker_build = build
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     if parent is not None:
@@ -203,13 +202,13 @@ def _end_with(sentinel: int) -> None:
 
 
 def _make_in_worker(record: Record) -> Made:
-    assert _worker_bench is not None
-    return _make(record, _worker_bench)
+    assert _worker_build is not None
+    return _make(record, _worker_build)
 
 
-def _make(record: Record, bench: _Bench) -> Made:
-    kind = bench.kind
-    digest, key = record_digest(record, bench), kind.key_of(record)
+def _make(record: Record, build: _BuildOf) -> Made:
+    kind = build.kind
+    digest, key = record_digest(record, build), kind.key_of(record)
     developed: list[Developed | None] = []
     for picture in kind.pictures(record):
         try:
@@ -217,15 +216,15 @@ def _make(record: Record, bench: _Bench) -> Made:
         except ValueError as error:
             place = picture.shown if picture is not None else key
             return Made(digest, key, problem=Problem(place, key, "picture", "must be readable", str(error)))
-        developed.append(found if bench.embed or found is None else found.withheld())
-    if isinstance(record, LocalizationRecord) and not bench.embed:
+        developed.append(found if build.embed or found is None else found.withheld())
+    if isinstance(record, LocalizationRecord) and not build.embed:
         record = replace(record, image=None)
     try:
-        row = kind.row(record, bench.benchmark, developed)
-        side_rows = kind.side_rows(record, bench.benchmark)
+        row = kind.row(record, build.benchmark, developed)
+        side_rows = kind.side_rows(record, build.benchmark)
     except ValueError as error:
         return Made(digest, key, problem=Problem(kind.config, key, "record", "must fit the benchmark", str(error)))
-    return Made(digest, key, kind.asked(record, bench.benchmark, bench.asks), row, side_rows)
+    return Made(digest, key, kind.asked(record, build.benchmark, build.asks), row, side_rows)
 
 
 PART_RECORDS = 32
@@ -251,7 +250,7 @@ class Spool:
         self.n_resumed = 0
         folder.mkdir(parents=True, exist_ok=True)
 
-    def fill(self, records: Iterable[Record], workshop: Workshop) -> Iterator[Made | None]:
+    def fill(self, records: Iterable[Record], pool: RowPool) -> Iterator[Made | None]:
         """Make what is not there yet; yields after each record: what was made, or None if it was there."""
         stream: Iterator[Record] = iter(records)
         batch: list[Made] = []
@@ -261,20 +260,20 @@ class Spool:
             if [self._key_of(record) for record in upcoming] != [key for key, _ in part]:
                 stream = chain(upcoming, stream)
                 break
-            if [workshop.digest(record) for record in upcoming] == [digest for _, digest in part]:
+            if [pool.digest(record) for record in upcoming] == [digest for _, digest in part]:
                 self.keys += [key for key, _ in part]
                 self.n_resumed += len(part)
                 yield from (None for _ in part)
             else:
                 batch = []
-                for made in workshop.make(upcoming):
+                for made in pool.make(upcoming):
                     batch.append(made)
                     yield made
                 self._write(n_parts, batch)
             n_parts += 1
         self._drop_from(n_parts)
         batch, size = [], 0
-        for made in workshop.make(stream):
+        for made in pool.make(stream):
             batch.append(made)
             size += row_bytes(made.row) + row_bytes(made.side_rows)
             if len(batch) >= PART_RECORDS or size >= PART_BYTES:
@@ -327,7 +326,7 @@ class Spool:
             "records": [(made.key, "" if made.row is None else made.digest) for made in batch],
             "asked": [made.asked for made in good],
         }
-        write_whole(self._path(number, ".json"), json.dumps(index).encode())
+        write_whole(self._path(number, ".json"), json.dumps(index).encode(), is_alone=True)
 
     def _write_table(self, number: int, ending: str, rows: Sequence[Row], schema: pa.Schema) -> str:
         """Write one table of a part; returns its sha256."""
@@ -337,5 +336,5 @@ class Spool:
         sink = pa.BufferOutputStream()
         pq.write_table(pa.Table.from_pylist(list(rows), schema=schema), sink, compression="none")
         data = sink.getvalue()
-        write_whole(self._path(number, ending), data)
+        write_whole(self._path(number, ending), data, is_alone=True)
         return hashlib.sha256(data).hexdigest()

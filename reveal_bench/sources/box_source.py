@@ -1,0 +1,150 @@
+"""The skeleton of a source of boxes: its module fills a :class:`BoxSource` with what differs.
+
+That is which files there are, what they say, and what becomes of it once the pictures are found. The order is the same
+for all: all tables are read, their counts compared with the published ones, then pictures are looked for, and every
+problem is raised together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from reveal_bench.sources.boxes import Faults, Gallery, PictureKind, count_warnings, is_synthetic
+from reveal_bench.sources.source import Extra, Inspection, Pixels, Reading, Record
+
+__all__ = ["BoxBuild", "BoxSource"]
+
+Parsed = TypeVar("Parsed")
+"""What the tables of a source say, in a form of its own."""
+
+
+@dataclass
+class BoxBuild(Generic[Parsed]):
+    """A reading under way: what was asked for, what the tables say, and what was found wrong so far."""
+
+    root: Path
+    files: Mapping[str, Path]
+    parsed: Parsed
+    faults: Faults
+    warnings: list[str]
+    pixels: Pixels
+    keep_going: bool
+    pictures: Path | None
+    workers: int
+
+    def gallery(self, suffixes: Sequence[str], *, kind: PictureKind = "picture") -> Gallery:
+        """The pictures of the download, or of the folder that the user names, as `pixels` needs them.
+
+        Raises
+        ------
+        ValueError
+            If there is none where the user says they are, or where they are needed.
+        """
+        folder = self.root if self.root.is_dir() else self.root.parent
+        embed = self.pixels == "embed"
+        return Gallery.below(
+            folder if self.pictures is None else Path(self.pictures),
+            suffixes,
+            kind=kind,
+            need_all=embed,
+            may_be_empty=not embed and self.pictures is None,
+        )
+
+    def settle(self) -> None:
+        """Raise all problems together, or note them as warnings; images to leave out are in ``faults.bad``."""
+        self.faults.settle(self.warnings, keep_going=self.keep_going)
+
+
+Splits = Mapping[str, Iterable[Record]]
+
+
+@dataclass(frozen=True)
+class BoxSource(Generic[Parsed]):
+    """A source of boxes or masks whose annotations are a few tables: what its module fills in.
+
+    Attributes
+    ----------
+    name : of the source
+    needs : what the message says that `root` must hold
+    published : counts that the source publishes
+    find : the files of a download by role; none if `root` is not one
+    parse : what the files say, noting what is wrong with them
+    count : of what was parsed; those that are `published` are compared
+    make : splits and extra tables, after looking for pictures and settling what is wrong
+    """
+
+    name: str
+    needs: str
+    published: Mapping[str, int]
+    find: Callable[[Path], dict[str, Path]]
+    parse: Callable[[Mapping[str, Path], Faults, list[str]], Parsed]
+    count: Callable[[Parsed], Mapping[str, int]]
+    make: Callable[[BoxBuild[Parsed]], tuple[Splits, Sequence[Extra]]]
+
+    def detect(self, root: Path) -> float:
+        """1 if `root` is, or holds, the annotations under a published name; else 0."""
+        return 1.0 if self.find(Path(root)) else 0.0
+
+    def inspect(self, root: Path, *, pictures: Path | None = None, workers: int = 1) -> Inspection:
+        """Count what the tables hold, and list what is wrong with them; `pictures` are not looked at.
+
+        Raises
+        ------
+        ValueError
+            If `root` does not hold the annotations.
+        """
+        root = Path(root)
+        files, faults = self._files(root), Faults()
+        warnings: list[str] = []
+        counts = self.count(self.parse(files, faults, warnings))
+        synthetic = is_synthetic(root, files.values())
+        warnings += [] if synthetic else count_warnings(counts, self.published)
+        shown = {role: p.relative_to(root).as_posix() if root.is_dir() else p.name for role, p in files.items()}
+        return Inspection(
+            self.name, root, shown, counts, self.published, faults.problems, warnings, synthetic=synthetic
+        )
+
+    def read(
+        self,
+        root: Path,
+        *,
+        pixels: Pixels = "embed",
+        keep_going: bool = False,
+        pictures: Path | None = None,
+        workers: int = 1,
+    ) -> Reading:
+        """Records per split, and the extra tables of the source.
+
+        Parameters
+        ----------
+        root : folder of the download, or its main file
+        pixels : "withhold" needs no pictures but where no table tells their size, and hashes those that are there
+        keep_going : leave out images with a problem instead of raising
+        pictures : folder with the pictures at any depth, `root` by default
+        workers : processes that read headers of DICOM files
+
+        Raises
+        ------
+        BuildError
+            With every problem of the tables, and every picture that is not there or cannot be read.
+        ValueError
+            If `root` does not hold the annotations, or there is no picture although they are needed.
+        """
+        root = Path(root)
+        files, faults = self._files(root), Faults()
+        warnings: list[str] = []
+        parsed = self.parse(files, faults, warnings)
+        synthetic = is_synthetic(root, files.values())
+        warnings[:0] = [] if synthetic else count_warnings(self.count(parsed), self.published)
+        build = BoxBuild(root, files, parsed, faults, warnings, pixels, keep_going, pictures, workers)
+        splits, extras = self.make(build)
+        return Reading(splits, warnings, extras, synthetic=synthetic)
+
+    def _files(self, root: Path) -> dict[str, Path]:
+        files = self.find(root)
+        if not files:
+            raise ValueError(f"`root` must hold {self.needs}, got {root}")
+        return files
