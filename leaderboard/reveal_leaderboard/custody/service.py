@@ -1,4 +1,4 @@
-"""Keeps a template alive, and runs children by it: the end of the socket that asks.
+"""Keeps a template alive, inside bubblewrap where that works, and runs children by it: the end of the socket that asks.
 
 Conventions
 -----------
@@ -6,11 +6,7 @@ A service may be used from many threads; more than `lanes` requests wait their t
 again with the next request, and a request whose template died under it is run once more. Waiting is bounded: a template
 that does not tell a child's end in time is killed.
 
-bubblewrap around a template, where it is installed and allowed: namespaces of its own, and only its own files.
-
-Conventions
------------
-Inside there is the interpreter, the packages, the folders named, a `/proc` of the few processes inside, and no network
+bubblewrap gives a template namespaces of its own and only its own files: inside there is the interpreter, the packages, the folders named, a `/proc` of the few processes inside, and no network
 device. Children are forked inside, so they have no other view. Whether it works is tried once per process: containers
 often forbid it, and a process that Landlock confines may not mount.
 """

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from reveal_bench.arrays import IntArray
 from reveal_bench.geometry import Grid, box_centre, is_inside
 from reveal_bench.kinds.canonical import Arrays, Codec, Fields, names_from, require, text_of_names
 from reveal_bench.kinds.localization.records import LocalizationPrediction, Manifest, ManifestRow
@@ -30,7 +31,6 @@ _TEXT_AT_ONCE = 1 << 20  # characters: what is made of them fits into the proces
 _MOST_CHARACTERS = 7  # of one run
 
 Text = npt.NDArray[np.uint8]
-IntArray = npt.NDArray[np.int64]
 
 
 class LocalizationCodec(Codec):

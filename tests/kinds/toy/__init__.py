@@ -21,7 +21,7 @@ from reveal_bench.kinds.images import Developed, PictureFile
 from reveal_bench.kinds.kind import Kind
 from reveal_bench.kinds.marks import Item, Marks
 from reveal_bench.kinds.questions import Question
-from reveal_bench.kinds.rows import Row, text_schema
+from reveal_bench.kinds.rows import Fault, Row, text_schema
 from tests.kinds.toy.scoring import GROUPS, Answer, TubeManifest, TubeRecord, TubeRows, score_tubes
 
 __all__ = ["TUBES", "Toy"]
@@ -63,6 +63,18 @@ class Toy(Kind):
 
     def manifest_row(self, row: Row, asked: Sequence[str]) -> Row:
         return {"film_id": row["film_id"]}
+
+    def row_faults(self, row: Row, findings: Sequence[str]) -> Iterator[Fault]:
+        return iter(())
+
+    def asked_of(self, row: Row, findings: Sequence[str], asks: str) -> list[str]:
+        return list(GROUPS)
+
+    def bare_record(self, entry: Row, findings: Sequence[str]) -> TubeRecord:
+        return TubeRecord(entry["film_id"], "", False)
+
+    def holdout_tells(self, asks: str) -> str:
+        return "The manifest names the films."
 
     def read_records(self, folder: Path, split: str) -> list[TubeRecord]:
         shards = split_shards(folder, self.config, split)

@@ -71,10 +71,11 @@ import json, sys
 from pathlib import Path
 
 from reveal_leaderboard import cli
+from reveal_leaderboard.cli.process import live_in
 from reveal_leaderboard.store.places import places
 
 root, files = Path(sys.argv[1]), json.loads(sys.argv[2])
-cli._live_in(root / "data")
+live_in(root / "data")
 state = cli._confine(places(root / "data", None, None, root / "settings.toml"), [root / "public"])
 sys.path.insert(0, str(root / "data" / "modules"))
 
