@@ -27,7 +27,7 @@ from reveal_bench.benchmarks import BENCHMARKS
 
 __all__ = [
     "AccountsPolicy", "BenchmarkSettings", "ExposurePolicy", "QuotaPolicy", "ReadingPolicy", "ReleasePolicy",
-    "Settings", "SettingsError", "load_settings", "multiple",
+    "Settings", "SettingsError", "load_settings",
 ]  # fmt: skip
 
 PACKAGED = Path(__file__).with_name("settings.toml")
@@ -116,15 +116,14 @@ class ReleasePolicy:
     def round(self, value: float, step: float | None = None) -> float | None:
         """The nearest multiple of `step`, by default of `resolution`; None for NaN."""
         step = self.resolution if step is None else step
-        return None if math.isnan(value) else multiple(round(value / step), step)
+        return None if math.isnan(value) else _multiple(round(value / step), step)
 
     def round_outwards(self, low: float, high: float, step: float | None = None) -> tuple[float | None, float | None]:
         """The ends of an interval, each to the next multiple of `step` away from the middle; None where undefined."""
-        step = step or self.resolution
-        return (
-            None if math.isnan(low) else multiple(math.floor(low / step + 1e-9), step),
-            None if math.isnan(high) else multiple(math.ceil(high / step - 1e-9), step),
-        )
+        step = self.resolution if step is None else step
+        below = None if math.isnan(low) else _multiple(math.floor(low / step + 1e-9), step)
+        above = None if math.isnan(high) else _multiple(math.ceil(high / step - 1e-9), step)
+        return below, above
 
     def step_of(self, n_cases: int) -> float:
         """What the figures of a finding with `n_cases` are multiples of."""
@@ -147,7 +146,7 @@ class ReleasePolicy:
         return f"{reached[-1]}-{rest[0] - 1}" if rest else f"{reached[-1]}+"
 
 
-def multiple(steps: int, step: float) -> float:
+def _multiple(steps: int, step: float) -> float:
     """`steps` times `step`, as it is shown."""
     return round(steps * step, 6) + 0.0  # no -0.0
 

@@ -41,6 +41,7 @@ class Limits:
     containers, values : opening brackets and commas of a JSON document; bounds on what it becomes in memory
     columns : of a table
     id_characters, finding_characters, counts_characters : length of these texts
+    mask_runs : of one mask
     points, contours, vertices : of one prediction; vertices of all its contours
     polygon_work : vertices times rows that the contours of all predictions span: what filling them costs
     problems : after so many, reading stops
@@ -57,6 +58,7 @@ class Limits:
     id_characters: int = 200
     finding_characters: int = 100
     counts_characters: int = 1_000_000
+    mask_runs: int = 1_000_000
     points: int = 100
     contours: int = 1_000
     vertices: int = 100_000

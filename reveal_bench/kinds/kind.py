@@ -15,9 +15,11 @@ pyarrow, datasets or numba is imported when it is asked for.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+
+from reveal_bench.entries.source import Limits
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,8 +29,11 @@ if TYPE_CHECKING:
 
     from reveal_bench.benchmarks import Benchmark
     from reveal_bench.entries.report import LintReport
+    from reveal_bench.kinds.canonical import Codec
+    from reveal_bench.kinds.disclosure import Disclosure
     from reveal_bench.kinds.folder import FolderInfo
     from reveal_bench.kinds.images import Developed, PictureFile
+    from reveal_bench.kinds.marks import Marks
     from reveal_bench.kinds.questions import Question
     from reveal_bench.kinds.rows import Fault, Row
     from reveal_bench.metrics.bootstrap import Estimate, Resampled
@@ -38,7 +43,10 @@ __all__ = ["Kind", "Manifest", "Rows"]
 
 
 class Manifest(Protocol):
-    """What a split asks; all that a linter may know."""
+    """What a split asks, a dataclass; all that a linter may know. `kind` is a key of KINDS."""
+
+    kind: ClassVar[str]
+    __dataclass_fields__: ClassVar[dict[str, Any]]
 
     @property
     def benchmark(self) -> str: ...  # noqa: D102
@@ -53,9 +61,12 @@ class Rows(Protocol):
 
     Attributes
     ----------
+    kind : key in KINDS
     groups : what a figure may be of, in table order: findings, labels or criteria
     notes : what a reader of the scores should know, for people
     """
+
+    kind: ClassVar[str]
 
     @property
     def groups(self) -> tuple[str, ...]: ...  # noqa: D102
@@ -100,6 +111,23 @@ class Rows(Protocol):
         """Per system, metric -> figures of the groups, on the data and in replicates that all systems share."""
         ...
 
+    @classmethod
+    def answers(cls, systems: Sequence[Self], metric: str, groups: Sequence[str]) -> npt.NDArray[np.float64]:
+        """What the systems gave for the same cases of `groups`, (n_systems, n_cases): where columns differ, they do."""
+        ...
+
+    def patients(self) -> frozenset[str]:
+        """All patients of the split, whether or not they have a case."""
+        ...
+
+    def of_patients(self, patients: Collection[str]) -> Self:
+        """The rows of `patients` alone, as if the split held nobody else."""
+        ...
+
+    def comparable(self) -> Self:
+        """The rows as they are compared with others': without what a system added to the cases asked."""
+        ...
+
 
 class Kind(ABC):
     """A kind of benchmark.
@@ -116,6 +144,8 @@ class Kind(ABC):
     question, picture_words : what the card says: what is asked, and where pictures are, with a verb
     intervals : intervals that its scores may have
     primary : metric whose macro ranks
+    stand_ins : metrics whose macro ranks where that of `primary` is not there
+    released : metrics of which a board may have figures, in the order of its columns
     scored_by : "program", or "readers" whose ratings make the scores
     forms : forms that a model's answer may have, the default first
     uses_grid : whether answers may be cells of a grid
@@ -135,11 +165,23 @@ class Kind(ABC):
     picture_words: ClassVar[str]
     intervals: ClassVar[tuple[str, ...]] = ("percentile", "bca")
     primary: ClassVar[str]
+    stand_ins: ClassVar[tuple[str, ...]] = ()
+    released: ClassVar[tuple[str, ...]]
     scored_by: ClassVar[str] = "program"
     has_strata: ClassVar[bool] = False
     forms: ClassVar[tuple[str, ...]]
     uses_grid: ClassVar[bool] = False
     run_report: ClassVar[str] = "scores"
+
+    @property
+    def items(self) -> str:
+        """What rows are called, such as "images"."""
+        return self.counted.removeprefix("n_")
+
+    @property
+    def can_be_probed(self) -> bool:
+        """Whether a score tells of labels that are held out: what readers judged was never held out."""
+        return self.scored_by == "program"
 
     # --- the rows of a dataset folder
 
@@ -225,8 +267,27 @@ class Kind(ABC):
         """What `split` asks."""
 
     @abstractmethod
-    def lint(self, path: Path, manifest: Any, *, grid: int | None = None, allow_missing: bool = False) -> LintReport:
-        """Read and check a prediction file; `grid` is for kinds whose answers may be grid cells."""
+    def lint(
+        self,
+        path: Path,
+        manifest: Any,
+        *,
+        grid: int | None = None,
+        allow_missing: bool = False,
+        leave_out_unknown: bool = False,
+        limits: Limits = Limits(),
+        name: str | None = None,
+    ) -> LintReport:
+        """Read and check a prediction file.
+
+        Parameters
+        ----------
+        grid : cells per side, for kinds whose answers may be grid cells
+        allow_missing : whether what is asked may be left unanswered
+        leave_out_unknown : whether what the split does not ask is left out instead of being an error
+        limits : how large the file and its parts may be
+        name : to show for the file; that of `path` unless given
+        """
 
     @abstractmethod
     def questions(self, folder: Path, split: str, info: FolderInfo, form: str) -> Iterator[Question]:
@@ -258,3 +319,37 @@ class Kind(ABC):
         ratings: Sequence[Any] = (),
     ) -> Rows:
         """Checked predictions against references; `ratings` where readers score."""
+
+    @abstractmethod
+    def disclose(self, rows: Any, *, min_cell: int, n_resamples: int, seed: int) -> Disclosure:
+        """What may be shown of the rows of one submission on a holdout, with its intervals, before it is rounded."""
+
+    # --- on a board
+
+    @abstractmethod
+    def scope(self, manifest: Any) -> tuple[tuple[str, ...], int]:
+        """What figures of a board may be of, in table order, and how many rows a split asks for."""
+
+    @abstractmethod
+    def manifest_entries(self, manifest: Any) -> list[dict[str, Any]]:
+        """Every question of a split as the board's API tells it."""
+
+    @abstractmethod
+    def codec(self) -> Codec:
+        """Predictions, rows and manifest as arrays and back."""
+
+    @abstractmethod
+    def marks(self, predictions: Sequence[Any], manifest: Any, thresholds: float | Mapping[str, float]) -> Marks:
+        """By what two files of predictions are found to be the same, or nearly so."""
+
+    @abstractmethod
+    def signs(self, predictions: Sequence[Any], manifest: Any) -> list[str]:
+        """Signs, for moderators, that a file asks the scorer rather than answers for a model."""
+
+    @abstractmethod
+    def example_upload(self) -> tuple[Any, str]:
+        """A manifest and a clean file of one prediction or more: reading it loads all that reading takes."""
+
+    def example_rows(self) -> list[Any]:
+        """Rows of an example: scoring them compiled all that scoring takes."""
+        return []

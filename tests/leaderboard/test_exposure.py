@@ -13,10 +13,11 @@ import pytest
 import sqlalchemy as sa
 from reveal_leaderboard.release.exposure import Exposure, Group, answer_bits, exposure, groups_of_scored, label_bits
 from reveal_leaderboard.release.fingerprints import fingerprint
-from reveal_leaderboard.release.release import RELEASED_OF_STUDIES, Figure, ReleasedScore
+from reveal_leaderboard.release.release import Figure, ReleasedScore
 from reveal_leaderboard.settings import ReleasePolicy, load_settings
 from reveal_leaderboard.store.tables import fingerprints, members, scores, submissions, tables, teams, users, versions
 
+from reveal_bench.kinds.findings import RELEASED_PER_LABEL
 from reveal_bench.kinds.findings.records import FindingsPrediction, StudyManifest
 
 BENCHMARK, VERSION = "reveal-cxr", "1.0.0"
@@ -233,7 +234,7 @@ def test_levels_by_what_is_used_up(rows: Rows, total: int, level: str) -> None:
 def test_a_team_that_spends_its_whole_quota_stays_below_watch(rows: Rows) -> None:
     """On 100 studies, the smallest holdout there is: or the meter would always cry."""
     rows.version({"n_studies": 100})
-    everything = shown(*((metric, "Edema", "30-59") for metric in RELEASED_OF_STUDIES))
+    everything = shown(*((metric, "Edema", "30-59") for metric in RELEASED_PER_LABEL))
     for _ in range(load_settings().of(BENCHMARK).quota.total):
         rows.score("A", score=everything)
     assert read(rows).level == "low"

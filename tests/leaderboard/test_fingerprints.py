@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from reveal_leaderboard.release.fingerprints import (
     Fingerprint,
-    Predictions,
     fingerprint,
     is_near,
     similarity,
@@ -185,7 +185,7 @@ def test_nothing_predicted_has_no_sketch() -> None:
     assert not is_near(nothing, marked(of_labels()))
 
 
-SIGNS: dict[str, tuple[Predictions, Manifest | StudyManifest, str | None]] = {
+SIGNS: dict[str, tuple[Sequence[Any], Manifest | StudyManifest, str | None]] = {
     "a model's labels": (of_labels(), STUDIES, None),
     "a model's probabilities": (of_probabilities(), STUDIES, None),
     "a model's points": (of_points(), IMAGES, None),

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from reveal_leaderboard.release.ranking import compare_document
-from reveal_leaderboard.release.release import ReleasedScore, climb, release_studies
+from reveal_leaderboard.release.release import ReleasedScore, climb, release
 from reveal_leaderboard.settings import ReleasePolicy, load_settings
 from scipy.special import expit, logit
 from scipy.stats import norm
@@ -81,7 +81,7 @@ class GuardedBoard:
             raise BudgetSpentError
         self.n_scored += 1
         rows = self._rows(calls)
-        new = release_studies(rows, self.policy)
+        new = release(rows, self.policy)
         if not climb(new, self.best, self.policy):
             return None
         self.best = new

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pytest
 from reveal_leaderboard.release import ranking as tiers
 from reveal_leaderboard.release.ranking import FEWEST_DIFFERING, Rows, compare_document, rank_document
-from reveal_leaderboard.release.release import release, release_studies
+from reveal_leaderboard.release.release import release
 from reveal_leaderboard.settings import ReleasePolicy
 from scipy import stats
 
@@ -252,8 +252,7 @@ def test_hidden_findings_change_nothing() -> None:
 def test_differences_are_those_of_the_released_figures(kind: str) -> None:
     a: Any = pointer(0.8, 1) if kind == "cases" else reader(0.85, 1)
     b: Any = pointer(0.5, 2) if kind == "cases" else reader(0.6, 2)
-    release_one: Any = release if kind == "cases" else release_studies
-    own, other = release_one(a, POLICY), release_one(b, POLICY)
+    own, other = release(a, POLICY), release(b, POLICY)
     document = compare_document(a, b, POLICY, ids=("one", "two"))
     assert (document["schema"], document["a"], document["b"]) == (1, "one", "two")
     compared = [(figure.metric, figure.finding) for figure in own.figures if figure.metric != "grid_chance"]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from reveal_leaderboard.release.ranking import compare_document, rank_document
-from reveal_leaderboard.release.release import release, release_studies
+from reveal_leaderboard.release.release import release
 from scipy import stats
 
 from tests.leaderboard.test_ranking import PAIRS, POLICY, SHOWN, cases, pointer, reader
@@ -18,8 +18,7 @@ from tests.leaderboard.test_ranking import PAIRS, POLICY, SHOWN, cases, pointer,
 def test_entries_of_one_group_are_compared_by_released_figures_alone(kind: str) -> None:
     a: Any = pointer(0.8, 1) if kind == "cases" else reader(0.85, 1)
     b: Any = pointer(0.5, 2) if kind == "cases" else reader(0.6, 2)
-    release_one: Any = release if kind == "cases" else release_studies
-    own, other = release_one(a, POLICY), release_one(b, POLICY)
+    own, other = release(a, POLICY), release(b, POLICY)
     rows = compare_document(a, b, POLICY, paired=False)["rows"]
     assert len(rows) > 3
     p = []

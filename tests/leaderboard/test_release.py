@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from reveal_leaderboard.release.release import ReleasedScore, climb, part_of, primary_figure, release, split_final
+from reveal_leaderboard.release.release import ReleasedScore, climb, primary_figure, release, split_final
 from reveal_leaderboard.settings import ReleasePolicy
 
 from reveal_bench.kinds.localization.scoring import CaseRows, score_localization
@@ -199,7 +199,7 @@ def test_the_split_refuses_what_makes_no_parts() -> None:
 
 def test_a_part_is_scored_as_if_there_were_nobody_else() -> None:
     rows = make_rows({"point_hit": {"C": hits(90, 120) + hits(0, 80)}})
-    part = part_of(rows, {f"p{i}" for i in range(120)})
+    part = rows.of_patients({f"p{i}" for i in range(120)})
     assert release(part) == release(make_rows({"point_hit": {"C": hits(90, 120)}}))
 
 
@@ -235,3 +235,17 @@ def test_predictions_for_the_rare_finding_change_nothing_of_a_real_score(board: 
     assert not np.array_equal(one.values["point_hit"], other.values["point_hit"])
     assert RARE in release(one).hidden
     assert release(one) == release(other)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "step", "ends"),
+    [
+        (0.48, 0.52, 0.1, (0.4, 0.6)),
+        (0.4, 0.6, 0.1, (0.4, 0.6)),
+        (-0.12, 0.001, 0.01, (-0.12, 0.01)),
+        (4.251, 4.259, 0.01, (4.25, 4.26)),
+        (float("nan"), 0.52, 0.1, (None, 0.6)),
+    ],
+)
+def test_both_ends_of_an_interval_go_outwards(low, high, step, ends) -> None:
+    assert ReleasePolicy().round_outwards(low, high, step) == ends

@@ -7,15 +7,14 @@ import pytest
 from reveal_leaderboard.release.fingerprints import fingerprint, tripwires
 from reveal_leaderboard.release.ranking import compare_document, rank_document
 from reveal_leaderboard.release.release import (
-    RELEASED_OF_TASKS,
     ReleasedScore,
     climb,
-    part_of,
     primary_figure,
-    release_rubric,
+    release,
 )
 from reveal_leaderboard.settings import ReleasePolicy
 
+from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.localization.scoring import CaseRows
 from reveal_bench.kinds.tasks.records import (
     CATEGORIES,
@@ -50,11 +49,11 @@ def rows(n_tasks: int = 80, *, level: float = 3.0, n_pictures: int = 20, seed: i
 
 
 def test_figures_are_rounded_and_small_cells_hidden() -> None:
-    score = release_rubric(rows(), POLICY)
+    score = release(rows(), POLICY)
     assert score.shown == ("content", "process", "execution", "synthesis", "language", BROAD)
     assert score.hidden == ("image_content", "image_style", DIAGNOSIS, MEASURE)
     assert "image content, image style" in score.note
-    assert {figure.metric for figure in score.figures} == set(RELEASED_OF_TASKS)
+    assert {figure.metric for figure in score.figures} == set(KINDS["tasks"].released)
     for figure in score.figures:
         for number in (figure.value, figure.low, figure.high):
             assert number is not None
@@ -70,29 +69,29 @@ def test_figures_are_rounded_and_small_cells_hidden() -> None:
 
 def test_the_overall_score_is_that_of_the_text_criteria() -> None:
     given = rows()
-    figure = release_rubric(given, POLICY).figure("rubric_mean")
+    figure = release(given, POLICY).figure("rubric_mean")
     assert figure is not None
     assert figure.value == pytest.approx(round(float(given.scores[:, 1:5].mean()), 2))
     assert figure.n == "4"
-    assert primary_figure(release_rubric(given, POLICY)) == figure
+    assert primary_figure(release(given, POLICY)) == figure
 
 
 def test_a_split_of_few_tasks_shows_nothing() -> None:
-    score = release_rubric(rows(29), POLICY)
+    score = release(rows(29), POLICY)
     assert (score.figures, score.shown, score.hidden) == ((), (), (*REPORTED, *CATEGORIES))
     assert score.note == "Nothing can be shown: this split has fewer than 30 tasks."
-    assert release_rubric(rows(30), POLICY).figure("rubric_mean") is not None
+    assert release(rows(30), POLICY).figure("rubric_mean") is not None
 
 
 def test_answers_that_nobody_rated_hide_what_they_are_too_many_for() -> None:
     tasks = [TaskRecord(f"t{i}", "s", f"p{i}", "?", BROAD) for i in range(60)]
     given = [Rating(f"t{i}", "m", "a", 4, 4, 4, 4) for i in range(29)]
-    score = release_rubric(score_ratings(given, tasks, answered={task.task_id for task in tasks}), POLICY)
+    score = release(score_ratings(given, tasks, answered={task.task_id for task in tasks}), POLICY)
     assert score.figures == ()
 
 
 def test_a_better_mean_climbs_on_its_own_scale() -> None:
-    low, high = release_rubric(rows(level=2.5), POLICY), release_rubric(rows(level=3.5), POLICY)
+    low, high = release(rows(level=2.5), POLICY), release(rows(level=3.5), POLICY)
     assert climb(high, low, POLICY)
     assert not climb(low, high, POLICY)
 
@@ -126,12 +125,12 @@ def test_kinds_do_not_mix() -> None:
 
 
 def test_a_part_of_the_patients() -> None:
-    part = part_of(rows(), {"p000", "p003"})
+    part = rows().of_patients({"p000", "p003"})
     assert part.task_ids == ("t000", "t003")
 
 
 def test_no_reference_is_in_a_score() -> None:
-    assert REFERENCE not in str(release_rubric(rows(), POLICY).to_json())
+    assert REFERENCE not in str(release(rows(), POLICY).to_json())
 
 
 MANIFEST = TaskManifest(

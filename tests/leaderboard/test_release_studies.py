@@ -8,11 +8,12 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 import pytest
-from reveal_leaderboard.release.release import part_of, release_studies, shown_labels
+from reveal_leaderboard.release.release import POLICY, release
 from reveal_leaderboard.settings import ReleasePolicy
 from sklearn.metrics import cohen_kappa_score, f1_score, recall_score, roc_auc_score
 
 from reveal_bench.kinds.findings.records import StudyRecord
+from reveal_bench.kinds.findings.release import shown_labels
 from reveal_bench.kinds.findings.scoring import StudyRows
 
 N = 300
@@ -42,15 +43,15 @@ ROWS = make_rows()
 
 
 def test_a_label_needs_enough_studies_with_it_and_without_it() -> None:
-    score = release_studies(ROWS, FAST)
-    assert shown_labels(ROWS) == score.shown == SHOWN
+    score = release(ROWS, FAST)
+    assert shown_labels(ROWS, POLICY.min_cell) == score.shown == SHOWN
     assert score.hidden == ("Nodule", "Device")  # 29 with it; 29 without it
     assert {figure.finding for figure in score.figures} == {"macro", *SHOWN}
     assert score.note.endswith("not shown and not in any macro: Nodule, Device.")
 
 
 def test_figures_are_those_of_scikit_learn_rounded() -> None:
-    score = release_studies(ROWS, FAST)
+    score = release(ROWS, FAST)
     for metric, oracle in (("f1", f1_score), ("recall", recall_score), ("cohen_kappa", cohen_kappa_score)):
         values = [oracle(ROWS.present[:, ROWS.labels.index(x)], ROWS.predicted[:, ROWS.labels.index(x)]) for x in SHOWN]
         for label, value in zip(SHOWN, values, strict=True):
@@ -66,13 +67,13 @@ def test_figures_are_those_of_scikit_learn_rounded() -> None:
 
 
 def test_no_metric_is_released_whose_studies_the_submission_chooses_or_that_holds_hidden_labels() -> None:
-    score = release_studies(make_rows(probabilities=True), FAST)
+    score = release(make_rows(probabilities=True), FAST)
     assert {figure.metric for figure in score.figures} == {"f1", "recall", "cohen_kappa"}
 
 
 def test_auroc_is_a_macro_over_five_labels_or_more() -> None:
     rows = make_rows(probabilities=True, positives={name: 60 + 10 * i for i, name in enumerate("ABCDE")})
-    score = release_studies(rows, FAST)
+    score = release(rows, FAST)
     (figure,) = [figure for figure in score.figures if figure.metric == "auroc"]
     assert rows.probabilities is not None
     expected = np.mean([roc_auc_score(rows.present[:, i], rows.probabilities[:, i]) for i in range(5)])
@@ -93,7 +94,7 @@ def arbitrary(rng: np.random.Generator, kind: str, n: int) -> BoolArray:
 @pytest.mark.parametrize("kind", ["all", "none", "coins", "one"])
 def test_whatever_is_predicted_for_hidden_labels_every_byte_stays_the_same(kind: str, probabilities: bool) -> None:
     rows, rng = make_rows(probabilities=probabilities), np.random.default_rng(7)
-    expected = json.dumps(release_studies(rows, FAST).to_json())
+    expected = json.dumps(release(rows, FAST).to_json())
     for _ in range(10):
         predicted = rows.predicted.copy()
         given = None if rows.probabilities is None else rows.probabilities.copy()
@@ -104,14 +105,14 @@ def test_whatever_is_predicted_for_hidden_labels_every_byte_stays_the_same(kind:
                 given[:, column] = predicted[:, column] * rng.random(N)
         other = replace(rows, predicted=predicted, probabilities=given)
         assert not np.array_equal(other.predicted, rows.predicted)
-        assert json.dumps(release_studies(other, FAST).to_json()) == expected
+        assert json.dumps(release(other, FAST).to_json()) == expected
 
 
 @pytest.mark.parametrize("kind", ["all", "none", "coins", "one"])
 def test_what_is_shown_never_depends_on_the_predictions(kind: str) -> None:
     rng = np.random.default_rng(8)
     predicted = np.column_stack([arbitrary(rng, kind, N) for _ in ROWS.labels])
-    score = release_studies(replace(ROWS, predicted=predicted), FAST)
+    score = release(replace(ROWS, predicted=predicted), FAST)
     assert (score.shown, score.hidden) == (SHOWN, ("Nodule", "Device"))
     assert {f.finding for f in score.figures if f.metric == "f1"} == {"macro", *SHOWN}
 
@@ -123,18 +124,18 @@ def test_the_hidden_labels_references_change_nothing_either() -> None:
     for label in ("Nodule", "Device"):
         column = ROWS.labels.index(label)
         present[:, column] = rng.permutation(present[:, column])
-    assert release_studies(replace(ROWS, present=present), FAST) == release_studies(ROWS, FAST)
+    assert release(replace(ROWS, present=present), FAST) == release(ROWS, FAST)
 
 
 def test_nothing_is_shown_of_a_small_split() -> None:
     small = ROWS.take(np.arange(N) < 29)
-    score = release_studies(small, FAST)
+    score = release(small, FAST)
     assert (score.figures, score.shown) == ((), ())
     assert "Nothing can be shown" in score.note
 
 
 def test_a_part_is_scored_as_if_there_were_nobody_else() -> None:
-    part = part_of(ROWS, {f"p{i}" for i in range(75)})
+    part = ROWS.of_patients({f"p{i}" for i in range(75)})
     assert len(part) == 150
-    assert release_studies(part, FAST) == release_studies(ROWS.take(np.arange(N) < 150), FAST)
-    assert release_studies(part, FAST) != release_studies(ROWS, FAST)
+    assert release(part, FAST) == release(ROWS.take(np.arange(N) < 150), FAST)
+    assert release(part, FAST) != release(ROWS, FAST)

@@ -15,22 +15,19 @@ its name and version.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from reveal_bench.benchmarks import BENCHMARKS, Benchmark
-from reveal_bench.kinds.findings.records import StudyManifest, read_study_manifest
+from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.folder import FolderInfo, check_split, read_folder_info
-from reveal_bench.kinds.localization.records import Manifest, read_manifest
-from reveal_bench.kinds.tasks.records import CATEGORIES, TaskManifest, read_task_manifest
-from reveal_bench.metrics.ordinal import REPORTED
 from reveal_leaderboard.store import boards
 from reveal_leaderboard.store.store import Store
 
 __all__ = [
-    "BoardKey", "BoardKind", "Catalogue", "Published", "UnknownBenchmarkError", "read_published",
+    "BoardKey", "Catalogue", "Published", "UnknownBenchmarkError", "read_published",
     "read_published_boards",
 ]  # fmt: skip
 
@@ -77,17 +74,8 @@ class Catalogue:
         return [one for (of, _), one in self._known.items() if of == name]
 
 
-BoardKind = Literal["localization", "findings", "tasks"]
-
-
 BoardKey = tuple[str, str]
 """(benchmark, version)"""
-
-
-READERS: Mapping[BoardKind, Callable[[Path, str], Manifest | StudyManifest | TaskManifest]] = {
-    "localization": read_manifest, "findings": read_study_manifest, "tasks": read_task_manifest,
-}  # fmt: skip
-"""What reads the public manifest of each kind of benchmark."""
 
 
 MANIFEST, INPUTS = "manifest", "holdout_inputs"
@@ -102,24 +90,24 @@ class Published:
     ----------
     folder : the public dataset folder
     info : what its ``benchmark.json`` says
-    manifest : of the scored split; a StudyManifest for findings-type benchmarks, a TaskManifest for tasks-type ones
-    kind : {"localization", "findings", "tasks"}
+    manifest : of the scored split, as its kind reads it
+    kind : key of KINDS
     """
 
     folder: Path
     info: FolderInfo
-    manifest: Manifest | StudyManifest | TaskManifest
-    kind: BoardKind
+    manifest: Any
+    kind: str
 
     @property
     def name(self) -> str:
         """Name of the benchmark."""
-        return self.manifest.benchmark
+        return str(self.manifest.benchmark)
 
     @property
     def version(self) -> str:
         """Version of the folder."""
-        return self.manifest.version
+        return str(self.manifest.version)
 
     @property
     def key(self) -> BoardKey:
@@ -129,7 +117,7 @@ class Published:
     @property
     def split(self) -> str:
         """Name of the scored split."""
-        return self.manifest.split
+        return str(self.manifest.split)
 
     @property
     def benchmark(self) -> Benchmark:
@@ -145,21 +133,22 @@ class Published:
     def findings(self) -> tuple[str, ...]:
         """Vocabulary, in the order of tables: the labels of a findings-type benchmark; the criteria of the rubric and
         the categories of tasks of a tasks-type one."""
-        if isinstance(self.manifest, TaskManifest):
-            return (*REPORTED, *CATEGORIES)
-        return self.manifest.labels if isinstance(self.manifest, StudyManifest) else self.manifest.findings
+        return KINDS[self.kind].scope(self.manifest)[0]
 
     @property
     def n_items(self) -> int:
         """Images, studies or tasks that the scored split asks for."""
-        if isinstance(self.manifest, TaskManifest):
-            return len(self.manifest.tasks)
-        return len(self.manifest.studies if isinstance(self.manifest, StudyManifest) else self.manifest.rows)
+        return KINDS[self.kind].scope(self.manifest)[1]
 
     @property
     def items(self) -> str:
         """What the items are: "images", "studies" or "tasks"."""
-        return {"localization": "images", "findings": "studies", "tasks": "tasks"}[self.kind]
+        return KINDS[self.kind].items
+
+    @property
+    def scored_by(self) -> str:
+        """Who scores: "program" or "readers"."""
+        return KINDS[self.kind].scored_by
 
     @property
     def synthetic(self) -> bool:
@@ -195,7 +184,7 @@ def read_published(folder: Path, split: str) -> Published:
     check_split(info, folder, split)
     kind = _kind(folder, info)
     _check_no_references(folder, split)
-    return Published(folder, info, READERS[kind](folder, split), kind)
+    return Published(folder, info, KINDS[kind].read_manifest(folder, split), kind)
 
 
 def read_published_boards(folders: Iterable[tuple[Path, str]]) -> dict[BoardKey, Published]:
@@ -217,7 +206,7 @@ def read_published_boards(folders: Iterable[tuple[Path, str]]) -> dict[BoardKey,
     return boards
 
 
-def _kind(folder: Path, info: FolderInfo) -> BoardKind:
+def _kind(folder: Path, info: FolderInfo) -> str:
     if info.benchmark not in BENCHMARKS:
         raise ValueError(f"{folder}: `benchmark` must be one of {', '.join(BENCHMARKS)}, got {info.benchmark!r}")
     return BENCHMARKS[info.benchmark].kind

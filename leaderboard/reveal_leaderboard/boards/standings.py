@@ -22,18 +22,11 @@ from typing import Any
 import sqlalchemy as sa
 
 from reveal_bench.benchmarks import BENCHMARKS
+from reveal_bench.kinds import KINDS
 from reveal_bench.metrics import METRICS, Metric
 from reveal_leaderboard.boards.catalogue import Published
 from reveal_leaderboard.boards.references import ReferenceRow, read_reference_rows
-from reveal_leaderboard.release.release import (
-    PRIMARY,
-    RELEASED,
-    RELEASED_OF_STUDIES,
-    RELEASED_OF_TASKS,
-    Figure,
-    ReleasedScore,
-    primary_figure,
-)
+from reveal_leaderboard.release.release import Figure, ReleasedScore, primary_figure
 from reveal_leaderboard.store import boards
 from reveal_leaderboard.store.boards import VersionRow
 from reveal_leaderboard.store.store import Score, Store, Submission
@@ -45,8 +38,6 @@ __all__ = [
 ]  # fmt: skip
 
 MACRO = "macro"
-SHOWN = {"localization": RELEASED, "findings": (*RELEASED_OF_STUDIES, "auroc"), "tasks": RELEASED_OF_TASKS}
-"""Kind of benchmark -> metrics of which a board may have figures."""
 
 
 class UnknownVersionError(ValueError):
@@ -113,7 +104,7 @@ class Standings:
 
     Attributes
     ----------
-    kind : {"localization", "findings", "tasks"}; of tasks the criteria of the rubric stand in place of findings
+    kind : key of KINDS; of tasks the criteria of the rubric stand in place of findings
     metrics : columns, the primary one first
     hidden : findings too small to be shown
     entries : in order: placed, new, without a primary figure
@@ -148,6 +139,11 @@ class Standings:
         return self.metrics[0]
 
     @property
+    def scored_by(self) -> str:
+        """Who scores: "program" or "readers"."""
+        return KINDS[self.kind].scored_by
+
+    @property
     def versions(self) -> tuple[str, ...]:
         """Names of the versions that can be looked at, newest first."""
         return tuple(entry.version for entry in self.history)
@@ -167,8 +163,9 @@ def board_metrics(benchmark: str) -> tuple[Metric, ...]:
     ['point_hit', 'grid_hit', 'mask_iou_all']
     """
     asked = BENCHMARKS[benchmark]
-    names = [name for name in asked.metrics or SHOWN[asked.kind] if name in SHOWN[asked.kind]]
-    names.sort(key=lambda name: name != PRIMARY[asked.kind])
+    kind = KINDS[asked.kind]
+    names = [name for name in asked.metrics or kind.released if name in kind.released]
+    names.sort(key=lambda name: name != kind.primary)
     return tuple(METRICS[name] for name in names)
 
 

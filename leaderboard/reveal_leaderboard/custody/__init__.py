@@ -1,4 +1,4 @@
-"""Custody: strangers' files and secret references are never in one process, and each is in a confined one.
+"""Custody: uploaded files and secret references are never in one process, and each is in a confined one.
 
 Conventions
 -----------

@@ -12,8 +12,9 @@ import json
 from dataclasses import asdict, replace
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from reveal_bench.kinds import KINDS
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_leaderboard.release.release import ReleasedScore
 from reveal_leaderboard.settings import ReleasePolicy
@@ -87,6 +88,12 @@ class RankAnswer(_Strict):
     computed_for: list[Short]
 
 
+def _known_kind(name: str) -> str:
+    if name not in KINDS:
+        raise ValueError(f"`kind` must be one of {', '.join(KINDS)}, got {name!r}")
+    return name
+
+
 class _Difference(_Strict):
     metric: Short
     finding: Short
@@ -102,7 +109,7 @@ class CompareAnswer(_Strict):
     """What a compare child says, see :func:`reveal_leaderboard.release.ranking.compare_document`."""
 
     schema_: Annotated[Literal[1], Field(alias="schema")]
-    kind: Literal["localization", "findings", "tasks"]
+    kind: Annotated[Short, AfterValidator(_known_kind)]
     a: Short
     b: Short
     rows: Annotated[list[_Difference], Field(max_length=1000)]

@@ -27,13 +27,14 @@ from typing import Any, BinaryIO, Literal, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from reveal_bench.kinds.folder import read_folder_info
+from reveal_bench.kinds.kind import Manifest
 from reveal_bench.predictions import LintReport
 from reveal_leaderboard.custody.answers import CompareAnswer, ParseAnswer, RankAnswer, ScoreAnswer, check_released
+from reveal_leaderboard.custody.canonical import dump_manifest
 from reveal_leaderboard.custody.jail import confinement_here
-from reveal_leaderboard.custody.keeper import Keeper, TemplateError
 from reveal_leaderboard.custody.limits import PARSE_LIMITS, SCORE_LIMITS, JailLimits
-from reveal_leaderboard.custody.manifests import AnyManifest, dump_manifest
 from reveal_leaderboard.custody.messages import TOO_LARGE, Ended, Request
+from reveal_leaderboard.custody.service import TemplateError, TemplateService
 from reveal_leaderboard.release.fingerprints import Fingerprint
 from reveal_leaderboard.release.outcomes import ScoredOutcome
 from reveal_leaderboard.settings import ReleasePolicy
@@ -126,10 +127,10 @@ class Custody:
         self._scratch, self._bubblewrap = scratch, bubblewrap
         self._score_limits, self._scores_at_once = score_limits, scores_at_once
         parser = f"{_MODULE}.parsing"
-        self._parser = Keeper(parser, scratch, lanes=parses_at_once, limits=parse_limits, wrapped=bubblewrap)
-        self._scorers: dict[Path | None, Keeper] = {}
+        self._parser = TemplateService(parser, scratch, lanes=parses_at_once, limits=parse_limits, wrapped=bubblewrap)
+        self._scorers: dict[Path | None, TemplateService] = {}
         self._lock = threading.Lock()
-        self._manifests: list[tuple[AnyManifest, bytes]] = []
+        self._manifests: list[tuple[Manifest, bytes]] = []
 
     def __enter__(self) -> Custody:
         return self
@@ -140,12 +141,12 @@ class Custody:
     @property
     def confinement(self) -> str:
         """What holds the children, such as "rlimits, landlock-7, seccomp, no bubblewrap"."""
-        keepers = [self._parser, *self._scorers.values()]
-        return next((keeper.confinement for keeper in keepers if keeper.confinement), confinement_here())
+        services = [self._parser, *self._scorers.values()]
+        return next((service.confinement for service in services if service.confinement), confinement_here())
 
     def template_ids(self) -> list[int]:
         """Process ids of the templates that run."""
-        return [keeper.pid for keeper in (self._parser, *self._scorers.values()) if keeper.pid is not None]
+        return [service.pid for service in (self._parser, *self._scorers.values()) if service.pid is not None]
 
     def warm_up(self, holdouts: Sequence[Path] = ()) -> None:
         """Start the parse template now, and that of each holdout, so that the first request need not wait.
@@ -162,13 +163,13 @@ class Custody:
     def close(self) -> None:
         """End all templates and children."""
         with self._lock:
-            for keeper in (self._parser, *self._scorers.values()):
-                keeper.close()
+            for service in (self._parser, *self._scorers.values()):
+                service.close()
 
     def parse(
         self,
         path: Path,
-        manifest: AnyManifest,
+        manifest: Manifest,
         *,
         name: str,
         allow_missing: bool = False,
@@ -229,7 +230,7 @@ class Custody:
         Parameters
         ----------
         canonical : written by :meth:`parse`; of answers to tasks, with their ratings, by
-            :func:`~reveal_leaderboard.custody.canonical.write_rated`
+            :func:`~reveal_leaderboard.custody.canonical.write_canonical`
         vault : holds ``salt``, the key of the reference hash, the fingerprint and the final part; exact rows are kept
             in :func:`cases_file` of it, under the holdout's version
         thresholds : of a findings-type benchmark: probability from which a label counts as predicted
@@ -250,11 +251,11 @@ class Custody:
             "key": salt.hex(),
             "thresholds": thresholds if isinstance(thresholds, float) else dict(thresholds),
         }
-        keeper = self._scorer(holdout)
-        request = Request("score", arguments, keeper.limits, places=(str(holdout),))
+        service = self._scorer(holdout)
+        request = Request("score", arguments, service.limits, places=(str(holdout),))
         with _opened(canonical) as arrays, self._outputs(vault, 2) as outputs:
             handles = [arrays, *(output.fileno() for output in outputs)]
-            said = _answered(keeper, request, handles, ScoreAnswer)
+            said = _answered(service, request, handles, ScoreAnswer)
             try:
                 released = check_released(said.released, policy)
                 final = None if said.final is None else check_released(said.final, policy)
@@ -325,22 +326,22 @@ class Custody:
         model: type[BaseModel],
         **options: Any,
     ) -> dict[str, Any]:
-        keeper = self._scorer(None)
-        limits = replace(keeper.limits, open_files=keeper.limits.open_files + len(ids))
+        service = self._scorer(None)
+        limits = replace(service.limits, open_files=service.limits.open_files + len(ids))
         request = Request(job, {"ids": list(ids), "policy": asdict(policy), **options}, limits)
         with contextlib.ExitStack() as stack:
             try:
                 handles = [stack.enter_context(_opened(cases_file(vault, one, version, part))) for one in ids]
             except OSError as error:
                 raise ScoreFailed("crashed", f"rows of a submission cannot be opened: {error}") from None
-            said = _answered(keeper, request, handles, model)
+            said = _answered(service, request, handles, model)
         return said.model_dump(by_alias=True)
 
-    def _scorer(self, holdout: Path | None) -> Keeper:
+    def _scorer(self, holdout: Path | None) -> TemplateService:
         """The template of a holdout; bubblewrap must be told its folder at the start. None: that of rows alone."""
         with self._lock:
             if holdout not in self._scorers:
-                self._scorers[holdout] = Keeper(
+                self._scorers[holdout] = TemplateService(
                     f"{_MODULE}.scoring",
                     self._scratch,
                     lanes=self._scores_at_once,
@@ -350,7 +351,7 @@ class Custody:
                 )
             return self._scorers[holdout]
 
-    def _dumped(self, manifest: AnyManifest) -> bytes:
+    def _dumped(self, manifest: Manifest) -> bytes:
         with self._lock:
             for known, data in self._manifests:
                 if known is manifest:
@@ -395,9 +396,9 @@ def _keep(file: BinaryIO, path: Path) -> None:
         os.close(folder)
 
 
-def _answered(keeper: Keeper, request: Request, files: Sequence[int], model: type[Model]) -> Model:
+def _answered(service: TemplateService, request: Request, files: Sequence[int], model: type[Model]) -> Model:
     try:
-        ended, answer = keeper.run(request, files)
+        ended, answer = service.run(request, files)
     except TemplateError as error:
         raise ScoreFailed("crashed", str(error)) from None
     if ended.code != 0 or answer is None:

@@ -28,6 +28,7 @@ BOARD_LIMITS = Limits(
     containers=2_000_000,
     values=10_000_000,
     counts_characters=3 * MOST_MASK_RUNS,
+    mask_runs=MOST_MASK_RUNS,
     points=1,
     contours=200,
     vertices=20_000,

@@ -34,8 +34,9 @@ import numpy as np
 import numpy.typing as npt
 import sqlalchemy as sa
 
+from reveal_bench.kinds.findings import RELEASED_PER_LABEL
 from reveal_bench.metrics.bootstrap import MACRO
-from reveal_leaderboard.release.release import POLICY, RELEASED_OF_STUDIES, Figure, ReleasedScore
+from reveal_leaderboard.release.release import POLICY, Figure, ReleasedScore
 from reveal_leaderboard.settings import BenchmarkSettings, ReleasePolicy, Settings
 from reveal_leaderboard.store.tables import fingerprints, members, scores, submissions, teams, users, versions
 
@@ -44,7 +45,7 @@ __all__ = ["Exposure", "Group", "answer_bits", "exposure", "groups_of_scored", "
 Level = Literal["low", "watch", "close"]
 COUNTING = ("point_hit", "grid_hit")
 AREAS = ("mask_iou_all", "box_iou")
-TELLING = (*COUNTING, *AREAS, *RELEASED_OF_STUDIES)
+TELLING = (*COUNTING, *AREAS, *RELEASED_PER_LABEL)
 GRID = 8
 POINT_BITS = math.log2(GRID**2)
 BOX_BITS = 2 * math.log2(GRID * (GRID + 1) / 2)
@@ -149,7 +150,7 @@ def answer_bits(figures: Iterable[Figure], n_cases: int | None, policy: ReleaseP
             bits += min(count, steps)
         elif figure.metric in AREAS:
             bits += steps
-        elif figure.metric in RELEASED_OF_STUDIES:  # together they can tell the count more finely than one does
+        elif figure.metric in RELEASED_PER_LABEL:  # together they can tell the count more finely than one does
             calls = min(count, calls + steps)
     return bits + calls
 
@@ -164,7 +165,7 @@ def label_bits(figures: Sequence[Figure], n_cases: int | None) -> float:
     """
     metrics = {figure.metric for figure in figures}
     least, most = _band(figures[0].n)
-    if metrics & set(RELEASED_OF_STUDIES):
+    if metrics & set(RELEASED_PER_LABEL):
         n = n_cases or 2 * least
         return min(_log2_choose(n, least), _log2_choose(n, min(most or n - least, n - least)))
     return least * (BOX_BITS if metrics & set(AREAS) else POINT_BITS)

@@ -41,7 +41,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
@@ -50,13 +49,11 @@ import numpy.typing as npt
 
 from reveal_bench.arrays import BoolArray, FloatArray
 from reveal_bench.evaluation.compare import ALPHA, Comparison, compare, holm, side_by_side
-from reveal_bench.kinds.findings.scoring import StudyRows, resample_studies
-from reveal_bench.kinds.localization.scoring import CaseRows, resample_systems
-from reveal_bench.kinds.tasks.scoring import OVERALL_CRITERIA, RubricRows, resample_rubrics
+from reveal_bench.kinds import KINDS
+from reveal_bench.kinds.kind import Kind, Rows
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO, Resampled
-from reveal_bench.metrics.ordinal import REPORTED
-from reveal_leaderboard.release.release import PRIMARY, Figure, ReleasedScore, release, release_rubric, release_studies
+from reveal_leaderboard.release.release import Figure, ReleasedScore, release
 from reveal_leaderboard.settings import ReleasePolicy
 
 __all__ = ["FEWEST_DIFFERING", "Rows", "compare_document", "rank_document"]
@@ -162,8 +159,6 @@ def _letters(number: int) -> str:
     return letters
 
 
-Rows = CaseRows | StudyRows | RubricRows
-
 FEWEST_DIFFERING = 10
 COMPARE_RESAMPLES = 10_000
 """At least: with fewer, no p could be small enough after the correction for some dozens of rows."""
@@ -192,8 +187,8 @@ def rank_document(
         If kinds differ, or the systems were scored on different cases.
     """
     kind = _kind(list(systems.values()))
-    systems = {name: _true_cases(systems[name]) for name in sorted(systems)}
-    metric = PRIMARY[kind]
+    systems = {name: systems[name].comparable() for name in sorted(systems)}
+    metric = kind.primary
     document: dict[str, Any] = {
         "schema": 1,
         "metric": metric,
@@ -203,19 +198,20 @@ def rank_document(
         "entries": {},
         "computed_for": sorted(systems),
     }
-    placed = {name: rows for name, rows in systems.items() if _has(rows, metric)}
+    placed = {name: rows for name, rows in systems.items() if metric in rows.metrics()}
     if not placed:
         return document
-    score = _release(next(iter(placed.values())), policy)
+    first = next(iter(placed.values()))
+    score = release(first, policy)
     if score.figure(metric) is None:
         return document
     values, replicates = side_by_side(_resample(list(placed.values()), metric, score.shown, policy))
     values, macros = values[:, 0], replicates[:, :, 0]
     if METRICS[metric].better == "lower":
         values, macros = -values, -macros
-    is_paired = pairable(list(placed), {} if kind == "tasks" else groups or {})
+    is_paired = pairable(list(placed), groups or {} if kind.can_be_probed else {})
     is_tested = ~is_paired | (_differing(list(placed.values()), metric, score.shown) >= FEWEST_DIFFERING)
-    apart = told_apart(values, macros, is_tested, is_paired, _n_patients(next(iter(placed.values()))))
+    apart = told_apart(values, macros, is_tested, is_paired, len(first.patients()))
     found = places(values, apart)
     return document | {"findings": list(score.shown), "entries": dict(zip(placed, found, strict=True))}
 
@@ -246,14 +242,14 @@ def compare_document(
         If kinds differ, or the systems were scored on different cases.
     """
     kind = _kind([a, b])
-    a, b = _true_cases(a), _true_cases(b)
-    score_a, score_b = _release(a, policy), _release(b, policy)
+    a, b = a.comparable(), b.comparable()
+    score_a, score_b = release(a, policy), release(b, policy)
     pairs = {
         (figure.metric, figure.finding): (figure, other)
         for figure in score_a.figures
-        if _is_compared(figure, kind) and (other := score_b.figure(figure.metric, figure.finding)) is not None
+        if _is_compared(figure, a) and (other := score_b.figure(figure.metric, figure.finding)) is not None
     }
-    if paired or kind == "tasks":
+    if paired or not kind.can_be_probed:
         spans, note = _paired_spans(a, b, list(pairs), score_a.shown, policy), _PAIRED
     else:
         spans, note = {key: span for key, pair in pairs.items() if (span := _released_span(*pair))}, _UNPAIRED
@@ -268,7 +264,7 @@ def compare_document(
             "low": low, "high": high, "told_apart": bool(is_apart.get(key, False) and value != 0),
         })  # fmt: skip
     told = note.format(n=len(spans)) if rows else "Nothing is released of both, so there is nothing to compare."
-    return {"schema": 1, "kind": kind, "a": ids[0], "b": ids[1], "rows": rows, "note": told}
+    return {"schema": 1, "kind": kind.name, "a": ids[0], "b": ids[1], "rows": rows, "note": told}
 
 
 _PAIRED = (
@@ -283,62 +279,25 @@ _UNPAIRED = (
 )
 
 
-# Both kinds of rows ---------------------------------------------------------------------------------------------------
+def _kind(systems: Sequence[Rows]) -> Kind:
+    """The kind of all systems; of none any will do, for there is nothing to rank."""
+    names = sorted({rows.kind for rows in systems}, reverse=True)
+    if len(names) > 1:
+        raise ValueError(f"all systems must be of one kind of benchmark, got both {' and '.join(names)}")
+    return KINDS[names[0]] if names else next(iter(KINDS.values()))
 
 
-def _kind(systems: Sequence[Rows]) -> str:
-    names = {StudyRows: "findings", RubricRows: "tasks"}
-    kinds = {names.get(type(rows), "localization") for rows in systems}
-    if len(kinds) > 1:
-        raise ValueError(f"all systems must be of one kind of benchmark, got both {' and '.join(sorted(kinds)[::-1])}")
-    return kinds.pop() if kinds else "localization"
-
-
-def _true_cases(rows: Rows) -> Rows:
-    """`rows` with nothing defined where there is no reference, as release takes such cases out."""
-    if not isinstance(rows, CaseRows) or "point_hit" not in rows.values:
-        return rows
-    is_true = ~np.isnan(rows.values["point_hit"])
-    return replace(rows, values={name: np.where(is_true, values, np.nan) for name, values in rows.values.items()})
-
-
-def _n_patients(rows: Rows) -> int:
-    if isinstance(rows, RubricRows):
-        return len(set(rows.patient_ids))
-    patients = (s.patient_id for s in rows.studies) if isinstance(rows, StudyRows) else (p for _, p in rows.all_images)
-    return len(set(patients))
-
-
-def _release(rows: Rows, policy: ReleasePolicy) -> ReleasedScore:
-    if isinstance(rows, RubricRows):
-        return release_rubric(rows, policy)
-    return release_studies(rows, policy) if isinstance(rows, StudyRows) else release(rows, policy)
-
-
-def _has(rows: Rows, metric: str) -> bool:
-    return not isinstance(rows, CaseRows) or metric in rows.values
-
-
-def _is_compared(figure: Figure, kind: str) -> bool:
+def _is_compared(figure: Figure, rows: Rows) -> bool:
     """Of tasks the mean scores of the criteria: a share follows from them, and readers' agreement is no merit."""
-    if kind == "tasks":
-        return figure.metric == "rubric_mean" and figure.finding in (MACRO, *REPORTED)
-    return METRICS[figure.metric].better != "neither"
+    is_merit = figure.metric in rows.metrics() and METRICS[figure.metric].better != "neither"
+    return is_merit and figure.finding in (MACRO, *rows.groups)
 
 
 def _resample(systems: Sequence[Rows], metric: str, shown: Sequence[str], policy: ReleasePolicy) -> list[Resampled]:
-    n, seed = policy.n_resamples, policy.seed
-    rated = [rows for rows in systems if isinstance(rows, RubricRows)]
-    if rated:
-        return [*resample_rubrics(rated, OVERALL_CRITERIA, n_resamples=n, seed=seed)]
-    studies = [rows for rows in systems if isinstance(rows, StudyRows)]
-    if studies:
-        return [
-            of[metric] for of in resample_studies(studies, metrics=[metric], labels=shown, n_resamples=n, seed=seed)
-        ]
-    cases = [rows for rows in systems if isinstance(rows, CaseRows)]
-    of_cases = resample_systems(cases, metrics=[metric], findings=shown, n_resamples=n, seed=seed, unit="patient")
-    return [of[metric] for of in of_cases]
+    first = systems[0]
+    options: dict[str, Any] = {"n_resamples": policy.n_resamples, "seed": policy.seed, "unit": "patient"}
+    found = type(first).resample(systems, metrics=[metric], groups=first.macro_over(shown), **options)
+    return [of_system[metric] for of_system in found]
 
 
 def _compare(
@@ -353,25 +312,8 @@ def _compare(
 def _differing(systems: Sequence[Rows], metric: str, findings: Sequence[str]) -> npt.NDArray[np.int64]:
     """Cases of `findings` in which each two systems differ, (n_systems, n_systems): in their answers to studies, in
     what they scored on images."""
-    answers = [_answers(rows, metric, findings) for rows in systems]
-    keys = sorted(set().union(*answers)) if isinstance(answers[0], dict) else []
-    table = np.array([[own.get(key, np.nan) for key in keys] if isinstance(own, dict) else own for own in answers])
-    table = np.nan_to_num(table, nan=-1.0)
+    table = type(systems[0]).answers(systems, metric, findings)
     return np.stack([(table != own).sum(axis=1) for own in table])
-
-
-def _answers(rows: Rows, metric: str, findings: Sequence[str]) -> dict[tuple[str, str], float] | FloatArray:
-    if isinstance(rows, CaseRows):
-        wanted = set(findings)
-        cases = zip(rows.image_ids, rows.case_findings, rows.values[metric].tolist(), strict=True)
-        return {(image, finding): value for image, finding, value in cases if finding in wanted}
-    if isinstance(rows, RubricRows):
-        by_name = rows.columns()
-        return np.concatenate([by_name[name] for name in findings if name in REPORTED])
-    columns = [rows.labels.index(label) for label in findings]
-    if metric in ("auroc", "average_precision") and rows.probabilities is not None:
-        return rows.probabilities[:, columns].ravel()
-    return rows.predicted[:, columns].ravel().astype(np.float64)
 
 
 # Differences ----------------------------------------------------------------------------------------------------------
@@ -418,9 +360,9 @@ def _is_told_apart(p: Sequence[float]) -> list[bool]:
     return [] if not p else [bool(corrected <= ALPHA) for corrected in holm(np.nan_to_num(p, nan=1.0))]
 
 
-def _steps(score: ReleasedScore, policy: ReleasePolicy, kind: str) -> dict[tuple[str, str], float]:
+def _steps(score: ReleasedScore, policy: ReleasePolicy, kind: Kind) -> dict[tuple[str, str], float]:
     """What each released figure is a multiple of; a difference is shown no finer."""
-    if kind == "tasks":
+    if not kind.can_be_probed:
         return {(f.metric, f.finding): policy.resolution for f in score.figures}
     begins = {policy.band(start): start for start in policy.bands}
     n_cases = {f.finding: begins.get(f.n, 0) for f in score.figures if f.finding != MACRO}

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from reveal_bench.kinds.localization.records import Manifest
+from reveal_bench.kinds import KINDS
 from reveal_bench.predictions import LintReport
 from reveal_leaderboard.accounts.accounts import Accounts, Actor, Team
 from reveal_leaderboard.boards.catalogue import Catalogue, Published
@@ -105,7 +105,7 @@ class Intake:
         """
         published = self.catalogue.current(benchmark)
         team = self.team_of(actor, metadata.organization)
-        if isinstance(published.manifest, Manifest):
+        if KINDS[published.kind].uses_grid:
             metadata.check_grid(published.manifest.grid)
         metadata.check_labels(published.findings)
         with self.blobs.receive(stream) as incoming:

@@ -28,19 +28,18 @@ import traceback
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from reveal_bench.kinds.findings.records import StudyManifest, read_study_manifest
+from reveal_bench.kinds import KINDS, kind_of
 from reveal_bench.kinds.folder import FolderInfo, read_folder_info, split_shards
-from reveal_bench.kinds.localization.records import Manifest, read_manifest
-from reveal_bench.kinds.tasks.records import TaskAnswer, TaskManifest, read_task_manifest
+from reveal_bench.kinds.kind import Manifest
 from reveal_bench.predictions import LintReport
 from reveal_leaderboard.boards.comparisons import groups, may_pair
 from reveal_leaderboard.boards.reading import is_complete
 from reveal_leaderboard.custody import Custody, Parsed, ParseFailed, ScoreFailed
-from reveal_leaderboard.custody.canonical import read_canonical, write_rated
+from reveal_leaderboard.custody.canonical import read_canonical, write_canonical
 from reveal_leaderboard.custody.confinement import is_inside, readable_places
 from reveal_leaderboard.release import receipts
 from reveal_leaderboard.release.fingerprints import tripwires
@@ -53,9 +52,6 @@ from reveal_leaderboard.store.ratings import answers_of, ratings_of
 from reveal_leaderboard.store.store import Score, Store, Submission
 
 __all__ = ["Vault", "Worker", "open_holdouts"]
-
-CONFIGS = ("localization", "multilabel", "tasks")
-"""Folders of reference files in a dataset folder, by kind of benchmark."""
 
 
 class Vault:
@@ -87,17 +83,12 @@ class Holdout:
     folder: Path
     info: FolderInfo
     vault: Vault
-    _manifests: dict[str, Manifest | StudyManifest | TaskManifest] = field(default_factory=dict, repr=False)
+    _manifests: dict[str, Manifest] = field(default_factory=dict, repr=False)
 
-    def manifest(self, split: str) -> Manifest | StudyManifest | TaskManifest:
+    def manifest(self, split: str) -> Manifest:
         """What a file for `split` must predict, read once."""
         if split not in self._manifests:
-            if (self.folder / "tasks").is_dir():
-                self._manifests[split] = read_task_manifest(self.folder, split)
-            else:
-                is_of_studies = (self.folder / "multilabel").is_dir()
-                read = read_study_manifest if is_of_studies else read_manifest
-                self._manifests[split] = read(self.folder, split)
+            self._manifests[split] = kind_of(self.info).read_manifest(self.folder, split)
         return self._manifests[split]
 
 
@@ -126,7 +117,8 @@ def open_holdouts(folders: Iterable[tuple[str, Path]], *, shared: Iterable[Path]
         for what, place in (("holdout", folder), ("vault", private)):
             _check_place(what, place, shared)
         info = read_folder_info(folder)
-        absent = [split for split in info.splits if not _reference_files(folder, split)]
+        config = kind_of(info).config
+        absent = [split for split in info.splits if not split_shards(folder, config, split)]
         if absent:
             raise ValueError(f"the holdout must hold the references of its split {absent[0]!r}, {folder} does not")
         if info.benchmark != name:
@@ -144,10 +136,6 @@ def _check_place(what: str, place: Path, shared: Iterable[Path]) -> None:
             raise ValueError(f"the {what} must lie apart from the data folder, which the server shares: {place}")
     if is_inside(place, readable_places()):
         raise ValueError(f"the {what} must not lie in a folder that the server reads as a program: {place}")
-
-
-def _reference_files(folder: Path, split: str) -> list[Path]:
-    return [path for config in CONFIGS for path in split_shards(folder, config, split)]
 
 
 POLL_SECONDS = 0.5
@@ -289,8 +277,8 @@ class Worker:
             split = boards.split_of(connection, job.benchmark, job.version)
         submission = replace(submission, split=split)  # another version may call it otherwise
         manifest = holdout.manifest(split)
-        if isinstance(manifest, TaskManifest):
-            return self._score_tasks(job, holdout, submission, manifest)
+        if KINDS[manifest.kind].scored_by == "readers":
+            return self._score_ratings(job, holdout, submission, manifest)
         with tempfile.TemporaryDirectory() as scratch:
             canonical = Path(scratch) / "canonical.npz"
             parsed = self._accepted(submission, holdout, canonical, is_of_other_version=job.kind == "rescore")
@@ -303,7 +291,7 @@ class Worker:
             outcome = _with_coverage(outcome, parsed.report)
         return self.queue.finish_score(job, who=self._who, outcome=outcome, sign=self._sign)
 
-    def _score_tasks(self, job: Job, holdout: Holdout, submission: Submission, manifest: TaskManifest) -> bool:
+    def _score_ratings(self, job: Job, holdout: Holdout, submission: Submission, manifest: Manifest) -> bool:
         """Bring answers to tasks before readers or, once these are done, release what they gave."""
         if job.kind == "rescore":
             why = "The tasks of another version are other questions: they must be answered and read anew."
@@ -318,10 +306,9 @@ class Worker:
                 parsed = self._accepted(submission, holdout, file)
                 if isinstance(parsed, str):
                     return self.queue.refuse(job, who=self._who, why=parsed)
-                found = cast("tuple[TaskAnswer, ...]", read_canonical(file, manifest))
+                found = read_canonical(file, manifest)
                 return self.queue.await_readers(job, who=self._who, answers=found)
-            with file.open("wb") as stream:
-                write_rated(stream, answers, given, manifest)
+            write_canonical(file, answers, manifest, given)
             outcome = self._outcome(file, submission, holdout)
         outcome = replace(outcome, signs=tuple(tripwires(answers, manifest)))
         return self.queue.finish_score(job, who=self._who, outcome=outcome, sign=self._sign)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from reveal_bench.entries.source import Limits
 from reveal_bench.kinds.kind import Kind
 
 if TYPE_CHECKING:
@@ -15,14 +16,20 @@ if TYPE_CHECKING:
 
     from reveal_bench.benchmarks import Benchmark
     from reveal_bench.entries.report import LintReport
+    from reveal_bench.kinds.canonical import Codec
+    from reveal_bench.kinds.disclosure import Disclosure
     from reveal_bench.kinds.findings.records import FindingsPrediction, StudyManifest, StudyRecord
     from reveal_bench.kinds.findings.scoring import StudyRows
     from reveal_bench.kinds.folder import FolderInfo
     from reveal_bench.kinds.images import Developed, PictureFile
+    from reveal_bench.kinds.marks import Marks
     from reveal_bench.kinds.questions import Question
     from reveal_bench.kinds.rows import Fault, Row
 
-__all__ = ["Findings"]
+__all__ = ["Findings", "RELEASED_PER_LABEL"]
+
+RELEASED_PER_LABEL = ("f1", "recall", "cohen_kappa")
+"""Metrics that a board shows per label: all three tell the same, how many of the studies called have it."""
 
 
 class Findings(Kind):
@@ -37,6 +44,7 @@ class Findings(Kind):
     question: ClassVar = "Which findings does a chest radiography study show? Answers are labels or probabilities."
     picture_words: ClassVar = "the elements of `images` are"
     primary: ClassVar = "f1"
+    released: ClassVar = (*RELEASED_PER_LABEL, "auroc")
     forms: ClassVar = ("labels",)
     has_strata: ClassVar = True
 
@@ -115,12 +123,21 @@ class Findings(Kind):
         return read_study_manifest(folder, split)
 
     def lint(
-        self, path: Path, manifest: StudyManifest, *, grid: int | None = None, allow_missing: bool = False
+        self,
+        path: Path,
+        manifest: StudyManifest,
+        *,
+        grid: int | None = None,
+        allow_missing: bool = False,
+        leave_out_unknown: bool = False,
+        limits: Limits = Limits(),
+        name: str | None = None,
     ) -> LintReport:
         """Read and check a file of labels or probabilities."""
         from reveal_bench.kinds.findings.lint import lint_findings
 
-        return lint_findings(path, manifest, allow_missing=allow_missing)
+        options: dict[str, Any] = {"allow_missing": allow_missing, "limits": limits, "name": name}
+        return lint_findings(path, manifest, leave_out_unknown=leave_out_unknown, **options)
 
     def questions(self, folder: Path, split: str, info: FolderInfo, form: str) -> Iterator[Question]:
         """One per study, with all labels to choose from.
@@ -169,3 +186,46 @@ class Findings(Kind):
         from reveal_bench.kinds.findings.scoring import score_studies
 
         return score_studies(predictions, records, labels=manifest.labels, thresholds=protocol["thresholds"])
+
+    def disclose(self, rows: StudyRows, *, min_cell: int, n_resamples: int, seed: int) -> Disclosure:
+        """See :mod:`reveal_bench.kinds.findings.release`."""
+        from reveal_bench.kinds.findings.release import disclose_studies
+
+        return disclose_studies(rows, RELEASED_PER_LABEL, min_cell=min_cell, n_resamples=n_resamples, seed=seed)
+
+    def codec(self) -> Codec:
+        """See :mod:`reveal_bench.kinds.findings.canonical`."""
+        from reveal_bench.kinds.findings.canonical import FindingsCodec
+
+        return FindingsCodec()
+
+    def marks(
+        self,
+        predictions: Sequence[FindingsPrediction],
+        manifest: StudyManifest,
+        thresholds: float | Mapping[str, float],
+    ) -> Marks:
+        """See :mod:`reveal_bench.kinds.findings.marks`."""
+        from reveal_bench.kinds.findings.marks import marks_of
+
+        return marks_of(predictions, manifest, thresholds)
+
+    def signs(self, predictions: Sequence[FindingsPrediction], manifest: StudyManifest) -> list[str]:
+        """See :mod:`reveal_bench.kinds.findings.marks`."""
+        from reveal_bench.kinds.findings.marks import signs_of
+
+        return signs_of(predictions, manifest)
+
+    def example_upload(self) -> tuple[StudyManifest, str]:
+        """See :mod:`reveal_bench.kinds.findings.example`."""
+        from reveal_bench.kinds.findings.example import example_upload
+
+        return example_upload()
+
+    def scope(self, manifest: StudyManifest) -> tuple[tuple[str, ...], int]:
+        """The labels; studies."""
+        return manifest.labels, len(manifest.studies)
+
+    def manifest_entries(self, manifest: StudyManifest) -> list[dict[str, Any]]:
+        """Every label of every study."""
+        return [{"study_id": study, "asked": list(manifest.labels)} for study in manifest.studies]

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from reveal_bench.kinds.folder import check_split, read_folder_info, split_shards
 from reveal_bench.kinds.images import StudyImage, image_from_facts
@@ -96,6 +96,8 @@ class StudyRecord:
 @dataclass(frozen=True)
 class StudyManifest:
     """What a findings-type split asks: every label of every study; all that a linter may know."""
+
+    kind: ClassVar[str] = "findings"
 
     benchmark: str
     version: str

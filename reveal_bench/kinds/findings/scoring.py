@@ -16,10 +16,10 @@ Metrics of decisions apply to every system, those of probabilities where a syste
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -58,6 +58,8 @@ class StudyRows:
     probabilities : float array (n_studies, n_labels), or None when the submission gave labels
     has_prediction : bool array (n_studies,)
     """
+
+    kind: ClassVar[str] = "findings"
 
     labels: tuple[str, ...]
     studies: tuple[StudyRecord, ...]
@@ -107,6 +109,31 @@ class StudyRows:
     ) -> list[dict[str, Figures]]:
         """See :func:`resample_studies`."""
         return resample_studies(systems, metrics=metrics, labels=groups, n_resamples=n_resamples, seed=seed, unit=unit)
+
+    @classmethod
+    def answers(cls, systems: Sequence[StudyRows], metric: str, groups: Sequence[str]) -> FloatArray:
+        """What each system answered to the studies, (n_systems, n_studies * n_groups): what `metric` is made of."""
+        columns = [systems[0].labels.index(label) for label in groups]
+
+        def own(rows: StudyRows) -> FloatArray:
+            if metric in _OF_PROBABILITIES and rows.probabilities is not None:
+                return rows.probabilities[:, columns].ravel()
+            return rows.predicted[:, columns].ravel().astype(np.float64)
+
+        return np.array([own(rows) for rows in systems])
+
+    def patients(self) -> frozenset[str]:
+        """All patients of the split."""
+        return frozenset(study.patient_id for study in self.studies)
+
+    def of_patients(self, patients: Collection[str]) -> StudyRows:
+        """The rows of `patients` alone, as if the split held nobody else."""
+        chosen = frozenset(patients)
+        return self.take(np.array([study.patient_id in chosen for study in self.studies], bool))
+
+    def comparable(self) -> StudyRows:
+        """All rows."""
+        return self
 
     def strata(self) -> dict[str, BoolArray]:
         """Parts of the studies that have at least one study: bool arrays (n_studies,)."""
@@ -203,9 +230,9 @@ def score_studies(
 def _thresholds(thresholds: float | Mapping[str, float], labels: Sequence[str]) -> float | list[float]:
     if not isinstance(thresholds, Mapping):
         return float(thresholds)
-    strangers = sorted(set(thresholds) - set(labels))
-    if strangers:
-        raise ValueError(f"`thresholds` must be of the benchmark's labels, got {strangers}")
+    unknown = sorted(set(thresholds) - set(labels))
+    if unknown:
+        raise ValueError(f"`thresholds` must be of the benchmark's labels, got {unknown}")
     return [float(thresholds.get(label, 0.5)) for label in labels]
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from reveal_bench.entries.source import Limits
 from reveal_bench.kinds.kind import Kind
 
 if TYPE_CHECKING:
@@ -15,10 +16,13 @@ if TYPE_CHECKING:
 
     from reveal_bench.benchmarks import Benchmark
     from reveal_bench.entries.report import LintReport
+    from reveal_bench.kinds.canonical import Codec
+    from reveal_bench.kinds.disclosure import Disclosure
     from reveal_bench.kinds.folder import FolderInfo
     from reveal_bench.kinds.images import Developed, PictureFile
     from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord, Manifest
     from reveal_bench.kinds.localization.scoring import CaseRows
+    from reveal_bench.kinds.marks import Marks
     from reveal_bench.kinds.questions import Question
     from reveal_bench.kinds.rows import Fault, Row
 
@@ -39,6 +43,8 @@ class Localization(Kind):
     picture_words: ClassVar = "`image` is"
     intervals: ClassVar = ("percentile", "bca", "chexlocalize")
     primary: ClassVar = "point_hit"
+    stand_ins: ClassVar = ("grid_hit",)
+    released: ClassVar = ("point_hit", "grid_hit", "grid_chance", "mask_iou_all", "box_iou")
     forms: ClassVar = ("cell", "point", "box")
     uses_grid: ClassVar = True
     run_report: ClassVar = "hits"
@@ -155,12 +161,21 @@ class Localization(Kind):
         return read_manifest(folder, split)
 
     def lint(
-        self, path: Path, manifest: Manifest, *, grid: int | None = None, allow_missing: bool = False
+        self,
+        path: Path,
+        manifest: Manifest,
+        *,
+        grid: int | None = None,
+        allow_missing: bool = False,
+        leave_out_unknown: bool = False,
+        limits: Limits = Limits(),
+        name: str | None = None,
     ) -> LintReport:
         """Read and check a file of points, cells, boxes or masks."""
         from reveal_bench.kinds.localization.lint import lint_predictions
 
-        return lint_predictions(path, manifest, grid=grid, allow_missing=allow_missing)
+        options: dict[str, Any] = {"allow_missing": allow_missing, "limits": limits, "name": name}
+        return lint_predictions(path, manifest, grid=grid, leave_out_unknown=leave_out_unknown, **options)
 
     def questions(self, folder: Path, split: str, info: FolderInfo, form: str) -> Iterator[Question]:
         """One per image and finding asked."""
@@ -204,3 +219,49 @@ class Localization(Kind):
 
         grid, asks = protocol["grid"], protocol["asks"]
         return score_localization(predictions, records, findings=manifest.findings, grid=grid, asks=asks)
+
+    def disclose(self, rows: CaseRows, *, min_cell: int, n_resamples: int, seed: int) -> Disclosure:
+        """See :mod:`reveal_bench.kinds.localization.release`."""
+        from reveal_bench.kinds.localization.release import disclose_cases
+
+        return disclose_cases(rows, self.released, min_cell=min_cell, n_resamples=n_resamples, seed=seed)
+
+    def codec(self) -> Codec:
+        """See :mod:`reveal_bench.kinds.localization.canonical`."""
+        from reveal_bench.kinds.localization.canonical import LocalizationCodec
+
+        return LocalizationCodec()
+
+    def marks(
+        self, predictions: Sequence[LocalizationPrediction], manifest: Manifest, thresholds: float | Mapping[str, float]
+    ) -> Marks:
+        """See :mod:`reveal_bench.kinds.localization.marks`."""
+        from reveal_bench.kinds.localization.marks import marks_of
+
+        return marks_of(predictions, manifest)
+
+    def signs(self, predictions: Sequence[LocalizationPrediction], manifest: Manifest) -> list[str]:
+        """See :mod:`reveal_bench.kinds.localization.marks`."""
+        from reveal_bench.kinds.localization.marks import signs_of
+
+        return signs_of(predictions, manifest)
+
+    def example_upload(self) -> tuple[Manifest, str]:
+        """See :mod:`reveal_bench.kinds.localization.example`."""
+        from reveal_bench.kinds.localization.example import example_upload
+
+        return example_upload()
+
+    def example_rows(self) -> list[CaseRows]:
+        """See :mod:`reveal_bench.kinds.localization.example`."""
+        from reveal_bench.kinds.localization.example import example_rows
+
+        return example_rows()
+
+    def scope(self, manifest: Manifest) -> tuple[tuple[str, ...], int]:
+        """The findings; images."""
+        return manifest.findings, len(manifest.rows)
+
+    def manifest_entries(self, manifest: Manifest) -> list[dict[str, Any]]:
+        """The images, and the findings asked."""
+        return [asdict(row) for row in manifest.rows.values()]

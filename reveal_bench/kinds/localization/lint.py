@@ -15,17 +15,19 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from reveal_bench.entries.jsonl import check_entries
-from reveal_bench.entries.report import LintReport, ProblemLog
+from reveal_bench.entries.report import LintReport, Problem, ProblemLog
 from reveal_bench.entries.source import Limits, open_source
 from reveal_bench.kinds.localization.checks import Draft, EntryChecker
 from reveal_bench.kinds.localization.formats import read_entries
 from reveal_bench.kinds.localization.records import LocalizationPrediction, Manifest, Point
-from reveal_bench.masks import MaskProblem, pack_masks, parse_masks, rasterize_polygons, union_masks
+from reveal_bench.masks import MaskProblem, Rle, pack_masks, parse_masks, rasterize_polygons, union_masks
 
 __all__ = ["lint_predictions"]
 
@@ -227,9 +229,28 @@ def lint_predictions(
         note_patterns(drafts, log)
     statistics = describe(drafts, manifest, len(missing))
     predictions = () if log.has_errors else tuple(_predictions(drafts))
+    problems = [*log.problems, *_runs_problems(predictions, limits, log.file)]
+    if len(problems) > len(log.problems):
+        predictions = ()
     return LintReport(
-        log.file, file_format, len(drafts), tuple(log.problems), predictions, tuple(missing), statistics, allow_missing
+        log.file, file_format, len(drafts), tuple(problems), predictions, tuple(missing), statistics, allow_missing
     )
+
+
+def _runs_problems(predictions: Sequence[LocalizationPrediction], limits: Limits, file: str) -> Iterator[Problem]:
+    """Masks with more runs than may be: looked at when several of a pair are one."""
+    masks = ((p.line, p.mask) for p in predictions if p.mask is not None and len(p.mask.counts) > limits.mask_runs)
+    counted = ((line, _count_runs(mask)) for line, mask in masks)
+    for line, n_runs in islice(((line, n) for line, n in counted if n > limits.mask_runs), limits.problems):
+        message = f"a mask may have at most {limits.mask_runs} runs here, got {n_runs}"
+        hint = "smooth the mask, or give it at a lower resolution scaled up"
+        yield Problem("error", file, line, "rle", "rle-runs", str(n_runs), message, hint)
+
+
+def _count_runs(rle: Rle) -> int:
+    """Runs that the text of a mask spells: characters that end a code."""
+    text = np.frombuffer(rle.counts.encode(), np.uint8)
+    return int(np.count_nonzero((text - 48) & 0x20 == 0))
 
 
 def _check_masks(drafts: Sequence[Draft], checker: EntryChecker) -> None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from reveal_bench.kinds.folder import check_split, read_folder_info, split_shards
 from reveal_bench.kinds.images import SPACING_SOURCES, VIEWS, PictureFile
@@ -165,6 +165,8 @@ class ManifestRow:
 @dataclass(frozen=True)
 class Manifest:
     """What a split asks; all that a linter may know."""
+
+    kind: ClassVar[str] = "localization"
 
     benchmark: str
     version: str

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -156,6 +156,8 @@ class CaseRows:
     views : image_id -> view, where known
     """
 
+    kind: ClassVar[str] = "localization"
+
     findings: tuple[str, ...]
     image_ids: list[str]
     patient_ids: list[str]
@@ -226,6 +228,41 @@ class CaseRows:
         return resample_systems(
             systems, metrics=metrics, findings=groups, n_resamples=n_resamples, seed=seed, unit=unit
         )
+
+    @classmethod
+    def answers(cls, systems: Sequence[CaseRows], metric: str, groups: Sequence[str]) -> FloatArray:
+        """What each system scored on the cases that any of them has, (n_systems, n_cases); -1 where undefined."""
+        wanted, scored = set(groups), []
+        for rows in systems:
+            cases = zip(rows.image_ids, rows.case_findings, rows.values[metric].tolist(), strict=True)
+            scored.append({(image, finding): value for image, finding, value in cases if finding in wanted})
+        keys = sorted(set().union(*scored))
+        table: FloatArray = np.array([[own.get(key, np.nan) for key in keys] for own in scored])
+        return np.where(np.isnan(table), -1.0, table)
+
+    def patients(self) -> frozenset[str]:
+        """All patients of the split, with cases or not."""
+        return frozenset(patient for _, patient in self.all_images)
+
+    def of_patients(self, patients: Collection[str]) -> CaseRows:
+        """The rows of `patients` alone, as if the split held nobody else."""
+        chosen = frozenset(patients)
+        kept = np.array([patient in chosen for patient in self.patient_ids], bool)
+        return replace(self.take(kept), all_images=tuple(pair for pair in self.all_images if pair[1] in chosen))
+
+    def with_reference(self) -> CaseRows:
+        """The cases with a reference: without those that a mask added where there is none.
+
+        A submission without any prediction has no others.
+        """
+        return self.take(~np.isnan(self.values["point_hit"])) if "point_hit" in self.values else self
+
+    def comparable(self) -> CaseRows:
+        """The same cases, with nothing defined where there is no reference."""
+        if "point_hit" not in self.values:
+            return self
+        has_reference = ~np.isnan(self.values["point_hit"])
+        return replace(self, values={name: np.where(has_reference, v, np.nan) for name, v in self.values.items()})
 
     def n_defined(self, metric: str) -> dict[str, int]:
         """Defined rows of `metric` per finding."""

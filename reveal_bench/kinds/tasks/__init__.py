@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from reveal_bench.entries.source import Limits
 from reveal_bench.kinds.kind import Kind
 
 if TYPE_CHECKING:
@@ -15,8 +16,11 @@ if TYPE_CHECKING:
 
     from reveal_bench.benchmarks import Benchmark
     from reveal_bench.entries.report import LintReport
+    from reveal_bench.kinds.canonical import Codec
+    from reveal_bench.kinds.disclosure import Disclosure
     from reveal_bench.kinds.folder import FolderInfo
     from reveal_bench.kinds.images import Developed, PictureFile
+    from reveal_bench.kinds.marks import Marks
     from reveal_bench.kinds.questions import Question
     from reveal_bench.kinds.rows import Fault, Row
     from reveal_bench.kinds.tasks.records import Rating, TaskAnswer, TaskManifest, TaskRecord
@@ -38,6 +42,7 @@ class Tasks(Kind):
     question: ClassVar = "Open questions on chest radiography studies. Readers rate the answers."
     picture_words: ClassVar = "pictures are"
     primary: ClassVar = "rubric_mean"
+    released: ClassVar = ("rubric_mean", "share_of_5", "cohen_kappa_quadratic")
     forms: ClassVar = ("text",)
     scored_by: ClassVar = "readers"
     run_report: ClassVar = "answers"
@@ -128,12 +133,21 @@ class Tasks(Kind):
         return read_task_manifest(folder, split)
 
     def lint(
-        self, path: Path, manifest: TaskManifest, *, grid: int | None = None, allow_missing: bool = False
+        self,
+        path: Path,
+        manifest: TaskManifest,
+        *,
+        grid: int | None = None,
+        allow_missing: bool = False,
+        leave_out_unknown: bool = False,
+        limits: Limits = Limits(),
+        name: str | None = None,
     ) -> LintReport:
         """Read and check a file of answers."""
         from reveal_bench.kinds.tasks.lint import lint_tasks
 
-        return lint_tasks(path, manifest, allow_missing=allow_missing)
+        options: dict[str, Any] = {"allow_missing": allow_missing, "limits": limits, "name": name}
+        return lint_tasks(path, manifest, **options)
 
     def questions(self, folder: Path, split: str, info: FolderInfo, form: str) -> Iterator[Question]:
         """One per task, with its prompt.
@@ -186,3 +200,47 @@ class Tasks(Kind):
 
         answered = [answer.task_id for answer in predictions]
         return score_ratings(ratings, records, answered=answered, missing=protocol["missing"])
+
+    def disclose(self, rows: RubricRows, *, min_cell: int, n_resamples: int, seed: int) -> Disclosure:
+        """See :mod:`reveal_bench.kinds.tasks.release`."""
+        from reveal_bench.kinds.tasks.release import disclose_ratings
+
+        return disclose_ratings(rows, self.released, min_cell=min_cell, n_resamples=n_resamples, seed=seed)
+
+    def codec(self) -> Codec:
+        """See :mod:`reveal_bench.kinds.tasks.canonical`."""
+        from reveal_bench.kinds.tasks.canonical import TasksCodec
+
+        return TasksCodec()
+
+    def marks(
+        self, predictions: Sequence[TaskAnswer], manifest: TaskManifest, thresholds: float | Mapping[str, float]
+    ) -> Marks:
+        """See :mod:`reveal_bench.kinds.tasks.marks`."""
+        from reveal_bench.kinds.tasks.marks import marks_of
+
+        return marks_of(predictions, manifest)
+
+    def signs(self, predictions: Sequence[TaskAnswer], manifest: TaskManifest) -> list[str]:
+        """See :mod:`reveal_bench.kinds.tasks.marks`."""
+        from reveal_bench.kinds.tasks.marks import signs_of
+
+        return signs_of(predictions, manifest)
+
+    def example_upload(self) -> tuple[TaskManifest, str]:
+        """See :mod:`reveal_bench.kinds.tasks.example`."""
+        from reveal_bench.kinds.tasks.example import example_upload
+
+        return example_upload()
+
+    def scope(self, manifest: TaskManifest) -> tuple[tuple[str, ...], int]:
+        """The criteria of the rubric and the categories of tasks; tasks."""
+        from reveal_bench.kinds.tasks.records import CATEGORIES
+        from reveal_bench.metrics.ordinal import REPORTED
+
+        return (*REPORTED, *CATEGORIES), len(manifest.tasks)
+
+    def manifest_entries(self, manifest: TaskManifest) -> list[dict[str, Any]]:
+        """The prompts, and the category of each."""
+        names = ("task_id", "prompt", "indication", "requires_boxes")
+        return [{**{n: getattr(task, n) for n in names}, "asked": [task.category]} for task in manifest.tasks]

@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from reveal_bench.kinds.folder import check_split, read_folder_info, split_shards
 from reveal_bench.kinds.images import StudyImage, image_from_facts
@@ -155,6 +155,8 @@ class TaskQuestion:
 @dataclass(frozen=True)
 class TaskManifest:
     """What a tasks-type split asks, in the order of its manifest."""
+
+    kind: ClassVar[str] = "tasks"
 
     benchmark: str
     version: str

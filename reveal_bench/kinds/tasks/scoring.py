@@ -24,7 +24,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -73,6 +73,8 @@ class RubricRows:
     is_answered : bool array (n_tasks,)
     missing : what a task without an answer counts
     """
+
+    kind: ClassVar[str] = "tasks"
 
     task_ids: tuple[str, ...]
     patient_ids: tuple[str, ...]
@@ -155,6 +157,28 @@ class RubricRows:
         found = resample_rubrics(systems, groups, n_resamples=n_resamples, seed=seed, unit=unit)
         return [{"rubric_mean": figures} for figures in found]
 
+    @classmethod
+    def answers(cls, systems: Sequence[RubricRows], metric: str, groups: Sequence[str]) -> FloatArray:
+        """What each system's answers scored on the criteria among `groups`, (n_systems, n_tasks * n_criteria)."""
+        columns = [rows.columns() for rows in systems]
+        table: FloatArray = np.array(
+            [np.concatenate([own[name] for name in groups if name in REPORTED]) for own in columns]
+        )
+        return np.where(np.isnan(table), -1.0, table)
+
+    def patients(self) -> frozenset[str]:
+        """All patients of the split."""
+        return frozenset(self.patient_ids)
+
+    def of_patients(self, patients: Collection[str]) -> RubricRows:
+        """The rows of `patients` alone, as if the split held nobody else."""
+        chosen = frozenset(patients)
+        return self.take(np.array([patient in chosen for patient in self.patient_ids], bool))
+
+    def comparable(self) -> RubricRows:
+        """All rows."""
+        return self
+
     @property
     def scores(self) -> FloatArray:
         """Score of each task on each criterion, (n_tasks, 7), columns as in REPORTED; NaN where undefined."""
@@ -235,9 +259,9 @@ def score_ratings(
 
 
 def _check(ratings: Sequence[Rating], place: dict[str, int], has_answer: Collection[str]) -> None:
-    strangers = sorted(set(has_answer) - set(place))
-    if strangers:
-        raise ValueError(f"`answered` must be tasks of the split, got {strangers[0]!r}")
+    unknown = sorted(set(has_answer) - set(place))
+    if unknown:
+        raise ValueError(f"`answered` must be tasks of the split, got {unknown[0]!r}")
     if len({rating.model for rating in ratings}) > 1:
         raise ValueError(f"`ratings` must be of one model, got {sorted({rating.model for rating in ratings})}")
     seen = set()

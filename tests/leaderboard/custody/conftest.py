@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from reveal_leaderboard.custody import Custody, JailLimits
-from reveal_leaderboard.custody.keeper import Keeper, bubblewrap_works
+from reveal_leaderboard.custody.service import TemplateService, bubblewrap_works
 
 ROOT = Path(__file__).parents[3]
 SMALL = JailLimits(
@@ -21,7 +21,7 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session", params=["plain", "bubblewrap"])
-def jail(request: pytest.FixtureRequest, scratch: Path) -> Iterator[Keeper]:
+def jail(request: pytest.FixtureRequest, scratch: Path) -> Iterator[TemplateService]:
     """A template of hostile jobs, with and without bubblewrap."""
     wrapped = request.param == "bubblewrap"
     if wrapped and not bubblewrap_works():
@@ -31,9 +31,9 @@ def jail(request: pytest.FixtureRequest, scratch: Path) -> Iterator[Keeper]:
     made.close()
 
 
-def make_jail(scratch: Path, *, wrapped: bool = False, lanes: int = 4) -> Keeper:
+def make_jail(scratch: Path, *, wrapped: bool = False, lanes: int = 4) -> TemplateService:
     module = "tests.leaderboard.custody.hostile"
-    return Keeper(module, scratch, lanes=lanes, limits=SMALL, paths=[ROOT], wrapped=wrapped)
+    return TemplateService(module, scratch, lanes=lanes, limits=SMALL, paths=[ROOT], wrapped=wrapped)
 
 
 @pytest.fixture(scope="session")

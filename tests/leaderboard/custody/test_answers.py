@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from reveal_leaderboard.custody import Custody, ParseFailed, ScoreFailed
 from reveal_leaderboard.custody import custody as custody_module
-from reveal_leaderboard.custody.keeper import Keeper
+from reveal_leaderboard.custody.service import TemplateService
 from reveal_leaderboard.settings import ReleasePolicy
 
 from reveal_bench.kinds.localization.records import Manifest
@@ -26,12 +26,14 @@ POLICY = ReleasePolicy()
 def liar(scratch: Path) -> Iterator[Custody]:
     """A custody all of whose children lie."""
 
-    def keeper(module: str, scratch: Path, **options: object) -> Keeper:
+    def service(module: str, scratch: Path, **options: object) -> TemplateService:
         limits = replace(SMALL, wall_seconds=1.0)
-        return Keeper("tests.leaderboard.custody.liar", scratch, lanes=1, limits=limits, paths=[ROOT], wrapped=False)
+        return TemplateService(
+            "tests.leaderboard.custody.liar", scratch, lanes=1, limits=limits, paths=[ROOT], wrapped=False
+        )
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(custody_module, "Keeper", keeper)
+        patch.setattr(custody_module, "TemplateService", service)
         with Custody(scratch) as made:
             yield made
 

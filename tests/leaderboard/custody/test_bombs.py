@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from reveal_leaderboard.custody import Custody, ParseFailed
-from reveal_leaderboard.custody.keeper import Keeper
 from reveal_leaderboard.custody.messages import Ended, Request
+from reveal_leaderboard.custody.service import TemplateService
 
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
 from reveal_bench.kinds.findings.records import StudyManifest
@@ -28,14 +28,14 @@ GIB = 1 << 30
 def ends(monkeypatch: pytest.MonkeyPatch) -> list[Ended]:
     """How the children of a test ended, in order."""
     seen: list[Ended] = []
-    plain = Keeper.run
+    plain = TemplateService.run
 
-    def run(self: Keeper, request: Request, *args: object, **options: object) -> tuple[Ended, bytes | None]:
+    def run(self: TemplateService, request: Request, *args: object, **options: object) -> tuple[Ended, bytes | None]:
         ended, answer = plain(self, request, *args, **options)  # type: ignore[arg-type]
         seen.append(ended)
         return ended, answer
 
-    monkeypatch.setattr(Keeper, "run", run)
+    monkeypatch.setattr(TemplateService, "run", run)
     return seen
 
 

@@ -14,8 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reveal_leaderboard.custody import MOST_MASK_RUNS
 from reveal_leaderboard.custody.arrays import read_arrays, write_arrays
-from reveal_leaderboard.custody.canonical import read_canonical, write_canonical
-from reveal_leaderboard.custody.manifests import dump_manifest, load_manifest, manifest_digest
+from reveal_leaderboard.custody.canonical import (
+    dump_manifest,
+    load_manifest,
+    manifest_digest,
+    read_canonical,
+    write_canonical,
+)
 
 from reveal_bench.kinds.findings.records import FindingsPrediction, StudyManifest
 from reveal_bench.kinds.localization.records import LocalizationPrediction, Manifest, ManifestRow

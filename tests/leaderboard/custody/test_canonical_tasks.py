@@ -12,17 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reveal_leaderboard.custody.arrays import read_arrays, write_arrays
 from reveal_leaderboard.custody.canonical import (
-    _RATINGS,
-    _TASKS,
-    MODEL,
+    _SHARED,
+    dump_manifest,
+    load_manifest,
+    manifest_digest,
     read_canonical,
     read_rated,
     write_canonical,
-    write_rated,
 )
-from reveal_leaderboard.custody.manifests import dump_manifest, load_manifest, manifest_digest
 from reveal_leaderboard.custody.scoring import read_cases, write_cases
 
+from reveal_bench.kinds.tasks.canonical import MODEL, TasksCodec
 from reveal_bench.kinds.tasks.records import AnswerBox, Rating, TaskAnswer, TaskManifest, TaskQuestion, TaskRecord
 from reveal_bench.kinds.tasks.scoring import score_ratings
 
@@ -85,7 +85,7 @@ def test_any_answer_comes_back(text: str, boxes: list[AnswerBox]) -> None:
 
 def test_ratings_come_back_with_numbers_for_readers() -> None:
     file = io.BytesIO()
-    write_rated(file, ANSWERS, RATINGS, MANIFEST)
+    write_canonical(file, ANSWERS, MANIFEST, RATINGS)
     answers, ratings = read_rated(file, MANIFEST)
     assert answers == ANSWERS
     assert [(r.task_id, r.model, r.reader, r.process, r.image_content) for r in ratings] == [
@@ -101,7 +101,7 @@ def test_what_is_of_no_task_or_answer_is_not_written() -> None:
     with pytest.raises(ValueError, match="must be to the manifest's tasks"):
         write_canonical(io.BytesIO(), [TaskAnswer("t1", "x", (AnswerBox("a2", "", (0, 0, 1, 1)),))], MANIFEST)
     with pytest.raises(ValueError, match="got one of task 't1', which has none"):
-        write_rated(io.BytesIO(), ANSWERS, [Rating("t1", "m", "r", 1, 1, 1, 1)], MANIFEST)
+        write_canonical(io.BytesIO(), ANSWERS, MANIFEST, [Rating("t1", "m", "r", 1, 1, 1, 1)])
 
 
 Change = Callable[[dict[str, Any]], None]
@@ -137,7 +137,7 @@ def test_a_spoiled_file_is_refused(name: str) -> None:
     change, match = SPOILED[name]
     file, spoiled = io.BytesIO(), io.BytesIO()
     write_canonical(file, ANSWERS, MANIFEST)
-    arrays = dict(read_arrays(file, _TASKS))
+    arrays = dict(read_arrays(file, {**_SHARED, **TasksCodec.predictions}))
     change(arrays)
     write_arrays(spoiled, arrays)
     with pytest.raises(ValueError, match=match):
@@ -158,8 +158,8 @@ SPOILED_RATINGS: dict[str, tuple[Change, str]] = {
 def test_spoiled_ratings_are_refused(name: str) -> None:
     change, match = SPOILED_RATINGS[name]
     file, spoiled = io.BytesIO(), io.BytesIO()
-    write_rated(file, ANSWERS, RATINGS, MANIFEST)
-    arrays = dict(read_arrays(file, {**_TASKS, **_RATINGS}))
+    write_canonical(file, ANSWERS, MANIFEST, RATINGS)
+    arrays = dict(read_arrays(file, {**_SHARED, **TasksCodec.predictions, **TasksCodec.ratings}))
     change(arrays)
     write_arrays(spoiled, arrays)
     with pytest.raises(ValueError, match=match):

@@ -18,7 +18,7 @@ from reveal_leaderboard.custody.limits import PARSE_LIMITS
 from reveal_leaderboard.custody.scoring import read_cases
 from reveal_leaderboard.release.fingerprints import fingerprint
 from reveal_leaderboard.release.ranking import compare_document, rank_document
-from reveal_leaderboard.release.release import part_of, release, release_studies, split_final
+from reveal_leaderboard.release.release import release, split_final
 from reveal_leaderboard.settings import ReleasePolicy
 
 from reveal_bench.benchmarks import BENCHMARKS
@@ -126,7 +126,7 @@ def test_a_findings_file_is_scored_as_at_home_bit_for_bit(
         mine, theirs = getattr(kept, name), getattr(rows, name)
         assert (mine is None and theirs is None) or mine.tobytes() == theirs.tobytes()
     assert (kept.labels, kept.studies) == (rows.labels, rows.studies)
-    assert outcome.released == release_studies(rows, POLICY)
+    assert outcome.released == release(rows, POLICY)
     assert outcome.released.figures
     assert outcome.fingerprint == fingerprint(at_home.predictions, manifest, SALT)
 
@@ -148,8 +148,8 @@ def test_the_final_part_is_of_other_patients(custody: Custody, board: Board, tmp
     patients = {patient for _, patient in rows.all_images}
     kept_back = split_final(patients, SALT, 0.4)
     assert 0 < len(kept_back) < len(patients)
-    assert outcome.released == release(part_of(rows, patients - kept_back), policy)
-    assert outcome.final == release(part_of(rows, kept_back), policy)
+    assert outcome.released == release(rows.of_patients(patients - kept_back), policy)
+    assert outcome.final == release(rows.of_patients(kept_back), policy)
     for part, wanted in (("public", patients - kept_back), ("final", kept_back)):
         with cases_file(vault, "s", "1.0.0", part).open("rb") as file:  # type: ignore[arg-type]
             rows_of_part = read_cases(file)

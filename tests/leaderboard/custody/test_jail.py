@@ -14,8 +14,8 @@ import pytest
 from reveal_leaderboard.custody import jail as jail_module
 from reveal_leaderboard.custody.confinement import landlock_abi
 from reveal_leaderboard.custody.jail import has_seccomp, install_filter
-from reveal_leaderboard.custody.keeper import Keeper
 from reveal_leaderboard.custody.messages import TOO_LARGE, Ended, Request
+from reveal_leaderboard.custody.service import TemplateService
 
 from tests.leaderboard.custody.conftest import SMALL
 
@@ -32,7 +32,7 @@ def secret(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def run(jail: Keeper, name: str, secret: Path, **limits: float) -> tuple[Ended, bytes | None]:
+def run(jail: TemplateService, name: str, secret: Path, **limits: float) -> tuple[Ended, bytes | None]:
     targets = {"secret": str(secret), "folder": str(secret.parent), "pid": str(os.getpid())}
     request = Request("attack", {"name": name, "targets": targets}, replace(SMALL, **limits))
     return jail.run(request)
@@ -49,7 +49,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_is_refused(jail: Keeper, secret: Path, name: str) -> None:
+def test_is_refused(jail: TemplateService, secret: Path, name: str) -> None:
     ended, answer = run(jail, name, secret)
     assert ended.code == 0
     # bubblewrap hides what Landlock refuses: it is not there at all
@@ -68,12 +68,12 @@ def test_is_refused(jail: Keeper, secret: Path, name: str) -> None:
         ("open descriptors", b"4"),  # three of /dev/null, and the pipe of the answer
     ],
 )
-def test_is_allowed(jail: Keeper, secret: Path, name: str, answer: bytes) -> None:
+def test_is_allowed(jail: TemplateService, secret: Path, name: str, answer: bytes) -> None:
     assert run(jail, name, secret)[1] == answer
 
 
 def test_nothing_of_the_environment_is_inherited(
-    scratch: Path, secret: Path, jail: Keeper, monkeypatch: pytest.MonkeyPatch
+    scratch: Path, secret: Path, jail: TemplateService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("REVEAL_SECRET", "canary")
     jail.close()
@@ -96,7 +96,7 @@ def test_nothing_of_the_environment_is_inherited(
     ],
 )
 def test_every_end_is_told(
-    jail: Keeper, secret: Path, name: str, code: int, timed_out: bool, limits: dict[str, float]
+    jail: TemplateService, secret: Path, name: str, code: int, timed_out: bool, limits: dict[str, float]
 ) -> None:
     before = jail.pid
     ended, answer = run(jail, name, secret, **limits)
@@ -107,20 +107,20 @@ def test_every_end_is_told(
     assert before in (None, jail.pid)  # the template lived through it
 
 
-def test_a_child_that_says_too_much_is_cut_off(jail: Keeper, secret: Path) -> None:
+def test_a_child_that_says_too_much_is_cut_off(jail: TemplateService, secret: Path) -> None:
     ended, answer = run(jail, "say too much", secret)
     assert answer is None
     assert ended.code != 0
 
 
-def test_a_child_writes_no_more_than_its_limit_into_the_file_it_is_given(jail: Keeper) -> None:
+def test_a_child_writes_no_more_than_its_limit_into_the_file_it_is_given(jail: TemplateService) -> None:
     with tempfile.TemporaryFile() as file:
         assert jail.run(Request("write", {"mib": 2}, SMALL), [file.fileno()])[1] == b"done"
         assert os.fstat(file.fileno()).st_size == 2 << 20
         assert jail.run(Request("write", {"mib": 3}, SMALL), [file.fileno()])[0].code == TOO_LARGE
 
 
-def test_files_are_handed_over_in_order_and_reopened_only_as_far_as_said(jail: Keeper, tmp_path: Path) -> None:
+def test_files_are_handed_over_in_order_and_reopened_only_as_far_as_said(jail: TemplateService, tmp_path: Path) -> None:
     handles = []
     for i in range(3):
         (tmp_path / str(i)).write_text(f"{i};")
@@ -133,7 +133,7 @@ def test_files_are_handed_over_in_order_and_reopened_only_as_far_as_said(jail: K
     assert answer == repr(expected).encode()
 
 
-def test_more_files_than_one_message_carries(jail: Keeper, tmp_path: Path) -> None:
+def test_more_files_than_one_message_carries(jail: TemplateService, tmp_path: Path) -> None:
     (tmp_path / "one").write_bytes(b"1")
     handles = [os.open(tmp_path / "one", os.O_RDONLY) for _ in range(450)]
     _, answer = jail.run(Request("shown", {}, replace(SMALL, open_files=600)), handles)
@@ -143,7 +143,7 @@ def test_more_files_than_one_message_carries(jail: Keeper, tmp_path: Path) -> No
     assert answer.startswith(repr((b"1" * 450, 450)).encode()[:-1])
 
 
-def test_a_place_that_is_named_can_be_read(jail: Keeper, secret: Path) -> None:
+def test_a_place_that_is_named_can_be_read(jail: TemplateService, secret: Path) -> None:
     if "no bubblewrap" not in jail.confinement:
         pytest.skip("bubblewrap is told its folders when the template starts")
     targets = {"secret": str(secret), "folder": str(secret.parent), "pid": "1"}
@@ -152,7 +152,7 @@ def test_a_place_that_is_named_can_be_read(jail: Keeper, secret: Path) -> None:
     assert run(jail, "open the holdout", secret)[1] == b"PermissionError"  # the next child has no part in it
 
 
-def test_the_confinement_is_said(jail: Keeper) -> None:
+def test_the_confinement_is_said(jail: TemplateService) -> None:
     jail.start()
     parts = jail.confinement.split(", ")
     assert parts[:3] == ["rlimits", f"landlock-{landlock_abi()}", "seccomp"]

@@ -19,8 +19,8 @@ from reveal_leaderboard.accounts.accounts import Accounts
 from reveal_leaderboard.boards.catalogue import Catalogue, read_published
 from reveal_leaderboard.custody import Custody, ParseFailed, parsing
 from reveal_leaderboard.custody.canonical import read_canonical
-from reveal_leaderboard.custody.keeper import Keeper
 from reveal_leaderboard.custody.messages import Ended, Request
+from reveal_leaderboard.custody.service import TemplateService
 from reveal_leaderboard.settings import load_settings
 from reveal_leaderboard.store.blobs import Blobs
 from reveal_leaderboard.store.metadata import read_metadata
@@ -155,10 +155,10 @@ def two_boards(images: Board, root: Path) -> Iterator[TwoBoards]:
     with Custody(root / "custody") as custody, pytest.MonkeyPatch.context() as patch:
         custody.warm_up()
         world = TwoBoards(images, Board(public, private), root, custody)
-        in_child = Keeper.run
+        in_child = TemplateService.run
 
         def run(
-            self: Keeper, request: Request, files: Sequence[int] = (), *, shared: bytes = b""
+            self: TemplateService, request: Request, files: Sequence[int] = (), *, shared: bytes = b""
         ) -> tuple[Ended, bytes | None]:
             if world.is_confined:
                 ended, answer = in_child(self, request, files, shared=shared)
@@ -167,6 +167,6 @@ def two_boards(images: Board, root: Path) -> Iterator[TwoBoards]:
             world.ended.append(ended)
             return ended, answer
 
-        patch.setattr(Keeper, "run", run)
+        patch.setattr(TemplateService, "run", run)
         yield world
         world.store.engine.dispose()

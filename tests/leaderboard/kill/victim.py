@@ -188,9 +188,9 @@ def wrap_custody(seams: Seams) -> None:
 
     def template(custody: module.Custody, kind: str, holdout: Path | None) -> Callable[[], int | None]:
         def pid() -> int | None:
-            keeper = custody._parser if kind == "parse" else custody._scorer(holdout)
-            keeper.start()
-            return keeper.pid
+            service = custody._parser if kind == "parse" else custody._scorer(holdout)
+            service.start()
+            return service.pid
 
         return pid
 

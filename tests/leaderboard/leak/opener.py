@@ -6,9 +6,9 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from reveal_leaderboard.custody.keeper import Keeper
 from reveal_leaderboard.custody.limits import JailLimits
 from reveal_leaderboard.custody.messages import Request
+from reveal_leaderboard.custody.service import TemplateService
 
 LIMITS = JailLimits(memory=256 << 20, cpu_seconds=5, wall_seconds=30.0, file_bytes=1 << 20)
 
@@ -20,7 +20,7 @@ def opened(files: Mapping[str, str], scratch: Path, modules: Path, *, places: Se
     ----------
     modules : folder with ``hostile.py``, the code that tries
     """
-    jail = Keeper("hostile", scratch, lanes=1, limits=LIMITS, paths=[modules], wrapped=False)
+    jail = TemplateService("hostile", scratch, lanes=1, limits=LIMITS, paths=[modules], wrapped=False)
     said = {}
     try:
         for name, path in files.items():

@@ -11,15 +11,13 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
-from dataclasses import asdict
 from typing import Annotated, Literal
 
 import sqlalchemy as sa
 from fastapi import APIRouter, Header, Query, Request
 from fastapi.responses import FileResponse, JSONResponse, Response
 
-from reveal_bench.kinds.localization.records import Manifest
-from reveal_bench.kinds.tasks.records import TaskManifest
+from reveal_bench.kinds import KINDS
 from reveal_leaderboard.boards.catalogue import Published
 from reveal_leaderboard.boards.comparisons import ComparisonFailedError, read_comparison
 from reveal_leaderboard.boards.exports import to_csv, to_json, to_parquet
@@ -88,13 +86,7 @@ def _add_benchmarks(router: APIRouter, services: Services) -> None:
 
 
 def _rows(published: Published) -> list[ManifestRow]:
-    manifest = published.manifest
-    if isinstance(manifest, Manifest):
-        return [ManifestRow(**asdict(row)) for row in manifest.rows.values()]
-    if isinstance(manifest, TaskManifest):
-        names = ("task_id", "prompt", "indication", "requires_boxes")
-        return [ManifestRow(**{n: getattr(t, n) for n in names}, asked=[t.category]) for t in manifest.tasks]
-    return [ManifestRow(study_id=study, asked=list(manifest.labels)) for study in manifest.studies]
+    return [ManifestRow(**row) for row in KINDS[published.kind].manifest_entries(published.manifest)]
 
 
 def _benchmark(services: Services, published: Published) -> BenchmarkDocument:
@@ -102,7 +94,7 @@ def _benchmark(services: Services, published: Published) -> BenchmarkDocument:
         board = stored_boards.board(connection, published.name)
         shown = [row.version for row in stored_boards.list_versions(connection, published.name)]
     assert board is not None, "a benchmark that is served has a board"
-    is_localization = isinstance(published.manifest, Manifest)
+    uses_grid = KINDS[published.kind].uses_grid
     return BenchmarkDocument(
         name=published.name,
         title=published.title,
@@ -116,8 +108,8 @@ def _benchmark(services: Services, published: Published) -> BenchmarkDocument:
         findings=list(published.findings),
         n_items=published.n_items,
         items=published.items,
-        grid=published.info.grid if is_localization else None,
-        asks=published.info.asks if is_localization else None,
+        grid=published.info.grid if uses_grid else None,
+        asks=published.info.asks if uses_grid else None,
         settings=services.settings.document(published.name),
     )
 

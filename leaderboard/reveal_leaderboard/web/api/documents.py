@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from reveal_bench.entries.report import LintReport, escape
+from reveal_bench.kinds import KINDS
 from reveal_leaderboard.boards.standings import iso_time
 from reveal_leaderboard.store.metadata import Links, Model
 
@@ -286,7 +287,7 @@ class BenchmarkDocument(Document):
 
     name: str
     title: str
-    kind: Literal["localization", "findings", "tasks"]
+    kind: Annotated[str, one_of(*KINDS)]
     version: str
     versions: Annotated[list[str], Field(description="all versions whose boards can be asked for")]
     split: str
@@ -295,7 +296,7 @@ class BenchmarkDocument(Document):
     synthetic: Annotated[bool, Field(description="whether the data are made up")]
     findings: list[str]
     n_items: Annotated[int, Field(description="images, studies or tasks that the scored split asks for")]
-    items: Annotated[str, one_of("images", "studies", "tasks")]
+    items: Annotated[str, one_of(*(kind.items for kind in KINDS.values()))]
     grid: Annotated[int | None, Field(description="cells per side; null where nothing is localized")]
     asks: str | None
     settings: Annotated[dict[str, Any], Field(description="release, quota, exposure, reading, citation and terms")]
@@ -389,7 +390,7 @@ class Board(Document):
     schema_: Annotated[int, Field(alias="schema", description="of this document")]
     benchmark: str
     title: str
-    kind: Literal["localization", "findings", "tasks"]
+    kind: Annotated[str, one_of(*KINDS)]
     version: str
     split: str
     synthetic: bool

@@ -103,7 +103,7 @@ class _Handlers:
         try:
             board = self._standings(benchmark, version)
             view = _known(view, board)
-            draw = render_board if board.kind == "tasks" else render
+            draw = render_board if board.scored_by == "readers" else render
             shown = self._closed(benchmark) + draw(board, view) + self._moves(board)
         except UnknownBenchmarkError as error:
             return (*[gr.skip()] * 6, message("bad", "This board does not exist.", str(error)), gr.skip(), "")

@@ -9,6 +9,7 @@ from typing import Any
 import gradio as gr
 from markupsafe import Markup
 
+from reveal_bench.kinds import KINDS
 from reveal_bench.metrics import METRICS
 from reveal_leaderboard.boards.comparisons import ComparisonFailedError, read_comparison
 from reveal_leaderboard.boards.standings import Entry, standings
@@ -33,6 +34,8 @@ NOT_THERE = "It was withdrawn, its team shows another one of this model, or it i
 BUSY = message("busy", "Being computed by a worker.", "It appears here as soon as it is done; you may leave the page.")
 
 log = logging.getLogger(__name__)
+
+RATED = [kind.name for kind in KINDS.values() if kind.scored_by == "readers"]
 
 
 def build(services: Services, page: gr.Blocks) -> None:
@@ -143,7 +146,7 @@ def _named(entry: Entry) -> str:
 
 def compare_view(document: Mapping[str, Any], a: Entry, b: Entry) -> str:
     """Every row of a comparison as a table; differences are A minus B, in percentage points."""
-    if document.get("kind") == "tasks":
+    if document.get("kind") in RATED:
         return render_comparison(document, a, b)
     rows: Sequence[Mapping[str, Any]] = document["rows"]
     if not rows:

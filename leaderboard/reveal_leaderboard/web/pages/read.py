@@ -13,7 +13,7 @@ from typing import Any
 
 import gradio as gr
 
-from reveal_bench.kinds.tasks.records import CRITERIA, TaskManifest, TaskQuestion
+from reveal_bench.kinds.tasks.records import CRITERIA, TaskQuestion
 from reveal_leaderboard.accounts.people import Actor, NotPermittedError
 from reveal_leaderboard.boards import reading
 from reveal_leaderboard.boards.catalogue import UnknownBenchmarkError
@@ -71,8 +71,10 @@ class _Handlers:
 
     def boards(self) -> list[str]:
         """Names of the benchmarks whose answers readers score."""
-        kinds = {name: one.kind for name in self.services.names for one in self.services.catalogue.versions(name)}
-        return [name for name, kind in kinds.items() if kind == "tasks"]
+        scored_by = {
+            name: one.scored_by for name in self.services.names for one in self.services.catalogue.versions(name)
+        }
+        return [name for name, who in scored_by.items() if who == "readers"]
 
     def open(self, request: gr.Request, benchmark: str | None) -> tuple[Any, ...]:
         """The next answer of the reader."""
@@ -173,7 +175,7 @@ class _Handlers:
         with self.services.store.read() as connection:
             version = get_known(connection, answer.submission_id).version
         published = self.services.catalogue.get(benchmark, version)
-        if published is None or not isinstance(published.manifest, TaskManifest):
+        if published is None or published.scored_by != "readers":
             raise UnknownBenchmarkError(f"{benchmark} {version} is not served here")
         return next((task for task in published.manifest.tasks if task.task_id == answer.task_id), None)
 

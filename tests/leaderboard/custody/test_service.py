@@ -13,9 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from reveal_leaderboard.custody import keeper as keeper_module
-from reveal_leaderboard.custody.keeper import Keeper, TemplateError
+from reveal_leaderboard.custody import service as service_module
 from reveal_leaderboard.custody.messages import Ended, Request
+from reveal_leaderboard.custody.service import TemplateError, TemplateService
 
 from tests.leaderboard.conftest import wait_until
 from tests.leaderboard.custody.conftest import ROOT, SMALL, make_jail
@@ -24,13 +24,13 @@ pytestmark = pytest.mark.processes
 
 
 @pytest.fixture
-def jail(scratch: Path) -> Iterator[Keeper]:
+def jail(scratch: Path) -> Iterator[TemplateService]:
     made = make_jail(scratch)
     yield made
     made.close()
 
 
-def ask(jail: Keeper, name: str, **limits: float) -> tuple[Ended, bytes | None]:
+def ask(jail: TemplateService, name: str, **limits: float) -> tuple[Ended, bytes | None]:
     return jail.run(Request("attack", {"name": name, "targets": {}}, replace(SMALL, **limits)))
 
 
@@ -48,7 +48,7 @@ def is_gone(pid: int) -> Callable[[], bool]:
     return gone
 
 
-def asleep(jail: Keeper, pool: ThreadPoolExecutor) -> tuple[object, int]:
+def asleep(jail: TemplateService, pool: ThreadPoolExecutor) -> tuple[object, int]:
     """A request that sleeps, and its child."""
     jail.start()
     assert jail.pid is not None
@@ -57,7 +57,7 @@ def asleep(jail: Keeper, pool: ThreadPoolExecutor) -> tuple[object, int]:
     return future, child
 
 
-def test_a_template_that_was_killed_is_started_again(jail: Keeper) -> None:
+def test_a_template_that_was_killed_is_started_again(jail: TemplateService) -> None:
     assert ask(jail, "hello")[1] == b"hello"
     before = jail.pid
     assert before is not None
@@ -66,7 +66,7 @@ def test_a_template_that_was_killed_is_started_again(jail: Keeper) -> None:
     assert jail.pid not in (None, before)
 
 
-def test_a_request_whose_template_dies_under_it_is_run_once_more(jail: Keeper) -> None:
+def test_a_request_whose_template_dies_under_it_is_run_once_more(jail: TemplateService) -> None:
     with ThreadPoolExecutor(1) as pool:
         future, child = asleep(jail, pool)
         before = jail.pid
@@ -81,7 +81,7 @@ def test_a_request_whose_template_dies_under_it_is_run_once_more(jail: Keeper) -
     assert not ended.timed_out
 
 
-def test_a_child_that_was_killed_is_told_as_that(jail: Keeper) -> None:
+def test_a_child_that_was_killed_is_told_as_that(jail: TemplateService) -> None:
     with ThreadPoolExecutor(1) as pool:
         future, child = asleep(jail, pool)
         before = jail.pid
@@ -92,7 +92,7 @@ def test_a_child_that_was_killed_is_told_as_that(jail: Keeper) -> None:
     assert jail.pid == before
 
 
-def test_closing_ends_template_and_children(jail: Keeper) -> None:
+def test_closing_ends_template_and_children(jail: TemplateService) -> None:
     with ThreadPoolExecutor(1) as pool:
         future, child = asleep(jail, pool)
         template = jail.pid
@@ -166,9 +166,9 @@ def test_no_more_children_than_lanes(scratch: Path) -> None:
 
 
 def test_a_template_that_does_not_tell_the_end_in_time_is_replaced(
-    jail: Keeper, monkeypatch: pytest.MonkeyPatch
+    jail: TemplateService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keeper_module, "_GRACE_SECONDS", 0.2)
+    monkeypatch.setattr(service_module, "_GRACE_SECONDS", 0.2)
     jail.start()
     before = jail.pid
     assert before is not None
@@ -179,7 +179,7 @@ def test_a_template_that_does_not_tell_the_end_in_time_is_replaced(
     wait_until(is_gone(before))
 
 
-def test_no_descriptor_is_left_behind(jail: Keeper) -> None:
+def test_no_descriptor_is_left_behind(jail: TemplateService) -> None:
     ask(jail, "hello")
     before = len(os.listdir("/proc/self/fd"))
     for name in ("hello", "exit", "say too much", "crash"):
@@ -188,6 +188,8 @@ def test_no_descriptor_is_left_behind(jail: Keeper) -> None:
 
 
 def test_a_module_that_does_not_start_says_why(scratch: Path) -> None:
-    jail = Keeper("tests.leaderboard.custody.nothing_here", scratch, lanes=1, limits=SMALL, paths=[ROOT], wrapped=False)
+    jail = TemplateService(
+        "tests.leaderboard.custody.nothing_here", scratch, lanes=1, limits=SMALL, paths=[ROOT], wrapped=False
+    )
     with pytest.raises(TemplateError, match=r"No module named 'tests\.leaderboard\.custody\.nothing_here'"):
         jail.run(Request("attack", {}, SMALL))

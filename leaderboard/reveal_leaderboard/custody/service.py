@@ -2,7 +2,7 @@
 
 Conventions
 -----------
-A keeper may be used from many threads; more than `lanes` requests wait their turn. A template that dies is started
+A service may be used from many threads; more than `lanes` requests wait their turn. A template that dies is started
 again with the next request, and a request whose template died under it is run once more. Waiting is bounded: a template
 that does not tell a child's end in time is killed.
 
@@ -40,7 +40,7 @@ from reveal_leaderboard.custody.confinement import PACKAGES, is_inside, program_
 from reveal_leaderboard.custody.limits import JailLimits
 from reveal_leaderboard.custody.messages import Ended, Request, memory_file, send_files
 
-__all__ = ["Keeper", "TemplateError", "bubblewrap_works"]
+__all__ = ["TemplateService", "TemplateError", "bubblewrap_works"]
 
 _SYSTEM = ("/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache")
 _PROBE_SECONDS = 30
@@ -112,7 +112,7 @@ class _TemplateDiedError(Exception):
     """The template went away under a request."""
 
 
-class Keeper:
+class TemplateService:
     """One template and its children.
 
     Parameters

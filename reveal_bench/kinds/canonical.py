@@ -1,0 +1,95 @@
+"""The canonical form of a kind: its checked predictions, and its rows, as arrays; and back.
+
+Conventions
+-----------
+Canonical arrays are the only form in which predictions reach a process with references. What a manifest lists (images,
+findings, studies, labels) is given as indices into it. Numbers are float64 and pass bit for bit; NaN stands for one
+that was not given. Predictions are as the linter hands them on, and reading gives equal ones.
+
+A reader of predictions trusts nothing: every length, range and sum is checked before use. A reader of rows checks
+indices and lengths; these files are the leaderboard's own.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from reveal_bench.entries.source import Limits
+
+__all__ = ["Arrays", "Codec", "Fields", "names_from", "require", "text_of_names"]
+
+Fields = Mapping[str, tuple[str, int]]
+"""Name of an array -> (dtype such as "<f8", number of axes)."""
+Arrays = Mapping[str, npt.NDArray[Any]]
+
+
+class Codec(ABC):
+    """Predictions, ratings, rows and manifest of a kind, as arrays or JSON values and back.
+
+    Every reader raises ValueError for anything that is not as it must be.
+
+    Attributes
+    ----------
+    predictions, ratings, rows : the arrays of each; beside those of predictions there is ``line``, the line of each
+    """
+
+    predictions: ClassVar[Fields]
+    ratings: ClassVar[Fields] = {}
+    rows: ClassVar[Fields]
+
+    @abstractmethod
+    def manifest_from(self, raw: dict[str, Any]) -> Any:
+        """A manifest from its fields as JSON values."""
+
+    def manifest_facts(self, manifest: Any) -> dict[str, Any]:
+        """All that a manifest says, as JSON values in lists where the order counts."""
+        return asdict(manifest)
+
+    @abstractmethod
+    def arrays_of(self, predictions: Sequence[Any], manifest: Any) -> Arrays:
+        """Checked predictions as arrays; ValueError if they are not of this manifest."""
+
+    @abstractmethod
+    def predictions_from(self, arrays: Arrays, manifest: Any, limits: Limits) -> tuple[Any, ...]:
+        """The predictions back."""
+
+    def arrays_of_ratings(self, ratings: Sequence[Any], predictions: Sequence[Any]) -> Arrays:
+        """What readers gave to the predictions, as arrays; ValueError if one is of none of them."""
+        return {}
+
+    def ratings_from(self, arrays: Arrays, predictions: Sequence[Any]) -> tuple[Any, ...]:
+        """The ratings back, with numbers in place of readers' names."""
+        return ()
+
+    @abstractmethod
+    def arrays_of_rows(self, rows: Any) -> Arrays:
+        """Exact rows as arrays."""
+
+    @abstractmethod
+    def rows_from(self, arrays: Arrays) -> Any:
+        """The rows back."""
+
+
+def require(holds: bool, rule: str) -> None:
+    """Raise ValueError with `rule` unless it holds."""
+    if not holds:
+        raise ValueError(f"canonical predictions: {rule}")
+
+
+def text_of_names(names: Mapping[str, Any]) -> npt.NDArray[np.uint8]:
+    """JSON values as an array of bytes."""
+    return np.frombuffer(json.dumps(names).encode(), np.uint8)
+
+
+def names_from(text: npt.NDArray[np.uint8]) -> dict[str, Any]:
+    """The JSON values back."""
+    names: dict[str, Any] = json.loads(text.tobytes())
+    return names

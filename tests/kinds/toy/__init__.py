@@ -1,0 +1,181 @@
+"""A fourth kind of benchmark, all of it in this folder: is a tube in the right place? A row is a radiograph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from datasets import Features, Value
+
+from reveal_bench.benchmarks import Benchmark
+from reveal_bench.entries.jsonl import Entry, check_entries, read_jsonl
+from reveal_bench.entries.report import LintReport
+from reveal_bench.entries.source import Limits, open_source
+from reveal_bench.kinds.canonical import Arrays, Codec, Fields, names_from, require, text_of_names
+from reveal_bench.kinds.disclosure import Disclosure, disclosure_of_findings
+from reveal_bench.kinds.folder import FolderInfo, read_folder_info, split_shards
+from reveal_bench.kinds.images import Developed, PictureFile
+from reveal_bench.kinds.kind import Kind
+from reveal_bench.kinds.marks import Item, Marks
+from reveal_bench.kinds.questions import Question
+from reveal_bench.kinds.rows import Row, text_schema
+from tests.kinds.toy.scoring import GROUPS, Answer, TubeManifest, TubeRecord, TubeRows, score_tubes
+
+__all__ = ["TUBES", "Toy"]
+
+TUBES = Benchmark("tubes", "Tubes", "a test", "tubes", GROUPS, "all", ("percent_agreement",), 8, "open")  # type: ignore[arg-type]
+
+
+class Toy(Kind):
+    """Yes or no for each radiograph."""
+
+    name: ClassVar = "tubes"
+    config: ClassVar = "tubes"
+    key: ClassVar = "film_id"
+    counted: ClassVar = "n_films"
+    image_columns: ClassVar = ()
+    unit: ClassVar = "film"
+    primary: ClassVar = "percent_agreement"
+    released: ClassVar = ("percent_agreement",)
+    forms: ClassVar = ("labels",)
+    intervals: ClassVar = ("percentile",)
+
+    def features(self, benchmark: Benchmark) -> Features:
+        return Features({"film_id": Value("string"), "patient_id": Value("string"), "is_right": Value("bool")})
+
+    def pictures(self, record: TubeRecord) -> tuple[PictureFile | None, ...]:
+        return ()
+
+    def row(self, record: TubeRecord, benchmark: Benchmark, developed: Sequence[Developed | None]) -> Row:
+        return {"film_id": record.film_id, "patient_id": record.patient_id, "is_right": record.is_right}
+
+    def blank(self, row: Row) -> Row:
+        return {**row, "is_right": None}
+
+    def asked(self, record: TubeRecord, benchmark: Benchmark, asks: str) -> list[str]:
+        return list(GROUPS)
+
+    def manifest_schema(self) -> pa.Schema:
+        return text_schema(film_id="text")
+
+    def manifest_row(self, row: Row, asked: Sequence[str]) -> Row:
+        return {"film_id": row["film_id"]}
+
+    def read_records(self, folder: Path, split: str) -> list[TubeRecord]:
+        shards = split_shards(folder, self.config, split)
+        return [TubeRecord(**row) for shard in shards for row in pq.read_table(shard).to_pylist()]
+
+    def read_manifest(self, folder: Path, split: str) -> TubeManifest:
+        info = read_folder_info(folder)
+        films = pq.read_table(Path(folder) / "manifest" / f"{split}.parquet").column("film_id").to_pylist()
+        return TubeManifest(info.benchmark, info.version, split, tuple(films))
+
+    def lint(
+        self,
+        path: Path,
+        manifest: TubeManifest,
+        *,
+        grid: int | None = None,
+        allow_missing: bool = False,
+        leave_out_unknown: bool = False,
+        limits: Limits = Limits(),
+        name: str | None = None,
+    ) -> LintReport:
+        log, data = open_source(path, limits, name)
+        if data is None:
+            return LintReport.of_unread(log, allow_missing)
+        known = set(manifest.films)
+
+        def check(entry: Entry) -> Answer | None:
+            film, answer = entry.fields.get("film_id"), entry.fields.get("is_right")
+            if film not in known or not isinstance(answer, bool):
+                log.error("answer", "must be true or false of a film of the split", line=entry.line, field="is_right",
+                          value=answer)  # fmt: skip
+                return None
+            return Answer(str(film), answer, entry.line)
+
+        found = [answer for answer in check_entries(read_jsonl(data, limits, log), check, log) if answer is not None]
+        kept = () if log.has_errors else tuple(found)
+        return LintReport(log.file, "jsonl", len(found), tuple(log.problems), kept, (), {}, allow_missing)
+
+    def questions(self, folder: Path, split: str, info: FolderInfo, form: str) -> Iterator[Question]:
+        return (Question(film, form, ()) for film in self.read_manifest(folder, split).films)
+
+    def prediction(self, answer: Any) -> Answer:
+        return Answer(answer.unit, bool(answer.labels))
+
+    def to_jsonl(self, predictions: Iterable[Answer]) -> str:
+        lines = (f'{{"film_id": "{p.film_id}", "is_right": {str(p.is_right).lower()}}}\n' for p in predictions)
+        return "".join(lines)
+
+    def protocol(
+        self, info: FolderInfo, *, grid: int | None, thresholds: float | Mapping[str, float]
+    ) -> dict[str, Any]:
+        return {}
+
+    def score(
+        self,
+        predictions: Sequence[Answer],
+        records: Sequence[TubeRecord],
+        manifest: TubeManifest,
+        protocol: Mapping[str, Any],
+        ratings: Sequence[Any] = (),
+    ) -> TubeRows:
+        return score_tubes(predictions, records)
+
+    def disclose(self, rows: TubeRows, *, min_cell: int, n_resamples: int, seed: int) -> Disclosure:
+        shown = GROUPS if len(rows) >= min_cell else ()
+        estimates = rows.estimates(n_resamples=n_resamples, seed=seed, unit="patient") if shown else []
+        return disclosure_of_findings(estimates, GROUPS, shown, counted="films", min_cell=min_cell)
+
+    def scope(self, manifest: TubeManifest) -> tuple[tuple[str, ...], int]:
+        return GROUPS, len(manifest.films)
+
+    def manifest_entries(self, manifest: TubeManifest) -> list[dict[str, Any]]:
+        return [{"asked": [film]} for film in manifest.films]
+
+    def codec(self) -> Codec:
+        return TubeCodec()
+
+    def marks(
+        self, predictions: Sequence[Answer], manifest: TubeManifest, thresholds: float | Mapping[str, float]
+    ) -> Marks:
+        answers: list[Item] = sorted((p.film_id, p.is_right) for p in predictions)
+        return Marks(answers, set(answers))
+
+    def signs(self, predictions: Sequence[Answer], manifest: TubeManifest) -> list[str]:
+        return ["Every film has the same answer."] if len({p.is_right for p in predictions}) == 1 else []
+
+    def example_upload(self) -> tuple[TubeManifest, str]:
+        return TubeManifest("tubes", "1", "test", ("a",)), '{"film_id": "a", "is_right": true}'
+
+
+class TubeCodec(Codec):
+    """Indices of films and answers."""
+
+    predictions: ClassVar[Fields] = {"film": ("<u4", 1), "is_right": ("|b1", 1)}
+    rows: ClassVar[Fields] = {"text": ("|u1", 1), "is_correct": ("<f8", 1), "tubes": ("|b1", 1)}
+
+    def manifest_from(self, raw: dict[str, Any]) -> TubeManifest:
+        return TubeManifest(**{**raw, "films": tuple(raw["films"])})
+
+    def arrays_of(self, predictions: Sequence[Answer], manifest: TubeManifest) -> Arrays:
+        places = {film: i for i, film in enumerate(manifest.films)}
+        films = pa.array([places[p.film_id] for p in predictions], pa.uint32()).to_numpy()
+        return {"film": films, "is_right": TubeRows.flags(p.is_right for p in predictions)}
+
+    def predictions_from(self, arrays: Arrays, manifest: TubeManifest, limits: Limits) -> tuple[Answer, ...]:
+        require(bool((arrays["film"] < len(manifest.films)).all()), "`film` must be an index into the manifest")
+        columns = (arrays[name].tolist() for name in ("film", "is_right", "line"))
+        return tuple(Answer(manifest.films[film], right, line) for film, right, line in zip(*columns, strict=True))
+
+    def arrays_of_rows(self, rows: TubeRows) -> Arrays:
+        names = {"films": rows.films, "patients": rows.patient_ids}
+        return {"text": text_of_names(names), "is_correct": rows.is_correct, "tubes": TubeRows.flags([True])}
+
+    def rows_from(self, arrays: Arrays) -> TubeRows:
+        names = names_from(arrays["text"])
+        return TubeRows(tuple(names["films"]), tuple(names["patients"]), arrays["is_correct"])

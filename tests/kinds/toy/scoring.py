@@ -1,0 +1,137 @@
+"""Records, manifest, predictions and rows of the toy kind; its one metric is the share of right answers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from reveal_bench.metrics.bootstrap import (
+    BootstrapMeans,
+    Estimate,
+    bootstrap_means,
+    estimates_from,
+    resampling_counts,
+    signature,
+)
+from reveal_bench.metrics.intervals import Interval
+
+GROUPS = ("Tube",)
+METRIC = "percent_agreement"
+
+
+@dataclass(frozen=True)
+class TubeRecord:
+    """The reference of a film."""
+
+    film_id: str
+    patient_id: str
+    is_right: bool
+
+
+@dataclass(frozen=True)
+class TubeManifest:
+    """The films asked."""
+
+    kind: ClassVar[str] = "tubes"
+
+    benchmark: str
+    version: str
+    split: str
+    films: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a model says of a film."""
+
+    film_id: str
+    is_right: bool
+    line: int = 0
+
+
+@dataclass(frozen=True)
+class TubeRows:
+    """Whether each film was answered as it is, in order."""
+
+    kind: ClassVar[str] = "tubes"
+
+    films: tuple[str, ...]
+    patient_ids: tuple[str, ...]
+    is_correct: npt.NDArray[np.float64]
+    notes: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.films)
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        return GROUPS
+
+    def metrics(self) -> list[str]:
+        return [METRIC]
+
+    def macro_over(self, groups: Sequence[str]) -> tuple[str, ...]:
+        return tuple(groups)
+
+    def estimates(
+        self, *, n_resamples: int, seed: int, unit: str, interval: Interval = "percentile", stratum: str | None = None
+    ) -> list[Estimate]:
+        options = {"n_resamples": n_resamples, "seed": seed, "unit": unit}
+        (means,) = self.resample([self], metrics=[METRIC], groups=GROUPS, **options)  # type: ignore[arg-type]
+        recipe = signature(METRIC, 1, **options, interval=interval)  # type: ignore[arg-type]
+        return estimates_from(means[METRIC], GROUPS, recipe=recipe, interval=interval)
+
+    def strata(self) -> dict[str, npt.NDArray[np.bool_]]:
+        return {}
+
+    def to_table(self) -> pa.Table:
+        return pa.table({"film_id": self.films, "patient_id": self.patient_ids, METRIC: self.is_correct})
+
+    @classmethod
+    def resample(
+        cls,
+        systems: Sequence[TubeRows],
+        *,
+        metrics: Sequence[str],
+        groups: Sequence[str],
+        n_resamples: int,
+        seed: int,
+        unit: str,
+    ) -> list[dict[str, BootstrapMeans]]:
+        names = systems[0].patient_ids if unit == "patient" else systems[0].films
+        code = {name: i for i, name in enumerate(sorted(set(names)))}
+        units, one_group = np.array([code[name] for name in names]), np.zeros(len(names), np.int64)
+        counts = resampling_counts(len(code), n_resamples=n_resamples, seed=seed)
+        found = [bootstrap_means(rows.is_correct, one_group, units, n_groups=1, counts=counts) for rows in systems]
+        return [{METRIC: means} for means in found]
+
+    @classmethod
+    def answers(cls, systems: Sequence[TubeRows], metric: str, groups: Sequence[str]) -> npt.NDArray[np.float64]:
+        return np.array([rows.is_correct for rows in systems])
+
+    def patients(self) -> frozenset[str]:
+        return frozenset(self.patient_ids)
+
+    def of_patients(self, patients: Collection[str]) -> TubeRows:
+        kept = [i for i, patient in enumerate(self.patient_ids) if patient in patients]
+        films, owners = (tuple(column[i] for i in kept) for column in (self.films, self.patient_ids))
+        return TubeRows(films, owners, self.is_correct[kept])
+
+    def comparable(self) -> TubeRows:
+        return self
+
+    @staticmethod
+    def flags(values: Iterable[bool]) -> npt.NDArray[np.bool_]:
+        return np.array(list(values), np.bool_)
+
+
+def score_tubes(predictions: Sequence[Answer], records: Sequence[TubeRecord]) -> TubeRows:
+    """A film without an answer counts as answered wrongly."""
+    said = {p.film_id: p.is_right for p in predictions}
+    is_correct = np.array([float(said.get(record.film_id) is record.is_right) for record in records])
+    return TubeRows(tuple(r.film_id for r in records), tuple(r.patient_id for r in records), is_correct)
