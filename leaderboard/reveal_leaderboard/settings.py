@@ -118,8 +118,9 @@ class ReleasePolicy:
         step = self.resolution if step is None else step
         return None if math.isnan(value) else _multiple(round(value / step), step)
 
-    def round_outwards(self, low: float, high: float, step: float) -> tuple[float | None, float | None]:
-        """The ends of an interval at multiples of `step` that hold it; None for NaN."""
+    def round_outwards(self, low: float, high: float, step: float | None = None) -> tuple[float | None, float | None]:
+        """The ends of an interval, each to the next multiple of `step` away from the middle; None where undefined."""
+        step = self.resolution if step is None else step
         below = None if math.isnan(low) else _multiple(math.floor(low / step + 1e-9), step)
         above = None if math.isnan(high) else _multiple(math.ceil(high / step - 1e-9), step)
         return below, above

@@ -235,3 +235,17 @@ def test_predictions_for_the_rare_finding_change_nothing_of_a_real_score(board: 
     assert not np.array_equal(one.values["point_hit"], other.values["point_hit"])
     assert RARE in release(one).hidden
     assert release(one) == release(other)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "step", "ends"),
+    [
+        (0.48, 0.52, 0.1, (0.4, 0.6)),
+        (0.4, 0.6, 0.1, (0.4, 0.6)),
+        (-0.12, 0.001, 0.01, (-0.12, 0.01)),
+        (4.251, 4.259, 0.01, (4.25, 4.26)),
+        (float("nan"), 0.52, 0.1, (None, 0.6)),
+    ],
+)
+def test_both_ends_of_an_interval_go_outwards(low, high, step, ends) -> None:
+    assert ReleasePolicy().round_outwards(low, high, step) == ends

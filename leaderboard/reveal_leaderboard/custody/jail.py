@@ -11,7 +11,8 @@ The limit of memory is on address space *beyond* that of the template: a fork be
 is reserved and never used. There is no limit on processes: Linux counts threads of the same user towards it, wherever
 they run, and seccomp refuses processes anyway.
 
-The seccomp filter is a list of what a child that computes may ask of the kernel. A call that is not on the list fails with EPERM; nothing is killed for asking. There is no way on the list to a socket,
+The seccomp filter is for children that compute: what they may ask of the kernel is a list, all else is refused. A call
+that is not on the list fails with EPERM; nothing is killed for asking. There is no way on the list to a socket,
 another program, another process, a new name in a folder, or a namespace. Some calls are allowed for some arguments
 only: ``clone`` makes threads and no processes, ``open`` reads and never writes, signals go to the process itself.
 ``clone3``, whose arguments a filter cannot see, is said not to exist, so that the C library uses ``clone``.

@@ -9,9 +9,9 @@ parent opened. No upload is ever seen here: predictions come through the strict 
 The same work is done for every question, whether or not there is something to be found: predictions of questions that
 the manifest does not ask were dropped before, and a mask has at most `MOST_MASK_RUNS` runs.
 
-Exact rows in the vault are what ranking and comparing are computed from. Numbers are arrays and pass bit for bit; names
-are JSON text in an array of bytes. A file is named ``<submission id>.<version>.npz`` in the vault, and never leaves it. The reader checks indices and lengths; the
-files are this package's own.
+Ranking and comparing are computed from exact per-case rows in the vault. Numbers are arrays and pass bit for bit; names
+are JSON text in an array of bytes, and cases point at them. A file is named ``<submission id>.<version>.npz`` in the
+vault, and never leaves it. The reader checks indices and lengths; the files are this package's own.
 """
 
 from __future__ import annotations

@@ -6,9 +6,10 @@ A service may be used from many threads; more than `lanes` requests wait their t
 again with the next request, and a request whose template died under it is run once more. Waiting is bounded: a template
 that does not tell a child's end in time is killed.
 
-bubblewrap gives a template namespaces of its own and only its own files: inside there is the interpreter, the packages, the folders named, a `/proc` of the few processes inside, and no network
-device. Children are forked inside, so they have no other view. Whether it works is tried once per process: containers
-often forbid it, and a process that Landlock confines may not mount.
+bubblewrap gives a template namespaces of its own and only its own files: inside there is the interpreter, the packages,
+the folders named, a `/proc` of the few processes inside, and no network device. Children are forked inside, so they
+have no other view. Whether it works is tried once per process: containers often forbid it, and a process that Landlock
+confines may not mount.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ Conventions
 -----------
 Markup stands in ``web/templates`` alone; a template escapes every text that it is given. A page's template holds one
 macro per part of the page, which :func:`draw` fills. The functions here take plain values; parameters called `cells`,
-`rows`, `body` or `markup`, and the values of :func:`facts`, are HTML already. Figures are fractions on the way in and
-percents on the page; moments are seconds since 1970 UTC.
+`rows`, `body` or `markup` are HTML already. Figures are fractions on the way in and percents on the page; moments are
+seconds since 1970 UTC.
 """
 
 from __future__ import annotations
@@ -20,12 +20,9 @@ from urllib.parse import quote, urlencode
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from reveal_leaderboard.release.release import Figure
-
 __all__ = [
-    "ACTIONS", "SHOW_ANSWER", "action", "badge", "detail", "draw", "facts", "figure_cell", "figure_span",
-    "interval_bar", "link", "message", "none_cell", "outside_link", "page_head", "part", "percent", "plural",
-    "query_text", "table", "text", "when",
+    "ACTIONS", "SHOW_ANSWER", "action", "badge", "detail", "draw", "interval_bar", "link", "message", "none_cell",
+    "outside_link", "page_head", "part", "percent", "plural", "query_text", "table", "text", "when",
 ]  # fmt: skip
 
 SHOW_ANSWER = "() => document.getElementById('answer')?.scrollIntoView({block: 'nearest'})"
@@ -146,16 +143,6 @@ def _inside(fraction: float) -> float:
     return min(max(fraction, 0.0), 1.0)
 
 
-def figure_span(figure: Figure, digits: int = 0) -> str:
-    """Value, interval in figures, interval drawn."""
-    return _piece("figure_span", figure, digits)
-
-
-def figure_cell(figure: Figure, digits: int = 0) -> str:
-    """A table cell with :func:`figure_span`."""
-    return _piece("figure_cell", figure, digits)
-
-
 def none_cell(shown: str, why: str) -> str:
     """A cell without a figure, and why, for eyes and ears."""
     return _piece("none_cell", shown, why)
@@ -165,11 +152,6 @@ def table(head: Sequence[str], body: Iterable[str], *, label: str, css_class: st
     """A table that scrolls inside its own box; `head` holds cells' contents, or whole ``th`` elements."""
     cells = [Markup(cell if cell.startswith("<th") else f'<th scope="col">{cell}</th>') for cell in head]
     return _piece("table", cells, label, css_class, caller=lambda: Markup("".join(body)))
-
-
-def facts(items: Mapping[str, str]) -> str:
-    """A list of names and values; the values are HTML already, empty ones are left out."""
-    return _piece("facts", {name: Markup(markup) for name, markup in items.items()})
 
 
 def detail(summary: str, markup: str, *, is_open: bool = False) -> str:
