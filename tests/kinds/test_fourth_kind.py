@@ -6,7 +6,6 @@ know the kinds by name; the children's jobs run in this process, because a confi
 
 from __future__ import annotations
 
-import io
 import json
 import os
 from pathlib import Path
