@@ -68,7 +68,7 @@ LIKE_THE_SERVER = """
 from reveal_leaderboard import cli
 
 data = Path(sys.argv[5])
-cli._live_in(data)
+cli.live_in(data)
 state = cli._confine(cli.places(data, None, None, None), [public])
 print(json.dumps({"state": state, **attempts()}))
 """

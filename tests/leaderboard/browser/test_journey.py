@@ -74,7 +74,7 @@ def test_from_signing_in_to_a_score(page: Any, board: RealBoard) -> None:
     page.get_by_role("button", name="Make a team").click()
     page.get_by_label("Name", exact=False).last.fill("Example Institute")
     page.get_by_role("button", name="Make the team").click()
-    page.get_by_text("The team Example Institute is made").wait_for()
+    page.get_by_text("The team Example Institute was created").wait_for()
 
     page.goto(f"{board.url}/submit")
     page.wait_for_selector("#balance .rv-balance")
