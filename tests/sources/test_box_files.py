@@ -12,6 +12,7 @@ import pytest
 from reveal_bench.dicom import write_dicom
 from reveal_bench.kinds.images import PictureFile
 from reveal_bench.masks import rasterize_polygons
+from reveal_bench.sources.box_source import BoxBuild
 from reveal_bench.sources.boxes import (
     Faults,
     Gallery,
@@ -140,6 +141,13 @@ def test_a_gallery_knows_visible_pictures_by_their_stem(tmp_path: Path) -> None:
     assert gallery.warnings(["x", "y", "z"]) == []
 
 
+def gallery_of(
+    root: Path, pictures: Path | None, suffixes: list[str], *, pixels: Pixels, kind: str = "picture"
+) -> Gallery:
+    build = BoxBuild(root, {}, None, Faults(), [], pixels, False, pictures, 1)
+    return build.gallery(suffixes, kind=kind)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("pixels", "given", "problems", "warnings"),
     [
@@ -153,7 +161,7 @@ def test_a_missing_picture_is_a_problem_only_if_embedded(
     tmp_path: Path, pixels: Pixels, given: bool, problems: list[str], warnings: list[str]
 ) -> None:
     (tmp_path / "x.png").touch()
-    gallery = Gallery.of_build(tmp_path, tmp_path if given else None, [".png"], pixels=pixels)
+    gallery = gallery_of(tmp_path, tmp_path if given else None, [".png"], pixels=pixels)
     faults = Faults()
     found = [gallery.picture(image_id, faults) for image_id in ("x", "z")]
     assert found == [PictureFile(tmp_path / "x.png", "x.png", "x.png"), None]
@@ -165,10 +173,10 @@ def test_no_picture_at_all(tmp_path: Path) -> None:
     (tmp_path / "list.csv").touch()
     for root in (tmp_path, tmp_path / "list.csv"):
         with pytest.raises(ValueError, match=f"`pictures` must hold .png files, got none below {tmp_path}$"):
-            Gallery.of_build(root, None, [".png"], pixels="embed")
+            gallery_of(root, None, [".png"], pixels="embed")
         with pytest.raises(ValueError, match=r"`pictures` must hold .png files"):
-            Gallery.of_build(root, tmp_path, [".png"], pixels="withhold")
-        gallery = Gallery.of_build(root, None, [".png"], pixels="withhold", kind="dicom")
+            gallery_of(root, tmp_path, [".png"], pixels="withhold")
+        gallery = gallery_of(root, None, [".png"], pixels="withhold", kind="dicom")
         lost = "no hash to verify an own copy with, no view from a header"
         assert gallery.warnings(["x", "y"]) == [f"2 images have no picture here: {lost}"]
 

@@ -118,9 +118,8 @@ def test_version_1_0_0_has_no_splits(tmp_path: Path) -> None:
     rows = (HEADS + line()).replace(",split", "").replace(",test", "")
     reading = ms_cxr.read(write(tmp_path, rows, "MS_CXR_Local_Alignment_v1.0.0.csv"), pixels="withhold")
     assert list(reading.splits) == ["test"]
-    assert reading.warnings[0] == (
-        "MS_CXR_Local_Alignment_v1.0.0.csv: no splits (as in version 1.0.0), all images are of the split 'test'"
-    )
+    told = "MS_CXR_Local_Alignment_v1.0.0.csv: no splits (as in version 1.0.0), all images are of the split 'test'"
+    assert told in reading.warnings
 
 
 @pytest.mark.parametrize(
