@@ -45,12 +45,7 @@ NORMALISED = (
     ("board*", r'"[A-Za-z0-9+/]{86}=="', '"<signature>"', "signed with a random key"),
     ("board*", r"[A-Za-z0-9+/]{43}=(?!=)", "<key>", "a random key"),
     ("board*", r'("key_id": )"[0-9a-f]{16}"', r'\1"<key>"', "a random key"),
-    (
-        "board*",
-        r'("(hash|previous|head|blind|key_hash|idempotency_key)": )"[0-9a-f]{64}"',
-        r'\1"<hash>"',
-        "of times, ids",
-    ),
+    ("board*", r'("(hash|previous|head|blind|key_hash|idempotency_key)": )"[0-9a-f]{64}"', r'\1"<hash>"', "times, ids"),
     ("board*", r"\b[\w-]+-\d{3,7}\b(?=[\":])", "<worker>", "a worker's machine and process"),
 )
 """Steps, what is not the same twice, what stands for it, and why."""
@@ -98,7 +93,9 @@ class Recording:
                 return
             for steps, fields in REWORDED:
                 if fnmatch(step, steps):
-                    text = re.sub(rf'("({fields})": ?)"(?:[^"\\]|\\.)*"', r'\1"<words>"', text)
+                    sentences = rf'"({fields})": ?"(?:[^"\\]|\\.)*"'
+                    self.messages[f"{step} | {name}"] = "\n".join(one[0] for one in re.finditer(sentences, text))
+                    text = re.sub(sentences, r'"\1": "<words>"', text)
             content = text.encode()
         self.outputs.setdefault(step, {})[name] = hashlib.sha256(content).hexdigest()
 
@@ -126,13 +123,14 @@ class Steps:
             [COMMANDS / program, *words], cwd=self.folder, env=self.recording.environment, stdin=subprocess.DEVNULL,
             capture_output=True, check=False,
         )  # fmt: skip
-        step, said = self.recording.plain(step, step), (done.stdout + done.stderr).decode()
+        step, said, errors = self.recording.plain(step, step), done.stdout.decode(), done.stderr.decode()
+        if "Traceback" in errors or (done.returncode and self.name != "errors" and words[0] != "lint"):
+            print(f"exit {done.returncode}: {step}\n{said}{errors}", file=sys.stderr)
         self.recording.outputs[step] = {"exit": str(done.returncode)}
-        self.recording.messages[step] = self.recording.plain(step, said)
-        if "Traceback" in said or (done.returncode and self.name != "errors" and words[0] != "lint"):
-            print(f"exit {done.returncode}: {step}\n{said}", file=sys.stderr)
         if "--json" in words:
-            self.recording.note(step, "stdout", done.stdout)
+            self.recording.note(step, "stdout", said)
+            said = ""
+        self.recording.messages[step] = self.recording.plain(step, said + errors)
         for name in kept:
             self.keep(step, name)
         return done.stdout.decode()
