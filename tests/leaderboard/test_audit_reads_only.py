@@ -120,7 +120,7 @@ def test_the_command_says_what_to_do(filled: FilledBoard, tmp_path: Path) -> Non
 
 KILLED = """
 import os, signal, sys
-from reveal_leaderboard import events
+from reveal_leaderboard.store import events
 from reveal_leaderboard.store.store import Store
 store = Store(sys.argv[1])
 with store.write() as connection:
