@@ -55,9 +55,14 @@ def baseline(
 ) -> None:
     """Answer every question of a split without looking: the floor that a model must beat."""
     from reveal_bench.evaluation.baselines import chance_baseline, fit_location_prior, location_prior_baseline
+    from reveal_bench.kinds import kind_of
+    from reveal_bench.kinds.folder import read_folder_info
     from reveal_bench.kinds.localization.records import read_localization, read_manifest
     from reveal_bench.predictions import predictions_to_jsonl
 
+    kind = kind_of(read_folder_info(folder))
+    if not kind.uses_grid:
+        raise ValueError(f"baselines name a place on an image: {folder} is of {kind.name}, which has none")
     manifest = read_manifest(folder, split)
     if name is Baseline.LOCATION_PRIOR and fit_split == split:
         terminal.warn([f"location-prior learns from the split that it answers, {split!r}: it flatters itself there"])

@@ -101,6 +101,13 @@ def test_an_interval_that_a_kind_does_not_have_is_refused(studies) -> None:
     assert "must be 'percentile' or 'bca' for a benchmark of findings, got 'chexlocalize'" in refused
 
 
+def test_a_baseline_of_places_is_refused_where_no_place_is_asked(studies, tmp_path) -> None:
+    refused = call(
+        "baseline", "chance", studies[0], "--split", "test", "--out", tmp_path / "out.jsonl", expect=1
+    ).stderr
+    assert "baselines name a place on an image" in refused
+
+
 def bca_by_deletion(value: float, replicates: np.ndarray, left_out: np.ndarray) -> list[float]:
     """Efron and Tibshirani (1993), equations 14.9 to 14.15."""
     replicates, left_out = replicates[~np.isnan(replicates)], left_out[~np.isnan(left_out)]
