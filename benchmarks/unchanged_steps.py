@@ -39,12 +39,12 @@ PROSE = ("*lmms/README.md", "*lmms/*.py")
 """Files for people to read and code that is handed out: they count as messages."""
 NORMALISED = (
     ("*", r"\b127\.0\.0\.1:\d+", "<address>", "a free port"),
-    ("board*", r"\b20\d\d-\d\d-\d\d(T[\d:.]+(Z|\+00:00))?", "<time>", "the clock"),
+    ("board*", r"\b20\d\d-\d\d-\d\d(T[\d:.]+(Z|\+00:00)| \d\d:\d\d)?", "<time>", "the clock"),
     ("board*", r"\b1[6-9]\d{8}\.\d+\b", "<time>", "the clock, in seconds since 1970"),
     ("board*", r"\b([0-9a-f]{32}|[0-9a-f]{24})\b", "<id>", "random ids of people, teams, jobs and answers"),
     ("board*", r'"[A-Za-z0-9+/]{86}=="', '"<signature>"', "signed with a random key"),
     ("board*", r"[A-Za-z0-9+/]{43}=(?!=)", "<key>", "a random key"),
-    ("board*", r'("key_id": ?)"[0-9a-f]{16}"', r'\1"<key>"', "a random key"),
+    ("board*", r"(?<![\w-])[0-9a-f]{16}\b", "<key>", "the name of a random key"),
     (
         "board*",
         r'("(hash|previous|head|blind|key_hash|idempotency_key)": ?)"[0-9a-f]{64}"',
@@ -53,7 +53,8 @@ NORMALISED = (
     ),
     ("board: *audit*", r'"[0-9a-f]{64}"', '"<hash>"', "heads of the chains, which hold times and ids"),
     ("board: re[fs]*", r'("(id|number)": ?)\d+', r"\1<number>", "a refresh scores in the order of random ids"),
-    ("board*", r"\b[\w-]+-\d{3,7}\b(?=[\":])", "<worker>", "a worker's machine and process"),
+    ("board*", rf"\b{re.escape(socket.gethostname())}-\d+\b", "<worker>", "a worker's machine and process"),
+    ("board*", r"(?<=, head )[0-9a-f]{64}", "<hash>", "heads of the chains, which hold times and ids"),
 )
 """Steps, what is not the same twice, what stands for it, and why."""
 REWORDED = (("*--json*", "message|hint"), ("board*", "why|state_why|detail|rule"))
