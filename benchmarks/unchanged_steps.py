@@ -18,7 +18,7 @@ import time
 import tomllib
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from fnmatch import fnmatch
 from pathlib import Path
@@ -39,14 +39,22 @@ PROSE = ("*lmms/README.md", "*lmms/*.py")
 """Files for people to read and code that is handed out: they count as messages."""
 NORMALISED = (
     ("*", r"\b127\.0\.0\.1:\d+", "<address>", "a free port"),
-    ("board*", r"\b20\d\d-\d\d-\d\d(T[\d:.]+(Z|\+00:00))?", "<time>", "the clock"),
+    ("board*", r"\b20\d\d-\d\d-\d\d(T[\d:.]+(Z|\+00:00)| \d\d:\d\d)?", "<time>", "the clock"),
     ("board*", r"\b1[6-9]\d{8}\.\d+\b", "<time>", "the clock, in seconds since 1970"),
     ("board*", r"\b([0-9a-f]{32}|[0-9a-f]{24})\b", "<id>", "random ids of people, teams, jobs and answers"),
     ("board*", r'"[A-Za-z0-9+/]{86}=="', '"<signature>"', "signed with a random key"),
     ("board*", r"[A-Za-z0-9+/]{43}=(?!=)", "<key>", "a random key"),
-    ("board*", r'("key_id": )"[0-9a-f]{16}"', r'\1"<key>"', "a random key"),
-    ("board*", r'("(hash|previous|head|blind|key_hash|idempotency_key)": )"[0-9a-f]{64}"', r'\1"<hash>"', "times, ids"),
-    ("board*", r"\b[\w-]+-\d{3,7}\b(?=[\":])", "<worker>", "a worker's machine and process"),
+    ("board*", r"(?<![\w-])[0-9a-f]{16}\b", "<key>", "the name of a random key"),
+    (
+        "board*",
+        r'("(hash|previous|head|blind|key_hash|idempotency_key)": ?)"[0-9a-f]{64}"',
+        r'\1"<hash>"',
+        "times, ids",
+    ),
+    ("board: *audit*", r'"[0-9a-f]{64}"', '"<hash>"', "heads of the chains, which hold times and ids"),
+    ("board: re[fs]*", r'("(id|number)": ?)\d+', r"\1<number>", "a refresh scores in the order of random ids"),
+    ("board*", rf"\b{re.escape(socket.gethostname())}-\d+\b", "<worker>", "a worker's machine and process"),
+    ("board*", r"(?<=, head )[0-9a-f]{64}", "<hash>", "heads of the chains, which hold times and ids"),
 )
 """Steps, what is not the same twice, what stands for it, and why."""
 REWORDED = (("*--json*", "message|hint"), ("board*", "why|state_why|detail|rule"))
@@ -205,10 +213,24 @@ def dump(steps: Steps, database: str, *, rows: bool) -> None:
         for name in (name for kind, name, _ in made if rows and kind == "table"):
             found = connection.execute(f'SELECT * FROM "{name}" ORDER BY rowid')
             columns = [about[0] for about in found.description]
-            told = [{c: opened(v) for c, v in zip(columns, row, strict=True)} for row in found]
-            steps.recording.note(step, name, json.dumps(told, indent=1))
+            told = [{c: opened(v, steps.recording.known) for c, v in zip(columns, row, strict=True)} for row in found]
+            lines = sorted(steps.recording.plain(step, json.dumps(row, sort_keys=True)) for row in told)
+            steps.recording.note(step, name, "\n".join(lines))
 
 
-def opened(value: object) -> object:
-    """A cell of a database, its JSON as values."""
-    return json.loads(value) if isinstance(value, str) and value[:1] in ("{", "[") else value
+def opened(value: object, known: Mapping[str, str]) -> object:
+    """A cell of a database: ids named, JSON as values, a list of submissions in their order and not in that of ids."""
+    if not isinstance(value, str):
+        return value
+    for found, name in known.items():
+        value = value.replace(found, name)
+    if value[:1] not in ("{", "["):
+        return value
+    return json.loads(value, object_hook=lambda one: {k: in_order(v) for k, v in one.items()})
+
+
+def in_order(value: object) -> object:
+    """The value; sorted if it is a list of submissions."""
+    if isinstance(value, list) and all(str(one).startswith("<submission") for one in value):
+        return sorted(value)
+    return value
