@@ -125,9 +125,9 @@ def test_a_value_below_the_scale_is_drawn_at_its_end() -> None:
 
 
 def test_every_table_names_itself_and_can_be_scrolled_by_keyboard() -> None:
-    markup = drawing.table(["A"], ["<tbody></tbody>"], label="Figures & more")
-    assert 'role="region" aria-label="Figures &amp; more" tabindex="0"' in markup
-    assert '<th scope="col">A</th>' in markup
+    markup = drawing.draw("submission.html", "changes", [], ["A & B"])
+    assert 'role="region" aria-label="What changed" tabindex="0"' in markup
+    assert '<th scope="col">A &amp; B</th>' in markup
 
 
 def test_a_forest_has_a_row_of_text_per_mark() -> None:
@@ -155,7 +155,7 @@ def test_nothing_to_plot_is_nothing() -> None:
 
 
 def test_a_difference_is_drawn_round_zero_in_the_middle() -> None:
-    markup = plots.difference_bar(0.1, 0.05, 0.2, reach=0.2)
+    markup = drawing.draw("plots.html", "difference", 0.1, 0.05, 0.2, 0.2)
     assert 'x1="62.5%" x2="100.0%"' in markup  # 50 + 50 * 0.05 / 0.2, and the end of the scale
     assert 'svg x="75.0%"' in markup
 

@@ -14,7 +14,6 @@ import base64
 import hashlib
 import logging
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
@@ -39,7 +38,6 @@ from reveal_leaderboard.readers.store import (
     Place,
     Readings,
 )
-from reveal_leaderboard.web import signin
 from reveal_leaderboard.web.app import OwnMethods
 from reveal_leaderboard.web.auth import Auth
 from reveal_leaderboard.web.gate import (
@@ -52,7 +50,9 @@ from reveal_leaderboard.web.gate import (
     SameOrigin,
     SecureHeaders,
 )
+from reveal_leaderboard.web.pages.drawing import page_style
 from reveal_leaderboard.web.rate import Limits, RateLimit
+from reveal_leaderboard.web.signin import add_sign_in
 
 __all__ = ["build_readers_app"]
 
@@ -212,7 +212,7 @@ def build_readers_app(
     """
     app = FastAPI(title="REVEAL readers", openapi_url=None, docs_url=None, redoc_url=None)
     service = ReadingService(readings, images, auth, people)
-    signin.add_sign_in(app, auth)
+    add_sign_in(app, auth)
     _add_pages(app)
     _add_api(app, service)
     app.add_middleware(NoTraces)
@@ -303,8 +303,7 @@ class StrictPolicy:
 
     def __init__(self, app: ASGIApp, framed_by: tuple[str, ...] = ()) -> None:
         self.app = app
-        style = re.search(r"<style>(.*?)</style>", signin.PAGE.replace("{{", "{").replace("}}", "}"), re.DOTALL)
-        digest = base64.b64encode(hashlib.sha256((style[1] if style else "").encode()).digest()).decode()
+        digest = base64.b64encode(hashlib.sha256(page_style().encode()).digest()).decode()
         frames = " ".join(framed_by) or "'none'"
         self.policy = "; ".join(
             (

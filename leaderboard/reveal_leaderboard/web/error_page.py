@@ -6,42 +6,24 @@ What is asked for by a browser says so: it is a GET whose Accept header names HT
 from __future__ import annotations
 
 import json
-from html import escape
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from reveal_leaderboard.web.gate import PROBLEM_TYPE
+from reveal_leaderboard.web.pages.drawing import whole_page
 
 __all__ = ["ErrorPages", "error_page"]
 
 FOR_PROGRAMS = ("/api/", "/gradio_api/", "/metrics", "/healthz", "/readyz")
 MAX_DOCUMENT = 64 * 1024
 LOST = "Nothing here has this address. It may be incomplete, or out of date."
-STYLE = """
-:root { color-scheme: light dark; --ink: #16202b; --soft: #4c5a69; --page: #fff; --band: #f1f4f7; --link: #0b5f57; }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #e9eef3; --soft: #b3bfcb; --page: #0b0f19; --band: #1b242d; --link: #7fd8cd; }
-}
-body { margin: 0; font: 1rem/1.5 system-ui, -apple-system, "Segoe UI", sans-serif; color: var(--ink);
-  background: var(--page); }
-main { max-width: 40rem; margin: 12vh auto 0; padding: 0 1.2rem; overflow-wrap: anywhere; }
-h1 { font-size: 1.6rem; line-height: 1.25; margin: 0 0 .6rem; }
-p { margin: .4rem 0; } .soft { color: var(--soft); font-size: .9rem; } a { color: var(--link); }
-a:focus-visible { outline: 3px solid var(--link); outline-offset: 2px; }
-nav { margin-top: 1.2rem; display: flex; flex-wrap: wrap; gap: .4rem 1.2rem; }
-"""
+WAYS = (("/", "To the board"), ("/submit", "Submit"), ("/about", "About"))
 
 
 def error_page(status: int, title: str, detail: str) -> str:
-    """A whole page with the way back to the board; every text is escaped."""
-    title, detail = escape(title), escape(detail)
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-        f"<title>{title} · REVEAL leaderboard</title><style>{STYLE}</style></head><body><main><h1>{title}</h1>"
-        f'<p>{detail}</p><p class="soft">HTTP status {status}</p><nav aria-label="Ways on"><a href="/">To the board</a>'
-        '<a href="/submit">Submit</a><a href="/about">About</a></nav></main></body></html>'
-    )
+    """A whole page with the way back to the board."""
+    return whole_page(title, detail, f"HTTP status {status}", WAYS)
 
 
 class ErrorPages:

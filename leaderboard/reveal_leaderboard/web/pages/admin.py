@@ -30,9 +30,7 @@ from reveal_leaderboard.store.tables import BOARD_STATES, jobs
 from reveal_leaderboard.web.pages.drawing import (
     ACTIONS,
     SHOW_ANSWER,
-    action,
     draw,
-    link,
     message,
     page_head,
     part,
@@ -127,9 +125,9 @@ class Acts:
 
     def _ask_switch(self, actor: Actor, subject: str, why: str) -> str:
         benchmark, _, version = subject.partition(":")
-        button = f"<p>{action('Yes, show it', 'switch-now', subject, tone='danger')} {action('Not yet', 'keep')}</p>"
         told = "The version before is frozen for good; its entries keep their figures under their permanent addresses."
-        return message("info", f"Show version {version} of {benchmark} from now on?", told, markup=button)
+        title = f"Show version {version} of {benchmark} from now on?"
+        return draw(PAGE, "ask", title, told, "Yes, show it", "switch-now", subject, "Not yet")
 
     def _switch(self, actor: Actor, subject: str, why: str) -> str:
         benchmark, _, version = subject.partition(":")
@@ -154,9 +152,8 @@ class Acts:
     def _ask_reason(self, actor: Actor, subject: str, why: str) -> str:
         found = self._submission(subject)
         act, verb = ("restore-now", "Restore it") if found.hidden_at is not None else ("hide-now", "Hide it")
-        button = f"<p>{action(verb, act, subject, tone='danger')} {action('Leave it', 'keep')}</p>"
         told = "Write the reason into the field above first; its team is shown it."
-        return message("info", f"{verb}: {found.model_name}, {found.team}?", told, markup=button)
+        return draw(PAGE, "ask", f"{verb}: {found.model_name}, {found.team}?", told, verb, act, subject)
 
     def _hide(self, actor: Actor, subject: str, why: str) -> str:
         if not why.strip():
@@ -195,9 +192,8 @@ class Acts:
 
     def _ask_refusal(self, actor: Actor, subject: str, why: str) -> str:
         team = self._team(subject)
-        button = f"<p>{action('Refuse it', 'refuse-now', subject, tone='danger')} {action('Leave it', 'keep')}</p>"
         told = "Write the reason into the field above first; its members are shown it. The team is closed with it."
-        return message("info", f"Refuse the team {team.name}?", told, markup=button)
+        return draw(PAGE, "ask", f"Refuse the team {team.name}?", told, "Refuse it", "refuse-now", subject)
 
     def _refuse_team(self, actor: Actor, subject: str, why: str) -> str:
         team = self._team(subject)
@@ -210,9 +206,9 @@ class Acts:
 
     def _ask_revocation(self, actor: Actor, subject: str, why: str) -> str:
         token, owner = self._token(subject)
-        button = f"<p>{action('Revoke it', 'revoke-now', subject, tone='danger')} {action('Leave it', 'keep')}</p>"
         told = "Write the reason into the field above first; its owner is shown it. No token comes back to life."
-        return message("info", f"Revoke the token {token.name} of {owner}, for {token.team.name}?", told, markup=button)
+        title = f"Revoke the token {token.name} of {owner}, for {token.team.name}?"
+        return draw(PAGE, "ask", title, told, "Revoke it", "revoke-now", subject)
 
     def _revoke_token(self, actor: Actor, subject: str, why: str) -> str:
         token, owner = self._token(subject)
@@ -368,9 +364,7 @@ class Panels:
 
 POLL_SECONDS = 5.0
 PEOPLE = ("waiting", "teams", "users", "tokens")
-CLOSED = message(
-    "info", "This page is for the maintainers.", markup=f"<p>{link('/login', 'Sign in', next='/admin')} as one.</p>"
-)
+CLOSED = draw("admin.html", "closed")
 
 log = logging.getLogger(__name__)
 

@@ -25,11 +25,12 @@ from reveal_leaderboard.web.pages.drawing import (
     ACTIONS,
     SHOW_ANSWER,
     draw,
-    link,
     message,
+    note,
     page_head,
     part,
-)
+    sign_in,
+)  # fmt: skip
 from reveal_leaderboard.web.pages.strip import build_strip
 from reveal_leaderboard.web.pages.submission_view import duration, ledger_view
 from reveal_leaderboard.web.services import Services
@@ -114,7 +115,7 @@ def _team(actor: Actor, team_id: str | None) -> Team | None:
 
 POLL_SECONDS = 5.0
 REFUSALS = (NotAllowedError, NotPermittedError, TeamNameError, ValueError)
-SIGN_IN = message("info", "You are not signed in.", markup=f"<p>{link('/login', 'Sign in', next='/mine')}</p>")
+SIGN_IN = sign_in("/mine")
 NO_TEAM = message("info", "You belong to no organization yet.", "Make one below, or ask an owner to add you.")
 
 log = logging.getLogger(__name__)
@@ -282,7 +283,7 @@ class _Handlers:
     def _lists(self, actor: Actor | None, team_id: str | None, benchmark: str) -> tuple[str, str, str]:
         """Submissions, ledger and members of one team of the actor's."""
         if actor is None:
-            return '<p class="rv-note">They stand here once you are signed in.</p>', "", ""
+            return note("They stand here once you are signed in."), "", ""
         membership = _membership(actor, team_id)
         if membership is None:
             return NO_TEAM, "", ""

@@ -19,7 +19,7 @@ from reveal_leaderboard.boards import reading
 from reveal_leaderboard.boards.catalogue import UnknownBenchmarkError
 from reveal_leaderboard.store.ratings import PICTURE_CRITERIA, RatingError, StoredAnswer, own_scores
 from reveal_leaderboard.store.submissions import NotAllowedError, get_known
-from reveal_leaderboard.web.pages.drawing import link, message, page_head
+from reveal_leaderboard.web.pages.drawing import message, page_head, sign_in
 from reveal_leaderboard.web.pages.rubric_view import TITLES, answer_view, choices, progress_bar
 from reveal_leaderboard.web.pages.strip import build_strip
 from reveal_leaderboard.web.services import Services
@@ -27,7 +27,7 @@ from reveal_leaderboard.web.services import Services
 __all__ = ["build"]
 
 LEAD = "Score each answer on its own, by the words of the scale. You are not told whose answer it is."
-SIGN_IN = message("info", "You are not signed in.", markup=f"<p>{link('/login', 'Sign in', next='/read')}</p>")
+SIGN_IN = sign_in("/read")
 NOT_A_READER = message(
     "info", "This page is for readers.", "The maintainers name the readers of a board; you are not one of them."
 )

@@ -25,13 +25,7 @@ from reveal_leaderboard.store.metadata import KINDS, PROMPT_STYLES, Metadata, Me
 from reveal_leaderboard.store.store import KeyReusedError, NotAllowedError, Submission
 from reveal_leaderboard.web.intake import NotAMemberError
 from reveal_leaderboard.web.pages import board_notes
-from reveal_leaderboard.web.pages.drawing import (
-    draw,
-    link,
-    message,
-    page_head,
-    part,
-)
+from reveal_leaderboard.web.pages.drawing import draw, link, message, page_head, part, sign_in
 from reveal_leaderboard.web.pages.strip import build_strip
 from reveal_leaderboard.web.pages.submission_view import FINAL, balance_view, progress_view
 from reveal_leaderboard.web.services import Services
@@ -181,7 +175,8 @@ LEAD = (
 )
 EMPTY = message("info", "No file yet.", "Its report appears here as soon as it is dropped. Checking costs nothing.")
 NOTHING_SENT = message("info", "Nothing sent yet.")
-SIGN_IN, NO_TEAM, WAITING = draw(PAGE, "sign_in"), draw(PAGE, "no_team"), draw(PAGE, "waiting")
+SIGN_IN = sign_in("/submit", "Signing in says for which organization you submit, and whose budget is charged.")
+NO_TEAM, WAITING = draw(PAGE, "no_team"), draw(PAGE, "waiting")
 # Keeps the number of what was sent in the address: a reload goes on watching it.
 REMEMBER = """(id) => {
   if (id) history.replaceState(null, '', location.pathname + '?sent=' + encodeURIComponent(id));
