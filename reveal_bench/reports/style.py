@@ -121,15 +121,15 @@ def paints(n: int) -> list[Paint]:
     return [Paint(_COLOURS[i % len(_COLOURS)], _HATCHES[i // len(_COLOURS) % len(_HATCHES)]) for i in range(n)]
 
 
-def check_extra() -> None:
-    """Say what to install where the libraries of reports are not.
+def check_extra(*needed: str) -> None:
+    """Say what to install where the libraries of reports are not, or those of them that are `needed`.
 
     Raises
     ------
     ImportError
         Without the extra [report].
     """
-    missing = [name for name in ("jinja2", "matplotlib") if find_spec(name) is None]
+    missing = [name for name in needed or ("jinja2", "matplotlib") if find_spec(name) is None]
     if missing:
         raise ImportError(f"a report needs {' and '.join(missing)}: pip install 'reveal-bench[report]'")
 
