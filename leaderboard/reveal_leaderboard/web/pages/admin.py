@@ -29,6 +29,8 @@ from reveal_leaderboard.store.store import Flag, Submission
 from reveal_leaderboard.store.tables import BOARD_STATES, jobs
 from reveal_leaderboard.web.pages.drawing import (
     ACTIONS,
+    PRIVATE,
+    QUIET,
     SHOW_ANSWER,
     draw,
     message,
@@ -36,7 +38,7 @@ from reveal_leaderboard.web.pages.drawing import (
     part,
     percent,
     plural,
-)
+)  # fmt: skip
 from reveal_leaderboard.web.pages.strip import build_strip
 from reveal_leaderboard.web.services import NotAdminError, Services
 
@@ -405,16 +407,15 @@ def build(services: Services, page: gr.Blocks) -> None:
                     grant = gr.Button("Grant them", min_width=120)
     wire = _Handlers(services)
     shown = [panels[name] for name in PANELS]
-    private: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
-    answer.change(None, js=SHOW_ANSWER, api_visibility="private")
+    answer.change(None, js=SHOW_ANSWER, **PRIVATE)
     timer = gr.Timer(POLL_SECONDS)
-    page.load(wire.open, None, [everything, answer, team, *shown], **private)
-    timer.tick(wire.live, None, [panels[name] for name in LIVE], **private)
-    search.input(wire.refresh, search, shown, **private)
+    page.load(wire.open, None, [everything, answer, team, *shown], **QUIET)
+    timer.tick(wire.live, None, [panels[name] for name in LIVE], **QUIET)
+    search.input(wire.refresh, search, shown, **QUIET)
     for element in (answer, *(panels[name] for name in ("versions", "flags", "submissions", *PEOPLE))):
-        element.click(wire.act, [reason, search], [answer, *shown], **private)
-    set_state.click(wire.set_state, [benchmark, state, reason, search], [answer, *shown], **private)
-    grant.click(wire.grant, [team, of, more, reason, search], [answer, *shown], **private)
+        element.click(wire.act, [reason, search], [answer, *shown], **QUIET)
+    set_state.click(wire.set_state, [benchmark, state, reason, search], [answer, *shown], **QUIET)
+    grant.click(wire.grant, [team, of, more, reason, search], [answer, *shown], **QUIET)
 
 
 class _Handlers:

@@ -13,7 +13,18 @@ from reveal_bench.metrics import METRICS
 from reveal_leaderboard.boards.comparisons import ComparisonFailedError, read_comparison
 from reveal_leaderboard.boards.standings import Entry, standings
 from reveal_leaderboard.release.release import Figure
-from reveal_leaderboard.web.pages.drawing import draw, message, page_head, percent, plural, query_text, signed
+from reveal_leaderboard.web.pages.drawing import (
+    PRIVATE,
+    QUIET,
+    REMEMBER,
+    draw,
+    message,
+    page_head,
+    percent,
+    plural,
+    query_text,
+    signed,
+)  # fmt: skip
 from reveal_leaderboard.web.pages.rubric_view import TITLES
 from reveal_leaderboard.web.pages.strip import build_strip
 from reveal_leaderboard.web.services import Services
@@ -24,9 +35,6 @@ POLL_SECONDS = 2.0
 LEAD = (
     "The same patients are drawn anew for both entries, so a difference is seen even where the intervals overlap. "
     "Two entries of one team are compared by the intervals that are shown of each."
-)
-REMEMBER = (
-    "(query) => { history.replaceState(null, '', location.pathname + (query ? '?' + query : '')); return [query]; }"
 )
 CHOOSE = message("info", "Choose two entries.", "Their paired differences are then shown per finding.")
 NOT_THERE = "It was withdrawn, its team shows another one of this model, or it is not scored on the present version."
@@ -53,16 +61,15 @@ def build(services: Services, page: gr.Blocks) -> None:
     timer = gr.Timer(POLL_SECONDS, active=False)
     wire = _Handlers(services)
     chosen = [benchmark, first, second]
-    private: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
     outputs = [*chosen, shown, timer, query]
     steps = [
-        page.load(wire.open, None, outputs, **private),
-        benchmark.input(wire.other_board, benchmark, outputs, **private),
-        gr.on([first.input, second.input], wire.show, chosen, outputs, **private),
+        page.load(wire.open, None, outputs, **QUIET),
+        benchmark.input(wire.other_board, benchmark, outputs, **QUIET),
+        gr.on([first.input, second.input], wire.show, chosen, outputs, **QUIET),
     ]
     for step in steps:
-        step.then(None, query, query, js=REMEMBER, api_visibility="private")
-    timer.tick(wire.watch, chosen, [shown, timer], **private)
+        step.then(None, query, query, js=REMEMBER, **PRIVATE)
+    timer.tick(wire.watch, chosen, [shown, timer], **QUIET)
 
 
 class _Handlers:

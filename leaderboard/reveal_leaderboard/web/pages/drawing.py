@@ -27,16 +27,26 @@ if TYPE_CHECKING:
     from reveal_leaderboard.release.release import Figure
 
 __all__ = [
-    "ACTIONS", "AGREEMENT", "CORRECT", "RATING", "SHOW_ANSWER", "action", "badge", "detail", "draw", "interval_bar",
-    "link", "message", "none_cell", "note", "outside_link", "page_head", "page_style", "part", "percent", "plural",
-    "query_text", "sign_in", "signed", "when", "whole_page",
+    "ACTIONS", "AGREEMENT", "CORRECT", "PRIVATE", "QUIET", "RATING", "REMEMBER", "SHOW_ANSWER", "draw", "link",
+    "message", "note", "page_head", "page_style", "part", "percent", "plural", "query_text", "sign_in", "signed",
+    "when", "whole_page",
 ]  # fmt: skip
 
 RATING, CORRECT, AGREEMENT = "rubric_mean", "share_of_5", "cohen_kappa_quadratic"
 """Metrics of readers' ratings, which are shown on their own scales."""
 
+PRIVATE: dict[str, Any] = {"api_visibility": "private"}
+QUIET: dict[str, Any] = PRIVATE | {"show_progress": "hidden"}
+"""What every event of a page says: it is no part of an API; and of those that nobody waits for: no sign of progress."""
+
 SHOW_ANSWER = "() => document.getElementById('answer')?.scrollIntoView({block: 'nearest'})"
 """What an answer above a long list needs: to be seen."""
+
+# Writes what is shown into the address; the last input is the query that the server made of it.
+REMEMBER = """(query) => {
+  history.replaceState(null, '', location.pathname + (query ? '?' + query : ''));
+  return [query];
+}"""
 
 # Clicks on our own buttons inside a gr.HTML reach its handler as an event with `act` and `id`.
 ACTIONS = """element.addEventListener('click', (event) => {
@@ -150,11 +160,6 @@ def message(kind: str, title: str, body: str = "", *, markup: str = "") -> str:
     return _piece("message", kind, title, body, Markup(markup))
 
 
-def badge(label: str) -> str:
-    """A small outlined word."""
-    return _piece("badge", label)
-
-
 def page_head(title: str, lead: str = "", *, markup: str = "") -> str:
     """The page's one heading and a sentence; the window's title follows the heading."""
     return _piece("page_head", title, lead, Markup(markup))
@@ -190,30 +195,5 @@ def link(path: str, label: object, **query: object) -> str:
     return _piece("link", path, label, **query)
 
 
-def outside_link(url: str, label: str = "") -> str:
-    """A link to another site; what is not https is shown as text."""
-    return _piece("outside_link", url, label)
-
-
-def action(label: str, act: str, subject: object = "", *, describe: str = "", tone: str = "") -> str:
-    """A button that :data:`ACTIONS` reports; `describe` names the row for those who hear the page."""
-    return _piece("action", label, act, subject, describe, tone)
-
-
-def interval_bar(value: float, low: float | None = None, high: float | None = None) -> str:
-    """A line from 0 to 100 % with the interval as a bar and the value as a tick; its text stands beside it."""
-    return _piece("interval_bar", value, low, high)
-
-
 def _inside(fraction: float) -> float:
     return min(max(fraction, 0.0), 1.0)
-
-
-def none_cell(shown: str, why: str) -> str:
-    """A cell without a figure, and why, for eyes and ears."""
-    return _piece("none_cell", shown, why)
-
-
-def detail(summary: str, markup: str, *, is_open: bool = False) -> str:
-    """A part that opens on demand."""
-    return _piece("detail", summary, Markup(markup), is_open)

@@ -23,6 +23,8 @@ from reveal_leaderboard.store.queue import Waiting
 from reveal_leaderboard.store.store import NotAllowedError, Submission
 from reveal_leaderboard.web.pages.drawing import (
     ACTIONS,
+    PRIVATE,
+    QUIET,
     SHOW_ANSWER,
     draw,
     message,
@@ -46,7 +48,6 @@ NOTE = "A token lets a program act for you and one organization, as far as its s
 def build_tokens(services: Services, page: gr.Blocks, team: gr.Dropdown) -> None:
     """Lay out this part; `team` is the page's choice of organization."""
     wire = _TokenHandlers(services)
-    private: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
     gr.HTML(part("API tokens", note=NOTE))
     answer = gr.HTML("", elem_id="token-answer")
     listed = gr.HTML("", elem_id="tokens", js_on_load=ACTIONS)
@@ -56,9 +57,9 @@ def build_tokens(services: Services, page: gr.Blocks, team: gr.Dropdown) -> None
             days = gr.Number(TOKEN_DAYS, label="Days", precision=0, minimum=1, maximum=366, min_width=90)
             scopes = gr.CheckboxGroup(list(SCOPES), value=["read", "submit"], label="May", min_width=180)
         issue = gr.Button("Issue the token")
-    page.load(wire.show, None, listed, **private)
-    issue.click(wire.issue, [team, name, days, scopes], [answer, listed], **private)
-    listed.click(wire.revoke, None, [answer, listed], **private)
+    page.load(wire.show, None, listed, **QUIET)
+    issue.click(wire.issue, [team, name, days, scopes], [answer, listed], **QUIET)
+    listed.click(wire.revoke, None, [answer, listed], **QUIET)
 
 
 class _TokenHandlers:
@@ -124,8 +125,6 @@ log = logging.getLogger(__name__)
 def build(services: Services, page: gr.Blocks) -> None:
     """Lay out the page inside the present Blocks."""
     wire = _Handlers(services)
-    private: dict[str, Any] = {"api_visibility": "private"}
-    quiet: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
     build_strip(services, page)
     gr.HTML(page_head("My submissions"))
     account = gr.HTML("", elem_id="account")
@@ -151,17 +150,17 @@ def build(services: Services, page: gr.Blocks) -> None:
         make = gr.Button("Make the team")
     build_tokens(services, page, team)
     shown = [account, team, listed, ledger, members]
-    answer.change(None, js=SHOW_ANSWER, api_visibility="private")
+    answer.change(None, js=SHOW_ANSWER, **PRIVATE)
     timer = gr.Timer(POLL_SECONDS)
-    page.load(wire.open, None, shown, **quiet)
-    gr.on([team.input, benchmark.input], wire.show, [team, benchmark], [listed, ledger, members], **quiet)
-    timer.tick(wire.refresh, [team, benchmark], [listed, ledger], **quiet)
+    page.load(wire.open, None, shown, **QUIET)
+    gr.on([team.input, benchmark.input], wire.show, [team, benchmark], [listed, ledger, members], **QUIET)
+    timer.tick(wire.refresh, [team, benchmark], [listed, ledger], **QUIET)
     with_answer = [answer, listed, ledger, members]
     for element in (listed, answer):
-        element.click(wire.act, [team, benchmark], with_answer, **private)
-    members.click(wire.act, [team, benchmark], with_answer, **private)
-    add.click(wire.add_member, [team, benchmark, user_id, role], with_answer, **private)
-    make.click(wire.make_team, [name, benchmark], [answer, *shown], **private)
+        element.click(wire.act, [team, benchmark], with_answer, **PRIVATE)
+    members.click(wire.act, [team, benchmark], with_answer, **PRIVATE)
+    add.click(wire.add_member, [team, benchmark, user_id, role], with_answer, **PRIVATE)
+    make.click(wire.make_team, [name, benchmark], [answer, *shown], **PRIVATE)
 
 
 class _Handlers:

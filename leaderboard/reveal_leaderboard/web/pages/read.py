@@ -19,7 +19,7 @@ from reveal_leaderboard.boards import reading
 from reveal_leaderboard.boards.catalogue import UnknownBenchmarkError
 from reveal_leaderboard.store.ratings import PICTURE_CRITERIA, RatingError, StoredAnswer, own_scores
 from reveal_leaderboard.store.submissions import NotAllowedError, get_known
-from reveal_leaderboard.web.pages.drawing import message, page_head, sign_in
+from reveal_leaderboard.web.pages.drawing import PRIVATE, message, page_head, sign_in
 from reveal_leaderboard.web.pages.rubric_view import TITLES, answer_view, choices, progress_bar
 from reveal_leaderboard.web.pages.strip import build_strip
 from reveal_leaderboard.web.services import Services
@@ -43,7 +43,6 @@ log = logging.getLogger(__name__)
 def build(services: Services, page: gr.Blocks) -> None:
     """Lay out the page inside the present Blocks."""
     wire = _Handlers(services)
-    private: dict[str, Any] = {"api_visibility": "private"}
     build_strip(services, page)
     gr.HTML(page_head("Read", LEAD))
     names = wire.boards()
@@ -57,10 +56,10 @@ def build(services: Services, page: gr.Blocks) -> None:
             save = gr.Button("Save and go on", variant="primary", elem_id="save")
             back = gr.Button("Change my last scores", elem_id="back")
     outputs = [told, shown, form, chosen, *radios]
-    page.load(wire.open, benchmark, outputs, **private)
-    benchmark.input(wire.open, benchmark, outputs, **private)
-    save.click(wire.save, [benchmark, chosen, *radios], outputs, **private).then(None, js=TO_THE_TASK, **private)
-    back.click(wire.back, benchmark, outputs, **private).then(None, js=TO_THE_TASK, **private)
+    page.load(wire.open, benchmark, outputs, **PRIVATE)
+    benchmark.input(wire.open, benchmark, outputs, **PRIVATE)
+    save.click(wire.save, [benchmark, chosen, *radios], outputs, **PRIVATE).then(None, js=TO_THE_TASK, **PRIVATE)
+    back.click(wire.back, benchmark, outputs, **PRIVATE).then(None, js=TO_THE_TASK, **PRIVATE)
 
 
 class _Handlers:

@@ -11,7 +11,7 @@ import gradio as gr
 
 from reveal_leaderboard.accounts.people import Actor
 from reveal_leaderboard.boards.reading import may_read
-from reveal_leaderboard.web.pages.drawing import draw
+from reveal_leaderboard.web.pages.drawing import QUIET, draw
 from reveal_leaderboard.web.services import Services
 
 __all__ = ["SCRIPT", "build_strip", "strip_view"]
@@ -28,7 +28,7 @@ def build_strip(services: Services, page: gr.Blocks) -> None:
         actor = services.actor(request)
         return strip_view(actor, reads=_reads(services, actor))
 
-    page.load(show, None, shown, api_visibility="private", show_progress="hidden")
+    page.load(show, None, shown, **QUIET)
 
 
 def _reads(services: Services, actor: Actor | None) -> bool:

@@ -25,7 +25,7 @@ from reveal_leaderboard.store.metadata import KINDS, PROMPT_STYLES, Metadata, Me
 from reveal_leaderboard.store.store import KeyReusedError, NotAllowedError, Submission
 from reveal_leaderboard.web.intake import NotAMemberError
 from reveal_leaderboard.web.pages import board_notes
-from reveal_leaderboard.web.pages.drawing import draw, link, message, page_head, part, sign_in
+from reveal_leaderboard.web.pages.drawing import PRIVATE, QUIET, draw, link, message, page_head, part, sign_in
 from reveal_leaderboard.web.pages.strip import build_strip
 from reveal_leaderboard.web.pages.submission_view import FINAL, balance_view, progress_view
 from reveal_leaderboard.web.services import Services
@@ -224,18 +224,16 @@ def build(services: Services, page: gr.Blocks) -> None:
     sent, more = gr.State(""), gr.State({})
     timer = gr.Timer(POLL_SECONDS, active=False)
     wire = _Handlers(services)
-    private: dict[str, Any] = {"api_visibility": "private"}
-    quiet: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
     organization: Any = fields[2]
     chosen = [file, benchmark, allow_missing]
-    page.load(wire.open, None, [account, organization, balance, progress, sent, timer], **quiet)
-    gr.on([file.change, benchmark.change, allow_missing.change], wire.check, chosen, [report, send], **private)
-    gr.on([benchmark.change, organization.change], wire.balance, [benchmark, organization], balance, **quiet)
-    described.change(wire.fill, [described, *fields], [filled, more, *fields], **quiet)
+    page.load(wire.open, None, [account, organization, balance, progress, sent, timer], **QUIET)
+    gr.on([file.change, benchmark.change, allow_missing.change], wire.check, chosen, [report, send], **PRIVATE)
+    gr.on([benchmark.change, organization.change], wire.balance, [benchmark, organization], balance, **QUIET)
+    described.change(wire.fill, [described, *fields], [filled, more, *fields], **QUIET)
     outputs = [progress, send, sent, timer, balance]
-    step = send.click(wire.send, [*chosen, more, *fields], outputs, **private)
-    step.then(None, sent, sent, js=REMEMBER, api_visibility="private")
-    timer.tick(wire.watch, [sent, benchmark, organization], [progress, timer, balance], **quiet)
+    step = send.click(wire.send, [*chosen, more, *fields], outputs, **PRIVATE)
+    step.then(None, sent, sent, js=REMEMBER, **PRIVATE)
+    timer.tick(wire.watch, [sent, benchmark, organization], [progress, timer, balance], **QUIET)
 
 
 def teams_of(actor: Actor | None) -> list[Team]:
