@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DASHED", "INCH", "INK", "LINE", "NARROW", "NBSP", "NOTHING", "RULE", "SOFT", "WIDE", "Illustration", "Paint",
-    "check_extra", "columns_for", "cut", "inline_svg", "interval", "missing_glyphs", "new_figure", "number", "paints",
-    "percent", "place_axes", "plain", "plain_axes", "render", "share", "style", "width_of", "wrap",
+    "check_extra", "columns_for", "cut", "inline_svg", "interval", "interval_of", "missing_glyphs", "new_figure",
+    "number", "paints", "percent", "place_axes", "plain", "plain_axes", "render", "share", "signed", "style",
+    "width_of", "wrap",
 ]  # fmt: skip
 
 WIDE, NARROW = 180.0, 90.0
@@ -292,3 +293,13 @@ def share(n: int, of: int) -> str:
         return f"{n:,}"
     shown = percent(n / of, 0)
     return f"{n:,} (<{NBSP}1{NBSP}%)" if n and shown.startswith("0") else f"{n:,} ({shown})"
+
+
+def interval_of(low: float, high: float) -> str:
+    """The ends of an interval in percent."""
+    return NOTHING if math.isnan(low) else f"{100 * low:.1f} to {100 * high:.1f}".replace("-", "−")
+
+
+def signed(value: float) -> str:
+    """A difference in percentage points."""
+    return NOTHING if math.isnan(value) else f"{100 * value:+.1f}".replace("-", "−")

@@ -25,14 +25,13 @@ from reveal_leaderboard.web.api.documents import (
     TokenList,
     TokenRequest,
 )
-from reveal_leaderboard.web.api.problems import ProblemError, answers
+from reveal_leaderboard.web.api.problems import ALWAYS, ProblemError, answers
 from reveal_leaderboard.web.api.submissions import budget
 from reveal_leaderboard.web.services import Services
 
 __all__ = ["account_routes"]
 
 MOST_LISTED = 200
-ALWAYS = ("malformed", "rate", "incident")
 IN_BROWSER = answers("sign-in", "scope", "session-only", "invalid", *ALWAYS)
 
 

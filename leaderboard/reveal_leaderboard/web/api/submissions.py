@@ -45,7 +45,7 @@ from reveal_leaderboard.web.api.documents import (
     SubmissionDocument,
     SubmissionReceived,
 )
-from reveal_leaderboard.web.api.problems import ProblemError, answers
+from reveal_leaderboard.web.api.problems import ALWAYS, ProblemError, answers
 from reveal_leaderboard.web.intake import NotAMemberError
 from reveal_leaderboard.web.services import Services
 
@@ -54,7 +54,6 @@ if TYPE_CHECKING:
 
 __all__ = ["budget", "submission_routes"]
 
-ALWAYS = ("malformed", "rate", "incident")
 UPLOAD = {
     "required": True,
     "content": {

@@ -158,15 +158,11 @@ class Acts:
         return draw(PAGE, "ask", f"{verb}: {found.model_name}, {found.team}?", told, verb, act, subject)
 
     def _hide(self, actor: Actor, subject: str, why: str) -> str:
-        if not why.strip():
-            raise ValueError("write the reason into the field first")
-        found = self.services.store.hide(subject, who=actor.name, why=why.strip())
+        found = self.services.store.hide(subject, who=actor.name, why=_reason(why))
         return message("good", f"{found.model_name} of {found.team} is off the board.")
 
     def _restore(self, actor: Actor, subject: str, why: str) -> str:
-        if not why.strip():
-            raise ValueError("write the reason into the field first")
-        found = self.services.store.restore(subject, who=actor.name, why=why.strip())
+        found = self.services.store.restore(subject, who=actor.name, why=_reason(why))
         return message("good", f"{found.model_name} of {found.team} is on the board again.")
 
     # People ---------------------------------------------------------------------------------------------------------
@@ -199,11 +195,10 @@ class Acts:
 
     def _refuse_team(self, actor: Actor, subject: str, why: str) -> str:
         team = self._team(subject)
-        if not why.strip():
-            raise ValueError("write the reason into the field first")
+        reason = _reason(why)
         if team.waiting_since is None:
             raise ValueError(f"{team.name} was approved before: close it if it must not submit")
-        self.services.accounts.disable_team(team, actor.name, why.strip())
+        self.services.accounts.disable_team(team, actor.name, reason)
         return message("good", f"{team.name} is refused and closed.")
 
     def _ask_revocation(self, actor: Actor, subject: str, why: str) -> str:
@@ -214,9 +209,7 @@ class Acts:
 
     def _revoke_token(self, actor: Actor, subject: str, why: str) -> str:
         token, owner = self._token(subject)
-        if not why.strip():
-            raise ValueError("write the reason into the field first")
-        self.services.accounts.revoke_token(token.id, actor.name, why.strip())
+        self.services.accounts.revoke_token(token.id, actor.name, _reason(why))
         return message("good", f"The token {token.name} of {owner} is revoked.")
 
     def _token(self, token_id: str) -> tuple[Token, str]:
@@ -249,6 +242,12 @@ class Acts:
         user = self._user(subject, actor)
         self.services.accounts.set_admin(user, is_admin, actor.name)
         return message("good", f"{user.name} is {'an admin' if is_admin else 'no longer an admin'}.")
+
+
+def _reason(why: str) -> str:
+    if not why.strip():
+        raise ValueError("write the reason into the field first")
+    return why.strip()
 
 
 PANELS = {

@@ -9,6 +9,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from reveal_bench.metrics.bootstrap import MACRO
 from reveal_leaderboard.boards.references import ReferenceRow
 from reveal_leaderboard.boards.standings import Entry, Standings
 from reveal_leaderboard.web.pages import plots
@@ -30,7 +31,6 @@ __all__ = [
 ]
 
 PAGE = "board.html"
-MACRO = "macro"
 MOST_IN_PANEL = 12
 MOST_IN_FOREST = 40
 PANEL_ROWS = {"human": "H", "chance": "C"}  # published rows that stand in the small panels too, and their letters

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from reveal_bench.metrics import METRICS, Metric
+from reveal_bench.metrics.bootstrap import MACRO
 from reveal_leaderboard.boards.references import ReferenceRow
 from reveal_leaderboard.boards.standings import Entry, Standings, filtered, sorted_by
 from reveal_leaderboard.release.release import Figure
@@ -25,7 +26,6 @@ __all__ = ["OVERVIEW", "View", "column_groups", "head_of", "render"]
 
 PAGE = "board.html"
 OVERVIEW = "overview"
-MACRO = "macro"
 FACTS = {"kind": "Kind", "date": "Date"}
 BY_TEXT = ("model", "date")
 REFERENCE_KINDS = {"human": "human readers", "chance": "chance", **KINDS}

@@ -441,8 +441,3 @@ def secret_view(token: Token, secret: str) -> str:
 def team_view(membership: Membership, members: Sequence[tuple[User, str]], me: User) -> str:
     """The members of a team; an owner can take them out, everybody can leave."""
     return draw(PAGE, "team", membership, members, me)
-
-
-def team_choices(teams: Sequence[Team]) -> list[tuple[str, str]]:
-    """Teams as the choices of a list: name and id."""
-    return [(team.name, team.id) for team in teams]

@@ -9,6 +9,7 @@ percents, agreement of readers is a coefficient. Every text of a submitter is es
 from __future__ import annotations
 
 from reveal_bench.kinds.tasks.records import CATEGORIES, TaskQuestion, meaning
+from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.metrics.ordinal import CONTENT, CRITERIA, HIGHEST, LOWEST, REPORTED
 from reveal_leaderboard.boards.reading import ReadingProgress
 from reveal_leaderboard.boards.standings import Entry, Standings, filtered
@@ -22,7 +23,6 @@ from reveal_leaderboard.web.pages.drawing import AGREEMENT, CORRECT, RATING, dra
 __all__ = ["TITLES", "answer_view", "choices", "is_rubric", "progress_bar", "render_board", "render_score"]
 
 PAGE = "rubric.html"
-MACRO = "macro"
 TITLES = {
     MACRO: "Overall", CONTENT: "Content", "process": "Process", "execution": "Execution", "synthesis": "Synthesis",
     "language": "Language", "image_content": "Image content", "image_style": "Image style",
