@@ -99,7 +99,7 @@ def write_report(folder: Path, out: Path, *, split: str | None = None, progress:
     Raises
     ------
     ValueError
-        If `out` lies in the folder, where it would become part of the dataset, or is no file name; or as
+        If `out` lies in the folder, where it would become part of the dataset, or is not a file name; or as
         :func:`render_report`.
     ImportError
         Without the extra [report].
@@ -126,7 +126,7 @@ def render_report(folder: Path, *, split: str | None = None, progress: Progress 
     Raises
     ------
     ValueError
-        If `folder` is no dataset folder, or holds no references of `split`.
+        If `folder` is not a dataset folder, or holds no references of `split`.
     """
     opened = open_folder(Path(folder))
     tables: dict[str, list[TableFile]] = {}

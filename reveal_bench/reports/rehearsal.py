@@ -31,7 +31,7 @@ __all__ = ["RehearsalCount", "rehearse"]
 
 PAGE_QUESTIONS = 200
 PAGE_BYTES = 32 << 20
-"""Of the pictures on the page; whatever a browser can still show at ease."""
+"""Of the pictures on the page; what a browser can still show without trouble."""
 HASH_DIGITS = 32
 
 

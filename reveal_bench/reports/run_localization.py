@@ -229,8 +229,8 @@ def _method_words(scores: Scores, world: World) -> list[str]:
         "are paired. Standard deviations are those of the resampled means; intervals run from their 2.5th to their "
         "97.5th percentile.",
         "Errors were categorized on frontal images: full hit, as above; partial hit, a cell that the reference touches "
-        "but that is no hit; else position error if the finding could lie in the cell, and anatomy error if it could "
-        "not, as readers or known anatomy say; what neither says is not reviewed.",
+        "but that is not a hit; else position error if the finding could lie in the cell, and anatomy error if it "
+        "could not, as readers or known anatomy say; what neither says is not reviewed.",
         "The definitions follow Gosai et al., Beyond Diagnosis: Evaluating Multimodal LLMs for Pathology Localization "
         "in Chest Radiographs (arXiv 2509.18015), sections 3.3, 3.4 and 4.1, except that patients are resampled, "
         "not images.",

@@ -147,7 +147,7 @@ def runs_table(
 
 
 def costs_table(runs: Sequence[ReportRun], means: Mapping[str, Sequence[float]]) -> Table | None:
-    """What became of the questions of the run folders, and what they cost; None if there is no run folder.
+    """What became of the questions of the run folders, and what they cost; None without a run folder.
 
     Parameters
     ----------

@@ -2,11 +2,12 @@
 
 Conventions
 -----------
-Figures are laid out in millimetres, for print and for a desk at :data:`WIDE`, for a telephone at :data:`NARROW`; their
-text is 8 pt and is measured, so that nothing is cut or runs into its neighbour. Colours differ in lightness as well as
-in hue, so that they can be told apart by colour-blind readers and in grey; beyond the first six, hatching tells them
-apart. PNG has 200 pixels per inch. SVG keeps text as text; ``report.css`` turns its colours in the dark. The same input
-gives the same bytes. Nothing here uses pyplot, which keeps state; matplotlib is imported inside functions.
+Figures are laid out in millimetres, for print and for a large screen at :data:`WIDE`, for a telephone at
+:data:`NARROW`; their text is 8 pt and is measured, so that nothing is cut or runs into its neighbour. Colours differ in
+lightness as well as in hue, so that they can be told apart by colour-blind readers and in grey; beyond the first six,
+hatching tells them apart. PNG has 200 pixels per inch. SVG keeps text as text; ``report.css`` turns its colours in the
+dark. The same input gives the same bytes. Nothing here uses pyplot, which keeps state; matplotlib is imported inside
+functions.
 """
 
 from __future__ import annotations

@@ -258,7 +258,7 @@ class Accounts(Credentials):
         TeamNameError
             If the name breaks the rule for names or is taken.
         NotPermittedError
-            If `who` made a team before and is no administrator, or makes one for somebody else.
+            If `who` made a team before and is not an administrator, or makes one for somebody else.
         """
         called = _team_name(name)
         try:
@@ -295,7 +295,7 @@ class Accounts(Credentials):
         Raises
         ------
         TeamNameError
-            If a local actor names a team by what is no name.
+            If a local actor names a team by what is not a name.
         NotAllowedError
             If the team waits for approval.
         """
@@ -324,7 +324,7 @@ class Accounts(Credentials):
         NotPermittedError
             If `who` neither owns the team nor is an administrator.
         ValueError
-            If `role` is none of `ROLES`, or the last owner would stop being one.
+            If `role` is not one of `ROLES`, or the last owner would stop being one.
         """
         if role not in ROLES:
             raise ValueError(f"role must be one of {', '.join(ROLES)}, got {role!r}")
@@ -347,7 +347,7 @@ class Accounts(Credentials):
         Raises
         ------
         NotPermittedError, ValueError
-            As :meth:`add_member`; and if `user` is no member.
+            As :meth:`add_member`; and if `user` is not a member.
         """
         with self._engine.begin() as connection:
             lock_team(connection, team)
@@ -384,7 +384,7 @@ class Accounts(Credentials):
         Raises
         ------
         NotPermittedError
-            If `who` is no administrator.
+            If `who` is not an administrator.
         ValueError
             If the team is closed: whoever closed it gave a reason.
         """

@@ -316,7 +316,7 @@ def sorted_by(board: Standings, metric: str, finding: str = MACRO, *, worst_firs
     Raises
     ------
     ValueError
-        If `metric` is no column or `finding` neither a finding nor "macro".
+        If `metric` is not a column or `finding` neither a finding nor "macro".
     """
     column = next((column for column in board.metrics if column.name == metric), None)
     if column is None:

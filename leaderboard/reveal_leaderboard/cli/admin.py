@@ -230,7 +230,7 @@ def revoke_token(token: str, data: Data, why: Why, database: Database = None) ->
     with _accounts(data, database) as accounts:
         token_id = accounts.token_id_of(token) or token
         if not accounts.revoke_token(token_id, _who(), why):
-            raise LookupError("there is no such token alive; `admin tokens` lists them")
+            raise LookupError("there is no such valid token; `admin tokens` lists them")
     typer.echo(f"token {token_id} is revoked")
 
 

@@ -63,7 +63,7 @@ def run_server(application: FastAPI, host: str, port: int) -> None:
 
 
 def lock_folder(data: Path) -> BinaryIO:
-    """Keep a second server from the same folder; the kernel lets go of it when this process ends."""
+    """Keep a second server from the same folder; the kernel releases it when this process ends."""
     data.mkdir(parents=True, exist_ok=True, mode=0o700)
     lock = (data / "server.lock").open("ab")
     try:

@@ -1,4 +1,4 @@
-"""``reveal-leaderboard readers`` and its kin: the page where readers judge labels, errors or answers, and its results.
+"""``reveal-leaderboard readers`` and ``readers-...``: the page where readers judge labels, errors or answers.
 
 Nothing heavy is imported at the top: the server confines its process before libraries start threads. It runs apart from
 the board's server, in a data folder of its own.

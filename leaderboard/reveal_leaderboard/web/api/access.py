@@ -202,6 +202,6 @@ def submission_fields(services: Services, visible: Visible) -> dict[str, Any]:
 
 
 def submission_events(services: Services, visible: Visible) -> list[EventDocument]:
-    """What happened to a submission, oldest first; to unknown visitors without the reasons."""
+    """What happened to a submission, oldest first; to visitors without the reasons."""
     events = services.store.events_of(visible.submission.id)
     return [EventDocument.of(event if visible.is_own else replace(event, why="")) for event in events]

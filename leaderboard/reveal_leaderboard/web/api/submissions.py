@@ -2,7 +2,7 @@
 
 Conventions
 -----------
-Who sends is settled before the body is read, so that an unknown visitor cannot make the server store anything. A body
+Who sends is settled before the body is read, so that somebody unknown cannot make the server store anything. A body
 holds one file and three fields at most. The answer to an upload is 202: it was linted and queued; its address tells the
 rest.
 """

@@ -174,7 +174,7 @@ class Acts:
         return found
 
     def _user(self, user_id: str, actor: Actor) -> User:
-        """Somebody else: nobody shuts the own door."""
+        """Somebody else: nobody may lock themselves out."""
         found = self.services.accounts.user(user_id)
         if found is None:
             raise LookupError("there is no such person")

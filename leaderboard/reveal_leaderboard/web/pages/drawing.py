@@ -37,7 +37,7 @@ RATING, CORRECT, AGREEMENT = "rubric_mean", "share_of_5", "cohen_kappa_quadratic
 
 PRIVATE: dict[str, Any] = {"api_visibility": "private"}
 QUIET: dict[str, Any] = PRIVATE | {"show_progress": "hidden"}
-"""What every event of a page says: it is no part of an API; and of those that nobody waits for: no sign of progress."""
+"""Options of every event of a page, as it is not part of an API; and of those that show no progress."""
 
 SHOW_ANSWER = "() => document.getElementById('answer')?.scrollIntoView({block: 'nearest'})"
 """What an answer above a long list needs: to be seen."""

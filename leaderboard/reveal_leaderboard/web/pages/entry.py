@@ -73,7 +73,7 @@ def _unknown(wanted: str) -> str:
 
 
 def withdrawn_view(gone: WithdrawnEntry) -> str:
-    """What unknown visitors see of an entry that its team withdrew: whose it was and when, no figure."""
+    """What visitors see of an entry that its team withdrew: whose it was and when, no figure."""
     return draw(PAGE, "withdrawn", gone)
 
 

@@ -60,7 +60,7 @@ def build_form(*, any_organization: bool) -> list[gr.components.Component]:
 
     Parameters
     ----------
-    any_organization : whether a name may be typed that is none of the listed teams (the single user of local mode)
+    any_organization : whether a name may be typed that is not one of the listed teams (the single user of local mode)
     """
     with gr.Row():
         name = gr.Textbox(label="Model name", placeholder="as shown on the board", max_length=64, min_width=170)
@@ -87,7 +87,7 @@ def read_file(path: Path) -> Metadata:
     Raises
     ------
     MetadataError
-        If it is too large, is no UTF-8 text, or breaks a rule.
+        If it is too large, is not UTF-8 text, or breaks a rule.
     """
     with path.open("rb") as stream:
         raw = stream.read(MAX_FILE_BYTES + 1)
@@ -288,7 +288,7 @@ class _Handlers:
         return lint_view(report), gr.update(interactive=report.ok)
 
     def fill(self, request: gr.Request, path: str | None, *form: str | None) -> tuple[Any, ...]:
-        """Fill the form from a ``submission.json``; an organization that is none of the actor's is left unchosen."""
+        """Fill the form from a ``submission.json``; an organization that is not one of the actor's is left unchosen."""
         keep = [gr.skip()] * len(form)
         if path is None:
             return "", {}, *keep
@@ -311,7 +311,7 @@ class _Handlers:
             values[2] = teams[team_key(wanted)]
         elif self.services.auth.mode != "local":
             values[2] = None
-            told += f" Its organization, {wanted}, is none of yours: choose one."
+            told += f" Its organization, {wanted}, is not one of yours: choose one."
         return message("good", told), more, *values
 
     def balance(self, request: gr.Request, benchmark: str, organization: str | None) -> str:
