@@ -109,9 +109,7 @@ def exposure(benchmark: str, data: Data, database: Database = None, settings: Se
     from reveal_leaderboard.store import boards as board_queries
 
     with _store(data, database, settings) as store, store.read() as connection:
-        board = board_queries.board(connection, benchmark)
-        if board is None:
-            raise LookupError(f"there is no board of {benchmark}")
+        board = board_queries.board_row(connection, benchmark)
         meter = read_meter(connection, benchmark, board.version, store.settings)
     typer.echo(f"{benchmark} {board.version}: {meter.level}. {meter.sentence}")
 
@@ -282,9 +280,7 @@ def grant(
     with _store(data, database) as store:
         found = _team(Accounts(store.engine), team)
         with store.write() as connection:
-            board = board_queries.board(connection, benchmark)
-            if board is None:
-                raise LookupError(f"there is no board of {benchmark}")
+            board = board_queries.board_row(connection, benchmark)
             quota.grant(connection, found.id, benchmark, board.version, n, who=_who(), why=why)
     typer.echo(f"{found.name} may have {n} more submissions scored on {benchmark} {board.version}")
 

@@ -286,7 +286,7 @@ def _kind(systems: Sequence[Rows]) -> Kind:
 
 
 def _is_compared(figure: Figure, rows: Rows) -> bool:
-    """Of tasks the mean scores of the criteria: a share follows from them, and readers' agreement says nothing of it."""
+    """Of tasks the mean scores of the criteria: a share follows from them, and agreement says nothing of it."""
     is_merit = figure.metric in rows.metrics() and METRICS[figure.metric].better != "neither"
     return is_merit and figure.finding in (MACRO, *rows.groups)
 

@@ -6,9 +6,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request
 
-from reveal_leaderboard.accounts.accounts import Actor
 from reveal_leaderboard.accounts.credentials import TokenError
-from reveal_leaderboard.accounts.people import Token
+from reveal_leaderboard.accounts.people import Actor, Token
 from reveal_leaderboard.boards.standings import iso_time
 from reveal_leaderboard.store import quota
 from reveal_leaderboard.web.api.access import SIGN_IN, find_published, look, permitted, submission_document

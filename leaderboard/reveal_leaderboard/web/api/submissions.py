@@ -50,7 +50,7 @@ from reveal_leaderboard.web.intake import NotAMemberError
 from reveal_leaderboard.web.services import Services
 
 if TYPE_CHECKING:
-    from reveal_leaderboard.accounts.accounts import Actor
+    from reveal_leaderboard.accounts.people import Actor
 
 __all__ = ["budget", "submission_routes"]
 

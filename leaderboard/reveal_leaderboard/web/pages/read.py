@@ -45,7 +45,7 @@ def build(services: Services, page: gr.Blocks) -> None:
     wire = _Handlers(services)
     build_strip(services, page)
     gr.HTML(page_head("Read", LEAD))
-    names = wire.boards()
+    names = services.read_boards
     benchmark = gr.Dropdown(names, value=names[0] if names else None, label="Benchmark", visible=len(names) > 1)
     told = gr.HTML("", elem_id="answer")
     shown = gr.HTML("", elem_id="reading")
@@ -67,13 +67,6 @@ class _Handlers:
 
     def __init__(self, services: Services) -> None:
         self.services = services
-
-    def boards(self) -> list[str]:
-        """Names of the benchmarks whose answers readers score."""
-        scored_by = {
-            name: one.scored_by for name in self.services.names for one in self.services.catalogue.versions(name)
-        }
-        return [name for name, who in scored_by.items() if who == "readers"]
 
     def open(self, request: gr.Request, benchmark: str | None) -> tuple[Any, ...]:
         """The next answer of the reader."""
@@ -124,7 +117,7 @@ class _Handlers:
         actor = self.services.actor(request)
         if actor is None:
             return _empty(SIGN_IN)
-        if benchmark not in self.boards():
+        if benchmark not in self.services.read_boards:
             return _empty(NO_BOARD)
         if not reading.may_read(actor, self.services.settings.of(benchmark).reading):
             return _empty(NOT_A_READER)

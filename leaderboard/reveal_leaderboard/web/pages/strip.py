@@ -33,10 +33,7 @@ def build_strip(services: Services, page: gr.Blocks) -> None:
 
 def _reads(services: Services, actor: Actor | None) -> bool:
     """Whether there is a board whose answers `actor` may score."""
-    scored_by_readers = (
-        name for name in services.names if any(v.scored_by == "readers" for v in services.catalogue.versions(name))
-    )
-    return any(may_read(actor, services.settings.of(name).reading) for name in scored_by_readers)
+    return any(may_read(actor, services.settings.of(name).reading) for name in services.read_boards)
 
 
 def strip_view(actor: Actor | None, *, reads: bool = False) -> str:
