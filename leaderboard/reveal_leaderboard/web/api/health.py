@@ -93,7 +93,7 @@ def key_routes(services: Services) -> APIRouter:
         fresh = sorted(ready - {key.public_key for key in used})
         return Keys(
             keys=[
-                *(Key(key_id=k.key_id, public_key=k.public_key, first=k.first, last=k.last) for k in used),
+                *(Key.model_validate(key) for key in used),
                 *(Key(key_id=key_id(text), public_key=text, first=None, last=None) for text in fresh),
             ]
         )
