@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "print_comparisons",
-    "print_labels",
     "print_ranking",
     "print_refusal",
     "print_released",
@@ -59,14 +58,18 @@ PriceCached = Annotated[
 ]
 
 
-def print_scores(estimates: Sequence[Estimate], caption: str) -> None:
-    """Scores in percent with their intervals: findings down, metrics across, the macro first."""
+def print_scores(
+    estimates: Sequence[Estimate], caption: str, strata: Mapping[str, Sequence[Estimate]] | None = None
+) -> None:
+    """Scores with their intervals: findings down, metrics across; then what has no findings, and the strata."""
     from reveal_bench.metrics.bootstrap import MACRO
+    from reveal_bench.metrics.estimates import POOLED
 
-    first = estimates[0].metric
-    n = {e.finding: e.n for e in estimates if e.metric == first}
+    by_finding = [e for e in estimates if e.finding != POOLED]
+    first = by_finding[0].metric
+    n = {e.finding: e.n for e in by_finding if e.metric == first}
     cells = {}
-    for e in estimates:
+    for e in by_finding:
         if e.n == 0:
             cells[e.finding, e.metric] = ("-", "")
             continue
@@ -75,33 +78,32 @@ def print_scores(estimates: Sequence[Estimate], caption: str) -> None:
     what = groups_of(first)
     counts = {finding: f"{count} {what}" if finding == MACRO else str(count) for finding, count in n.items()}
     _print_grid(cells, counts, caption)
+    _print_pooled([e for e in estimates if e.finding == POOLED], strata or {})
 
 
-def print_labels(estimates: Sequence[Estimate], strata: Mapping[str, Sequence[Estimate]], caption: str) -> None:
-    """Label metrics: labels down, metrics across; then the pooled figures; then the macro F1 of every stratum."""
-    from rich.table import Table
-
+def _print_pooled(pooled: Sequence[Estimate], strata: Mapping[str, Sequence[Estimate]]) -> None:
+    """The figures over all labels, and the macro of the first metric in every stratum."""
     from reveal_bench.metrics import METRICS
     from reveal_bench.metrics.bootstrap import MACRO
+    from reveal_bench.metrics.estimates import POOLED
 
-    with_labels = {e.metric for e in estimates if e.finding == MACRO}
-    print_scores([e for e in estimates if e.metric in with_labels], caption)
-    table = Table(box=None, pad_edge=False)
-    for name, side in (("over all labels, or in a stratum", "left"), ("", "right"), ("n", "right")):
-        table.add_column(name, justify=side)  # type: ignore[arg-type]
-    for e in estimates:
-        if e.metric not in with_labels:
-            table.add_row(METRICS[e.metric].title, _in_percent(e), str(e.n))
+    rows = [(METRICS[e.metric].title, _with_interval(e), str(e.n)) for e in pooled]
     for name, part in strata.items():
         macro = next(e for e in part if e.finding == MACRO)  # of the first metric
-        pooled = [e.n for e in part if e.metric not in with_labels]
-        n = str(max(pooled)) if pooled else f"{macro.n} {groups_of(macro.metric)}"
-        table.add_row(f"{METRICS[macro.metric].title}, macro; {name}", _in_percent(macro), n)
+        sizes = [e.n for e in part if e.finding == POOLED]
+        n = str(max(sizes)) if sizes else f"{macro.n} {groups_of(macro.metric)}"
+        rows.append((f"{METRICS[macro.metric].title}, macro; {name}", _with_interval(macro), n))
+    if not rows:
+        return
+    heads = ["over all labels"] * bool(pooled) + ["in a stratum"] * bool(strata)
+    table = _table(", or ".join(heads), "", "n")
+    for row in rows:
+        table.add_row(*row)
     _console().print("")
     _console().print(table)
 
 
-def _in_percent(e: Estimate) -> str:
+def _with_interval(e: Estimate) -> str:
     return "-" if e.n == 0 else f"{_value(e.metric, e.value)} {_interval(e.metric, e.low, e.high)}"
 
 
@@ -119,34 +121,29 @@ def print_released(document: dict[str, Any]) -> None:
     counts: dict[str, str] = {}
     for figure in figures:
         ends = [figure["low"], figure["high"]]
-        scale, form = _scale(figure["metric"])
-        interval = "" if None in ends else "({} to {})".format(*(format(scale * end, form) for end in ends))
-        cells[figure["finding"], figure["metric"]] = (format(scale * figure["value"], form), interval)
+        metric = figure["metric"]
+        interval = "" if None in ends else _interval(metric, *ends, decimals=0)
+        cells[figure["finding"], metric] = (_value(metric, figure["value"], decimals=0), interval)
         counts.setdefault(figure["finding"], figure["n"])
     caption = f"submission {document['id']}: released figures, percent with 95 % intervals"
     _print_grid(cells, counts, caption)
     _console().print(document["score"]["note"], markup=False)
 
 
-def _scale(metric: str) -> tuple[float, str]:
-    """(factor, format) of a metric's figures: fractions in percent, ratings and coefficients as they are."""
-    from reveal_bench.metrics import METRICS
-
-    is_fraction = metric not in METRICS or (METRICS[metric].low, METRICS[metric].high) == (0, 1)
-    return (100.0, ".0f") if is_fraction else (1.0, ".2f")
-
-
-def _value(metric: str, value: float) -> str:
-    """A figure of a scored file: ratings as they are, all others in percent."""
+def _value(metric: str, value: float, *, decimals: int = 1) -> str:
+    """A figure as tables show it: ratings as they are, all others in percent with so many `decimals`."""
     from reveal_bench.metrics import METRICS
 
     if value != value:
         return "-"
-    return f"{value:.2f}" if METRICS[metric].high > 1 else f"{100 * value:.1f}"
+    is_rating = metric in METRICS and METRICS[metric].high > 1
+    return f"{value:.2f}" if is_rating else f"{100 * value:.{decimals}f}"
 
 
-def _interval(metric: str, low: float, high: float) -> str:
-    return "" if low != low else f"({_value(metric, low)} to {_value(metric, high)})"
+def _interval(metric: str, low: float, high: float, *, decimals: int = 1) -> str:
+    if low != low:
+        return ""
+    return f"({_value(metric, low, decimals=decimals)} to {_value(metric, high, decimals=decimals)})"
 
 
 def _print_grid(cells: dict[tuple[str, str], tuple[str, str]], counts: dict[str, str], caption: str) -> None:
