@@ -23,7 +23,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from reveal_leaderboard.custody.custody import Custody, Parsed, ParseFailed, ScoreFailed, cases_file
+    from reveal_leaderboard.custody.answers import Lint, LintProblem, Parsed
+    from reveal_leaderboard.custody.custody import Custody, ParseFailed, ScoreFailed, cases_file
     from reveal_leaderboard.custody.limits import BOARD_LIMITS, MOST_MASK_RUNS, PARSE_LIMITS, SCORE_LIMITS, JailLimits
 
 __all__ = [
@@ -33,6 +34,8 @@ __all__ = [
     "SCORE_LIMITS",
     "Custody",
     "JailLimits",
+    "Lint",
+    "LintProblem",
     "ParseFailed",
     "Parsed",
     "ScoreFailed",
@@ -40,8 +43,8 @@ __all__ = [
 ]
 
 _WHERE = dict.fromkeys(__all__, "limits")
-_WHERE |= {"Custody": "custody", "Parsed": "custody", "cases_file": "custody"}
-_WHERE |= {"ParseFailed": "custody", "ScoreFailed": "custody"}
+_WHERE |= dict.fromkeys(("Custody", "ParseFailed", "ScoreFailed", "cases_file"), "custody")
+_WHERE |= dict.fromkeys(("Lint", "LintProblem", "Parsed"), "answers")
 
 
 def __getattr__(name: str) -> Any:

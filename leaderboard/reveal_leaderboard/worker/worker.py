@@ -2,10 +2,12 @@
 
 Conventions
 -----------
-The worker itself touches neither an upload's bytes nor a reference: it hands the one to the parse child and the other
-to the score child (:mod:`reveal_leaderboard.custody`), and carries released figures to the database. Validation is over
-before a reference is opened; from then on nothing that is said in public depends on what went wrong: an exception
-becomes one fixed sentence and an incident number, and its details go to the vault.
+The worker itself touches neither an upload's bytes nor a reference: it hands predictions and references to the score
+child (:mod:`reveal_leaderboard.custody`), and carries released figures to the database. Predictions are those that were
+kept when the file was sent. A file is given to the parse child again only to be scored by another version, or where
+nothing whole and of the present format was kept of it. Validation is over before a reference is opened; from then on
+nothing that is said in public depends on what went wrong: an exception becomes one fixed sentence and an incident
+number, and its details go to the vault.
 
 Scoring is deterministic, so a submission whose worker was killed is simply scored again under a new lease.
 
@@ -25,7 +27,7 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -35,10 +37,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from reveal_bench.kinds import KINDS, kind_of
 from reveal_bench.kinds.folder import FolderInfo, read_folder_info, split_shards
 from reveal_bench.kinds.kind import Manifest
-from reveal_bench.predictions import LintReport
 from reveal_leaderboard.boards.comparisons import groups, may_pair
 from reveal_leaderboard.boards.reading import is_complete
-from reveal_leaderboard.custody import Custody, Parsed, ParseFailed, ScoreFailed
+from reveal_leaderboard.custody import Custody, Lint, Parsed, ParseFailed, ScoreFailed
 from reveal_leaderboard.custody.canonical import read_canonical, write_canonical
 from reveal_leaderboard.custody.confinement import is_inside, readable_places
 from reveal_leaderboard.release import receipts
@@ -148,6 +149,10 @@ INCIDENT = (
 
 Answer = TypeVar("Answer")
 log = logging.getLogger(__name__)
+
+
+class RefusedError(Exception):
+    """A file that was read again does not pass; the message is for its sender."""
 
 
 class Worker:
@@ -279,16 +284,16 @@ class Worker:
         manifest = holdout.manifest(split)
         if KINDS[manifest.kind].scored_by == "readers":
             return self._score_ratings(job, holdout, submission, manifest)
-        with tempfile.TemporaryDirectory() as scratch:
-            canonical = Path(scratch) / "canonical.npz"
-            parsed = self._accepted(submission, holdout, canonical, is_of_other_version=job.kind == "rescore")
-            if isinstance(parsed, str):
-                return self.queue.refuse(job, who=self._who, why=parsed)
-            outcome = self._outcome(canonical, submission, holdout, thresholds=_thresholds(submission.metadata))
+        try:
+            with self._predictions(submission, holdout, is_of_other_version=job.kind == "rescore") as found:
+                canonical, signs, report = found
+                outcome = self._outcome(canonical, submission, holdout, thresholds=_thresholds(submission.metadata))
+        except RefusedError as error:
+            return self.queue.refuse(job, who=self._who, why=str(error))
         self.stopping.wait(self.pause_before_finish)
-        outcome = replace(outcome, signs=parsed.signs)
-        if job.kind == "rescore":
-            outcome = _with_coverage(outcome, parsed.report)
+        outcome = replace(outcome, signs=tuple(signs))
+        if report is not None and job.kind == "rescore":
+            outcome = _with_coverage(outcome, report)
         return self.queue.finish_score(job, who=self._who, outcome=outcome, sign=self._sign)
 
     def _score_ratings(self, job: Job, holdout: Holdout, submission: Submission, manifest: Manifest) -> bool:
@@ -300,30 +305,55 @@ class Worker:
             is_read = is_complete(connection, submission.id, self.settings.of(job.benchmark).reading)
             answers = [answer.to_answer() for answer in answers_of(connection, submission.id)]
             given = ratings_of(connection, submission.id)
+        if not is_read:
+            try:
+                with self._predictions(submission, holdout) as (canonical, _, _):
+                    found = read_canonical(canonical, manifest)
+            except RefusedError as error:
+                return self.queue.refuse(job, who=self._who, why=str(error))
+            return self.queue.await_readers(job, who=self._who, answers=found)
         with tempfile.TemporaryDirectory() as scratch:
             file = Path(scratch) / "answers.npz"
-            if not is_read:
-                parsed = self._accepted(submission, holdout, file)
-                if isinstance(parsed, str):
-                    return self.queue.refuse(job, who=self._who, why=parsed)
-                found = read_canonical(file, manifest)
-                return self.queue.await_readers(job, who=self._who, answers=found)
             write_canonical(file, answers, manifest, given)
             outcome = self._outcome(file, submission, holdout)
         outcome = replace(outcome, signs=tuple(tripwires(answers, manifest)))
         return self.queue.finish_score(job, who=self._who, outcome=outcome, sign=self._sign)
 
-    def _accepted(
-        self, submission: Submission, holdout: Holdout, canonical: Path, *, is_of_other_version: bool = False
-    ) -> Parsed | str:
-        """What the parse child made of a file, or why it is refused."""
+    @contextlib.contextmanager
+    def _predictions(
+        self, submission: Submission, holdout: Holdout, *, is_of_other_version: bool = False
+    ) -> Iterator[tuple[Path, Sequence[str], Lint | None]]:
+        """Predictions as arrays, their signs, and the lint report if the file had to be read again for them.
+
+        Raises
+        ------
+        RefusedError
+            If the file is read again, and does not pass.
+        """
+        with contextlib.ExitStack() as stack:
+            is_kept = submission.stamp == self.custody.stamp(holdout.manifest(submission.split))
+            if submission.canonical is not None and is_kept and not is_of_other_version:
+                try:
+                    kept = stack.enter_context(self.blobs.open_local(submission.canonical))
+                except (FileNotFoundError, BlobDamagedError) as error:
+                    log.warning("what was kept of %s cannot be used: %s", submission.id, error)
+                else:
+                    yield kept, submission.signs or (), None
+                    return
+            made = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "canonical.npz"
+            parsed = self._parse_again(submission, holdout, made, is_of_other_version)
+            yield made, parsed.signs, parsed.report
+
+    def _parse_again(self, submission: Submission, holdout: Holdout, made: Path, is_of_other_version: bool) -> Parsed:
         try:
-            parsed = _twice(lambda: self._parse(submission, holdout, canonical, is_of_other_version))
+            parsed = _twice(lambda: self._parse(submission, holdout, made, is_of_other_version))
         except ParseFailed as error:
-            return str(error)
-        if is_of_other_version and parsed.report.ok and not parsed.report.n_predictions:
-            return "The file answers nothing of what this version asks."
-        return parsed if parsed.report.ok else f"The file does not pass the linter: {parsed.report.verdict}."
+            raise RefusedError(str(error)) from None
+        if not parsed.report.ok:
+            raise RefusedError(f"The file does not pass the linter: {parsed.report.verdict}.")
+        if is_of_other_version and not parsed.report.n_predictions:
+            raise RefusedError("The file answers nothing of what this version asks.")
+        return parsed
 
     def _outcome(self, canonical: Path, submission: Submission, holdout: Holdout, **options: Any) -> ScoredOutcome:
         return _twice(
@@ -380,7 +410,7 @@ def _is_outage(error: Exception) -> bool:
     return isinstance(error, OSError) and not isinstance(error, (FileNotFoundError, BlobDamagedError))
 
 
-def _with_coverage(outcome: ScoredOutcome, report: LintReport) -> ScoredOutcome:
+def _with_coverage(outcome: ScoredOutcome, report: Lint) -> ScoredOutcome:
     """Say beside the figures what a file that was made for another version does not answer in this one."""
     said = []
     if report.missing_pairs:

@@ -14,11 +14,10 @@ from typing import Any
 
 import gradio as gr
 
-from reveal_bench.predictions import LintReport
 from reveal_leaderboard.accounts.accounts import TeamNameError
 from reveal_leaderboard.accounts.people import Actor, NotPermittedError, Team, team_key
 from reveal_leaderboard.boards.catalogue import UnknownBenchmarkError
-from reveal_leaderboard.custody import ParseFailed
+from reveal_leaderboard.custody import Lint, ParseFailed
 from reveal_leaderboard.store import boards, quota
 from reveal_leaderboard.store.boards import BoardClosedError
 from reveal_leaderboard.store.metadata import KINDS, PROMPT_STYLES, Metadata, MetadataError, read_metadata
@@ -156,7 +155,7 @@ def _got(value: str) -> str:
 LINT_ROWS_SHOWN = 50
 
 
-def lint_view(report: LintReport) -> str:
+def lint_view(report: Lint) -> str:
     """A lint report; every text of the file is escaped."""
     ordered = sorted(report.problems, key=lambda p: (p.severity == "warning", p.line is None, p.line))
     return draw(PAGE, "lint", report, ordered, LINT_ROWS_SHOWN, _statistics(report.statistics))
