@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
-__all__ = ["LintReport", "Problem", "ProblemLog", "escape", "show_value", "verdict_of"]
+__all__ = ["LintReport", "Problem", "ProblemLog", "escape", "show_value", "statistics_in_words", "verdict_of"]
 
 Severity = Literal["error", "warning"]
 
@@ -148,7 +148,7 @@ class LintReport:
         verdict = "accepted" if self.ok else "refused"
         read = f"{self.n_entries} prediction{'' if self.n_entries == 1 else 's'}"
         lines.append(f"{self.file} ({self.format}): {read}, {self.verdict}: {verdict}")
-        lines += _statistics_lines(self.statistics)
+        lines += [f"  {name}: {words}" for name, words in statistics_in_words(self.statistics).items()]
         return "\n".join(lines)
 
     def _problem_line(self, problem: Problem) -> str:
@@ -167,12 +167,13 @@ def verdict_of(n_errors: int, n_warnings: int) -> str:
     return ", ".join(f"{n} {noun}{'' if n == 1 else 's'}" for n, noun in counts)
 
 
-def _statistics_lines(statistics: Mapping[str, Any]) -> list[str]:
-    lines = []
+def statistics_in_words(statistics: Mapping[str, Any]) -> dict[str, str]:
+    """The statistics of a report as a person reads them, such as {"per finding": "Edema 2"}."""
+    words = {}
     for name, value in statistics.items():
         shown = ", ".join(f"{key} {_number(n)}" for key, n in value.items()) if isinstance(value, dict) else value
-        lines.append(f"  {name.replace('_', ' ')}: {_number(shown) or 'none'}")
-    return lines
+        words[name.replace("_", " ")] = _number(shown) or "none"
+    return words
 
 
 def _number(value: object) -> str:

@@ -54,7 +54,7 @@ _Statistics = Annotated[
 class Lint(_Strict):
     """The linter's report; it knows the public manifest and no reference."""
 
-    schema_: Annotated[Literal[1], Field(alias="schema", exclude=True)]
+    schema_: Annotated[int, Field(alias="schema", ge=1, le=1, exclude=True)]
     file: str
     format: Annotated[str, Field(examples=["jsonl"])]
     ok: bool

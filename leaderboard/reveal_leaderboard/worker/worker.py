@@ -152,7 +152,7 @@ log = logging.getLogger(__name__)
 
 
 class RefusedError(Exception):
-    """A file that was read again does not pass; the message is for its sender."""
+    """A job cannot be done because of what was sent, or of what is there no more; the message is for everybody."""
 
 
 class Worker:
@@ -218,6 +218,8 @@ class Worker:
                 kept = self._do(job, holdout)
             except SQLAlchemyError:
                 raise  # not the submission's fault: it is leased again
+            except RefusedError as error:
+                kept = self.queue.refuse(job, who=self._who, why=str(error))
             except Exception as error:
                 if _is_outage(error):
                     self._wait_for_storage(job, error)
@@ -267,7 +269,7 @@ class Worker:
         else:
             a, b = job.subject.split(":")
             if not {a, b} <= set(on_board):  # hidden or withdrawn since: what the board does not show is not compared
-                return self.queue.refuse(job, who=self._who, why="One of the two entries is no longer on the board.")
+                raise RefusedError("One of the two entries is no longer on the board.")
             paired = may_pair(self.store, job.benchmark, job.version, a, b)
             document = _twice(
                 lambda: self.custody.compare(holdout.vault.folder, job.version, a, b, policy=policy, paired=paired)
@@ -284,12 +286,9 @@ class Worker:
         manifest = holdout.manifest(split)
         if KINDS[manifest.kind].scored_by == "readers":
             return self._score_ratings(job, holdout, submission, manifest)
-        try:
-            with self._predictions(submission, holdout, is_of_other_version=job.kind == "rescore") as found:
-                canonical, signs, report = found
-                outcome = self._outcome(canonical, submission, holdout, thresholds=_thresholds(submission.metadata))
-        except RefusedError as error:
-            return self.queue.refuse(job, who=self._who, why=str(error))
+        with self._predictions(submission, holdout, is_of_other_version=job.kind == "rescore") as found:
+            canonical, signs, report = found
+            outcome = self._outcome(canonical, submission, holdout, thresholds=_thresholds(submission.metadata))
         self.stopping.wait(self.pause_before_finish)
         outcome = replace(outcome, signs=tuple(signs))
         if report is not None and job.kind == "rescore":
@@ -299,18 +298,14 @@ class Worker:
     def _score_ratings(self, job: Job, holdout: Holdout, submission: Submission, manifest: Manifest) -> bool:
         """Bring answers to tasks before readers or, once these are done, release what they gave."""
         if job.kind == "rescore":
-            why = "The tasks of another version are other questions: they must be answered and read anew."
-            return self.queue.refuse(job, who=self._who, why=why)
+            raise RefusedError("The tasks of another version are other questions: they must be answered and read anew.")
         with self.store.read() as connection:
             is_read = is_complete(connection, submission.id, self.settings.of(job.benchmark).reading)
             answers = [answer.to_answer() for answer in answers_of(connection, submission.id)]
             given = ratings_of(connection, submission.id)
         if not is_read:
-            try:
-                with self._predictions(submission, holdout) as (canonical, _, _):
-                    found = read_canonical(canonical, manifest)
-            except RefusedError as error:
-                return self.queue.refuse(job, who=self._who, why=str(error))
+            with self._predictions(submission, holdout) as (canonical, _, _):
+                found = read_canonical(canonical, manifest)
             return self.queue.await_readers(job, who=self._who, answers=found)
         with tempfile.TemporaryDirectory() as scratch:
             file = Path(scratch) / "answers.npz"
