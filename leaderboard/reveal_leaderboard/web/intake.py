@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from reveal_bench.kinds import KINDS
-from reveal_leaderboard.accounts.accounts import Accounts, Actor, Team
+from reveal_leaderboard.accounts.accounts import Accounts
+from reveal_leaderboard.accounts.people import Actor, Team
 from reveal_leaderboard.boards.catalogue import Catalogue, Published
 from reveal_leaderboard.custody import Custody, Lint, Parsed
 from reveal_leaderboard.store.blobs import Blobs

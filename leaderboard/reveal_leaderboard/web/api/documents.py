@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from reveal_bench.entries.report import escape
 from reveal_bench.kinds import KINDS
@@ -33,7 +33,15 @@ ROLES = {"user": "submitter", "worker": "worker", "cli": "operator"}
 """From the kind of who changed something, the part before the colon, to what is shown; "server" for all else."""
 OPERATORS_ALONE = ("hidden", "restored")
 
-Moment = Annotated[str, Field(json_schema_extra={"format": "date-time"}, examples=["2026-11-21T23:05:00Z"])]
+
+def _text_of(moment: object) -> object:
+    """Seconds since 1970, as stored rows have them, as a text."""
+    return iso_time(moment) if isinstance(moment, (int, float)) else moment
+
+
+Moment = Annotated[
+    str, BeforeValidator(_text_of), Field(json_schema_extra={"format": "date-time"}, examples=["2026-11-21T23:05:00Z"])
+]
 Id = Annotated[str, Field(examples=["9f86d081884c7d659a2feaa0"])]
 Fraction = Annotated[float, Field(examples=[0.47])]
 
@@ -44,9 +52,9 @@ def one_of(*words: str, means: str | None = None) -> Any:
 
 
 class Document(BaseModel):
-    """A part of an answer."""
+    """A part of an answer; what has the same names as a stored row is made of it."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, from_attributes=True)
 
 
 class Fault(Document):
