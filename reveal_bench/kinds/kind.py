@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from reveal_bench.kinds.marks import Marks
     from reveal_bench.kinds.questions import Question
     from reveal_bench.kinds.rows import Fault, Row
+    from reveal_bench.kinds.tally import Tally
     from reveal_bench.metrics.bootstrap import Estimate, Resampled
     from reveal_bench.metrics.intervals import Interval
 
@@ -141,7 +142,8 @@ class Kind(ABC):
     side_config : config of a table that is made from each record, or None
     has_prompts : whether a model needs more of a row than its manifest entry and pictures
     unit : what a row is, and what may be resampled instead of patients
-    question, picture_words : what the card says: what is asked, and where pictures are, with a verb
+    question, holds, picture_words : what the card says: what is asked, what rows of the main config hold, and where
+        pictures are, with a verb
     intervals : intervals that its scores may have
     primary : metric whose macro ranks
     stand_ins : metrics whose macro ranks where that of `primary` is not there
@@ -162,6 +164,7 @@ class Kind(ABC):
     has_prompts: ClassVar[bool] = False
     unit: ClassVar[str]
     question: ClassVar[str]
+    holds: ClassVar[str]
     picture_words: ClassVar[str]
     intervals: ClassVar[tuple[str, ...]] = ("percentile", "bca")
     primary: ClassVar[str]
@@ -237,9 +240,26 @@ class Kind(ABC):
         """Features of further configs that any folder of this kind may have."""
         return {}
 
+    def meanings(self) -> Mapping[str, str]:
+        """What columns of this kind alone mean, for the card."""
+        return {}
+
+    @abstractmethod
+    def tally(self) -> Tally:
+        """Empty counts for the rows of a split."""
+
     @abstractmethod
     def holdout_tells(self, asks: str) -> str:
         """What the manifest tells of a holdout, and what it does not, as the card says it."""
+
+    def has_pixels(self, record: Any) -> bool:
+        """Whether pictures can be embedded for `record`."""
+        pictures = self.pictures(record)
+        return bool(pictures) and None not in pictures
+
+    def without_image_bytes(self, record: Any) -> Any:
+        """`record` without pictures that it holds itself, for a folder whose pixels are withheld."""
+        return record
 
     def key_of(self, record: Any) -> str:
         """The key of a record."""

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from reveal_bench.kinds.marks import Marks
     from reveal_bench.kinds.questions import Question
     from reveal_bench.kinds.rows import Fault, Row
+    from reveal_bench.kinds.tally import Tally
 
 __all__ = ["Findings", "RELEASED_PER_LABEL"]
 
@@ -42,6 +43,7 @@ class Findings(Kind):
     image_columns: ClassVar = ("images",)
     unit: ClassVar = "study"
     question: ClassVar = "Which findings does a chest radiography study show? Answers are labels or probabilities."
+    holds: ClassVar = "labels and pictures, one row per study"
     picture_words: ClassVar = "the elements of `images` are"
     primary: ClassVar = "f1"
     released: ClassVar = (*RELEASED_PER_LABEL, "auroc")
@@ -105,6 +107,18 @@ class Findings(Kind):
         from reveal_bench.kinds.images import bare_images
 
         return StudyRecord(entry["study_id"], "", (), images=bare_images(entry, "image_ids"))
+
+    def meanings(self) -> dict[str, str]:
+        """See :mod:`reveal_bench.kinds.findings.rows`."""
+        from reveal_bench.kinds.findings.rows import MEANINGS
+
+        return MEANINGS
+
+    def tally(self) -> Tally:
+        """See :mod:`reveal_bench.kinds.findings.tally`."""
+        from reveal_bench.kinds.findings.tally import FindingsTally
+
+        return FindingsTally()
 
     def holdout_tells(self, asks: str) -> str:
         """Nothing, for every label is asked of every study."""

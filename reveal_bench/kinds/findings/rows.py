@@ -20,7 +20,18 @@ from reveal_bench.kinds.rows import Row, code_of, image_cell, image_facts_featur
 if TYPE_CHECKING:
     from datasets import Features
 
-__all__ = ["blank_study", "study_features", "study_row"]
+__all__ = ["MEANINGS", "blank_study", "study_features", "study_row"]
+
+MEANINGS = {
+    "label_vector": "per label, in the order of the label codes, 1 present and 0 absent",
+    "agreement": "how many of the three readers agreed to all labels (null where it is unknown)",
+    "n_agree_all": "readers who agreed to all labels",
+    "age_band": "ten-year band of the patient's age; no age in years is kept",
+    "sex": "of the patient, as recorded",
+    "race": "of the patient, as recorded",
+    "patient_class": "inpatient, outpatient or emergency",
+}
+"""Column -> what it means, on the card; those that other kinds have too are in `dataset/card_tables.py`."""
 
 
 def study_features(findings: Sequence[str]) -> Features:

@@ -23,7 +23,18 @@ from reveal_bench.masks import Rle, decode_mask
 if TYPE_CHECKING:
     from datasets import Features
 
-__all__ = ["blank_row", "localization_features", "localization_row", "mask_features", "mask_rows"]
+__all__ = ["MEANINGS", "blank_row", "localization_features", "localization_row", "mask_features", "mask_rows"]
+
+MEANINGS = {
+    "label_status": "per finding 1 present, 0 absent, -1 uncertain, null unlabelled",
+    "annotations": (
+        "per finding and reader: mask (COCO run lengths), contours (x, y), tight box, instances drawn, area, boxes as "
+        "the source draws them"
+    ),
+    "points": "most representative point (x, y) of a finding, per reader",
+    "missing": "findings that are present but were not drawn: unknown masks, not empty ones",
+}
+"""Column -> what it means, on the card; those that other kinds have too are in `dataset/card_tables.py`."""
 
 
 def localization_features(findings: Sequence[str]) -> Features:

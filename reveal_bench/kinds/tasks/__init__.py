@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from reveal_bench.kinds.marks import Marks
     from reveal_bench.kinds.questions import Question
     from reveal_bench.kinds.rows import Fault, Row
+    from reveal_bench.kinds.tally import Tally
     from reveal_bench.kinds.tasks.records import Rating, TaskAnswer, TaskManifest, TaskRecord
     from reveal_bench.kinds.tasks.scoring import RubricRows
 
@@ -40,6 +41,7 @@ class Tasks(Kind):
     has_prompts: ClassVar = True
     unit: ClassVar = "task"
     question: ClassVar = "Open questions on chest radiography studies. Readers rate the answers."
+    holds: ClassVar = "prompts, pictures and reference answers, one row per task"
     picture_words: ClassVar = "pictures are"
     primary: ClassVar = "rubric_mean"
     released: ClassVar = ("rubric_mean", "share_of_5", "cohen_kappa_quadratic")
@@ -115,6 +117,18 @@ class Tasks(Kind):
         from reveal_bench.kinds.tasks.rows import ratings_features
 
         return {"ratings": ratings_features()}
+
+    def meanings(self) -> dict[str, str]:
+        """See :mod:`reveal_bench.kinds.tasks.rows`."""
+        from reveal_bench.kinds.tasks.rows import MEANINGS
+
+        return MEANINGS
+
+    def tally(self) -> Tally:
+        """See :mod:`reveal_bench.kinds.tasks.tally`."""
+        from reveal_bench.kinds.tasks.tally import TasksTally
+
+        return TasksTally()
 
     def holdout_tells(self, asks: str) -> str:
         """Categories, and where boxes are asked for."""

@@ -14,9 +14,27 @@ from reveal_bench.kinds.images import Developed
 from reveal_bench.kinds.rows import Row, code_of, image_cell, image_facts_features, image_facts_row
 from reveal_bench.kinds.tasks.records import CATEGORIES, CRITERIA, QUESTION_SCORES, TAGS, Rating, TaskRecord
 
-__all__ = ["blank_task", "rating_row", "ratings_features", "task_features", "task_row"]
+__all__ = ["MEANINGS", "blank_task", "rating_row", "ratings_features", "task_features", "task_row"]
 if TYPE_CHECKING:
     from datasets import Features
+
+MEANINGS = {
+    "task_id": "id of the task; predictions name it",
+    "prior_image_ids": "ids of the radiographs of an earlier study",
+    "prior_images": "file bytes of those radiographs (null where pixels are withheld)",
+    "prior_image_facts": "the same as `image_facts`, of the earlier study",
+    "prompt": "what the model is asked",
+    "indication": "reason for the examination as the referring physician wrote it",
+    "category": "kind of question",
+    "temporal": "whether the answer needs the earlier study",
+    "tags": "eight lists: region, pathology, imaging finding, laterality, intent, time, question type, subtype",
+    "question_scores": "1 to 5 of the question itself: clinical relevance, answerability, complexity, clarity",
+    "risk_flag": "whether the question was judged risky",
+    "requires_boxes": "whether the answer must localize",
+    "reference_answer": "the answer of a radiologist",
+    "reference_boxes": "its boxes, [x, y, width, height] in pixels of `image_id`",
+}
+"""Column -> what it means, on the card; those that other kinds have too are in `dataset/card_tables.py`."""
 
 
 def task_features() -> Features:
