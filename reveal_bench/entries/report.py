@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
-__all__ = ["LintReport", "Problem", "ProblemLog", "show_value"]
+__all__ = ["LintReport", "LintProblem", "ProblemLog", "show_value"]
 
 Severity = Literal["error", "warning"]
 
@@ -29,7 +29,7 @@ _NOTHING: Final = object()
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class LintProblem:
     """One broken rule; see the module's conventions."""
 
     severity: Severity
@@ -54,7 +54,7 @@ class LintReport:
         Format found by looking at the content, such as "jsonl" or "chexlocalize-segmentations"; "unknown" if none fits.
     n_entries : int
         Predictions read, before several of one pair are merged.
-    problems : tuple of Problem
+    problems : tuple of LintProblem
         In the order found.
     predictions : tuple of LocalizationPrediction or FindingsPrediction
         What is handed to scoring, one per (image, finding) or study; empty if there is any error.
@@ -71,7 +71,7 @@ class LintReport:
     file: str
     format: str
     n_entries: int
-    problems: tuple[Problem, ...]
+    problems: tuple[LintProblem, ...]
     predictions: tuple[Any, ...]
     missing_pairs: tuple[tuple[str, str], ...]
     statistics: Mapping[str, Any]
@@ -148,7 +148,7 @@ class LintReport:
 
         Examples
         --------
-        >>> problem = Problem("error", "p.jsonl", 3, "cell", "cell-outside", '"Z9"', "must lie in the grid, got Z9")
+        >>> problem = LintProblem("error", "p.jsonl", 3, "cell", "cell-outside", '"Z9"', "must lie in the grid, got Z9")
         >>> print(LintReport("p.jsonl", "jsonl", 3, (problem,), (), (), {}).render())
         p.jsonl:3: error: cell: must lie in the grid, got Z9
         p.jsonl (jsonl): 3 predictions, 1 error, 0 warnings: refused
@@ -163,7 +163,7 @@ class LintReport:
         lines += _statistics_lines(self.statistics)
         return "\n".join(lines)
 
-    def _problem_line(self, problem: Problem) -> str:
+    def _problem_line(self, problem: LintProblem) -> str:
         place = problem.file
         if problem.line is not None:
             place += {"jsonl": ":", "csv": ":", "tsv": ":", "parquet": ": row "}.get(self.format, ": entry ")
@@ -215,7 +215,7 @@ _PLAIN = {"file": str, "format": str, "n_entries": int, "allow_missing": bool, "
 _PROBLEM = {"severity": str, "file": str, "field": str, "rule": str, "value": str, "message": str, "hint": str}
 
 
-def _problem(raw: Any) -> Problem:
+def _problem(raw: Any) -> LintProblem:
     if not isinstance(raw, dict) or set(raw) != {*_PROBLEM, "line"}:
         raise ValueError(f"a problem must have the keys {sorted({*_PROBLEM, 'line'})}, got {show_value(raw)}")
     for name, kind in _PROBLEM.items():
@@ -224,7 +224,7 @@ def _problem(raw: Any) -> Problem:
         _check_type("line", raw["line"], int)
     if raw["severity"] not in ("error", "warning"):
         raise ValueError(f"`severity` must be 'error' or 'warning', got {show_value(raw['severity'])}")
-    return Problem(**raw)
+    return LintProblem(**raw)
 
 
 def _check_statistics(statistics: dict[str, Any]) -> None:
@@ -278,7 +278,7 @@ class ProblemLog:
 
     def __init__(self, file: str, most: int) -> None:
         self.file = file
-        self.problems: list[Problem] = []
+        self.problems: list[LintProblem] = []
         self.stopped = False
         self.left_out: frozenset[str] = frozenset()
         self.n_left_out = 0
@@ -339,13 +339,13 @@ class ProblemLog:
             if not self.stopped:
                 self.stopped = True
                 full = f"more than {self._most} problems: the rest of the file was not read"
-                self.problems.append(Problem("error", self.file, line, "", "too-many-problems", "", full))
+                self.problems.append(LintProblem("error", self.file, line, "", "too-many-problems", "", full))
             return
         shown = "" if value is _NOTHING else show_value(value)
         if shown:
             message = f"{message}, got {shown}"
         place = escape(field if len(field) <= _FIELD_CHARACTERS else field[: _FIELD_CHARACTERS - 3] + "...")
-        self.problems.append(Problem(severity, self.file, line, place, rule, shown, message, escape(hint)))
+        self.problems.append(LintProblem(severity, self.file, line, place, rule, shown, message, escape(hint)))
 
 
 def escape(text: str) -> str:

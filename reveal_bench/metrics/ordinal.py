@@ -32,7 +32,7 @@ __all__ = [
     "CRITERIA",
     "REPORTED",
     "TEXT_CRITERIA",
-    "Comparison",
+    "ModelDifference",
     "ReaderAgreement",
     "RubricSummary",
     "compare_models",
@@ -78,7 +78,7 @@ class RubricSummary:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ModelDifference:
     """Two models on one criterion.
 
     Attributes
@@ -191,7 +191,7 @@ def rubric_summary(scores: Mapping[str, npt.ArrayLike], *, criteria: Sequence[st
 
 def compare_models(
     scores_a: npt.ArrayLike, scores_b: npt.ArrayLike, *, criteria: Sequence[str] = TEXT_CRITERIA
-) -> list[Comparison]:
+) -> list[ModelDifference]:
     """Wilcoxon signed-rank test per criterion on the tasks both models answered, p values adjusted over the criteria.
 
     scipy's `wilcoxon` with its defaults (equal scores left out; exact for few tasks, else asymptotic with correction
@@ -204,7 +204,7 @@ def compare_models(
 
     Returns
     -------
-    list of Comparison, in the order of `criteria`
+    list of ModelDifference, in the order of `criteria`
 
     Raises
     ------
@@ -223,7 +223,7 @@ def compare_models(
     if tested.any():
         adjusted[tested] = false_discovery_control(p_values[tested])
     return [
-        Comparison(
+        ModelDifference(
             criterion=criterion,
             mean_difference=float(column.mean()) if len(column) else np.nan,
             n=len(column),

@@ -34,7 +34,7 @@ from reveal_leaderboard.store.ratings import READ_TO_THE_END, digest_of, ratings
 from reveal_leaderboard.store.scores import Receipt
 from reveal_leaderboard.store.tables import STATUSES, chains, events, ledger, receipts, scores, submissions
 
-__all__ = ["AREAS", "NoBoardError", "Problem", "Report", "audit", "check_schema", "opened_to_read"]
+__all__ = ["AREAS", "NoBoardError", "AuditProblem", "Report", "audit", "check_schema", "opened_to_read"]
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 AREAS = ("events", "receipts", "scores", "submissions", "ledger", "uploads")
@@ -52,7 +52,7 @@ class NoBoardError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class AuditProblem:
     """Something that does not hold, in one of :data:`AREAS`."""
 
     area: str
@@ -71,7 +71,7 @@ class Report:
     keys : ids of the keys that signed receipts, in order of first use
     """
 
-    problems: tuple[Problem, ...]
+    problems: tuple[AuditProblem, ...]
     counts: dict[str, int | None]
     heads: dict[str, tuple[int, str]]
     keys: tuple[str, ...]
@@ -159,17 +159,17 @@ def audit(connection: sa.Connection, *, blobs: Blobs | None = None) -> Report:
     ----------
     blobs : where the uploads are stored; None: they are not looked at, which is much faster
     """
-    problems = [Problem("events", text) for text in verify_events(connection)]
+    problems = [AuditProblem("events", text) for text in verify_events(connection)]
     chain = _Chain()
-    problems += [Problem("receipts", text) for text in chain.verify(connection)]
-    problems += [Problem("scores", text) for text in _scores(connection, chain)]
-    problems += [Problem("submissions", text) for text in _statuses(connection)]
-    problems += [Problem("submissions", text) for text in _readings(connection)]
-    problems += [Problem("ledger", text) for text in _ledger(connection)]
+    problems += [AuditProblem("receipts", text) for text in chain.verify(connection)]
+    problems += [AuditProblem("scores", text) for text in _scores(connection, chain)]
+    problems += [AuditProblem("submissions", text) for text in _statuses(connection)]
+    problems += [AuditProblem("submissions", text) for text in _readings(connection)]
+    problems += [AuditProblem("ledger", text) for text in _ledger(connection)]
     uploads: int | None = None
     if blobs is not None:
         names = set(connection.execute(sa.select(submissions.c.sha256).distinct()).scalars())
-        problems += [Problem("uploads", text) for text in _uploads(blobs, names)]
+        problems += [AuditProblem("uploads", text) for text in _uploads(blobs, names)]
         uploads = len(names)
     counts: dict[str, int | None] = {
         table.name: int(connection.execute(sa.select(sa.func.count()).select_from(table)).scalar_one())
