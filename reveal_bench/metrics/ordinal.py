@@ -29,9 +29,10 @@ from reveal_bench.metrics.agreement import cohen_kappa, mean_absolute_difference
 
 __all__ = [
     "CONTENT",
+    "CONTENT_CRITERIA",
     "CRITERIA",
     "REPORTED",
-    "TEXT_CRITERIA",
+    "REPORTED_OF_TEXT",
     "ModelDifference",
     "ReaderAgreement",
     "RubricSummary",
@@ -45,9 +46,11 @@ __all__ = [
 
 CRITERIA = ("process", "execution", "synthesis", "language", "image_content", "image_style")
 """Columns of ratings."""
+CONTENT_CRITERIA = CRITERIA[:3]
+"""Those whose smallest score is the content score."""
 CONTENT = "content"
 REPORTED = (CONTENT, *CRITERIA)
-TEXT_CRITERIA = (CONTENT, "process", "execution", "synthesis", "language")
+REPORTED_OF_TEXT = REPORTED[:5]
 """The five text scores, between which paper 001 compares models: its Benjamini-Hochberg family."""
 
 LOWEST, HIGHEST = 1, 5
@@ -190,7 +193,7 @@ def rubric_summary(scores: Mapping[str, npt.ArrayLike], *, criteria: Sequence[st
 
 
 def compare_models(
-    scores_a: npt.ArrayLike, scores_b: npt.ArrayLike, *, criteria: Sequence[str] = TEXT_CRITERIA
+    scores_a: npt.ArrayLike, scores_b: npt.ArrayLike, *, criteria: Sequence[str] = REPORTED_OF_TEXT
 ) -> list[ModelDifference]:
     """Wilcoxon signed-rank test per criterion on the tasks both models answered, p values adjusted over the criteria.
 
@@ -268,7 +271,7 @@ def _column(scores: FloatArray, criterion: str) -> FloatArray:
     if criterion not in REPORTED:
         raise ValueError(f"`criteria` must be of {', '.join(REPORTED)}, got {criterion!r}")
     if criterion == CONTENT:
-        return content_score(*(scores[:, CRITERIA.index(part)] for part in ("process", "execution", "synthesis")))
+        return content_score(*(scores[:, CRITERIA.index(part)] for part in CONTENT_CRITERIA))
     return scores[:, CRITERIA.index(criterion)]
 
 

@@ -13,7 +13,7 @@ from reveal_leaderboard.web.pages.plots import Mark
 from reveal_leaderboard.web.pages.submission_view import duration
 from reveal_leaderboard.web.pages.submit import LINT_ROWS_SHOWN, lint_view
 
-from reveal_bench.predictions import LintReport, LintProblem
+from reveal_bench.predictions import LintProblem, LintReport
 
 HOSTILE = st.one_of(
     st.text(max_size=40),
@@ -72,7 +72,9 @@ def test_no_text_makes_an_element_or_an_attribute(hostile: str) -> None:
 def test_reports_and_plots_hold_only_their_own_elements(hostile: str) -> None:
     problem = LintProblem("error", hostile, 3, hostile, hostile, hostile, hostile, hostile)
     report = LintReport(hostile, hostile, 1, (problem,), (), (), {hostile: {hostile: 1}})
-    plain = LintReport("f", "jsonl", 1, (LintProblem("error", "f", 3, "a", "r", "v", "m", "h"),), (), (), {"a": {"b": 1}})
+    plain = LintReport(
+        "f", "jsonl", 1, (LintProblem("error", "f", 3, "a", "r", "v", "m", "h"),), (), (), {"a": {"b": 1}}
+    )
     assert names(lint_view(report)) == names(lint_view(plain)) or not hostile
     marks = [Mark(hostile, 0.5, 0.4, 0.6, note=hostile, short=hostile)]
     for markup in (plots.forest(marks, title=hostile), plots.small_multiples([(hostile, marks)], title=hostile)):

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from reveal_bench.entries.report import ProblemLog, show_value
-from reveal_bench.predictions import LintReport, LintProblem
+from reveal_bench.predictions import LintProblem, LintReport
 
 REPORT = LintReport(
     file="predictions.jsonl",

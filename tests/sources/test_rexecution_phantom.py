@@ -16,7 +16,8 @@ import numpy.typing as npt
 import pytest
 from PIL import Image
 
-from reveal_bench.kinds.tasks.records import CATEGORIES, CRITERIA, TAGS, rated_answers, rating_array
+from reveal_bench.kinds.tasks.records import CATEGORIES, TAGS, rated_answers, rating_array
+from reveal_bench.metrics.ordinal import CRITERIA
 from reveal_bench.phantom.rexecution import (
     MODELS,
     READERS,

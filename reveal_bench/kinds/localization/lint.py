@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from reveal_bench.entries.jsonl import check_entries
-from reveal_bench.entries.report import LintReport, LintProblem, ProblemLog
+from reveal_bench.entries.report import LintProblem, LintReport, ProblemLog
 from reveal_bench.entries.source import Limits, open_source
 from reveal_bench.kinds.localization.checks import Draft, EntryChecker
 from reveal_bench.kinds.localization.formats import read_entries

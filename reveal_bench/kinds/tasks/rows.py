@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from reveal_bench.kinds.findings.rows import _without_hashes
 from reveal_bench.kinds.images import Developed
 from reveal_bench.kinds.rows import Row, code_of, image_cell, image_facts_features, image_facts_row
-from reveal_bench.kinds.tasks.records import CATEGORIES, CRITERIA, QUESTION_SCORES, TAGS, Rating, TaskRecord
+from reveal_bench.kinds.tasks.records import CATEGORIES, QUESTION_SCORES, TAGS, Rating, TaskRecord
+from reveal_bench.metrics.ordinal import CRITERIA
 
 __all__ = ["MEANINGS", "blank_task", "rating_row", "ratings_features", "task_features", "task_row"]
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from reveal_bench.kinds.rows import Fault, Row, facts_faults, parallel_faults
-from reveal_bench.kinds.tasks.records import CRITERIA, QUESTION_SCORES
+from reveal_bench.kinds.tasks.records import QUESTION_SCORES
+from reveal_bench.metrics.ordinal import CRITERIA
 
 __all__ = ["rating_faults", "task_faults"]
 

@@ -44,7 +44,7 @@ from reveal_bench.metrics.bootstrap import (
     signature,
 )
 from reveal_bench.metrics.intervals import Interval, find_intervals, mean_of_defined
-from reveal_bench.metrics.ordinal import CONTENT, CRITERIA, HIGHEST, LOWEST, REPORTED, content_score
+from reveal_bench.metrics.ordinal import CRITERIA, HIGHEST, LOWEST, REPORTED, content_score
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -429,7 +429,3 @@ def _estimates(
         Estimate(metric, name, *figure, n[i], n_undefined[i], int(found.n_empty[i]), recipe)
         for i, (name, figure) in enumerate(zip((MACRO, *names), ends, strict=True))
     ]
-
-
-assert REPORTED[0] == CONTENT
-assert REPORTED[1:] == CRITERIA

@@ -9,7 +9,8 @@ from typing import ClassVar
 
 from reveal_bench.kinds.rows import Row
 from reveal_bench.kinds.tally import Tally, markdown_table, mean_score
-from reveal_bench.kinds.tasks.records import CATEGORIES, CRITERIA, QUESTION_SCORES
+from reveal_bench.kinds.tasks.records import CATEGORIES, QUESTION_SCORES
+from reveal_bench.metrics.ordinal import CRITERIA
 
 __all__ = ["TasksTally"]
 
