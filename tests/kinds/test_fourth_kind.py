@@ -134,7 +134,7 @@ def test_by_command(root: Path, files: tuple[Path, Path]) -> None:
 
 def test_on_a_board(root: Path, registered: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two uploads to a server on SQLite; the worker's confined children lint and score them; the table has both."""
-    monkeypatch.setenv("PYTHONPATH", f"{root / 'packages'}{os.pathsep}{os.environ['PYTHONPATH']}")
+    monkeypatch.setenv("PYTHONPATH", str(root / "packages"))
     monkeypatch.chdir(root)  # `python -m` looks here first
     with serve(Board(root / "public", root / "private"), root) as server:
         sent = {}
