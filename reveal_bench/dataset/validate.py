@@ -51,7 +51,7 @@ from reveal_bench.dataset.validate_rows import (
 from reveal_bench.kinds.folder import FOLDER_INFO
 from reveal_bench.kinds.rows import Fault, Row
 from reveal_bench.kinds.tally import Tally
-from reveal_bench.kinds.tasks.rules import rating_faults
+from reveal_bench.kinds.tasks.rows import rating_faults
 from reveal_bench.sources.source import Problem
 
 __all__ = ["validate_folder"]

@@ -92,8 +92,8 @@ class Findings(Kind):
         return {"study_id": row["study_id"], "image_ids": row["image_ids"], "views": views}
 
     def row_faults(self, row: Row, findings: Sequence[str]) -> Iterator[Fault]:
-        """See :func:`reveal_bench.kinds.findings.rules.study_faults`."""
-        from reveal_bench.kinds.findings.rules import study_faults
+        """See :func:`reveal_bench.kinds.findings.rows.study_faults`."""
+        from reveal_bench.kinds.findings.rows import study_faults
 
         return study_faults(row, findings)
 
@@ -202,8 +202,8 @@ class Findings(Kind):
         return score_studies(predictions, records, labels=manifest.labels, thresholds=protocol["thresholds"])
 
     def disclose(self, rows: StudyRows, *, min_cell: int, n_resamples: int, seed: int) -> Disclosure:
-        """See :mod:`reveal_bench.kinds.findings.release`."""
-        from reveal_bench.kinds.findings.release import disclose_studies
+        """See :mod:`reveal_bench.kinds.findings.scoring`."""
+        from reveal_bench.kinds.findings.scoring import disclose_studies
 
         return disclose_studies(rows, RELEASED_PER_LABEL, min_cell=min_cell, n_resamples=n_resamples, seed=seed)
 
@@ -231,10 +231,10 @@ class Findings(Kind):
         return signs_of(predictions, manifest)
 
     def example_upload(self) -> tuple[StudyManifest, str]:
-        """See :mod:`reveal_bench.kinds.findings.example`."""
-        from reveal_bench.kinds.findings.example import example_upload
+        """A manifest of one study, and a file that names its labels."""
+        from reveal_bench.kinds.findings.records import StudyManifest
 
-        return example_upload()
+        return StudyManifest("warm-up", "1", "test", ("Normal",), ("a",)), '{"study_id": "a", "labels": ["Normal"]}'
 
     def scope(self, manifest: StudyManifest) -> tuple[tuple[str, ...], int]:
         """The labels; studies."""

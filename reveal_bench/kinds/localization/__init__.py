@@ -130,14 +130,14 @@ class Localization(Kind):
         return {**entry, "view": VIEWS[row["view"]], "asked": list(asked)}
 
     def row_faults(self, row: Row, findings: Sequence[str]) -> Iterator[Fault]:
-        """See :func:`reveal_bench.kinds.localization.rules.image_faults`."""
-        from reveal_bench.kinds.localization.rules import image_faults
+        """See :func:`reveal_bench.kinds.localization.rows.image_faults`."""
+        from reveal_bench.kinds.localization.rows import image_faults
 
         return image_faults(row, findings)
 
     def asked_of(self, row: Row, findings: Sequence[str], asks: str) -> list[str]:
         """All findings, or those that have a ground truth."""
-        from reveal_bench.kinds.localization.rules import findings_drawn
+        from reveal_bench.kinds.localization.rows import findings_drawn
 
         return list(findings) if asks == "all" else findings_drawn(row, findings)
 
@@ -243,8 +243,8 @@ class Localization(Kind):
         return score_localization(predictions, records, findings=manifest.findings, grid=grid, asks=asks)
 
     def disclose(self, rows: CaseRows, *, min_cell: int, n_resamples: int, seed: int) -> Disclosure:
-        """See :mod:`reveal_bench.kinds.localization.release`."""
-        from reveal_bench.kinds.localization.release import disclose_cases
+        """See :mod:`reveal_bench.kinds.localization.scoring`."""
+        from reveal_bench.kinds.localization.scoring import disclose_cases
 
         return disclose_cases(rows, self.released, min_cell=min_cell, n_resamples=n_resamples, seed=seed)
 
