@@ -7,7 +7,8 @@ The columns are those of :class:`reveal_bench.kinds.findings.records.StudyRecord
 In a *blank* row (the inputs of a holdout) everything that is an answer, or says something about the patient, is null or
 empty, and so are the hashes of the source files.
 
-A fault is (field, rule, value). Pictures are checked elsewhere; that codes have names and lists are there is checked before.
+A fault is (field, rule, value). Pictures are checked elsewhere; that codes have names and lists are there is checked
+before.
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@ published with it.
 In a *blank* row (the inputs of a holdout) every column that says something about findings is null or empty, and so is
 the hashes of file and pixels, which would tell who holds the file.
 
-A fault is (field, rule, value). Masks and pictures are checked elsewhere; that codes have names and lists are there is checked before.
+A fault is (field, rule, value). Masks and pictures are checked elsewhere; that codes have names and lists are there is
+checked before.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 The columns are those of :class:`~reveal_bench.kinds.tasks.records.TaskRecord`; `image_ids`, `images` and `image_facts`
 run in parallel. In a *blank* row (the inputs of a holdout) every answer is null or empty, and so are the hashes.
 
-A fault is (field, rule, value). Pictures are checked elsewhere; that codes have names and lists are there is checked before.
+A fault is (field, rule, value). Pictures are checked elsewhere; that codes have names and lists are there is checked
+before.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
     from datasets import Features
 
 __all__ = [
-    "MEANINGS", "blank_task", "rating_faults", "rating_row", "ratings_features", "task_faults", "task_features", "task_row",
+    "MEANINGS", "blank_task", "rating_faults", "rating_row", "ratings_features", "task_faults", "task_features",
+    "task_row",
 ]  # fmt: skip
 
 MEANINGS = {

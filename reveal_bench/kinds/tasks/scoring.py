@@ -20,8 +20,8 @@ paper 001's Table 3.
 What may be shown of the ratings of one submission.
 
 The overall score is shown from `min_cell` tasks on; a criterion or a category of tasks from as many scored answers. Of
-the shares only that of completely correct answers is shown (a content score of 5); of the
-agreement of readers their quadratic-weighted kappa.
+the shares only that of completely correct answers is shown (a content score of 5); of the agreement of
+readers their quadratic-weighted kappa.
 """
 
 from __future__ import annotations
