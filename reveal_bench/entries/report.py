@@ -2,7 +2,7 @@
 
 Conventions
 -----------
-A :class:`Problem` stands at a `line`: the line of a JSONL, CSV or TSV file, the 1-based row of a Parquet file, the
+A :class:`LintProblem` stands at a `line`: the line of a JSONL, CSV or TSV file, the 1-based row of a Parquet file, the
 1-based entry of a JSON document; None when it concerns the whole file. `rule` is a stable identifier such as
 ``rle-sum``. `value` is what the file holds, made safe to show: cut to a sane length, with every character that does
 not print escaped; it is empty when no single value is at fault.
@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
-__all__ = ["LintReport", "Problem", "ProblemLog", "escape", "show_value", "statistics_in_words", "verdict_of"]
+__all__ = ["LintReport", "LintProblem", "ProblemLog", "escape", "show_value", "statistics_in_words", "verdict_of"]
 
 Severity = Literal["error", "warning"]
 
@@ -29,7 +29,7 @@ _NOTHING: Final = object()
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class LintProblem:
     """One broken rule; see the module's conventions."""
 
     severity: Severity
@@ -54,7 +54,7 @@ class LintReport:
         Format found by looking at the content, such as "jsonl" or "chexlocalize-segmentations"; "unknown" if none fits.
     n_entries : int
         Predictions read, before several of one pair are merged.
-    problems : tuple of Problem
+    problems : tuple of LintProblem
         In the order found.
     predictions : tuple of LocalizationPrediction or FindingsPrediction
         What is handed to scoring, one per (image, finding) or study; empty if there is any error.
@@ -69,7 +69,7 @@ class LintReport:
     file: str
     format: str
     n_entries: int
-    problems: tuple[Problem, ...]
+    problems: tuple[LintProblem, ...]
     predictions: tuple[Any, ...]
     missing_pairs: tuple[tuple[str, str], ...]
     statistics: Mapping[str, Any]
@@ -109,7 +109,7 @@ class LintReport:
         """The whole report, but for the predictions, as JSON values.
 
         Keys: ``schema`` (1), ``file``, ``format``, ``ok``, ``n_entries``, ``n_predictions``, ``n_errors``,
-        ``n_warnings``, ``allow_missing``, ``problems`` (a list of objects with the fields of :class:`Problem`),
+        ``n_warnings``, ``allow_missing``, ``problems`` (a list of objects with the fields of :class:`LintProblem`),
         ``missing_pairs`` (a list of [image_id, finding]) and ``statistics``.
         """
         return {
@@ -136,7 +136,7 @@ class LintReport:
 
         Examples
         --------
-        >>> problem = Problem("error", "p.jsonl", 3, "cell", "cell-outside", '"Z9"', "must lie in the grid, got Z9")
+        >>> problem = LintProblem("error", "p.jsonl", 3, "cell", "cell-outside", '"Z9"', "must lie in the grid, got Z9")
         >>> print(LintReport("p.jsonl", "jsonl", 3, (problem,), (), (), {}).render())
         p.jsonl:3: error: cell: must lie in the grid, got Z9
         p.jsonl (jsonl): 3 predictions, 1 error, 0 warnings: refused
@@ -151,7 +151,7 @@ class LintReport:
         lines += [f"  {name}: {words}" for name, words in statistics_in_words(self.statistics).items()]
         return "\n".join(lines)
 
-    def _problem_line(self, problem: Problem) -> str:
+    def _problem_line(self, problem: LintProblem) -> str:
         place = problem.file
         if problem.line is not None:
             place += {"jsonl": ":", "csv": ":", "tsv": ":", "parquet": ": row "}.get(self.format, ": entry ")
@@ -202,7 +202,7 @@ class ProblemLog:
 
     def __init__(self, file: str, most: int) -> None:
         self.file = file
-        self.problems: list[Problem] = []
+        self.problems: list[LintProblem] = []
         self.stopped = False
         self.left_out: frozenset[str] = frozenset()
         self.n_left_out = 0
@@ -263,13 +263,13 @@ class ProblemLog:
             if not self.stopped:
                 self.stopped = True
                 full = f"more than {self._most} problems: the rest of the file was not read"
-                self.problems.append(Problem("error", self.file, line, "", "too-many-problems", "", full))
+                self.problems.append(LintProblem("error", self.file, line, "", "too-many-problems", "", full))
             return
         shown = "" if value is _NOTHING else show_value(value)
         if shown:
             message = f"{message}, got {shown}"
         place = escape(field if len(field) <= _FIELD_CHARACTERS else field[: _FIELD_CHARACTERS - 3] + "...")
-        self.problems.append(Problem(severity, self.file, line, place, rule, shown, message, escape(hint)))
+        self.problems.append(LintProblem(severity, self.file, line, place, rule, shown, message, escape(hint)))
 
 
 def escape(text: str) -> str:

@@ -8,17 +8,17 @@ from dataclasses import replace
 import pytest
 
 from reveal_bench.entries.report import ProblemLog, show_value
-from reveal_bench.predictions import LintReport, Problem
+from reveal_bench.predictions import LintProblem, LintReport
 
 REPORT = LintReport(
     file="predictions.jsonl",
     format="jsonl",
     n_entries=2,
     problems=(
-        Problem(
+        LintProblem(
             "warning", "predictions.jsonl", None, "", "missing-pairs", "", "1 of 3 asked pairs", "scored as misses"
         ),
-        Problem("error", "predictions.jsonl", 17, "box", "outside-image", "[1, 2]", "must lie inside, got [1, 2]"),
+        LintProblem("error", "predictions.jsonl", 17, "box", "outside-image", "[1, 2]", "must lie inside, got [1, 2]"),
     ),
     predictions=(),
     missing_pairs=(("a", "Edema"),),

@@ -36,7 +36,7 @@ from reveal_leaderboard.store.scores import Receipt
 from reveal_leaderboard.store.submissions import stored_names
 from reveal_leaderboard.store.tables import STATUSES, chains, events, ledger, receipts, scores, submissions
 
-__all__ = ["AREAS", "NoBoardError", "Problem", "Report", "audit", "check_schema", "opened_to_read"]
+__all__ = ["AREAS", "NoBoardError", "AuditProblem", "Report", "audit", "check_schema", "opened_to_read"]
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 AREAS = ("events", "receipts", "scores", "submissions", "ledger", "uploads")
@@ -54,7 +54,7 @@ class NoBoardError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class AuditProblem:
     """Something that does not hold, in one of :data:`AREAS`."""
 
     area: str
@@ -73,7 +73,7 @@ class Report:
     keys : ids of the keys that signed receipts, in order of first use
     """
 
-    problems: tuple[Problem, ...]
+    problems: tuple[AuditProblem, ...]
     counts: dict[str, int | None]
     heads: dict[str, tuple[int, str]]
     keys: tuple[str, ...]
@@ -161,19 +161,19 @@ def audit(connection: sa.Connection, *, blobs: Blobs | None = None) -> Report:
     ----------
     blobs : where the uploads are stored; None: they are not looked at, which is much faster
     """
-    problems = [Problem("events", text) for text in verify_events(connection)]
+    problems = [AuditProblem("events", text) for text in verify_events(connection)]
     chain = _Chain()
-    problems += [Problem("receipts", text) for text in chain.verify(connection)]
-    problems += [Problem("scores", text) for text in _scores(connection, chain)]
-    problems += [Problem("submissions", text) for text in _statuses(connection)]
-    problems += [Problem("submissions", text) for text in _readings(connection)]
-    problems += [Problem("ledger", text) for text in _ledger(connection)]
+    problems += [AuditProblem("receipts", text) for text in chain.verify(connection)]
+    problems += [AuditProblem("scores", text) for text in _scores(connection, chain)]
+    problems += [AuditProblem("submissions", text) for text in _statuses(connection)]
+    problems += [AuditProblem("submissions", text) for text in _readings(connection)]
+    problems += [AuditProblem("ledger", text) for text in _ledger(connection)]
     uploads: int | None = None
     if blobs is not None:
         names, predictions = stored_names(connection)
-        problems += [Problem("uploads", text) for text in _stored(blobs, "upload", names)]
+        problems += [AuditProblem("uploads", text) for text in _stored(blobs, "upload", names)]
         there = {name for name in predictions if blobs.exists(name)}
-        problems += [Problem("uploads", text) for text in _stored(blobs, "predictions", there)]
+        problems += [AuditProblem("uploads", text) for text in _stored(blobs, "predictions", there)]
         uploads = len(names)
     counts: dict[str, int | None] = {
         table.name: int(connection.execute(sa.select(sa.func.count()).select_from(table)).scalar_one())

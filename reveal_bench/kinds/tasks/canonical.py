@@ -16,7 +16,8 @@ import numpy.typing as npt
 
 from reveal_bench.kinds.canonical import Arrays, Codec, Fields, names_from, require, text_of_names
 from reveal_bench.kinds.tasks.lint import ANSWER_LIMITS
-from reveal_bench.kinds.tasks.records import CRITERIA, AnswerBox, Rating, TaskAnswer, TaskManifest, TaskQuestion
+from reveal_bench.kinds.tasks.records import AnswerBox, Rating, TaskAnswer, TaskManifest, TaskQuestion
+from reveal_bench.metrics.ordinal import CRITERIA
 
 if TYPE_CHECKING:
     from reveal_bench.entries.source import Limits
