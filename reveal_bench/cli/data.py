@@ -307,8 +307,6 @@ def validate(
     as_json: AsJson = False,
 ) -> None:
     """Check a dataset folder: tables, masks, pictures, ids, card, leaks, and that `load_dataset` loads it offline."""
-    from dataclasses import asdict
-
     from reveal_bench.dataset.validate import validate_folder
 
     warnings: list[Problem] = []
