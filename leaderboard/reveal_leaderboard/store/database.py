@@ -16,6 +16,8 @@ Readers see one moment of the database for the whole of their transaction, on bo
 
 from __future__ import annotations
 
+import sqlite3
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -85,14 +87,24 @@ def reading(engine: sa.Engine) -> sa.Engine:
 def _set_up_sqlite(connection: Any, record: Any) -> None:
     connection.isolation_level = None  # the driver's own BEGIN comes too late for BEGIN IMMEDIATE
     cursor = connection.cursor()
-    for pragma in (
-        f"busy_timeout={BUSY_TIMEOUT_MS}",
-        "journal_mode=WAL",
-        "synchronous=FULL",
-        "foreign_keys=ON",
-    ):
-        cursor.execute(f"PRAGMA {pragma}")
+    cursor.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
+    _keep_a_write_ahead_log(cursor)
+    cursor.execute("PRAGMA synchronous=FULL")
+    cursor.execute("PRAGMA foreign_keys=ON")
     cursor.close()
+
+
+def _keep_a_write_ahead_log(cursor: sqlite3.Cursor) -> None:
+    """SQLite does not wait for its lock when several connections turn a new file to WAL at once: wait here."""
+    deadline = time.monotonic() + BUSY_TIMEOUT_MS / 1000
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:

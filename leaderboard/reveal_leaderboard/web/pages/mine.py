@@ -15,7 +15,7 @@ import gradio as gr
 
 from reveal_leaderboard.accounts.accounts import TeamNameError
 from reveal_leaderboard.accounts.credentials import TOKEN_DAYS, TokenError
-from reveal_leaderboard.accounts.people import ROLES, SCOPES, Actor, Membership, NotPermittedError, Team, Token, User
+from reveal_leaderboard.accounts.people import ROLES, SCOPES, Actor, Membership, NotPermittedError, Team, Token
 from reveal_leaderboard.boards.catalogue import UnknownBenchmarkError
 from reveal_leaderboard.store import quota
 from reveal_leaderboard.store.database import moment
@@ -23,21 +23,21 @@ from reveal_leaderboard.store.queue import Waiting
 from reveal_leaderboard.store.store import NotAllowedError, Submission
 from reveal_leaderboard.web.pages.drawing import (
     ACTIONS,
+    PRIVATE,
+    QUIET,
     SHOW_ANSWER,
     draw,
-    link,
     message,
+    note,
     page_head,
     part,
-)
+    sign_in,
+)  # fmt: skip
 from reveal_leaderboard.web.pages.strip import build_strip
 from reveal_leaderboard.web.pages.submission_view import duration, ledger_view
 from reveal_leaderboard.web.services import Services
 
-__all__ = [
-    "account_view", "build", "confirm_view", "secret_view", "submissions_view", "team_view", "tokens_view",
-    "waiting_view",
-]  # fmt: skip
+__all__ = ["account_view", "build", "submissions_view", "tokens_view"]
 
 NOTE = "A token lets a program act for you and one organization, as far as its scopes say, until it ends."
 
@@ -45,7 +45,6 @@ NOTE = "A token lets a program act for you and one organization, as far as its s
 def build_tokens(services: Services, page: gr.Blocks, team: gr.Dropdown) -> None:
     """Lay out this part; `team` is the page's choice of organization."""
     wire = _TokenHandlers(services)
-    private: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
     gr.HTML(part("API tokens", note=NOTE))
     answer = gr.HTML("", elem_id="token-answer")
     listed = gr.HTML("", elem_id="tokens", js_on_load=ACTIONS)
@@ -55,9 +54,9 @@ def build_tokens(services: Services, page: gr.Blocks, team: gr.Dropdown) -> None
             days = gr.Number(TOKEN_DAYS, label="Days", precision=0, minimum=1, maximum=366, min_width=90)
             scopes = gr.CheckboxGroup(list(SCOPES), value=["read", "submit"], label="May", min_width=180)
         issue = gr.Button("Issue the token")
-    page.load(wire.show, None, listed, **private)
-    issue.click(wire.issue, [team, name, days, scopes], [answer, listed], **private)
-    listed.click(wire.revoke, None, [answer, listed], **private)
+    page.load(wire.show, None, listed, **QUIET)
+    issue.click(wire.issue, [team, name, days, scopes], [answer, listed], **QUIET)
+    listed.click(wire.revoke, None, [answer, listed], **QUIET)
 
 
 class _TokenHandlers:
@@ -86,7 +85,7 @@ class _TokenHandlers:
             )
         except TokenError as error:
             return message("bad", "No token was made.", str(error)), self._listed(actor)
-        return secret_view(token, secret), self._listed(actor)
+        return draw(PAGE, "secret", token, secret), self._listed(actor)
 
     def revoke(self, request: gr.Request, event: gr.EventData) -> tuple[str, str]:
         """End a token; whose it is, is checked where it is written."""
@@ -114,7 +113,7 @@ def _team(actor: Actor, team_id: str | None) -> Team | None:
 
 POLL_SECONDS = 5.0
 REFUSALS = (NotAllowedError, NotPermittedError, TeamNameError, ValueError)
-SIGN_IN = message("info", "You are not signed in.", markup=f"<p>{link('/login', 'Sign in', next='/mine')}</p>")
+SIGN_IN = sign_in("/mine")
 NO_TEAM = message("info", "You belong to no organization yet.", "Make one below, or ask an owner to add you.")
 
 log = logging.getLogger(__name__)
@@ -123,8 +122,6 @@ log = logging.getLogger(__name__)
 def build(services: Services, page: gr.Blocks) -> None:
     """Lay out the page inside the present Blocks."""
     wire = _Handlers(services)
-    private: dict[str, Any] = {"api_visibility": "private"}
-    quiet: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
     build_strip(services, page)
     gr.HTML(page_head("My submissions"))
     account = gr.HTML("", elem_id="account")
@@ -150,17 +147,17 @@ def build(services: Services, page: gr.Blocks) -> None:
         make = gr.Button("Make the team")
     build_tokens(services, page, team)
     shown = [account, team, listed, ledger, members]
-    answer.change(None, js=SHOW_ANSWER, api_visibility="private")
+    answer.change(None, js=SHOW_ANSWER, **PRIVATE)
     timer = gr.Timer(POLL_SECONDS)
-    page.load(wire.open, None, shown, **quiet)
-    gr.on([team.input, benchmark.input], wire.show, [team, benchmark], [listed, ledger, members], **quiet)
-    timer.tick(wire.refresh, [team, benchmark], [listed, ledger], **quiet)
+    page.load(wire.open, None, shown, **QUIET)
+    gr.on([team.input, benchmark.input], wire.show, [team, benchmark], [listed, ledger, members], **QUIET)
+    timer.tick(wire.refresh, [team, benchmark], [listed, ledger], **QUIET)
     with_answer = [answer, listed, ledger, members]
     for element in (listed, answer):
-        element.click(wire.act, [team, benchmark], with_answer, **private)
-    members.click(wire.act, [team, benchmark], with_answer, **private)
-    add.click(wire.add_member, [team, benchmark, user_id, role], with_answer, **private)
-    make.click(wire.make_team, [name, benchmark], [answer, *shown], **private)
+        element.click(wire.act, [team, benchmark], with_answer, **PRIVATE)
+    members.click(wire.act, [team, benchmark], with_answer, **PRIVATE)
+    add.click(wire.add_member, [team, benchmark, user_id, role], with_answer, **PRIVATE)
+    make.click(wire.make_team, [name, benchmark], [answer, *shown], **PRIVATE)
 
 
 class _Handlers:
@@ -250,7 +247,7 @@ class _Handlers:
         return submission
 
     def _ask(self, actor: Actor, submission_id: str) -> str:
-        return confirm_view(self._own(actor, submission_id))
+        return draw(PAGE, "confirm", self._own(actor, submission_id))
 
     def _withdraw(self, actor: Actor, submission_id: str) -> str:
         submission = self.services.store.withdraw(self._own(actor, submission_id).id, who=actor.name)
@@ -282,18 +279,18 @@ class _Handlers:
     def _lists(self, actor: Actor | None, team_id: str | None, benchmark: str) -> tuple[str, str, str]:
         """Submissions, ledger and members of one team of the actor's."""
         if actor is None:
-            return '<p class="rv-note">They stand here once you are signed in.</p>', "", ""
+            return note("They stand here once you are signed in."), "", ""
         membership = _membership(actor, team_id)
         if membership is None:
             return NO_TEAM, "", ""
         members = self.services.accounts.members(membership.team)
-        shown = team_view(membership, members, actor.user)
+        shown = draw(PAGE, "team", membership, members, actor.user)
         return self._submissions(actor, membership), self._ledger(membership, benchmark), shown
 
     def _submissions(self, actor: Actor, membership: Membership) -> str:
         store, queue = self.services.store, self.services.queue
         if membership.team.waiting_since is not None:
-            return waiting_view(membership.team)
+            return draw(PAGE, "waiting", membership.team)
         submissions = store.of_team(membership.team.id)
         waiting = {one.id: queue.position(one.id) for one in submissions if one.status in ("queued", "scoring")}
         ended = [one for one in submissions if one.status in ("refused", "failed")]
@@ -354,11 +351,6 @@ def _closed(team: Team) -> str:
     return f"The maintainers {done} the team {team.name}."
 
 
-def waiting_view(team: Team) -> str:
-    """What a team that nobody has approved yet reads in place of its submissions."""
-    return draw(PAGE, "waiting", team)
-
-
 def submissions_view(
     submissions: Sequence[Submission],
     *,
@@ -409,11 +401,6 @@ def _status(one: Submission, waiting: Waiting | None, why: str, *, is_held: bool
     return one.status, note
 
 
-def confirm_view(one: Submission) -> str:
-    """The question before a withdrawal."""
-    return draw(PAGE, "confirm", one)
-
-
 def tokens_view(tokens: Sequence[Token], now: float, reasons: Mapping[str, str] | None = None) -> str:
     """API tokens, those that are over last; no secret is among what is known of them.
 
@@ -431,18 +418,3 @@ def _state(token: Token, now: float) -> str:
     if token.revoked_at is not None:
         return "revoked"
     return "valid" if token.expires_at > now else "expired"
-
-
-def secret_view(token: Token, secret: str) -> str:
-    """A new token's secret, the one time that it is shown."""
-    return draw(PAGE, "secret", token, secret)
-
-
-def team_view(membership: Membership, members: Sequence[tuple[User, str]], me: User) -> str:
-    """The members of a team; an owner can take them out, everybody can leave."""
-    return draw(PAGE, "team", membership, members, me)
-
-
-def team_choices(teams: Sequence[Team]) -> list[tuple[str, str]]:
-    """Teams as the choices of a list: name and id."""
-    return [(team.name, team.id) for team in teams]
