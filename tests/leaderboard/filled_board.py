@@ -81,7 +81,6 @@ class FilledBoard:
         while job is not None and job.kind != "score":
             self.queue.finish_result(job, document={"schema": 1})
             job = self.queue.claim("test", served=SERVED)
-        assert job is not None
         mark = Fingerprint(job.subject.ljust(64, "0"), tuple(int(digit, 16) for digit in job.subject) * 4)
         kept_back = None if final is None else released(final)
         outcome = ScoredOutcome(released(value), kept_back, "ab" * 32, mark)

@@ -218,14 +218,12 @@ def test_a_role_says_who_submits(accounts: Accounts, role: str, may_submit: bool
     accounts.add_member(lab, bob, "owner", me(jane))
     accounts.add_member(lab, jane, role, me(bob))
     actor = accounts.session_user(accounts.new_session(jane))
-    assert actor is not None
     assert (actor.team(lab.id) == lab) is may_submit
     assert (accounts.team_to_submit_for(actor, "EXAMPLE lab") == lab) is may_submit
     assert actor.belongs_to(lab.id)
     assert accounts.team_to_submit_for(actor, "Elsewhere") is None
     accounts.disable_team(lab, "cli", "asked to")
     actor = accounts.session_user(accounts.new_session(jane))
-    assert actor is not None
     assert actor.memberships == ()
     accounts.enable_team(lab, "cli")
     assert [m.role for m in accounts.teams_of(jane)] == [role]
@@ -239,7 +237,6 @@ def test_the_local_person_is_one_and_submits_for_any_name(accounts: Accounts) ->
     assert accounts.local_actor() == actor
     assert (actor.via, actor.is_admin, [m.team.name for m in actor.memberships]) == ("local", True, ["Local user"])
     made = accounts.team_to_submit_for(actor, "Example Lab")
-    assert made is not None
     assert accounts.team_to_submit_for(actor, "example  lab") == made  # the actor was looked up before it was made
     assert accounts.local_actor().team(made.id) == made
     with pytest.raises(TeamNameError, match="must be 1-64"):

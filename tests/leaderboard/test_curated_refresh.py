@@ -197,11 +197,9 @@ def test_the_board_shows_the_new_version_with_every_submission_scored_again(
     assert frozen == {name: score.released for name, score in first.items()}
     with store.read() as connection:
         for receipt in given:
-            assert receipt is not None
             assert verify_receipt(receipt).receipt["version"] == "1.0.0"
             assert receipt == receipts.receipt_file(connection, receipt["receipt"]["submission"], "1.0.0")
         assert audit(connection, blobs=blobs).problems == ()
         shown = boards.board(connection, NAME)
-        assert shown is not None
         assert shown.version == "2.0.0"
         assert connection.execute(sa.text("SELECT count(*) FROM receipts")).scalar_one() == 6

@@ -113,7 +113,6 @@ def test_the_first_version_is_carried_over_whole(empty_database_url: str) -> Non
     assert [s.id for s in found.values() if s.is_chosen] == ["s4"]
     assert [row[0].id for row in store.board_rows("bench", "1.0")] == ["s4"]
     score = store.score_of("s1")
-    assert score is not None
     assert (score.version, score.part, score.shown_of, score.released["of"]) == ("1.0", "public", "s1", "s1")
     with store.read() as connection:
         jobs = connection.execute(sa.text("SELECT subject, status, fence, lease_until FROM jobs ORDER BY subject"))

@@ -58,8 +58,6 @@ def problems(board: FilledBoard) -> list[str]:
 def test_each_part_has_a_receipt_of_its_kind_in_one_chain(filled: FilledBoard) -> None:
     done = filled.score_next(PUBLIC, final=FINAL)
     public, final = files(filled, done)
-    assert public is not None
-    assert final is not None
     key = filled.signer.public_key_text
     said = [verify_receipt(file, key).receipt for file in (public, final)]
     assert verify_receipt(final, key, previous=public).is_from_trusted_key
@@ -75,7 +73,6 @@ def test_each_part_has_a_receipt_of_its_kind_in_one_chain(filled: FilledBoard) -
 def test_what_is_held_back_has_no_final_receipt(filled: FilledBoard) -> None:
     done = filled.score_next(0.1, final=FINAL)
     score = filled.store.score_of(done)
-    assert score is not None
     assert score.is_held
     public, final = files(filled, done)
     assert (public is None, final) == (False, None)

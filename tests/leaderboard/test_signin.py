@@ -98,7 +98,6 @@ def test_the_whole_way(provider: Provider, accounts: Accounts, browser: TestClie
     me = browser.get("/me").json()
     assert (me["signed_in"], me["name"], me["is_admin"], me["teams"]) == (True, "jane", False, [])
     user = accounts.user(me["id"])
-    assert user is not None
     assert (user.issuer, user.subject) == (provider.issuer, "248289761001")
     old = browser.cookies["reveal"]
     assert browser.post("/logout", headers={"origin": HERE}).status_code == 303
@@ -200,7 +199,6 @@ def test_a_code_is_bound_to_its_verifier(browser: TestClient) -> None:
     """PKCE: a stolen code is of no use with another browser's verifier."""
     path = to_provider(browser)
     pending = Pending.from_cookie(browser.cookies["reveal-signin"])
-    assert pending is not None
     stolen = Pending(pending.state, pending.nonce, "x" * 43, "/")
     browser.cookies.clear()
     browser.cookies.set("reveal-signin", stolen.to_cookie(), domain="127.0.0.1", path="/")
@@ -265,7 +263,6 @@ def test_nobody_is_sent_elsewhere(browser: TestClient, path: str) -> None:
 def test_a_forged_cookie_sends_nobody_elsewhere(browser: TestClient) -> None:
     path = to_provider(browser)
     pending = Pending.from_cookie(browser.cookies["reveal-signin"])
-    assert pending is not None
     forged = Pending(pending.state, pending.nonce, pending.verifier, "https://evil.example/")
     browser.cookies.clear()
     browser.cookies.set("reveal-signin", forged.to_cookie(), domain="127.0.0.1", path="/")

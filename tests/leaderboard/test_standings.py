@@ -120,7 +120,6 @@ def test_tiers_stand_in_order_and_share_their_ranks(added: Scores) -> None:
     first = board.entries[0]
     assert (first.team, first.model_version, first.date, first.version) == ("Team best", "0.1", "2026-11-21", OLD)
     figure = first.figure("point_hit", "Edema")
-    assert figure is not None
     assert figure.value == 0.5
 
 

@@ -63,7 +63,6 @@ class Desk:
 
     def status(self, submission: Submission) -> str:
         now = self.store.get(submission.id)
-        assert now is not None
         return now.status
 
     def job(self, submission: Submission) -> Job:
@@ -204,9 +203,7 @@ def test_a_failure_after_the_references_were_opened_is_one_fixed_sentence(
     monkeypatch.setattr(desk.custody, "score", broken)
     desk.in_process().run(once=True)
     failed = desk.store.get(submission.id)
-    assert failed is not None
     assert failed.status == "failed"
-    assert failed.incident is not None
     assert desk.store.events_of(submission.id)[-1].why == worker_module.INCIDENT.format(number=failed.incident)
     assert CANARY in (desk.vault / f"{failed.incident}.txt").read_text(encoding="utf-8")
     assert CANARY not in caplog.text

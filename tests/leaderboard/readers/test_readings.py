@@ -65,7 +65,6 @@ def test_one_press_is_one_answer_however_often_it_is_sent(readings: Readings) ->
     with pytest.raises(KeyUsedError, match="another answer"):
         readings.put(Answer("Ada", "s1", "agree_all"), key(1))
     kept = readings.answer("Ada", "s1")
-    assert kept is not None
     assert (kept.answer, kept.comment, kept.details, kept.seconds) == ("disagree", "no", ["COPD"], 3.5)
     assert abs(kept.at - Path(readings.engine.url.database or "").stat().st_mtime) < 3600
 
