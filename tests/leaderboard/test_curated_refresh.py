@@ -51,6 +51,7 @@ from reveal_bench.phantom.curation import cast, write_votes
 from reveal_bench.predictions import findings_to_jsonl
 from reveal_bench.sources.reveal_cxr import read
 from tests.leaderboard.conftest import METADATA
+from tests.leaderboard.databases import DATABASE_SOURCE
 
 NAME, KEY = "reveal-cxr", bytes(range(32))
 N_FIRST, N_LATER = 120, 60
@@ -156,7 +157,7 @@ def test_the_board_shows_the_new_version_with_every_submission_scored_again(
     settings = load_settings(tmp_path / "settings.toml")
     data = tmp_path / "data"
     data.mkdir()
-    store = Store(f"sqlite:///{data / 'leaderboard.sqlite'}", settings)
+    store = Store(DATABASE_SOURCE.migrated("sqlite", data), settings)
     blobs, accounts = Blobs(data / "blobs"), Accounts(store.engine)
     published = [read_published(version.public, "holdout") for version in versions]
     vault = tmp_path / "vault"

@@ -19,13 +19,14 @@ from reveal_leaderboard.store.store import BoardClosedError, QuotaExceededError,
 from reveal_leaderboard.web.intake import Intake, NotAMemberError, Outcome, display_name
 
 from tests.leaderboard.conftest import BENCHMARK, METADATA, Board
+from tests.leaderboard.databases import DATABASE_SOURCE
 
 WriteFile = Callable[..., Path]
 
 
 @pytest.fixture
 def intake(board: Board, custody: Custody, tmp_path: Path) -> Intake:
-    store = Store(f"sqlite:///{tmp_path / 'board.sqlite'}")
+    store = Store(DATABASE_SOURCE.migrated("sqlite", tmp_path))
     blobs, accounts = Blobs(tmp_path / "blobs"), Accounts(store.engine)
     return Intake(store, blobs, Catalogue(store, [board.published]), custody, accounts, heard.append_pair)
 

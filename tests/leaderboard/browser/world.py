@@ -34,6 +34,7 @@ from reveal_bench.kinds.folder import FolderInfo
 from reveal_bench.kinds.localization.records import Manifest, ManifestRow
 from reveal_bench.kinds.tasks.records import CATEGORIES, TaskManifest, TaskQuestion
 from reveal_bench.predictions import lint_predictions
+from tests.leaderboard.databases import DATABASE_SOURCE
 
 IMAGES, STUDIES, TASKS = "chexlocalize", "reveal-cxr", "rexecution"
 RARE = 2  # the last findings of a board are too rare to be shown
@@ -98,7 +99,7 @@ class World:
     def __post_init__(self) -> None:
         (self.root / "settings.toml").write_text(MORE, encoding="utf-8")
         self.settings = load_settings(self.root / "settings.toml")
-        self.store = Store(f"sqlite:///{self.root / 'board.sqlite'}", self.settings)
+        self.store = Store(DATABASE_SOURCE.migrated("sqlite", self.root), self.settings)
         self.queue = Queue(self.store.engine, self.settings)
         self.accounts = Accounts(self.store.engine)
         custody = InProcessCustody()
