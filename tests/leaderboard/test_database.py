@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from reveal_leaderboard.store.store import Store
 from reveal_leaderboard.store.tables import chains, teams
 from reveal_leaderboard.store.tables import tables as metadata
 
+from tests.leaderboard.conftest import at_once
 from tests.leaderboard.databases import each_database_url, empty_database_url
 
 __all__ = ["each_database_url", "empty_database_url"]
@@ -140,20 +140,7 @@ def test_an_empty_first_version_is_carried_over(empty_database_url: str) -> None
 
 
 def test_four_processes_may_migrate_at_once(empty_database_url: str) -> None:
-    failures: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            migrate(connect(empty_database_url))
-        except BaseException as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=run) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
+    at_once(lambda _: migrate(connect(empty_database_url)), range(4))
     with connect(empty_database_url).connect() as connection:
         assert connection.execute(sa.select(sa.func.count()).select_from(chains)).scalar_one() == 2
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from reveal_leaderboard.store.tables import scores
 from reveal_bench.evaluation.receipts import FINAL_SCHEMA, SCHEMA, receipt_hash, verify_receipt
 from tests.leaderboard.api_app import SUBMISSIONS, Person, World, api_world, problem, released, sent
 from tests.leaderboard.conftest import BENCHMARK as SERVED_BENCHMARK
-from tests.leaderboard.conftest import Board
+from tests.leaderboard.conftest import Board, at_once
 from tests.leaderboard.databases import on_both
 from tests.leaderboard.filled_board import BENCHMARK, VERSION, FilledBoard, filled
 
@@ -136,18 +135,12 @@ def test_final_figures_from_before_are_signed_once(filled: FilledBoard) -> None:
     ]
     with filled.store.write() as connection:
         assert receipts.append_missing(connection, {(BENCHMARK, "0.9.0"): filled.signer}) == 0  # another version's key
-    signed: list[int] = []
 
-    def sign() -> None:
+    def sign(_: int) -> int:
         with filled.store.write() as connection:
-            signed.append(receipts.append_missing(connection, {(BENCHMARK, VERSION): filled.signer}))
+            return receipts.append_missing(connection, {(BENCHMARK, VERSION): filled.signer})
 
-    workers = [threading.Thread(target=sign) for _ in range(4)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    assert sorted(signed) == [0, 0, 0, 1]
+    assert sorted(at_once(sign, range(4))) == [0, 0, 0, 1]
     assert problems(filled) == []
     _, final = files(filled, done)
     assert final is not None

@@ -83,14 +83,6 @@ def test_the_same_predictions_cost_nothing_and_show_the_first_score(world: World
     assert world.store.flags() == []
 
 
-def test_the_same_predictions_may_take_the_place_of_what_was_withdrawn(world: World) -> None:
-    first = world.score(0.5, "same")
-    world.store.withdraw(first.id, who=WHO)
-    renamed = world.score(0.5, "same", sha256="b" * 64, model_name="Renamed")
-    assert shown(world) == [renamed.id]
-    assert world.spent() == 1
-
-
 def test_what_an_admin_hid_does_not_come_back_by_another_name(world: World) -> None:
     hidden, other = world.score(0.5, "same"), world.score(0.7, "other", sha256="c" * 64, model_name="Other")
     world.store.hide(hidden.id, who="user:admin", why="copied")

@@ -12,9 +12,9 @@ from reveal_leaderboard.readers.films import ImageCache
 from reveal_leaderboard.readers.store import Answer, Readings
 from reveal_leaderboard.web.auth import Auth, Provider, open_auth
 
-from tests.leaderboard.conftest import free_port
+from tests.leaderboard.conftest import free_port, serving
 from tests.leaderboard.oidc_provider import CLIENT_ID, CLIENT_SECRET, running_provider
-from tests.leaderboard.readers.reading_world import READERS, Pool, accounts_in, local_app, prepared, serving
+from tests.leaderboard.readers.reading_world import READERS, Pool, accounts_in, local_app, prepared
 
 browsing = pytest.importorskip("tests.leaderboard.browser.browsing")
 pytestmark = pytest.mark.skipif(browsing.CHROMIUM is None, reason="no Chromium here")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,8 @@ from reveal_leaderboard.readers.store import (
     answers,
     marks,
 )
+
+from tests.leaderboard.conftest import at_once
 
 ITEMS = [Item(name, {"labels": []}, (Film(f"{name}.dcm", None, "PA"),)) for name in ("s1", "s2", "s3")]
 LISTS = [("Ada", 1, "s2"), ("Ada", 2, "s1"), ("Ben", 1, "s1"), ("Ben", 2, "s3")]
@@ -74,11 +75,7 @@ def test_many_at_once_are_all_kept(readings: Readings) -> None:
         readings.put(Answer("Ada", "s1", "agree_mostly", str(number)), key(number))
         readings.put(Answer("Ada", "s1", "agree_mostly", str(number)), key(number))
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(12)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(work, range(12))
     with readings.engine.begin() as connection:
         kept = connection.execute(sa.select(answers.c.comment)).scalars().all()
     assert sorted(map(int, kept)) == list(range(12))

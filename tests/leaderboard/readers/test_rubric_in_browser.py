@@ -13,7 +13,8 @@ from reveal_leaderboard.readers.films import ImageCache
 from reveal_leaderboard.web.auth import Auth
 
 from reveal_bench.kinds.tasks.records import CRITERIA
-from tests.leaderboard.readers.reading_world import accounts_in, serving
+from tests.leaderboard.conftest import serving
+from tests.leaderboard.readers.reading_world import accounts_in
 from tests.leaderboard.readers.rubric_world import Waiting, build_pictured_board, waiting_in
 from tests.leaderboard.task_world import Room
 
