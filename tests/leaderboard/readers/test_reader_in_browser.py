@@ -276,6 +276,7 @@ def test_a_reader_signs_in_with_an_account_and_out_again(browser: Any, pool: Poo
             page.keyboard.press("1")
             page.keyboard.press("Enter")
             ready(page, 2)
+            page.wait_for_load_state("networkidle")  # films that come later are refused
             page.locator("#sign-out button").focus()
             page.keyboard.press("Enter")
             page.wait_for_selector("text=You are not signed in")
