@@ -9,16 +9,19 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import Barrier, Thread
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
 import reveal_leaderboard.web  # noqa: F401 - before any test imports Gradio, which else writes type stubs
+import uvicorn
 from reveal_leaderboard.boards.catalogue import Published, read_published
 from reveal_leaderboard.custody import Custody
 
@@ -155,6 +158,33 @@ def write_file(board: Board, tmp_path: Path) -> Callable[..., Path]:
         return path
 
     return write
+
+
+def at_once(work: Callable[[Any], Any], each: Sequence[Any]) -> list[Any]:
+    """Do `work` on each, in threads that begin together; what each gave. An error of one is raised."""
+    begin = Barrier(len(each))
+
+    def run(one: Any) -> Any:
+        begin.wait()
+        return work(one)
+
+    with ThreadPoolExecutor(len(each)) as pool:
+        return list(pool.map(run, each))
+
+
+@contextmanager
+def serving(app: Any, port: int | None = None) -> Iterator[str]:
+    """The address of an application that a thread of this process serves, until the end of the block."""
+    port = port or free_port()
+    server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="warning"))
+    thread = Thread(target=server.run, daemon=True)
+    thread.start()
+    wait_until(lambda: server.started)
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.should_exit = True
+        thread.join(20)
 
 
 def wait_until(condition: Callable[[], Any], *, seconds: float = WAIT_SECONDS, pause: float = 0.05) -> Any:
