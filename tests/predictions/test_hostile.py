@@ -31,29 +31,7 @@ def _small_mask(counts, size=(96, 80)):
     return {"image_id": SMALL, "finding": "Airspace Opacity", "rle": {"size": list(size), "counts": counts}}
 
 
-# --- run lengths that make pycocotools divide by zero, loop for ever, corrupt its heap or return other people's memory
-
-
-@pytest.mark.parametrize(
-    ("counts", "size", "rules"),
-    [
-        ("0", (0, 0), ["wrong-type"]),  # SIGFPE in toBbox
-        ("0", (0, 10), ["wrong-type"]),
-        ("1;", (96, 80), ["rle-sum"]),  # endless loop in iou
-        ("PVWX6", (96, 80), ["rle-overflow"]),  # 6,560,960 pixels in 7,680: endless loop
-        ("o" * 5000, (96, 80), ["rle-code"]),  # 5,000 continuation characters: endless loop
-        ("P", (96, 80), ["rle-truncated"]),  # one character: endless loop in merge
-        ("", (96, 80), ["rle-sum"]),  # uninitialised memory in decode
-        ("0", (50_000, 50_000), ["rle-size", "rle-size"]),  # 14 s and 2.4 GB in decode
-        ("0", (2**40, 2**40), ["rle-size", "rle-size"]),
-        ("PVWX6", (2320, 2828), ["rle-size"]),  # another size: iou is -1
-        ("O", (96, 80), ["rle-negative-run"]),
-        ("\x00\x00", (96, 80), ["rle-alphabet"]),
-    ],
-)
-def test_malformed_run_lengths_are_refused(lint, counts, size, rules):
-    report = lint(_small_mask(counts, size))
-    assert _rules(report) == rules
+# --- run lengths; single ones that break other readers stand in tests/leaderboard/hostile/masks.py
 
 
 def test_random_run_lengths_are_refused_or_fill_the_image(lint):
