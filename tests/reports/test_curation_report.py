@@ -235,7 +235,6 @@ def test_changed_output_is_not_reported(tmp_path: Path) -> None:
     assert "“consensus” is damaged (agreement.json was changed after it was written)" in shown
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_no_facts(tmp_path: Path) -> None:
     folder = made.begin(tmp_path)
     made.read(folder)
