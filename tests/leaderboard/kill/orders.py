@@ -30,13 +30,19 @@ WORKER_POINTS = (
     "mid-rank",
     "before-rank-commit",
 )
-"""In the order in which a job comes by; at those that begin with "mid", a child is at work."""
+"""In the order in which a job comes by; at those that begin with "mid", a child is at work.
+
+A worker parses only what the server kept no predictions of: see :attr:`Orders.keeps_nothing`.
+"""
 
 SERVER_POINTS = (
     "mid-upload",
     "mid-receive",
+    "parsed",
     "before-blob-kept",
     "blob-kept",
+    "before-predictions-kept",
+    "predictions-kept",
     "before-submission-commit",
     "after-submission",
 )
@@ -52,12 +58,14 @@ EACH_STATE = (
     "mid-rank",
     "before-rank-commit",
     "mid-receive",
+    "before-predictions-kept",
     "before-submission-commit",
     "after-submission",
 )
 """One for each state that a kill can leave in the database and on disk, or in the children; the others leave the same:
-after-claim, parse-start and parsed that of mid-parse, scored that of before-finish-commit, mid-upload that of
-mid-receive, before-blob-kept and blob-kept an upload that before-submission-commit leaves, too."""
+after-claim, parse-start and a worker's parsed that of mid-parse, scored that of before-finish-commit, mid-upload that of
+mid-receive, a server's parsed and before-blob-kept what came and is not kept, as before-predictions-kept does of the
+predictions, blob-kept that, too, and predictions-kept that of before-submission-commit."""
 
 AT_THE_DATABASE = ("before-claim-commit", "before-finish-commit", "before-submission-commit")
 """Those with a transaction open; what a kill leaves at the others does not depend on the kind of database."""
@@ -73,6 +81,7 @@ class Orders:
     is_held : take no jobs
     point, nth, delay : where to die: at the n-th passage of the point, after so many seconds
     target : who dies: "self"; "child" or "template" of the children, at a point in the middle; "stop": SIGSTOP to self
+    keeps_nothing : be a server from before predictions were kept: of uploads, the files alone
     """
 
     number: int = 0
@@ -81,6 +90,7 @@ class Orders:
     nth: int = 1
     delay: float = 0.0
     target: str = "self"
+    keeps_nothing: bool = False
 
 
 class Desk:
