@@ -62,10 +62,10 @@ EACH_STATE = (
     "before-submission-commit",
     "after-submission",
 )
-"""One for each state that a kill can leave in the database and on disk, or in the children; the others leave the same:
-after-claim, parse-start and a worker's parsed that of mid-parse, scored that of before-finish-commit, mid-upload that of
-mid-receive, a server's parsed and before-blob-kept what came and is not kept, as before-predictions-kept does of the
-predictions, blob-kept that, too, and predictions-kept that of before-submission-commit."""
+"""One for each state that a kill can leave in the database, on disk or in the children. The others leave the same:
+after-claim, parse-start and a worker's parsed as mid-parse; scored as before-finish-commit; mid-upload, a server's
+parsed and before-blob-kept as mid-receive; blob-kept as before-predictions-kept; predictions-kept as
+before-submission-commit."""
 
 AT_THE_DATABASE = ("before-claim-commit", "before-finish-commit", "before-submission-commit")
 """Those with a transaction open; what a kill leaves at the others does not depend on the kind of database."""
