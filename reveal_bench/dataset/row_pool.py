@@ -22,7 +22,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from itertools import chain, islice
 from multiprocessing.connection import wait
@@ -38,7 +38,6 @@ from reveal_bench.files import write_whole
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.images import Developed
 from reveal_bench.kinds.kind import Kind
-from reveal_bench.kinds.localization.records import LocalizationRecord
 from reveal_bench.kinds.rows import Row
 from reveal_bench.sources.pictures import CLEANED, PNG16, develop
 from reveal_bench.sources.source import Problem, Record
@@ -97,7 +96,7 @@ class RowPool:
     ----------
     benchmark, asks : what is built
     embed : keep the picture bytes; without it they are read and hashed, then dropped
-    workers : processes; with 1 everything happens in this one
+    workers : processes, which the first record with a picture starts; with 1 everything happens in this one
     """
 
     def __init__(self, benchmark: Benchmark, asks: str, *, embed: bool, workers: int) -> None:
@@ -106,8 +105,6 @@ class RowPool:
         self._pool: ProcessPoolExecutor | None = None
 
     def __enter__(self) -> RowPool:
-        if self.workers > 1:
-            self._pool = self._start()
         return self
 
     def __exit__(
@@ -122,11 +119,11 @@ class RowPool:
 
     def make(self, records: Iterable[Record]) -> Iterator[Made]:
         """What becomes of each record, in order. A record whose file kills a worker gives a problem as any other."""
-        if self._pool is None:
+        if self.workers == 1:
             for record in records:
                 yield _make(record, self._build)
             return
-        pending: deque[tuple[Record, Future[Made]]] = deque()
+        pending: deque[tuple[Record, Future[Made] | None]] = deque()
         for record in records:
             pending.append((record, self._submit(record)))
             if len(pending) >= IN_FLIGHT * self.workers:
@@ -138,8 +135,12 @@ class RowPool:
         context = multiprocessing.get_context("spawn")
         return ProcessPoolExecutor(self.workers, context, initializer=_start_worker, initargs=(self._build,))
 
-    def _submit(self, record: Record) -> Future[Made]:
-        assert self._pool is not None
+    def _submit(self, record: Record) -> Future[Made] | None:
+        """What a worker is to make of a record; None for one without a picture, which costs less than a worker."""
+        if not any(self._build.kind.pictures(record)):
+            return None
+        if self._pool is None:
+            self._pool = self._start()
         try:
             return self._pool.submit(_make_in_worker, record)
         except BrokenProcessPool:
@@ -147,10 +148,10 @@ class RowPool:
             self._pool = self._start()
             return self._pool.submit(_make_in_worker, record)
 
-    def _result(self, record: Record, future: Future[Made]) -> Made:
+    def _result(self, record: Record, future: Future[Made] | None) -> Made:
         """What was made of a record. If a worker died meanwhile, it may have been of another record's file."""
         try:
-            return future.result()
+            return _make(record, self._build) if future is None else future.result()
         except BrokenProcessPool:
             return self._make_apart(record)
 
@@ -217,8 +218,8 @@ def _make(record: Record, build: _BuildOf) -> Made:
             place = picture.shown if picture is not None else key
             return Made(digest, key, problem=Problem(place, key, "picture", "must be readable", str(error)))
         developed.append(found if build.embed or found is None else found.withheld())
-    if isinstance(record, LocalizationRecord) and not build.embed:
-        record = replace(record, image=None)
+    if not build.embed:
+        record = kind.without_image_bytes(record)
     try:
         row = kind.row(record, build.benchmark, developed)
         side_rows = kind.side_rows(record, build.benchmark)

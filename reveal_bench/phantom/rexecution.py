@@ -7,11 +7,10 @@ and ``SYNTHETIC.txt`` says so. Task j depends on the seed and on j alone. Every 
 With ``traps`` the tree lies where `wget -r` puts it, among ``index.html`` files; tables are packed; the metadata knows
 studies without pictures, has blank and odd view names and times without leading zeros; the task file mixes spellings.
 
-Readers' scores of imaginary models' answers, with known error rates.
-
-Every answer has a true score per criterion, drawn from the model's distribution; a reader gives it, or with the
-reader's error rate one step more or less (at 1 and 5 the step goes inwards). So the agreement that is to be expected
-can be computed: :func:`expected_kappa`. Criteria are independent of each other, which those of real answers are not.
+Readers score the answers of imaginary models, with known error rates. Every answer has a true score per criterion,
+drawn from the model's distribution; a reader gives it, or with the reader's error rate one step more or less (at 1 and
+5 the step goes inwards). So the agreement that is to be expected can be computed: :func:`expected_kappa`. Criteria are
+independent of each other, which those of real answers are not.
 
 Distributions are near those of paper 001 (Tables 1 to 3): plans are good, execution is not.
 """
@@ -37,7 +36,7 @@ from reveal_bench.phantom.curves import Points, area
 from reveal_bench.phantom.findings_drawn import Drawn, draw_findings
 from reveal_bench.phantom.patients import Film, draw_film, films
 from reveal_bench.phantom.rexecution_text import (
-    Comparison,
+    Course,
     Seen,
     Topic,
     answer_text,
@@ -257,7 +256,7 @@ def _write_task(
     if topic.temporal:
         before = _prior(topic, now, j, seed, rng)
         visits = [before, now]
-        comparison = Comparison(*(_area_of(topic.findings[0], visit) for visit in visits))
+        comparison = Course(*(_area_of(topic.findings[0], visit) for visit in visits))
     for visit in visits:
         _write_visit(tree, tables, visit, long_side, traps=traps)
     prior = str(visits[0].study) if topic.temporal else ""
@@ -360,7 +359,7 @@ def _place(anatomy: Anatomy, finding: str, contour: Points) -> str:
 
 def _task_row(
     topic: Topic,
-    comparison: Comparison | None,
+    comparison: Course | None,
     visit: _Visit,
     prior: str,
     j: int,

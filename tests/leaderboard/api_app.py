@@ -9,17 +9,18 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import httpx
+import pytest
 from fastapi import FastAPI
 from reveal_leaderboard.accounts.accounts import Accounts
 from reveal_leaderboard.accounts.people import Team, User
 from reveal_leaderboard.boards.catalogue import Catalogue
-from reveal_leaderboard.custody import BOARD_LIMITS
+from reveal_leaderboard.custody import BOARD_LIMITS, Custody, Lint, Parsed
+from reveal_leaderboard.custody.canonical import stamp_of, write_canonical
 from reveal_leaderboard.release.fingerprints import Fingerprint
 from reveal_leaderboard.release.outcomes import ScoredOutcome
 from reveal_leaderboard.release.release import Figure, ReleasedScore
@@ -27,7 +28,7 @@ from reveal_leaderboard.settings import load_settings
 from reveal_leaderboard.store.blobs import Blobs
 from reveal_leaderboard.store.queue import Queue
 from reveal_leaderboard.store.store import Store
-from reveal_leaderboard.web.api import add_api
+from reveal_leaderboard.web import api
 from reveal_leaderboard.web.auth import Auth, Provider
 from reveal_leaderboard.web.intake import Intake
 from reveal_leaderboard.web.services import Services
@@ -35,7 +36,7 @@ from starlette.testclient import TestClient
 
 from reveal_bench.kinds.findings.records import StudyManifest
 from reveal_bench.kinds.localization.records import Manifest
-from reveal_bench.predictions import lint_predictions
+from reveal_bench.predictions import LintReport, lint_predictions
 from tests.leaderboard.conftest import BENCHMARK, METADATA, Board
 from tests.leaderboard.databases import DATABASE_SOURCE
 
@@ -43,16 +44,31 @@ SUBMISSIONS = "/api/v1/submissions"
 NOBODY = "0" * 32
 
 
+AnyManifest = Manifest | StudyManifest
+
+
+def shown(report: LintReport) -> Lint:
+    """A report as the board has it."""
+    return Lint.model_validate_json(report.to_json())
+
+
 class LintHere:
     """Stands for custody: the same linter and limits, in this process."""
 
     ends_with: Exception | None = None
 
-    def parse(self, path: Path, manifest: Manifest | StudyManifest, *, name: str, allow_missing: bool) -> Any:
+    def parse(
+        self, path: Path, manifest: AnyManifest, *, name: str, allow_missing: bool, canonical: Path | None = None
+    ) -> Parsed:
         if self.ends_with is not None:
             raise self.ends_with
         report = lint_predictions(path, manifest, allow_missing=allow_missing, limits=BOARD_LIMITS, name=name)
-        return SimpleNamespace(report=replace(report, predictions=()))
+        if report.ok and canonical is not None:
+            write_canonical(canonical, report.predictions, manifest)
+        return Parsed(report=shown(report), signs=[])
+
+    def stamp(self, manifest: AnyManifest) -> str:
+        return stamp_of(manifest).hex()
 
 
 @dataclass
@@ -109,7 +125,6 @@ class World:
         while job is not None and job.kind != "score":
             queue.finish_result(job, document={"schema": 1, "entries": {}, "computed_for": []})
             job = queue.claim("hand", served=served)
-        assert job is not None
         assert job.subject == submission_id
         self.n_scored += 1
         outcome = ScoredOutcome(released(value), None, "e" * 64, Fingerprint(f"{self.n_scored:064d}", ()))
@@ -133,6 +148,17 @@ def person(accounts: Accounts, name: str, *, is_admin: bool = False) -> Person:
     return Person(user, team, token, accounts.new_session(user))
 
 
+DESCRIPTIONS: list[dict[str, Any]] = []
+describe = api._describe
+
+
+def described(app: FastAPI) -> dict[str, Any]:
+    """The description of the routes, which are the same in all worlds; making it takes longer than all else."""
+    if not DESCRIPTIONS:
+        DESCRIPTIONS.append(describe(app))
+    return DESCRIPTIONS[0]
+
+
 SETTINGS = """
 [quota]
 total = 12
@@ -142,8 +168,10 @@ board_total = 500
 
 
 @contextmanager
-def api_world(board: Board, root: Path, *, settings: str = SETTINGS, **options: Any) -> Iterator[World]:
-    """The API over `board`, with its data below `root`."""
+def api_world(
+    board: Board, root: Path, *, settings: str = SETTINGS, children: Custody | None = None, **options: Any
+) -> Iterator[World]:
+    """The API over `board`, with its data below `root`; files are linted here unless there are `children` for it."""
     own = root / "settings.toml"
     own.write_text(settings, encoding="utf-8")
     figures = load_settings(own)
@@ -153,11 +181,13 @@ def api_world(board: Board, root: Path, *, settings: str = SETTINGS, **options: 
     published = board.published
     custody = LintHere()
     catalogue = Catalogue(store, [published])
-    intake = Intake(store, blobs(root / "blobs"), catalogue, custody, accounts)  # type: ignore[arg-type]
+    intake = Intake(store, blobs(root / "blobs"), catalogue, children or custody, accounts)  # type: ignore[arg-type]
     queue = Queue(store.engine, figures)
     services = Services(store, queue, intake, accounts, Auth(accounts, "oidc", provider), **options)
     app = FastAPI(title="Test", version="1", docs_url=None, redoc_url=None, openapi_url="/api/v1/openapi.json")
-    add_api(app, services)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(api, "_describe", described)
+        api.add_api(app, services)
     people = [person(accounts, name, is_admin=name == "Operators") for name in ("Owners", "Others", "Operators")]
     try:
         yield World(app, services, custody, *people)

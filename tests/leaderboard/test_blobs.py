@@ -94,19 +94,20 @@ def test_a_removed_file_is_gone(place: str) -> None:
 def test_orphans_are_old_files_that_no_submission_names(place: str) -> None:
     blobs = Blobs(place)
     known, orphan = stored(blobs, b"submitted"), stored(blobs, b"refused by the quota")
-    store = FakeStore(known)
+    store = FakeStore(known, stored(blobs, b"its predictions"))
     assert blobs.orphans(store, older_than=-5) == [orphan]  # type: ignore[arg-type]
     assert blobs.orphans(store) == []  # type: ignore[arg-type]
 
 
 class FakeStore:
-    """A store with one submission, of which only the hash matters."""
+    """A store with two submissions, of which only the hashes matter; nothing but its file was kept of the second."""
 
-    def __init__(self, sha256: str) -> None:
+    def __init__(self, sha256: str, canonical: str) -> None:
         self.engine = sa.create_engine("sqlite://", poolclass=sa.StaticPool)
         with self.engine.begin() as connection:
-            connection.execute(sa.text("CREATE TABLE submissions (sha256 TEXT)"))
-            connection.execute(sa.text("INSERT INTO submissions VALUES (:sha256)"), {"sha256": sha256})
+            connection.execute(sa.text("CREATE TABLE submissions (sha256 TEXT, canonical TEXT)"))
+            insert = sa.text("INSERT INTO submissions VALUES (:sha256, :canonical), (:sha256, NULL)")
+            connection.execute(insert, {"sha256": sha256, "canonical": canonical})
 
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
@@ -164,7 +165,6 @@ def test_sweeping_a_bucket_ends_old_uploads_that_were_never_completed(bucket: st
     client.create_multipart_upload(Bucket=bucket, Key="swept/ab/left")
     client.create_multipart_upload(Bucket=bucket, Key="elsewhere/left")
     blobs = Blobs(f"s3://{bucket}/swept")
-    assert blobs._bucket is not None
     assert blobs._bucket.abort_uploads(older_than=100 * 365 * 86400.0) == 0  # they may be under way still
     assert blobs.sweep() == 1  # moto says that every upload was begun in 2010
     left = client.list_multipart_uploads(Bucket=bucket)["Uploads"]

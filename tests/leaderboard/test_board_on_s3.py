@@ -22,7 +22,7 @@ def test_an_upload_goes_through_the_bucket(
     with serve(board, tmp_path, "--blobs", url) as server:
         answer = server.post(write_file())
         assert answer.status_code in (201, 202), answer.text
-        assert len(list(Blobs(url).names())) == 1
+        assert len(list(Blobs(url).names())) == 2  # the file, and its predictions
         assert not (tmp_path / "data" / "blobs").exists()
         with server.worker("--blobs", url):
             assert server.wait_scored(answer.json()["id"])["status"] == "scored"

@@ -1,4 +1,4 @@
-"""Workers as processes: killed, stopped and asked to end; and what one says when something breaks."""
+"""Workers that are slow, asked to end, or meet what is broken; killed and stopped ones are in `kill`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import stat
 import subprocess
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -22,12 +22,14 @@ from reveal_leaderboard.store.blobs import Blobs
 from reveal_leaderboard.store.metadata import read_metadata
 from reveal_leaderboard.store.queue import Job, Queue
 from reveal_leaderboard.store.store import NewSubmission, Store, Submission
+from reveal_leaderboard.store.tables import jobs, submissions
 from reveal_leaderboard.web.intake import Intake
 from reveal_leaderboard.worker import worker as worker_module
 from reveal_leaderboard.worker.worker import Worker, open_holdouts
 from sqlalchemy.exc import OperationalError
 
 from reveal_bench.kinds.localization.scoring import CaseRows, score_localization
+from reveal_bench.predictions import predictions_to_jsonl
 from tests.leaderboard.conftest import BENCHMARK, METADATA, Board, guesses, running, wait_until
 
 
@@ -63,13 +65,10 @@ class Desk:
 
     def status(self, submission: Submission) -> str:
         now = self.store.get(submission.id)
-        assert now is not None
         return now.status
 
     def job(self, submission: Submission) -> Job:
         with self.store.read() as connection:
-            from reveal_leaderboard.store.tables import jobs
-
             return Job(**connection.execute(jobs.select().where(jobs.c.subject == submission.id)).one()._mapping)
 
     def exact_file(self, submission: Submission) -> Path:
@@ -77,22 +76,6 @@ class Desk:
 
     def wait_for_result_in_hand(self, submission: Submission) -> None:
         wait_until(self.exact_file(submission).exists)
-
-    def stop_outside_a_transaction(self, process: subprocess.Popen[bytes]) -> None:
-        """SIGSTOP at a moment when the process does not hold SQLite's write lock: nobody could write then."""
-
-        def stopped() -> bool:
-            process.send_signal(signal.SIGSTOP)
-            try:
-                with sqlite3.connect(self.data / "leaderboard.sqlite", timeout=0.2, isolation_level=None) as probe:
-                    probe.execute("BEGIN IMMEDIATE")
-                    probe.execute("ROLLBACK")
-            except sqlite3.OperationalError:
-                process.send_signal(signal.SIGCONT)
-                return False
-            return True
-
-        wait_until(stopped)
 
     def in_process(self) -> Worker:
         holdouts = open_holdouts([(BENCHMARK, self.board.holdout)], shared=[self.data], vault=self.vault)
@@ -112,47 +95,6 @@ def expected(board: Board, desk: Desk) -> dict[str, object]:
     policy = desk.store.settings.of(BENCHMARK).release
     document: dict[str, object] = json.loads(json.dumps(release(rows_of(board), policy).to_json()))
     return document
-
-
-@pytest.mark.processes
-def test_a_worker_killed_with_the_result_in_hand_loses_nothing_and_scores_once(
-    desk: Desk, write_file: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    submission = desk.submit(write_file())
-    temporary = tmp_path / "temporary"
-    temporary.mkdir()
-    monkeypatch.setenv("TMPDIR", str(temporary))
-    with desk.worker("--lease-seconds", "1", "--pause-before-finish", "600") as victim:
-        desk.wait_for_result_in_hand(submission)
-        assert desk.status(submission) == "scoring"
-        victim.send_signal(signal.SIGKILL)
-        victim.wait()
-    assert desk.status(submission) == "scoring"
-    left = list(temporary.iterdir())
-    assert len(left) == 1  # all that it had written for a while
-    with desk.worker("--lease-seconds", "1"):
-        wait_until(lambda: desk.status(submission) == "scored")
-        assert set(left).isdisjoint(temporary.iterdir())
-    assert list(temporary.iterdir()) == []
-    path = [event.to_status for event in desk.store.events_of(submission.id)]
-    assert path == ["received", "linted", "queued", "scoring", "scoring", "scored"]
-    [(scored, score)] = desk.store.board_rows(BENCHMARK, "1.0.0")
-    assert desk.job(scored).attempts == 2
-    assert score.released == expected(desk.board, desk)
-
-
-@pytest.mark.processes
-def test_a_worker_that_wakes_after_its_lease_cannot_write(desk: Desk, write_file: Callable[..., Path]) -> None:
-    submission = desk.submit(write_file())
-    with desk.worker("--lease-seconds", "1", "--pause-before-finish", "3") as zombie:
-        desk.wait_for_result_in_hand(submission)
-        desk.stop_outside_a_transaction(zombie)
-        with desk.worker("--lease-seconds", "1"):
-            wait_until(lambda: desk.status(submission) == "scored")
-        zombie.send_signal(signal.SIGCONT)
-        log = desk.root / "worker.log"
-        wait_until(lambda: "this result is dropped" in log.read_text())
-    assert [event.to_status for event in desk.store.events_of(submission.id)].count("scored") == 1
 
 
 @pytest.mark.processes
@@ -204,9 +146,7 @@ def test_a_failure_after_the_references_were_opened_is_one_fixed_sentence(
     monkeypatch.setattr(desk.custody, "score", broken)
     desk.in_process().run(once=True)
     failed = desk.store.get(submission.id)
-    assert failed is not None
     assert failed.status == "failed"
-    assert failed.incident is not None
     assert desk.store.events_of(submission.id)[-1].why == worker_module.INCIDENT.format(number=failed.incident)
     assert CANARY in (desk.vault / f"{failed.incident}.txt").read_text(encoding="utf-8")
     assert CANARY not in caplog.text
@@ -222,7 +162,7 @@ def test_a_file_that_does_not_pass_is_refused_before_references_are_opened(
     with bad.open("rb") as stream, desk.blobs.receive(stream) as incoming:
         desk.blobs.keep(incoming)
     fields = {name: getattr(good, name) for name in NewSubmission.__dataclass_fields__}
-    smuggled = NewSubmission(**{**fields, "sha256": incoming.sha256, "model_name": "Smuggled"})
+    smuggled = NewSubmission(**{**fields, "sha256": incoming.sha256, "canonical": None, "model_name": "Smuggled"})
     submission, _ = desk.store.add_submission(smuggled, who="test")
     desk.store.withdraw(good.id, who="test")
     monkeypatch.setattr(desk.custody, "score", lambda *_, **__: pytest.fail("references were opened"))
@@ -233,10 +173,57 @@ def test_a_file_that_does_not_pass_is_refused_before_references_are_opened(
 
 def test_a_stored_file_that_was_changed_is_not_scored(desk: Desk, write_file: Callable[..., Path]) -> None:
     submission = desk.submit(write_file())
-    desk.blobs.path(submission.sha256).write_bytes(write_file("other.jsonl", seed=5).read_bytes())
+    assert submission.canonical is not None
+    for name in (submission.sha256, submission.canonical):
+        desk.blobs.path(name).write_bytes(write_file("other.jsonl", seed=5).read_bytes())
     desk.in_process().run(once=True)
     assert desk.status(submission) == "failed"
     assert "incident" in desk.store.events_of(submission.id)[-1].why
+
+
+def spoil(desk: Desk, submission: Submission, how: str) -> None:
+    """Make what was kept of a submission unusable."""
+    assert submission.canonical is not None
+    kept = desk.blobs.path(submission.canonical)
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    changes: dict[str, dict[str, object]] = {
+        "from before it was kept": {"canonical": None, "stamp": None, "signs": None},
+        "of another format": {"stamp": "0" * 64},
+    }
+    if how in changes:
+        with desk.store.write() as connection:
+            connection.execute(submissions.update().values(**changes[how]))
+    elif how == "missing":
+        kept.unlink()
+    elif how == "of another file":
+        other = desk.blobs.path(desk.submit(write_other(desk)).canonical or "")
+        kept.write_bytes(other.read_bytes())
+    else:
+        kept.write_bytes(kept.read_bytes()[:-1])
+
+
+def write_other(desk: Desk) -> Path:
+    path = desk.root / "other.jsonl"
+    path.write_text(predictions_to_jsonl(guesses(desk.board.manifest, seed=5)), encoding="utf-8")
+    return path
+
+
+SPOILT = ("from before it was kept", "of another format", "missing", "of another file", "cut off")
+
+
+@pytest.mark.parametrize("how", SPOILT)
+def test_where_nothing_usable_was_kept_the_file_is_linted_again(
+    desk: Desk, write_file: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    submission = desk.submit(write_file())
+    spoil(desk, submission, how)
+    parsed, parse = [], desk.custody.parse
+    monkeypatch.setattr(desk.custody, "parse", lambda path, *a, **o: parsed.append(path) or parse(path, *a, **o))
+    desk.in_process().run(once=True)
+    assert parsed == [desk.blobs.path(submission.sha256)]
+    score = desk.store.score_of(submission.id)
+    assert score is not None
+    assert score.released == expected(desk.board, desk)
 
 
 def test_thresholds_are_those_that_the_submission_fixed() -> None:
@@ -248,8 +235,11 @@ def test_thresholds_are_those_that_the_submission_fixed() -> None:
 def test_signs_of_a_parsed_file_become_flags(
     desk: Desk, write_file: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    submission, parse = desk.submit(write_file()), desk.custody.parse
-    monkeypatch.setattr(desk.custody, "parse", lambda *a, **o: replace(parse(*a, **o), signs=("all the same",)))
+    parse = desk.custody.parse
+    with monkeypatch.context() as patch:
+        sign = {"signs": ["all the same"]}
+        patch.setattr(desk.custody, "parse", lambda *a, **o: parse(*a, **o).model_copy(update=sign))
+        submission = desk.submit(write_file())
     desk.in_process().run(once=True)
     assert [(f.kind, f.submission_id, f.detail) for f in desk.store.flags()] == [
         ("degenerate", submission.id, "all the same")
@@ -265,8 +255,6 @@ def test_only_what_is_on_the_board_is_compared(desk: Desk, write_file: Callable[
     desk.store.hide(submission.id, who="test", why="a test")
     worker.run(once=True)
     with desk.store.read() as connection:
-        from reveal_leaderboard.store.tables import jobs
-
         row = connection.execute(jobs.select().where(jobs.c.kind == "compare")).one()
     assert (row.status, row.why) == ("refused", "One of the two entries is no longer on the board.")
 

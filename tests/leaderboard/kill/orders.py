@@ -14,7 +14,7 @@ import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-__all__ = ["AT_THE_DATABASE", "SERVER_POINTS", "WORKER_POINTS", "Desk", "Orders"]
+__all__ = ["AT_THE_DATABASE", "EACH_STATE", "SERVER_POINTS", "WORKER_POINTS", "Desk", "Orders"]
 
 WORKER_POINTS = (
     "before-claim-commit",
@@ -30,26 +30,45 @@ WORKER_POINTS = (
     "mid-rank",
     "before-rank-commit",
 )
-"""In the order in which a job comes by; at those that begin with "mid", a child is at work."""
+"""In the order in which a job comes by; at those that begin with "mid", a child is at work.
+
+A worker parses only what the server kept no predictions of: see :attr:`Orders.keeps_nothing`.
+"""
 
 SERVER_POINTS = (
     "mid-upload",
     "mid-receive",
+    "parsed",
     "before-blob-kept",
     "blob-kept",
+    "before-predictions-kept",
+    "predictions-kept",
     "before-submission-commit",
     "after-submission",
 )
 """The first is met on the way from the client, the others while the server handles what came."""
 
-AT_THE_DATABASE = (
+EACH_STATE = (
     "before-claim-commit",
-    "scored",
+    "mid-parse",
+    "mid-score",
+    "rows-half-kept",
     "before-finish-commit",
+    "after-finish",
+    "mid-rank",
     "before-rank-commit",
+    "mid-receive",
+    "before-predictions-kept",
     "before-submission-commit",
+    "after-submission",
 )
-"""Those with a transaction open or next; what a kill leaves at the others does not depend on the kind of database."""
+"""One for each state that a kill can leave in the database, on disk or in the children. The others leave the same:
+after-claim, parse-start and a worker's parsed as mid-parse; scored as before-finish-commit; mid-upload, a server's
+parsed and before-blob-kept as mid-receive; blob-kept as before-predictions-kept; predictions-kept as
+before-submission-commit."""
+
+AT_THE_DATABASE = ("before-claim-commit", "before-finish-commit", "before-submission-commit")
+"""Those with a transaction open; what a kill leaves at the others does not depend on the kind of database."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +81,7 @@ class Orders:
     is_held : take no jobs
     point, nth, delay : where to die: at the n-th passage of the point, after so many seconds
     target : who dies: "self"; "child" or "template" of the children, at a point in the middle; "stop": SIGSTOP to self
+    keeps_nothing : be a server from before predictions were kept: of uploads, the files alone
     """
 
     number: int = 0
@@ -70,6 +90,7 @@ class Orders:
     nth: int = 1
     delay: float = 0.0
     target: str = "self"
+    keeps_nothing: bool = False
 
 
 class Desk:
