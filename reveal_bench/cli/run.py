@@ -264,8 +264,8 @@ def _rehearse(folder: Path, split: str, settings: AskSettings, out: Path, limit:
     from reveal_bench.models.pictures import FolderPictures
     from reveal_bench.models.prompts import compose
     from reveal_bench.models.questions import list_questions
-    from reveal_bench.models.rehearsal import rehearse
     from reveal_bench.models.shots import ShotPool
+    from reveal_bench.reports.rehearsal import rehearse
 
     questions = list_questions(folder, split, settings, limit=limit)
     pictures = FolderPictures(folder)

@@ -6,7 +6,7 @@ An anatomy file is JSON Lines, a line per image: ``{"image_id": ..., "size": [he
 [[x, y], ...], ...}}``. Contours are closed, in pixels of the full-size image (:mod:`reveal_bench.geometry`), and may
 leave it; a region may also be a list of contours, whose union it is. Names are those of :data:`REGIONS`; left and right
 are the patient's. The contour of a lung is that of the whole pleural space, down to the costophrenic angles, also where
-fluid or a collapsed lung lies in it: contours that leave this out make anatomy errors of what is none.
+fluid or a collapsed lung lies in it: contours that leave this out turn other errors into anatomy errors.
 
 Paper 000 (section 3.4) leaves it to a radiologist whether a cell is plausible; its Figure 5 shows how: a consolidation
 named over the heart and mediastinum, and a pneumothorax named at the shoulder, are anatomy errors. So the lungs are

@@ -1,9 +1,8 @@
-"""Section of the report on agreement: the pooled kappa, labels as in Table S3, readers as in Table S4 of paper 004.
+"""Sections of the report on agreement: of votes on labels, and of rubric scores.
 
-Agreement of two readers' rubric scores, as Table 3 of paper 001 prints it.
-
-Of each criterion the quadratic-weighted kappa, the mean absolute difference, and mean and SD (over n - 1) of each
-reader's scores, all over the answers that both readers rated: so are the figures of the paper.
+Votes: the pooled kappa, labels as in Table S3 and readers as in Table S4 of paper 004. Rubric scores of two readers: as
+in Table 3 of paper 001, for each criterion the quadratic-weighted kappa, the mean absolute difference, and the mean and
+SD (over n - 1) of each reader's scores, all over the answers that both rated, as in the paper.
 """
 
 from __future__ import annotations

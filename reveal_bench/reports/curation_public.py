@@ -1,7 +1,7 @@
-"""The page that may be published: the way of the studies, agreement, and the released half.
+"""The page that may be published: the flow of studies, agreement, and the released half.
 
-What it keeps to itself
------------------------
+What it does not tell
+---------------------
 Of the holdout it says how many studies it has, and in coarse bands of whom they are and how they were taken; nothing of
 its labels, and no figure from which, with what is released, they could be had: no totals of both halves by label, by
 number of labels or by less common findings, no standardized difference, no criterion of the draws. No study, patient or
@@ -216,7 +216,7 @@ def _block(name: str, released: Mapping[str, int], holdout: Mapping[str, int], s
 
 
 def _rule(balance: Mapping[str, Any]) -> str:
-    """The rule, and the tests of what is no label; p values themselves would tell too much of the holdout."""
+    """The rule, and the tests of what is not a label; p values themselves would tell too much of the holdout."""
     tested = [one["test"]["p_value"] for one in balance["facts"] if one["test"]["p_value"] is not None]
     below = sum(p < 0.05 for p in tested)
     rule = balance["rule"]

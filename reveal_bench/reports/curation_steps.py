@@ -1,9 +1,8 @@
-"""Sections of the report on the way of the studies: steps, extraction, flow, and what a refresh changed.
+"""Sections of the report on the steps: where each stands, extraction, the flow of studies, what a refresh changed.
 
-The way of the studies as a flow diagram, every number from what the steps counted (paper 004, Figure 1).
-
-A :class:`Stage` holds studies; what leaves it before the next one stands beside it, so that ``n - leaving == next n``;
-:func:`unbalanced` says where that is not so. A stage whose step is not done has no number and a dashed frame.
+The flow is a diagram as in Figure 1 of paper 004, with every number from what the steps counted. A :class:`Stage` holds
+studies; what leaves it before the next one stands beside it, so that ``n - leaving == next n``; :func:`unbalanced` says
+where that is not so. A stage whose step is not done has no number and a dashed frame.
 """
 
 from __future__ import annotations
@@ -375,7 +374,7 @@ def draw_extraction(curated: Curated) -> Section:
     parts: list[Part] = [Table(("", ""), rows, caption="How the reports were read")]
     if counts["quarantined"]:
         note = (
-            "quarantine.jsonl in the curation folder says of every quarantined report why; it is no part of this page."
+            "quarantine.jsonl in the curation folder says of every quarantined report why; it is not part of this page."
         )
         parts.append(Text(note, is_note=True))
     by_label = counts["by_label"]
@@ -414,7 +413,7 @@ def _asked(counts: Mapping[str, Any]) -> list[tuple[object, ...]]:
 
 
 def draw_refresh(curated: Curated) -> Section | None:
-    """What changed since the version before; None if this curation is no refresh."""
+    """What changed since the version before; None if this curation is not a refresh."""
     counts = curated.counts("refresh")
     if counts is None and curated.states["refresh"].status == "open":
         return None

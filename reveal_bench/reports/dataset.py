@@ -26,7 +26,7 @@ from reveal_bench.kinds.tasks.records import CATEGORIES
 from reveal_bench.reports.figures import Bar, bars
 from reveal_bench.reports.films import Chosen, Example, example
 from reveal_bench.reports.page import Figure, Form, Lines, Note, Page, Part, Section, Table, Text, render_page
-from reveal_bench.reports.style import NBSP, Illustration, check_extra
+from reveal_bench.reports.style import NBSP, Illustration, check_extra, interval_of
 
 __all__ = ["Share", "co_occurrence", "draw_shares", "from_markdown", "render_report", "wilson_interval", "write_report"]
 
@@ -63,8 +63,7 @@ class Share:
         """Such as ``187 of 668, 28.0 % (24.7 to 31.5)``."""
         if not self.of:
             return "0 of 0"
-        low, high = self.interval
-        return f"{self.n:,} of {self.of:,}, {100 * self.value:.1f} % ({100 * low:.1f} to {100 * high:.1f})"
+        return f"{self.n:,} of {self.of:,}, {100 * self.value:.1f} % ({interval_of(*self.interval)})"
 
 
 def wilson_interval(n: int, of: int) -> tuple[float, float]:
@@ -100,7 +99,7 @@ def write_report(folder: Path, out: Path, *, split: str | None = None, progress:
     Raises
     ------
     ValueError
-        If `out` lies in the folder, where it would become part of the dataset, or is no file name; or as
+        If `out` lies in the folder, where it would become part of the dataset, or is not a file name; or as
         :func:`render_report`.
     ImportError
         Without the extra [report].
@@ -127,7 +126,7 @@ def render_report(folder: Path, *, split: str | None = None, progress: Progress 
     Raises
     ------
     ValueError
-        If `folder` is no dataset folder, or holds no references of `split`.
+        If `folder` is not a dataset folder, or holds no references of `split`.
     """
     opened = open_folder(Path(folder))
     tables: dict[str, list[TableFile]] = {}

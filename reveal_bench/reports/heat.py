@@ -33,7 +33,7 @@ __all__ = ["FEW", "AveragePicture", "Truth", "average_picture", "prediction_shar
 
 LATERAL = "LATERAL"
 FEW = 10
-"""Patients; an average of fewer could show one of them, and is no average worth the name."""
+"""Patients; an average of fewer could show one of them."""
 _AT_ONCE = 256
 """Masks unpacked together: bounds memory."""
 Progress = Callable[[str, int, int | None], None]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Csv", "Figure", "Form", "Lines", "Note", "Page", "Part", "Section", "Table", "Tables", "Text", "figures_of",
-    "render_page", "section",
+    "render", "render_page", "section",
 ]  # fmt: skip
 
 MOST_ON_ONE_PAGE = 20
@@ -204,7 +204,12 @@ def figures_of(sections: Sequence[Section]) -> list[Illustration]:
 
 def render_page(page: Page) -> str:
     """The HTML file."""
-    return _environment().get_template("base.html").render(page=page)
+    return render("base.html", page=page)
+
+
+def render(template: str, **values: Any) -> str:
+    """What a template makes of these values."""
+    return _environment().get_template(template).render(**values)
 
 
 @cache

@@ -22,10 +22,8 @@ Without overlap a reader's answer decides (paper 000: a radiologist), else the i
 a view that the source does not name counts as frontal), and cases in which `grid_hit` is undefined because the
 reference lies wholly outside the central square.
 
-How often each kind of error is made: shares of the categories, with intervals (paper 000, sections 3.4 and 4.2).
-
-Paper 000 reviewed at most 50 misses of a model and pathology, and estimated the shares of position and anatomy errors
-from these. The categories are those of :mod:`reveal_bench.reports.run_errors`.
+Shares of the categories have intervals (paper 000, section 4.2): paper 000 reviewed at most 50 misses of a model and
+pathology, and estimated the shares of position and anatomy errors from these.
 """
 
 from __future__ import annotations

@@ -22,9 +22,8 @@ from reveal_bench.metrics.intervals import find_intervals
 from reveal_bench.reports.figures import Point, dots
 from reveal_bench.reports.page import Csv, Lines, Note, Part, Section, Table, Text
 from reveal_bench.reports.run_report import RunReport
-from reveal_bench.reports.run_tables import interval_of, signed
 from reveal_bench.reports.runs import short_names
-from reveal_bench.reports.style import NOTHING, Illustration, percent
+from reveal_bench.reports.style import NOTHING, Illustration, interval_of, percent, signed
 
 __all__ = ["AnswerReport", "Score", "ScoreReport"]
 

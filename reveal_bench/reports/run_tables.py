@@ -19,17 +19,15 @@ from reveal_bench.reports.page import Csv, Table
 from reveal_bench.reports.run_errors import CATEGORIES, Share
 from reveal_bench.reports.run_hits import Scores
 from reveal_bench.reports.runs import ReportRun
-from reveal_bench.reports.style import NOTHING
+from reveal_bench.reports.style import NOTHING, interval_of, signed
 
 __all__ = [
     "costs_table",
     "errors_table",
     "heat_rows",
     "means_table",
-    "interval_of",
     "rates_table",
     "runs_table",
-    "signed",
 ]
 
 STATUSES = ("answered", "absent", "refused", "unclear", "outside", "cut_off", "empty", "failed", "not_asked")
@@ -38,16 +36,6 @@ STATUSES = ("answered", "absent", "refused", "unclear", "outside", "cut_off", "e
 
 def _percent(value: float) -> str:
     return NOTHING if math.isnan(value) else f"{100 * value:.1f}"
-
-
-def interval_of(low: float, high: float) -> str:
-    """The ends of an interval in percent."""
-    return NOTHING if math.isnan(low) else f"{100 * low:.1f} to {100 * high:.1f}".replace("-", "−")
-
-
-def signed(value: float) -> str:
-    """A difference in percentage points."""
-    return NOTHING if math.isnan(value) else f"{100 * value:+.1f}".replace("-", "−")
 
 
 def _both(estimate: Estimate) -> str:
@@ -159,7 +147,7 @@ def runs_table(
 
 
 def costs_table(runs: Sequence[ReportRun], means: Mapping[str, Sequence[float]]) -> Table | None:
-    """What became of the questions of the run folders, and what they cost; None if there is no run folder.
+    """What became of the questions of the run folders, and what they cost; None without a run folder.
 
     Parameters
     ----------

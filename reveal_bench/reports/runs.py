@@ -98,7 +98,7 @@ def open_world(folder: Path, runs: Sequence[tuple[str, Path]], split: str | None
     Raises
     ------
     ValueError
-        If the folder is no dataset folder, the split is not clear, or its references are private.
+        If the folder is not a dataset folder, the split is not clear, or its references are private.
     """
     info = read_folder_info(folder)
     if split is None:

@@ -2,11 +2,12 @@
 
 Conventions
 -----------
-Figures are laid out in millimetres, for print and for a desk at :data:`WIDE`, for a telephone at :data:`NARROW`; their
-text is 8 pt and is measured, so that nothing is cut or runs into its neighbour. Colours differ in lightness as well as
-in hue, so that they can be told apart by colour-blind readers and in grey; beyond the first six, hatching tells them
-apart. PNG has 200 pixels per inch. SVG keeps text as text; ``report.css`` turns its colours in the dark. The same input
-gives the same bytes. Nothing here uses pyplot, which keeps state; matplotlib is imported inside functions.
+Figures are laid out in millimetres, for print and for a large screen at :data:`WIDE`, for a telephone at
+:data:`NARROW`; their text is 8 pt and is measured, so that nothing is cut or runs into its neighbour. Colours differ in
+lightness as well as in hue, so that they can be told apart by colour-blind readers and in grey; beyond the first six,
+hatching tells them apart. PNG has 200 pixels per inch. SVG keeps text as text; ``report.css`` turns its colours in the
+dark. The same input gives the same bytes. Nothing here uses pyplot, which keeps state; matplotlib is imported inside
+functions.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DASHED", "INCH", "INK", "LINE", "NARROW", "NBSP", "NOTHING", "RULE", "SOFT", "WIDE", "Illustration", "Paint",
-    "check_extra", "columns_for", "cut", "inline_svg", "interval", "missing_glyphs", "new_figure", "number", "paints",
-    "percent", "place_axes", "plain", "plain_axes", "render", "share", "style", "width_of", "wrap",
+    "check_extra", "columns_for", "cut", "inline_svg", "interval", "interval_of", "missing_glyphs", "new_figure",
+    "number", "paints", "percent", "place_axes", "plain", "plain_axes", "render", "share", "signed", "style",
+    "width_of", "wrap",
 ]  # fmt: skip
 
 WIDE, NARROW = 180.0, 90.0
@@ -121,15 +123,15 @@ def paints(n: int) -> list[Paint]:
     return [Paint(_COLOURS[i % len(_COLOURS)], _HATCHES[i // len(_COLOURS) % len(_HATCHES)]) for i in range(n)]
 
 
-def check_extra() -> None:
-    """Say what to install where the libraries of reports are not.
+def check_extra(*needed: str) -> None:
+    """Say what to install where the libraries of reports are not, or those of them that are `needed`.
 
     Raises
     ------
     ImportError
         Without the extra [report].
     """
-    missing = [name for name in ("jinja2", "matplotlib") if find_spec(name) is None]
+    missing = [name for name in needed or ("jinja2", "matplotlib") if find_spec(name) is None]
     if missing:
         raise ImportError(f"a report needs {' and '.join(missing)}: pip install 'reveal-bench[report]'")
 
@@ -292,3 +294,13 @@ def share(n: int, of: int) -> str:
         return f"{n:,}"
     shown = percent(n / of, 0)
     return f"{n:,} (<{NBSP}1{NBSP}%)" if n and shown.startswith("0") else f"{n:,} ({shown})"
+
+
+def interval_of(low: float, high: float) -> str:
+    """The ends of an interval in percent."""
+    return NOTHING if math.isnan(low) else f"{100 * low:.1f} to {100 * high:.1f}".replace("-", "−")
+
+
+def signed(value: float) -> str:
+    """A difference in percentage points."""
+    return NOTHING if math.isnan(value) else f"{100 * value:+.1f}".replace("-", "−")

@@ -18,6 +18,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+import reveal_leaderboard.web  # noqa: F401 - before any test imports Gradio, which else writes type stubs
 from reveal_leaderboard.boards.catalogue import Published, read_published
 from reveal_leaderboard.custody import Custody
 
@@ -34,10 +35,6 @@ from reveal_bench.masks import encode_mask
 from reveal_bench.predictions import predictions_to_jsonl
 from tests.conftest import annotate
 from tests.leaderboard.databases import database_url, empty_database_url
-from tests.leaderboard.startup import sitecustomize
-
-STARTUP = str(Path(sitecustomize.__file__).parent)
-os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (STARTUP, os.environ.get("PYTHONPATH"))))
 
 __all__ = ["database_url", "empty_database_url"]
 

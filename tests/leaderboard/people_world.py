@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 import sqlalchemy as sa
-from reveal_leaderboard.accounts.accounts import Accounts, Team, User
+from reveal_leaderboard.accounts.accounts import Accounts
+from reveal_leaderboard.accounts.people import Team, User
 from reveal_leaderboard.store.database import connect
 from reveal_leaderboard.store.events import history, verify_events
 

@@ -8,14 +8,8 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from reveal_leaderboard.accounts.accounts import (
-    AccountDisabledError,
-    Accounts,
-    NotPermittedError,
-    Team,
-    TeamNameError,
-    User,
-)
+from reveal_leaderboard.accounts.accounts import AccountDisabledError, Accounts, TeamNameError
+from reveal_leaderboard.accounts.people import NotPermittedError, Team, User
 
 from tests.leaderboard.databases import on_both
 from tests.leaderboard.people_world import ISSUER, accounts, engine, me, person, steps, team_of

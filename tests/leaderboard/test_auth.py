@@ -10,7 +10,8 @@ import gradio as gr
 import pytest
 from fastapi import FastAPI, Request
 from fastapi.testclient import TestClient
-from reveal_leaderboard.accounts.accounts import Accounts, Team, User
+from reveal_leaderboard.accounts.accounts import Accounts
+from reveal_leaderboard.accounts.people import Team, User
 from reveal_leaderboard.store.database import connect
 from reveal_leaderboard.web.auth import Auth, ModeError, Provider, check_mode, open_auth, provider_from, require
 from reveal_leaderboard.web.gate import Forwarded, Problems, SameOrigin

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from reveal_leaderboard.accounts.accounts import Accounts, TokenError
+from reveal_leaderboard.accounts.accounts import Accounts
+from reveal_leaderboard.accounts.credentials import TokenError
 from reveal_leaderboard.store import tables
 from reveal_leaderboard.store.database import now
 

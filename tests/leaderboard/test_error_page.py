@@ -7,8 +7,7 @@ from collections.abc import Mapping
 import pytest
 from fastapi import FastAPI
 from fastapi.responses import JSONResponse
-from reveal_leaderboard.web.error_page import LOST, ErrorPages, error_page
-from reveal_leaderboard.web.gate import PROBLEM_TYPE
+from reveal_leaderboard.web.gate import LOST, PROBLEM_TYPE, ErrorPages, error_page
 from starlette.testclient import TestClient
 
 BROWSER = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}

@@ -56,16 +56,21 @@ def names(markup: str) -> list[str]:
     return found.names
 
 
+def piece(macro: str, *values: object) -> str:
+    """A piece of the pages."""
+    return drawing.draw("pieces.html", macro, *values)
+
+
 @given(HOSTILE)
 def test_no_text_makes_an_element_or_an_attribute(hostile: str) -> None:
     assert names(drawing.message("bad", hostile, hostile)) == ["div", "strong"] + ["p"] * bool(hostile)
-    assert names(drawing.badge(hostile)) == ["span"]
+    assert names(piece("badge", hostile)) == ["span"]
     assert names(drawing.page_head(hostile, hostile))[:2] == ["header", "h1"]
     assert names(drawing.link("/entry", hostile, id=hostile)) == ["a"]
-    assert names(drawing.action(hostile, "act", hostile, describe=hostile)) == ["button"]
-    assert names(drawing.none_cell(hostile, hostile)) == ["td", "span"]
-    assert names(drawing.detail(hostile, "")) == ["details", "summary"]
-    assert set(names(drawing.outside_link(hostile))) <= {"a"}
+    assert names(piece("action", hostile, "act", hostile, hostile)) == ["button"]
+    assert names(piece("none_cell", hostile, hostile)) == ["td", "span"]
+    assert names(piece("detail", hostile, "")) == ["details", "summary"]
+    assert set(names(piece("outside_link", hostile))) <= {"a"}
 
 
 @given(HOSTILE)
@@ -100,7 +105,7 @@ def test_percents_are_whole_with_a_true_minus_and_no_minus_zero(fraction: float,
     ],
 )
 def test_only_https_addresses_become_links(url: str, is_link: bool) -> None:
-    assert ("<a " in drawing.outside_link(url)) is is_link
+    assert ("<a " in piece("outside_link", url)) is is_link
 
 
 def test_a_moment_is_shown_in_utc_and_readable_by_machines() -> None:
@@ -115,19 +120,19 @@ def test_counts_agree_with_their_nouns(n: int, shown: str) -> None:
 
 @pytest.mark.parametrize(("low", "high", "style"), [(0.5, 0.7, "left:50%;width:20%"), (0.4, 0.4, "left:40%;width:1%")])
 def test_an_interval_is_drawn_where_it_lies_and_never_vanishes(low: float, high: float, style: str) -> None:
-    assert style in drawing.interval_bar(0.6, low, high)
+    assert style in piece("interval_bar", 0.6, low, high)
 
 
 def test_a_value_below_the_scale_is_drawn_at_its_end() -> None:
     # kappa reaches -1, the line starts at 0
-    assert 'left:0.0%"></b>' in drawing.interval_bar(-0.2, -0.4, 0.1)
-    assert '<i style="left:0%;width:10%">' in drawing.interval_bar(-0.2, -0.4, 0.1)
+    assert 'left:0.0%"></b>' in piece("interval_bar", -0.2, -0.4, 0.1)
+    assert '<i style="left:0%;width:10%">' in piece("interval_bar", -0.2, -0.4, 0.1)
 
 
 def test_every_table_names_itself_and_can_be_scrolled_by_keyboard() -> None:
-    markup = drawing.table(["A"], ["<tbody></tbody>"], label="Figures & more")
-    assert 'role="region" aria-label="Figures &amp; more" tabindex="0"' in markup
-    assert '<th scope="col">A</th>' in markup
+    markup = drawing.draw("submission.html", "changes", [], ["A & B"])
+    assert 'role="region" aria-label="What changed" tabindex="0"' in markup
+    assert '<th scope="col">A &amp; B</th>' in markup
 
 
 def test_a_forest_has_a_row_of_text_per_mark() -> None:
@@ -155,7 +160,7 @@ def test_nothing_to_plot_is_nothing() -> None:
 
 
 def test_a_difference_is_drawn_round_zero_in_the_middle() -> None:
-    markup = plots.difference_bar(0.1, 0.05, 0.2, reach=0.2)
+    markup = drawing.draw("plots.html", "difference", 0.1, 0.05, 0.2, 0.2)
     assert 'x1="62.5%" x2="100.0%"' in markup  # 50 + 50 * 0.05 / 0.2, and the end of the scale
     assert 'svg x="75.0%"' in markup
 

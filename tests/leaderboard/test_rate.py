@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from reveal_leaderboard.accounts.accounts import Actor, Membership, Team, User
+from reveal_leaderboard.accounts.people import Actor, Membership, Team, User
 from reveal_leaderboard.web import rate
 from reveal_leaderboard.web.rate import Limits, Rate, RateLimit, cost_of
 from starlette.responses import PlainTextResponse

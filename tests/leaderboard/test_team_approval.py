@@ -10,8 +10,8 @@ import pytest
 import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
-from reveal_leaderboard.accounts.accounts import Accounts, NotPermittedError, Team
-from reveal_leaderboard.accounts.people import Actor, User
+from reveal_leaderboard.accounts.accounts import Accounts
+from reveal_leaderboard.accounts.people import Actor, NotPermittedError, Team, User
 from reveal_leaderboard.store import database, tables
 from reveal_leaderboard.store.database import connect, migrate
 from reveal_leaderboard.store.store import NewSubmission, NotAllowedError, Store

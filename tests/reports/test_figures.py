@@ -24,7 +24,7 @@ from reveal_bench.reports.figures import (
     grouped_bars,
     heat_maps,
 )
-from reveal_bench.reports.run_figures import ErrorShares, draw_errors
+from reveal_bench.reports.run_localization import ErrorShares, draw_errors
 from reveal_bench.reports.style import NARROW, WIDE, cut, missing_glyphs, paints, render, width_of, wrap
 
 if TYPE_CHECKING:

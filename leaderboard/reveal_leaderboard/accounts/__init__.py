@@ -1,1 +1,1 @@
-"""accounts."""
+"""People, teams, roles, sessions and tokens."""

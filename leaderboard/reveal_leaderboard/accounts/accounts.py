@@ -27,7 +27,7 @@ import sqlalchemy as sa
 from pydantic import TypeAdapter, ValidationError
 from sqlalchemy.exc import IntegrityError
 
-from reveal_leaderboard.accounts.credentials import Credentials, TokenError, is_admin, memberships_of, revoke
+from reveal_leaderboard.accounts.credentials import Credentials, is_admin, memberships_of, revoke
 from reveal_leaderboard.accounts.people import (
     ROLES,
     SCOPES,
@@ -35,7 +35,6 @@ from reveal_leaderboard.accounts.people import (
     Membership,
     NotPermittedError,
     Team,
-    Token,
     User,
     team_key,
 )
@@ -44,21 +43,7 @@ from reveal_leaderboard.store.database import locked, moment
 from reveal_leaderboard.store.metadata import Name
 from reveal_leaderboard.store.submissions import NotAllowedError, waits_for_approval
 
-__all__ = [
-    "AccountDisabledError",
-    "Accounts",
-    "Actor",
-    "Membership",
-    "NotPermittedError",
-    "ROLES",
-    "SCOPES",
-    "Team",
-    "TeamNameError",
-    "Token",
-    "TokenError",
-    "User",
-    "team_key",
-]
+__all__ = ["AccountDisabledError", "Accounts", "TeamNameError"]
 
 OPERATOR = "cli"
 
@@ -231,18 +216,11 @@ class Accounts(Credentials):
 
     def disable_user(self, user: User, who: str, why: str = "") -> None:
         """Close an account: sessions end at once, tokens are refused until it is opened again."""
-        with self._engine.begin() as connection:
-            check_right(connection, who)
-            connection.execute(tables.sessions.delete().where(tables.sessions.c.user_id == user.id))
-            _set_disabled(connection, tables.users, user.id, moment(connection))
-            events.append(connection, subject=event_name(user), who=who, to_status="disabled", why=why)
+        self._switch(user, who, why, is_on=False)
 
     def enable_user(self, user: User, who: str, why: str = "") -> None:
         """Open a closed account."""
-        with self._engine.begin() as connection:
-            check_right(connection, who)
-            _set_disabled(connection, tables.users, user.id, None)
-            events.append(connection, subject=event_name(user), who=who, to_status="enabled", why=why)
+        self._switch(user, who, why, is_on=True)
 
     # Teams ----------------------------------------------------------------------------------------------------------
 
@@ -258,7 +236,7 @@ class Accounts(Credentials):
         TeamNameError
             If the name breaks the rule for names or is taken.
         NotPermittedError
-            If `who` made a team before and is no administrator, or makes one for somebody else.
+            If `who` made a team before and is not an administrator, or makes one for somebody else.
         """
         called = _team_name(name)
         try:
@@ -295,7 +273,7 @@ class Accounts(Credentials):
         Raises
         ------
         TeamNameError
-            If a local actor names a team by what is no name.
+            If a local actor names a team by what is not a name.
         NotAllowedError
             If the team waits for approval.
         """
@@ -317,14 +295,14 @@ class Accounts(Credentials):
             return team
 
     def add_member(self, team: Team, user: User, role: str, who: str) -> None:
-        """Add `user` to `team`, or change its role.
+        """Add `user` to `team`, or change their role.
 
         Raises
         ------
         NotPermittedError
             If `who` neither owns the team nor is an administrator.
         ValueError
-            If `role` is none of `ROLES`, or the last owner would stop being one.
+            If `role` is not one of `ROLES`, or the last owner would stop being one.
         """
         if role not in ROLES:
             raise ValueError(f"role must be one of {', '.join(ROLES)}, got {role!r}")
@@ -342,12 +320,12 @@ class Accounts(Credentials):
             events.append(connection, subject=event_name(team), who=who, to_status="member", why=why)
 
     def remove_member(self, team: Team, user: User, who: str) -> None:
-        """Take `user` out of `team` and revoke its tokens for it. Everybody may leave; the last owner may not.
+        """Take `user` out of `team` and revoke their tokens for it. Everybody may leave; the last owner may not.
 
         Raises
         ------
         NotPermittedError, ValueError
-            As :meth:`add_member`; and if `user` is no member.
+            As :meth:`add_member`; and if `user` is not a member.
         """
         with self._engine.begin() as connection:
             lock_team(connection, team)
@@ -384,7 +362,7 @@ class Accounts(Credentials):
         Raises
         ------
         NotPermittedError
-            If `who` is no administrator.
+            If `who` is not an administrator.
         ValueError
             If the team is closed: whoever closed it gave a reason.
         """
@@ -410,18 +388,23 @@ class Accounts(Credentials):
 
     def disable_team(self, team: Team, who: str, why: str = "") -> None:
         """Keep a team from submitting; its submissions stay."""
-        self._switch_team(team, who, why, is_on=False)
+        self._switch(team, who, why, is_on=False)
 
     def enable_team(self, team: Team, who: str, why: str = "") -> None:
         """Let a team submit again."""
-        self._switch_team(team, who, why, is_on=True)
+        self._switch(team, who, why, is_on=True)
 
-    def _switch_team(self, team: Team, who: str, why: str, *, is_on: bool) -> None:
+    def _switch(self, whom: User | Team, who: str, why: str, *, is_on: bool) -> None:
+        table = tables.users if isinstance(whom, User) else tables.teams
         with self._engine.begin() as connection:
             check_right(connection, who)
-            _set_disabled(connection, tables.teams, team.id, None if is_on else moment(connection))
+            if isinstance(whom, User) and not is_on:
+                connection.execute(tables.sessions.delete().where(tables.sessions.c.user_id == whom.id))
+            at = None if is_on else moment(connection)
+            if not connection.execute(table.update().where(table.c.id == whom.id).values(disabled_at=at)).rowcount:
+                raise ValueError(f"there must be such a row of {table.name}, got {whom.id}")
             to_status = "enabled" if is_on else "disabled"
-            events.append(connection, subject=event_name(team), who=who, to_status=to_status, why=why)
+            events.append(connection, subject=event_name(whom), who=who, to_status=to_status, why=why)
 
 
 def _as_user(row: Any) -> User:
@@ -439,11 +422,6 @@ def _why_disabled(connection: sa.Connection, team: Team) -> str:
 
 def _place(team: Team, user: User) -> list[sa.ColumnElement[bool]]:
     return [tables.members.c.team_id == team.id, tables.members.c.user_id == user.id]
-
-
-def _set_disabled(connection: sa.Connection, table: sa.Table, row_id: str, at: float | None) -> None:
-    if not connection.execute(table.update().where(table.c.id == row_id).values(disabled_at=at)).rowcount:
-        raise ValueError(f"there must be such a row of {table.name}, got {row_id}")
 
 
 def _team_name(name: str) -> str:

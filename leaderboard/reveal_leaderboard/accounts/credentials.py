@@ -84,7 +84,7 @@ class Credentials:
         return Actor(user, memberships, frozenset(scopes), "session")
 
     def end_session(self, secret: str) -> None:
-        """Sign out; a secret of no session is no fault."""
+        """Sign out; a secret that belongs to no session is not an error."""
         table = tables.sessions
         with self._engine.begin() as connection:
             mine = table.c.key_hash == _hashed(secret)
@@ -190,7 +190,7 @@ class Credentials:
             return connection.execute(query).scalar_one_or_none()
 
     def revoke_token(self, token_id: str, who: str, why: str = "") -> bool:
-        """End a token of `who`, or of anybody for administrators and ``cli``; False if there is no such token alive.
+        """End a token of `who`, or of anybody for administrators and ``cli``; False if there is no such valid token.
 
         To a person, another's token looks like none at all. `why` is kept in its event, for its owner to read.
         """

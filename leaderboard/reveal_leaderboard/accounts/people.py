@@ -65,6 +65,11 @@ class Token:
     used_at: float | None = None
     revoked_at: float | None = None
 
+    @property
+    def team_id(self) -> str:
+        """Id of the team."""
+        return self.team.id
+
 
 @dataclass(frozen=True, slots=True)
 class Actor:

@@ -176,8 +176,8 @@ def read_published(folder: Path, split: str) -> Published:
     Raises
     ------
     ValueError
-        If the folder is no dataset folder, lacks the split, is of a benchmark that no board knows, or holds anything of
-        the split's references.
+        If the folder is not a dataset folder, lacks the split, is of a benchmark that no board knows, or holds anything
+        of the split's references.
     """
     folder = Path(folder)
     info = read_folder_info(folder)

@@ -30,7 +30,8 @@ from dataclasses import asdict
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
-from reveal_leaderboard.boards.standings import MACRO, Entry, Standings, iso_time
+from reveal_bench.metrics.bootstrap import MACRO
+from reveal_leaderboard.boards.standings import Entry, Standings, iso_time
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -120,7 +120,7 @@ def last_rated(connection: sa.Connection, actor: Actor, benchmark: str, policy: 
 
 
 def readable(connection: sa.Connection, actor: Actor, answer_id: str, policy: ReadingPolicy) -> StoredAnswer | None:
-    """The answer of this id, if it waits for readers and is none of the actor's own teams.
+    """The answer of this id, if it waits for readers and is not of one of the actor's own teams.
 
     Raises
     ------

@@ -24,6 +24,7 @@ import sqlalchemy as sa
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.kinds import KINDS
 from reveal_bench.metrics import METRICS, Metric
+from reveal_bench.metrics.bootstrap import MACRO
 from reveal_leaderboard.boards.catalogue import Published
 from reveal_leaderboard.boards.references import ReferenceRow, read_reference_rows
 from reveal_leaderboard.release.release import Figure, ReleasedScore, primary_figure
@@ -36,8 +37,6 @@ __all__ = [
     "BoardVersion", "Entry", "Standings", "UnknownVersionError", "board_metrics", "filtered", "iso_time", "sorted_by",
     "standings",
 ]  # fmt: skip
-
-MACRO = "macro"
 
 
 class UnknownVersionError(ValueError):
@@ -317,7 +316,7 @@ def sorted_by(board: Standings, metric: str, finding: str = MACRO, *, worst_firs
     Raises
     ------
     ValueError
-        If `metric` is no column or `finding` neither a finding nor "macro".
+        If `metric` is not a column or `finding` neither a finding nor "macro".
     """
     column = next((column for column in board.metrics if column.name == metric), None)
     if column is None:

@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,7 +18,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reveal_leaderboard.cli.admin import admin, audit, backup, restore
-from reveal_leaderboard.cli.process import live_in, lock_folder
+from reveal_leaderboard.cli.process import (
+    Host,
+    Port,
+    Proxies,
+    check_auth,
+    live_in,
+    lock_folder,
+    log_to_stderr,
+    run_server,
+    secret_files,
+)  # fmt: skip
 from reveal_leaderboard.cli.readers import add_readers
 from reveal_leaderboard.custody.confinement import confine, readable_places
 from reveal_leaderboard.store.places import BlobsAt, Data, Database, Places, SettingsFile, places
@@ -41,9 +51,8 @@ log = logging.getLogger("reveal_leaderboard")
 
 @dataclass(frozen=True)
 class _Listening:
-    """Where the server listens, and whom it lets in."""
+    """Whom the server lets in, and with how much."""
 
-    host: str
     auth: str
     proxies: int
     max_upload_mb: int
@@ -60,43 +69,26 @@ def serve(
     blobs: BlobsAt = None,
     settings: SettingsFile = None,
     auth: Annotated[str, typer.Option(help="local, oidc or huggingface: how people sign in.")] = "local",
-    host: Annotated[str, typer.Option(help="Address to listen on; in local mode a loopback one.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535)] = 7860,
-    proxies: Annotated[int, typer.Option(min=0, help="Trusted proxies in front of the server.")] = 0,
+    host: Host = "127.0.0.1",
+    port: Port = 7860,
+    proxies: Proxies = 0,
     max_upload_mb: Annotated[int, typer.Option(min=1, help="Largest request, in megabytes.")] = 200,
 ) -> None:
     """Serve the pages and the API. The process gives up opening files it has no business with."""
-    from reveal_leaderboard.web.auth import ModeError, check_mode
-
-    _log_to_stderr()
-    listening = _Listening(host, auth, proxies, max_upload_mb)
-    try:
-        check_mode(auth, host, os.environ, trusts_proxy=proxies > 0)
-    except ModeError as error:
-        raise typer.BadParameter(str(error), param_hint="--auth") from None
+    log_to_stderr()
+    listening = _Listening(auth, proxies, max_upload_mb)
+    check_auth(auth, host, proxies)
     at = places(data, database, blobs, settings)
     folders = [_folder_and_split(text) for text in benchmark]
     lock = lock_folder(at.data)
     live_in(at.data)
     confinement = _confine(at, [folder for folder, _ in folders])
-
-    import uvicorn  # after confinement: threads started by libraries are bound by it too
-
     try:
         application, close = _build(at, folders, listening, confinement)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     try:
-        uvicorn.run(
-            application,
-            host=host,
-            port=port,
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,
-            timeout_keep_alive=75,  # longer than proxies keep theirs, else a request meets a connection that closes
-        )
+        run_server(application, host, port)
     finally:
         close()
         lock.close()
@@ -115,7 +107,7 @@ def _build(
     blobs.sweep()
     auth = open_auth(Accounts(store.engine), listening.auth, os.environ)
     catalogue = Catalogue(store, read_published_boards(folders).values())
-    _log_to_stderr([word for name in catalogue.names for one in catalogue.versions(name) for word in one.key])
+    log_to_stderr([word for name in catalogue.names for one in catalogue.versions(name) for word in one.key])
     custody = Custody(at.data / "custody")
     threading.Thread(target=custody.warm_up, name="warm-up", daemon=True).start()
     front = Front(
@@ -149,7 +141,7 @@ def worker(
     ] = 0.0,
 ) -> None:
     """Score queued submissions. This process alone is told where the holdouts are."""
-    _log_to_stderr()
+    log_to_stderr()
     at = places(data, database, blobs, settings)
     from reveal_leaderboard.custody import Custody
     from reveal_leaderboard.custody.scratch import scratch_folder
@@ -174,7 +166,7 @@ def worker(
             lease_seconds=lease_seconds,
             pause_before_finish=pause_before_finish,
         )
-        _log_to_stderr([process.name, *(word for key in holdouts for word in key)])
+        log_to_stderr([process.name, *(word for key in holdouts for word in key)])
         with store.write() as connection:  # those of a board that has final figures from before they were signed
             if n := receipts.append_missing(connection, process.signers):
                 log.info("signed %d receipts of final figures that had none", n)
@@ -232,12 +224,6 @@ def demo(
         raise typer.Exit(1) from None
 
 
-def _log_to_stderr(known: Iterable[str] = ()) -> None:
-    from reveal_leaderboard.store.journal import set_up_journal
-
-    set_up_journal(sys.stderr, known=known)
-
-
 def _on_end_signals(stopping: threading.Event) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
@@ -263,8 +249,7 @@ def _confine(at: Places, public: list[Path]) -> str:
     from reveal_bench.benchmarks import bundled
 
     settings = [at.settings] if at.settings else []
-    secrets = [Path(value) for name, value in os.environ.items() if name.startswith("REVEAL_") and "_FILE" in name]
-    reading = [*readable_places(), *public, *settings, *secrets, bundled("submissions")]
+    reading = [*readable_places(), *public, *settings, *secret_files(), bundled("submissions")]
     confinement = confine(read=reading, write=at.shared)
     if confinement == "none":
         log.warning("this kernel has no Landlock: only file permissions keep the server from the holdout")

@@ -109,9 +109,7 @@ def exposure(benchmark: str, data: Data, database: Database = None, settings: Se
     from reveal_leaderboard.store import boards as board_queries
 
     with _store(data, database, settings) as store, store.read() as connection:
-        board = board_queries.board(connection, benchmark)
-        if board is None:
-            raise LookupError(f"there is no board of {benchmark}")
+        board = board_queries.board_row(connection, benchmark)
         meter = read_meter(connection, benchmark, board.version, store.settings)
     typer.echo(f"{benchmark} {board.version}: {meter.level}. {meter.sentence}")
 
@@ -122,8 +120,7 @@ def exposure(benchmark: str, data: Data, database: Database = None, settings: Se
 @admin.command()
 def people(data: Data, database: Database = None) -> None:
     """List people and teams, those first that wait for approval."""
-    with _store(data, database) as store:
-        accounts = _accounts(store)
+    with _accounts(data, database) as accounts:
         _show(
             (
                 (u.id, u.name, u.issuer, u.subject, "admin" if u.is_admin else "", _time(u.disabled_at))
@@ -150,8 +147,7 @@ def people(data: Data, database: Database = None) -> None:
 @admin.command(name="add-team")
 def add_team(name: str, owner: str, data: Data, database: Database = None) -> None:
     """Make a team of which OWNER, a person's id, is the owner."""
-    with _store(data, database) as store:
-        accounts = _accounts(store)
+    with _accounts(data, database) as accounts:
         team = accounts.create_team(name, owner=_person(accounts, owner), who=_who())
     typer.echo(f"team {team.id}: {team.name}")
 
@@ -159,8 +155,7 @@ def add_team(name: str, owner: str, data: Data, database: Database = None) -> No
 @admin.command(name="approve-team")
 def approve_team(team: str, data: Data, database: Database = None) -> None:
     """Let a team submit that waits for approval (TEAM: its name). To refuse it, close it with `set-team`."""
-    with _store(data, database) as store:
-        accounts = _accounts(store)
+    with _accounts(data, database) as accounts:
         found = _team(accounts, team)
         done = accounts.approve_team(found, _who())
     typer.echo(f"{found.name} {'may submit now' if done else 'was approved before'}")
@@ -172,8 +167,7 @@ def set_team(
     database: Database = None,
 ) -> None:  # fmt: skip
     """Close a team (it cannot submit, what it sent stays), or open it again (TEAM: its name)."""
-    with _store(data, database) as store:
-        accounts = _accounts(store)
+    with _accounts(data, database) as accounts:
         change = accounts.enable_team if is_open else accounts.disable_team
         change(_team(accounts, team), _who(), why)
 
@@ -183,16 +177,14 @@ def add_member(
     team: str, person: str, data: Data, role: Annotated[str, typer.Option()] = "member", database: Database = None
 ) -> None:
     """Let a person into a team (TEAM: its name; PERSON: an id)."""
-    with _store(data, database) as store:
-        accounts = _accounts(store)
+    with _accounts(data, database) as accounts:
         accounts.add_member(_team(accounts, team), _person(accounts, person), role, _who())
 
 
 @admin.command(name="remove-member")
 def remove_member(team: str, person: str, data: Data, database: Database = None) -> None:
     """Take a person out of a team."""
-    with _store(data, database) as store:
-        accounts = _accounts(store)
+    with _accounts(data, database) as accounts:
         accounts.remove_member(_team(accounts, team), _person(accounts, person), _who())
 
 
@@ -201,8 +193,7 @@ def set_admin(
     person: str, data: Data, is_admin: Annotated[bool, typer.Option("--yes/--no")] = True, database: Database = None
 ) -> None:
     """Make a person an administrator, or no longer one."""
-    with _store(data, database) as store:
-        accounts = _accounts(store)
+    with _accounts(data, database) as accounts:
         accounts.set_admin(_person(accounts, person), is_admin, _who())
 
 
@@ -212,8 +203,7 @@ def set_person(
     database: Database = None,
 ) -> None:  # fmt: skip
     """Close a person's account (their sessions and tokens end at once), or open it again."""
-    with _store(data, database) as store:
-        accounts = _accounts(store)
+    with _accounts(data, database) as accounts:
         change = accounts.enable_user if is_open else accounts.disable_user
         change(_person(accounts, person), _who(), why)
 
@@ -221,8 +211,8 @@ def set_person(
 @admin.command()
 def tokens(data: Data, database: Database = None) -> None:
     """List the API tokens that work, without their secrets."""
-    with _store(data, database) as store:
-        rows = _accounts(store).live_tokens()
+    with _accounts(data, database) as accounts:
+        rows = accounts.live_tokens()
     _show(
         (
             (t.id, t.name, owner, t.team.name, " ".join(t.scopes), *map(_time, (t.created_at, t.used_at, t.expires_at)))
@@ -235,11 +225,10 @@ def tokens(data: Data, database: Database = None) -> None:
 @admin.command(name="revoke-token")
 def revoke_token(token: str, data: Data, why: Why, database: Database = None) -> None:
     """End one API token for good (TOKEN: its id, or the secret itself where it was found)."""
-    with _store(data, database) as store:
-        accounts = _accounts(store)
+    with _accounts(data, database) as accounts:
         token_id = accounts.token_id_of(token) or token
         if not accounts.revoke_token(token_id, _who(), why):
-            raise LookupError("there is no such token alive; `admin tokens` lists them")
+            raise LookupError("there is no such valid token; `admin tokens` lists them")
     typer.echo(f"token {token_id} is revoked")
 
 
@@ -284,15 +273,14 @@ def grant(
     database: Database = None,
 ) -> None:
     """Let a team have N more submissions scored on the board's present version."""
+    from reveal_leaderboard.accounts.accounts import Accounts
     from reveal_leaderboard.store import boards as board_queries
     from reveal_leaderboard.store import quota
 
     with _store(data, database) as store:
-        found = _team(_accounts(store), team)
+        found = _team(Accounts(store.engine), team)
         with store.write() as connection:
-            board = board_queries.board(connection, benchmark)
-            if board is None:
-                raise LookupError(f"there is no board of {benchmark}")
+            board = board_queries.board_row(connection, benchmark)
             quota.grant(connection, found.id, benchmark, board.version, n, who=_who(), why=why)
     typer.echo(f"{found.name} may have {n} more submissions scored on {benchmark} {board.version}")
 
@@ -367,10 +355,12 @@ def rotate_receipt_key(
     typer.echo(f"{signer.key_id}  {signer.public_key_text}")
 
 
-def _accounts(store: Store) -> Accounts:
+@contextmanager
+def _accounts(data: Path, database: str | None) -> Iterator[Accounts]:
     from reveal_leaderboard.accounts.accounts import Accounts
 
-    return Accounts(store.engine)
+    with _store(data, database) as store:
+        yield Accounts(store.engine)
 
 
 def _person(accounts: Accounts, person_id: str) -> User:

@@ -1,4 +1,4 @@
-"""``reveal-leaderboard readers`` and its kin: the page where readers judge labels, errors or answers, and its results.
+"""``reveal-leaderboard readers`` and ``readers-...``: the page where readers judge labels, errors or answers.
 
 Nothing heavy is imported at the top: the server confines its process before libraries start threads. It runs apart from
 the board's server, in a data folder of its own.
@@ -16,6 +16,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
+
+from reveal_leaderboard.cli.process import (
+    Host,
+    Port,
+    Proxies,
+    check_auth,
+    live_in,
+    lock_folder,
+    log_to_stderr,
+    run_server,
+    secret_files,
+)  # fmt: skip
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -71,19 +83,15 @@ def readers(
     per_item: PerItem = None,
     people: Annotated[Path | None, typer.Option(help="Table subject, reader: who signs in reads as whom.")] = None,
     auth: Annotated[str, typer.Option(help="local, oidc or huggingface: how readers sign in.")] = "local",
-    host: Annotated[str, typer.Option(help="Address to listen on; in local mode a loopback one.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535)] = 7870,
-    proxies: Annotated[int, typer.Option(min=0, help="Trusted proxies in front of the server.")] = 0,
+    host: Host = "127.0.0.1",
+    port: Port = 7870,
+    proxies: Proxies = 0,
 ) -> None:
     """Serve the page where readers judge labels, errors or answers, blinded to one another."""
     from reveal_leaderboard.custody.confinement import confine, readable_places
-    from reveal_leaderboard.web.auth import ModeError, check_mode
 
-    _log_to_stderr()
-    try:
-        check_mode(auth, host, os.environ, trusts_proxy=proxies > 0)
-    except ModeError as error:
-        raise typer.BadParameter(str(error), param_hint="--auth") from None
+    log_to_stderr()
+    check_auth(auth, host, proxies)
     if auth != "local" and people is None:
         raise typer.BadParameter(f"must be given in the mode {auth}: who reads as whom", param_hint="--people")
     if curation is not None and images is not None and curation.resolve().is_relative_to(images.resolve()):
@@ -97,23 +105,14 @@ def readers(
         _prepare_in_a_child({"--data": data, "--form": form.value, "--images": images, **sources, **others})
     data, people = data.resolve(), people.resolve() if people else None
     root = images.resolve() if images else _stored_root(data)
-    from reveal_leaderboard.cli.process import live_in, lock_folder
-
     lock = lock_folder(data)
     live_in(data)
-    secrets = [Path(value) for name, value in os.environ.items() if name.startswith("REVEAL_") and "_FILE" in name]
-    allowed = [*readable_places(), root, *secrets, *([people] if people else [])]
+    allowed = [*readable_places(), root, *secret_files(), *([people] if people else [])]
     if confine(read=allowed, write=[data]) == "none":
         log.warning("this kernel has no Landlock: only file permissions keep the server from the curation folder")
-
-    import uvicorn  # after confinement: threads started by libraries are bound by it too
-
     application = _build(data, root, people, auth, proxies)
     try:
-        uvicorn.run(
-            application, host=host, port=port, log_level="warning", access_log=False, server_header=False,
-            proxy_headers=False, timeout_keep_alive=75,
-        )  # fmt: skip
+        run_server(application, host, port)
     finally:
         lock.close()
 
@@ -265,9 +264,8 @@ def _stored_root(data: Path) -> Path:
 
 def _build(data: Path, root: Path, people: Path | None, auth: str, proxies: int) -> FastAPI:
     from reveal_leaderboard.accounts.accounts import Accounts
-    from reveal_leaderboard.readers.app import build_readers_app
+    from reveal_leaderboard.readers.app import build_readers_app, read_people
     from reveal_leaderboard.readers.films import ImageCache
-    from reveal_leaderboard.readers.people import read_people
     from reveal_leaderboard.store.database import connect, migrate
     from reveal_leaderboard.web.auth import open_auth
 
@@ -294,9 +292,3 @@ def _open(data: Path) -> Readings:
 def _fail(error: Exception) -> NoReturn:
     typer.secho(f"error: {error}", fg="red", err=True)
     raise typer.Exit(1) from None
-
-
-def _log_to_stderr() -> None:
-    from reveal_leaderboard.store.journal import set_up_journal
-
-    set_up_journal(sys.stderr)

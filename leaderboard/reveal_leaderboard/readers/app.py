@@ -11,13 +11,15 @@ script or style comes from elsewhere or stands in the page, and the content secu
 from __future__ import annotations
 
 import base64
+import csv
 import hashlib
+import hmac
 import logging
 import math
-import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
+from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, HTTPException, Request
@@ -29,7 +31,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from reveal_leaderboard.readers.films import FilmError, ImageCache
 from reveal_leaderboard.readers.forms import FORMS, AnswerError
-from reveal_leaderboard.readers.people import tokens_of
 from reveal_leaderboard.readers.store import (
     Answer,
     Item,
@@ -39,7 +40,6 @@ from reveal_leaderboard.readers.store import (
     Place,
     Readings,
 )
-from reveal_leaderboard.web import signin
 from reveal_leaderboard.web.app import OwnMethods
 from reveal_leaderboard.web.auth import Auth
 from reveal_leaderboard.web.gate import (
@@ -52,9 +52,11 @@ from reveal_leaderboard.web.gate import (
     SameOrigin,
     SecureHeaders,
 )
+from reveal_leaderboard.web.pages.drawing import page_style
 from reveal_leaderboard.web.rate import Limits, RateLimit
+from reveal_leaderboard.web.signin import add_sign_in
 
-__all__ = ["build_readers_app"]
+__all__ = ["PeopleError", "build_readers_app", "read_people", "token_of"]
 
 MAX_BODY_BYTES = 64_000
 MAX_SECONDS = 86_400.0
@@ -212,7 +214,7 @@ def build_readers_app(
     """
     app = FastAPI(title="REVEAL readers", openapi_url=None, docs_url=None, redoc_url=None)
     service = ReadingService(readings, images, auth, people)
-    signin.add_sign_in(app, auth)
+    add_sign_in(app, auth)
     _add_pages(app)
     _add_api(app, service)
     app.add_middleware(NoTraces)
@@ -303,8 +305,7 @@ class StrictPolicy:
 
     def __init__(self, app: ASGIApp, framed_by: tuple[str, ...] = ()) -> None:
         self.app = app
-        style = re.search(r"<style>(.*?)</style>", signin.PAGE.replace("{{", "{").replace("}}", "}"), re.DOTALL)
-        digest = base64.b64encode(hashlib.sha256((style[1] if style else "").encode()).digest()).decode()
+        digest = base64.b64encode(hashlib.sha256(page_style().encode()).digest()).decode()
         frames = " ".join(framed_by) or "'none'"
         self.policy = "; ".join(
             (
@@ -330,6 +331,61 @@ class StrictPolicy:
             await send(message)
 
         await self.app(scope, receive, stamped if scope["type"] == "http" else send)
+
+
+# Who reads under which name, and what a session calls items -----------------------------------------------------------
+
+PEOPLE_COLUMNS = ["subject", "reader"]
+
+
+class PeopleError(ValueError):
+    """The table of people is wrong; the message says where."""
+
+
+def read_people(path: Path, readers: Collection[str]) -> dict[str, str]:
+    """The maintainer's table of people: subject -> reader.
+
+    A subject is what the sign-in provider calls a person (``admin people`` lists them on the board; on Hugging Face it
+    is the account's id). The table has the columns `subject` and `reader`, CSV in UTF-8; each of them once.
+
+    Raises
+    ------
+    PeopleError
+        With everything that is wrong: the columns, a blank or repeated cell, a reader without a list.
+    """
+    problems: list[str] = []
+    people: dict[str, str] = {}
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            rows = csv.DictReader(file, strict=True)
+            if list(rows.fieldnames or ()) != PEOPLE_COLUMNS:
+                raise PeopleError(f"{path.name}: the columns must be subject,reader, got {rows.fieldnames}")
+            for row in rows:
+                subject, reader = ((row[name] or "").strip() for name in PEOPLE_COLUMNS)
+                where = f"line {rows.line_num}"
+                if not subject or not reader or None in row:
+                    problems.append(f"{where}: must have a subject and a reader")
+                elif reader not in readers:
+                    problems.append(f"{where}: `reader` must have a list, got {reader!r}")
+                elif subject in people or reader in people.values():
+                    problems.append(f"{where}: must bind a subject and a reader once, got {subject!r} and {reader!r}")
+                else:
+                    people[subject] = reader
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise PeopleError(f"{path.name}: must be CSV in UTF-8: {error}") from None
+    if problems:
+        raise PeopleError(f"{path.name}: {'; '.join(problems)}")
+    return people
+
+
+def token_of(key: bytes, session: str, reader: str, item: str) -> str:
+    """What this session calls an item: 32 hexadecimal digits that say nothing of it."""
+    return hmac.new(key, "\0".join((session, reader, item)).encode(), hashlib.sha256).hexdigest()[:32]
+
+
+def tokens_of(key: bytes, session: str, reader: str, items: Iterable[str]) -> dict[str, str]:
+    """Token -> item."""
+    return {token_of(key, session, reader, item): item for item in items}
 
 
 def _encoded(name: str) -> str:

@@ -3,8 +3,8 @@
 Conventions
 -----------
 A :class:`Picture` holds unsigned 16-bit `values`; ``slope * value + intercept`` is what the window is about (of DICOM
-the modality value). A modality table is applied here, since it is no line. The reader starts with the file's own window
-or VOI table; without one with the full range of the stored bits, as :mod:`reveal_bench.dicom.display` decides.
+the modality value). A modality table is applied here, since it is not linear. The reader starts with the file's own
+window or VOI table; without one with the full range of the stored bits, as :mod:`reveal_bench.dicom.display` decides.
 
 On the wire (:func:`packed`): differences along each row, modulo 65,536, first all high bytes, then all low bytes; gzip.
 So a film of 12 bits takes about half of its size, and the browser needs no decoder.

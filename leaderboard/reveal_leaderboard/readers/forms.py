@@ -4,7 +4,7 @@ Conventions
 -----------
 A :class:`Form` says what the browser shows of an item (:meth:`Form.panel`) and reads what it sends back
 (:meth:`Form.read`). The panel holds nothing that tells whose the item is. Definitions of labels are in this project's
-own words; those that paper 004 (Table S1) prints none of are from common radiological usage.
+own words; those that paper 004 (Table S1) does not print are from common radiological usage.
 
 ``votes``: paper 004, section 2.2; the comment is asked for unless a reader agrees to all, and may be left out.
 ``errors``: paper 000, section 3: a miss that touches the reference is a partial hit, which is found before

@@ -4,7 +4,7 @@ It runs in a process of its own before the server: the server never opens the cu
 votes of earlier readings lie. Prepared again from the same things, nothing happens; from others it is refused, since
 the answers that are there would be about something else.
 
-Pictures: DICOM files below a root, by StudyInstanceUID, doubles and what is no radiograph left out; or a table of
+Pictures: DICOM files below a root, by StudyInstanceUID, duplicates and what is not a radiograph left out; or a table of
 pictures (columns `study`, `file`, perhaps `view`; paths relative to the root) for sets without DICOM.
 """
 

@@ -197,7 +197,7 @@ def prepare_rubric(
     UnpreparedError
         If the data folder holds readings of something else.
     ValueError
-        If the folder is no dataset of tasks, a reader's name is one that the board would refuse, or readers have too
+        If the folder is not a dataset of tasks, a reader's name is one that the board would refuse, or readers have too
         little room.
     """
     for name in capacities:

@@ -3,13 +3,13 @@
 Conventions
 -----------
 A *reader* is a name of the assignments; an *item* is what is judged (a study, a miss of a model, an answer). Of several
-answers of a reader to an item the last counts. ``cannot_read`` is an answer that is no vote. A list is *open* until its
+answers of a reader to an item the last counts. ``cannot_read`` is an answer but not a vote. A list is *open* until its
 reader stops (mark ``stop``) or the maintainer closes it (``close``); ``open`` opens it again. The clock is the
 database's.
 
 The database of the annotation page is a SQLite file of its own. Answers and marks are appended and never changed;
-triggers refuse it. Lists have versions: 0 as they were assigned, then one more
-each time that studies changed hands. `content` and `details` are JSON.
+triggers refuse it. Lists have versions: 0 as they were assigned, then one more each time that studies were reassigned.
+`content` and `details` are JSON.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ marks = sa.Table(
     sa.Column("at", sa.Float, nullable=False),
     sqlite_autoincrement=True,
 )
-"""`kind` is one of :data:`reveal_leaderboard.readers.store.MARKS`."""
+"""`kind` is one of :data:`MARKS`."""
 
 APPEND_ONLY = tuple(
     f"CREATE TRIGGER IF NOT EXISTS {table}_no_{verb.lower()} BEFORE {verb} ON {table} "
@@ -309,7 +309,7 @@ class Readings:
         Raises
         ------
         ValueError
-            If `kind` is none of :data:`MARKS`, or nobody of this name has a list.
+            If `kind` is not one of :data:`MARKS`, or nobody of this name has a list.
         """
         if kind not in MARKS:
             raise ValueError(f"`kind` must be one of {', '.join(MARKS)}, got {kind!r}")
@@ -321,7 +321,7 @@ class Readings:
     # What the maintainer asks for -----------------------------------------------------------------------------------
 
     def version(self) -> int:
-        """How often studies changed hands."""
+        """How often studies were reassigned."""
         with self._reading.begin() as connection:
             return int(connection.execute(sa.select(sa.func.max(lists.c.version))).scalar_one())
 

@@ -1,7 +1,7 @@
 """What the maintainer does with readings: see how far they are, hand on what is left, take the votes out.
 
 Nothing here shows an answer but :func:`export_answers`. A vote is an answer that says something of the labels: what
-could not be read is counted apart and is no vote, so that its study lacks one.
+could not be read is counted apart and is not a vote, so that its study lacks one.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def export_answers(readings: Readings, out: Path) -> int:
 
     Votes: what ``reveal-bench curate import-votes`` takes; comments and labels stand there as they were given. Errors:
     one line per reader and miss, and one per partial hit, which no reader saw. Rubric: what ``reveal-leaderboard admin
-    ratings`` takes; what could not be read is no rating and has no line.
+    ratings`` takes; what could not be read is not a rating and has no line.
     """
     columns, rows_of = EXPORTS[readings.form]
     rows = rows_of(readings)

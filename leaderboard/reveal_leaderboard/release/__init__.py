@@ -1,1 +1,1 @@
-"""release."""
+"""What may leave the vault: rounded figures, ranks, exposure, fingerprints, receipts."""

@@ -1,4 +1,4 @@
-"""Fingerprints of predictions, and label-blind signs that a submission is no model's.
+"""Fingerprints of predictions, and label-blind signs that a submission was not made by a model.
 
 Conventions
 -----------
@@ -6,7 +6,7 @@ Conventions
 file's format, order, line ends or confidences. Nothing is rounded, and thresholds take part: equal content is answered
 again at no cost, so whatever could change a single decision must change it. `sketch` is a MinHash of the answers as a
 set of items (id, finding, answer): positions in 16ths of the image, probabilities in tenths. An answer that a model
-gives to nearly every case, "absent" or a probability below 0.1, is no item, else two models of rare findings would
+gives to nearly every case, "absent" or a probability below 0.1, is not an item, else two models of rare findings would
 always look alike. What a kind's answers and items are, its `marks` module says.
 
 Both are keyed, so that a stolen database does not tell predictions by trial. Nothing here sees a reference. Tripwires

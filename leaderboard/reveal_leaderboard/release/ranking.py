@@ -24,7 +24,7 @@ the cases that *both* name have the finding. That is another answer, for every p
 entries of one group, teams that may be one, are never paired with each other. Their differences have intervals made of
 the two released intervals alone, so that such a comparison is a function of figures already shown. Among places a tier
 is one coarse step of the same; inside a group the test takes the spread that independent systems of these two spreads
-would have, and Bonferroni's limit: neither depends on how the two overlap. Ratings by readers are no held-out labels;
+would have, and Bonferroni's limit: neither depends on how the two overlap. Ratings by readers are not held-out labels;
 they are paired.
 
 Only rows whose own figures are released may be passed in: not those that the ladder holds back.
@@ -33,8 +33,6 @@ Source: joint rank intervals from all pairs as in Al Mohamad, Goeman and van Zwe
 Romano, Shaikh and Wilhelm (2024, Review of Economic Studies 91); percentile ranks fail at ties: Hall and Miller (2009,
 Annals of Statistics 37); intervals of differences from those of both parts: Zou and Donner (2008, Statistics in
 Medicine 27).
-
-Tiers and ranks from a joint test of all pairs; what they mean is said in :mod:`reveal_leaderboard.release.ranking`.
 """
 
 from __future__ import annotations
@@ -288,7 +286,7 @@ def _kind(systems: Sequence[Rows]) -> Kind:
 
 
 def _is_compared(figure: Figure, rows: Rows) -> bool:
-    """Of tasks the mean scores of the criteria: a share follows from them, and readers' agreement is no merit."""
+    """Of tasks the mean scores of the criteria: a share follows from them, and agreement says nothing of it."""
     is_merit = figure.metric in rows.metrics() and METRICS[figure.metric].better != "neither"
     return is_merit and figure.finding in (MACRO, *rows.groups)
 

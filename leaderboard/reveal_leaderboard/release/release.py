@@ -17,12 +17,12 @@ Holdouts are small, and an exact score on ten cases gives the cases away within 
 Nothing else leaves the worker. The policy's figures travel with the score. What is left is a *counting query*: how many
 of the cases I name have it? Rounding to 0.01 does not hide that (one case of 30 moves a figure by 0.03); the quota and
 the ladder bound how often it is answered. Measured with a prober whose model has an AUROC of 0.95 and ten submissions:
-with 30 to 35 cases he gains 0.04 to 0.07 of F1 where figures are shown at 0.01, up to 0.06 at 0.05, and at most about
-0.05 at 0.1; with 60 cases or more, 0.03 or less at 0.01. Intervals come from one fixed draw, so their ends depend a
-little on which cases were hit.
+with 30 to 35 cases the prober gains 0.04 to 0.07 of F1 where figures are shown at 0.01, up to 0.06 at 0.05, and at most
+about 0.05 at 0.1; with 60 cases or more, 0.03 or less at 0.01. Intervals come from one fixed draw, so their ends depend
+a little on which cases were hit.
 
 Ratings are readers' judgements of answers, not held-out labels, so nothing can be probed by asking again; yet a figure
-of few answers is no figure. So small cells are hidden too, but all figures are rounded to `resolution` alike.
+of few answers means little. So small cells are hidden too, but all figures are rounded to `resolution` alike.
 """
 
 from __future__ import annotations

@@ -26,10 +26,10 @@ from reveal_leaderboard.store.queue import Queue
 from reveal_leaderboard.store.store import Store
 from reveal_leaderboard.web.api import PREFIX, add_api
 from reveal_leaderboard.web.auth import Auth
-from reveal_leaderboard.web.error_page import ErrorPages
 from reveal_leaderboard.web.gate import (
     SPACE_FRAMES,
     BodyLimit,
+    ErrorPages,
     Forwarded,
     KnownHost,
     NoTraces,

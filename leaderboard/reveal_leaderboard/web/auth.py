@@ -28,7 +28,8 @@ from anyio import to_thread
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection
 
-from reveal_leaderboard.accounts.accounts import Accounts, Actor
+from reveal_leaderboard.accounts.accounts import Accounts
+from reveal_leaderboard.accounts.people import Actor
 
 __all__ = ["MODES", "Auth", "Mode", "ModeError", "Provider", "check_mode", "is_loopback", "open_auth", "require"]
 

@@ -17,7 +17,8 @@ from typing import BinaryIO
 
 from reveal_bench.kinds import KINDS
 from reveal_bench.predictions import LintReport
-from reveal_leaderboard.accounts.accounts import Accounts, Actor, Team
+from reveal_leaderboard.accounts.accounts import Accounts
+from reveal_leaderboard.accounts.people import Actor, Team
 from reveal_leaderboard.boards.catalogue import Catalogue, Published
 from reveal_leaderboard.custody import Custody
 from reveal_leaderboard.store.blobs import Blobs

@@ -161,7 +161,7 @@ def _address(scope: Scope) -> str:
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
-        return "unknown"  # a proxy's word that is no address
+        return "unknown"  # a proxy's word that is not an address
     if isinstance(address, ipaddress.IPv6Address):
         if address.ipv4_mapped is not None:
             return str(address.ipv4_mapped)

@@ -66,6 +66,11 @@ class Services:
         """Names of the benchmarks served."""
         return list(self.catalogue.names)
 
+    @property
+    def read_boards(self) -> list[str]:
+        """Names of the benchmarks whose answers readers score."""
+        return [name for name in self.names if any(one.scored_by == "readers" for one in self.catalogue.versions(name))]
+
     def actor(self, request: gr.Request) -> Actor | None:
         """Who sent an event of a page, from its cookie or token; None for a visitor."""
         return self.auth.actor(request.request)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import base64
 import hmac
-import html
 import json
 import logging
 import secrets
@@ -28,6 +27,7 @@ from reveal_leaderboard.accounts.accounts import AccountDisabledError
 from reveal_leaderboard.accounts.credentials import SESSION_SECONDS
 from reveal_leaderboard.web.auth import Auth, Provider
 from reveal_leaderboard.web.oidc import Claims, Client, ProviderError
+from reveal_leaderboard.web.pages.drawing import whole_page
 
 __all__ = ["add_sign_in", "own_path", "shown_name"]
 
@@ -35,30 +35,7 @@ PENDING_SECONDS = 600
 MAX_PATH = 500
 NO_STORE = {"Cache-Control": "no-store"}
 
-PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title} · REVEAL leaderboard</title>
-<style>
-:root {{ color-scheme: light dark; }}
-body {{ margin: 0; min-height: 100vh; display: grid; place-items: center; background: #f8fafc; color: #0f172a;
-  font: 16px/1.5 system-ui, -apple-system, "Segoe UI", sans-serif; }}
-main {{ box-sizing: border-box; width: min(32rem, 100vw - 2rem); padding: 2rem; background: #fff;
-  border: 1px solid #cbd5e1; border-radius: .75rem; }}
-h1 {{ margin: 0 0 .75rem; font-size: 1.375rem; line-height: 1.25; }}
-p {{ margin: 0 0 1rem; }}
-.note {{ color: #475569; font-size: .875rem; }}
-nav {{ display: flex; flex-wrap: wrap; gap: .75rem; margin-top: 1.5rem; }}
-a {{ padding: .5rem 1rem; border-radius: .5rem; border: 1px solid #0f766e; color: #0f766e; text-decoration: none; }}
-a.main {{ background: #0f766e; color: #fff; }}
-a:focus-visible {{ outline: 3px solid #f59e0b; outline-offset: 2px; }}
-@media (prefers-color-scheme: dark) {{
-  body {{ background: #0f172a; color: #f1f5f9; }} main {{ background: #1e293b; border-color: #475569; }}
-  .note {{ color: #cbd5e1; }} a {{ color: #5eead4; border-color: #5eead4; }}
-  a.main {{ background: #5eead4; color: #0f172a; }} }}
-</style></head>
-<body><main><h1>{title}</h1><p>{text}</p>{note}
-<nav>{again}<a href="/">Back to the board</a></nav></main></body></html>
-"""
+WAYS = (("/login", "Sign in again"), ("/", "Back to the board"))
 
 log = logging.getLogger(__name__)
 
@@ -221,7 +198,5 @@ def _trouble(provider: Provider, error: ProviderError, status: int = 502) -> Res
 
 
 def _page(status: int, title: str, text: str, number: str = "") -> Response:
-    note = f'<p class="note">Incident {html.escape(number)}</p>' if number else ""
-    again = '<a class="main" href="/login">Sign in again</a>'
-    body = PAGE.format(title=html.escape(title), text=html.escape(text), note=note, again=again)
-    return HTMLResponse(body, status, NO_STORE)
+    note = f"Incident {number}" if number else ""
+    return HTMLResponse(whole_page(title, text, note, WAYS), status, NO_STORE)

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from PIL import Image
+from reveal_leaderboard.readers.app import PeopleError, read_people, token_of
 from reveal_leaderboard.readers.forms import DEFINITIONS, FORMS, AnswerError
 from reveal_leaderboard.readers.misses import prepare_misses, read_misses
-from reveal_leaderboard.readers.people import PeopleError, read_people, token_of
 from reveal_leaderboard.readers.preparation import PreparationError, prepare_votes, read_pictures
 from reveal_leaderboard.readers.store import Answer, UnpreparedError
 from reveal_leaderboard.readers.upkeep import export_answers

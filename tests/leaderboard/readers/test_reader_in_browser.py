@@ -297,5 +297,6 @@ def test_the_pages_of_signing_in_keep_their_style(browser: Any, pool: Pool, tmp_
     with serving(app) as url:
         page.goto(f"{url}/login/callback")
         assert page.locator("h1").inner_text() == "This sign-in cannot be finished"
-        assert page.evaluate("getComputedStyle(document.body).display") == "grid"  # as its own style sheet says
+        widest = page.evaluate("getComputedStyle(document.querySelector('main')).maxWidth")
+        assert widest == "640px"  # as its stylesheet says
     context.close()

@@ -18,7 +18,6 @@ from fastapi import Path, Request, Security
 from fastapi.security import APIKeyCookie, HTTPBearer
 
 from reveal_leaderboard.boards.catalogue import UnknownBenchmarkError
-from reveal_leaderboard.boards.standings import iso_time
 from reveal_leaderboard.boards.withdrawn import read_withdrawn
 from reveal_leaderboard.store import boards
 from reveal_leaderboard.web.api.documents import (
@@ -190,9 +189,9 @@ def submission_fields(services: Services, visible: Visible) -> dict[str, Any]:
         "metadata": PublicMetadata.of(submission.metadata),
         "allow_missing": submission.allow_missing,
         "sha256": submission.sha256,
-        "created_at": iso_time(submission.created_at),
-        "updated_at": iso_time(submission.updated_at),
-        "withdrawn_at": None if submission.withdrawn_at is None else iso_time(submission.withdrawn_at),
+        "created_at": submission.created_at,
+        "updated_at": submission.updated_at,
+        "withdrawn_at": submission.withdrawn_at,
         "hidden_why": submission.hidden_why if submission.hidden_at is not None else None,
         "incident": submission.incident,
         "versions": sorted({one.version for one in scored}),
@@ -202,6 +201,6 @@ def submission_fields(services: Services, visible: Visible) -> dict[str, Any]:
 
 
 def submission_events(services: Services, visible: Visible) -> list[EventDocument]:
-    """What happened to a submission, oldest first; to unknown visitors without the reasons."""
+    """What happened to a submission, oldest first; to visitors without the reasons."""
     events = services.store.events_of(visible.submission.id)
     return [EventDocument.of(event if visible.is_own else replace(event, why="")) for event in events]

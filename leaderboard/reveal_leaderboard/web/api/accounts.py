@@ -6,14 +6,13 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request
 
-from reveal_leaderboard.accounts.accounts import Actor
 from reveal_leaderboard.accounts.credentials import TokenError
-from reveal_leaderboard.accounts.people import Token
-from reveal_leaderboard.boards.standings import iso_time
+from reveal_leaderboard.accounts.people import Actor
 from reveal_leaderboard.store import quota
 from reveal_leaderboard.web.api.access import SIGN_IN, find_published, look, permitted, submission_document
 from reveal_leaderboard.web.api.documents import (
     Account,
+    Budget,
     Fault,
     LedgerDocument,
     LedgerList,
@@ -25,14 +24,12 @@ from reveal_leaderboard.web.api.documents import (
     TokenList,
     TokenRequest,
 )
-from reveal_leaderboard.web.api.problems import ProblemError, answers
-from reveal_leaderboard.web.api.submissions import budget
+from reveal_leaderboard.web.api.problems import ALWAYS, ProblemError, answers
 from reveal_leaderboard.web.services import Services
 
 __all__ = ["account_routes"]
 
 MOST_LISTED = 200
-ALWAYS = ("malformed", "rate", "incident")
 IN_BROWSER = answers("sign-in", "scope", "session-only", "invalid", *ALWAYS)
 
 
@@ -89,27 +86,15 @@ def _add_account(router: APIRouter, services: Services) -> None:
         with services.store.read() as connection:
             for team in _teams(actor):
                 rows = quota.statement(connection, team.id, of.name, of.version)
-                balance = budget(quota.balance(connection, team.id, of.name, of.version, policy))
-                ledgers.append(
-                    LedgerDocument(
-                        team=team,
-                        benchmark=of.name,
-                        version=of.version,
-                        balance=balance,
-                        rows=[_row(row) for row in rows],
-                    )
-                )
+                balance = Budget.model_validate(quota.balance(connection, team.id, of.name, of.version, policy))
+                listed = [LedgerRow.model_validate(row) for row in rows]
+                where = {"benchmark": of.name, "version": of.version}
+                ledgers.append(LedgerDocument(team=team, **where, balance=balance, rows=listed))
         return LedgerList(ledgers=ledgers)
 
 
 def _teams(actor: Actor) -> list[Membership]:
     return [Membership(id=m.team.id, name=m.team.name, role=m.role) for m in actor.memberships]
-
-
-def _row(row: quota.LedgerRow) -> LedgerRow:
-    return LedgerRow(
-        at=iso_time(row.at), kind=row.kind, amount=row.amount, submission_id=row.submission_id, why=row.why
-    )
 
 
 def _add_tokens(router: APIRouter, services: Services) -> None:
@@ -122,7 +107,11 @@ def _add_tokens(router: APIRouter, services: Services) -> None:
     @router.get("/me/tokens", responses=answers("sign-in", "scope", "session-only", *ALWAYS))
     def tokens(request: Request) -> TokenList:
         """The asker's tokens, without their secrets, those that are over too."""
-        return TokenList(tokens=[_token(token) for token in services.accounts.tokens_of(in_browser(request).user)])
+        return TokenList(
+            tokens=[
+                TokenDocument.model_validate(token) for token in services.accounts.tokens_of(in_browser(request).user)
+            ]
+        )
 
     @router.post("/me/tokens", status_code=201, responses=IN_BROWSER)
     def issue(request: Request, wanted: TokenRequest) -> TokenIssued:
@@ -139,7 +128,7 @@ def _add_tokens(router: APIRouter, services: Services) -> None:
             )
         except TokenError as error:
             raise ProblemError("invalid", str(error)) from None
-        return TokenIssued(token=_token(token), secret=secret)
+        return TokenIssued(token=TokenDocument.model_validate(token), secret=secret)
 
     @router.delete("/me/tokens/{token_id}", status_code=204, responses={**IN_BROWSER, **answers("not-found")})
     def revoke(request: Request, token_id: Annotated[str, Path(pattern=r"^[0-9a-f]{1,32}$")]) -> None:
@@ -147,16 +136,3 @@ def _add_tokens(router: APIRouter, services: Services) -> None:
         actor = in_browser(request)
         if not services.accounts.revoke_token(token_id, actor.name):
             raise ProblemError("not-found")
-
-
-def _token(token: Token) -> TokenDocument:
-    return TokenDocument(
-        id=token.id,
-        name=token.name,
-        team_id=token.team.id,
-        scopes=list(token.scopes),
-        created_at=iso_time(token.created_at),
-        expires_at=iso_time(token.expires_at),
-        used_at=None if token.used_at is None else iso_time(token.used_at),
-        revoked_at=None if token.revoked_at is None else iso_time(token.revoked_at),
-    )

@@ -33,7 +33,7 @@ from reveal_leaderboard.web.api.documents import (
     ManifestDocument,
     ManifestRow,
 )
-from reveal_leaderboard.web.api.problems import ProblemError, answers
+from reveal_leaderboard.web.api.problems import ALWAYS, ProblemError, answers
 from reveal_leaderboard.web.services import Services
 
 __all__ = ["board_routes"]
@@ -42,7 +42,6 @@ PARQUET = "application/vnd.apache.parquet"
 MEDIA = {"json": "application/json", "csv": "text/csv; charset=utf-8", "parquet": PARQUET}
 BOARD_SECONDS = 10  # how long a browser or a proxy may keep a board without asking
 KEPT_BOARDS = 64
-ALWAYS = ("malformed", "rate", "incident")
 BINARY = {"schema": {"type": "string", "format": "binary"}}
 
 VISIBLE = r"^[!-~]+$"

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from reveal_bench.entries.report import LintReport, escape
+from reveal_bench.entries.report import escape
 from reveal_bench.kinds import KINDS
 from reveal_leaderboard.boards.standings import iso_time
 from reveal_leaderboard.store.metadata import Links, Model
@@ -32,7 +32,15 @@ ROLES = {"user": "submitter", "worker": "worker", "cli": "operator"}
 """From the kind of who changed something, the part before the colon, to what is shown; "server" for all else."""
 OPERATORS_ALONE = ("hidden", "restored")
 
-Moment = Annotated[str, Field(json_schema_extra={"format": "date-time"}, examples=["2026-11-21T23:05:00Z"])]
+
+def _text_of(moment: object) -> object:
+    """Seconds since 1970, as stored rows have them, as a text."""
+    return iso_time(moment) if isinstance(moment, (int, float)) else moment
+
+
+Moment = Annotated[
+    str, BeforeValidator(_text_of), Field(json_schema_extra={"format": "date-time"}, examples=["2026-11-21T23:05:00Z"])
+]
 Id = Annotated[str, Field(examples=["9f86d081884c7d659a2feaa0"])]
 Fraction = Annotated[float, Field(examples=[0.47])]
 
@@ -43,9 +51,9 @@ def one_of(*words: str, means: str | None = None) -> Any:
 
 
 class Document(BaseModel):
-    """A part of an answer."""
+    """A part of an answer; what has the same names as a stored row is made of it."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, from_attributes=True)
 
 
 class Fault(Document):
@@ -87,11 +95,6 @@ class Lint(Document):
     problems: list[LintProblem]
     missing_pairs: Annotated[list[list[str]], Field(description="[image, finding] or [study]: asked, not predicted")]
     statistics: dict[str, Any]
-
-    @classmethod
-    def of(cls, report: LintReport) -> Lint:
-        """From the report that the confined child made."""
-        return cls.model_validate(report, from_attributes=True)
 
 
 class Budget(Document):

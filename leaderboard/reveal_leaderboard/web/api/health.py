@@ -14,7 +14,7 @@ from reveal_bench.evaluation.receipts import key_id
 from reveal_leaderboard.release import receipts
 from reveal_leaderboard.store.database import moment
 from reveal_leaderboard.web.api.documents import Health, Key, Keys, Readiness
-from reveal_leaderboard.web.api.problems import ProblemError, answers
+from reveal_leaderboard.web.api.problems import ALWAYS, ProblemError, answers
 from reveal_leaderboard.web.auth import FORWARDED, is_loopback
 from reveal_leaderboard.web.services import Services
 
@@ -30,12 +30,12 @@ def health_routes(services: Services) -> APIRouter:
     """``/healthz``, ``/readyz`` and ``/metrics``."""
     router = APIRouter()
 
-    @router.get("/healthz", responses=answers("malformed", "rate", "incident"))
+    @router.get("/healthz", responses=answers(*ALWAYS))
     async def healthz() -> Health:
         """Whether the process answers."""
         return Health(status="ok")
 
-    @router.get("/readyz", responses=answers("malformed", "rate", "incident", "not-ready"))
+    @router.get("/readyz", responses=answers(*ALWAYS, "not-ready"))
     def readyz() -> Readiness:
         """Whether it can serve: the database answers; how many wait, and who works on them."""
         try:
@@ -84,7 +84,7 @@ def key_routes(services: Services) -> APIRouter:
     """``/keys``."""
     router = APIRouter()
 
-    @router.get("/keys", responses=answers("malformed", "rate", "incident"))
+    @router.get("/keys", responses=answers(*ALWAYS))
     def keys() -> Keys:
         """The public keys with which this board's workers sign receipts."""
         with services.store.read() as connection:
@@ -93,7 +93,7 @@ def key_routes(services: Services) -> APIRouter:
         fresh = sorted(ready - {key.public_key for key in used})
         return Keys(
             keys=[
-                *(Key(key_id=k.key_id, public_key=k.public_key, first=k.first, last=k.last) for k in used),
+                *(Key.model_validate(key) for key in used),
                 *(Key(key_id=key_id(text), public_key=text, first=None, last=None) for text in fresh),
             ]
         )

@@ -19,10 +19,13 @@ from fastapi.responses import HTMLResponse, JSONResponse, Response
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from reveal_leaderboard.web.api.documents import Problem, ProblemPage
-from reveal_leaderboard.web.error_page import error_page
-from reveal_leaderboard.web.gate import PROBLEM_TYPE
+from reveal_leaderboard.web.gate import PROBLEM_TYPE, error_page
 
-__all__ = ["PROBLEMS", "Kind", "ProblemError", "add_problems", "answers"]
+__all__ = ["ALWAYS", "PROBLEMS", "Kind", "ProblemError", "add_problems", "answers"]
+
+
+ALWAYS = ("malformed", "rate", "incident")
+"""Problems that any request may meet."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 Conventions
 -----------
-Who sends is settled before the body is read, so that an unknown visitor cannot make the server store anything. A body
+Who sends is settled before the body is read, so that somebody unknown cannot make the server store anything. A body
 holds one file and three fields at most. The answer to an upload is 202: it was linted and queued; its address tells the
 rest.
 """
@@ -16,11 +16,10 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, Response
 from starlette.datastructures import FormData, UploadFile
 
-from reveal_leaderboard.boards.standings import iso_time
 from reveal_leaderboard.custody import ParseFailed
 from reveal_leaderboard.release import receipts
 from reveal_leaderboard.store.metadata import MAX_BYTES, MetadataError, read_metadata
-from reveal_leaderboard.store.quota import Balance, QuotaExceededError
+from reveal_leaderboard.store.quota import QuotaExceededError
 from reveal_leaderboard.store.store import BoardClosedError, KeyReusedError, NotAllowedError
 from reveal_leaderboard.web.api.access import (
     ANYBODY,
@@ -45,16 +44,15 @@ from reveal_leaderboard.web.api.documents import (
     SubmissionDocument,
     SubmissionReceived,
 )
-from reveal_leaderboard.web.api.problems import ProblemError, answers
+from reveal_leaderboard.web.api.problems import ALWAYS, ProblemError, answers
 from reveal_leaderboard.web.intake import NotAMemberError
 from reveal_leaderboard.web.services import Services
 
 if TYPE_CHECKING:
-    from reveal_leaderboard.accounts.accounts import Actor
+    from reveal_leaderboard.accounts.people import Actor
 
-__all__ = ["budget", "submission_routes"]
+__all__ = ["submission_routes"]
 
-ALWAYS = ("malformed", "rate", "incident")
 UPLOAD = {
     "required": True,
     "content": {
@@ -87,13 +85,6 @@ ScoredVersion = Annotated[
     str | None,
     Query(max_length=100, pattern=r"^[!-~]+$", description="one that has a score; the newest unless given"),
 ]
-
-
-def budget(balance: Balance) -> Budget:
-    """A team's balance as the API shows it."""
-    next_at = None if balance.next_at is None else iso_time(balance.next_at)
-    names = ("total", "charged", "pending", "left", "per_day", "left_today", "board_left", "why")
-    return Budget(**{name: getattr(balance, name) for name in names}, next_at=next_at)
 
 
 def submission_routes(services: Services) -> APIRouter:
@@ -153,10 +144,10 @@ def _receive(services: Services, actor: Actor, form: FormData, idempotency_key: 
     except BoardClosedError as error:
         raise ProblemError("board-closed", str(error)) from None
     except QuotaExceededError as error:
-        raise ProblemError("quota", str(error), balance=budget(error.balance)) from None
+        raise ProblemError("quota", str(error), balance=Budget.model_validate(error.balance)) from None
     except NotAllowedError as error:
         raise ProblemError("not-now", str(error)) from None
-    report = Lint.of(outcome.report)
+    report = Lint.model_validate(outcome.report)
     if outcome.submission is None:
         raise ProblemError("lint", f"{outcome.report.verdict}. Nothing was queued or charged.", report=report)
     fields = submission_fields(services, look(services, outcome.submission, is_own=True))

@@ -16,7 +16,7 @@ from reveal_leaderboard.store import boards
 from reveal_leaderboard.store.database import moment
 from reveal_leaderboard.store.queue import ALIVE_SECONDS
 from reveal_leaderboard.web.pages.board_notes import RANK_SENTENCE, rounding
-from reveal_leaderboard.web.pages.drawing import draw, message, page_head, plural
+from reveal_leaderboard.web.pages.drawing import QUIET, draw, message, page_head, plural
 from reveal_leaderboard.web.pages.strip import build_strip
 from reveal_leaderboard.web.services import Services
 
@@ -66,7 +66,7 @@ def build(services: Services, page: gr.Blocks) -> None:
             log.exception("the page About could not be drawn")
             return message("bad", "The policy cannot be read now.", "Please reload the page in a moment.")
 
-    page.load(show, None, shown, api_visibility="private", show_progress="hidden")
+    page.load(show, None, shown, **QUIET)
 
 
 def _page(services: Services) -> str:

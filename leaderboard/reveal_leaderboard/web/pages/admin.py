@@ -29,16 +29,16 @@ from reveal_leaderboard.store.store import Flag, Submission
 from reveal_leaderboard.store.tables import BOARD_STATES, jobs
 from reveal_leaderboard.web.pages.drawing import (
     ACTIONS,
+    PRIVATE,
+    QUIET,
     SHOW_ANSWER,
-    action,
     draw,
-    link,
     message,
     page_head,
     part,
     percent,
     plural,
-)
+)  # fmt: skip
 from reveal_leaderboard.web.pages.strip import build_strip
 from reveal_leaderboard.web.services import NotAdminError, Services
 
@@ -127,9 +127,9 @@ class Acts:
 
     def _ask_switch(self, actor: Actor, subject: str, why: str) -> str:
         benchmark, _, version = subject.partition(":")
-        button = f"<p>{action('Yes, show it', 'switch-now', subject, tone='danger')} {action('Not yet', 'keep')}</p>"
         told = "The version before is frozen for good; its entries keep their figures under their permanent addresses."
-        return message("info", f"Show version {version} of {benchmark} from now on?", told, markup=button)
+        title = f"Show version {version} of {benchmark} from now on?"
+        return draw(PAGE, "ask", title, told, "Yes, show it", "switch-now", subject, "Not yet")
 
     def _switch(self, actor: Actor, subject: str, why: str) -> str:
         benchmark, _, version = subject.partition(":")
@@ -154,20 +154,15 @@ class Acts:
     def _ask_reason(self, actor: Actor, subject: str, why: str) -> str:
         found = self._submission(subject)
         act, verb = ("restore-now", "Restore it") if found.hidden_at is not None else ("hide-now", "Hide it")
-        button = f"<p>{action(verb, act, subject, tone='danger')} {action('Leave it', 'keep')}</p>"
         told = "Write the reason into the field above first; its team is shown it."
-        return message("info", f"{verb}: {found.model_name}, {found.team}?", told, markup=button)
+        return draw(PAGE, "ask", f"{verb}: {found.model_name}, {found.team}?", told, verb, act, subject)
 
     def _hide(self, actor: Actor, subject: str, why: str) -> str:
-        if not why.strip():
-            raise ValueError("write the reason into the field first")
-        found = self.services.store.hide(subject, who=actor.name, why=why.strip())
+        found = self.services.store.hide(subject, who=actor.name, why=_reason(why))
         return message("good", f"{found.model_name} of {found.team} is off the board.")
 
     def _restore(self, actor: Actor, subject: str, why: str) -> str:
-        if not why.strip():
-            raise ValueError("write the reason into the field first")
-        found = self.services.store.restore(subject, who=actor.name, why=why.strip())
+        found = self.services.store.restore(subject, who=actor.name, why=_reason(why))
         return message("good", f"{found.model_name} of {found.team} is on the board again.")
 
     # People ---------------------------------------------------------------------------------------------------------
@@ -179,7 +174,7 @@ class Acts:
         return found
 
     def _user(self, user_id: str, actor: Actor) -> User:
-        """Somebody else: nobody shuts the own door."""
+        """Somebody else: nobody may lock themselves out."""
         found = self.services.accounts.user(user_id)
         if found is None:
             raise LookupError("there is no such person")
@@ -195,30 +190,26 @@ class Acts:
 
     def _ask_refusal(self, actor: Actor, subject: str, why: str) -> str:
         team = self._team(subject)
-        button = f"<p>{action('Refuse it', 'refuse-now', subject, tone='danger')} {action('Leave it', 'keep')}</p>"
         told = "Write the reason into the field above first; its members are shown it. The team is closed with it."
-        return message("info", f"Refuse the team {team.name}?", told, markup=button)
+        return draw(PAGE, "ask", f"Refuse the team {team.name}?", told, "Refuse it", "refuse-now", subject)
 
     def _refuse_team(self, actor: Actor, subject: str, why: str) -> str:
         team = self._team(subject)
-        if not why.strip():
-            raise ValueError("write the reason into the field first")
+        reason = _reason(why)
         if team.waiting_since is None:
             raise ValueError(f"{team.name} was approved before: close it if it must not submit")
-        self.services.accounts.disable_team(team, actor.name, why.strip())
+        self.services.accounts.disable_team(team, actor.name, reason)
         return message("good", f"{team.name} is refused and closed.")
 
     def _ask_revocation(self, actor: Actor, subject: str, why: str) -> str:
         token, owner = self._token(subject)
-        button = f"<p>{action('Revoke it', 'revoke-now', subject, tone='danger')} {action('Leave it', 'keep')}</p>"
         told = "Write the reason into the field above first; its owner is shown it. No token comes back to life."
-        return message("info", f"Revoke the token {token.name} of {owner}, for {token.team.name}?", told, markup=button)
+        title = f"Revoke the token {token.name} of {owner}, for {token.team.name}?"
+        return draw(PAGE, "ask", title, told, "Revoke it", "revoke-now", subject)
 
     def _revoke_token(self, actor: Actor, subject: str, why: str) -> str:
         token, owner = self._token(subject)
-        if not why.strip():
-            raise ValueError("write the reason into the field first")
-        self.services.accounts.revoke_token(token.id, actor.name, why.strip())
+        self.services.accounts.revoke_token(token.id, actor.name, _reason(why))
         return message("good", f"The token {token.name} of {owner} is revoked.")
 
     def _token(self, token_id: str) -> tuple[Token, str]:
@@ -251,6 +242,12 @@ class Acts:
         user = self._user(subject, actor)
         self.services.accounts.set_admin(user, is_admin, actor.name)
         return message("good", f"{user.name} is {'an admin' if is_admin else 'no longer an admin'}.")
+
+
+def _reason(why: str) -> str:
+    if not why.strip():
+        raise ValueError("write the reason into the field first")
+    return why.strip()
 
 
 PANELS = {
@@ -368,9 +365,7 @@ class Panels:
 
 POLL_SECONDS = 5.0
 PEOPLE = ("waiting", "teams", "users", "tokens")
-CLOSED = message(
-    "info", "This page is for the maintainers.", markup=f"<p>{link('/login', 'Sign in', next='/admin')} as one.</p>"
-)
+CLOSED = draw("admin.html", "closed")
 
 log = logging.getLogger(__name__)
 
@@ -411,16 +406,15 @@ def build(services: Services, page: gr.Blocks) -> None:
                     grant = gr.Button("Grant them", min_width=120)
     wire = _Handlers(services)
     shown = [panels[name] for name in PANELS]
-    private: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
-    answer.change(None, js=SHOW_ANSWER, api_visibility="private")
+    answer.change(None, js=SHOW_ANSWER, **PRIVATE)
     timer = gr.Timer(POLL_SECONDS)
-    page.load(wire.open, None, [everything, answer, team, *shown], **private)
-    timer.tick(wire.live, None, [panels[name] for name in LIVE], **private)
-    search.input(wire.refresh, search, shown, **private)
+    page.load(wire.open, None, [everything, answer, team, *shown], **QUIET)
+    timer.tick(wire.live, None, [panels[name] for name in LIVE], **QUIET)
+    search.input(wire.refresh, search, shown, **QUIET)
     for element in (answer, *(panels[name] for name in ("versions", "flags", "submissions", *PEOPLE))):
-        element.click(wire.act, [reason, search], [answer, *shown], **private)
-    set_state.click(wire.set_state, [benchmark, state, reason, search], [answer, *shown], **private)
-    grant.click(wire.grant, [team, of, more, reason, search], [answer, *shown], **private)
+        element.click(wire.act, [reason, search], [answer, *shown], **QUIET)
+    set_state.click(wire.set_state, [benchmark, state, reason, search], [answer, *shown], **QUIET)
+    grant.click(wire.grant, [team, of, more, reason, search], [answer, *shown], **QUIET)
 
 
 class _Handlers:

@@ -18,7 +18,7 @@ from reveal_leaderboard.store import boards
 from reveal_leaderboard.store.metadata import KINDS
 from reveal_leaderboard.web.pages import board_notes, drawing
 from reveal_leaderboard.web.pages.board_view import OVERVIEW, View, column_groups, render
-from reveal_leaderboard.web.pages.drawing import ACTIONS, message, page_head
+from reveal_leaderboard.web.pages.drawing import ACTIONS, PRIVATE, QUIET, REMEMBER, message, page_head
 from reveal_leaderboard.web.pages.rubric_view import render_board
 from reveal_leaderboard.web.pages.strip import build_strip
 from reveal_leaderboard.web.services import Services
@@ -29,12 +29,6 @@ SEARCH = 3  # its place among the choices
 ALL_KINDS, ALL_TEAMS = "All kinds", "All teams"
 LOADING = message("busy", "Reading the board …")
 LEAD = "Findings on chest radiographs, scored against holdouts whose references this server cannot open."
-
-# Writes what is shown into the address; the last input is the query that the server made of the view.
-REMEMBER = """(query) => {
-  history.replaceState(null, '', location.pathname + (query ? '?' + query : ''));
-  return [query];
-}"""
 
 log = logging.getLogger(__name__)
 
@@ -57,17 +51,16 @@ def build(services: Services, page: gr.Blocks) -> None:
     wire = _Handlers(services)
     choices: list[Any] = [benchmark, version, columns, search, kind, organization]
     outputs = [*choices, shown, order, query]
-    private: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
     steps = [
-        page.load(wire.open, None, outputs, **private),
-        benchmark.input(wire.other_board, benchmark, outputs, **private),
+        page.load(wire.open, None, outputs, **QUIET),
+        benchmark.input(wire.other_board, benchmark, outputs, **QUIET),
         gr.on(
-            [c.input for c in choices[1:]], wire.show, [*choices, order], outputs, trigger_mode="always_last", **private
+            [c.input for c in choices[1:]], wire.show, [*choices, order], outputs, trigger_mode="always_last", **QUIET
         ),
-        shown.click(wire.sort, [*choices, order], outputs, **private),
+        shown.click(wire.sort, [*choices, order], outputs, **QUIET),
     ]
     for step in steps:
-        step.then(None, query, query, js=REMEMBER, api_visibility="private")
+        step.then(None, query, query, js=REMEMBER, **PRIVATE)
 
 
 class _Handlers:

@@ -7,10 +7,13 @@ from collections.abc import Mapping, Sequence
 from string import ascii_lowercase
 from typing import Any
 
+from markupsafe import Markup
+
+from reveal_bench.metrics.bootstrap import MACRO
 from reveal_leaderboard.boards.references import ReferenceRow
 from reveal_leaderboard.boards.standings import Entry, Standings
 from reveal_leaderboard.web.pages import plots
-from reveal_leaderboard.web.pages.drawing import detail, draw, message
+from reveal_leaderboard.web.pages.drawing import draw, message
 from reveal_leaderboard.web.pages.plots import Mark
 
 __all__ = [
@@ -28,7 +31,6 @@ __all__ = [
 ]
 
 PAGE = "board.html"
-MACRO = "macro"
 MOST_IN_PANEL = 12
 MOST_IN_FOREST = 40
 PANEL_ROWS = {"human": "H", "chance": "C"}  # published rows that stand in the small panels too, and their letters
@@ -130,8 +132,7 @@ def plots_of(board: Standings, entries: Sequence[Entry], columns: str) -> str:
             panels.append((finding, inside))
     letters = f"Rows in the order of the table: {_key(few, beside)}.{_cut(entries, MOST_IN_PANEL)}"
     each = plots.small_multiples(panels, title=f"{metric.title} by finding, %", note=letters)
-    shown = detail("By finding", each, is_open=True) if each else ""
-    return f'<section class="rv-plots" aria-label="Plots">{main}{shown}</section>'
+    return draw(PAGE, "plots", Markup(main), Markup(each))
 
 
 def _cut(entries: Sequence[Entry], most: int) -> str:

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from reveal_bench.metrics import METRICS, Metric
+from reveal_bench.metrics.bootstrap import MACRO
 from reveal_leaderboard.boards.references import ReferenceRow
 from reveal_leaderboard.boards.standings import Entry, Standings, filtered, sorted_by
 from reveal_leaderboard.release.release import Figure
@@ -21,11 +22,10 @@ from reveal_leaderboard.store.metadata import KINDS
 from reveal_leaderboard.web.pages import board_notes
 from reveal_leaderboard.web.pages.drawing import draw, message, plural
 
-__all__ = ["OVERVIEW", "View", "column_groups", "render"]
+__all__ = ["OVERVIEW", "View", "column_groups", "head_of", "render"]
 
 PAGE = "board.html"
 OVERVIEW = "overview"
-MACRO = "macro"
 FACTS = {"kind": "Kind", "date": "Date"}
 BY_TEXT = ("model", "date")
 REFERENCE_KINDS = {"human": "human readers", "chance": "chance", **KINDS}
@@ -96,12 +96,7 @@ def render(board: Standings, view: View | None = None) -> str:
     view = view or View()
     entries = _in_order(board, view)
     columns, left_out = _columns(board, view)
-    parts = [_summary(board, len(entries)), board_notes.synthetic(board)]
-    parts.append(board_notes.notes(board))
-    if not board.entries:
-        parts.append(draw(PAGE, "none_yet"))
-    elif not entries:
-        parts.append(message("info", "No entry matches.", "Clear the search and the filters to see all of them."))
+    parts = [head_of(board, len(entries), f"macro {board.primary.title}")]
     if entries or (board.comparable and columns):
         parts.append(_table(board, entries, columns, view))
     parts += [board_notes.left_out(left_out, board.min_cell), board_notes.plots_of(board, entries, view.columns)]
@@ -147,10 +142,16 @@ def _has_figure(column: _Column, entries: Sequence[Entry], rows: Sequence[Refere
     return not entries and any(column.finding in row.figures.get(column.metric.name, {}) for row in rows)
 
 
-def _summary(board: Standings, n_shown: int) -> str:
+def head_of(board: Standings, n_shown: int, ranked_by: str) -> str:
+    """What stands above the table: what board it is, its notes, and why it has no row if it has none."""
     n = len(board.entries)
     counted = plural(n, "scored submission") if n_shown == n else f"{n_shown} of {plural(n, 'scored submission')}"
-    return draw(PAGE, "summary", board, counted)
+    above = draw(PAGE, "summary", board, counted, ranked_by) + board_notes.synthetic(board) + board_notes.notes(board)
+    if not board.entries:
+        return above + draw(PAGE, "none_yet")
+    if not n_shown:
+        return above + message("info", "No entry matches.", "Clear the search and the filters to see all of them.")
+    return above
 
 
 def _table(board: Standings, entries: Sequence[Entry], columns: Sequence[_Column], view: View) -> str:

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import gradio as gr
-from markupsafe import Markup
 
 from reveal_bench.kinds import KINDS
 from reveal_bench.metrics import METRICS
 from reveal_leaderboard.boards.comparisons import ComparisonFailedError, read_comparison
 from reveal_leaderboard.boards.standings import Entry, standings
-from reveal_leaderboard.web.pages.drawing import draw, message, page_head, percent, plural, query_text
-from reveal_leaderboard.web.pages.plots import difference_bar
-from reveal_leaderboard.web.pages.rubric_view import render_comparison
+from reveal_leaderboard.release.release import Figure
+from reveal_leaderboard.web.pages.drawing import (
+    PRIVATE,
+    QUIET,
+    REMEMBER,
+    draw,
+    message,
+    page_head,
+    percent,
+    plural,
+    query_text,
+    signed,
+)  # fmt: skip
+from reveal_leaderboard.web.pages.rubric_view import TITLES
 from reveal_leaderboard.web.pages.strip import build_strip
 from reveal_leaderboard.web.services import Services
 
@@ -26,9 +36,6 @@ LEAD = (
     "The same patients are drawn anew for both entries, so a difference is seen even where the intervals overlap. "
     "Two entries of one team are compared by the intervals that are shown of each."
 )
-REMEMBER = (
-    "(query) => { history.replaceState(null, '', location.pathname + (query ? '?' + query : '')); return [query]; }"
-)
 CHOOSE = message("info", "Choose two entries.", "Their paired differences are then shown per finding.")
 NOT_THERE = "It was withdrawn, its team shows another one of this model, or it is not scored on the present version."
 BUSY = message("busy", "Being computed by a worker.", "It appears here as soon as it is done; you may leave the page.")
@@ -36,6 +43,8 @@ BUSY = message("busy", "Being computed by a worker.", "It appears here as soon a
 log = logging.getLogger(__name__)
 
 RATED = [kind.name for kind in KINDS.values() if kind.scored_by == "readers"]
+LEAST_REACH, LEAST_RATED_REACH = 0.05, 0.25
+"""The scale of differences reaches at least so far: in fractions, and in points of a scale from 1 to 5."""
 
 
 def build(services: Services, page: gr.Blocks) -> None:
@@ -52,16 +61,15 @@ def build(services: Services, page: gr.Blocks) -> None:
     timer = gr.Timer(POLL_SECONDS, active=False)
     wire = _Handlers(services)
     chosen = [benchmark, first, second]
-    private: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
     outputs = [*chosen, shown, timer, query]
     steps = [
-        page.load(wire.open, None, outputs, **private),
-        benchmark.input(wire.other_board, benchmark, outputs, **private),
-        gr.on([first.input, second.input], wire.show, chosen, outputs, **private),
+        page.load(wire.open, None, outputs, **QUIET),
+        benchmark.input(wire.other_board, benchmark, outputs, **QUIET),
+        gr.on([first.input, second.input], wire.show, chosen, outputs, **QUIET),
     ]
     for step in steps:
-        step.then(None, query, query, js=REMEMBER, api_visibility="private")
-    timer.tick(wire.watch, chosen, [shown, timer], **private)
+        step.then(None, query, query, js=REMEMBER, **PRIVATE)
+    timer.tick(wire.watch, chosen, [shown, timer], **QUIET)
 
 
 class _Handlers:
@@ -145,25 +153,30 @@ def _named(entry: Entry) -> str:
 
 
 def compare_view(document: Mapping[str, Any], a: Entry, b: Entry) -> str:
-    """Every row of a comparison as a table; differences are A minus B, in percentage points."""
-    if document.get("kind") in RATED:
-        return render_comparison(document, a, b)
+    """Every row of a comparison as a table; differences are A minus B, in percentage points or points of the scale."""
     rows: Sequence[Mapping[str, Any]] = document["rows"]
+    note = str(document.get("note") or "")
     if not rows:
-        return message("info", "These two have no shown figure in common.", str(document.get("note", "")))
+        return message("info", "These two have no shown figure in common.", note)
+    is_rated = document.get("kind") in RATED
     reach = max((abs(row[end]) for row in rows for end in ("value", "low", "high") if row[end] is not None), default=0)
-    reach = max(reach, 0.05)
-    groups = [
-        (
-            METRICS[metric].title if metric in METRICS else metric,
-            [_row(row, a, b, reach) for row in rows if row["metric"] == metric],
-        )
-        for metric in dict.fromkeys(str(row["metric"]) for row in rows)
-    ]
+    reach = max(reach, LEAST_RATED_REACH if is_rated else LEAST_REACH)
+    if is_rated:
+        head = ["Criterion", "A, 1 to 5", "B, 1 to 5"]
+        groups = [("", [_rated_row(row, a, b, reach) for row in rows])]
+    else:
+        head = ["Finding", "A, %", "B, %"]
+        groups = [
+            (
+                METRICS[metric].title if metric in METRICS else metric,
+                [_row(row, a, b, reach) for row in rows if row["metric"] == metric],
+            )
+            for metric in dict.fromkeys(str(row["metric"]) for row in rows)
+        ]
     told = sum(bool(row["told_apart"]) for row in rows)
     verdict = f"{told} of {plural(len(rows), 'difference')} told apart." if told else "No difference is told apart."
     named = [(_named(entry), entry.submission_id) for entry in (a, b)]
-    return draw("compare.html", "page", *named, groups, verdict, document.get("note"))
+    return draw("compare.html", "page", *named, head, groups, verdict, note)
 
 
 def _row(row: Mapping[str, Any], a: Entry, b: Entry, reach: float) -> dict[str, Any]:
@@ -173,20 +186,38 @@ def _row(row: Mapping[str, Any], a: Entry, b: Entry, reach: float) -> dict[str, 
         figure = entry.figure(metric, finding)
         is_same = figure is not None and figure.value == row.get(key)
         cells.append((figure if is_same else None, row.get(key)))
+    name = "Macro" if finding == "macro" else finding
+    return _shown(row, name, cells, _points, reach, "no interval, see below")
+
+
+def _rated_row(row: Mapping[str, Any], a: Entry, b: Entry, reach: float) -> dict[str, Any]:
+    cells = [(entry.figure(str(row["metric"]), str(row["finding"])), None) for entry in (a, b)]
+    name = TITLES[str(row["finding"])]
+    return _shown(row, name, cells, lambda number: signed(number, plus=True), reach, "too few answers differ")
+
+
+def _shown(
+    row: Mapping[str, Any],
+    name: str,
+    cells: Sequence[tuple[Figure | None, float | None]],
+    words: Callable[[float], str],
+    reach: float,
+    no_interval: str,
+) -> dict[str, Any]:
+    """A row as the template asks for it; `words` says a difference."""
     value, low, high = row["value"], row["low"], row["high"]
-    shown = {
-        "name": "Macro" if finding == "macro" else finding,
+    has_bar = None not in (value, low, high)
+    return {
+        "name": name,
         "cells": cells,
-        "difference": None if value is None else _signed(value),
-        "bar": None,
+        "difference": None if value is None else words(value),
+        "bar": (value, low, high, reach) if has_bar else None,
+        "interval": f"{words(low)} to {words(high)}" if has_bar else "",
+        "no_interval": no_interval,
         "told_apart": row["told_apart"],
     }
-    if None not in (value, low, high):
-        bar = Markup(difference_bar(value, low, high, reach))
-        shown |= {"bar": bar, "low": _signed(low), "high": _signed(high)}
-    return shown
 
 
-def _signed(fraction: float) -> str:
+def _points(fraction: float) -> str:
     shown = percent(fraction)
     return shown if shown == "0" or fraction < 0 else f"+{shown}"

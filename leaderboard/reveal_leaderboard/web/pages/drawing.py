@@ -3,30 +3,50 @@
 Conventions
 -----------
 Markup stands in ``web/templates`` alone; a template escapes every text that it is given. A page's template holds one
-macro per part of the page, which :func:`draw` fills. The functions here take plain values; parameters called `cells`,
-`rows`, `body` or `markup` are HTML already. Figures are fractions on the way in and percents on the page; moments are
+macro per part of the page, which :func:`draw` fills. The functions here take plain values; a parameter called `markup`
+is HTML already. Figures are fractions on the way in and percents on the page; moments are
 seconds since 1970 UTC.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
-from html import escape
-from typing import Any
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from reveal_bench.metrics.ordinal import HIGHEST, LOWEST
+
+if TYPE_CHECKING:
+    from reveal_leaderboard.release.release import Figure
+
 __all__ = [
-    "ACTIONS", "SHOW_ANSWER", "action", "badge", "detail", "draw", "interval_bar", "link", "message", "none_cell",
-    "outside_link", "page_head", "part", "percent", "plural", "query_text", "table", "text", "when",
+    "ACTIONS", "AGREEMENT", "CORRECT", "PRIVATE", "QUIET", "RATING", "REMEMBER", "SHOW_ANSWER", "draw", "link",
+    "message", "note", "page_head", "page_style", "part", "percent", "plural", "query_text", "sign_in", "signed",
+    "when", "whole_page",
 ]  # fmt: skip
+
+RATING, CORRECT, AGREEMENT = "rubric_mean", "share_of_5", "cohen_kappa_quadratic"
+"""Metrics of readers' ratings, which are shown on their own scales."""
+
+PRIVATE: dict[str, Any] = {"api_visibility": "private"}
+QUIET: dict[str, Any] = PRIVATE | {"show_progress": "hidden"}
+"""Options of every event of a page, as it is not part of an API; and of those that show no progress."""
 
 SHOW_ANSWER = "() => document.getElementById('answer')?.scrollIntoView({block: 'nearest'})"
 """What an answer above a long list needs: to be seen."""
+
+# Writes what is shown into the address; the last input is the query that the server made of it.
+REMEMBER = """(query) => {
+  history.replaceState(null, '', location.pathname + (query ? '?' + query : ''));
+  return [query];
+}"""
 
 # Clicks on our own buttons inside a gr.HTML reach its handler as an event with `act` and `id`.
 ACTIONS = """element.addEventListener('click', (event) => {
@@ -46,9 +66,23 @@ def _environment() -> Environment:
         loader=PackageLoader("reveal_leaderboard.web"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
     )  # fmt: skip
-    environment.globals |= {"address": _address, "inside": _inside, "percent": percent, "plural": plural}
+    environment.globals |= {
+        "address": _address, "in_words": in_words, "inside": _inside, "percent": percent, "plural": plural,
+    }  # fmt: skip
     environment.globals["when"] = lambda moment, **options: Markup(when(moment, **options))
     return environment
+
+
+def whole_page(title: str, text: str, note: str, ways: Sequence[tuple[str, str]]) -> str:
+    """A page that stands alone, without Gradio; `ways` are addresses and labels of the links below the text."""
+    page = _environment().get_template("page.html")
+    return page.render(title=title, text=text, note=note, ways=ways, style=Markup(page_style()))
+
+
+@cache
+def page_style() -> str:
+    """The stylesheet of such a page."""
+    return (files("reveal_leaderboard.web") / "templates" / "page.css").read_text(encoding="utf-8")
 
 
 @cache
@@ -60,17 +94,49 @@ def _piece(macro: str, *values: Any, **named: Any) -> str:
     return draw("pieces.html", macro, *values, **named)
 
 
-def text(value: object) -> str:
-    """Any value as text that cannot be markup."""
-    return escape(str(value), quote=True)
-
-
 def percent(fraction: float, digits: int = 0) -> str:
     """A fraction as a percent, without the sign; a minus is a true minus, and there is no minus zero."""
     shown = f"{100 * fraction:.{digits}f}"
     if not float(shown):
         shown = shown.removeprefix("-")
     return shown.replace("-", "−")
+
+
+def signed(value: float, *, plus: bool = False) -> str:
+    """A number with two digits and a true minus; with `plus`, a gain has its sign."""
+    return (f"{value:+.2f}" if plus and value else f"{value:.2f}").replace("-", "−")
+
+
+@dataclass(frozen=True)
+class ShownFigure:
+    """A released figure as it is shown: its value and interval in words, and where they lie on a line from 0 to 1."""
+
+    value: str
+    interval: str
+    line: tuple[float, ...] = ()
+
+
+def in_words(figure: Figure) -> ShownFigure:
+    """A figure on the scale of its metric: ratings from 1 to 5, agreement as a coefficient, all others in percent."""
+    ends = () if figure.low is None or figure.high is None else (figure.low, figure.high)
+    numbers = (figure.value, *ends)
+    if figure.metric == AGREEMENT:
+        return _shown(numbers, signed, " to ")
+    if figure.metric == RATING:
+        places = tuple((number - LOWEST) / (HIGHEST - LOWEST) for number in numbers)
+        return _shown(numbers, signed, "–", places)
+    return _shown(numbers, percent, "–", numbers, unit=" %" if figure.metric == CORRECT else "")
+
+
+def _shown(
+    numbers: tuple[float, ...],
+    words: Callable[[float], str],
+    between: str,
+    line: tuple[float, ...] = (),
+    unit: str = "",
+) -> ShownFigure:
+    value, *ends = (words(number) for number in numbers)
+    return ShownFigure(value + unit, between.join(ends), line)
 
 
 def plural(n: int, noun: str) -> str:
@@ -94,14 +160,19 @@ def message(kind: str, title: str, body: str = "", *, markup: str = "") -> str:
     return _piece("message", kind, title, body, Markup(markup))
 
 
-def badge(label: str) -> str:
-    """A small outlined word."""
-    return _piece("badge", label)
-
-
 def page_head(title: str, lead: str = "", *, markup: str = "") -> str:
     """The page's one heading and a sentence; the window's title follows the heading."""
     return _piece("page_head", title, lead, Markup(markup))
+
+
+def sign_in(path: str, body: str = "") -> str:
+    """The box that says to sign in first; `path` is where to go afterwards."""
+    return _piece("sign_in", path, body=body)
+
+
+def note(text: str) -> str:
+    """A sentence in small print."""
+    return _piece("note", text)
 
 
 def part(title: str, *, note: str = "") -> str:
@@ -124,36 +195,5 @@ def link(path: str, label: object, **query: object) -> str:
     return _piece("link", path, label, **query)
 
 
-def outside_link(url: str, label: str = "") -> str:
-    """A link to another site; what is not https is shown as text."""
-    return _piece("outside_link", url, label)
-
-
-def action(label: str, act: str, subject: object = "", *, describe: str = "", tone: str = "") -> str:
-    """A button that :data:`ACTIONS` reports; `describe` names the row for those who hear the page."""
-    return _piece("action", label, act, subject, describe, tone)
-
-
-def interval_bar(value: float, low: float | None = None, high: float | None = None) -> str:
-    """A line from 0 to 100 % with the interval as a bar and the value as a tick; its text stands beside it."""
-    return _piece("interval_bar", value, low, high)
-
-
 def _inside(fraction: float) -> float:
     return min(max(fraction, 0.0), 1.0)
-
-
-def none_cell(shown: str, why: str) -> str:
-    """A cell without a figure, and why, for eyes and ears."""
-    return _piece("none_cell", shown, why)
-
-
-def table(head: Sequence[str], body: Iterable[str], *, label: str, css_class: str = "") -> str:
-    """A table that scrolls inside its own box; `head` holds cells' contents, or whole ``th`` elements."""
-    cells = [Markup(cell if cell.startswith("<th") else f'<th scope="col">{cell}</th>') for cell in head]
-    return _piece("table", cells, label, css_class, caller=lambda: Markup("".join(body)))
-
-
-def detail(summary: str, markup: str, *, is_open: bool = False) -> str:
-    """A part that opens on demand."""
-    return _piece("detail", summary, Markup(markup), is_open)

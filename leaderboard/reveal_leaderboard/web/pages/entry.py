@@ -18,7 +18,7 @@ from reveal_leaderboard.boards.withdrawn import WithdrawnEntry, read_withdrawn
 from reveal_leaderboard.release.release import ReleasedScore
 from reveal_leaderboard.store.metadata import KINDS
 from reveal_leaderboard.store.store import Score, Submission
-from reveal_leaderboard.web.pages.drawing import draw, message, page_head, part
+from reveal_leaderboard.web.pages.drawing import PRIVATE, draw, message, page_head, part
 from reveal_leaderboard.web.pages.strip import build_strip
 from reveal_leaderboard.web.pages.submission_view import changes_view, finding_plot, score_view, shown_metrics
 from reveal_leaderboard.web.services import Services
@@ -54,7 +54,7 @@ def build(services: Services, page: gr.Blocks) -> None:
             log.exception("an entry could not be drawn")
             return page_head("Entry") + message("bad", "The entry cannot be read now.", "Please reload in a moment.")
 
-    page.load(show, None, shown, api_visibility="private")
+    page.load(show, None, shown, **PRIVATE)
 
 
 def may_see(submission: Submission, scores: Sequence[Score], actor: Actor | None) -> bool:
@@ -73,7 +73,7 @@ def _unknown(wanted: str) -> str:
 
 
 def withdrawn_view(gone: WithdrawnEntry) -> str:
-    """What unknown visitors see of an entry that its team withdrew: whose it was and when, no figure."""
+    """What visitors see of an entry that its team withdrew: whose it was and when, no figure."""
     return draw(PAGE, "withdrawn", gone)
 
 

@@ -23,13 +23,16 @@ from reveal_leaderboard.store.queue import Waiting
 from reveal_leaderboard.store.store import NotAllowedError, Submission
 from reveal_leaderboard.web.pages.drawing import (
     ACTIONS,
+    PRIVATE,
+    QUIET,
     SHOW_ANSWER,
     draw,
-    link,
     message,
+    note,
     page_head,
     part,
-)
+    sign_in,
+)  # fmt: skip
 from reveal_leaderboard.web.pages.strip import build_strip
 from reveal_leaderboard.web.pages.submission_view import duration, ledger_view
 from reveal_leaderboard.web.services import Services
@@ -45,7 +48,6 @@ NOTE = "A token lets a program act for you and one organization, as far as its s
 def build_tokens(services: Services, page: gr.Blocks, team: gr.Dropdown) -> None:
     """Lay out this part; `team` is the page's choice of organization."""
     wire = _TokenHandlers(services)
-    private: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
     gr.HTML(part("API tokens", note=NOTE))
     answer = gr.HTML("", elem_id="token-answer")
     listed = gr.HTML("", elem_id="tokens", js_on_load=ACTIONS)
@@ -55,9 +57,9 @@ def build_tokens(services: Services, page: gr.Blocks, team: gr.Dropdown) -> None
             days = gr.Number(TOKEN_DAYS, label="Days", precision=0, minimum=1, maximum=366, min_width=90)
             scopes = gr.CheckboxGroup(list(SCOPES), value=["read", "submit"], label="May", min_width=180)
         issue = gr.Button("Issue the token")
-    page.load(wire.show, None, listed, **private)
-    issue.click(wire.issue, [team, name, days, scopes], [answer, listed], **private)
-    listed.click(wire.revoke, None, [answer, listed], **private)
+    page.load(wire.show, None, listed, **QUIET)
+    issue.click(wire.issue, [team, name, days, scopes], [answer, listed], **QUIET)
+    listed.click(wire.revoke, None, [answer, listed], **QUIET)
 
 
 class _TokenHandlers:
@@ -114,7 +116,7 @@ def _team(actor: Actor, team_id: str | None) -> Team | None:
 
 POLL_SECONDS = 5.0
 REFUSALS = (NotAllowedError, NotPermittedError, TeamNameError, ValueError)
-SIGN_IN = message("info", "You are not signed in.", markup=f"<p>{link('/login', 'Sign in', next='/mine')}</p>")
+SIGN_IN = sign_in("/mine")
 NO_TEAM = message("info", "You belong to no organization yet.", "Make one below, or ask an owner to add you.")
 
 log = logging.getLogger(__name__)
@@ -123,8 +125,6 @@ log = logging.getLogger(__name__)
 def build(services: Services, page: gr.Blocks) -> None:
     """Lay out the page inside the present Blocks."""
     wire = _Handlers(services)
-    private: dict[str, Any] = {"api_visibility": "private"}
-    quiet: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
     build_strip(services, page)
     gr.HTML(page_head("My submissions"))
     account = gr.HTML("", elem_id="account")
@@ -150,17 +150,17 @@ def build(services: Services, page: gr.Blocks) -> None:
         make = gr.Button("Make the team")
     build_tokens(services, page, team)
     shown = [account, team, listed, ledger, members]
-    answer.change(None, js=SHOW_ANSWER, api_visibility="private")
+    answer.change(None, js=SHOW_ANSWER, **PRIVATE)
     timer = gr.Timer(POLL_SECONDS)
-    page.load(wire.open, None, shown, **quiet)
-    gr.on([team.input, benchmark.input], wire.show, [team, benchmark], [listed, ledger, members], **quiet)
-    timer.tick(wire.refresh, [team, benchmark], [listed, ledger], **quiet)
+    page.load(wire.open, None, shown, **QUIET)
+    gr.on([team.input, benchmark.input], wire.show, [team, benchmark], [listed, ledger, members], **QUIET)
+    timer.tick(wire.refresh, [team, benchmark], [listed, ledger], **QUIET)
     with_answer = [answer, listed, ledger, members]
     for element in (listed, answer):
-        element.click(wire.act, [team, benchmark], with_answer, **private)
-    members.click(wire.act, [team, benchmark], with_answer, **private)
-    add.click(wire.add_member, [team, benchmark, user_id, role], with_answer, **private)
-    make.click(wire.make_team, [name, benchmark], [answer, *shown], **private)
+        element.click(wire.act, [team, benchmark], with_answer, **PRIVATE)
+    members.click(wire.act, [team, benchmark], with_answer, **PRIVATE)
+    add.click(wire.add_member, [team, benchmark, user_id, role], with_answer, **PRIVATE)
+    make.click(wire.make_team, [name, benchmark], [answer, *shown], **PRIVATE)
 
 
 class _Handlers:
@@ -282,7 +282,7 @@ class _Handlers:
     def _lists(self, actor: Actor | None, team_id: str | None, benchmark: str) -> tuple[str, str, str]:
         """Submissions, ledger and members of one team of the actor's."""
         if actor is None:
-            return '<p class="rv-note">They stand here once you are signed in.</p>', "", ""
+            return note("They stand here once you are signed in."), "", ""
         membership = _membership(actor, team_id)
         if membership is None:
             return NO_TEAM, "", ""
@@ -441,8 +441,3 @@ def secret_view(token: Token, secret: str) -> str:
 def team_view(membership: Membership, members: Sequence[tuple[User, str]], me: User) -> str:
     """The members of a team; an owner can take them out, everybody can leave."""
     return draw(PAGE, "team", membership, members, me)
-
-
-def team_choices(teams: Sequence[Team]) -> list[tuple[str, str]]:
-    """Teams as the choices of a list: name and id."""
-    return [(team.name, team.id) for team in teams]

@@ -19,7 +19,7 @@ from reveal_leaderboard.boards import reading
 from reveal_leaderboard.boards.catalogue import UnknownBenchmarkError
 from reveal_leaderboard.store.ratings import PICTURE_CRITERIA, RatingError, StoredAnswer, own_scores
 from reveal_leaderboard.store.submissions import NotAllowedError, get_known
-from reveal_leaderboard.web.pages.drawing import link, message, page_head
+from reveal_leaderboard.web.pages.drawing import PRIVATE, message, page_head, sign_in
 from reveal_leaderboard.web.pages.rubric_view import TITLES, answer_view, choices, progress_bar
 from reveal_leaderboard.web.pages.strip import build_strip
 from reveal_leaderboard.web.services import Services
@@ -27,7 +27,7 @@ from reveal_leaderboard.web.services import Services
 __all__ = ["build"]
 
 LEAD = "Score each answer on its own, by the words of the scale. You are not told whose answer it is."
-SIGN_IN = message("info", "You are not signed in.", markup=f"<p>{link('/login', 'Sign in', next='/read')}</p>")
+SIGN_IN = sign_in("/read")
 NOT_A_READER = message(
     "info", "This page is for readers.", "The maintainers name the readers of a board; you are not one of them."
 )
@@ -43,10 +43,9 @@ log = logging.getLogger(__name__)
 def build(services: Services, page: gr.Blocks) -> None:
     """Lay out the page inside the present Blocks."""
     wire = _Handlers(services)
-    private: dict[str, Any] = {"api_visibility": "private"}
     build_strip(services, page)
     gr.HTML(page_head("Read", LEAD))
-    names = wire.boards()
+    names = services.read_boards
     benchmark = gr.Dropdown(names, value=names[0] if names else None, label="Benchmark", visible=len(names) > 1)
     told = gr.HTML("", elem_id="answer")
     shown = gr.HTML("", elem_id="reading")
@@ -57,10 +56,10 @@ def build(services: Services, page: gr.Blocks) -> None:
             save = gr.Button("Save and go on", variant="primary", elem_id="save")
             back = gr.Button("Change my last scores", elem_id="back")
     outputs = [told, shown, form, chosen, *radios]
-    page.load(wire.open, benchmark, outputs, **private)
-    benchmark.input(wire.open, benchmark, outputs, **private)
-    save.click(wire.save, [benchmark, chosen, *radios], outputs, **private).then(None, js=TO_THE_TASK, **private)
-    back.click(wire.back, benchmark, outputs, **private).then(None, js=TO_THE_TASK, **private)
+    page.load(wire.open, benchmark, outputs, **PRIVATE)
+    benchmark.input(wire.open, benchmark, outputs, **PRIVATE)
+    save.click(wire.save, [benchmark, chosen, *radios], outputs, **PRIVATE).then(None, js=TO_THE_TASK, **PRIVATE)
+    back.click(wire.back, benchmark, outputs, **PRIVATE).then(None, js=TO_THE_TASK, **PRIVATE)
 
 
 class _Handlers:
@@ -68,13 +67,6 @@ class _Handlers:
 
     def __init__(self, services: Services) -> None:
         self.services = services
-
-    def boards(self) -> list[str]:
-        """Names of the benchmarks whose answers readers score."""
-        scored_by = {
-            name: one.scored_by for name in self.services.names for one in self.services.catalogue.versions(name)
-        }
-        return [name for name, who in scored_by.items() if who == "readers"]
 
     def open(self, request: gr.Request, benchmark: str | None) -> tuple[Any, ...]:
         """The next answer of the reader."""
@@ -125,7 +117,7 @@ class _Handlers:
         actor = self.services.actor(request)
         if actor is None:
             return _empty(SIGN_IN)
-        if benchmark not in self.boards():
+        if benchmark not in self.services.read_boards:
             return _empty(NO_BOARD)
         if not reading.may_read(actor, self.services.settings.of(benchmark).reading):
             return _empty(NOT_A_READER)

@@ -11,7 +11,7 @@ import gradio as gr
 
 from reveal_leaderboard.accounts.people import Actor
 from reveal_leaderboard.boards.reading import may_read
-from reveal_leaderboard.web.pages.drawing import link, text
+from reveal_leaderboard.web.pages.drawing import QUIET, draw
 from reveal_leaderboard.web.services import Services
 
 __all__ = ["SCRIPT", "build_strip", "strip_view"]
@@ -22,30 +22,20 @@ SCRIPT = (files("reveal_leaderboard.web.pages") / "site.js").read_text(encoding=
 
 def build_strip(services: Services, page: gr.Blocks) -> None:
     """Lay out the line inside the present Blocks."""
-    shown = gr.HTML('<p class="rv-strip">&nbsp;</p>', elem_id="strip", js_on_load=SCRIPT)
+    shown = gr.HTML(draw("pieces.html", "strip_to_come"), elem_id="strip", js_on_load=SCRIPT)
 
     def show(request: gr.Request) -> str:
         actor = services.actor(request)
         return strip_view(actor, reads=_reads(services, actor))
 
-    page.load(show, None, shown, api_visibility="private", show_progress="hidden")
+    page.load(show, None, shown, **QUIET)
 
 
 def _reads(services: Services, actor: Actor | None) -> bool:
     """Whether there is a board whose answers `actor` may score."""
-    scored_by_readers = (
-        name for name in services.names if any(v.scored_by == "readers" for v in services.catalogue.versions(name))
-    )
-    return any(may_read(actor, services.settings.of(name).reading) for name in scored_by_readers)
+    return any(may_read(actor, services.settings.of(name).reading) for name in services.read_boards)
 
 
 def strip_view(actor: Actor | None, *, reads: bool = False) -> str:
     """The line for this actor, or for a visitor; `reads`: with the way to the page of readers."""
-    if actor is None:
-        return f'<p class="rv-strip">{link("/login", "Sign in")}</p>'
-    more = f" · {link('/read', 'Read answers')}" if reads else ""
-    more += f" · {link('/admin', 'Admin')}" if actor.is_admin else ""
-    if actor.via == "local":
-        return f'<p class="rv-strip">Local mode, one user{more}</p>'
-    out = '<form method="post" action="/logout"><button type="submit" class="rv-action">Sign out</button></form>'
-    return f'<div class="rv-strip">Signed in as <b>{text(actor.user.name)}</b>{more} {out}</div>'
+    return draw("pieces.html", "strip", actor, reads)

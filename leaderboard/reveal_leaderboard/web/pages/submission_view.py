@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from reveal_bench.metrics import METRICS
+from reveal_bench.metrics.bootstrap import MACRO
 from reveal_leaderboard.boards.references import ReferenceRow
 from reveal_leaderboard.release.release import ReleasedScore
 from reveal_leaderboard.store.queue import Waiting
@@ -20,7 +21,6 @@ __all__ = [
     "shown_metrics", "steps",
 ]  # fmt: skip
 
-MACRO = "macro"
 PAGE = "submission.html"
 
 

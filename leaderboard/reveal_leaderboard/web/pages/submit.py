@@ -25,13 +25,7 @@ from reveal_leaderboard.store.metadata import KINDS, PROMPT_STYLES, Metadata, Me
 from reveal_leaderboard.store.store import KeyReusedError, NotAllowedError, Submission
 from reveal_leaderboard.web.intake import NotAMemberError
 from reveal_leaderboard.web.pages import board_notes
-from reveal_leaderboard.web.pages.drawing import (
-    draw,
-    link,
-    message,
-    page_head,
-    part,
-)
+from reveal_leaderboard.web.pages.drawing import PRIVATE, QUIET, draw, link, message, page_head, part, sign_in
 from reveal_leaderboard.web.pages.strip import build_strip
 from reveal_leaderboard.web.pages.submission_view import FINAL, balance_view, progress_view
 from reveal_leaderboard.web.services import Services
@@ -66,7 +60,7 @@ def build_form(*, any_organization: bool) -> list[gr.components.Component]:
 
     Parameters
     ----------
-    any_organization : whether a name may be typed that is none of the listed teams (the single user of local mode)
+    any_organization : whether a name may be typed that is not one of the listed teams (the single user of local mode)
     """
     with gr.Row():
         name = gr.Textbox(label="Model name", placeholder="as shown on the board", max_length=64, min_width=170)
@@ -93,7 +87,7 @@ def read_file(path: Path) -> Metadata:
     Raises
     ------
     MetadataError
-        If it is too large, is no UTF-8 text, or breaks a rule.
+        If it is too large, is not UTF-8 text, or breaks a rule.
     """
     with path.open("rb") as stream:
         raw = stream.read(MAX_FILE_BYTES + 1)
@@ -181,7 +175,8 @@ LEAD = (
 )
 EMPTY = message("info", "No file yet.", "Its report appears here as soon as it is dropped. Checking costs nothing.")
 NOTHING_SENT = message("info", "Nothing sent yet.")
-SIGN_IN, NO_TEAM, WAITING = draw(PAGE, "sign_in"), draw(PAGE, "no_team"), draw(PAGE, "waiting")
+SIGN_IN = sign_in("/submit", "Signing in says for which organization you submit, and whose budget is charged.")
+NO_TEAM, WAITING = draw(PAGE, "no_team"), draw(PAGE, "waiting")
 # Keeps the number of what was sent in the address: a reload goes on watching it.
 REMEMBER = """(id) => {
   if (id) history.replaceState(null, '', location.pathname + '?sent=' + encodeURIComponent(id));
@@ -229,18 +224,16 @@ def build(services: Services, page: gr.Blocks) -> None:
     sent, more = gr.State(""), gr.State({})
     timer = gr.Timer(POLL_SECONDS, active=False)
     wire = _Handlers(services)
-    private: dict[str, Any] = {"api_visibility": "private"}
-    quiet: dict[str, Any] = {"api_visibility": "private", "show_progress": "hidden"}
     organization: Any = fields[2]
     chosen = [file, benchmark, allow_missing]
-    page.load(wire.open, None, [account, organization, balance, progress, sent, timer], **quiet)
-    gr.on([file.change, benchmark.change, allow_missing.change], wire.check, chosen, [report, send], **private)
-    gr.on([benchmark.change, organization.change], wire.balance, [benchmark, organization], balance, **quiet)
-    described.change(wire.fill, [described, *fields], [filled, more, *fields], **quiet)
+    page.load(wire.open, None, [account, organization, balance, progress, sent, timer], **QUIET)
+    gr.on([file.change, benchmark.change, allow_missing.change], wire.check, chosen, [report, send], **PRIVATE)
+    gr.on([benchmark.change, organization.change], wire.balance, [benchmark, organization], balance, **QUIET)
+    described.change(wire.fill, [described, *fields], [filled, more, *fields], **QUIET)
     outputs = [progress, send, sent, timer, balance]
-    step = send.click(wire.send, [*chosen, more, *fields], outputs, **private)
-    step.then(None, sent, sent, js=REMEMBER, api_visibility="private")
-    timer.tick(wire.watch, [sent, benchmark, organization], [progress, timer, balance], **quiet)
+    step = send.click(wire.send, [*chosen, more, *fields], outputs, **PRIVATE)
+    step.then(None, sent, sent, js=REMEMBER, **PRIVATE)
+    timer.tick(wire.watch, [sent, benchmark, organization], [progress, timer, balance], **QUIET)
 
 
 def teams_of(actor: Actor | None) -> list[Team]:
@@ -295,7 +288,7 @@ class _Handlers:
         return lint_view(report), gr.update(interactive=report.ok)
 
     def fill(self, request: gr.Request, path: str | None, *form: str | None) -> tuple[Any, ...]:
-        """Fill the form from a ``submission.json``; an organization that is none of the actor's is left unchosen."""
+        """Fill the form from a ``submission.json``; an organization that is not one of the actor's is left unchosen."""
         keep = [gr.skip()] * len(form)
         if path is None:
             return "", {}, *keep
@@ -318,7 +311,7 @@ class _Handlers:
             values[2] = teams[team_key(wanted)]
         elif self.services.auth.mode != "local":
             values[2] = None
-            told += f" Its organization, {wanted}, is none of yours: choose one."
+            told += f" Its organization, {wanted}, is not one of yours: choose one."
         return message("good", told), more, *values
 
     def balance(self, request: gr.Request, benchmark: str, organization: str | None) -> str:

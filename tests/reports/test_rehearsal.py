@@ -14,9 +14,9 @@ import pytest
 from PIL import Image
 
 from reveal_bench.kinds.questions import Question, ViewedImage
-from reveal_bench.models import rehearsal
 from reveal_bench.models.questions import AskSettings, Message, Shown
-from reveal_bench.models.rehearsal import RehearsalCount, rehearse
+from reveal_bench.reports import rehearsal
+from reveal_bench.reports.rehearsal import RehearsalCount, rehearse
 
 
 def png(value: int) -> bytes:
