@@ -62,7 +62,6 @@ from reveal_bench.dataset.layout import SHARD_BYTES, FolderWriter
 from reveal_bench.dataset.row_pool import RowPool, Spool
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.folder import FolderInfo
-from reveal_bench.kinds.localization.records import LocalizationRecord
 from reveal_bench.sources.source import BuildError, Extra, Pixels, Problem, Record
 
 __all__ = ["BuildLog", "HOLDOUT", "RELEASED", "build_folder", "replace_targets", "workplace"]
@@ -401,9 +400,7 @@ class _Intake:
             value = f"it again, first in {self._split_of[key]!r}"
             return Problem(split, key, name, "must occur once in all splits", value)
         self._split_of[key] = split
-        pictures = self.kind.pictures(record)
-        has_bytes = isinstance(record, LocalizationRecord) and record.image is not None
-        if self.embed and not has_bytes and (None in pictures or not pictures):
+        if self.embed and not self.kind.has_pixels(record):
             return Problem(split, key, "image", "must be there when pixels are embedded", "None")
         return None
 

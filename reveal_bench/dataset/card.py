@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, Any
 
 from reveal_bench.benchmarks import Benchmark, bundled
 from reveal_bench.dataset import card_tables
-from reveal_bench.dataset.tally import Tally
 from reveal_bench.kinds import KINDS
+from reveal_bench.kinds.tally import Tally
 
 if TYPE_CHECKING:
     from datasets import Features

@@ -11,21 +11,19 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from reveal_bench.dataset.tally import ACQUISITION, DEMOGRAPHICS, FindingsTally, LocalizationTally, Tally, TasksTally
-from reveal_bench.kinds.findings.records import AGE_BANDS, AGREEMENTS, PATIENT_CLASSES, RACES, SEXES
+from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.images import SPACING_SOURCES, VIEWS
-from reveal_bench.kinds.localization.records import READERS
-from reveal_bench.kinds.tasks.records import CATEGORIES, CRITERIA, QUESTION_SCORES
+from reveal_bench.kinds.tally import ACQUISITION, Tally, markdown_table
 
 if TYPE_CHECKING:
     from datasets import Features
 
 __all__ = [
-    "COLUMNS",
-    "CONFIGS",
     "acquisition_table",
     "agreement_table",
     "categories_table",
+    "column_meanings",
+    "config_meanings",
     "configs_table",
     "demographics_table",
     "features_table",
@@ -37,7 +35,7 @@ __all__ = [
 ]
 
 COLUMNS = {
-    # an image, a study, a task
+    # rows of more than one kind
     "image": "file bytes of the radiograph (null where pixels are withheld)",
     "images": "file bytes of the study's radiographs, in the order of `image_ids` (null where pixels are withheld)",
     "image_id": "id of the radiograph; predictions name it",
@@ -54,41 +52,10 @@ COLUMNS = {
     "pixel_pipeline": "how the published pixels were made from the source's",
     "spacing_mm": "row and column spacing in mm, where known",
     "spacing_source": "which header field the spacing is from",
-    # references of an image
     "labels": "findings that are present",
-    "label_status": "per finding 1 present, 0 absent, -1 uncertain, null unlabelled",
-    "annotations": (
-        "per finding and reader: mask (COCO run lengths), contours (x, y), tight box, instances drawn, area, boxes as "
-        "the source draws them"
-    ),
-    "points": "most representative point (x, y) of a finding, per reader",
-    "missing": "findings that are present but were not drawn: unknown masks, not empty ones",
-    # references of a study
-    "label_vector": "per label, in the order of the label codes, 1 present and 0 absent",
-    "agreement": "how many of the three readers agreed to all labels (null where it is unknown)",
-    "n_agree_all": "readers who agreed to all labels",
     "manufacturer": "of the equipment, normalised spelling, where all radiographs of the study share it",
     "model": "of the equipment, normalised spelling, where all radiographs of the study share it",
-    "age_band": "ten-year band of the patient's age; no age in years is kept",
-    "sex": "of the patient, as recorded",
-    "race": "of the patient, as recorded",
-    "patient_class": "inpatient, outpatient or emergency",
     "image_facts": "per radiograph: id, size, view, equipment, exposure, spacing, hashes, pixel pipeline",
-    # tasks
-    "task_id": "id of the task; predictions name it",
-    "prior_image_ids": "ids of the radiographs of an earlier study",
-    "prior_images": "file bytes of those radiographs (null where pixels are withheld)",
-    "prior_image_facts": "the same as `image_facts`, of the earlier study",
-    "prompt": "what the model is asked",
-    "indication": "reason for the examination as the referring physician wrote it",
-    "category": "kind of question",
-    "temporal": "whether the answer needs the earlier study",
-    "tags": "eight lists: region, pathology, imaging finding, laterality, intent, time, question type, subtype",
-    "question_scores": "1 to 5 of the question itself: clinical relevance, answerability, complexity, clarity",
-    "risk_flag": "whether the question was judged risky",
-    "requires_boxes": "whether the answer must localize",
-    "reference_answer": "the answer of a radiologist",
-    "reference_boxes": "its boxes, [x, y, width, height] in pixels of `image_id`",
     # side tables
     "label": "the finding, as a code",
     "mask": "picture of the ground-truth mask: 255 where the finding is, 0 elsewhere",
@@ -120,12 +87,10 @@ COLUMNS = {
     "progression": "change since an earlier study, where the sentence tells of one",
     "mrale_score": "modified RALE score of the lungs' opacities, 0 to 24",
 }
-"""Column -> meaning. `model` of the config `ratings` is the model that answered, which CONFIGS says."""
+"""Column -> meaning, beside what :meth:`reveal_bench.kinds.kind.Kind.meanings` says. `model` of the config `ratings` is
+the model that answered, which CONFIGS says."""
 
 CONFIGS = {
-    "localization": "references and pictures, one row per image",
-    "multilabel": "labels and pictures, one row per study",
-    "tasks": "prompts, pictures and reference answers, one row per task",
     "masks": "ground-truth masks as pictures, to look at: one row per image and finding; scores use the run lengths",
     "holdout_inputs": "the holdout as a model sees it: the columns of the main config, every reference empty",
     "labels": "the labels with definitions and codes",
@@ -138,164 +103,91 @@ CONFIGS = {
     "mrale": "modified RALE score per study",
     "manifest": "what is asked of each split; public for every split",
 }
+"""Config -> what it is for, beside the main configs of the kinds."""
+
+
+def column_meanings() -> dict[str, str]:
+    """Column of any config -> what it means."""
+    return {**COLUMNS, **{name: told for kind in KINDS.values() for name, told in kind.meanings().items()}}
+
+
+def config_meanings() -> dict[str, str]:
+    """Config -> what it is for."""
+    return {**CONFIGS, **{kind.config: kind.holds for kind in KINDS.values()}}
 
 
 Tallies = Mapping[str, Tally]
-VOCABULARIES = {"age_band": AGE_BANDS, "sex": SEXES, "race": RACES, "patient_class": PATIENT_CLASSES}
-LONG_VOCABULARY = 20
-"""Findings up to which one that never occurs has a row of its own."""
 MOST_VALUES = 12
 """Values of an acquisition fact that are listed one by one; the rest are counted together."""
 
 
 def splits_table(tallies: Tallies, n_holdout: int | None) -> str:
     """Rows, images, studies, patients and questions per split."""
-    plural = {"LocalizationTally": None, "FindingsTally": "studies", "TasksTally": "tasks"}
-    unit = next((plural[type(tally).__name__] for tally in tallies.values()), None)
-    heads = ["split", *([unit] if unit == "tasks" else []), "images", "studies", "patients", "questions", "references"]
+    items = next((tally.items for tally in tallies.values()), "images")
+    own = [] if items in ("images", "studies") else [items]
+    heads = ["split", *own, "images", "studies", "patients", "questions", "references"]
     rows: list[list[object]] = []
     for split, tally in tallies.items():
         counts = [len(tally.images), len(tally.studies), len(tally.patients), tally.n_asked]
-        rows.append([f"`{split}`", *([tally.n_rows] if unit == "tasks" else []), *counts, "public"])
+        rows.append([f"`{split}`", *([tally.n_rows] if own else []), *counts, "public"])
     if n_holdout is not None:
-        counted = {None: "images", "studies": "studies", "tasks": "tasks"}[unit]
-        cells = {"split": "`holdout`", counted: n_holdout, "references": "private"}
+        cells = {"split": "`holdout`", items: n_holdout, "references": "private"}
         rows.append([cells.get(head, "") for head in heads])
-    return _table(heads, rows)
+    return markdown_table(heads, rows)
 
 
 def configs_table(configs: Sequence[tuple[str, Mapping[str, tuple[int, int]]]]) -> str:
     """Rows per config and split; `configs` are (name, split -> (rows, bytes))."""
+    meanings = config_meanings()
     rows = [
-        [f"`{name}`", f"`{split}`", n_rows, CONFIGS.get(name, "")]
+        [f"`{name}`", f"`{split}`", n_rows, meanings.get(name, "")]
         for name, splits in configs
         for split, (n_rows, _) in splits.items()
     ]
-    return _table(["config", "split", "rows", "what it is"], rows)
+    return markdown_table(["config", "split", "rows", "what it is"], rows)
 
 
 def findings_table(tallies: Tallies, findings: Sequence[str]) -> str:
     """Counts per finding, one table per split."""
-    parts = []
-    for split, tally in tallies.items():
-        if isinstance(tally, LocalizationTally):
-            parts.append(f"Split `{split}`:\n\n{_drawn_table(tally, findings)}")
-        elif isinstance(tally, FindingsTally):
-            rows = [
-                [name, tally.positives[i], _share(tally.positives[i], tally.n_rows)] for i, name in enumerate(findings)
-            ]
-            parts.append(
-                f"Split `{split}`:\n\n{_table(['label', 'studies', 'of studies'], rows)}\n\n{_labels_per_study(tally)}"
-            )
+    texts = {split: tally.findings_text(findings) for split, tally in tallies.items()}
+    parts = [f"Split `{split}`:\n\n{text}" for split, text in texts.items() if text]
     return "\n\n".join(parts) or "The tasks have no fixed set of findings."
-
-
-def _labels_per_study(tally: FindingsTally) -> str:
-    labels = ", ".join(f"{n} in {count:,}" for n, count in sorted(tally.n_labels.items()))
-    images = ", ".join(f"{n} in {count:,}" for n, count in sorted(tally.n_images_per_study.items()))
-    return f"Labels per study: {labels}. Images per study: {images}."
-
-
-def _drawn_table(tally: LocalizationTally, findings: Sequence[str]) -> str:
-    def by(reader: str) -> list[int]:
-        return [tally.drawn[i, reader] for i in range(len(findings))]
-
-    n = len(findings)
-    drawn = _what_is_drawn(tally)
-    columns: dict[str, list[object]] = {
-        "finding": list(findings),
-        "present": [tally.positives[i] for i in range(n)],
-        "of images": [_share(tally.positives[i], tally.n_rows) for i in range(n)],
-        drawn: list(by("ground_truth")),
-        "instances": [tally.instances[i] for i in range(n)],
-        "not drawn": [tally.missing[i] for i in range(n)],
-        "unlabelled": [tally.unlabelled[i] for i in range(n)],
-        "benchmark readers": list(by("human_benchmark")),
-        "benchmark points": [tally.points[i] for i in range(n)],
-        "individual readers": list(by("individual")),
-    }
-    always = {"finding", "present", "of images", drawn, "not drawn"}
-    kept = {name: cells for name, cells in columns.items() if name in always or any(cells)}
-    rows = list(zip(*kept.values(), strict=True))
-    if n <= LONG_VOCABULARY:
-        return _table(list(kept), rows)
-    used = [bool(tally.positives[i]) or any(tally.drawn[i, reader] for reader in READERS) for i in range(n)]
-    never = ", ".join(name for name, is_used in zip(findings, used, strict=True) if not is_used)
-    table = _table(list(kept), [row for row, is_used in zip(rows, used, strict=True) if is_used])
-    return f"{table}\n\nNever present or drawn in this split: {never or 'none'}."
-
-
-def _what_is_drawn(tally: LocalizationTally) -> str:
-    """Masks or boxes: of the ground truth, and where there is none, of all readers."""
-    truth = {place for place in tally.drawn if place[1] == "ground_truth"} or set(tally.drawn)
-    n_drawn, n_masks = (sum(counts[place] for place in truth) for counts in (tally.drawn, tally.masks))
-    if n_drawn == 0:
-        return "drawn"
-    return "masks" if n_drawn == n_masks else ("masks or boxes" if n_masks else "boxes")
 
 
 def views_table(tallies: Tallies) -> str:
     """Images per view and split."""
     used = sorted({view for tally in tallies.values() for view in tally.views})
     rows = [[f"`{split}`", *(tally.views[view] for view in used)] for split, tally in tallies.items()]
-    return _table(["split", *(VIEWS[view] for view in used)], rows)
+    return markdown_table(["split", *(VIEWS[view] for view in used)], rows)
 
 
 def missing_list(tallies: Tallies, findings: Sequence[str]) -> str:
     """Findings without a mask, studies without a known agreement, tasks without an answer."""
-    return "\n".join(f"* split `{split}`: {_missing(tally, findings)}" for split, tally in tallies.items())
-
-
-def _missing(tally: Tally, findings: Sequence[str]) -> str:
-    if isinstance(tally, LocalizationTally):
-        total = sum(tally.missing.values())
-        each = ", ".join(f"{findings[i]} {n:,}" for i, n in sorted(tally.missing.items()) if n)
-        return f"{total:,} times a finding is present without a ground-truth drawing" + (f" ({each})" if each else "")
-    if isinstance(tally, FindingsTally):
-        never = [name for i, name in enumerate(findings) if tally.positives[i] == 0]
-        unknown = {"agreement": tally.agreement[None], **{name: _unknown(tally, name) for name in DEMOGRAPHICS}}
-        parts = [f"{name.replace('_', ' ')} unknown in {n:,} of {tally.n_rows:,}" for name, n in unknown.items() if n]
-        parts += [f"no study with {', '.join(never)}"] if never else []
-        return "; ".join(parts) or f"nothing is missing in {tally.n_rows:,} studies"
-    if isinstance(tally, TasksTally):
-        return f"{tally.n_rows - tally.with_answer:,} of {tally.n_rows:,} tasks have no reference answer"
-    raise TypeError(f"`tally` must be of a known kind, got {type(tally).__name__}")
-
-
-def _unknown(tally: FindingsTally, name: str) -> int:
-    return tally.demographics[name][len(VOCABULARIES[name]) - 1]
+    return "\n".join(f"* split `{split}`: {tally.missing(findings)}" for split, tally in tallies.items())
 
 
 def demographics_table(tallies: Tallies) -> str:
     """Patients' bands per split, per study."""
-    known = {split: tally for split, tally in tallies.items() if isinstance(tally, FindingsTally)}
+    known = {split: tally for split, tally in tallies.items() if tally.demographics}
     if not known:
         return "No demographic column is published."
+    vocabularies = next(iter(known.values())).vocabularies
     rows = [
         [name.replace("_", " "), value, *(tally.demographics[name][code] for tally in known.values())]
-        for name in DEMOGRAPHICS
-        for code, value in enumerate(VOCABULARIES[name])
+        for name, values in vocabularies.items()
+        for code, value in enumerate(values)
         if any(tally.demographics[name][code] for tally in known.values())
     ]
-    return _table(["", "", *(f"`{split}`" for split in known)], rows)
+    return markdown_table(["", "", *(f"`{split}`" for split in known)], rows)
 
 
 def agreement_table(tallies: Tallies) -> str:
     """How many readers agreed (studies), or drew (images)."""
-    rows: list[list[object]] = []
-    for split, tally in tallies.items():
-        if isinstance(tally, FindingsTally):
-            counts = [tally.agreement[code] for code in range(len(AGREEMENTS))]
-            rows.append([f"`{split}`", *counts, tally.agreement[None]])
-    if rows:
-        return _table(["split", *(name.replace("_", " ") for name in AGREEMENTS), "unknown"], rows)
-    for split, tally in tallies.items():
-        if isinstance(tally, LocalizationTally) and tally.reader_ids:
-            spread = ", ".join(f"{n} on {count:,}" for n, count in sorted(tally.readers_per_image.items()))
-            rows.append([f"`{split}`", len(tally.reader_ids), spread])
-    if rows:
-        return _table(["split", "individual readers", "readers who drew something on how many images"], rows)
-    return "No agreement between readers is published with the references."
+    found = {split: tally.agreement_cells() for split, tally in tallies.items()}
+    rows = [[f"`{split}`", *cells] for split, cells in found.items() if cells]
+    if not rows:
+        return "No agreement between readers is published with the references."
+    return markdown_table(["split", *next(iter(tallies.values())).agreement_heads], rows)
 
 
 def acquisition_table(tallies: Tallies) -> str:
@@ -310,7 +202,7 @@ def acquisition_table(tallies: Tallies) -> str:
         if any(tally.spacings[code] for tally in tallies.values()):
             label = "unknown" if source == "none" else source.replace("_", " ")
             rows.append(["pixel spacing", label, *(tally.spacings[code] for tally in tallies.values())])
-    table = _table(["", "", *(f"`{split}`" for split in tallies)], rows)
+    table = markdown_table(["", "", *(f"`{split}`" for split in tallies)], rows)
     return f"{table}\n\n" + " ".join(f"Split `{split}`: {_sizes(tally)}." for split, tally in tallies.items())
 
 
@@ -347,45 +239,22 @@ def _span(values: Sequence[int]) -> str:
 
 def categories_table(tallies: Tallies) -> str:
     """Tasks per category and what they need, per split."""
-    known = {split: tally for split, tally in tallies.items() if isinstance(tally, TasksTally)}
-    if not known:
+    counts = {split: tally.categories() for split, tally in tallies.items() if tally.categories()}
+    if not counts:
         return "The benchmark has no categories of tasks."
-    rows: list[list[object]] = [
-        [name.replace("_", " "), *(tally.categories[code] for tally in known.values())]
-        for code, name in enumerate(CATEGORIES)
+    each = {name: [told[name] for told in counts.values()] for name in next(iter(counts.values()))}
+    rows = [
+        [name, *("not scored" if cell is None else cell for cell in cells)]
+        for name, cells in each.items()
+        if any(cell is not None for cell in cells)
     ]
-    rows.append(["needs the earlier study", *(tally.temporal for tally in known.values())])
-    rows.append(["must localize", *(tally.with_boxes for tally in known.values())])
-    rows.append(["has a reference answer", *(tally.with_answer for tally in known.values())])
-    rows.append(["judged risky", *(tally.risky for tally in known.values())])
-    rows += [
-        [f"mean {name.replace('_', ' ')}", *(_mean(_scored(tally, name)) for tally in known.values())]
-        for name in QUESTION_SCORES
-        if any(_scored(tally, name) for tally in known.values())
-    ]
-    return _table(["tasks", *(f"`{split}`" for split in known)], rows)
-
-
-def _scored(tally: TasksTally, name: str) -> Counter[int]:
-    return Counter({score: n for (which, score), n in tally.question_scores.items() if which == name})
+    return markdown_table(["tasks", *(f"`{split}`" for split in counts)], rows)
 
 
 def ratings_table(tallies: Tallies) -> str:
     """Readers' ratings: how many, and the mean per model and criterion."""
-    parts = []
-    for split, tally in tallies.items():
-        if not isinstance(tally, TasksTally) or not tally.ratings:
-            continue
-        models = sorted({model for model, _ in tally.ratings})
-        rows = [[model, *(_mean(tally.ratings[model, name]) for name in CRITERIA)] for model in models]
-        head = f"Split `{split}`: {tally.extras['ratings']:,} ratings by {len(tally.raters)} readers; means of 1 to 5:"
-        parts.append(f"{head}\n\n" + _table(["model", *(name.replace("_", " ") for name in CRITERIA)], rows))
+    parts = [f"Split `{split}`: {text}" for split, tally in tallies.items() if (text := tally.ratings_text())]
     return "\n\n".join(parts) or "No ratings are published in this folder."
-
-
-def _mean(scores: Counter[int]) -> str:
-    n = sum(scores.values())
-    return f"{sum(score * count for score, count in scores.items()) / n:.2f} (n = {n:,})" if n else "not scored"
 
 
 def features_table(features: Features) -> str:
@@ -394,19 +263,10 @@ def features_table(features: Features) -> str:
     Raises
     ------
     ValueError
-        If a column has no meaning in COLUMNS.
+        If nothing says what a column means.
     """
-    unknown = sorted(set(features) - set(COLUMNS))
+    meanings = column_meanings()
+    unknown = sorted(set(features) - set(meanings))
     if unknown:
         raise ValueError(f"COLUMNS must say what every column means, it lacks {', '.join(unknown)}")
-    return _table(["column", "meaning"], [[f"`{name}`", COLUMNS[name]] for name in features])
-
-
-def _share(n: int, of: int) -> str:
-    return f"{100 * n / of:.1f} %" if of else ""
-
-
-def _table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    cells = [[f"{cell:,}" if isinstance(cell, int) else str(cell).replace("|", "\\|") for cell in row] for row in rows]
-    lines = [list(heads), ["---"] * len(heads), *cells]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return markdown_table(["column", "meaning"], [[f"`{name}`", meanings[name]] for name in features])

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from reveal_bench.benchmarks import Benchmark
 from reveal_bench.dataset.card import PLACE, SYNTHETIC_LICENCE, Config, card_template, front_matter, sections
-from reveal_bench.dataset.card_tables import COLUMNS, CONFIGS
+from reveal_bench.dataset.card_tables import column_meanings, config_meanings
 from reveal_bench.kinds import KINDS
 
 if TYPE_CHECKING:
@@ -185,9 +185,10 @@ def _distribution(configs: Sequence[Config], files: Mapping[str, tuple[str, int]
             "encodingFormat": ENCODINGS.get(PurePosixPath(path).suffix, "application/octet-stream"),
             "sha256": sha256,
         }
+    meanings = config_meanings()
     for config in configs:
-        yield _file_set(config.name, CONFIGS.get(config.name, ""), [f"{split}-*.parquet" for split in config.splits])
-    yield _file_set("manifest", CONFIGS["manifest"], ["*.parquet"])
+        yield _file_set(config.name, meanings.get(config.name, ""), [f"{split}-*.parquet" for split in config.splits])
+    yield _file_set("manifest", meanings["manifest"], ["*.parquet"])
 
 
 def _file_set(config: str, description: str, patterns: Sequence[str]) -> Json:
@@ -244,7 +245,7 @@ def _record_set(config: str, splits: Sequence[str], features: Features, ending: 
         "@type": "cr:RecordSet",
         "@id": config,
         "name": config,
-        "description": CONFIGS.get(config, f"rows of the config {config}"),
+        "description": config_meanings().get(config, f"rows of the config {config}"),
         "field": [split_field, *(_field(config, (name,), feature) for name, feature in features.items())],
     }
 
@@ -256,7 +257,7 @@ def _field(config: str, path: tuple[str, ...], feature: Any) -> Json:
     shape, inner = _array(feature)
     field: Json = {"@type": "cr:Field", "@id": "/".join([config, *map(_identifier, path)]), "name": path[-1]}
     if len(path) == 1:
-        field["description"] = COLUMNS.get(path[0], path[0])
+        field["description"] = column_meanings().get(path[0], path[0])
     if shape:
         field |= {"isArray": True, "arrayShape": ",".join(map(str, shape))}
     if isinstance(inner, dict):

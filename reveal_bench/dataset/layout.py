@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 from reveal_bench.benchmarks import Asks, Benchmark
 from reveal_bench.dataset.card import Config, private_card, render_card, render_eval_yaml
 from reveal_bench.dataset.croissant import render_croissant
-from reveal_bench.dataset.tally import Tally, new_tally
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.folder import FOLDER_INFO, FolderInfo
 from reveal_bench.kinds.kind import Kind
 from reveal_bench.kinds.rows import Row
+from reveal_bench.kinds.tally import Tally
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -173,9 +173,7 @@ class FolderWriter:
 
     def split(self, split: str) -> SplitWriter:
         """A split of the main config."""
-        return SplitWriter(
-            self.kind, self.shards(self.kind.config, split, self.features), new_tally(self.benchmark.kind)
-        )
+        return SplitWriter(self.kind, self.shards(self.kind.config, split, self.features), self.kind.tally())
 
     def close_split(self, split: str, writer: SplitWriter, *, references: str = "public") -> None:
         """Finish a split with references."""

@@ -20,7 +20,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from itertools import chain, islice
 from multiprocessing.connection import Connection
@@ -35,7 +35,6 @@ from reveal_bench.files import write_whole
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.images import Developed
 from reveal_bench.kinds.kind import Kind
-from reveal_bench.kinds.localization.records import LocalizationRecord
 from reveal_bench.kinds.rows import Row
 from reveal_bench.sources.pictures import CLEANED, PNG16, develop
 from reveal_bench.sources.source import Problem, Record
@@ -236,8 +235,8 @@ def _make(record: Record, build: _BuildOf) -> Made:
             place = picture.shown if picture is not None else key
             return Made(digest, key, problem=Problem(place, key, "picture", "must be readable", str(error)))
         developed.append(found if build.embed or found is None else found.withheld())
-    if isinstance(record, LocalizationRecord) and not build.embed:
-        record = replace(record, image=None)
+    if not build.embed:
+        record = kind.without_image_bytes(record)
     try:
         row = kind.row(record, build.benchmark, developed)
         side_rows = kind.side_rows(record, build.benchmark)

@@ -33,7 +33,6 @@ from reveal_bench.dataset.tables import (
     schema_problems,
     tables_of,
 )
-from reveal_bench.dataset.tally import Tally, new_tally
 from reveal_bench.dataset.validate_card import (
     card_problems,
     croissant_problems,
@@ -51,7 +50,8 @@ from reveal_bench.dataset.validate_rows import (
 )
 from reveal_bench.kinds.folder import FOLDER_INFO
 from reveal_bench.kinds.rows import Fault, Row
-from reveal_bench.kinds.tasks.rules import rating_faults
+from reveal_bench.kinds.tally import Tally
+from reveal_bench.kinds.tasks.rows import rating_faults
 from reveal_bench.sources.source import Problem
 
 __all__ = ["validate_folder"]
@@ -331,7 +331,7 @@ class _Check:
     def _split(self, split: str, tables: list[TableFile], manifest: dict[str, Row], n_rows: int) -> None:
         """Rows with references against the rules, the manifest and the sizes that `benchmark.json` states."""
         kind, findings = self.folder.kind, self.folder.benchmark.findings
-        tally, keys = new_tally(kind.name), self.keys.setdefault(split, set())
+        tally, keys = kind.tally(), self.keys.setdefault(split, set())
         n_unread = 0
         for table in tables:
             for rows in read_table(table):

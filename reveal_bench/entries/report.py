@@ -2,7 +2,7 @@
 
 Conventions
 -----------
-A :class:`Problem` stands at a `line`: the line of a JSONL, CSV or TSV file, the 1-based row of a Parquet file, the
+A :class:`LintProblem` stands at a `line`: the line of a JSONL, CSV or TSV file, the 1-based row of a Parquet file, the
 1-based entry of a JSON document; None when it concerns the whole file. `rule` is a stable identifier such as
 ``rle-sum``. `value` is what the file holds, made safe to show: cut to a sane length, with every character that does
 not print escaped; it is empty when no single value is at fault.
@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
-__all__ = ["LintReport", "Problem", "ProblemLog", "show_value"]
+__all__ = ["LintReport", "LintProblem", "ProblemLog", "escape", "show_value", "statistics_in_words", "verdict_of"]
 
 Severity = Literal["error", "warning"]
 
@@ -29,7 +29,7 @@ _NOTHING: Final = object()
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class LintProblem:
     """One broken rule; see the module's conventions."""
 
     severity: Severity
@@ -54,7 +54,7 @@ class LintReport:
         Format found by looking at the content, such as "jsonl" or "chexlocalize-segmentations"; "unknown" if none fits.
     n_entries : int
         Predictions read, before several of one pair are merged.
-    problems : tuple of Problem
+    problems : tuple of LintProblem
         In the order found.
     predictions : tuple of LocalizationPrediction or FindingsPrediction
         What is handed to scoring, one per (image, finding) or study; empty if there is any error.
@@ -64,19 +64,16 @@ class LintReport:
         Figures that a person can eye: see :func:`reveal_bench.kinds.localization.lint.describe`.
     allow_missing : bool
         Whether missing pairs were declared to be intended.
-    n_left_out : int
-        Predictions that are not in `predictions` because the report was read back from JSON.
     """
 
     file: str
     format: str
     n_entries: int
-    problems: tuple[Problem, ...]
+    problems: tuple[LintProblem, ...]
     predictions: tuple[Any, ...]
     missing_pairs: tuple[tuple[str, str], ...]
     statistics: Mapping[str, Any]
     allow_missing: bool = False
-    n_left_out: int = 0
 
     @classmethod
     def of_unread(cls, log: ProblemLog, allow_missing: bool) -> LintReport:
@@ -86,7 +83,7 @@ class LintReport:
     @property
     def n_predictions(self) -> int:
         """Predictions that are handed to scoring."""
-        return len(self.predictions) + self.n_left_out
+        return len(self.predictions)
 
     @property
     def n_errors(self) -> int:
@@ -106,17 +103,16 @@ class LintReport:
     @property
     def verdict(self) -> str:
         """The counts of errors and warnings in words, such as "1 error, 0 warnings"."""
-        counts = [(self.n_errors, "error"), (self.n_warnings, "warning")]
-        return ", ".join(f"{n} {noun}{'' if n == 1 else 's'}" for n, noun in counts)
+        return verdict_of(self.n_errors, self.n_warnings)
 
-    def to_json(self) -> str:
-        """The whole report as JSON.
+    def to_document(self) -> dict[str, Any]:
+        """The whole report, but for the predictions, as JSON values.
 
         Keys: ``schema`` (1), ``file``, ``format``, ``ok``, ``n_entries``, ``n_predictions``, ``n_errors``,
-        ``n_warnings``, ``allow_missing``, ``problems`` (a list of objects with the fields of :class:`Problem`),
+        ``n_warnings``, ``allow_missing``, ``problems`` (a list of objects with the fields of :class:`LintProblem`),
         ``missing_pairs`` (a list of [image_id, finding]) and ``statistics``.
         """
-        document = {
+        return {
             "schema": 1,
             "file": self.file,
             "format": self.format,
@@ -130,25 +126,17 @@ class LintReport:
             "missing_pairs": [list(pair) for pair in self.missing_pairs],
             "statistics": dict(self.statistics),
         }
-        return json.dumps(document, indent=2) + "\n"
 
-    @classmethod
-    def from_json(cls, text: str | bytes) -> LintReport:
-        """Back from :meth:`to_json`, without the predictions; they are counted by `n_left_out`.
-
-        Raises
-        ------
-        ValueError
-            If `text` is not what :meth:`to_json` writes: other keys, other types, or counts that contradict the rest.
-        """
-        return read_report(text)
+    def to_json(self) -> str:
+        """The text of :meth:`to_document`."""
+        return json.dumps(self.to_document(), indent=2) + "\n"
 
     def render(self, most: int = 50) -> str:
         """Plain text: the first `most` problems (errors before warnings), their number, then the statistics.
 
         Examples
         --------
-        >>> problem = Problem("error", "p.jsonl", 3, "cell", "cell-outside", '"Z9"', "must lie in the grid, got Z9")
+        >>> problem = LintProblem("error", "p.jsonl", 3, "cell", "cell-outside", '"Z9"', "must lie in the grid, got Z9")
         >>> print(LintReport("p.jsonl", "jsonl", 3, (problem,), (), (), {}).render())
         p.jsonl:3: error: cell: must lie in the grid, got Z9
         p.jsonl (jsonl): 3 predictions, 1 error, 0 warnings: refused
@@ -160,10 +148,10 @@ class LintReport:
         verdict = "accepted" if self.ok else "refused"
         read = f"{self.n_entries} prediction{'' if self.n_entries == 1 else 's'}"
         lines.append(f"{self.file} ({self.format}): {read}, {self.verdict}: {verdict}")
-        lines += _statistics_lines(self.statistics)
+        lines += [f"  {name}: {words}" for name, words in statistics_in_words(self.statistics).items()]
         return "\n".join(lines)
 
-    def _problem_line(self, problem: Problem) -> str:
+    def _problem_line(self, problem: LintProblem) -> str:
         place = problem.file
         if problem.line is not None:
             place += {"jsonl": ":", "csv": ":", "tsv": ":", "parquet": ": row "}.get(self.format, ": entry ")
@@ -173,83 +161,19 @@ class LintReport:
         return f"{place}: {problem.severity}:{field} {problem.message}{hint}"
 
 
-def read_report(text: str | bytes) -> LintReport:
-    """The report that :meth:`LintReport.to_json` wrote, every key and type checked."""
-    try:
-        raw = json.loads(text, parse_constant=_refuse_constant)
-    except RecursionError:
-        raise ValueError("a lint report must not be nested so deep") from None
-    names = ["schema", "ok", "n_predictions", "n_errors", "n_warnings", "problems", "missing_pairs", *_PLAIN]
-    if not isinstance(raw, dict) or sorted(raw) != sorted(names):
-        raise ValueError(f"a lint report must have the keys {sorted(names)}, got {show_value(raw)}")
-    for name, kind in (*_PLAIN.items(), ("n_predictions", int), ("problems", list), ("missing_pairs", list)):
-        _check_type(name, raw[name], kind)
-    pairs = raw["missing_pairs"]
-    for pair in pairs:
-        if not isinstance(pair, list) or len(pair) != 2 or not all(isinstance(part, str) for part in pair):
-            raise ValueError(f"`missing_pairs` must hold [image_id, finding], got {show_value(pair)}")
-    _check_statistics(raw["statistics"])
-    problems = tuple(_problem(found) for found in raw["problems"])
-    plain = {name: raw[name] for name in _PLAIN}
-    report = LintReport(
-        **plain,
-        problems=problems,
-        predictions=(),
-        missing_pairs=tuple((image_id, finding) for image_id, finding in pairs),
-        n_left_out=raw["n_predictions"],
-    )
-    for name, value in (
-        ("schema", 1),
-        ("ok", report.ok),
-        ("n_errors", report.n_errors),
-        ("n_warnings", report.n_warnings),
-    ):
-        if type(raw[name]) is not type(value) or raw[name] != value:
-            raise ValueError(f"`{name}` of a lint report must be {value}, got {show_value(raw[name])}")
-    if not 0 <= report.n_predictions <= report.n_entries:
-        raise ValueError(f"`n_predictions` must lie in [0, `n_entries`], got {report.n_predictions}")
-    return report
+def verdict_of(n_errors: int, n_warnings: int) -> str:
+    """The counts of errors and warnings in words, such as "1 error, 0 warnings"."""
+    counts = [(n_errors, "error"), (n_warnings, "warning")]
+    return ", ".join(f"{n} {noun}{'' if n == 1 else 's'}" for n, noun in counts)
 
 
-_PLAIN = {"file": str, "format": str, "n_entries": int, "allow_missing": bool, "statistics": dict}
-_PROBLEM = {"severity": str, "file": str, "field": str, "rule": str, "value": str, "message": str, "hint": str}
-
-
-def _problem(raw: Any) -> Problem:
-    if not isinstance(raw, dict) or set(raw) != {*_PROBLEM, "line"}:
-        raise ValueError(f"a problem must have the keys {sorted({*_PROBLEM, 'line'})}, got {show_value(raw)}")
-    for name, kind in _PROBLEM.items():
-        _check_type(name, raw[name], kind)
-    if raw["line"] is not None:
-        _check_type("line", raw["line"], int)
-    if raw["severity"] not in ("error", "warning"):
-        raise ValueError(f"`severity` must be 'error' or 'warning', got {show_value(raw['severity'])}")
-    return Problem(**raw)
-
-
-def _check_statistics(statistics: dict[str, Any]) -> None:
-    """They must be numbers, or numbers by name."""
-    for name, value in statistics.items():
-        for number in value.values() if isinstance(value, dict) else [value]:
-            if type(number) not in (int, float):
-                raise ValueError(f"`statistics.{name}` must be a number or numbers by name, got {show_value(value)}")
-
-
-def _check_type(name: str, value: object, kind: type) -> None:
-    if type(value) is not kind:  # a bool is no int here
-        raise ValueError(f"`{name}` of a lint report must be of type {kind.__name__}, got {show_value(value)}")
-
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"a lint report must hold finite numbers only, got {name}")
-
-
-def _statistics_lines(statistics: Mapping[str, Any]) -> list[str]:
-    lines = []
+def statistics_in_words(statistics: Mapping[str, Any]) -> dict[str, str]:
+    """The statistics of a report as a person reads them, such as {"per finding": "Edema 2"}."""
+    words = {}
     for name, value in statistics.items():
         shown = ", ".join(f"{key} {_number(n)}" for key, n in value.items()) if isinstance(value, dict) else value
-        lines.append(f"  {name.replace('_', ' ')}: {_number(shown) or 'none'}")
-    return lines
+        words[name.replace("_", " ")] = _number(shown) or "none"
+    return words
 
 
 def _number(value: object) -> str:
@@ -278,7 +202,7 @@ class ProblemLog:
 
     def __init__(self, file: str, most: int) -> None:
         self.file = file
-        self.problems: list[Problem] = []
+        self.problems: list[LintProblem] = []
         self.stopped = False
         self.left_out: frozenset[str] = frozenset()
         self.n_left_out = 0
@@ -339,13 +263,13 @@ class ProblemLog:
             if not self.stopped:
                 self.stopped = True
                 full = f"more than {self._most} problems: the rest of the file was not read"
-                self.problems.append(Problem("error", self.file, line, "", "too-many-problems", "", full))
+                self.problems.append(LintProblem("error", self.file, line, "", "too-many-problems", "", full))
             return
         shown = "" if value is _NOTHING else show_value(value)
         if shown:
             message = f"{message}, got {shown}"
         place = escape(field if len(field) <= _FIELD_CHARACTERS else field[: _FIELD_CHARACTERS - 3] + "...")
-        self.problems.append(Problem(severity, self.file, line, place, rule, shown, message, escape(hint)))
+        self.problems.append(LintProblem(severity, self.file, line, place, rule, shown, message, escape(hint)))
 
 
 def escape(text: str) -> str:

@@ -16,7 +16,9 @@ from __future__ import annotations
 
 import csv
 import re
+import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from reveal_bench.entries.jsonl import Entry
@@ -35,6 +37,9 @@ _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?
 _NOT_FINITE = re.compile(r"[+-]?(?:nan|inf|infinity)", re.IGNORECASE)
 _NUMBER_CHARACTERS = 40
 _BATCH_ROWS = 1024
+_LIMIT = threading.Lock()
+_FIELD_BYTES = [csv.field_size_limit()]
+"""What the tables that are being read want of :func:`csv.field_size_limit`, after what it is otherwise."""
 
 
 def read_csv(data: bytes, separator: str, limits: Limits, log: ProblemLog) -> Iterator[Entry]:
@@ -46,17 +51,29 @@ def read_csv(data: bytes, separator: str, limits: Limits, log: ProblemLog) -> It
         message = f"must be UTF-8; byte {error.start + 1} of the file is 0x{data[error.start]:02x}"
         log.refuse("encoding", message, line=line, hint="save it as UTF-8")
         return
-    # The standard library's limit is global and too small for masks; it is only ever raised.
-    csv.field_size_limit(max(csv.field_size_limit(), limits.line_bytes))
     reader = csv.reader(_lines(text, limits, log), delimiter=separator, strict=True)
     try:
-        header = next(reader, [])
-        if not _check_columns(header, limits, log):
-            return
-        yield from _csv_rows(reader, header, limits, log)
+        with _fields_up_to(limits.line_bytes):
+            header = next(reader, [])
+            if _check_columns(header, limits, log):
+                yield from _csv_rows(reader, header, limits, log)
     except csv.Error as error:
         hint = "is there a quotation mark without its partner?"
         log.refuse("table-syntax", f"not a table: {error}", line=reader.line_num, hint=hint)
+
+
+@contextmanager
+def _fields_up_to(n_bytes: int) -> Iterator[None]:
+    """Let fields be so large, as masks are: the standard library's limit is one for the process, and comes back."""
+    with _LIMIT:
+        _FIELD_BYTES.append(n_bytes)
+        csv.field_size_limit(max(_FIELD_BYTES))
+    try:
+        yield
+    finally:
+        with _LIMIT:
+            _FIELD_BYTES.remove(n_bytes)
+            csv.field_size_limit(max(_FIELD_BYTES))
 
 
 def _lines(text: str, limits: Limits, log: ProblemLog) -> Iterator[str]:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -48,10 +47,6 @@ class Codec(ABC):
     @abstractmethod
     def manifest_from(self, raw: dict[str, Any]) -> Any:
         """A manifest from its fields as JSON values."""
-
-    def manifest_facts(self, manifest: Any) -> dict[str, Any]:
-        """All that a manifest says, as JSON values in lists where the order counts."""
-        return asdict(manifest)
 
     @abstractmethod
     def arrays_of(self, predictions: Sequence[Any], manifest: Any) -> Arrays:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from reveal_bench.kinds.marks import Marks
     from reveal_bench.kinds.questions import Question
     from reveal_bench.kinds.rows import Fault, Row
+    from reveal_bench.kinds.tally import Tally
     from reveal_bench.metrics.bootstrap import Estimate, Resampled
     from reveal_bench.metrics.intervals import Interval
 
@@ -129,8 +130,8 @@ class Rows(Protocol):
         ...
 
 
-class Kind(ABC):
-    """A kind of benchmark.
+class DatasetKind(ABC):
+    """What a dataset folder of a kind holds, and what its card says.
 
     Attributes
     ----------
@@ -141,16 +142,8 @@ class Kind(ABC):
     side_config : config of a table that is made from each record, or None
     has_prompts : whether a model needs more of a row than its manifest entry and pictures
     unit : what a row is, and what may be resampled instead of patients
-    question, picture_words : what the card says: what is asked, and where pictures are, with a verb
-    intervals : intervals that its scores may have
-    primary : metric whose macro ranks
-    stand_ins : metrics whose macro ranks where that of `primary` is not there
-    released : metrics of which a board may have figures, in the order of its columns
-    scored_by : "program", or "readers" whose ratings make the scores
-    forms : forms that a model's answer may have, the default first
-    uses_grid : whether answers may be cells of a grid
-    has_strata : whether its strata are reported without being asked for
-    run_report : which report of runs it has, of :data:`reveal_bench.reports.run_page.REPORTS`
+    question, holds, picture_words : what the card says: what is asked, what rows of the main config hold, and where
+        pictures are, with a verb
     """
 
     name: ClassVar[str]
@@ -162,28 +155,13 @@ class Kind(ABC):
     has_prompts: ClassVar[bool] = False
     unit: ClassVar[str]
     question: ClassVar[str]
+    holds: ClassVar[str]
     picture_words: ClassVar[str]
-    intervals: ClassVar[tuple[str, ...]] = ("percentile", "bca")
-    primary: ClassVar[str]
-    stand_ins: ClassVar[tuple[str, ...]] = ()
-    released: ClassVar[tuple[str, ...]]
-    scored_by: ClassVar[str] = "program"
-    has_strata: ClassVar[bool] = False
-    forms: ClassVar[tuple[str, ...]]
-    uses_grid: ClassVar[bool] = False
-    run_report: ClassVar[str] = "scores"
 
     @property
     def items(self) -> str:
         """What rows are called, such as "images"."""
         return self.counted.removeprefix("n_")
-
-    @property
-    def can_be_probed(self) -> bool:
-        """Whether a score tells of labels that are held out: what readers judged was never held out."""
-        return self.scored_by == "program"
-
-    # --- the rows of a dataset folder
 
     @abstractmethod
     def features(self, benchmark: Benchmark) -> Features:
@@ -237,9 +215,26 @@ class Kind(ABC):
         """Features of further configs that any folder of this kind may have."""
         return {}
 
+    def meanings(self) -> Mapping[str, str]:
+        """What columns of this kind alone mean, for the card."""
+        return {}
+
+    @abstractmethod
+    def tally(self) -> Tally:
+        """Empty counts for the rows of a split."""
+
     @abstractmethod
     def holdout_tells(self, asks: str) -> str:
         """What the manifest tells of a holdout, and what it does not, as the card says it."""
+
+    def has_pixels(self, record: Any) -> bool:
+        """Whether pictures can be embedded for `record`."""
+        pictures = self.pictures(record)
+        return bool(pictures) and None not in pictures
+
+    def without_image_bytes(self, record: Any) -> Any:
+        """`record` without pictures that it holds itself, for a folder whose pixels are withheld."""
+        return record
 
     def key_of(self, record: Any) -> str:
         """The key of a record."""
@@ -256,7 +251,24 @@ class Kind(ABC):
             empty["pixel_pipeline"] = "withheld"
         return {**row, **empty}
 
-    # --- what is asked, what is answered
+
+class ScoredKind(ABC):
+    """What is asked and answered, and how answers are scored.
+
+    Attributes
+    ----------
+    forms : forms that a model's answer may have, the default first
+    uses_grid : whether answers may be cells of a grid
+    intervals : intervals that its scores may have
+    has_strata : whether its strata are reported without being asked for
+    run_report : which report of runs it has, of :data:`reveal_bench.reports.run_page.REPORTS`
+    """
+
+    forms: ClassVar[tuple[str, ...]]
+    uses_grid: ClassVar[bool] = False
+    intervals: ClassVar[tuple[str, ...]] = ("percentile", "bca")
+    has_strata: ClassVar[bool] = False
+    run_report: ClassVar[str] = "scores"
 
     @abstractmethod
     def read_records(self, folder: Path, split: str) -> list[Any]:
@@ -301,8 +313,6 @@ class Kind(ABC):
     def to_jsonl(self, predictions: Iterable[Any]) -> str:
         """Checked predictions as a prediction file."""
 
-    # --- scores
-
     @abstractmethod
     def protocol(
         self, info: FolderInfo, *, grid: int | None, thresholds: float | Mapping[str, float]
@@ -320,11 +330,31 @@ class Kind(ABC):
     ) -> Rows:
         """Checked predictions against references; `ratings` where readers score."""
 
+
+class BoardKind(ABC):
+    """What a board shows and releases, and what its confined children need.
+
+    Attributes
+    ----------
+    primary : metric whose macro ranks
+    stand_ins : metrics whose macro ranks where that of `primary` is not there
+    released : metrics of which a board may have figures, in the order of its columns
+    scored_by : "program", or "readers" whose ratings make the scores
+    """
+
+    primary: ClassVar[str]
+    stand_ins: ClassVar[tuple[str, ...]] = ()
+    released: ClassVar[tuple[str, ...]]
+    scored_by: ClassVar[str] = "program"
+
+    @property
+    def can_be_probed(self) -> bool:
+        """Whether a score tells of labels that are held out: what readers judged was never held out."""
+        return self.scored_by == "program"
+
     @abstractmethod
     def disclose(self, rows: Any, *, min_cell: int, n_resamples: int, seed: int) -> Disclosure:
         """What may be shown of the rows of one submission on a holdout, with its intervals, before it is rounded."""
-
-    # --- on a board
 
     @abstractmethod
     def scope(self, manifest: Any) -> tuple[tuple[str, ...], int]:
@@ -353,3 +383,7 @@ class Kind(ABC):
     def example_rows(self) -> list[Any]:
         """Rows of an example: scoring them compiled all that scoring takes."""
         return []
+
+
+class Kind(DatasetKind, ScoredKind, BoardKind):
+    """A kind of benchmark: its dataset, its answers and scores, its board."""

@@ -9,7 +9,7 @@ from reveal_bench.kinds.images import SPACING_SOURCES, VIEWS, Developed, StudyIm
 
 __all__ = [
     "Fault", "IMAGE_FACTS", "Row", "code_of", "facts_faults", "image_cell", "image_facts_features", "image_facts_row",
-    "one_value", "parallel_faults", "size_faults", "text_schema",
+    "one_value", "parallel_faults", "size_faults", "text_schema", "without_hashes",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -66,6 +66,11 @@ def image_facts_row(image: StudyImage) -> Row:
 def image_cell(picture: Developed | None) -> Row | None:
     """A picture as the `Image` feature takes it, None where its pixels are withheld."""
     return None if picture is None or picture.data is None else {"bytes": picture.data, "path": picture.name}
+
+
+def without_hashes(facts: Sequence[Row]) -> list[Row]:
+    """Facts of images without what would tell who holds the files."""
+    return [{**entry, "source_sha256": None, "pixel_sha256": None} for entry in facts]
 
 
 def one_value(values: Sequence[str | None]) -> str | None:

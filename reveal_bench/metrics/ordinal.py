@@ -29,10 +29,11 @@ from reveal_bench.metrics.agreement import cohen_kappa, mean_absolute_difference
 
 __all__ = [
     "CONTENT",
+    "CONTENT_CRITERIA",
     "CRITERIA",
     "REPORTED",
-    "TEXT_CRITERIA",
-    "Comparison",
+    "REPORTED_OF_TEXT",
+    "ModelDifference",
     "ReaderAgreement",
     "RubricSummary",
     "compare_models",
@@ -45,9 +46,11 @@ __all__ = [
 
 CRITERIA = ("process", "execution", "synthesis", "language", "image_content", "image_style")
 """Columns of ratings."""
+CONTENT_CRITERIA = CRITERIA[:3]
+"""Those whose smallest score is the content score."""
 CONTENT = "content"
 REPORTED = (CONTENT, *CRITERIA)
-TEXT_CRITERIA = (CONTENT, "process", "execution", "synthesis", "language")
+REPORTED_OF_TEXT = REPORTED[:5]
 """The five text scores, between which paper 001 compares models: its Benjamini-Hochberg family."""
 
 LOWEST, HIGHEST = 1, 5
@@ -78,7 +81,7 @@ class RubricSummary:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ModelDifference:
     """Two models on one criterion.
 
     Attributes
@@ -190,8 +193,8 @@ def rubric_summary(scores: Mapping[str, npt.ArrayLike], *, criteria: Sequence[st
 
 
 def compare_models(
-    scores_a: npt.ArrayLike, scores_b: npt.ArrayLike, *, criteria: Sequence[str] = TEXT_CRITERIA
-) -> list[Comparison]:
+    scores_a: npt.ArrayLike, scores_b: npt.ArrayLike, *, criteria: Sequence[str] = REPORTED_OF_TEXT
+) -> list[ModelDifference]:
     """Wilcoxon signed-rank test per criterion on the tasks both models answered, p values adjusted over the criteria.
 
     scipy's `wilcoxon` with its defaults (equal scores left out; exact for few tasks, else asymptotic with correction
@@ -204,7 +207,7 @@ def compare_models(
 
     Returns
     -------
-    list of Comparison, in the order of `criteria`
+    list of ModelDifference, in the order of `criteria`
 
     Raises
     ------
@@ -223,7 +226,7 @@ def compare_models(
     if tested.any():
         adjusted[tested] = false_discovery_control(p_values[tested])
     return [
-        Comparison(
+        ModelDifference(
             criterion=criterion,
             mean_difference=float(column.mean()) if len(column) else np.nan,
             n=len(column),
@@ -268,7 +271,7 @@ def _column(scores: FloatArray, criterion: str) -> FloatArray:
     if criterion not in REPORTED:
         raise ValueError(f"`criteria` must be of {', '.join(REPORTED)}, got {criterion!r}")
     if criterion == CONTENT:
-        return content_score(*(scores[:, CRITERIA.index(part)] for part in ("process", "execution", "synthesis")))
+        return content_score(*(scores[:, CRITERIA.index(part)] for part in CONTENT_CRITERIA))
     return scores[:, CRITERIA.index(criterion)]
 
 

@@ -37,7 +37,7 @@ from reveal_bench.phantom.curves import Points, area
 from reveal_bench.phantom.findings_drawn import Drawn, draw_findings
 from reveal_bench.phantom.patients import Film, draw_film, films
 from reveal_bench.phantom.rexecution_text import (
-    Comparison,
+    Course,
     Seen,
     Topic,
     answer_text,
@@ -257,7 +257,7 @@ def _write_task(
     if topic.temporal:
         before = _prior(topic, now, j, seed, rng)
         visits = [before, now]
-        comparison = Comparison(*(_area_of(topic.findings[0], visit) for visit in visits))
+        comparison = Course(*(_area_of(topic.findings[0], visit) for visit in visits))
     for visit in visits:
         _write_visit(tree, tables, visit, long_side, traps=traps)
     prior = str(visits[0].study) if topic.temporal else ""
@@ -360,7 +360,7 @@ def _place(anatomy: Anatomy, finding: str, contour: Points) -> str:
 
 def _task_row(
     topic: Topic,
-    comparison: Comparison | None,
+    comparison: Course | None,
     visit: _Visit,
     prior: str,
     j: int,

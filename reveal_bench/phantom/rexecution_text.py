@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-__all__ = ["TOPICS", "Comparison", "Seen", "Topic", "answer_text", "prompt_text", "tag_values", "topics_of"]
+__all__ = ["TOPICS", "Course", "Seen", "Topic", "answer_text", "prompt_text", "tag_values", "topics_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class Course:
     """A finding then and now, as drawn areas (0 is absent)."""
 
     before: float
@@ -200,7 +200,7 @@ def prompt_text(topic: Topic, rng: np.random.Generator) -> tuple[str, str | None
     return prompt, indication if known else None, bool(boxes)
 
 
-def answer_text(topic: Topic, seen: Seen, comparison: Comparison | None) -> str:
+def answer_text(topic: Topic, seen: Seen, comparison: Course | None) -> str:
     """The reference answer: what was measured, each finding of the topic with its places or that it is absent, and a
     verdict.
     """

@@ -5,7 +5,7 @@
 them a dataset folder asks for, :func:`reveal_bench.evaluation.score.lint_file` finds out.
 """
 
-from reveal_bench.entries.report import LintReport, Problem
+from reveal_bench.entries.report import LintProblem, LintReport
 from reveal_bench.entries.source import Limits
 from reveal_bench.kinds.findings.lint import findings_to_jsonl, lint_findings
 from reveal_bench.kinds.localization.formats import predictions_to_jsonl
@@ -17,7 +17,7 @@ __all__ = [
     "RULES",
     "Limits",
     "LintReport",
-    "Problem",
+    "LintProblem",
     "answers_to_jsonl",
     "findings_to_jsonl",
     "lint_findings",

@@ -1,7 +1,7 @@
 """The report of a dataset folder: one HTML page with counts, prevalence, acquisition, and example radiographs.
 
 It shows what the folder holds, so it is bound by the same terms; :func:`write_report` says so when they restrict the
-pictures, and never writes into the folder. Counts are those of :mod:`reveal_bench.dataset.tally`, tables those of the
+pictures, and never writes into the folder. Counts are those of :mod:`reveal_bench.kinds.tally`, tables those of the
 card (:mod:`reveal_bench.dataset.card_tables`); shares have 95 % Wilson score intervals (Wilson 1927, J Am Stat Assoc
 22:209).
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +19,8 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset import card_tables
 from reveal_bench.dataset.tables import DatasetFolder, TableFile, open_folder, read_table, tables_of
-from reveal_bench.dataset.tally import Tally, new_tally
 from reveal_bench.files import write_whole
+from reveal_bench.kinds.tally import LONG_VOCABULARY, Tally
 from reveal_bench.kinds.tasks.records import CATEGORIES
 from reveal_bench.reports.figures import Bar, bars
 from reveal_bench.reports.films import Chosen, Example, example
@@ -148,7 +147,8 @@ def render_report(folder: Path, *, split: str | None = None, progress: Progress 
 def _counted(
     folder: DatasetFolder, split: str, tables: Sequence[TableFile], chosen: Chosen, progress: Progress | None
 ) -> Tally:
-    tally, kind = new_tally(folder.kind_name), folder.kind
+    kind = folder.kind
+    tally = kind.tally()
     columns = [name for name in kind.features(folder.benchmark) if name not in kind.image_columns]
     for table in tables:
         for batch in read_table(table, columns):
@@ -213,7 +213,7 @@ def _sections(
         yield "Agreement", from_markdown(card_tables.agreement_table(tallies))
     yield "Views", from_markdown(card_tables.views_table(tallies))
     yield "Acquisition", from_markdown(card_tables.acquisition_table(tallies))
-    if any(hasattr(tally, "demographics") for tally in tallies.values()):
+    if any(tally.demographics for tally in tallies.values()):
         yield "Demographics", from_markdown(card_tables.demographics_table(tallies))
     has_layer = any(one.film.layer for row in shown for one in row.films)
     yield "Examples", [Form("examples", {"rows": shown, "has_layer": has_layer})] if shown else []
@@ -245,27 +245,21 @@ def _prevalence(folder: DatasetFolder, tallies: Mapping[str, Tally]) -> list[Par
     names, never = _shown_findings(folder, tallies)
     parts: list[Part] = []
     for split, tally in tallies.items():
-        counts = {name: _positives(tally)[code] for code, name in names.items()}
+        counts = {name: tally.positives[code] for code, name in names.items()}
         shares = [Share(name, n, tally.n_rows) for name, n in counts.items()]
         parts.append(Figure(draw_shares(shares, split, tally.n_rows, unit)))
-    if any(sum(getattr(tally, "unlabelled", Counter()).values()) for tally in tallies.values()):
+    if any(sum(tally.unlabelled.values()) for tally in tallies.values()):
         parts.append(Text("A finding that was not labelled, or is uncertain, counts as not present here."))
     if never:
         parts.append(Text(f"Never present, and not shown: {', '.join(never)}."))
     return parts
 
 
-def _positives(tally: Tally) -> Counter[int]:
-    """Rows per code of a finding, or of a category of tasks."""
-    counts: Counter[int] = getattr(tally, "positives" if hasattr(tally, "positives") else "categories")
-    return counts
-
-
 def _shown_findings(folder: DatasetFolder, tallies: Mapping[str, Tally]) -> tuple[dict[int, str], list[str]]:
     """Code -> name of what is shown; of a long vocabulary what never occurs is only named."""
     names = folder.benchmark.findings or tuple(name.replace("_", " ") for name in CATEGORIES)
-    present = {code for tally in tallies.values() for code, n in _positives(tally).items() if n}
-    if len(names) <= card_tables.LONG_VOCABULARY:
+    present = {code for tally in tallies.values() for code, n in tally.positives.items() if n}
+    if len(names) <= LONG_VOCABULARY:
         present = set(range(len(names)))
     shown = {code: name for code, name in enumerate(names) if code in present}
     return shown, [name for code, name in enumerate(names) if code not in present]
@@ -293,7 +287,7 @@ def draw_shares(shares: Sequence[Share], split: str, n: int, unit: str) -> Illus
 def _together(folder: DatasetFolder, tallies: Mapping[str, Tally]) -> list[Part]:
     tables = []
     for split, tally in tallies.items():
-        found = co_occurrence(folder.benchmark.findings, _positives(tally), getattr(tally, "pairs", {}))
+        found = co_occurrence(folder.benchmark.findings, tally.positives, tally.pairs)
         tables += [Form("pairs", {"split": split, **found})] if found else []
     if not tables:
         return []

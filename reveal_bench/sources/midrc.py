@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.files import parse_json
 from reveal_bench.findings import hint
-from reveal_bench.kinds.findings.records import RACES, UNKNOWN, StudyRecord, age_band
+from reveal_bench.kinds.findings.records import RACES, UNKNOWN, age_band
 from reveal_bench.sources.mapping import folded
 from reveal_bench.sources.reveal_cxr import (
     Joined,
@@ -400,7 +400,7 @@ def read(
         more_facts=lambda pair: nodes.studies.get(pair.study.uid, {}),
     )
     records = [record for split in reading.splits.values() for record in split]
-    kept = {record.study_id for record in records if isinstance(record, StudyRecord)}
+    kept = {record.study_id for record in records}
     scores = _scores(joining.joined, kept, nodes, namer)
     if scores:
         reading.extras = [*reading.extras, Extra("mrale", _score_features, scores, key="study_id")]

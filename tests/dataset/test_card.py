@@ -7,9 +7,8 @@ import pytest
 from reveal_bench.benchmarks import BENCHMARKS, bundled
 from reveal_bench.dataset import card
 from reveal_bench.dataset.card import PLACE, SECTIONS, Config, front_matter, private_card, render_card, sections
-from reveal_bench.dataset.card_tables import COLUMNS, CONFIGS
+from reveal_bench.dataset.card_tables import column_meanings, config_meanings
 from reveal_bench.dataset.croissant import citation, section_prose
-from reveal_bench.dataset.tally import new_tally
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.tasks.rows import ratings_features
 from tests.dataset.card_folders import FINDINGS, findings_folder, localization_folder, tasks_folder
@@ -28,7 +27,7 @@ def rendered(name, **options):
     configs = [Config(KINDS[benchmark.kind].config, {"test": (0, 0)}, features, default=True)]
     given = {"version": "1.2.3", "embedded": True, "n_holdout": None, "asks": "present", "synthetic": False, **options}
     return render_card(
-        benchmark, {"test": new_tally(benchmark.kind)}, features=features, **{"configs": configs, **given}
+        benchmark, {"test": KINDS[benchmark.kind].tally()}, features=features, **{"configs": configs, **given}
     )
 
 
@@ -145,8 +144,8 @@ def test_the_private_card_tells_that_it_is_private():
 def test_every_column_and_config_has_a_meaning():
     for name, kind in KINDS.items():
         benchmark = next(row for row in BENCHMARKS.values() if row.kind == name)
-        assert not set(kind.features(benchmark)) - set(COLUMNS)
-        assert kind.config in CONFIGS
+        assert not set(kind.features(benchmark)) - set(column_meanings())
+        assert kind.config in config_meanings()
 
 
 def test_a_localization_card_counts_what_was_built(tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reveal_bench.benchmarks import BENCHMARKS, SOURCES
-from reveal_bench.dataset.card_tables import COLUMNS, CONFIGS
+from reveal_bench.dataset.card_tables import column_meanings, config_meanings
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.tasks.rows import ratings_features
 from reveal_bench.phantom import LAYOUTS
@@ -39,8 +39,8 @@ def test_what_a_twin_is_read_as_has_a_meaning(source, tmp_path):
     extras = {extra.config: set(extra.features()) for extra in reading.extras}
     assert extras.keys() == EXTRAS.get(source, set())
     for config, columns in extras.items():
-        assert CONFIGS[config].strip()
-        assert [name for name in sorted(columns) if not COLUMNS.get(name, "").strip()] == []
+        assert config_meanings()[config].strip()
+        assert [name for name in sorted(columns) if not column_meanings().get(name, "").strip()] == []
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -49,5 +49,5 @@ def test_the_columns_of_every_kind_have_a_meaning(name):
     benchmark = next(row for row in BENCHMARKS.values() if row.kind == name)
     columns = {*kind.features(benchmark), *(kind.side_features(benchmark) if kind.side_config else ())}
     columns |= {*ratings_features(), *kind.manifest_schema().names} - {"asked"}
-    assert columns - COLUMNS.keys() == set()
-    assert {kind.config, *filter(None, [kind.side_config])} <= CONFIGS.keys()
+    assert columns - column_meanings().keys() == set()
+    assert {kind.config, *filter(None, [kind.side_config])} <= config_meanings().keys()

@@ -5,7 +5,6 @@ from collections import Counter
 import pytest
 
 from reveal_bench.dataset import card_tables
-from reveal_bench.dataset.tally import new_tally
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.findings.rows import study_row
 from reveal_bench.kinds.tasks.rows import task_row
@@ -21,20 +20,15 @@ def localization_rows(benchmark, *records):
 
 
 def tally_of(rows, asked=("Edema",)):
-    tally = new_tally("localization")
+    tally = KINDS["localization"].tally()
     for row in rows:
         tally.add(row, asked)
     return tally
 
 
-def test_an_unknown_kind_is_refused():
-    with pytest.raises(ValueError, match="`kind_name` must be one of localization, findings, tasks, got 'boxes'"):
-        new_tally("boxes")
-
-
 @pytest.mark.parametrize(("kind", "counted"), [("localization", "images"), ("findings", "studies"), ("tasks", "tasks")])
 def test_an_empty_split_counts_nothing(kind, counted):
-    tally = new_tally(kind)
+    tally = KINDS[kind].tally()
     assert tally.size[f"n_{counted}"] == 0
     assert set(tally.size.values()) == {0}
     for table in ("acquisition_table", "agreement_table", "categories_table", "demographics_table", "views_table"):
@@ -47,7 +41,7 @@ def test_a_localization_tally(benchmark):
     assert tally.size == {"n_images": 3, "n_patients": 2, "n_asked": 3}
     assert tally.positives == Counter({EDEMA: 3})
     assert tally.drawn == tally.masks == Counter({(EDEMA, "ground_truth"): 2})
-    assert tally.missing == Counter({EDEMA: 1})
+    assert tally.not_drawn == Counter({EDEMA: 1})
     assert tally.points == Counter({EDEMA: 3})
     assert tally.sizes == Counter({(30, 20): 3})
     assert tally.pairs == Counter()
@@ -93,7 +87,7 @@ def test_a_findings_tally(tmp_path):
         study(tmp_path, 1, ("Mass",), agreement=None, race="unknown"),
         study(tmp_path, 2, (), agreement="two_of_three", n_agree_all=2),
     ]
-    tally = new_tally("findings")
+    tally = KINDS["findings"].tally()
     for record in records:
         tally.add(study_row(record, LABELS, [None] * len(record.images)), LABELS)
     assert tally.size == {"n_studies": 3, "n_images": 4, "n_patients": 3, "n_asked": 9}
@@ -115,7 +109,7 @@ def test_a_findings_tally(tmp_path):
 
 
 def test_a_tasks_tally_counts_a_shared_image_once(tmp_path):
-    tally = new_tally("tasks")
+    tally = KINDS["tasks"].tally()
     shared = task(tmp_path, 0).images
     for i in (0, 2):
         record = task(tmp_path, i, images=shared)
@@ -124,7 +118,7 @@ def test_a_tasks_tally_counts_a_shared_image_once(tmp_path):
 
 
 def test_ratings_are_means_over_readers_and_tasks(tmp_path):
-    tally = new_tally("tasks")
+    tally = KINDS["tasks"].tally()
     for row in ratings([task(tmp_path, 0), task(tmp_path, 2)]).rows:
         tally.add_extra("ratings", row)
     tally.add_extra("rubric", {"criterion": "process"})
@@ -136,7 +130,7 @@ def test_ratings_are_means_over_readers_and_tasks(tmp_path):
 
 
 def test_many_values_are_told_together():
-    tally = new_tally("findings")
+    tally = KINDS["findings"].tally()
     tally.acquisition["model"] = Counter({f"m{i:02d}": 1 for i in range(15)} | {None: 4})
     rows = [line for line in card_tables.acquisition_table({"test": tally}).splitlines() if line.startswith("| model")]
     assert len(rows) == 12 + 2
@@ -144,7 +138,7 @@ def test_many_values_are_told_together():
 
 
 def test_a_pipe_in_a_value_does_not_break_the_table():
-    tally = new_tally("findings")
+    tally = KINDS["findings"].tally()
     tally.acquisition["model"] = Counter({"A|B": 1})
     assert "| model | A\\|B | 1 |" in card_tables.acquisition_table({"test": tally})
 

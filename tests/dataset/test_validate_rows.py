@@ -5,8 +5,7 @@ import pytest
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.findings.rows import study_row
 from reveal_bench.kinds.tasks.records import Rating
-from reveal_bench.kinds.tasks.rows import rating_row, task_row
-from reveal_bench.kinds.tasks.rules import rating_faults
+from reveal_bench.kinds.tasks.rows import rating_faults, rating_row, task_row
 from tests.dataset.card_folders import LABELS, study, task
 from tests.dataset.conftest import make_record
 

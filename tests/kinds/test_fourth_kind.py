@@ -1,115 +1,161 @@
-"""A fourth kind, sketched in tests/kinds/toy alone: linted, scored, compared, and scored as a board's children do it.
+"""A fourth kind, sketched in tests/kinds/toy alone: built, checked, linted, scored, compared, sent to a board, ranked.
 
-How far it goes: a dataset folder is written by hand, because cards and tallies of :mod:`reveal_bench.dataset` still
-know the kinds by name; the children's jobs run in this process, because a confined child imports the packages alone.
+The two packages are copied, and the copy gets what docs/architecture.md asks of a new kind: its folder in `kinds/`, its
+line in KINDS, its row in BENCHMARKS and its card. Commands, server, worker and confined children then run from there.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
+from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from reveal_leaderboard.boards.catalogue import Published
-from reveal_leaderboard.boards.standings import board_metrics
-from reveal_leaderboard.custody import parsing, scoring
-from reveal_leaderboard.custody.answers import CompareAnswer, RankAnswer, ScoreAnswer, check_released
-from reveal_leaderboard.custody.canonical import dump_manifest, load_manifest, read_canonical
-from reveal_leaderboard.release.release import primary_figure
-from reveal_leaderboard.settings import ReleasePolicy
 
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.evaluation.compare import compare, rank
 from reveal_bench.evaluation.score import lint_file, score_file
 from reveal_bench.kinds import KINDS
-from reveal_bench.kinds.folder import FolderInfo, read_folder_info
+from tests.conftest import ROOT
 from tests.kinds.toy import TUBES, Toy
 from tests.kinds.toy.scoring import METRIC
+from tests.leaderboard.conftest import ASKING, METADATA, Board, running, serve, wait_until
 
-N = 60
+N = 120
 """Films; every third tube is in a wrong place, and two films are of one patient."""
-POLICY = ReleasePolicy(min_cell=10, bands=(10, 20), n_resamples=200)
+BUILD = """
+from pathlib import Path
+from reveal_bench.benchmarks import BENCHMARKS
+from reveal_bench.dataset.build import build_folder
+from reveal_bench.kinds.tubes.scoring import TubeRecord
+
+films = [TubeRecord(f"f{i:03d}", f"s{i:03d}", f"p{i // 2}", i %% 3 > 0) for i in range(%d)]
+folders = {"out": Path("public"), "holdout": Path("private")}
+build_folder({"test": films}, benchmark=BENCHMARKS["tubes"], pixels="withhold", seed=3, synthetic=True, **folders)
+"""
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the copy in `packages`, and what was built with it in `public` and `private`."""
+    root = tmp_path_factory.mktemp("fourth")
+    packages, kind = root / "packages", root / "packages" / "reveal_bench" / "kinds"
+    parts = ("reveal_bench", "leaderboard/reveal_leaderboard", "dataset_cards", "submissions")
+    for source in (ROOT / part for part in parts):
+        shutil.copytree(source, packages / source.name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "tests" / "kinds" / "toy", kind / "tubes", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.move(kind / "tubes" / "tubes.md", packages / "dataset_cards")
+    append(kind / "__init__.py", "from reveal_bench.kinds.tubes import Toy\nKINDS[Toy.name] = Toy()\n")
+    append(packages / "reveal_bench" / "benchmarks.py", f"BENCHMARKS['tubes'] = {TUBES!r}\n")
+    run(root, "-c", BUILD % N)
+    return root
+
+
+def append(path: Path, text: str) -> None:
+    path.write_text(path.read_text(encoding="utf-8") + text, encoding="utf-8")
+
+
+def command(root: Path, *arguments: str | Path) -> str:
+    """What ``reveal-bench ARGUMENTS`` prints."""
+    return run(root, "-c", "from reveal_bench.cli import main; main()", *arguments)
+
+
+def run(root: Path, *arguments: str | Path) -> str:
+    """What Python prints, run in `root` with the copy of the packages."""
+    environment = {**os.environ, "PYTHONPATH": str(root / "packages")}
+    done = subprocess.run(
+        [sys.executable, *map(str, arguments)], cwd=root, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture
 def registered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(KINDS, Toy.name, Toy())
     monkeypatch.setitem(BENCHMARKS, TUBES.name, TUBES)
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A dataset folder as a build would lay it out, without its card."""
-    kind, root = KINDS["tubes"], tmp_path / "folder"
-    rows = [{"film_id": f"f{i:02d}", "patient_id": f"p{i // 2}", "is_right": i % 3 > 0} for i in range(N)]
-    for place, table in (
-        (f"{kind.config}/test-00000-of-00001.parquet", pa.Table.from_pylist(rows, kind.features(TUBES).arrow_schema)),
-        ("manifest/test.parquet", pa.Table.from_pylist([kind.manifest_row(row, ()) for row in rows],
-                                                       kind.manifest_schema())),
-    ):  # fmt: skip
-        (root / place).parent.mkdir(parents=True)
-        pq.write_table(table, root / place)
-    info = FolderInfo(TUBES.name, "1.0.0", True, "all", 8, TUBES.findings, {"test": {"n_films": N}})
-    (root / "manifest" / "benchmark.json").write_text(info.to_json())
-    return root
+def files(root: Path, registered: None) -> tuple[Path, Path]:
+    """A file that is always right of the split "released", and one that says "right" of most films."""
+    return answer_files(root, "released")
 
 
-@pytest.fixture
-def files(tmp_path: Path) -> tuple[Path, Path]:
-    """A file that is always right, and one that says "right" of every film."""
-    paths = tmp_path / "sharp.jsonl", tmp_path / "fair.jsonl"
-    for path, says in zip(paths, (lambda i: i % 3 > 0, lambda i: True), strict=True):
-        lines = [json.dumps({"film_id": f"f{i:02d}", "is_right": says(i)}) for i in range(N)]
-        path.write_text("\n".join(lines) + "\n")
+def answer_files(root: Path, split: str) -> tuple[Path, Path]:
+    paths = root / f"sharp-{split}.jsonl", root / f"fair-{split}.jsonl"
+    films = Toy().read_manifest(root / "public", split).films
+    for path, says in zip(
+        paths, (lambda film: int(film[1:]) % 3 > 0, lambda film: int(film[1:]) % 12 > 0), strict=True
+    ):
+        path.write_text("".join(json.dumps({"film_id": film, "is_right": says(film)}) + "\n" for film in films))
     return paths
 
 
-def test_at_home(folder: Path, files: tuple[Path, Path], tmp_path: Path) -> None:
-    assert lint_file(files[0], folder, "test").ok
-    (tmp_path / "wrong.jsonl").write_text('{"film_id": "f00", "is_right": "yes"}\n')
-    assert [p.rule for p in lint_file(tmp_path / "wrong.jsonl", folder, "test").problems] == ["answer"]
-    sharp, fair = (score_file(path, folder, "test", n_resamples=200) for path in files)
+def test_a_dataset_is_built_and_checked(root: Path) -> None:
+    assert "no problems" in command(root, "validate", "public")
+    info = json.loads((root / "public" / "manifest" / "benchmark.json").read_text())
+    assert {split: entry["references"] for split, entry in info["splits"].items()} == {
+        "released": "public", "holdout": "private",
+    }  # fmt: skip
+    assert info["splits"]["released"]["n_films"] + info["splits"]["holdout"]["n_films"] == N
+    card = (root / "public" / "README.md").read_text()
+    assert "tubes are in the right place." in card
+    assert "| `is_right` | whether the tube is well placed |" in card
+
+
+def test_at_home(root: Path, files: tuple[Path, Path], tmp_path: Path) -> None:
+    folder, split = root / "public", "released"
+    assert lint_file(files[0], folder, split).ok
+    (tmp_path / "wrong.jsonl").write_text('{"film_id": "f000", "is_right": "yes"}\n')
+    assert [p.rule for p in lint_file(tmp_path / "wrong.jsonl", folder, split).problems] == ["answer"]
+    sharp, fair = (score_file(path, folder, split, n_resamples=200) for path in files)
     assert [e.value for e in sharp.estimates] == [1, 1]
-    assert fair.estimates[0].value == pytest.approx(2 / 3)
-    assert 0.5 < fair.estimates[0].low < 2 / 3 < fair.estimates[0].high < 0.8
+    share = fair.estimates[0].value
+    assert share == pytest.approx(3 / 4, abs=0.1)
+    assert fair.estimates[0].low < share < fair.estimates[0].high
     (macro, one) = compare(sharp.rows, fair.rows, n_resamples=200)
-    assert (macro.metric, one.finding, one.value) == (METRIC, "Tube", pytest.approx(1 / 3))
+    assert (macro.metric, one.finding, one.value) == (METRIC, "Tube", pytest.approx(1 - share))
     places = rank({"sharp": sharp.rows, "fair": fair.rows}, metric=METRIC, n_resamples=200)
     assert [(place.name, place.rank) for place in places] == [("sharp", 1), ("fair", 2)]
 
 
-def test_on_a_board(folder: Path, files: tuple[Path, Path], tmp_path: Path) -> None:
-    kind = KINDS["tubes"]
-    published = Published(folder, read_folder_info(folder), kind.read_manifest(folder, "test"), "tubes")
-    assert (published.items, published.n_items, published.findings) == ("films", N, ("Tube",))
-    assert [metric.name for metric in board_metrics("tubes")] == [METRIC]
-    manifest = load_manifest(dump_manifest(published.manifest))
-    assert manifest == published.manifest
-    vault, prints = [tmp_path / f"{name}.npz" for name in "ab"], []
-    for upload, rows in zip(files, vault, strict=True):
-        canonical = tmp_path / f"{upload.stem}.npz"
-        with upload.open("rb") as given, canonical.open("wb") as sink:
-            options = {"allow_missing": False, "is_of_other_version": False, "name": "x.jsonl"}
-            said = json.loads(parsing.parse(options, [given.fileno(), sink.fileno()], manifest))
-        assert bool(said["signs"]) == (upload.stem == "fair")
-        assert read_canonical(canonical, manifest) == lint_file(upload, folder, "test").predictions
-        policy = {name: getattr(POLICY, name) for name in POLICY.__dataclass_fields__}
-        arguments = {"holdout": str(folder), "split": "test", "policy": policy, "key": "00" * 32, "thresholds": 0.5}
-        with canonical.open("rb") as given, rows.open("wb") as sink, open(os.devnull, "wb") as final:
-            handles = [given.fileno(), sink.fileno(), final.fileno()]
-            answer = ScoreAnswer.model_validate_json(scoring.score(arguments, handles, None))
-        figure = primary_figure(check_released(answer.released, POLICY))
-        assert figure is not None
-        assert (figure.metric, figure.value) == (METRIC, 1.0 if upload.stem == "sharp" else 0.67)
-        prints.append(answer.fingerprint.content)
-    assert len(set(prints)) == 2
-    with vault[0].open("rb") as a, vault[1].open("rb") as b:
-        arguments = {"ids": ["a", "b"], "policy": policy, "groups": {}, "paired": True}
-        ranked = RankAnswer.model_validate_json(scoring.rank(arguments, [a.fileno(), b.fileno()], None))
-        compared = CompareAnswer.model_validate_json(scoring.compare(arguments, [a.fileno(), b.fileno()], None))
-    assert [ranked.entries[name].tier for name in "ab"] == ["A", "B"]
-    assert compared.kind == "tubes"
-    assert [(row.value, row.told_apart) for row in compared.rows] == [(0.33, True), (0.33, True)]
+def test_by_command(root: Path, files: tuple[Path, Path]) -> None:
+    """The copy finds the fourth kind by the folder's own account of itself, and says what is computed here."""
+    assert re.search(
+        r"Tube +60 +100\.0 +\d\d\.\d +\d\d\.\d  \(", command(root, "compare", *files, "public", "--split", "released")
+    )
+
+
+def test_on_a_board(root: Path, registered: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two uploads to a server on SQLite; the worker's confined children lint and score them; the table has both."""
+    monkeypatch.setenv("PYTHONPATH", str(root / "packages"))
+    monkeypatch.chdir(root)  # `python -m` looks here first
+    with serve(Board(root / "public", root / "private"), root) as server:
+        sent = {}
+        for file in answer_files(root, "holdout"):
+            metadata = {**METADATA, "model": {"name": file.stem}, "organization": f"Laboratory {file.stem}"}
+            answer = server.post(file, metadata, fields={"benchmark": "tubes"})
+            assert answer.status_code == 202, answer.text
+            sent[file.stem] = answer.json()["id"]
+        holdout = f"tubes={root / 'private'}"
+        with running("worker", "--data", server.data, "--holdout", holdout, log=root / "worker.log"):
+            scored = [server.wait_scored(identifier) for identifier in sent.values()]
+            assert [document["status"] for document in scored] == ["scored", "scored"], scored
+
+            def table() -> dict[str, Any] | None:
+                shown: dict[str, Any] = server.get("/api/v1/leaderboard?benchmark=tubes").json()
+                is_placed = [entry["tier"] for entry in shown["entries"]]
+                return shown if len(is_placed) == len(sent) and all(is_placed) else None
+
+            board = wait_until(table, pause=ASKING)
+        page = server.get("/?benchmark=tubes")
+    assert [(entry["model"], entry["tier"]) for entry in board["entries"]] == [
+        ("sharp-holdout", "A"), ("fair-holdout", "B"),
+    ]  # fmt: skip
+    assert page.status_code == 200

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from reveal_bench.evaluation.compare import compare
-from reveal_bench.kinds.tasks.records import CATEGORIES, CRITERIA, Rating, TaskRecord
+from reveal_bench.kinds.tasks.records import CATEGORIES, Rating, TaskRecord
 from reveal_bench.kinds.tasks.scoring import (
     RubricRows,
     resample_rubrics,
@@ -18,7 +18,7 @@ from reveal_bench.kinds.tasks.scoring import (
     summarize_rubric,
 )
 from reveal_bench.metrics.bootstrap import Estimate
-from reveal_bench.metrics.ordinal import rubric_summary
+from reveal_bench.metrics.ordinal import CRITERIA, rubric_summary
 
 BROAD, DIAGNOSIS, MEASURE = CATEGORIES
 

@@ -7,8 +7,9 @@ import pytest
 
 from reveal_bench.kinds.tasks import records as rubric
 from reveal_bench.kinds.tasks import records as task_records
-from reveal_bench.kinds.tasks.records import CRITERIA, Rating, rated_answers, rating_array
+from reveal_bench.kinds.tasks.records import Rating, rated_answers, rating_array
 from reveal_bench.metrics import ordinal
+from reveal_bench.metrics.ordinal import CRITERIA
 
 
 def test_criteria_are_those_of_the_metrics() -> None:

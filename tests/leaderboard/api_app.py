@@ -9,9 +9,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -19,7 +18,8 @@ from fastapi import FastAPI
 from reveal_leaderboard.accounts.accounts import Accounts
 from reveal_leaderboard.accounts.people import Team, User
 from reveal_leaderboard.boards.catalogue import Catalogue
-from reveal_leaderboard.custody import BOARD_LIMITS
+from reveal_leaderboard.custody import BOARD_LIMITS, Custody, Lint, Parsed
+from reveal_leaderboard.custody.canonical import stamp_of, write_canonical
 from reveal_leaderboard.release.fingerprints import Fingerprint
 from reveal_leaderboard.release.outcomes import ScoredOutcome
 from reveal_leaderboard.release.release import Figure, ReleasedScore
@@ -35,7 +35,7 @@ from starlette.testclient import TestClient
 
 from reveal_bench.kinds.findings.records import StudyManifest
 from reveal_bench.kinds.localization.records import Manifest
-from reveal_bench.predictions import lint_predictions
+from reveal_bench.predictions import LintReport, lint_predictions
 from tests.leaderboard.conftest import BENCHMARK, METADATA, Board
 from tests.leaderboard.databases import DATABASE_SOURCE
 
@@ -43,16 +43,31 @@ SUBMISSIONS = "/api/v1/submissions"
 NOBODY = "0" * 32
 
 
+AnyManifest = Manifest | StudyManifest
+
+
+def shown(report: LintReport) -> Lint:
+    """A report as the board has it."""
+    return Lint.model_validate_json(report.to_json())
+
+
 class LintHere:
     """Stands for custody: the same linter and limits, in this process."""
 
     ends_with: Exception | None = None
 
-    def parse(self, path: Path, manifest: Manifest | StudyManifest, *, name: str, allow_missing: bool) -> Any:
+    def parse(
+        self, path: Path, manifest: AnyManifest, *, name: str, allow_missing: bool, canonical: Path | None = None
+    ) -> Parsed:
         if self.ends_with is not None:
             raise self.ends_with
         report = lint_predictions(path, manifest, allow_missing=allow_missing, limits=BOARD_LIMITS, name=name)
-        return SimpleNamespace(report=replace(report, predictions=()))
+        if report.ok and canonical is not None:
+            write_canonical(canonical, report.predictions, manifest)
+        return Parsed(report=shown(report), signs=[])
+
+    def stamp(self, manifest: AnyManifest) -> str:
+        return stamp_of(manifest).hex()
 
 
 @dataclass
@@ -142,8 +157,10 @@ board_total = 500
 
 
 @contextmanager
-def api_world(board: Board, root: Path, *, settings: str = SETTINGS, **options: Any) -> Iterator[World]:
-    """The API over `board`, with its data below `root`."""
+def api_world(
+    board: Board, root: Path, *, settings: str = SETTINGS, children: Custody | None = None, **options: Any
+) -> Iterator[World]:
+    """The API over `board`, with its data below `root`; files are linted here unless there are `children` for it."""
     own = root / "settings.toml"
     own.write_text(settings, encoding="utf-8")
     figures = load_settings(own)
@@ -153,7 +170,7 @@ def api_world(board: Board, root: Path, *, settings: str = SETTINGS, **options: 
     published = board.published
     custody = LintHere()
     catalogue = Catalogue(store, [published])
-    intake = Intake(store, blobs(root / "blobs"), catalogue, custody, accounts)  # type: ignore[arg-type]
+    intake = Intake(store, blobs(root / "blobs"), catalogue, children or custody, accounts)  # type: ignore[arg-type]
     queue = Queue(store.engine, figures)
     services = Services(store, queue, intake, accounts, Auth(accounts, "oidc", provider), **options)
     app = FastAPI(title="Test", version="1", docs_url=None, redoc_url=None, openapi_url="/api/v1/openapi.json")

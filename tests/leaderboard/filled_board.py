@@ -5,6 +5,7 @@ Nothing is scored here: the outcomes are written down, and go through the real s
 
 from __future__ import annotations
 
+import hashlib
 import io
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -57,13 +58,15 @@ class FilledBoard:
             register_version(connection, BENCHMARK, VERSION, "holdout", {})
 
     def send(self, content: bytes, model: str) -> Submission:
-        with self.blobs.receive(io.BytesIO(content)) as incoming:
-            self.blobs.keep(incoming)
+        for stored in (b"predictions of " + content, content):
+            with self.blobs.receive(io.BytesIO(stored)) as incoming:
+                self.blobs.keep(incoming)
+        canonical = hashlib.sha256(b"predictions of " + content).hexdigest()
         new = NewSubmission(
             benchmark=BENCHMARK, version=VERSION, split="holdout", team_id=self.team.id, user_id=self.user.id,
             model_name=model, kind="cnn", prompt_style=None, metadata={"model": {"name": model}},
             filename="predictions.jsonl", sha256=incoming.sha256, size=incoming.size, allow_missing=False,
-            idempotency_key=None,
+            idempotency_key=None, canonical=canonical, stamp="0" * 64, signs=["looks odd"],
         )  # fmt: skip
         return self.store.add_submission(new, who=f"user:{self.user.id}")[0]
 

@@ -26,7 +26,8 @@ from reveal_leaderboard.worker.worker import Worker, open_holdouts
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset.build import build_folder
 from reveal_bench.kinds.images import StudyImage
-from reveal_bench.kinds.tasks.records import CATEGORIES, CRITERIA, AnswerBox, TaskAnswer, TaskManifest, TaskRecord
+from reveal_bench.kinds.tasks.records import CATEGORIES, AnswerBox, TaskAnswer, TaskManifest, TaskRecord
+from reveal_bench.metrics.ordinal import CRITERIA
 from reveal_bench.predictions import answers_to_jsonl
 
 BENCHMARK = "rexecution"

@@ -140,6 +140,15 @@ def test_a_damaged_upload_is_found(filled: FilledBoard) -> None:
     assert (problem.area, f"{sha256} is damaged" in problem.text) == ("uploads", True)
 
 
+def test_damaged_predictions_are_found_and_missing_ones_may_be_missing(filled: FilledBoard) -> None:
+    missing, damaged = (one.canonical or "" for one in filled.store.list_submissions()[:2])
+    filled.blobs.remove(missing)
+    assert report(filled).problems == ()
+    filled.blobs.path(damaged).write_bytes(b"another's")
+    (problem,) = report(filled).problems
+    assert (problem.area, f"predictions {damaged}: " in problem.text) == ("uploads", True)
+
+
 def test_a_key_that_nobody_signed_for_is_found(filled: FilledBoard) -> None:
     """Somebody with the database but not the vault goes on with a key of their own."""
     file = filled.signer._file

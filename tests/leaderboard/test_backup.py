@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from reveal_leaderboard.store import backup as backups
 from reveal_leaderboard.store.backup import BackupError, backup, restore
 from reveal_leaderboard.store.blobs import Blobs
 from reveal_leaderboard.store.queue import Queue
 from reveal_leaderboard.store.store import Store
+from reveal_leaderboard.store.tables import submissions
 
 from tests.leaderboard.databases import DATABASE_SOURCE, each_database_url
 from tests.leaderboard.filled_board import FilledBoard, filled
@@ -46,8 +48,9 @@ def test_restore_drill(filled: FilledBoard, tmp_path: Path) -> None:
     for submission in again.store.list_submissions():
         if submission.status == "scored":
             assert again.store.score_of(submission.id) == filled.store.score_of(submission.id)
-        with again.blobs.open_local(submission.sha256) as path, filled.blobs.open_local(submission.sha256) as original:
-            assert path.read_bytes() == original.read_bytes()
+        for name in (submission.sha256, submission.canonical or ""):
+            with again.blobs.open_local(name) as path, filled.blobs.open_local(name) as original:
+                assert path.read_bytes() == original.read_bytes()
     again.store.engine.dispose()
 
 
@@ -73,7 +76,8 @@ def test_the_manifest_tells_the_heads_of_the_copy(
     filled: FilledBoard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The board goes on while it is copied: what comes after the copy is neither in it nor in its manifest."""
-    copied_at, uploads = filled.all_rows(), {f"blobs/{one.sha256}" for one in filled.store.list_submissions()}
+    copied_at = filled.all_rows()
+    stored = {f"blobs/{name}" for one in filled.store.list_submissions() for name in (one.sha256, one.canonical)}
     with monkeypatch.context() as patched:
         for name in ("_dump_postgresql", "audit"):  # SQLite copies before there is anything to be late for
             patched.setattr(backups, name, after_more(filled, getattr(backups, name)))
@@ -86,7 +90,7 @@ def test_the_manifest_tells_the_heads_of_the_copy(
     assert FilledBoard.all_rows(again) == copied_at  # type: ignore[arg-type]
     again.store.engine.dispose()
     assert made.manifest["audit"]["heads"] == restored.report.to_json()["heads"]
-    assert {name for name in made.manifest["files"] if name.startswith("blobs/")} == uploads
+    assert {name for name in made.manifest["files"] if name.startswith("blobs/")} == stored
 
 
 def test_a_restored_board_goes_on(filled: FilledBoard, tmp_path: Path) -> None:
@@ -99,6 +103,43 @@ def test_a_restored_board_goes_on(filled: FilledBoard, tmp_path: Path) -> None:
     assert filled.score_next(0.93) == filled.store.list_submissions()[-1].id
     with filled.store.read() as connection:
         assert backups.audit(connection, blobs=filled.blobs).ok
+
+
+@ON_SQLITE
+def test_predictions_that_are_missing_are_left_out(filled: FilledBoard, tmp_path: Path) -> None:
+    """They can be made again; those that are damaged are told, as an audit tells them."""
+    missing, damaged = (one.canonical or "" for one in filled.store.list_submissions()[:2])
+    filled.blobs.remove(missing)
+    made = backup(url_of(filled), filled.blobs.url, tmp_path / "copy")
+    assert f"blobs/{missing}" not in made.manifest["files"]
+    url, blobs = empty_place(filled, tmp_path)
+    assert restore(made.folder, url, blobs).report.problems == ()
+    filled.blobs.path(damaged).write_bytes(b"another's")
+    with pytest.raises(BackupError, match=f"{damaged}.*is damaged"):
+        backup(url_of(filled), filled.blobs.url, tmp_path / "second")
+
+
+@ON_SQLITE
+def test_a_board_from_before_predictions_were_kept_is_copied_and_opened(filled: FilledBoard, tmp_path: Path) -> None:
+    with filled.store.write() as connection:
+        for column in ("canonical", "stamp", "signs"):
+            connection.exec_driver_sql(f"ALTER TABLE submissions DROP COLUMN {column}")
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0004'")
+    made = backup(url_of(filled), filled.blobs.url, tmp_path / "copy")
+    uploads = {f"blobs/{row}" for row in _hashes(filled)}
+    assert set(made.manifest["files"]) == {"database.sqlite", *uploads}
+    url, blobs = empty_place(filled, tmp_path)
+    assert restore(made.folder, url, blobs).report.problems == ()
+    again = FilledBoardView(url, blobs)
+    found = again.store.list_submissions()
+    assert {f"blobs/{one.sha256}" for one in found} == uploads
+    assert {(one.canonical, one.stamp, one.signs) for one in found} == {(None, None, None)}
+    again.store.engine.dispose()
+
+
+def _hashes(board: FilledBoard) -> list[str]:
+    with board.store.read() as connection:
+        return list(connection.execute(sa.select(submissions.c.sha256).distinct()).scalars())
 
 
 @ON_SQLITE

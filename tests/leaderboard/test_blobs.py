@@ -94,19 +94,20 @@ def test_a_removed_file_is_gone(place: str) -> None:
 def test_orphans_are_old_files_that_no_submission_names(place: str) -> None:
     blobs = Blobs(place)
     known, orphan = stored(blobs, b"submitted"), stored(blobs, b"refused by the quota")
-    store = FakeStore(known)
+    store = FakeStore(known, stored(blobs, b"its predictions"))
     assert blobs.orphans(store, older_than=-5) == [orphan]  # type: ignore[arg-type]
     assert blobs.orphans(store) == []  # type: ignore[arg-type]
 
 
 class FakeStore:
-    """A store with one submission, of which only the hash matters."""
+    """A store with two submissions, of which only the hashes matter; nothing but its file was kept of the second."""
 
-    def __init__(self, sha256: str) -> None:
+    def __init__(self, sha256: str, canonical: str) -> None:
         self.engine = sa.create_engine("sqlite://", poolclass=sa.StaticPool)
         with self.engine.begin() as connection:
-            connection.execute(sa.text("CREATE TABLE submissions (sha256 TEXT)"))
-            connection.execute(sa.text("INSERT INTO submissions VALUES (:sha256)"), {"sha256": sha256})
+            connection.execute(sa.text("CREATE TABLE submissions (sha256 TEXT, canonical TEXT)"))
+            insert = sa.text("INSERT INTO submissions VALUES (:sha256, :canonical), (:sha256, NULL)")
+            connection.execute(insert, {"sha256": sha256, "canonical": canonical})
 
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:

@@ -101,7 +101,7 @@ def test_one_leaked_token_is_revoked(operator: Operator, named: str) -> None:
     assert "cluster" not in operator.run("admin", "tokens")
     assert accounts.why_revoked(user) == {token.id: "in a notebook"}
     refused = operator.run("admin", "revoke-token", secret, "--why", "again", code=1)
-    assert "there is no such token alive" in refused
+    assert "there is no such valid token" in refused
     assert secret not in refused
 
 

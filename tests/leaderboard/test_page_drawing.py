@@ -13,7 +13,8 @@ from reveal_leaderboard.web.pages.plots import Mark
 from reveal_leaderboard.web.pages.submission_view import duration
 from reveal_leaderboard.web.pages.submit import LINT_ROWS_SHOWN, lint_view
 
-from reveal_bench.predictions import LintReport, Problem
+from reveal_bench.predictions import LintProblem, LintReport
+from tests.leaderboard.api_app import shown
 
 HOSTILE = st.one_of(
     st.text(max_size=40),
@@ -75,9 +76,10 @@ def test_no_text_makes_an_element_or_an_attribute(hostile: str) -> None:
 
 @given(HOSTILE)
 def test_reports_and_plots_hold_only_their_own_elements(hostile: str) -> None:
-    problem = Problem("error", hostile, 3, hostile, hostile, hostile, hostile, hostile)
-    report = LintReport(hostile, hostile, 1, (problem,), (), (), {hostile: {hostile: 1}})
-    plain = LintReport("f", "jsonl", 1, (Problem("error", "f", 3, "a", "r", "v", "m", "h"),), (), (), {"a": {"b": 1}})
+    problem = LintProblem("error", hostile, 3, hostile, hostile, hostile, hostile, hostile)
+    report = shown(LintReport(hostile, hostile, 1, (problem,), (), (), {hostile: {hostile: 1}}))
+    faults = (LintProblem("error", "f", 3, "a", "r", "v", "m", "h"),)
+    plain = shown(LintReport("f", "jsonl", 1, faults, (), (), {"a": {"b": 1}}))
     assert names(lint_view(report)) == names(lint_view(plain)) or not hostile
     marks = [Mark(hostile, 0.5, 0.4, 0.6, note=hostile, short=hostile)]
     for markup in (plots.forest(marks, title=hostile), plots.small_multiples([(hostile, marks)], title=hostile)):
@@ -166,9 +168,9 @@ def test_a_difference_is_drawn_round_zero_in_the_middle() -> None:
 
 
 def test_a_report_shows_errors_first_and_says_how_many_are_left_out() -> None:
-    errors = [Problem("error", "f", line, "", "r", "", f"error {line}") for line in range(1, LINT_ROWS_SHOWN + 2)]
-    warning = Problem("warning", "f", 1, "", "r", "", "only a warning")
-    markup = lint_view(LintReport("f", "jsonl", 60, (warning, *errors), (), (), {}))
+    errors = [LintProblem("error", "f", line, "", "r", "", f"error {line}") for line in range(1, LINT_ROWS_SHOWN + 2)]
+    warning = LintProblem("warning", "f", 1, "", "r", "", "only a warning")
+    markup = lint_view(shown(LintReport("f", "jsonl", 60, (warning, *errors), (), (), {})))
     assert markup.count("<tr class=") == LINT_ROWS_SHOWN
     assert "only a warning" not in markup
     assert f"{LINT_ROWS_SHOWN} of {LINT_ROWS_SHOWN + 2} are shown, errors first." in markup

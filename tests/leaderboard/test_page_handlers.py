@@ -288,7 +288,7 @@ def test_the_form_is_filled_from_a_file_and_nothing_of_it_is_lost(world: Any, tm
     assert "Also sent along: parameters, thresholds." in told
     told, _, *values = wire.fill(asking(world, world.bo), str(path), *FORM)
     assert values[2] is None
-    assert "is none of yours" in told
+    assert "is not one of yours" in told
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,8 @@ from reveal_leaderboard.web.pages import admin, mine
 from reveal_leaderboard.web.pages import admin as admin_panels
 from reveal_leaderboard.web.pages import mine as tokens
 from reveal_leaderboard.web.pages import strip as account_strip
+from reveal_leaderboard.web.pages.drawing import draw
+from reveal_leaderboard.web.services import Services
 
 from reveal_bench.kinds import KINDS
 from tests.leaderboard.browser.world import IMAGES, World
@@ -153,8 +155,8 @@ def test_texts_of_people_are_escaped_for_administrators_too() -> None:
     for markup in (
         admin.waiting_view([(team, [(user, "owner")])], is_asked=True),
         admin.teams_view([Team("t", XSS)]),
-        admin.users_view([user], User("v", "i", "s", "Boss")),
-        admin.live_tokens_view([(token, XSS)]),
+        draw("admin.html", "users", [user], User("v", "i", "s", "Boss")),
+        draw("admin.html", "tokens", [(token, XSS)], 200),
     ):
         assert "<img" not in markup
         assert "&lt;img" in markup
@@ -179,8 +181,11 @@ def test_the_strip_leads_those_to_the_readers_page_who_may_read(
     tmp_path: Path, who: str, kind: str, leads: bool
 ) -> None:
     (tmp_path / "own.toml").write_text('[reading]\nteam = "Our readers"\n', encoding="utf-8")
-    catalogue = SimpleNamespace(versions=lambda name: [SimpleNamespace(scored_by=KINDS[kind].scored_by)])
-    services: Any = SimpleNamespace(names=["board"], catalogue=catalogue, settings=load_settings(tmp_path / "own.toml"))
+    version = SimpleNamespace(scored_by=KINDS[kind].scored_by)
+    intake: Any = SimpleNamespace(catalogue=SimpleNamespace(names=["board"], versions=lambda name: [version]))
+    store: Any = SimpleNamespace(settings=load_settings(tmp_path / "own.toml"))
+    nothing: Any = None
+    services = Services(store, nothing, intake, nothing, nothing)
     team = Team("t", "Others" if who == "reader of others" else "our  READERS")
     memberships = (Membership(team, "member" if who == "member" else "reader"),) if who != "admin" else ()
     is_admin = who in ("admin", "local")

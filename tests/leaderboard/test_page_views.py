@@ -15,8 +15,9 @@ from reveal_leaderboard.store.store import Submission
 from reveal_leaderboard.web.pages.about import about_view, policy_sentences
 from reveal_leaderboard.web.pages.admin import exposure_view
 from reveal_leaderboard.web.pages.compare import compare_view
+from reveal_leaderboard.web.pages.drawing import draw
 from reveal_leaderboard.web.pages.entry import entry_view
-from reveal_leaderboard.web.pages.mine import account_view, submissions_view, team_view
+from reveal_leaderboard.web.pages.mine import account_view, submissions_view
 from reveal_leaderboard.web.pages.strip import SCRIPT, strip_view
 from reveal_leaderboard.web.pages.submission_view import balance_view, ledger_view, progress_view
 
@@ -179,7 +180,7 @@ def test_texts_of_people_are_escaped_on_every_page() -> None:
         progress_view(replace(hostile, status="failed", incident=XSS), None, None, XSS),
         submissions_view([hostile], waiting={}, reasons={}, may_change=True),
         account_view(actor, is_local=False) + account_view(actor, is_local=True),
-        team_view(actor.memberships[0], [(user, "owner"), (User("v", "x", "y", XSS), "reader")], user),
+        draw("mine.html", "team", actor.memberships[0], [(user, "owner"), (User("v", "x", "y", XSS), "reader")], user),
         strip_view(actor),
         balance_view(BALANCE, XSS),
     ):

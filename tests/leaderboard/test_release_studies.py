@@ -13,8 +13,7 @@ from reveal_leaderboard.settings import ReleasePolicy
 from sklearn.metrics import cohen_kappa_score, f1_score, recall_score, roc_auc_score
 
 from reveal_bench.kinds.findings.records import StudyRecord
-from reveal_bench.kinds.findings.release import shown_labels
-from reveal_bench.kinds.findings.scoring import StudyRows
+from reveal_bench.kinds.findings.scoring import StudyRows, shown_labels
 
 N = 300
 POSITIVES = {"Edema": 130, "Nodule": 29, "Mass": 30, "Opacity": 270, "Device": 271}

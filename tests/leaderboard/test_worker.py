@@ -9,7 +9,7 @@ import stat
 import subprocess
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -22,12 +22,14 @@ from reveal_leaderboard.store.blobs import Blobs
 from reveal_leaderboard.store.metadata import read_metadata
 from reveal_leaderboard.store.queue import Job, Queue
 from reveal_leaderboard.store.store import NewSubmission, Store, Submission
+from reveal_leaderboard.store.tables import jobs, submissions
 from reveal_leaderboard.web.intake import Intake
 from reveal_leaderboard.worker import worker as worker_module
 from reveal_leaderboard.worker.worker import Worker, open_holdouts
 from sqlalchemy.exc import OperationalError
 
 from reveal_bench.kinds.localization.scoring import CaseRows, score_localization
+from reveal_bench.predictions import predictions_to_jsonl
 from tests.leaderboard.conftest import BENCHMARK, METADATA, Board, guesses, running, wait_until
 
 
@@ -68,8 +70,6 @@ class Desk:
 
     def job(self, submission: Submission) -> Job:
         with self.store.read() as connection:
-            from reveal_leaderboard.store.tables import jobs
-
             return Job(**connection.execute(jobs.select().where(jobs.c.subject == submission.id)).one()._mapping)
 
     def exact_file(self, submission: Submission) -> Path:
@@ -222,7 +222,7 @@ def test_a_file_that_does_not_pass_is_refused_before_references_are_opened(
     with bad.open("rb") as stream, desk.blobs.receive(stream) as incoming:
         desk.blobs.keep(incoming)
     fields = {name: getattr(good, name) for name in NewSubmission.__dataclass_fields__}
-    smuggled = NewSubmission(**{**fields, "sha256": incoming.sha256, "model_name": "Smuggled"})
+    smuggled = NewSubmission(**{**fields, "sha256": incoming.sha256, "canonical": None, "model_name": "Smuggled"})
     submission, _ = desk.store.add_submission(smuggled, who="test")
     desk.store.withdraw(good.id, who="test")
     monkeypatch.setattr(desk.custody, "score", lambda *_, **__: pytest.fail("references were opened"))
@@ -233,10 +233,57 @@ def test_a_file_that_does_not_pass_is_refused_before_references_are_opened(
 
 def test_a_stored_file_that_was_changed_is_not_scored(desk: Desk, write_file: Callable[..., Path]) -> None:
     submission = desk.submit(write_file())
-    desk.blobs.path(submission.sha256).write_bytes(write_file("other.jsonl", seed=5).read_bytes())
+    assert submission.canonical is not None
+    for name in (submission.sha256, submission.canonical):
+        desk.blobs.path(name).write_bytes(write_file("other.jsonl", seed=5).read_bytes())
     desk.in_process().run(once=True)
     assert desk.status(submission) == "failed"
     assert "incident" in desk.store.events_of(submission.id)[-1].why
+
+
+def spoil(desk: Desk, submission: Submission, how: str) -> None:
+    """Make what was kept of a submission unusable."""
+    assert submission.canonical is not None
+    kept = desk.blobs.path(submission.canonical)
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    changes: dict[str, dict[str, object]] = {
+        "from before it was kept": {"canonical": None, "stamp": None, "signs": None},
+        "of another format": {"stamp": "0" * 64},
+    }
+    if how in changes:
+        with desk.store.write() as connection:
+            connection.execute(submissions.update().values(**changes[how]))
+    elif how == "missing":
+        kept.unlink()
+    elif how == "of another file":
+        other = desk.blobs.path(desk.submit(write_other(desk)).canonical or "")
+        kept.write_bytes(other.read_bytes())
+    else:
+        kept.write_bytes(kept.read_bytes()[:-1])
+
+
+def write_other(desk: Desk) -> Path:
+    path = desk.root / "other.jsonl"
+    path.write_text(predictions_to_jsonl(guesses(desk.board.manifest, seed=5)), encoding="utf-8")
+    return path
+
+
+SPOILT = ("from before it was kept", "of another format", "missing", "of another file", "cut off")
+
+
+@pytest.mark.parametrize("how", SPOILT)
+def test_where_nothing_usable_was_kept_the_file_is_linted_again(
+    desk: Desk, write_file: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    submission = desk.submit(write_file())
+    spoil(desk, submission, how)
+    parsed, parse = [], desk.custody.parse
+    monkeypatch.setattr(desk.custody, "parse", lambda path, *a, **o: parsed.append(path) or parse(path, *a, **o))
+    desk.in_process().run(once=True)
+    assert parsed == [desk.blobs.path(submission.sha256)]
+    score = desk.store.score_of(submission.id)
+    assert score is not None
+    assert score.released == expected(desk.board, desk)
 
 
 def test_thresholds_are_those_that_the_submission_fixed() -> None:
@@ -248,8 +295,11 @@ def test_thresholds_are_those_that_the_submission_fixed() -> None:
 def test_signs_of_a_parsed_file_become_flags(
     desk: Desk, write_file: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    submission, parse = desk.submit(write_file()), desk.custody.parse
-    monkeypatch.setattr(desk.custody, "parse", lambda *a, **o: replace(parse(*a, **o), signs=("all the same",)))
+    parse = desk.custody.parse
+    with monkeypatch.context() as patch:
+        sign = {"signs": ["all the same"]}
+        patch.setattr(desk.custody, "parse", lambda *a, **o: parse(*a, **o).model_copy(update=sign))
+        submission = desk.submit(write_file())
     desk.in_process().run(once=True)
     assert [(f.kind, f.submission_id, f.detail) for f in desk.store.flags()] == [
         ("degenerate", submission.id, "all the same")
@@ -265,8 +315,6 @@ def test_only_what_is_on_the_board_is_compared(desk: Desk, write_file: Callable[
     desk.store.hide(submission.id, who="test", why="a test")
     worker.run(once=True)
     with desk.store.read() as connection:
-        from reveal_leaderboard.store.tables import jobs
-
         row = connection.execute(jobs.select().where(jobs.c.kind == "compare")).one()
     assert (row.status, row.why) == ("refused", "One of the two entries is no longer on the board.")
 

@@ -12,7 +12,7 @@ import pytest
 from reveal_bench.metrics.ordinal import (
     CRITERIA,
     REPORTED,
-    TEXT_CRITERIA,
+    REPORTED_OF_TEXT,
     compare_models,
     content_score,
     mean_of_readers,
@@ -143,7 +143,7 @@ def test_comparison_equals_scipy(rng: np.random.Generator) -> None:
 def test_the_family_is_the_five_text_scores_unless_named(rng: np.random.Generator) -> None:
     a, b = random_ratings(rng, 60), random_ratings(rng, 60)
     rows = compare_models(a, b)
-    assert [row.criterion for row in rows] == list(TEXT_CRITERIA)
+    assert [row.criterion for row in rows] == list(REPORTED_OF_TEXT)
     alone = compare_models(a, b, criteria=["language"])[0]
     assert alone.p_adjusted == alone.p_value == rows[4].p_value
     # swapping the models changes the sign alone

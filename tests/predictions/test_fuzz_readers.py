@@ -11,6 +11,7 @@ import json
 import string
 import tempfile
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,7 @@ def lint(data: bytes, manifest: Manifest | StudyManifest = MANIFEST, **options: 
     report = read(path, manifest, allow_missing=True, **options)
     assert report.ok or not report.predictions
     assert report.render().replace("\n", "").isprintable()
-    assert LintReport.from_json(report.to_json()).problems == report.problems
+    assert json.loads(report.to_json())["problems"] == [asdict(problem) for problem in report.problems]
     for problem in report.problems:
         assert problem.rule in RULES
         assert 0 < len(problem.message) <= LONGEST

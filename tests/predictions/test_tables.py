@@ -68,6 +68,13 @@ def test_tables_equal_the_canonical_form(lint, name, content):
     assert _content(report) == _content(lint(CANONICAL))
 
 
+def test_the_limit_of_other_readers_of_csv_stays_as_it_is(lint):
+    before = csv.field_size_limit()
+    counts = "1" * (before + 1)
+    assert "table-syntax" not in {problem.rule for problem in lint(_csv([{**ROWS[3], "counts": counts}])).problems}
+    assert csv.field_size_limit() == before
+
+
 def test_csv_problems_are_named_by_line_and_column(lint):
     header = "image_id,finding,x,y,width,height,cell,size_h,size_w,counts,score\n"
     rows = [

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from reveal_bench.kinds.tasks.records import CRITERIA, RUBRIC, TaskRecord
+from reveal_bench.kinds.tasks.records import RUBRIC, TaskRecord
+from reveal_bench.metrics.ordinal import CRITERIA
 from reveal_bench.phantom.rexecution import TREE_OF_WGET, write_rexecution
 from reveal_bench.sources import rexecution
 from reveal_bench.sources.source import BuildError

@@ -17,8 +17,8 @@ from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset.build import build_folder
 from reveal_bench.dataset.validate import validate_folder
 from reveal_bench.kinds.folder import read_folder_info
-from reveal_bench.kinds.tasks.records import CONTENT, CRITERIA, rated_answers, rating_array, read_ratings, read_tasks
-from reveal_bench.metrics.ordinal import content_score, reader_agreement
+from reveal_bench.kinds.tasks.records import rated_answers, rating_array, read_ratings, read_tasks
+from reveal_bench.metrics.ordinal import CONTENT_CRITERIA, CRITERIA, content_score, reader_agreement
 from reveal_bench.phantom.rexecution import write_rexecution
 from reveal_bench.sources import rexecution
 
@@ -158,5 +158,5 @@ def test_agreement_of_the_readers_is_that_of_scikit_learn(built: Built) -> None:
         assert agreement[name].n == len(one) >= 5
         assert agreement[name].kappa == pytest.approx(cohen_kappa_score(one, two, labels=SCORES, weights="quadratic"))
         assert agreement[name].mean_absolute_difference == pytest.approx(np.abs(np.subtract(one, two)).mean())
-    content = content_score(*(first[:, CRITERIA.index(name)] for name in CONTENT))
+    content = content_score(*(first[:, CRITERIA.index(name)] for name in CONTENT_CRITERIA))
     assert content.tolist() == [float(file[*answer, "reader-1"]["content"]) for answer in answers]

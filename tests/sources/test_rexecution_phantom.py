@@ -16,7 +16,8 @@ import numpy.typing as npt
 import pytest
 from PIL import Image
 
-from reveal_bench.kinds.tasks.records import CATEGORIES, CRITERIA, TAGS, rated_answers, rating_array
+from reveal_bench.kinds.tasks.records import CATEGORIES, TAGS, rated_answers, rating_array
+from reveal_bench.metrics.ordinal import CRITERIA
 from reveal_bench.phantom.rexecution import (
     MODELS,
     READERS,
@@ -27,7 +28,7 @@ from reveal_bench.phantom.rexecution import (
     score_distribution,
     write_rexecution,
 )
-from reveal_bench.phantom.rexecution_text import TOPICS, Comparison
+from reveal_bench.phantom.rexecution_text import TOPICS, Course
 from tests.conftest import files_of
 
 
@@ -133,7 +134,7 @@ def test_answers_agree_with_what_was_drawn(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_comparisons(before: float, now: float, words: str) -> None:
-    assert words in Comparison(before, now).describe()
+    assert words in Course(before, now).describe()
 
 
 def test_topics_are_complete() -> None:

@@ -333,7 +333,7 @@ def orphans(
     blobs: BlobsAt = None,
     remove: Annotated[bool, typer.Option("--remove", help="Delete them.")] = False,
 ) -> None:
-    """List stored uploads that no submission names, older than a day: left by uploads that were cut off."""
+    """List stored files that no submission names, older than a day: left by uploads that were cut off."""
     at = places(data, database, blobs, None)
     store = at.open_store(is_new=False)
     stored = at.open_blobs()
@@ -419,7 +419,7 @@ def audit(
     data: Data,
     database: Database = None,
     blobs: BlobsAt = None,
-    uploads: Annotated[bool, typer.Option(help="Hash every stored upload, too.")] = True,
+    uploads: Annotated[bool, typer.Option(help="Hash every stored file, too.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="The whole report as JSON.")] = False,
 ) -> None:
     """Check the chains of events and receipts, and that scores, ledger and uploads agree with them. Writes nothing."""

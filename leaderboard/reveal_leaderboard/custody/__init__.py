@@ -23,25 +23,18 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from reveal_leaderboard.custody.custody import Custody, Parsed, ParseFailed, ScoreFailed, cases_file
+    from reveal_leaderboard.custody.answers import Lint, Parsed
+    from reveal_leaderboard.custody.custody import Custody, ParseFailed, ScoreFailed, cases_file
     from reveal_leaderboard.custody.limits import BOARD_LIMITS, MOST_MASK_RUNS, PARSE_LIMITS, SCORE_LIMITS, JailLimits
 
 __all__ = [
-    "BOARD_LIMITS",
-    "MOST_MASK_RUNS",
-    "PARSE_LIMITS",
-    "SCORE_LIMITS",
-    "Custody",
-    "JailLimits",
-    "ParseFailed",
-    "Parsed",
-    "ScoreFailed",
-    "cases_file",
-]
+    "BOARD_LIMITS", "MOST_MASK_RUNS", "PARSE_LIMITS", "SCORE_LIMITS", "Custody", "JailLimits", "Lint", "ParseFailed",
+    "Parsed", "ScoreFailed", "cases_file",
+]  # fmt: skip
 
 _WHERE = dict.fromkeys(__all__, "limits")
-_WHERE |= {"Custody": "custody", "Parsed": "custody", "cases_file": "custody"}
-_WHERE |= {"ParseFailed": "custody", "ScoreFailed": "custody"}
+_WHERE |= dict.fromkeys(("Custody", "ParseFailed", "ScoreFailed", "cases_file"), "custody")
+_WHERE |= dict.fromkeys(("Lint", "Parsed"), "answers")
 
 
 def __getattr__(name: str) -> Any:

@@ -1,5 +1,7 @@
 """The documents that children answer, checked before a word of them is used.
 
+The lint report has one form from its child to the page: :class:`Lint`, which the API shows as it is.
+
 Conventions
 -----------
 Models are strict and take no field that they do not know: a child that was taken over can say no more than a child in
@@ -10,16 +12,17 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 
+from reveal_bench.entries.report import verdict_of
 from reveal_bench.kinds import KINDS
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_leaderboard.release.release import ReleasedScore
 from reveal_leaderboard.settings import ReleasePolicy
 
-__all__ = ["CompareAnswer", "ParseAnswer", "RankAnswer", "ScoreAnswer", "check_released"]
+__all__ = ["CompareAnswer", "Lint", "LintProblem", "Parsed", "RankAnswer", "ScoreAnswer", "check_released"]
 
 Short = Annotated[str, Field(max_length=200)]
 _STEPS = (0.02, 0.05, 0.1, 0.25)  # coarser than a policy's own, to which its macros may be rounded
@@ -30,10 +33,67 @@ class _Strict(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
-class ParseAnswer(_Strict):
-    """What a parse child says: a report that :meth:`LintReport.from_json` checks, and signs for moderators."""
+class LintProblem(_Strict):
+    """One finding of the linter; `line` is null when it concerns the whole file."""
 
-    report: str
+    severity: Literal["error", "warning"]
+    file: str
+    line: int | None
+    field: str
+    rule: Annotated[str, Field(examples=["rle-sum"])]
+    value: str
+    message: str
+    hint: str
+
+
+_Statistics = Annotated[
+    dict[str, int | Finite | dict[str, int | Finite]], WithJsonSchema({"additionalProperties": True, "type": "object"})
+]
+
+
+class Lint(_Strict):
+    """The linter's report; it knows the public manifest and no reference."""
+
+    schema_: Annotated[int, Field(alias="schema", ge=1, le=1, exclude=True)]
+    file: str
+    format: Annotated[str, Field(examples=["jsonl"])]
+    ok: bool
+    n_entries: int
+    n_predictions: Annotated[int, Field(exclude=True)]
+    n_errors: int
+    n_warnings: int
+    allow_missing: bool
+    problems: list[LintProblem]
+    missing_pairs: Annotated[list[list[str]], Field(description="[image, finding] or [study]: asked, not predicted")]
+    statistics: _Statistics
+
+    @model_validator(mode="after")
+    def _agrees_with_itself(self) -> Self:
+        n_errors = sum(problem.severity == "error" for problem in self.problems)
+        counts = (n_errors, len(self.problems) - n_errors, n_errors == 0)
+        if (self.n_errors, self.n_warnings, self.ok) != counts:
+            raise ValueError(f"(`n_errors`, `n_warnings`, `ok`) must be {counts}, as the problems say")
+        if not 0 <= self.n_predictions <= self.n_entries:
+            raise ValueError(f"`n_predictions` must lie in [0, `n_entries`], got {self.n_predictions}")
+        if any(len(pair) != 2 for pair in self.missing_pairs):
+            raise ValueError("`missing_pairs` must hold pairs")
+        return self
+
+    @property
+    def verdict(self) -> str:
+        """The counts of errors and warnings in words."""
+        return verdict_of(self.n_errors, self.n_warnings)
+
+
+class Parsed(_Strict):
+    """What a parse child found.
+
+    Attributes
+    ----------
+    signs : for moderators, of a clean file that asks rather than answers; they depend on no reference
+    """
+
+    report: Lint
     signs: Annotated[list[Annotated[str, Field(max_length=20_000)]], Field(max_length=50)]
 
 

@@ -2,8 +2,10 @@
 
 Conventions
 -----------
-What the arrays are is said by each kind (:mod:`reveal_bench.kinds.canonical`). The digest of the public manifest is in
-the file: it can be read with that manifest alone. The reader trusts nothing; :mod:`.arrays` bounds sizes.
+What the arrays are is said by each kind (:mod:`reveal_bench.kinds.canonical`). A *stamp* is in the file: a digest of
+the public manifest, of the arrays' names and types, and of :data:`FORMAT`. The file can be read with that manifest and
+by that format alone; one with another stamp must be made anew from the upload. The reader trusts nothing;
+:mod:`.arrays` bounds sizes.
 
 A manifest goes to a template as JSON with its kind.
 """
@@ -27,10 +29,13 @@ from reveal_leaderboard.custody.arrays import read_arrays, write_arrays
 from reveal_leaderboard.custody.limits import BOARD_LIMITS
 
 __all__ = [
-    "dump_manifest", "load_manifest", "manifest_digest", "read_canonical", "read_rated", "write_canonical",
+    "FORMAT", "dump_manifest", "load_manifest", "read_canonical", "read_rated", "stamp_of", "write_canonical",
 ]  # fmt: skip
 
-_SHARED = {"manifest": ("u1", 1), "line": ("<i8", 1)}
+FORMAT = 1
+"""To be raised when arrays of the same names and types come to mean something else."""
+
+_SHARED = {"stamp": ("u1", 1), "line": ("<i8", 1)}
 
 
 def write_canonical(
@@ -46,7 +51,7 @@ def write_canonical(
     """
     codec = _codec(manifest)
     shared: Arrays = {
-        "manifest": np.frombuffer(manifest_digest(manifest), np.uint8),
+        "stamp": np.frombuffer(stamp_of(manifest), np.uint8),
         "line": np.array([prediction.line for prediction in predictions], np.int64),
     }
     rated = {} if ratings is None else codec.arrays_of_ratings(ratings, predictions)
@@ -61,7 +66,7 @@ def read_canonical(file: Path | BinaryIO, manifest: Manifest) -> tuple[Any, ...]
     Raises
     ------
     ValueError
-        If anything is not as it must be, or the file is of another manifest.
+        If anything is not as it must be, or the file is of another manifest or format.
     """
     codec = _codec(manifest)
     with file.open("rb") if isinstance(file, Path) else nullcontext(file) as stream:
@@ -78,8 +83,8 @@ def read_rated(file: BinaryIO, manifest: Manifest) -> tuple[tuple[Any, ...], tup
 
 
 def _predictions(codec: Codec, arrays: Arrays, manifest: Manifest) -> tuple[Any, ...]:
-    if arrays["manifest"].tobytes() != manifest_digest(manifest):
-        raise ValueError("the canonical predictions must be of this manifest, got those of another")
+    if arrays["stamp"].tobytes() != stamp_of(manifest):
+        raise ValueError("the canonical predictions must be of this manifest and format, got those of another")
     if (arrays["line"] < 0).any():
         raise ValueError("canonical predictions: `line` must not be negative")
     return codec.predictions_from(arrays, manifest, BOARD_LIMITS)
@@ -101,7 +106,7 @@ def load_manifest(data: bytes) -> Manifest:
     return manifest
 
 
-def manifest_digest(manifest: Manifest) -> bytes:
-    """SHA-256 of all that a manifest says, the order of its rows included, 32 bytes."""
-    facts = _codec(manifest).manifest_facts(manifest)
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).digest()
+def stamp_of(manifest: Manifest) -> bytes:
+    """SHA-256 of the format and of all that a manifest says, the order of its rows included, 32 bytes."""
+    form = json.dumps([FORMAT, _codec(manifest).predictions])
+    return hashlib.sha256(form.encode() + dump_manifest(manifest)).digest()

@@ -20,7 +20,7 @@ import signal
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, TypeVar
 
@@ -28,9 +28,8 @@ from pydantic import BaseModel, ValidationError
 
 from reveal_bench.kinds.folder import read_folder_info
 from reveal_bench.kinds.kind import Manifest
-from reveal_bench.predictions import LintReport
-from reveal_leaderboard.custody.answers import CompareAnswer, ParseAnswer, RankAnswer, ScoreAnswer, check_released
-from reveal_leaderboard.custody.canonical import dump_manifest
+from reveal_leaderboard.custody.answers import CompareAnswer, Parsed, RankAnswer, ScoreAnswer, check_released
+from reveal_leaderboard.custody.canonical import dump_manifest, stamp_of
 from reveal_leaderboard.custody.jail import confinement_here
 from reveal_leaderboard.custody.limits import PARSE_LIMITS, SCORE_LIMITS, JailLimits
 from reveal_leaderboard.custody.messages import TOO_LARGE, Ended, Request
@@ -39,7 +38,7 @@ from reveal_leaderboard.release.fingerprints import Fingerprint
 from reveal_leaderboard.release.outcomes import ScoredOutcome
 from reveal_leaderboard.settings import ReleasePolicy
 
-__all__ = ["Custody", "ParseFailed", "Parsed", "ScoreFailed", "cases_file"]
+__all__ = ["Custody", "ParseFailed", "ScoreFailed", "cases_file"]
 
 FailureKind = Literal["too_large", "timeout", "crashed"]
 
@@ -81,22 +80,6 @@ _MODULE = "reveal_leaderboard.custody"
 _MANIFESTS_KEPT = 8
 
 
-@dataclass(frozen=True)
-class Parsed:
-    """What a parse child found.
-
-    Attributes
-    ----------
-    report : the lint report, its predictions left out
-    has_canonical : whether the canonical arrays were written
-    signs : for moderators, of a clean file that asks rather than answers; they depend on no reference
-    """
-
-    report: LintReport
-    has_canonical: bool
-    signs: tuple[str, ...] = ()
-
-
 def cases_file(vault: Path, submission_id: str, version: str, part: Part = "public") -> Path:
     """Where the exact rows of a submission lie."""
     return vault / f"{submission_id}.{version}{'' if part == 'public' else '.final'}.npz"
@@ -130,7 +113,7 @@ class Custody:
         self._parser = TemplateService(parser, scratch, lanes=parses_at_once, limits=parse_limits, wrapped=bubblewrap)
         self._scorers: dict[Path | None, TemplateService] = {}
         self._lock = threading.Lock()
-        self._manifests: list[tuple[Manifest, bytes]] = []
+        self._manifests: list[tuple[Manifest, bytes, str]] = []
 
     def __enter__(self) -> Custody:
         return self
@@ -192,7 +175,7 @@ class Custody:
         OSError
             If `path` cannot be opened, or `canonical` not written.
         """
-        shared = self._dumped(manifest)
+        shared, _ = self._known(manifest)
         limits = self._parser.limits
         arguments = {"name": name, "allow_missing": allow_missing, "is_of_other_version": is_of_other_version}
         request = Request("parse", arguments, limits, reopened=1)
@@ -206,13 +189,16 @@ class Custody:
             if ended.code != 0 or answer is None:
                 raise ParseFailed(_failure(ended))
             try:
-                said = ParseAnswer.model_validate_json(answer)
-                report = LintReport.from_json(said.report)
-            except ValueError:  # pydantic's, too
+                parsed = Parsed.model_validate_json(answer)
+            except ValidationError:
                 raise ParseFailed("crashed") from None
-            if report.ok and canonical is not None:
+            if parsed.report.ok and canonical is not None:
                 _keep(outputs[0], canonical)
-        return Parsed(report, report.ok and canonical is not None, tuple(said.signs))
+        return parsed
+
+    def stamp(self, manifest: Manifest) -> str:
+        """What canonical predictions must be kept under to be scored by `manifest`; see :func:`.canonical.stamp_of`."""
+        return self._known(manifest)[1]
 
     def score(
         self,
@@ -351,15 +337,16 @@ class Custody:
                 )
             return self._scorers[holdout]
 
-    def _dumped(self, manifest: Manifest) -> bytes:
+    def _known(self, manifest: Manifest) -> tuple[bytes, str]:
+        """A manifest as it goes to the templates, and its stamp."""
         with self._lock:
-            for known, data in self._manifests:
+            for known, data, stamp in self._manifests:
                 if known is manifest:
-                    return data
-        data = dump_manifest(manifest)
+                    return data, stamp
+        data, stamp = dump_manifest(manifest), stamp_of(manifest).hex()
         with self._lock:
-            self._manifests = [*self._manifests[-_MANIFESTS_KEPT + 1 :], (manifest, data)]
-        return data
+            self._manifests = [*self._manifests[-_MANIFESTS_KEPT + 1 :], (manifest, data, stamp)]
+        return data, stamp
 
     @contextlib.contextmanager
     def _outputs(self, folder: Path, n: int) -> Iterator[list[BinaryIO]]:

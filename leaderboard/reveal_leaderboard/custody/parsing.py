@@ -32,8 +32,8 @@ def parse(arguments: dict[str, Any], files: list[int], manifest: Manifest) -> by
 
     Returns
     -------
-    JSON object of report (as text, without the predictions) and signs (what the tripwires of
-    :mod:`reveal_leaderboard.release.fingerprints` say)
+    JSON object of report (without the predictions) and signs (what the tripwires of
+    :mod:`reveal_leaderboard.release.fingerprints` say): :class:`~reveal_leaderboard.custody.answers.Parsed`
     """
     upload = Path(f"/proc/self/fd/{files[0]}")
     is_other = arguments["is_of_other_version"]
@@ -43,7 +43,7 @@ def parse(arguments: dict[str, Any], files: list[int], manifest: Manifest) -> by
         with os.fdopen(files[1], "wb", closefd=False) as file:
             write_canonical(file, report.predictions, manifest)
     signs = tripwires(report.predictions, manifest) if report.ok else []
-    return json.dumps({"report": report.to_json(), "signs": signs}).encode()
+    return json.dumps({"report": report.to_document(), "signs": signs}).encode()
 
 
 JOBS: dict[str, Job] = {"parse": parse}

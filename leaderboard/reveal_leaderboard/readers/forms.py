@@ -20,8 +20,8 @@ from typing import Any, Protocol
 
 from reveal_bench.curation.tables import ANSWERS, in_order
 from reveal_bench.findings import REVEAL_LABELS, REVEAL_TERMS, hint
-from reveal_bench.kinds.tasks.records import CRITERIA, meaning
-from reveal_bench.metrics.ordinal import HIGHEST, LOWEST
+from reveal_bench.kinds.tasks.records import meaning
+from reveal_bench.metrics.ordinal import CRITERIA, HIGHEST, LOWEST
 from reveal_leaderboard.readers.store import CANNOT_READ
 from reveal_leaderboard.store.ratings import PICTURE_CRITERIA, TEXT_CRITERIA, RatingError, StoredAnswer, check_scores
 

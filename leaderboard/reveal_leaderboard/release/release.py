@@ -9,7 +9,7 @@ Holdouts are small, and an exact score on ten cases gives the cases away within 
 * the only totals are macros, and these are over the shown findings. So no total holds a hidden finding, and there is
   nothing from which one could be subtracted: hidden columns are cut off before anything is computed;
 * only metrics from which a submission can take no case away are released; which, says each kind of benchmark in its
-  `release` module (:mod:`reveal_bench.kinds.localization.release` and its siblings). Strata are too small;
+  `release` module (:mod:`reveal_bench.kinds.localization.scoring` and its siblings). Strata are too small;
 * values are rounded to `resolution`, the ends of intervals outwards; the figures of findings in the lowest band to
   `small_resolution`, which is what their intervals, some 0.3 wide, support; macros so that no finding shows finer in
   one than by itself; counts of cases are given in bands.

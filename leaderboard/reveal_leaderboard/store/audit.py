@@ -10,7 +10,8 @@ of earlier reports kept elsewhere.
 What is checked: the chain of events; the chain of receipts with every signature, and that a key was followed by none
 but those it signed for; that each score, public or final, has the receipt of its figures, and no receipt is of anything
 else; that each submission stands where its events leave it; that readers' ratings are those that its event knows; that
-the ledger agrees with that; and, if asked, that every upload is stored with its content unchanged.
+the ledger agrees with that; and, if asked, that every upload is stored with its content unchanged, and that what is
+stored of predictions made of uploads is unchanged, too. Predictions may be missing: they can be made again.
 """
 
 from __future__ import annotations
@@ -32,9 +33,10 @@ from reveal_leaderboard.store.database import BUSY_TIMEOUT_MS, connect, reading
 from reveal_leaderboard.store.events import GENESIS, verify_events
 from reveal_leaderboard.store.ratings import READ_TO_THE_END, digest_of, ratings_of
 from reveal_leaderboard.store.scores import Receipt
+from reveal_leaderboard.store.submissions import stored_names
 from reveal_leaderboard.store.tables import STATUSES, chains, events, ledger, receipts, scores, submissions
 
-__all__ = ["AREAS", "NoBoardError", "Problem", "Report", "audit", "check_schema", "opened_to_read"]
+__all__ = ["AREAS", "NoBoardError", "AuditProblem", "Report", "audit", "check_schema", "opened_to_read"]
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 AREAS = ("events", "receipts", "scores", "submissions", "ledger", "uploads")
@@ -52,7 +54,7 @@ class NoBoardError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class AuditProblem:
     """Something that does not hold, in one of :data:`AREAS`."""
 
     area: str
@@ -71,7 +73,7 @@ class Report:
     keys : ids of the keys that signed receipts, in order of first use
     """
 
-    problems: tuple[Problem, ...]
+    problems: tuple[AuditProblem, ...]
     counts: dict[str, int | None]
     heads: dict[str, tuple[int, str]]
     keys: tuple[str, ...]
@@ -159,17 +161,19 @@ def audit(connection: sa.Connection, *, blobs: Blobs | None = None) -> Report:
     ----------
     blobs : where the uploads are stored; None: they are not looked at, which is much faster
     """
-    problems = [Problem("events", text) for text in verify_events(connection)]
+    problems = [AuditProblem("events", text) for text in verify_events(connection)]
     chain = _Chain()
-    problems += [Problem("receipts", text) for text in chain.verify(connection)]
-    problems += [Problem("scores", text) for text in _scores(connection, chain)]
-    problems += [Problem("submissions", text) for text in _statuses(connection)]
-    problems += [Problem("submissions", text) for text in _readings(connection)]
-    problems += [Problem("ledger", text) for text in _ledger(connection)]
+    problems += [AuditProblem("receipts", text) for text in chain.verify(connection)]
+    problems += [AuditProblem("scores", text) for text in _scores(connection, chain)]
+    problems += [AuditProblem("submissions", text) for text in _statuses(connection)]
+    problems += [AuditProblem("submissions", text) for text in _readings(connection)]
+    problems += [AuditProblem("ledger", text) for text in _ledger(connection)]
     uploads: int | None = None
     if blobs is not None:
-        names = set(connection.execute(sa.select(submissions.c.sha256).distinct()).scalars())
-        problems += [Problem("uploads", text) for text in _uploads(blobs, names)]
+        names, predictions = stored_names(connection)
+        problems += [AuditProblem("uploads", text) for text in _stored(blobs, "upload", names)]
+        there = {name for name in predictions if blobs.exists(name)}
+        problems += [AuditProblem("uploads", text) for text in _stored(blobs, "predictions", there)]
         uploads = len(names)
     counts: dict[str, int | None] = {
         table.name: int(connection.execute(sa.select(sa.func.count()).select_from(table)).scalar_one())
@@ -267,7 +271,8 @@ def _statuses(connection: sa.Connection) -> Iterator[str]:
         query.where(events.c.subject.like("submission:%")).order_by(events.c.subject, events.c.id)
     )
     stand = {subject: _follow(list(steps)) for subject, steps in groupby(rows, key=lambda row: row.subject)}
-    for row in connection.execute(sa.select(submissions).order_by(submissions.c.id)):
+    columns = (submissions.c[name] for name in ("id", "status", "withdrawn_at", "hidden_at"))
+    for row in connection.execute(sa.select(*columns).order_by(submissions.c.id)):
         name = f"submission {row.id}"
         followed = stand.pop(f"submission:{row.id}", None)
         if followed is None:
@@ -330,12 +335,12 @@ def _ledger(connection: sa.Connection) -> Iterator[str]:
             yield f"{name} is {submission.status}, but the ledger says {', '.join(sorted(last))}"
 
 
-def _uploads(blobs: Blobs, names: set[str]) -> Iterator[str]:
+def _stored(blobs: Blobs, what: str, names: set[str]) -> Iterator[str]:
     for sha256 in sorted(names):
         try:
             with blobs.open_local(sha256):
                 pass
         except FileNotFoundError:
-            yield f"upload {sha256} is not stored"
+            yield f"{what} {sha256} is not stored"
         except OSError as error:
-            yield f"upload {sha256}: {error}"
+            yield f"{what} {sha256}: {error}"

@@ -1,13 +1,14 @@
-"""Copies a whole board away, and puts it back: the database as it was at one moment, and every upload.
+"""Copies a whole board away, and puts it back: the database as it was at one moment, and every file it names.
 
 Conventions
 -----------
 A backup is a folder: the database (``database.sqlite``, or ``database.dump`` in PostgreSQL's custom format), ``blobs/``
-with the uploads by hash, and ``manifest.json`` with the size and SHA-256 of everything and what an audit found, with
-the heads of the chains. What is audited is the copy: the file itself, or the snapshot that was dumped. A backup is made
-beside its place and renamed when it is whole, so a folder that is there is complete. The database is copied before the
-uploads: an upload is never removed while a submission names it, so each that the copy names is there still. Servers and
-workers may run meanwhile.
+with the uploads and the predictions made of them, by hash, and ``manifest.json`` with the size and SHA-256 of
+everything and what an audit found, with the heads of the chains. What is audited is the copy: the file itself, or the
+snapshot that was dumped. A backup is made beside its place and renamed when it is whole, so a folder that is there is
+complete. The database is copied before the uploads: an upload is never removed while a submission names it, so each
+that the copy names is there still. Predictions that are missing are left out: they are made again from the upload when
+they are needed. Servers and workers may run meanwhile.
 
 Not in it, on purpose: holdouts and vaults (exact figures, incidents, the salt, the key of receipts), which only the
 worker's user may read. Back up a vault apart, encrypted. A backup holds names of users and hashes of tokens: keep it
@@ -38,7 +39,7 @@ from reveal_leaderboard import __version__
 from reveal_leaderboard.store.audit import NoBoardError, Report, audit, opened_to_read
 from reveal_leaderboard.store.blobs import Blobs, write_durably
 from reveal_leaderboard.store.database import connect
-from reveal_leaderboard.store.tables import submissions
+from reveal_leaderboard.store.submissions import stored_names
 
 __all__ = ["BackupError", "Backup", "backup", "restore"]
 
@@ -77,10 +78,10 @@ def backup(store_url: str, blobs_url: str | Path, target: Path) -> Backup:
         kind = sa.make_url(store_url).get_backend_name()
         dump = new / DATABASES.get(kind, "none")
         with _copied(store_url, dump) as connection:
-            names = sorted(set(connection.execute(sa.select(submissions.c.sha256)).scalars()))
+            uploads, predictions = stored_names(connection)
             report = audit(connection)
         files = {dump.name: _facts(dump)}
-        for name in names:
+        for name in sorted(uploads | {name for name in predictions if blobs.exists(name)}):
             files[f"blobs/{name}"] = _copy_blob(blobs, name, new / "blobs" / name)
         manifest = {
             "schema": SCHEMA,
@@ -122,7 +123,7 @@ def restore(source: Path, store_url: str, blobs_url: str | Path) -> Backup:
     _check_files(source, manifest)
     for name in manifest["files"]:
         if name.startswith("blobs/"):
-            _put_blob(blobs, source / name)
+            blobs.store(source / name)
     dump = source / DATABASES[manifest["database"]]
     if manifest["database"] == "sqlite":
         _put_sqlite(dump, Path(str(url.database)).absolute())
@@ -225,11 +226,6 @@ def _copy_blob(blobs: Blobs, name: str, target: Path) -> dict[str, Any]:
     except OSError as error:
         raise BackupError(f"upload {name}: {error}") from None
     return _facts(target)
-
-
-def _put_blob(blobs: Blobs, path: Path) -> None:
-    with path.open("rb") as stream, blobs.receive(stream) as incoming:
-        blobs.keep(incoming)
 
 
 def _facts(path: Path) -> dict[str, Any]:

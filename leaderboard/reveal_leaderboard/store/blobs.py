@@ -1,4 +1,4 @@
-"""Uploaded files, stored under the SHA-256 of their content: in a folder, or in a bucket that speaks S3.
+"""Uploads and what was made of them, each under the SHA-256 of its content: in a folder, or a bucket that speaks S3.
 
 Conventions
 -----------
@@ -28,10 +28,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-import sqlalchemy as sa
-
 from reveal_bench.files import flush_folder, write_whole
-from reveal_leaderboard.store.tables import submissions
+from reveal_leaderboard.store.submissions import stored_names
 
 if TYPE_CHECKING:
     from reveal_leaderboard.store.store import Store
@@ -195,6 +193,12 @@ class Blobs:
         os.utime(target)  # its age counts from now, see `orphans`
         flush_folder(target.parent)
 
+    def store(self, path: Path) -> str:
+        """Store a copy of the file at `path` for good; returns its hash."""
+        with path.open("rb") as stream, self.receive(stream) as incoming:
+            self.keep(incoming)
+            return incoming.sha256
+
     def exists(self, sha256: str) -> bool:
         """Whether content with this hash is stored."""
         if self._bucket is not None:
@@ -242,7 +246,7 @@ class Blobs:
         latest = time.time() - older_than
         old = {name for name, at in self.names() if at <= latest}
         with store.read() as connection:  # after the listing: what was submitted meanwhile is known
-            known = set(connection.execute(sa.select(submissions.c.sha256).distinct()).scalars())
+            known = set.union(*stored_names(connection))
         return sorted(old - known)
 
     def remove(self, sha256: str) -> None:

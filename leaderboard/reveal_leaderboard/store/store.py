@@ -149,7 +149,7 @@ def _send_again(
     connection: sa.Connection, known: Submission, new: NewSubmission, settings: Settings, who: str
 ) -> Submission:
     said = ("user_id", "kind", "prompt_style", "filename", "allow_missing", "idempotency_key")
-    values: dict[str, Any] = {name: getattr(new, name) for name in said}
+    values: dict[str, Any] = {name: getattr(new, name) for name in (*said, "canonical", "stamp", "signs")}
     values |= {"metadata": dict(new.metadata), "status": "queued", "incident": None}
     values |= {"withdrawn_at": None, "updated_at": moment(connection)}
     _queue(connection, known.id, new, settings, who)

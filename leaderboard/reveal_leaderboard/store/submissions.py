@@ -3,12 +3,14 @@
 Conventions
 -----------
 A submission is named by a random id, its team by its own, and `team` is the team's name as shown. `filename` is for
-display only: the file lies under its `sha256`. Functions run in their caller's transaction and lock nothing.
+display only: the file lies under its `sha256`. Beside it, under `canonical`, lie its predictions as the lint found them
+(:mod:`reveal_leaderboard.custody.canonical`). The file is the source of truth: where they are missing, damaged or of
+another stamp, it is linted again. Functions run in their caller's transaction and lock nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +31,7 @@ __all__ = [
     "find_repeated",
     "get_known",
     "note",
+    "stored_names",
     "waits_for_approval",
 ]
 
@@ -51,7 +54,14 @@ class UnknownSubmissionError(LookupError):
 
 @dataclass(frozen=True, slots=True)
 class NewSubmission:
-    """What is known of a submission when it is queued; `filename` is for display only, the file lies under `sha256`."""
+    """What is known of a submission when it is queued; `filename` is for display only, the file lies under `sha256`.
+
+    Attributes
+    ----------
+    canonical : SHA-256 of its predictions as arrays; None if they are not kept
+    stamp : of these arrays
+    signs : what the lint saw in the file, for moderators
+    """
 
     benchmark: str
     version: str
@@ -67,6 +77,9 @@ class NewSubmission:
     size: int
     allow_missing: bool = False
     idempotency_key: str | None = None
+    canonical: str | None = None
+    stamp: str | None = None
+    signs: Sequence[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +148,16 @@ def find_repeated(connection: sa.Connection, new: NewSubmission) -> Submission |
                 raise KeyReusedError(f"`Idempotency-Key` was used for submission {found.id}, which is another one")
             return found
     return find_one(connection, of_team, *(submissions.c[name] == getattr(new, name) for name in same))
+
+
+def stored_names(connection: sa.Connection) -> tuple[set[str], set[str]]:
+    """Hashes of all uploads, and of all predictions kept as arrays; of a database that knows no such, none of these."""
+    table = submissions.c
+    uploads = set(connection.execute(sa.select(table.sha256).distinct()).scalars())
+    if all(column["name"] != "canonical" for column in sa.inspect(connection).get_columns("submissions")):
+        return uploads, set()
+    kept = sa.select(table.canonical).where(table.canonical.is_not(None)).distinct()
+    return uploads, set(connection.execute(kept).scalars())
 
 
 def note(

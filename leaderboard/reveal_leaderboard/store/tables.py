@@ -165,6 +165,9 @@ submissions = sa.Table(
     _moment("hidden_at", nullable=True),  # by an admin
     _word("hidden_why", 500, nullable=True),
     sa.Column("is_chosen", sa.Boolean, nullable=False),  # the one of its model that the team wants shown
+    _word("canonical", 64, nullable=True),  # SHA-256 of its predictions as arrays, a blob; NULL: not kept
+    _word("stamp", 64, nullable=True),  # by what manifest and format they can be read
+    sa.Column("signs", sa.JSON(none_as_null=True), nullable=True),  # list of sentences for moderators, from the lint
     sa.UniqueConstraint("team_id", "benchmark", "version", "model_name", "sha256"),
     sa.UniqueConstraint("team_id", "idempotency_key"),
     sa.CheckConstraint(f"status IN {STATUSES}", name="status"),

@@ -1,8 +1,8 @@
 """What every request passes before it meets the API or a page, as ASGI middleware.
 
-From the outside in: `SecureHeaders` stamps every answer. `ErrorPages` shows errors as pages to who asks with a
-browser. `Forwarded` believes a proxy's headers or removes them.
-`KnownHost` refuses names that are not the server's. `Problems` turns every plain error into a problem document.
+From the outside in: `SecureHeaders` stamps every answer. `ErrorPages` shows errors as pages to whoever asks with a
+browser. `Forwarded` believes a proxy's headers or removes them. `KnownHost` refuses names that are not the server's.
+`Problems` turns every plain error into a problem document.
 :class:`reveal_leaderboard.web.rate.RateLimit` comes here. `SameOrigin` refuses writes that another site's page sends.
 `BodyLimit` counts the bytes of a request while they arrive, whatever its headers say, and hangs up on who sends too
 slowly. :class:`reveal_leaderboard.web.gradio_gate.GradioGate` guards what Gradio mounts. `NoTraces`, innermost, turns

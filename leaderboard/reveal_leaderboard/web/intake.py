@@ -3,24 +3,26 @@
 Conventions
 -----------
 A file is linted against the public manifest, in a confined child, before anything is kept: a file with errors leaves
-nothing behind but its report, and one that may not be sent now leaves nothing at all. The linter knows no reference, so
-the report may say everything about the file. Who may submit for which organization is settled here and nowhere else.
+nothing behind but its report, and one that may not be sent now leaves nothing at all. What the child made of a clean
+file, its predictions as arrays, is kept beside it: workers score these, and read the file no more. Both are stored
+before the submission is written down, so that it never names what is not there. The linter knows no reference, so the
+report may say everything about the file. Who may submit for which organization is settled here and nowhere else.
 """
 
 from __future__ import annotations
 
 import logging
+import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
 from reveal_bench.kinds import KINDS
-from reveal_bench.predictions import LintReport
 from reveal_leaderboard.accounts.accounts import Accounts
 from reveal_leaderboard.accounts.people import Actor, Team
 from reveal_leaderboard.boards.catalogue import Catalogue, Published
-from reveal_leaderboard.custody import Custody
+from reveal_leaderboard.custody import Custody, Lint, Parsed
 from reveal_leaderboard.store.blobs import Blobs
 from reveal_leaderboard.store.metadata import Metadata, MetadataError
 from reveal_leaderboard.store.store import NewSubmission, OtherThresholdsError, Store, Submission
@@ -38,7 +40,7 @@ class NotAMemberError(ValueError):
 class Outcome:
     """What became of an upload: its lint report and, if that is clean, the submission and whether it is new."""
 
-    report: LintReport
+    report: Lint
     submission: Submission | None = None
     is_new: bool = False
 
@@ -58,7 +60,7 @@ class Intake:
         self.store, self.blobs, self.catalogue, self.custody, self.accounts = store, blobs, catalogue, custody, accounts
         self._on_lint = on_lint
 
-    def lint(self, path: Path, benchmark: str, *, name: str, allow_missing: bool) -> LintReport:
+    def lint(self, path: Path, benchmark: str, *, name: str, allow_missing: bool) -> Lint:
         """Report on a file without keeping it.
 
         Raises
@@ -68,14 +70,18 @@ class Intake:
         ParseFailed
             If reading it took too much memory or time.
         """
-        return self._lint(path, self.catalogue.current(benchmark), name=name, allow_missing=allow_missing)
+        published = self.catalogue.current(benchmark)
+        return self._parse(path, published, name=name, allow_missing=allow_missing).report
 
-    def _lint(self, path: Path, published: Published, *, name: str, allow_missing: bool) -> LintReport:
-        shown = display_name(name)
-        report = self.custody.parse(path, published.manifest, name=shown, allow_missing=allow_missing).report
+    def _parse(
+        self, path: Path, published: Published, *, name: str, allow_missing: bool, canonical: Path | None = None
+    ) -> Parsed:
+        parsed = self.custody.parse(
+            path, published.manifest, name=display_name(name), allow_missing=allow_missing, canonical=canonical
+        )
         if self._on_lint is not None:
-            self._on_lint(published.name, report.ok)
-        return report
+            self._on_lint(published.name, parsed.report.ok)
+        return parsed
 
     def submit(
         self,
@@ -109,8 +115,12 @@ class Intake:
         if KINDS[published.kind].uses_grid:
             metadata.check_grid(published.manifest.grid)
         metadata.check_labels(published.findings)
-        with self.blobs.receive(stream) as incoming:
-            report = self._lint(incoming.path, published, name=filename, allow_missing=allow_missing)
+        with self.blobs.receive(stream) as incoming, tempfile.TemporaryDirectory() as scratch:
+            canonical = Path(scratch) / "canonical.npz"
+            parsed = self._parse(
+                incoming.path, published, name=filename, allow_missing=allow_missing, canonical=canonical
+            )
+            report = parsed.report
             if not report.ok:
                 log.info("refused at the door: %d errors, sha256 %s", report.n_errors, incoming.sha256)
                 return Outcome(report)
@@ -129,10 +139,13 @@ class Intake:
                 size=incoming.size,
                 allow_missing=allow_missing,
                 idempotency_key=idempotency_key,
+                stamp=self.custody.stamp(published.manifest),
+                signs=parsed.signs,
             )
             try:
                 self.store.check_sending(new)  # nothing is kept for somebody who cannot send it
                 self.blobs.keep(incoming)
+                new = replace(new, canonical=self.blobs.store(canonical))
                 submission, is_new = self.store.add_submission(new, who=actor.name)
             except OtherThresholdsError:
                 rule = "must be those of the first time: the file was sent before under this name; give it another"

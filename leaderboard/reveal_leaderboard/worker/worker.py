@@ -2,10 +2,12 @@
 
 Conventions
 -----------
-The worker itself touches neither an upload's bytes nor a reference: it hands the one to the parse child and the other
-to the score child (:mod:`reveal_leaderboard.custody`), and carries released figures to the database. Validation is over
-before a reference is opened; from then on nothing that is said in public depends on what went wrong: an exception
-becomes one fixed sentence and an incident number, and its details go to the vault.
+The worker itself touches neither an upload's bytes nor a reference: it hands predictions and references to the score
+child (:mod:`reveal_leaderboard.custody`), and carries released figures to the database. Predictions are those that were
+kept when the file was sent. A file is given to the parse child again only to be scored by another version, or where
+nothing whole and of the present format was kept of it. Validation is over before a reference is opened; from then on
+nothing that is said in public depends on what went wrong: an exception becomes one fixed sentence and an incident
+number, and its details go to the vault.
 
 Scoring is deterministic, so a submission whose worker was killed is simply scored again under a new lease.
 
@@ -25,7 +27,7 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -35,10 +37,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from reveal_bench.kinds import KINDS, kind_of
 from reveal_bench.kinds.folder import FolderInfo, read_folder_info, split_shards
 from reveal_bench.kinds.kind import Manifest
-from reveal_bench.predictions import LintReport
 from reveal_leaderboard.boards.comparisons import groups, may_pair
 from reveal_leaderboard.boards.reading import is_complete
-from reveal_leaderboard.custody import Custody, Parsed, ParseFailed, ScoreFailed
+from reveal_leaderboard.custody import Custody, Lint, Parsed, ParseFailed, ScoreFailed
 from reveal_leaderboard.custody.canonical import read_canonical, write_canonical
 from reveal_leaderboard.custody.confinement import is_inside, readable_places
 from reveal_leaderboard.release import receipts
@@ -150,6 +151,10 @@ Answer = TypeVar("Answer")
 log = logging.getLogger(__name__)
 
 
+class RefusedError(Exception):
+    """A job cannot be done because of what was sent, or of what is there no more; the message is for everybody."""
+
+
 class Worker:
     """Takes jobs from the queue, one at a time.
 
@@ -213,6 +218,8 @@ class Worker:
                 kept = self._do(job, holdout)
             except SQLAlchemyError:
                 raise  # not the submission's fault: it is leased again
+            except RefusedError as error:
+                kept = self.queue.refuse(job, who=self._who, why=str(error))
             except Exception as error:
                 if _is_outage(error):
                     self._wait_for_storage(job, error)
@@ -262,7 +269,7 @@ class Worker:
         else:
             a, b = job.subject.split(":")
             if not {a, b} <= set(on_board):  # hidden or withdrawn since: what the board does not show is not compared
-                return self.queue.refuse(job, who=self._who, why="One of the two entries is no longer on the board.")
+                raise RefusedError("One of the two entries is no longer on the board.")
             paired = may_pair(self.store, job.benchmark, job.version, a, b)
             document = _twice(
                 lambda: self.custody.compare(holdout.vault.folder, job.version, a, b, policy=policy, paired=paired)
@@ -279,51 +286,69 @@ class Worker:
         manifest = holdout.manifest(split)
         if KINDS[manifest.kind].scored_by == "readers":
             return self._score_ratings(job, holdout, submission, manifest)
-        with tempfile.TemporaryDirectory() as scratch:
-            canonical = Path(scratch) / "canonical.npz"
-            parsed = self._accepted(submission, holdout, canonical, is_of_other_version=job.kind == "rescore")
-            if isinstance(parsed, str):
-                return self.queue.refuse(job, who=self._who, why=parsed)
+        with self._predictions(submission, holdout, is_of_other_version=job.kind == "rescore") as found:
+            canonical, signs, report = found
             outcome = self._outcome(canonical, submission, holdout, thresholds=_thresholds(submission.metadata))
         self.stopping.wait(self.pause_before_finish)
-        outcome = replace(outcome, signs=parsed.signs)
-        if job.kind == "rescore":
-            outcome = _with_coverage(outcome, parsed.report)
+        outcome = replace(outcome, signs=tuple(signs))
+        if report is not None and job.kind == "rescore":
+            outcome = _with_coverage(outcome, report)
         return self.queue.finish_score(job, who=self._who, outcome=outcome, sign=self._sign)
 
     def _score_ratings(self, job: Job, holdout: Holdout, submission: Submission, manifest: Manifest) -> bool:
         """Bring answers to tasks before readers or, once these are done, release what they gave."""
         if job.kind == "rescore":
-            why = "The tasks of another version are other questions: they must be answered and read anew."
-            return self.queue.refuse(job, who=self._who, why=why)
+            raise RefusedError("The tasks of another version are other questions: they must be answered and read anew.")
         with self.store.read() as connection:
             is_read = is_complete(connection, submission.id, self.settings.of(job.benchmark).reading)
             answers = [answer.to_answer() for answer in answers_of(connection, submission.id)]
             given = ratings_of(connection, submission.id)
+        if not is_read:
+            with self._predictions(submission, holdout) as (canonical, _, _):
+                found = read_canonical(canonical, manifest)
+            return self.queue.await_readers(job, who=self._who, answers=found)
         with tempfile.TemporaryDirectory() as scratch:
             file = Path(scratch) / "answers.npz"
-            if not is_read:
-                parsed = self._accepted(submission, holdout, file)
-                if isinstance(parsed, str):
-                    return self.queue.refuse(job, who=self._who, why=parsed)
-                found = read_canonical(file, manifest)
-                return self.queue.await_readers(job, who=self._who, answers=found)
             write_canonical(file, answers, manifest, given)
             outcome = self._outcome(file, submission, holdout)
         outcome = replace(outcome, signs=tuple(tripwires(answers, manifest)))
         return self.queue.finish_score(job, who=self._who, outcome=outcome, sign=self._sign)
 
-    def _accepted(
-        self, submission: Submission, holdout: Holdout, canonical: Path, *, is_of_other_version: bool = False
-    ) -> Parsed | str:
-        """What the parse child made of a file, or why it is refused."""
+    @contextlib.contextmanager
+    def _predictions(
+        self, submission: Submission, holdout: Holdout, *, is_of_other_version: bool = False
+    ) -> Iterator[tuple[Path, Sequence[str], Lint | None]]:
+        """Predictions as arrays, their signs, and the lint report if the file had to be read again for them.
+
+        Raises
+        ------
+        RefusedError
+            If the file is read again, and does not pass.
+        """
+        with contextlib.ExitStack() as stack:
+            is_kept = submission.stamp == self.custody.stamp(holdout.manifest(submission.split))
+            if submission.canonical is not None and is_kept and not is_of_other_version:
+                try:
+                    kept = stack.enter_context(self.blobs.open_local(submission.canonical))
+                except (FileNotFoundError, BlobDamagedError) as error:
+                    log.warning("what was kept of %s cannot be used: %s", submission.id, error)
+                else:
+                    yield kept, submission.signs or (), None
+                    return
+            made = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "canonical.npz"
+            parsed = self._parse_again(submission, holdout, made, is_of_other_version)
+            yield made, parsed.signs, parsed.report
+
+    def _parse_again(self, submission: Submission, holdout: Holdout, made: Path, is_of_other_version: bool) -> Parsed:
         try:
-            parsed = _twice(lambda: self._parse(submission, holdout, canonical, is_of_other_version))
+            parsed = _twice(lambda: self._parse(submission, holdout, made, is_of_other_version))
         except ParseFailed as error:
-            return str(error)
-        if is_of_other_version and parsed.report.ok and not parsed.report.n_predictions:
-            return "The file answers nothing of what this version asks."
-        return parsed if parsed.report.ok else f"The file does not pass the linter: {parsed.report.verdict}."
+            raise RefusedError(str(error)) from None
+        if not parsed.report.ok:
+            raise RefusedError(f"The file does not pass the linter: {parsed.report.verdict}.")
+        if is_of_other_version and not parsed.report.n_predictions:
+            raise RefusedError("The file answers nothing of what this version asks.")
+        return parsed
 
     def _outcome(self, canonical: Path, submission: Submission, holdout: Holdout, **options: Any) -> ScoredOutcome:
         return _twice(
@@ -380,7 +405,7 @@ def _is_outage(error: Exception) -> bool:
     return isinstance(error, OSError) and not isinstance(error, (FileNotFoundError, BlobDamagedError))
 
 
-def _with_coverage(outcome: ScoredOutcome, report: LintReport) -> ScoredOutcome:
+def _with_coverage(outcome: ScoredOutcome, report: Lint) -> ScoredOutcome:
     """Say beside the figures what a file that was made for another version does not answer in this one."""
     said = []
     if report.missing_pairs:

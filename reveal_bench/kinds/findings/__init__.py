@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from reveal_bench.kinds.marks import Marks
     from reveal_bench.kinds.questions import Question
     from reveal_bench.kinds.rows import Fault, Row
+    from reveal_bench.kinds.tally import Tally
 
 __all__ = ["Findings", "RELEASED_PER_LABEL"]
 
@@ -42,6 +43,7 @@ class Findings(Kind):
     image_columns: ClassVar = ("images",)
     unit: ClassVar = "study"
     question: ClassVar = "Which findings does a chest radiography study show? Answers are labels or probabilities."
+    holds: ClassVar = "labels and pictures, one row per study"
     picture_words: ClassVar = "the elements of `images` are"
     primary: ClassVar = "f1"
     released: ClassVar = (*RELEASED_PER_LABEL, "auroc")
@@ -90,8 +92,8 @@ class Findings(Kind):
         return {"study_id": row["study_id"], "image_ids": row["image_ids"], "views": views}
 
     def row_faults(self, row: Row, findings: Sequence[str]) -> Iterator[Fault]:
-        """See :func:`reveal_bench.kinds.findings.rules.study_faults`."""
-        from reveal_bench.kinds.findings.rules import study_faults
+        """See :func:`reveal_bench.kinds.findings.rows.study_faults`."""
+        from reveal_bench.kinds.findings.rows import study_faults
 
         return study_faults(row, findings)
 
@@ -105,6 +107,18 @@ class Findings(Kind):
         from reveal_bench.kinds.images import bare_images
 
         return StudyRecord(entry["study_id"], "", (), images=bare_images(entry, "image_ids"))
+
+    def meanings(self) -> dict[str, str]:
+        """See :mod:`reveal_bench.kinds.findings.rows`."""
+        from reveal_bench.kinds.findings.rows import MEANINGS
+
+        return MEANINGS
+
+    def tally(self) -> Tally:
+        """See :mod:`reveal_bench.kinds.findings.tally`."""
+        from reveal_bench.kinds.findings.tally import FindingsTally
+
+        return FindingsTally()
 
     def holdout_tells(self, asks: str) -> str:
         """Nothing, for every label is asked of every study."""
@@ -188,8 +202,8 @@ class Findings(Kind):
         return score_studies(predictions, records, labels=manifest.labels, thresholds=protocol["thresholds"])
 
     def disclose(self, rows: StudyRows, *, min_cell: int, n_resamples: int, seed: int) -> Disclosure:
-        """See :mod:`reveal_bench.kinds.findings.release`."""
-        from reveal_bench.kinds.findings.release import disclose_studies
+        """See :mod:`reveal_bench.kinds.findings.scoring`."""
+        from reveal_bench.kinds.findings.scoring import disclose_studies
 
         return disclose_studies(rows, RELEASED_PER_LABEL, min_cell=min_cell, n_resamples=n_resamples, seed=seed)
 
@@ -217,10 +231,10 @@ class Findings(Kind):
         return signs_of(predictions, manifest)
 
     def example_upload(self) -> tuple[StudyManifest, str]:
-        """See :mod:`reveal_bench.kinds.findings.example`."""
-        from reveal_bench.kinds.findings.example import example_upload
+        """A manifest of one study, and a file that names its labels."""
+        from reveal_bench.kinds.findings.records import StudyManifest
 
-        return example_upload()
+        return StudyManifest("warm-up", "1", "test", ("Normal",), ("a",)), '{"study_id": "a", "labels": ["Normal"]}'
 
     def scope(self, manifest: StudyManifest) -> tuple[tuple[str, ...], int]:
         """The labels; studies."""

@@ -1,26 +1,51 @@
-"""Rows of a findings-type dataset (one per study) and of a tasks-type one (one per task): Features, and record -> row.
+"""Rows of a findings-type dataset, one per study: the Features, record -> row, and what must hold of a row.
 
-The columns are those of :class:`reveal_bench.kinds.findings.records.StudyRecord` and
-:class:`reveal_bench.kinds.tasks.records.TaskRecord`. `images`, `image_ids`, `views` and `image_facts` run in parallel:
-element i of each is of the same image. Where pixels are withheld the elements of `images` are null.
+The columns are those of :class:`reveal_bench.kinds.findings.records.StudyRecord`. `images`, `image_ids`, `views` and
+`image_facts` run in parallel: element i of each is of the same image. Where pixels are withheld the elements of
+`images` are null.
 
 In a *blank* row (the inputs of a holdout) everything that is an answer, or says something about the patient, is null or
 empty, and so are the hashes of the source files.
+
+A fault is (field, rule, value). Pictures are checked elsewhere; that codes have names and lists are there is checked
+before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from reveal_bench.kinds.findings.records import AGE_BANDS, AGREEMENTS, PATIENT_CLASSES, RACES, SEXES, StudyRecord
 from reveal_bench.kinds.images import VIEWS, Developed
-from reveal_bench.kinds.rows import Row, code_of, image_cell, image_facts_features, image_facts_row, one_value
+from reveal_bench.kinds.rows import (
+    Fault,
+    Row,
+    code_of,
+    facts_faults,
+    image_cell,
+    image_facts_features,
+    image_facts_row,
+    one_value,
+    parallel_faults,
+    without_hashes,
+)
 
 if TYPE_CHECKING:
     from datasets import Features
 
-__all__ = ["blank_study", "study_features", "study_row"]
+__all__ = ["MEANINGS", "blank_study", "study_features", "study_row", "study_faults"]
+
+MEANINGS = {
+    "label_vector": "per label, in the order of the label codes, 1 present and 0 absent",
+    "agreement": "how many of the three readers agreed to all labels (null where it is unknown)",
+    "n_agree_all": "readers who agreed to all labels",
+    "age_band": "ten-year band of the patient's age; no age in years is kept",
+    "sex": "of the patient, as recorded",
+    "race": "of the patient, as recorded",
+    "patient_class": "inpatient, outpatient or emergency",
+}
+"""Column -> what it means, on the card; those that other kinds have too are in `dataset/card_tables.py`."""
 
 
 def study_features(findings: Sequence[str]) -> Features:
@@ -91,9 +116,29 @@ def blank_study(row: Row) -> Row:
         "agreement": None,
         "n_agree_all": None,
         **{name: len(names) - 1 for name, names in unknown.items()},
-        "image_facts": _without_hashes(row["image_facts"]),
+        "image_facts": without_hashes(row["image_facts"]),
     }
 
 
-def _without_hashes(facts: Sequence[Row]) -> list[Row]:
-    return [{**entry, "source_sha256": None, "pixel_sha256": None} for entry in facts]
+N_AGREE_ALL = {0: 2, 1: 3}
+"""Code of AGREEMENTS -> how many readers that is."""
+
+
+def study_faults(row: Row, findings: Sequence[str]) -> Iterator[Fault]:
+    """What is wrong in the row of a study."""
+    yield from parallel_faults(row, "image_ids", {"images": "images", "views": "views", "image_facts": "image_facts"})
+    if not row["image_ids"]:
+        yield "image_ids", "must name at least one image", "none"
+    yield from facts_faults(row["image_facts"], row["image_ids"], "image_facts")
+    if [facts["view"] for facts in row["image_facts"]] != row["views"]:
+        yield "views", "must be those of `image_facts`", str(row["views"])
+    vector = [int(code in row["labels"]) for code in range(len(findings))]
+    if row["label_vector"] != vector:
+        yield "label_vector", f"must be {vector}, as `labels` say", str(row["label_vector"])
+    if row["labels"] != sorted(set(row["labels"])):
+        yield "labels", "must be in order, each once", str(row["labels"])
+    n_agree = row["n_agree_all"]
+    if n_agree is not None and not 0 <= n_agree <= 3:
+        yield "n_agree_all", "must lie in 0 to 3", str(n_agree)
+    if n_agree is not None and row["agreement"] is not None and N_AGREE_ALL[row["agreement"]] != n_agree:
+        yield "agreement", f"must fit `n_agree_all`, which is {n_agree}", AGREEMENTS[row["agreement"]]

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from reveal_bench.kinds.marks import Marks
     from reveal_bench.kinds.questions import Question
     from reveal_bench.kinds.rows import Fault, Row
+    from reveal_bench.kinds.tally import Tally
 
 __all__ = ["Localization"]
 
@@ -40,6 +41,7 @@ class Localization(Kind):
     side_config: ClassVar = "masks"
     unit: ClassVar = "image"
     question: ClassVar = "Where is each finding of a chest radiograph? Answers are points, grid cells, boxes or masks."
+    holds: ClassVar = "references and pictures, one row per image"
     picture_words: ClassVar = "`image` is"
     intervals: ClassVar = ("percentile", "bca", "chexlocalize")
     primary: ClassVar = "point_hit"
@@ -70,6 +72,14 @@ class Localization(Kind):
     def pictures(self, record: LocalizationRecord) -> tuple[PictureFile | None, ...]:
         """The one picture of an image."""
         return (record.picture,)
+
+    def has_pixels(self, record: LocalizationRecord) -> bool:
+        """Whether an image has a file, or its bytes are there."""
+        return record.image is not None or super().has_pixels(record)
+
+    def without_image_bytes(self, record: LocalizationRecord) -> LocalizationRecord:
+        """An image without its bytes."""
+        return replace(record, image=None)
 
     def row(self, record: LocalizationRecord, benchmark: Benchmark, developed: Sequence[Developed | None]) -> Row:
         """The row of an image.
@@ -120,14 +130,14 @@ class Localization(Kind):
         return {**entry, "view": VIEWS[row["view"]], "asked": list(asked)}
 
     def row_faults(self, row: Row, findings: Sequence[str]) -> Iterator[Fault]:
-        """See :func:`reveal_bench.kinds.localization.rules.image_faults`."""
-        from reveal_bench.kinds.localization.rules import image_faults
+        """See :func:`reveal_bench.kinds.localization.rows.image_faults`."""
+        from reveal_bench.kinds.localization.rows import image_faults
 
         return image_faults(row, findings)
 
     def asked_of(self, row: Row, findings: Sequence[str], asks: str) -> list[str]:
         """All findings, or those that have a ground truth."""
-        from reveal_bench.kinds.localization.rules import findings_drawn
+        from reveal_bench.kinds.localization.rows import findings_drawn
 
         return list(findings) if asks == "all" else findings_drawn(row, findings)
 
@@ -138,6 +148,18 @@ class Localization(Kind):
         names = ("image_id", "study_id", "view", "width", "height")
         told = {name: entry[name] for name in names}
         return LocalizationRecord(patient_id="", label_status=dict.fromkeys(findings), **told)
+
+    def meanings(self) -> dict[str, str]:
+        """See :mod:`reveal_bench.kinds.localization.rows`."""
+        from reveal_bench.kinds.localization.rows import MEANINGS
+
+        return MEANINGS
+
+    def tally(self) -> Tally:
+        """See :mod:`reveal_bench.kinds.localization.tally`."""
+        from reveal_bench.kinds.localization.tally import LocalizationTally
+
+        return LocalizationTally()
 
     def holdout_tells(self, asks: str) -> str:
         """That findings are asked for by name."""
@@ -221,8 +243,8 @@ class Localization(Kind):
         return score_localization(predictions, records, findings=manifest.findings, grid=grid, asks=asks)
 
     def disclose(self, rows: CaseRows, *, min_cell: int, n_resamples: int, seed: int) -> Disclosure:
-        """See :mod:`reveal_bench.kinds.localization.release`."""
-        from reveal_bench.kinds.localization.release import disclose_cases
+        """See :mod:`reveal_bench.kinds.localization.scoring`."""
+        from reveal_bench.kinds.localization.scoring import disclose_cases
 
         return disclose_cases(rows, self.released, min_cell=min_cell, n_resamples=n_resamples, seed=seed)
 

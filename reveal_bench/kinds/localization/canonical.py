@@ -8,7 +8,6 @@ than it need be. Mask i is ``text[offsets[i]:offsets[i + 1]]``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -62,11 +61,6 @@ class LocalizationCodec(Codec):
         """A manifest; the rows are by image, in order."""
         rows = {key: ManifestRow(**{**row, "asked": tuple(row["asked"])}) for key, row in raw["rows"].items()}
         return Manifest(**{**raw, "findings": tuple(raw["findings"]), "rows": rows})
-
-    def manifest_facts(self, manifest: Manifest) -> dict[str, Any]:
-        """The order of the rows counts."""
-        facts = asdict(manifest)
-        return {**facts, "rows": list(facts["rows"].values())}
 
     def arrays_of(self, predictions: Sequence[LocalizationPrediction], manifest: Manifest) -> Arrays:
         """The arrays of checked predictions."""

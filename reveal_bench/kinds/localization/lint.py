@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from reveal_bench.entries.jsonl import check_entries
-from reveal_bench.entries.report import LintReport, Problem, ProblemLog
+from reveal_bench.entries.report import LintProblem, LintReport, ProblemLog
 from reveal_bench.entries.source import Limits, open_source
 from reveal_bench.kinds.localization.checks import Draft, EntryChecker
 from reveal_bench.kinds.localization.formats import read_entries
@@ -237,14 +237,14 @@ def lint_predictions(
     )
 
 
-def _runs_problems(predictions: Sequence[LocalizationPrediction], limits: Limits, file: str) -> Iterator[Problem]:
+def _runs_problems(predictions: Sequence[LocalizationPrediction], limits: Limits, file: str) -> Iterator[LintProblem]:
     """Masks with more runs than may be: looked at when several of a pair are one."""
     masks = ((p.line, p.mask) for p in predictions if p.mask is not None and len(p.mask.counts) > limits.mask_runs)
     counted = ((line, _count_runs(mask)) for line, mask in masks)
     for line, n_runs in islice(((line, n) for line, n in counted if n > limits.mask_runs), limits.problems):
         message = f"a mask may have at most {limits.mask_runs} runs here, got {n_runs}"
         hint = "smooth the mask, or give it at a lower resolution scaled up"
-        yield Problem("error", file, line, "rle", "rle-runs", str(n_runs), message, hint)
+        yield LintProblem("error", file, line, "rle", "rle-runs", str(n_runs), message, hint)
 
 
 def _count_runs(rle: Rle) -> int:

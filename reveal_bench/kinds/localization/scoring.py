@@ -19,6 +19,13 @@ against their union, in which a pixel lies if its centre lies in a box (:mod:`re
 against the tight box around all of them, as a mask reference is reduced to its tight box; so where a finding has
 several boxes, a box around one of them cannot reach 1. A mask is not compared with boxes: `mask_iou` and `mask_iou_all`
 are undefined there, absent from the rows if no reference is a mask, and :attr:`CaseRows.notes` says so.
+
+What may be shown of the cases of one submission.
+
+Only metrics in which every asked case counts are released. `mask_iou` leaves out the cases for which a submission hands
+in an empty mask: its sender would choose the cases that count, down to one. Where a benchmark asks for all findings, a
+mask without a reference would add a case and thereby tell what is absent; such rows are taken out: a wrong mask
+elsewhere costs nothing, and hits are averaged over the cases with a reference alone.
 """
 
 from __future__ import annotations
@@ -31,11 +38,13 @@ import numpy as np
 
 from reveal_bench.arrays import BoolArray, FloatArray
 from reveal_bench.geometry import Grid, box_centre
+from reveal_bench.kinds.disclosure import Disclosure, disclosure_of_findings
 from reveal_bench.kinds.images import VIEWS
 from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord, Point
 from reveal_bench.masks import Box, Rle, empty_rle, pack_masks, pack_regions
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import (
+    MACRO,
     BootstrapMeans,
     Estimate,
     bootstrap_means,
@@ -59,6 +68,7 @@ __all__ = [
     "resample_systems",
     "score_localization",
     "summarize",
+    "disclose_cases",
 ]
 
 
@@ -547,3 +557,22 @@ def resample_systems(
             }
         )
     return results
+
+
+def disclose_cases(
+    rows: CaseRows, released: Sequence[str], *, min_cell: int, n_resamples: int, seed: int
+) -> Disclosure:
+    """Figures of the findings with at least `min_cell` cases, and the macros; `box_iou` only where no mask counts."""
+    rows = rows.with_reference()
+    # Where chance is defined follows from the references alone; a row made by hand may lack it.
+    n_cases = rows.n_defined("grid_chance" if "grid_chance" in rows.values else "point_hit")
+    shown = tuple(finding for finding in rows.findings if n_cases[finding] >= min_cell)
+    metrics = [name for name in released if name in rows.values]
+    if "mask_iou_all" in metrics and "box_iou" in metrics:
+        metrics.remove("box_iou")
+    allowed: list[Estimate] = []
+    if shown:
+        estimates = summarize(rows, metrics=metrics, findings=shown, n_resamples=n_resamples, seed=seed)
+        thin = {e.metric for e in estimates if e.finding != MACRO and e.n < min_cell}
+        allowed = [e for e in estimates if (e.metric not in thin if e.finding == MACRO else e.n >= min_cell)]
+    return disclosure_of_findings(allowed, rows.findings, shown, counted="cases", min_cell=min_cell)

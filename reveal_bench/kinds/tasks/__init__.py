@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from reveal_bench.kinds.marks import Marks
     from reveal_bench.kinds.questions import Question
     from reveal_bench.kinds.rows import Fault, Row
+    from reveal_bench.kinds.tally import Tally
     from reveal_bench.kinds.tasks.records import Rating, TaskAnswer, TaskManifest, TaskRecord
     from reveal_bench.kinds.tasks.scoring import RubricRows
 
@@ -40,6 +41,7 @@ class Tasks(Kind):
     has_prompts: ClassVar = True
     unit: ClassVar = "task"
     question: ClassVar = "Open questions on chest radiography studies. Readers rate the answers."
+    holds: ClassVar = "prompts, pictures and reference answers, one row per task"
     picture_words: ClassVar = "pictures are"
     primary: ClassVar = "rubric_mean"
     released: ClassVar = ("rubric_mean", "share_of_5", "cohen_kappa_quadratic")
@@ -92,8 +94,8 @@ class Tasks(Kind):
         return {**{name: row[name] for name in names}, "category": CATEGORIES[row["category"]]}
 
     def row_faults(self, row: Row, findings: Sequence[str]) -> Iterator[Fault]:
-        """See :func:`reveal_bench.kinds.tasks.rules.task_faults`."""
-        from reveal_bench.kinds.tasks.rules import task_faults
+        """See :func:`reveal_bench.kinds.tasks.rows.task_faults`."""
+        from reveal_bench.kinds.tasks.rows import task_faults
 
         return task_faults(row)
 
@@ -115,6 +117,18 @@ class Tasks(Kind):
         from reveal_bench.kinds.tasks.rows import ratings_features
 
         return {"ratings": ratings_features()}
+
+    def meanings(self) -> dict[str, str]:
+        """See :mod:`reveal_bench.kinds.tasks.rows`."""
+        from reveal_bench.kinds.tasks.rows import MEANINGS
+
+        return MEANINGS
+
+    def tally(self) -> Tally:
+        """See :mod:`reveal_bench.kinds.tasks.tally`."""
+        from reveal_bench.kinds.tasks.tally import TasksTally
+
+        return TasksTally()
 
     def holdout_tells(self, asks: str) -> str:
         """Categories, and where boxes are asked for."""
@@ -202,8 +216,8 @@ class Tasks(Kind):
         return score_ratings(ratings, records, answered=answered, missing=protocol["missing"])
 
     def disclose(self, rows: RubricRows, *, min_cell: int, n_resamples: int, seed: int) -> Disclosure:
-        """See :mod:`reveal_bench.kinds.tasks.release`."""
-        from reveal_bench.kinds.tasks.release import disclose_ratings
+        """See :mod:`reveal_bench.kinds.tasks.scoring`."""
+        from reveal_bench.kinds.tasks.scoring import disclose_ratings
 
         return disclose_ratings(rows, self.released, min_cell=min_cell, n_resamples=n_resamples, seed=seed)
 
@@ -228,10 +242,11 @@ class Tasks(Kind):
         return signs_of(predictions, manifest)
 
     def example_upload(self) -> tuple[TaskManifest, str]:
-        """See :mod:`reveal_bench.kinds.tasks.example`."""
-        from reveal_bench.kinds.tasks.example import example_upload
+        """A manifest of one task, and a file that answers it."""
+        from reveal_bench.kinds.tasks.records import CATEGORIES, TaskManifest, TaskQuestion
 
-        return example_upload()
+        task = TaskQuestion("t", CATEGORIES[0], False, "What is shown?", None, {"i": (8, 8)})
+        return TaskManifest("warm-up", "1", "test", (task,)), '{"task_id": "t", "answer": "Nothing."}'
 
     def scope(self, manifest: TaskManifest) -> tuple[tuple[str, ...], int]:
         """The criteria of the rubric and the categories of tasks; tasks."""

@@ -8,7 +8,6 @@ names of readers are needed by no child. A score of 0 stands for none.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -17,7 +16,8 @@ import numpy.typing as npt
 
 from reveal_bench.kinds.canonical import Arrays, Codec, Fields, names_from, require, text_of_names
 from reveal_bench.kinds.tasks.lint import ANSWER_LIMITS
-from reveal_bench.kinds.tasks.records import CRITERIA, AnswerBox, Rating, TaskAnswer, TaskManifest, TaskQuestion
+from reveal_bench.kinds.tasks.records import AnswerBox, Rating, TaskAnswer, TaskManifest, TaskQuestion
+from reveal_bench.metrics.ordinal import CRITERIA
 
 if TYPE_CHECKING:
     from reveal_bench.entries.source import Limits
@@ -49,13 +49,6 @@ class TasksCodec(Codec):
         """A manifest; the sizes of images are tuples."""
         tasks = (TaskQuestion(**{**task, "images": _sizes(task["images"])}) for task in raw["tasks"])
         return TaskManifest(**{**raw, "tasks": tuple(tasks)})
-
-    def manifest_facts(self, manifest: TaskManifest) -> dict[str, Any]:
-        """The order of a task's images counts."""
-        facts = asdict(manifest)
-        for task in facts["tasks"]:
-            task["images"] = list(task["images"].items())
-        return facts
 
     def arrays_of(self, predictions: Sequence[TaskAnswer], manifest: TaskManifest) -> Arrays:
         """The arrays of checked answers."""

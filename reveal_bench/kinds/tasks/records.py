@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from reveal_bench.kinds.folder import check_split, read_folder_info, split_shards
 from reveal_bench.kinds.images import StudyImage, image_from_facts
 from reveal_bench.kinds.localization.records import Box
+from reveal_bench.metrics.ordinal import CONTENT_CRITERIA, CRITERIA
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,7 +40,6 @@ __all__ = [
     "Answer",
     "AnswerBox",
     "CATEGORIES",
-    "CONTENT",
     "CRITERIA",
     "QUESTION_SCORES",
     "RUBRIC",
@@ -62,9 +62,6 @@ Answer = tuple[str, str]
 """(task_id, model)."""
 
 CATEGORIES = ("broad_abnormality", "diagnosis_support", "measurement_temporal")
-CRITERIA = ("process", "execution", "synthesis", "language", "image_content", "image_style")
-CONTENT = CRITERIA[:3]
-"""The criteria whose smallest score is the content score."""
 QUESTION_SCORES = ("clinical_relevance", "answerability", "complexity", "clarity")
 TAGS = (
     "anatomical_region", "pathology_type", "imaging_finding", "laterality", "diagnostic_intent", "temporal_context",
@@ -130,9 +127,9 @@ class Rating:
     @property
     def content(self) -> int | None:
         """Smallest of process, execution and synthesis; None unless all three are there (paper 001)."""
-        scores: list[int | None] = [getattr(self, name) for name in CONTENT]
+        scores: list[int | None] = [getattr(self, name) for name in CONTENT_CRITERIA]
         known = [score for score in scores if score is not None]
-        return min(known) if len(known) == len(CONTENT) else None
+        return min(known) if len(known) == len(CONTENT_CRITERIA) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +254,8 @@ def rating_array(ratings: Iterable[Rating], *, reader: str, answers: Sequence[An
 
     Returns
     -------
-    float array (n_answers, 6), columns as in :data:`CRITERIA`, NaN where the reader gave no score
+    float array (n_answers, 6), columns as in :data:`reveal_bench.metrics.ordinal.CRITERIA`, NaN where the reader gave
+    no score
 
     Raises
     ------

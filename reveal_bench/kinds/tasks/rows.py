@@ -1,22 +1,57 @@
-"""Rows of a tasks dataset, one per task, and of its ratings: the Features, and record -> row.
+"""Rows of a tasks dataset, one per task, and of its ratings: the Features, record -> row, and their faults.
 
 The columns are those of :class:`~reveal_bench.kinds.tasks.records.TaskRecord`; `image_ids`, `images` and `image_facts`
 run in parallel. In a *blank* row (the inputs of a holdout) every answer is null or empty, and so are the hashes.
+
+A fault is (field, rule, value). Pictures are checked elsewhere; that codes have names and lists are there is checked
+before.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from reveal_bench.kinds.findings.rows import _without_hashes
 from reveal_bench.kinds.images import Developed
-from reveal_bench.kinds.rows import Row, code_of, image_cell, image_facts_features, image_facts_row
-from reveal_bench.kinds.tasks.records import CATEGORIES, CRITERIA, QUESTION_SCORES, TAGS, Rating, TaskRecord
+from reveal_bench.kinds.rows import (
+    Fault,
+    Row,
+    code_of,
+    facts_faults,
+    image_cell,
+    image_facts_features,
+    image_facts_row,
+    parallel_faults,
+    without_hashes,
+)
+from reveal_bench.kinds.tasks.records import CATEGORIES, QUESTION_SCORES, TAGS, Rating, TaskRecord
+from reveal_bench.metrics.ordinal import CRITERIA
 
-__all__ = ["blank_task", "rating_row", "ratings_features", "task_features", "task_row"]
 if TYPE_CHECKING:
     from datasets import Features
+
+__all__ = [
+    "MEANINGS", "blank_task", "rating_faults", "rating_row", "ratings_features", "task_faults", "task_features",
+    "task_row",
+]  # fmt: skip
+
+MEANINGS = {
+    "task_id": "id of the task; predictions name it",
+    "prior_image_ids": "ids of the radiographs of an earlier study",
+    "prior_images": "file bytes of those radiographs (null where pixels are withheld)",
+    "prior_image_facts": "the same as `image_facts`, of the earlier study",
+    "prompt": "what the model is asked",
+    "indication": "reason for the examination as the referring physician wrote it",
+    "category": "kind of question",
+    "temporal": "whether the answer needs the earlier study",
+    "tags": "eight lists: region, pathology, imaging finding, laterality, intent, time, question type, subtype",
+    "question_scores": "1 to 5 of the question itself: clinical relevance, answerability, complexity, clarity",
+    "risk_flag": "whether the question was judged risky",
+    "requires_boxes": "whether the answer must localize",
+    "reference_answer": "the answer of a radiologist",
+    "reference_boxes": "its boxes, [x, y, width, height] in pixels of `image_id`",
+}
+"""Column -> what it means, on the card; those that other kinds have too are in `dataset/card_tables.py`."""
 
 
 def task_features() -> Features:
@@ -115,6 +150,39 @@ def blank_task(row: Row) -> Row:
         "risk_flag": None,
         "reference_answer": None,
         "reference_boxes": [],
-        "image_facts": _without_hashes(row["image_facts"]),
-        "prior_image_facts": _without_hashes(row["prior_image_facts"]),
+        "image_facts": without_hashes(row["image_facts"]),
+        "prior_image_facts": without_hashes(row["prior_image_facts"]),
     }
+
+
+def task_faults(row: Row) -> Iterator[Fault]:
+    """What is wrong in the row of a task."""
+    yield from parallel_faults(row, "image_ids", {"images": "images", "image_facts": "image_facts"})
+    yield from parallel_faults(row, "prior_image_ids", {"prior_images": "images", "prior_image_facts": "image_facts"})
+    yield from facts_faults(row["image_facts"], row["image_ids"], "image_facts")
+    yield from facts_faults(row["prior_image_facts"], row["prior_image_ids"], "prior_image_facts")
+    if not row["image_ids"]:
+        yield "image_ids", "must name at least one image", "none"
+    if not (row["prompt"] or "").strip():
+        yield "prompt", "must not be empty", repr(row["prompt"])
+    for name in QUESTION_SCORES:
+        score = (row["question_scores"] or {}).get(name)
+        if score is not None and not 1 <= score <= 5:
+            yield f"question_scores.{name}", "must lie in 1 to 5", str(score)
+    sizes = {f["image_id"]: (f["width"], f["height"]) for f in (*row["image_facts"], *row["prior_image_facts"])}
+    for box in row["reference_boxes"]:
+        if box["image_id"] is not None and box["image_id"] not in sizes:
+            yield "reference_boxes", "must be on an image of the task", str(box["image_id"])
+            continue
+        x, y, wide, high = box["bbox_xywh"]
+        fits = [x >= 0 and y >= 0 and x + wide <= width and y + high <= height
+                for width, height in ([sizes[box["image_id"]]] if box["image_id"] else sizes.values())]  # fmt: skip
+        if not (wide > 0 and high > 0 and any(fits)):
+            yield "reference_boxes", "must have an area inside its image", str(box["bbox_xywh"])
+
+
+def rating_faults(row: Row) -> Iterator[Fault]:
+    """Scores of a rating that are out of range."""
+    for name in CRITERIA:
+        if row[name] is not None and not 1 <= row[name] <= 5:
+            yield name, "must lie in 1 to 5", str(row[name])

@@ -1,14 +1,17 @@
-"""A fourth kind of benchmark, all of it in this folder: is a tube in the right place? A row is a radiograph."""
+"""A fourth kind of benchmark, all of it in this folder: is a tube in the right place? A row is a radiograph.
+
+The folder imports nothing of the tests, so that a copy of the package can have it among its own kinds.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from datasets import Features, Value
 
 from reveal_bench.benchmarks import Benchmark
 from reveal_bench.entries.jsonl import Entry, check_entries, read_jsonl
@@ -22,9 +25,16 @@ from reveal_bench.kinds.kind import Kind
 from reveal_bench.kinds.marks import Item, Marks
 from reveal_bench.kinds.questions import Question
 from reveal_bench.kinds.rows import Fault, Row, text_schema
-from tests.kinds.toy.scoring import GROUPS, Answer, TubeManifest, TubeRecord, TubeRows, score_tubes
+from reveal_bench.kinds.tally import Tally
+
+from .scoring import GROUPS, Answer, TubeManifest, TubeRecord, TubeRows, score_tubes
+
+if TYPE_CHECKING:
+    from datasets import Features
 
 __all__ = ["TUBES", "Toy"]
+
+PLACES = ("film_id", "study_id", "patient_id")
 
 TUBES = Benchmark("tubes", "Tubes", "a test", "tubes", GROUPS, "all", ("percent_agreement",), 8, "open")  # type: ignore[arg-type]
 
@@ -38,19 +48,24 @@ class Toy(Kind):
     counted: ClassVar = "n_films"
     image_columns: ClassVar = ()
     unit: ClassVar = "film"
+    question: ClassVar = "Is the tube of a radiograph in the right place? Answers are yes or no."
+    holds: ClassVar = "whether the tube is in the right place, one row per radiograph"
+    picture_words: ClassVar = "pictures are"
     primary: ClassVar = "percent_agreement"
     released: ClassVar = ("percent_agreement",)
     forms: ClassVar = ("labels",)
     intervals: ClassVar = ("percentile",)
 
     def features(self, benchmark: Benchmark) -> Features:
-        return Features({"film_id": Value("string"), "patient_id": Value("string"), "is_right": Value("bool")})
+        from datasets import Features, Value
+
+        return Features({**{name: Value("string") for name in PLACES}, "is_right": Value("bool")})
 
     def pictures(self, record: TubeRecord) -> tuple[PictureFile | None, ...]:
         return ()
 
     def row(self, record: TubeRecord, benchmark: Benchmark, developed: Sequence[Developed | None]) -> Row:
-        return {"film_id": record.film_id, "patient_id": record.patient_id, "is_right": record.is_right}
+        return asdict(record)
 
     def blank(self, row: Row) -> Row:
         return {**row, "is_right": None}
@@ -71,7 +86,13 @@ class Toy(Kind):
         return list(GROUPS)
 
     def bare_record(self, entry: Row, findings: Sequence[str]) -> TubeRecord:
-        return TubeRecord(entry["film_id"], "", False)
+        return TubeRecord(entry["film_id"], "", "", False)
+
+    def meanings(self) -> dict[str, str]:
+        return {"film_id": "id of the radiograph; predictions name it", "is_right": "whether the tube is well placed"}
+
+    def tally(self) -> TubeTally:
+        return TubeTally()
 
     def holdout_tells(self, asks: str) -> str:
         return "The manifest names the films."
@@ -163,6 +184,22 @@ class Toy(Kind):
 
     def example_upload(self) -> tuple[TubeManifest, str]:
         return TubeManifest("tubes", "1", "test", ("a",)), '{"film_id": "a", "is_right": true}'
+
+
+@dataclass
+class TubeTally(Tally):
+    """Tubes in the right place."""
+
+    items: ClassVar[str] = "films"
+
+    def add(self, row: Row, asked: Sequence[str]) -> None:
+        """Count a film; its tube is finding 0."""
+        super().add(row, asked)
+        self.positives[0] += row["is_right"]
+
+    def findings_text(self, findings: Sequence[str]) -> str:
+        """How many tubes are in the right place."""
+        return f"{self.positives[0]} of {self.n_rows} tubes are in the right place."
 
 
 class TubeCodec(Codec):

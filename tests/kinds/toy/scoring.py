@@ -29,6 +29,7 @@ class TubeRecord:
     """The reference of a film."""
 
     film_id: str
+    study_id: str
     patient_id: str
     is_right: bool
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from reveal_leaderboard.accounts.accounts import Accounts
@@ -32,7 +31,7 @@ from reveal_bench.kinds.findings.records import StudyManifest
 from reveal_bench.kinds.folder import FolderInfo
 from reveal_bench.kinds.localization.records import Manifest, ManifestRow
 from reveal_bench.kinds.tasks.records import CATEGORIES, TaskManifest, TaskQuestion
-from reveal_bench.predictions import lint_predictions
+from tests.leaderboard.api_app import LintHere
 
 IMAGES, STUDIES, TASKS = "chexlocalize", "reveal-cxr", "rexecution"
 RARE = 2  # the last findings of a board are too rare to be shown
@@ -76,13 +75,6 @@ def outcome(name: str, value: float, seed: int, **options: Any) -> ScoredOutcome
     return ScoredOutcome(released(name, value, **options), None, "0" * 64, mark)
 
 
-class InProcessCustody:
-    """Lints where it stands; a test may look at pages without starting children."""
-
-    def parse(self, path: Path, manifest: Any, *, name: str, allow_missing: bool) -> SimpleNamespace:
-        return SimpleNamespace(report=lint_predictions(path, manifest, allow_missing=allow_missing, name=name))
-
-
 @dataclass
 class World:
     """The parts, and short ways to fill them."""
@@ -100,7 +92,7 @@ class World:
         self.store = Store(f"sqlite:///{self.root / 'board.sqlite'}", self.settings)
         self.queue = Queue(self.store.engine, self.settings)
         self.accounts = Accounts(self.store.engine)
-        custody = InProcessCustody()
+        custody = LintHere()
         served = [published(name, v, folder=self.root / name) for name in self.names for v in self.versions]
         self.boards = {one.name: one for one in served}
         self.catalogue = Catalogue(self.store, served)

@@ -8,6 +8,8 @@ from typing import Any
 
 from reveal_leaderboard.custody.template import Job
 
+from reveal_bench.predictions import LintReport
+
 RELEASED: dict[str, Any] = {
     "figures": [
         {"metric": "point_hit", "finding": "macro", "value": 0.5, "low": 0.4, "high": 0.6, "n": "1", "signature": "s"},
@@ -38,13 +40,17 @@ RANK: dict[str, Any] = {
     "computed_for": ["a"],
 }  # fmt: skip
 
+REPORT = LintReport("f", "csv", 1, (), (), (), {"a": 1}).to_document()
+
 ANSWERS = {
     "nothing": b"",
     "no JSON": b"{",
     "deep": b"[" * 1_000_000,
     "list": b"[]",
-    "not a report": json.dumps({"report": "{}", "signs": []}).encode(),
-    "more": json.dumps({"report": "{}", "signs": [], "labels": "canary"}).encode(),
+    "not a report": json.dumps({"report": {}, "signs": []}).encode(),
+    "a text": json.dumps({"report": json.dumps(REPORT), "signs": []}).encode(),
+    "more": json.dumps({"report": REPORT, "signs": [], "labels": "canary"}).encode(),
+    "more in it": json.dumps({"report": REPORT | {"labels": "canary"}, "signs": []}).encode(),
     "good": json.dumps(SCORE).encode(),
     "another field": json.dumps(SCORE | {"labels": [1]}).encode(),
     "another policy": json.dumps(SCORE).replace('"policy": {}', '"policy": {"min_cell": 1}').encode(),

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from reveal_leaderboard.custody import Custody, ParseFailed, ScoreFailed
+from pydantic import ValidationError
+from reveal_leaderboard.custody import Custody, Lint, ParseFailed, ScoreFailed
 from reveal_leaderboard.custody import custody as custody_module
 from reveal_leaderboard.custody.service import TemplateService
 from reveal_leaderboard.settings import ReleasePolicy
 
 from reveal_bench.kinds.localization.records import Manifest
+from reveal_bench.predictions import LintReport, Problem
 from tests.leaderboard.conftest import Board
 from tests.leaderboard.custody.conftest import ROOT, SMALL
 
@@ -53,7 +57,9 @@ def vault(tmp_path: Path) -> Path:
         ("deep", "crashed"),
         ("list", "crashed"),
         ("not a report", "crashed"),
+        ("a text", "crashed"),
         ("more", "crashed"),
+        ("more in it", "crashed"),
         ("raise", "crashed"),
         ("memory", "too_large"),
         ("sleep", "timeout"),
@@ -66,6 +72,52 @@ def test_no_report(liar: Custody, tmp_path: Path, name: str, kind: str) -> None:
     assert caught.value.kind == kind
     assert "canary" not in str(caught.value)
     assert not (tmp_path / "c.npz").exists()
+
+
+SOUND = LintReport(
+    file="predictions.jsonl",
+    format="jsonl",
+    n_entries=2,
+    problems=(
+        Problem("warning", "predictions.jsonl", None, "", "missing-pairs", "", "1 of 3 asked pairs", "are misses"),
+        Problem("error", "predictions.jsonl", 17, "box", "outside-image", "[1, 2]", "must lie inside, got [1, 2]"),
+    ),
+    predictions=(),
+    missing_pairs=(("a", "Edema"),),
+    statistics={"per_finding": {"Edema": 2}, "kinds": {}, "share_missing": 1 / 3},
+    allow_missing=True,
+).to_document()
+PROBLEM = SOUND["problems"][1]
+NOT_SHOWN = {"schema", "n_predictions"}
+
+
+def test_a_report_in_good_order_is_shown_as_it_is() -> None:
+    report = Lint.model_validate_json(json.dumps(SOUND))
+    assert report.model_dump(mode="json") == {name: SOUND[name] for name in SOUND if name not in NOT_SHOWN}
+    assert report.verdict == "1 error, 1 warning"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"labels": [1]}, {"schema": 2}, {"schema": True}, {"ok": True}, {"n_errors": 0}, {"n_warnings": 7},
+        {"n_predictions": 3}, {"n_predictions": -1}, {"n_entries": 2.0}, {"n_entries": True}, {"allow_missing": 1},
+        {"file": None}, {"missing_pairs": [["a"]]}, {"missing_pairs": [["a", 1]]}, {"problems": {}}, {"problems": [1]},
+        {"problems": [PROBLEM | {"html": "<b>"}]}, {"problems": [PROBLEM | {"severity": "fatal"}]},
+        {"problems": [PROBLEM | {"line": "17"}]}, {"problems": [PROBLEM | {"value": 1}]}, {"statistics": {"x": [1]}},
+        {"statistics": {"x": True}}, {"statistics": {"x": {"y": "z"}}}, {"statistics": {"x": float("nan")}},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_report_that_is_none_is_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        Lint.model_validate_json(json.dumps(SOUND | changes))
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_a_report_that_lacks_something_is_refused(name: str) -> None:
+    with pytest.raises(ValidationError):
+        Lint.model_validate_json(json.dumps({key: value for key, value in SOUND.items() if key != name}))
 
 
 SCORES = [

@@ -6,14 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from reveal_leaderboard.custody import Custody, ParseFailed
+from reveal_leaderboard.custody import Custody, Lint, ParseFailed
 from reveal_leaderboard.custody.messages import Ended, Request
 from reveal_leaderboard.custody.service import TemplateService
 
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
 from reveal_bench.kinds.findings.records import StudyManifest
 from reveal_bench.kinds.localization.records import Manifest, ManifestRow
-from reveal_bench.predictions import LintReport
 from tests.leaderboard.custody.bombs import BOMBS, write_bomb
 
 pytestmark = pytest.mark.processes
@@ -51,7 +50,7 @@ def bomb(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     return find
 
 
-def lint(custody: Custody, path: Path, manifest: Manifest | StudyManifest) -> LintReport | None:
+def lint(custody: Custody, path: Path, manifest: Manifest | StudyManifest) -> Lint | None:
     """The report, or None where it took too much memory."""
     try:
         return custody.parse(path, manifest, name="bomb").report

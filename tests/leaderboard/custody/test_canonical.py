@@ -17,8 +17,8 @@ from reveal_leaderboard.custody.arrays import read_arrays, write_arrays
 from reveal_leaderboard.custody.canonical import (
     dump_manifest,
     load_manifest,
-    manifest_digest,
     read_canonical,
+    stamp_of,
     write_canonical,
 )
 
@@ -123,13 +123,13 @@ def test_the_bytes_depend_on_the_predictions_alone() -> None:
 def test_a_manifest_passes_as_it_is(manifest: Manifest | StudyManifest) -> None:
     again = load_manifest(dump_manifest(manifest))
     assert again == manifest
-    assert manifest_digest(again) == manifest_digest(manifest)
-    assert manifest_digest(replace(manifest, version="2")) != manifest_digest(manifest)
+    assert stamp_of(again) == stamp_of(manifest)
+    assert stamp_of(replace(manifest, version="2")) != stamp_of(manifest)
 
 
 def test_the_order_of_a_manifest_counts() -> None:
     rows = dict(reversed(MANIFEST.rows.items()))
-    assert manifest_digest(replace(MANIFEST, rows=rows)) != manifest_digest(MANIFEST)
+    assert stamp_of(replace(MANIFEST, rows=rows)) != stamp_of(MANIFEST)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ GOOD = [
     LocalizationPrediction("c", "Edema", mask=encode_mask(np.eye(40)[:, :3])),
 ]
 LOCALIZATION = {
-    "manifest": ("u1", 1), "line": ("<i8", 1), "image": ("<u4", 1), "finding": ("<u2", 1), "n_points": ("<u2", 1),
+    "stamp": ("u1", 1), "line": ("<i8", 1), "image": ("<u4", 1), "finding": ("<u2", 1), "n_points": ("<u2", 1),
     "points": ("<f8", 2), "cell": ("<i2", 1), "has_box": ("|b1", 1), "boxes": ("<f8", 2), "score": ("<f8", 1),
     "has_mask": ("|b1", 1), "mask_offsets": ("<i8", 1), "mask_text": ("|u1", 1),
 }  # fmt: skip
@@ -176,7 +176,7 @@ def become(name: str, value: Any) -> Change:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (put("manifest", 0, 1), "must be of this manifest"),
+        (put("stamp", 0, 1), "must be of this manifest"),
         (put("line", 0, -1), "`line` must not be negative"),
         (put("image", 0, 3), "`image` must be an index"),
         (put("finding", 0, 3), "`finding` must be an index"),
@@ -256,7 +256,7 @@ def test_a_mask_of_too_many_runs_is_refused() -> None:
 )
 def test_the_reader_of_findings_refuses(name: str, value: Any, message: str) -> None:
     predictions = [FindingsPrediction("s1", ("Edema", "Fracture")), FindingsPrediction("s2", ("Lung Lesion",))]
-    fields = {"manifest": ("u1", 1), "line": ("<i8", 1), "study": ("<u4", 1), "gives_labels": ("|b1", 1),
+    fields = {"stamp": ("u1", 1), "line": ("<i8", 1), "study": ("<u4", 1), "gives_labels": ("|b1", 1),
               "n_labels": ("<u2", 1), "labels": ("<u2", 1), "probabilities": ("<f8", 2)}  # fmt: skip
     arrays = read_arrays(written(predictions, STUDIES), fields) | {name: value}
     file = io.BytesIO()

@@ -15,9 +15,9 @@ from reveal_leaderboard.custody.canonical import (
     _SHARED,
     dump_manifest,
     load_manifest,
-    manifest_digest,
     read_canonical,
     read_rated,
+    stamp_of,
     write_canonical,
 )
 from reveal_leaderboard.custody.scoring import read_cases, write_cases
@@ -53,7 +53,7 @@ def test_manifests_come_back_and_their_order_counts() -> None:
     images = dict(list(MANIFEST.tasks[0].images.items())[::-1])
     first = TaskQuestion("t0", "broad_abnormality", True, "?", None, images)
     turned = TaskManifest("rexecution", "1.0.0", "holdout", (first, *MANIFEST.tasks[1:]))
-    assert len({manifest_digest(m) for m in (MANIFEST, other, turned)}) == 3
+    assert len({stamp_of(m) for m in (MANIFEST, other, turned)}) == 3
 
 
 def test_answers_come_back_as_they_were() -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from reveal_leaderboard.custody import Lint
 from reveal_leaderboard.custody.canonical import read_canonical, write_canonical
 from reveal_leaderboard.settings import SettingsError, load_settings
 from reveal_leaderboard.store.metadata import KINDS, PROMPT_STYLES, MetadataError, read_metadata
@@ -213,11 +214,11 @@ SOUND_REPORT = json.loads(LintReport("f", "csv", 1, (), (), (), {"a": 1}).to_jso
 def test_reports_of_any_shape(changes: dict[str, Any], left_out: list[str]) -> None:
     document = {key: value for key, value in {**SOUND_REPORT, **changes}.items() if key not in left_out}
     with contextlib.suppress(ValueError):
-        assert LintReport.from_json(json.dumps(document)).n_errors == 0
+        assert Lint.model_validate_json(json.dumps(document)).n_errors == 0
 
 
 @QUICK
 @given(st.binary(max_size=60))
 def test_reports_of_any_bytes(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"\S"):
-        LintReport.from_json(data)
+        Lint.model_validate_json(data)

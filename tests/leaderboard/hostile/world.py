@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from reveal_leaderboard.accounts.accounts import Accounts
 from reveal_leaderboard.boards.catalogue import Catalogue, read_published
-from reveal_leaderboard.custody import Custody, ParseFailed, parsing
+from reveal_leaderboard.custody import Custody, Lint, ParseFailed, parsing
 from reveal_leaderboard.custody.canonical import read_canonical
 from reveal_leaderboard.custody.messages import Ended, Request
 from reveal_leaderboard.custody.service import TemplateService
@@ -32,7 +32,6 @@ from reveal_bench.dataset.build import build_folder
 from reveal_bench.findings import REVEAL_LABELS
 from reveal_bench.kinds.findings.records import StudyManifest, StudyRecord
 from reveal_bench.kinds.localization.records import Manifest
-from reveal_bench.predictions import LintReport
 from tests.leaderboard.conftest import METADATA, Board
 from tests.leaderboard.hostile.corpus import BROKE_OFF, TOO_LARGE, Bad, Site
 from tests.leaderboard.hostile.understanding import SENTENCES, check_report
@@ -135,7 +134,7 @@ class TwoBoards:
             assert not {"/", "\\"} & set(submission.filename)
         return ended.seconds
 
-    def read_again(self, bad: Bad) -> tuple[LintReport, Sequence[object]]:
+    def read_again(self, bad: Bad) -> tuple[Lint, Sequence[object]]:
         """Report and predictions of a sound file, read from the arrays that a worker would score."""
         self.is_confined = False
         board = self.images if bad.board == "images" else self.studies
@@ -143,7 +142,6 @@ class TwoBoards:
         file.write_bytes(bad.make(self.site))
         manifest = board.published.manifest
         parsed = self.custody.parse(file, manifest, name="-", allow_missing=True, canonical=canonical)
-        assert parsed.has_canonical
         with canonical.open("rb") as arrays:
             return parsed.report, read_canonical(arrays, manifest)
 

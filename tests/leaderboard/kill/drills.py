@@ -59,6 +59,7 @@ def half_sent(place: Arena, send: Send, *, share: float) -> Iterator[None]:
 
 
 WAKING_POINTS = ("after-claim", "parsed", "scored")
+PARSING = ("parse-start", "mid-parse", "parsed")
 
 
 class Drills:
@@ -82,6 +83,7 @@ class Drills:
         sends = [place.new_send() for _ in range(n)]
         nth = 1 if "rank" in point else place.draw.randint(1, n)
         delay = place.draw.choice([0.0, place.draw.uniform(0, 0.02 if is_middle else 0.1)])
+        place.order(place.server, keeps_nothing=point in PARSING)
         place.order(spare, is_held=True)
         orders = place.order(armed, point=point, nth=nth, delay=delay, target=target)
         assert place.post_all(sends) == [True] * n
@@ -127,6 +129,7 @@ class Drills:
 
     def test_a_worker_that_wakes_after_its_lease_writes_nothing(self, place: Arena, point: str) -> None:
         sleeper, spare = place.workers
+        place.order(place.server, keeps_nothing=point in PARSING)
         send = place.new_send()
         place.order(spare, is_held=True)
         orders = place.order(sleeper, point=point, target="stop")

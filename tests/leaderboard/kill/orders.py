@@ -30,13 +30,19 @@ WORKER_POINTS = (
     "mid-rank",
     "before-rank-commit",
 )
-"""In the order in which a job comes by; at those that begin with "mid", a child is at work."""
+"""In the order in which a job comes by; at those that begin with "mid", a child is at work.
+
+A worker parses only what the server kept no predictions of: see :attr:`Orders.keeps_nothing`.
+"""
 
 SERVER_POINTS = (
     "mid-upload",
     "mid-receive",
+    "parsed",
     "before-blob-kept",
     "blob-kept",
+    "before-predictions-kept",
+    "predictions-kept",
     "before-submission-commit",
     "after-submission",
 )
@@ -62,6 +68,7 @@ class Orders:
     is_held : take no jobs
     point, nth, delay : where to die: at the n-th passage of the point, after so many seconds
     target : who dies: "self"; "child" or "template" of the children, at a point in the middle; "stop": SIGSTOP to self
+    keeps_nothing : be a server from before predictions were kept: of uploads, the files alone
     """
 
     number: int = 0
@@ -70,6 +77,7 @@ class Orders:
     nth: int = 1
     delay: float = 0.0
     target: str = "self"
+    keeps_nothing: bool = False
 
 
 class Desk:

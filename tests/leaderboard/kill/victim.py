@@ -17,12 +17,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from tests.leaderboard.kill.orders import Desk, Orders
 from tests.leaderboard.kill.processes import leaves
 
+ARCHIVE = b"PK"
+"""With which a file of arrays begins."""
 STAGES = {"claim": "claim", "finish_score": "finish", "finish_result": "rank"}
 """Method of the queue -> the name of its transaction."""
 
@@ -222,22 +225,35 @@ def wrap_custody(seams: Seams) -> None:
 
 
 def wrap_blobs(seams: Seams) -> None:
-    """Points while an upload is received and kept."""
+    """Points while an upload is received, and it and its predictions are kept; these are not, if so ordered."""
     from reveal_leaderboard.store.blobs import Blobs, Incoming
+    from reveal_leaderboard.store.store import Store
 
     def receive(method: Callable[..., Any]) -> Callable[..., Any]:
         return lambda blobs, stream: method(blobs, Watched(stream, lambda: seams.reach("mid-receive")))
 
     def keep(method: Callable[..., Any]) -> Callable[..., Any]:
         def call(blobs: Blobs, incoming: Incoming) -> None:
-            seams.reach("before-blob-kept")
+            with incoming.path.open("rb") as file:
+                what = "predictions" if file.read(len(ARCHIVE)) == ARCHIVE else "blob"
+            if what == "predictions" and seams.desk.orders().keeps_nothing:
+                return
+            seams.reach(f"before-{what}-kept")
             method(blobs, incoming)
-            seams.reach("blob-kept")
+            seams.reach(f"{what}-kept")
+
+        return call
+
+    def add(method: Callable[..., Any]) -> Callable[..., Any]:
+        def call(store: Store, new: Any, **options: Any) -> Any:
+            keeps_nothing = seams.desk.orders().keeps_nothing
+            return method(store, replace(new, canonical=None, stamp=None) if keeps_nothing else new, **options)
 
         return call
 
     wrap(Blobs, "receive", receive)
     wrap(Blobs, "keep", keep)
+    wrap(Store, "add_submission", add)
 
 
 def main(folder: str, *words: str) -> None:

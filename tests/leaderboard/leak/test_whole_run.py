@@ -13,7 +13,7 @@ from reveal_leaderboard.custody.confinement import landlock_abi
 
 from reveal_bench.kinds.localization.records import read_localization
 from tests.leaderboard.leak.canaries import Search
-from tests.leaderboard.leak.collected import PLACES, Collected, dump_of
+from tests.leaderboard.leak.collected import PLACES, Collected, dump_of, made_at_home
 from tests.leaderboard.leak.deployment import deployed
 from tests.leaderboard.leak.hospital import IMAGES, MARKERS, SECOND, STUDIES, Hospital
 from tests.leaderboard.leak.secrets import secret_texts
@@ -48,6 +48,14 @@ def test_every_submission_came_to_its_end(collected: Collected) -> None:
     assert ends == {"failed": "failed", "refused": "refused", **withdrawn, **dict.fromkeys(scored, "scored")}
     assert collected.run.documents["failed"]["incident"].startswith("INC-")
     assert collected.run.documents["held"]["score"]["shown_of"] == collected.run.ids["images A"]
+
+
+def test_all_stored_arrays_are_what_the_uploads_give_at_home(collected: Collected) -> None:
+    with closing(sqlite3.connect(collected.run.board.data / "leaderboard.sqlite")) as connection:
+        query = "SELECT DISTINCT canonical FROM submissions WHERE canonical IS NOT NULL"
+        named = {name for (name,) in connection.execute(query)}
+    assert len(named) > 5
+    assert named <= {path.name for path in made_at_home(collected.run)}
 
 
 def test_answers_of_every_kind_came(collected: Collected) -> None:

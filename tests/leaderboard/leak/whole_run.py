@@ -68,9 +68,9 @@ class Run:
         self._take_back_the_leave(self.ids["refused"])
 
     def _take_back_the_leave(self, submission_id: str) -> None:
-        """Let a queued file fail the worker's own check: answers are missing that may no longer be."""
+        """Let a queued file be read again, and fail: answers are missing that may no longer be."""
         with sqlite3.connect(self.board.data / "leaderboard.sqlite") as connection:
-            change = "UPDATE submissions SET allow_missing = 0 WHERE id = ?"
+            change = "UPDATE submissions SET allow_missing = 0, canonical = NULL WHERE id = ?"
             assert connection.execute(change, (submission_id,)).rowcount == 1
 
     def send_to_both_boards(self) -> None:

@@ -31,7 +31,7 @@ from reveal_leaderboard.store.ratings import ratings_of
 from typer.testing import CliRunner
 
 from reveal_bench.curation.folder import CurationError
-from reveal_bench.kinds.tasks.records import CRITERIA
+from reveal_bench.metrics.ordinal import CRITERIA
 from reveal_bench.sources.source import BuildError
 from tests.leaderboard.readers.reading_world import HERE, accounts_in, signed_in_auth
 from tests.leaderboard.readers.rubric_world import (

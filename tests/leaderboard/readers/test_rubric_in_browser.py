@@ -12,7 +12,7 @@ from reveal_leaderboard.readers.app import build_readers_app
 from reveal_leaderboard.readers.films import ImageCache
 from reveal_leaderboard.web.auth import Auth
 
-from reveal_bench.kinds.tasks.records import CRITERIA
+from reveal_bench.metrics.ordinal import CRITERIA
 from tests.leaderboard.readers.reading_world import accounts_in, serving
 from tests.leaderboard.readers.rubric_world import Waiting, build_pictured_board, waiting_in
 from tests.leaderboard.task_world import Room

@@ -17,12 +17,13 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from reveal_bench.entries.report import escape
 from reveal_bench.kinds import KINDS
 from reveal_leaderboard.boards.standings import iso_time
+from reveal_leaderboard.custody import Lint
 from reveal_leaderboard.store.metadata import Links, Model
 
 __all__ = [
     "Account", "BenchmarkDocument", "BenchmarkList", "Board", "BoardVersion", "Budget", "Comparison", "Document",
     "EntryDocument", "EventDocument", "EventList", "Fault", "FigureDocument", "Health", "Id", "Key", "Keys",
-    "LedgerDocument", "LedgerList", "LedgerRow", "Lint", "LintProblem", "ManifestDocument", "ManifestRow",
+    "LedgerDocument", "LedgerList", "LedgerRow", "ManifestDocument", "ManifestRow",
     "Membership", "MetricDocument", "Moment", "Problem", "ProblemPage", "PublicMetadata", "Readiness", "Receipt",
     "ReferenceDocument", "ScoreDocument", "SubmissionDocument", "SubmissionList", "SubmissionReceived",
     "TokenDocument", "TokenIssued", "TokenList", "TokenRequest", "one_of",
@@ -67,34 +68,6 @@ class Fault(Document):
     def of(cls, raw: Mapping[str, Any]) -> Fault:
         """From a mapping with these keys; what does not print is escaped, all is cut to a sane length."""
         return cls(**{name: escape(str(raw.get(name, "")))[:500] for name in ("field", "rule", "value")})
-
-
-class LintProblem(Document):
-    """One finding of the linter; `line` is null when it concerns the whole file."""
-
-    severity: Literal["error", "warning"]
-    file: str
-    line: int | None
-    field: str
-    rule: Annotated[str, Field(examples=["rle-sum"])]
-    value: str
-    message: str
-    hint: str
-
-
-class Lint(Document):
-    """The linter's report; it knows the public manifest and no reference."""
-
-    file: str
-    format: Annotated[str, Field(examples=["jsonl"])]
-    ok: bool
-    n_entries: int
-    n_errors: int
-    n_warnings: int
-    allow_missing: bool
-    problems: list[LintProblem]
-    missing_pairs: Annotated[list[list[str]], Field(description="[image, finding] or [study]: asked, not predicted")]
-    statistics: dict[str, Any]
 
 
 class Budget(Document):

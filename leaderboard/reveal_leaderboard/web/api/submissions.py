@@ -39,7 +39,6 @@ from reveal_leaderboard.web.api.documents import (
     Budget,
     EventList,
     Fault,
-    Lint,
     Receipt,
     SubmissionDocument,
     SubmissionReceived,
@@ -147,9 +146,9 @@ def _receive(services: Services, actor: Actor, form: FormData, idempotency_key: 
         raise ProblemError("quota", str(error), balance=Budget.model_validate(error.balance)) from None
     except NotAllowedError as error:
         raise ProblemError("not-now", str(error)) from None
-    report = Lint.model_validate(outcome.report)
+    report = outcome.report
     if outcome.submission is None:
-        raise ProblemError("lint", f"{outcome.report.verdict}. Nothing was queued or charged.", report=report)
+        raise ProblemError("lint", f"{report.verdict}. Nothing was queued or charged.", report=report)
     fields = submission_fields(services, look(services, outcome.submission, is_own=True))
     document = SubmissionReceived(**fields, is_new=outcome.is_new, report=report)
     return JSONResponse(document.model_dump(mode="json"), status_code=202, headers={"Location": document.url})

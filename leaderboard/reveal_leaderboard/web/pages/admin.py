@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import gradio as gr
@@ -19,13 +19,11 @@ import sqlalchemy as sa
 
 from reveal_leaderboard.accounts.people import Actor, Team, Token, User
 from reveal_leaderboard.boards import refresh
-from reveal_leaderboard.boards.refresh import Progress
 from reveal_leaderboard.release.exposure import Exposure, exposure
 from reveal_leaderboard.store import boards, quota
-from reveal_leaderboard.store.boards import BoardRow, VersionRow
 from reveal_leaderboard.store.database import moment
 from reveal_leaderboard.store.queue import ALIVE_SECONDS, Job, WorkerRow
-from reveal_leaderboard.store.store import Flag, Submission
+from reveal_leaderboard.store.store import Submission
 from reveal_leaderboard.store.tables import BOARD_STATES, jobs
 from reveal_leaderboard.web.pages.drawing import (
     ACTIONS,
@@ -42,11 +40,10 @@ from reveal_leaderboard.web.pages.drawing import (
 from reveal_leaderboard.web.pages.strip import build_strip
 from reveal_leaderboard.web.services import NotAdminError, Services
 
-__all__ = [
-    "boards_view", "build", "exposure_view", "flags_view", "incidents_view", "live_tokens_view", "queue_view",
-    "submissions_view", "teams_view", "users_view", "versions_view", "waiting_view", "workers_view",
-]  # fmt: skip
+__all__ = ["build", "exposure_view", "submissions_view", "teams_view", "waiting_view", "workers_view"]
 
+PAGE = "admin.html"
+ROWS_SHOWN = 200
 REFUSALS = (NotAdminError, PermissionError, LookupError, ValueError)
 
 
@@ -278,7 +275,7 @@ class Panels:
 
     def drawn(self, actor: Actor, search: str, names: Iterable[str] = PANELS) -> list[str]:
         """The panels of these names, in this order; one that fails says so and leaves the others alone."""
-        draw: dict[str, Callable[[], str]] = {
+        panels: dict[str, Callable[[], str]] = {
             "boards": self._boards,
             "versions": self._versions,
             "exposure": self._exposure,
@@ -289,22 +286,22 @@ class Panels:
             "submissions": lambda: submissions_view(self.services.store.list_submissions(), search),
             "waiting": self._waiting,
             "teams": lambda: teams_view(self.services.accounts.teams()),
-            "users": lambda: users_view(self.services.accounts.users(), actor.user),
-            "tokens": lambda: live_tokens_view(self.services.accounts.live_tokens()),
+            "users": lambda: draw(PAGE, "users", self.services.accounts.users(), actor.user),
+            "tokens": lambda: draw(PAGE, "tokens", self.services.accounts.live_tokens(), ROWS_SHOWN),
         }
-        return [part(PANELS[name]) + self._drawn(name, draw[name]) for name in names]
+        return [part(PANELS[name]) + self._drawn(name, panels[name]) for name in names]
 
     @staticmethod
-    def _drawn(name: str, draw: Callable[[], str]) -> str:
+    def _drawn(name: str, make: Callable[[], str]) -> str:
         try:
-            return draw()
+            return make()
         except Exception:
             log.exception("the panel %s could not be drawn", name)
             return message("bad", "This cannot be read now.", "The fault is in the server’s log.")
 
     def _boards(self) -> str:
         with self.services.store.read() as connection:
-            return boards_view(boards.list_boards(connection))
+            return draw(PAGE, "boards", boards.list_boards(connection))
 
     def _versions(self) -> str:
         with self.services.store.read() as connection:
@@ -313,7 +310,7 @@ class Panels:
                 for name in self.services.names
                 for version in boards.list_versions(connection, name, shown=False)
             ]
-        return versions_view(rows)
+        return draw(PAGE, "versions", rows)
 
     def _exposure(self) -> str:
         with self.services.store.read() as connection:
@@ -326,7 +323,7 @@ class Panels:
         live = sa.select(jobs).where(jobs.c.status.in_(("queued", "leased"))).order_by(jobs.c.created_at)
         with self.services.store.read() as connection:
             found = [Job(**row._mapping) for row in connection.execute(live.limit(MOST_JOBS))]
-        return queue_view(found)
+        return draw(PAGE, "queue", found, ROWS_SHOWN)
 
     def _workers(self) -> str:
         with self.services.store.read() as connection:
@@ -337,7 +334,7 @@ class Panels:
         query = sa.select(jobs.c.incident, jobs.c.ended_at).where(jobs.c.incident.is_not(None))
         with self.services.store.read() as connection:
             rows = connection.execute(query.order_by(jobs.c.ended_at.desc()).limit(MOST_JOBS)).all()
-        return incidents_view([(str(row.incident), float(row.ended_at or 0)) for row in rows])
+        return draw(PAGE, "incidents", [(str(row.incident), float(row.ended_at or 0)) for row in rows], ROWS_SHOWN)
 
     def notice(self) -> str:
         """What an admin who opens the page is told first."""
@@ -360,12 +357,13 @@ class Panels:
         flags = self.services.store.flags()
         ids = {one for flag in flags for one in (flag.submission_id, flag.other_id) if one is not None}
         found = [one for one in map(self.services.store.get, sorted(ids)) if one is not None]
-        return flags_view(flags, {one.id: f"{one.model_name}, {one.team}" for one in found})
+        named = {one.id: f"{one.model_name}, {one.team}" for one in found}
+        return draw(PAGE, "flags", flags, named, ROWS_SHOWN)
 
 
 POLL_SECONDS = 5.0
 PEOPLE = ("waiting", "teams", "users", "tokens")
-CLOSED = draw("admin.html", "closed")
+CLOSED = draw(PAGE, "closed")
 
 log = logging.getLogger(__name__)
 
@@ -478,44 +476,13 @@ class _Handlers:
         return self.panels.drawn(actor, (search or "")[:100])
 
 
-PAGE = "admin.html"
-
-
-ROWS_SHOWN = 200
-
-
 LEVELS = {"low": "low", "watch": "watch", "close": "close the board for a refresh"}
-
-
-def boards_view(rows: Sequence[BoardRow]) -> str:
-    """Every board and its state."""
-    return draw(PAGE, "boards", rows)
-
-
-def versions_view(rows: Sequence[tuple[VersionRow, Progress]]) -> str:
-    """Versions with what can be done to each: a new one is scored in the background, then shown at once."""
-    return draw(PAGE, "versions", rows)
-
-
-def queue_view(jobs: Sequence[Job]) -> str:
-    """Jobs that wait or run, the oldest first."""
-    return draw(PAGE, "queue", jobs, ROWS_SHOWN)
 
 
 def workers_view(workers: Sequence[WorkerRow], now: float) -> str:
     """Workers, and whether they are alive."""
     alive = {worker.name for worker in workers if now - worker.seen_at < ALIVE_SECONDS}
     return draw(PAGE, "workers", workers, alive, ROWS_SHOWN)
-
-
-def incidents_view(incidents: Sequence[tuple[str, float]]) -> str:
-    """Incidents: number and time only. What happened is in the worker's own log, since it may tell of references."""
-    return draw(PAGE, "incidents", incidents, ROWS_SHOWN)
-
-
-def flags_view(flags: Sequence[Flag], named: Mapping[str, str]) -> str:
-    """Open flags; `named` maps submission ids to "model, team"."""
-    return draw(PAGE, "flags", flags, named, ROWS_SHOWN)
 
 
 def submissions_view(submissions: Sequence[Submission], search: str = "") -> str:
@@ -544,16 +511,6 @@ def teams_view(teams: Sequence[Team]) -> str:
     """All teams but those that wait for approval."""
     shown = [team for team in teams if team.waiting_since is None or team.disabled_at is not None]
     return draw(PAGE, "teams", shown) if shown else message("info", "There is no team yet.")
-
-
-def users_view(users: Sequence[User], me: User) -> str:
-    """Everybody who ever signed in; nobody can close their own account."""
-    return draw(PAGE, "users", users, me)
-
-
-def live_tokens_view(tokens: Sequence[tuple[Token, str]]) -> str:
-    """Tokens that work, each with its owner's name; what is known of one says nothing of its secret."""
-    return draw(PAGE, "tokens", tokens, ROWS_SHOWN)
 
 
 def exposure_view(benchmark: str, meter: Exposure) -> str:

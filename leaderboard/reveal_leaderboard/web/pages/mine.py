@@ -15,7 +15,7 @@ import gradio as gr
 
 from reveal_leaderboard.accounts.accounts import TeamNameError
 from reveal_leaderboard.accounts.credentials import TOKEN_DAYS, TokenError
-from reveal_leaderboard.accounts.people import ROLES, SCOPES, Actor, Membership, NotPermittedError, Team, Token, User
+from reveal_leaderboard.accounts.people import ROLES, SCOPES, Actor, Membership, NotPermittedError, Team, Token
 from reveal_leaderboard.boards.catalogue import UnknownBenchmarkError
 from reveal_leaderboard.store import quota
 from reveal_leaderboard.store.database import moment
@@ -37,10 +37,7 @@ from reveal_leaderboard.web.pages.strip import build_strip
 from reveal_leaderboard.web.pages.submission_view import duration, ledger_view
 from reveal_leaderboard.web.services import Services
 
-__all__ = [
-    "account_view", "build", "confirm_view", "secret_view", "submissions_view", "team_view", "tokens_view",
-    "waiting_view",
-]  # fmt: skip
+__all__ = ["account_view", "build", "submissions_view", "tokens_view"]
 
 NOTE = "A token lets a program act for you and one organization, as far as its scopes say, until it ends."
 
@@ -88,7 +85,7 @@ class _TokenHandlers:
             )
         except TokenError as error:
             return message("bad", "No token was made.", str(error)), self._listed(actor)
-        return secret_view(token, secret), self._listed(actor)
+        return draw(PAGE, "secret", token, secret), self._listed(actor)
 
     def revoke(self, request: gr.Request, event: gr.EventData) -> tuple[str, str]:
         """End a token; whose it is, is checked where it is written."""
@@ -250,7 +247,7 @@ class _Handlers:
         return submission
 
     def _ask(self, actor: Actor, submission_id: str) -> str:
-        return confirm_view(self._own(actor, submission_id))
+        return draw(PAGE, "confirm", self._own(actor, submission_id))
 
     def _withdraw(self, actor: Actor, submission_id: str) -> str:
         submission = self.services.store.withdraw(self._own(actor, submission_id).id, who=actor.name)
@@ -287,13 +284,13 @@ class _Handlers:
         if membership is None:
             return NO_TEAM, "", ""
         members = self.services.accounts.members(membership.team)
-        shown = team_view(membership, members, actor.user)
+        shown = draw(PAGE, "team", membership, members, actor.user)
         return self._submissions(actor, membership), self._ledger(membership, benchmark), shown
 
     def _submissions(self, actor: Actor, membership: Membership) -> str:
         store, queue = self.services.store, self.services.queue
         if membership.team.waiting_since is not None:
-            return waiting_view(membership.team)
+            return draw(PAGE, "waiting", membership.team)
         submissions = store.of_team(membership.team.id)
         waiting = {one.id: queue.position(one.id) for one in submissions if one.status in ("queued", "scoring")}
         ended = [one for one in submissions if one.status in ("refused", "failed")]
@@ -354,11 +351,6 @@ def _closed(team: Team) -> str:
     return f"The maintainers {done} the team {team.name}."
 
 
-def waiting_view(team: Team) -> str:
-    """What a team that nobody has approved yet reads in place of its submissions."""
-    return draw(PAGE, "waiting", team)
-
-
 def submissions_view(
     submissions: Sequence[Submission],
     *,
@@ -409,11 +401,6 @@ def _status(one: Submission, waiting: Waiting | None, why: str, *, is_held: bool
     return one.status, note
 
 
-def confirm_view(one: Submission) -> str:
-    """The question before a withdrawal."""
-    return draw(PAGE, "confirm", one)
-
-
 def tokens_view(tokens: Sequence[Token], now: float, reasons: Mapping[str, str] | None = None) -> str:
     """API tokens, those that are over last; no secret is among what is known of them.
 
@@ -431,13 +418,3 @@ def _state(token: Token, now: float) -> str:
     if token.revoked_at is not None:
         return "revoked"
     return "valid" if token.expires_at > now else "expired"
-
-
-def secret_view(token: Token, secret: str) -> str:
-    """A new token's secret, the one time that it is shown."""
-    return draw(PAGE, "secret", token, secret)
-
-
-def team_view(membership: Membership, members: Sequence[tuple[User, str]], me: User) -> str:
-    """The members of a team; an owner can take them out, everybody can leave."""
-    return draw(PAGE, "team", membership, members, me)

@@ -13,7 +13,8 @@ from typing import Any
 
 import gradio as gr
 
-from reveal_bench.kinds.tasks.records import CRITERIA, TaskQuestion
+from reveal_bench.kinds.tasks.records import TaskQuestion
+from reveal_bench.metrics.ordinal import CRITERIA
 from reveal_leaderboard.accounts.people import Actor, NotPermittedError
 from reveal_leaderboard.boards import reading
 from reveal_leaderboard.boards.catalogue import UnknownBenchmarkError

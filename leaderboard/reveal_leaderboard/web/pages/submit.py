@@ -14,11 +14,11 @@ from typing import Any
 
 import gradio as gr
 
-from reveal_bench.predictions import LintReport
+from reveal_bench.entries.report import statistics_in_words
 from reveal_leaderboard.accounts.accounts import TeamNameError
 from reveal_leaderboard.accounts.people import Actor, NotPermittedError, Team, team_key
 from reveal_leaderboard.boards.catalogue import UnknownBenchmarkError
-from reveal_leaderboard.custody import ParseFailed
+from reveal_leaderboard.custody import Lint, ParseFailed
 from reveal_leaderboard.store import boards, quota
 from reveal_leaderboard.store.boards import BoardClosedError
 from reveal_leaderboard.store.metadata import KINDS, PROMPT_STYLES, Metadata, MetadataError, read_metadata
@@ -150,22 +150,10 @@ def _got(value: str) -> str:
 LINT_ROWS_SHOWN = 50
 
 
-def lint_view(report: LintReport) -> str:
+def lint_view(report: Lint) -> str:
     """A lint report; every text of the file is escaped."""
     ordered = sorted(report.problems, key=lambda p: (p.severity == "warning", p.line is None, p.line))
-    return draw(PAGE, "lint", report, ordered, LINT_ROWS_SHOWN, _statistics(report.statistics))
-
-
-def _statistics(statistics: Mapping[str, object]) -> dict[str, str]:
-    items = {}
-    for name, value in statistics.items():
-        pairs = value.items() if isinstance(value, Mapping) else [("", value)]
-        items[name.replace("_", " ")] = ", ".join(f"{key} {_number(number)}".strip() for key, number in pairs) or "none"
-    return items
-
-
-def _number(value: object) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+    return draw(PAGE, "lint", report, ordered, LINT_ROWS_SHOWN, statistics_in_words(report.statistics))
 
 
 POLL_SECONDS = 1.0

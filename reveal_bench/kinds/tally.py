@@ -1,0 +1,139 @@
+"""Counts over the rows of one split, made while they are written or read: for the manifest, the card and the report.
+
+Each kind adds what only its rows can tell, and says it for the card: :meth:`reveal_bench.kinds.kind.Kind.tally`. Coded
+values stay codes. An image that several tasks show is counted once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from reveal_bench.kinds.rows import Row
+
+__all__ = ["ACQUISITION", "LONG_VOCABULARY", "Tally", "markdown_table", "mean_score", "percent"]
+
+ACQUISITION = ("manufacturer", "model", "detector_type", "kvp")
+"""Facts of an image that are counted, if its kind of benchmark has them."""
+LONG_VOCABULARY = 20
+"""Findings up to which one that never occurs has a row of its own."""
+
+
+@dataclass
+class Tally:
+    """What every kind of benchmark counts.
+
+    Attributes
+    ----------
+    items : what rows are called, such as "images"
+    agreement_heads : columns of the card's table of agreement between readers
+    vocabularies : demographic column -> names of its codes, the last one "unknown"
+    n_rows, n_asked : rows, and questions they ask
+    patients, studies, images : their ids
+    positives : per finding (code), or category of tasks, rows that have it
+    unlabelled : per finding, rows where it is neither present nor absent
+    pairs : per (finding, finding) with the lower code first, rows that have both
+    views, spacings : per image, code of its view and of the source of its spacing
+    sizes : (width, height) of every image
+    acquisition : per name in ACQUISITION, the values of the images, None where unknown
+    demographics : per name in `vocabularies`, rows per code
+    extras : config of an extra table -> its rows that belong to this split
+    """
+
+    items: ClassVar[str]
+    agreement_heads: ClassVar[tuple[str, ...]] = ()
+    vocabularies: ClassVar[Mapping[str, Sequence[str]]] = {}
+
+    n_rows: int = 0
+    n_asked: int = 0
+    patients: set[str] = field(default_factory=set)
+    studies: set[str] = field(default_factory=set)
+    images: set[str] = field(default_factory=set)
+    positives: Counter[int] = field(default_factory=Counter)
+    unlabelled: Counter[int] = field(default_factory=Counter)
+    pairs: Counter[tuple[int, int]] = field(default_factory=Counter)
+    views: Counter[int] = field(default_factory=Counter)
+    spacings: Counter[int] = field(default_factory=Counter)
+    sizes: Counter[tuple[int, int]] = field(default_factory=Counter)
+    acquisition: dict[str, Counter[object]] = field(default_factory=lambda: {name: Counter() for name in ACQUISITION})
+    extras: Counter[str] = field(default_factory=Counter)
+    demographics: dict[str, Counter[int]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Which demographics are counted depends on the kind alone."""
+        self.demographics = {name: Counter() for name in self.vocabularies}
+
+    def add(self, row: Row, asked: Sequence[str]) -> None:
+        """Count one row and what is asked of it."""
+        self.n_rows += 1
+        self.n_asked += len(asked)
+        self.patients.add(row["patient_id"])
+        self.studies.add(row["study_id"])
+        for name, counts in self.demographics.items():
+            counts[row[name]] += 1
+        for facts in self._images_of(row):
+            if facts["image_id"] not in self.images:
+                self._add_image(facts)
+
+    def add_extra(self, config: str, row: Row) -> None:
+        """Count one row of an extra table, such as a rating, that belongs to this split."""
+        self.extras[config] += 1
+
+    @property
+    def size(self) -> dict[str, int]:
+        """What the manifest says of the split."""
+        rows = {f"n_{self.items}": self.n_rows}  # twice: it comes first, and where rows are images it is their number
+        images, patients = len(self.images), len(self.patients)
+        return {**rows, "n_images": images, "n_patients": patients, "n_asked": self.n_asked, **rows}
+
+    def findings_text(self, findings: Sequence[str]) -> str:
+        """Counts per finding in Markdown; empty where there is no fixed set of findings."""
+        return ""
+
+    def missing(self, findings: Sequence[str]) -> str:
+        """What is not known of the rows, in a clause."""
+        return f"nothing is missing in {self.n_rows:,} {self.items}"
+
+    def agreement_cells(self) -> list[object]:
+        """The cells under `agreement_heads`; none where nothing of agreement is known."""
+        return []
+
+    def categories(self) -> dict[str, object]:
+        """What tasks are about and need -> their number, or None where it is not known of any."""
+        return {}
+
+    def ratings_text(self) -> str:
+        """Readers' ratings in Markdown; empty where there are none."""
+        return ""
+
+    def _images_of(self, row: Row) -> Iterable[Mapping[str, object]]:
+        return ()
+
+    def _add_image(self, facts: Mapping[str, object]) -> None:
+        self.images.add(str(facts["image_id"]))
+        self.views[facts["view"]] += 1  # type: ignore[index]
+        self.spacings[facts["spacing_source"]] += 1  # type: ignore[index]
+        self.sizes[facts["width"], facts["height"]] += 1  # type: ignore[index]
+        for name in ACQUISITION:
+            if name in facts:
+                self.acquisition[name][facts[name]] += 1
+
+
+def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A table in Markdown; whole numbers with commas."""
+    cells = [[f"{cell:,}" if isinstance(cell, int) else str(cell).replace("|", "\\|") for cell in row] for row in rows]
+    lines = [list(heads), ["---"] * len(heads), *cells]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def percent(n: int, of: int) -> str:
+    """The share of `n` in words; empty of none."""
+    return f"{100 * n / of:.1f} %" if of else ""
+
+
+def mean_score(scores: Counter[int]) -> str:
+    """Mean and number of scores in words."""
+    n = sum(scores.values())
+    return f"{sum(score * count for score, count in scores.items()) / n:.2f} (n = {n:,})" if n else "not scored"
