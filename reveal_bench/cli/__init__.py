@@ -49,6 +49,8 @@ REMEDIES = {
 
 def _message(error: Exception) -> str:
     """What an error says in the words of the command line: an argument is the option of its name, with a remedy."""
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return f"{error.filename}: {error.strerror[0].lower()}{error.strerror[1:]}"
     if not isinstance(error, ArgumentError):
         return str(error)
     remedy = REMEDIES.get(error.argument, "")

@@ -208,7 +208,9 @@ def build(
         place = f"references in {holdout} alone" if facts["references"] == "private" else "public"
         sizes = " ".join(f"{n:>7} {what[2:]}" for what, n in facts.items() if what in SIZES)
         typer.echo(f"{split:<12} {sizes}   {place}".replace("asked", "questions"))
-    typer.echo(f'wrote {out}; load it with datasets.load_dataset("{out}", split="{next(iter(info.splits))}")')
+    public = [split for split, facts in info.splits.items() if facts["references"] != "private"]
+    load = f'; load it with datasets.load_dataset("{out}", split="{public[0]}")' if public else ""
+    typer.echo(f"wrote {out}{load}")
 
 
 SIZES = ("n_tasks", "n_studies", "n_images", "n_asked")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -29,7 +29,9 @@ __all__ = [
     "print_run",
     "print_scores",
     "progress",
+    "scale_of",
     "warn",
+    "warnings_of",
 ]
 
 
@@ -85,12 +87,12 @@ def _print_pooled(pooled: Sequence[Estimate], strata: Mapping[str, Sequence[Esti
     """The figures over all labels, and the macro of the first metric in every stratum."""
     from reveal_bench.metrics import METRICS
     from reveal_bench.metrics.bootstrap import MACRO
-    from reveal_bench.metrics.estimates import POOLED
 
     rows = [(METRICS[e.metric].title, _with_interval(e), str(e.n)) for e in pooled]
     for name, part in strata.items():
-        macro = next(e for e in part if e.finding == MACRO)  # of the first metric
-        sizes = [e.n for e in part if e.finding == POOLED]
+        macros = [e for e in part if e.finding == MACRO]
+        macro = macros[0]
+        sizes = [e.n for e in part if e.metric not in {m.metric for m in macros}]  # figures over all of its cases
         n = str(max(sizes)) if sizes else f"{macro.n} {groups_of(macro.metric)}"
         rows.append((f"{METRICS[macro.metric].title}, macro; {name}", _with_interval(macro), n))
     if not rows:
@@ -128,6 +130,14 @@ def print_released(document: dict[str, Any]) -> None:
     caption = f"submission {document['id']}: released figures, percent with 95 % intervals"
     _print_grid(cells, counts, caption)
     _console().print(document["score"]["note"], markup=False)
+
+
+def scale_of(estimates: Sequence[Estimate]) -> str:
+    """What the figures of a table are in, for its caption."""
+    from reveal_bench.metrics import METRICS
+
+    is_rated = any(METRICS[e.metric].high > 1 for e in estimates)
+    return "ratings on their scale and percent," if is_rated else "percent"
 
 
 def _value(metric: str, value: float, *, decimals: int = 1) -> str:
@@ -247,10 +257,29 @@ def print_refusal(problem: dict[str, Any]) -> None:
     """What a problem document says in detail: fields of the metadata, or the linter's report, a line each."""
     for entry in problem.get("errors", []):
         typer.echo(f"  {entry.get('field')}: {entry.get('rule')}", err=True)
-    for entry in problem.get("report", {}).get("problems", [])[:50]:
-        place = f":{entry['line']}" if entry.get("line") else ""
-        hint = f"  hint: {entry['hint']}" if entry.get("hint") else ""
-        typer.echo(f"{entry['file']}{place}: {entry['severity']}: {entry['field']}: {entry['message']}{hint}", err=True)
+    for line in _some(
+        _problem_line(entry, entry["severity"]) for entry in problem.get("report", {}).get("problems", [])
+    ):
+        typer.echo(line, err=True)
+
+
+def warnings_of(report: Mapping[str, Any]) -> list[str]:
+    """The warnings of a lint report's document, a line each: what does not refuse a file, but is seldom meant."""
+    return _some(_problem_line(entry) for entry in report.get("problems", []) if entry["severity"] == "warning")
+
+
+def _problem_line(entry: Mapping[str, Any], *severity: str) -> str:
+    place = f"{entry['file']}:{entry['line']}" if entry.get("line") else entry["file"]
+    hint = f"  hint: {entry['hint']}" if entry.get("hint") else ""
+    said = " ".join(filter(None, [entry["field"], entry["message"]]))
+    return f"{': '.join([place, *severity, said])}{hint}"
+
+
+def _some(lines: Iterable[str], most: int = 50) -> list[str]:
+    """The first `most` lines, and how many more there are."""
+    every = list(lines)
+    left = [f"and {len(every) - most} more; `reveal-bench lint` lists them"] if len(every) > most else []
+    return [*every[:most], *left]
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.cli import output as terminal
 from reveal_bench.cli.board import read_json
 from reveal_bench.cli.output import (
@@ -119,20 +120,21 @@ def score(
 ) -> None:
     """Score a prediction file at home: every metric per finding and as a macro, with 95 % intervals."""
     from reveal_bench.evaluation.score import score_file
+    from reveal_bench.metrics.docs import plural_of
 
     scored = score_file(
         file,
         folder,
         split,
         grid=grid,
-        thresholds=0.5 if metadata is None else read_json(metadata).get("thresholds", 0.5),
+        thresholds=0.5 if metadata is None else _thresholds_of(metadata),
         allow_missing=allow_missing,
         n_resamples=resamples,
         seed=seed,
         unit=unit,
         interval=interval,
         strata=strata,
-        ratings=ratings_of(read_ratings_file(ratings), file.name.split(".")[0]),
+        ratings=ratings_of(read_ratings_file(ratings), _stem(file)),
     )
     if rows is not None:
         import pyarrow.parquet as pq
@@ -142,16 +144,29 @@ def score(
     if as_json:
         typer.echo(json.dumps(scored.to_document(), indent=2))
         return
-    manifest = scored.manifest
-    caption = (
-        f"{file.name} on {manifest.benchmark} {manifest.version}, split {split}: percent with 95 % intervals, "
-        f"{resamples} resamples of {unit}s, seed {seed}"
+    terminal.warn([*scored.notes, *terminal.warnings_of(scored.report.to_document())])
+    _tell_of_thresholds(file, scored, given=metadata)
+    how = "" if interval == "percentile" else f" ({interval})"
+    terminal.print_scores(
+        scored.estimates,
+        f"{file.name} on {_on(scored)}: {terminal.scale_of(scored.estimates)} with 95 % intervals{how}, "
+        f"{resamples} resamples of {plural_of(unit)}, seed {seed}",
+        scored.strata,
     )
-    terminal.warn(scored.notes)
-    if scored.strata:
-        terminal.print_labels(scored.estimates, scored.strata, caption)
-    else:
-        terminal.print_scores(scored.estimates, caption)
+
+
+def _thresholds_of(metadata: Path) -> float | dict[str, float]:
+    stated = read_json(metadata).get("thresholds")
+    return 0.5 if stated is None else stated
+
+
+def _tell_of_thresholds(file: Path, scored: ScoredFile, *, given: Path | None) -> None:
+    """Say so where a submission.json beside the file states thresholds, which a leaderboard would apply."""
+    beside = file.parent / "submission.json"
+    if given is None and "thresholds" in scored.protocol and beside.is_file():
+        stated = read_json(beside).get("thresholds")
+        if stated not in (None, 0.5):
+            terminal.warn([f"{beside} states thresholds, which are not applied: `score --metadata {beside}` does"])
 
 
 @contextmanager
@@ -182,6 +197,7 @@ def compare(
 ) -> None:
     """Compare two prediction files on one split: paired differences with intervals and p."""
     from reveal_bench.evaluation import compare as comparison
+    from reveal_bench.metrics.docs import plural_of
 
     given = read_ratings_file(ratings)
     same = file_a.name == file_b.name  # as in two run folders
@@ -207,7 +223,7 @@ def compare(
     terminal.print_comparisons(
         compared,
         f"A {name_a}, B {name_b} on {_on(scored)}: {what} with 95 % interval and two-sided p, "
-        f"{resamples} resamples of {unit}s, seed {seed}",
+        f"{resamples} resamples of {plural_of(unit)}, seed {seed}",
         what="decrease" if relative else "A - B",
     )
 
@@ -236,6 +252,7 @@ def rank(
     from reveal_bench.evaluation import compare as comparison
     from reveal_bench.kinds import kind_of
     from reveal_bench.kinds.folder import read_folder_info
+    from reveal_bench.metrics.docs import plural_of
 
     files = _prediction_files(directory)
     given = read_ratings_file(ratings)
@@ -245,6 +262,9 @@ def rank(
     }
     metric = kind_of(read_folder_info(folder)).primary if metric is None else metric
     systems = {name: rows for name, (_, rows) in scored.items() if metric in rows.metrics()}
+    if not systems:
+        known = ", ".join(dict.fromkeys(name for _, rows in scored.values() for name in rows.metrics()))
+        raise ArgumentError("metric", f"must be one that applies to the files: {known}", repr(metric))
     left_out = [file for name, file in files.items() if name not in systems]
     terminal.warn([f"{file} is not ranked: {metric!r} does not apply to it" for file in left_out])
     ranked = comparison.rank(
@@ -264,7 +284,7 @@ def rank(
     terminal.print_ranking(
         ranked,
         f"{systems_on}: macro over {ranked[0].n} {terminal.groups_of(metric)}, 95 % intervals, "
-        f"{resamples} resamples of {unit}s, seed {seed}",
+        f"{resamples} resamples of {plural_of(unit)}, seed {seed}",
     )
 
 
@@ -303,6 +323,8 @@ def _score(
     # Its own intervals are not shown, so one replicate will do
     options: dict[str, Any] = {"n_resamples": 1, "unit": unit, "strata": False}
     scored = score_file(file, folder, split, ratings=ratings, grid=grid, allow_missing=allow_missing, **options)
+    terminal.warn(terminal.warnings_of(scored.report.to_document()))
+    _tell_of_thresholds(file, scored, given=None)
     return scored, scored.rows
 
 

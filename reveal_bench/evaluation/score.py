@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import reveal_bench
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.entries.report import LintReport
 from reveal_bench.kinds import KINDS, kind_of
 from reveal_bench.kinds.folder import read_folder_info, split_shards
@@ -149,7 +150,10 @@ def score_file(
     path, folder = Path(path), Path(folder)
     kind = kind_of(info)
     if kind.scored_by == "readers" and ratings is None:
-        raise ValueError(f"answers to the tasks of {info.benchmark} are scored by readers, not by a program")
+        raise ArgumentError(
+            "ratings",
+            f"must be given: answers to tasks of {info.benchmark} are scored by readers, not by a program",
+        )
     if interval not in kind.intervals:
         known = " or ".join(map(repr, kind.intervals))
         raise ValueError(f"`interval` must be {known} for a benchmark of {kind.name}, got {interval!r}")

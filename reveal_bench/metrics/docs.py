@@ -9,7 +9,7 @@ from math import inf
 
 from reveal_bench.metrics import FAMILIES, METRICS, Metric
 
-__all__ = ["range_text", "render"]
+__all__ = ["plural_of", "range_text", "render"]
 
 _HEAD = """\
 # Metrics
@@ -20,6 +20,17 @@ Scores are fractions, ratings keep their scale. Undefined is NaN and is counted;
 undefined. `reveal-bench metrics` prints this table, `reveal-bench metrics --json` its rows for a script. Oracle is what
 the tests compare a metric with.
 """
+
+
+def plural_of(unit: str) -> str:
+    """Several of what is resampled.
+
+    Examples
+    --------
+    >>> plural_of("patient"), plural_of("study")
+    ('patients', 'studies')
+    """
+    return f"{unit[:-1]}ies" if unit.endswith("y") else f"{unit}s"
 
 
 def range_text(metric: Metric) -> str:

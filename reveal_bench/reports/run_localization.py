@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.geometry import Grid
 from reveal_bench.metrics.bootstrap import MACRO
+from reveal_bench.metrics.docs import plural_of
 from reveal_bench.reports.figures import (
     COLUMNS_ABREAST,
     PANELS,
@@ -186,7 +187,7 @@ class HitReport(RunReport):
             f"{world.title} {world.info.version}, split {world.split}: {n_questions:,} questions with a reference on "
             f"{len(world.records):,} images of {n_patients:,} patients. Mean hit rate over pathologies, with 95 % "
             f"interval: {told}. Chance is {percent(chance)} on the {grid} × {grid} grid. Intervals: "
-            f"{scores.n_resamples:,} bootstrap resamples of {scores.unit}s, seed {scores.seed}."
+            f"{scores.n_resamples:,} bootstrap resamples of {plural_of(scores.unit)}, seed {scores.seed}."
         )
 
     def warnings(self) -> list[str]:
@@ -276,7 +277,7 @@ def _series(scores: Scores, index: int, label: str, paint: Paint) -> BarSeries:
 
 def _spread(scores: Scores) -> str:
     return (
-        f"Error bars: standard deviation over {scores.n_resamples:,} bootstrap resamples of {scores.unit}s "
+        f"Error bars: standard deviation over {scores.n_resamples:,} bootstrap resamples of {plural_of(scores.unit)} "
         f"(seed {scores.seed})."
     )
 
@@ -431,7 +432,8 @@ def draw_prompts(scores: Scores, shown: Sequence[int]) -> Illustration:
     chance = scores.estimates(shown[0], chance=True)[MACRO].value
     caption = (
         f"Mean hit rate over {len(scores.findings)} pathologies by prompt style. Lines: 95 % percentile interval over "
-        f"{scores.n_resamples:,} bootstrap resamples of {scores.unit}s (seed {scores.seed}). Dashed: chance level."
+        f"{scores.n_resamples:,} bootstrap resamples of {plural_of(scores.unit)} (seed {scores.seed}). "
+        "Dashed: chance level."
     )
     alt = f"Dot plot of mean hit rates by model and prompt style. {_means(scores, shown)}"
     draw = partial(

@@ -77,9 +77,12 @@ def test_tasks_are_scored_compared_and_ranked_by_the_ratings_of_readers(tasks) -
     assert [(s["name"], s["value"]) for s in ranking["systems"]] == [("a", 4.5), ("b", 2.5)]
     assert "4.50" in call("score", files / "a.jsonl", folder, *words).stdout  # ratings keep their scale
     assert "are scored by readers" in call("score", files / "a.jsonl", folder, "--split", "test", expect=1).stderr
-    (files.parent / "c.jsonl").write_text((files / "a.jsonl").read_text())
-    refused = call("score", files.parent / "c.jsonl", folder, *words, expect=1).stderr
-    assert "must have ratings of 'c', the name of the file, got those of a, b" in refused
+    (files.parent / "c-4.1.jsonl").write_text((files / "a.jsonl").read_text())
+    refused = call("score", files.parent / "c-4.1.jsonl", folder, *words, expect=1).stderr
+    assert "must have ratings of 'c-4.1', the name of the file, got those of a, b" in refused
+    table = call("score", files / "a.jsonl", folder, *words, "--strata").stdout
+    assert "ratings on their scale and percent" in table
+    assert table.count("Scores of 5") == 1  # a column of the criteria, with or without strata
 
 
 @pytest.mark.parametrize("interval", ["percentile", "bca"])

@@ -157,6 +157,15 @@ def test_the_command_scores_studies(tmp_path: Path, rng: np.random.Generator) ->
     assert pq.read_table(tmp_path / "rows.parquet").num_rows == 40 * 12
     document = json.loads(call("score", file, tmp_path / "data", "--json").stdout)
     assert document["protocol"]["thresholds"] == 0.5
+    plain = call("score", file, tmp_path / "data", "--no-strata", "--unit", "study", "--interval", "bca")
+    assert "F1, micro" in plain.stdout
+    assert "agreement:" not in plain.stdout
+    assert "95 % intervals (bca), 1000 resamples of studies" in plain.stdout
+    assert "submission.json states thresholds, which are not applied" in plain.stderr
+    for thresholds, told in (("null", ""), ('"0.5"', "--thresholds must be a number in [0, 1]"), ("true", "got True")):
+        (tmp_path / "other.json").write_text(f'{{"thresholds": {thresholds}}}')
+        options = ("--metadata", tmp_path / "other.json")
+        assert told in call("score", file, tmp_path / "data", *options, expect=int(bool(told))).stderr
     assert "view: PA" in document["strata"]
     refused = call("score", file, tmp_path / "data", "--split", "holdout", expect=1)
     assert "holds no labels of split 'holdout': they are private" in refused.stderr

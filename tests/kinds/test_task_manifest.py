@@ -51,7 +51,7 @@ def test_a_file_of_answers_is_linted_and_not_scored(board: TaskBoard, tmp_path: 
     report = lint_file(path, board.folder, "holdout")
     assert report.ok, report.render()
     assert report.n_predictions == 4
-    with pytest.raises(ValueError, match="answers to the tasks of rexecution are scored by readers"):
+    with pytest.raises(ValueError, match="answers to tasks of rexecution are scored by readers"):
         score_file(path, board.folder, "holdout")
 
 

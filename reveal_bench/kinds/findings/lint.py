@@ -229,9 +229,8 @@ class _Checker:
             elif isinstance(value, float) and not math.isfinite(value):
                 self._error(entry, "not-finite", field, "must be finite", value)
             elif not 0 <= value <= 1:  # whole numbers of hundreds of digits too, which are no float
-                self._error(
-                    entry, "score-range", field, "must lie in [0, 1]", value, "a logit? apply the sigmoid first"
-                )
+                hint = "a percentage? divide by 100" if 1 < value <= 100 else "a logit? apply the sigmoid first"
+                self._error(entry, "score-range", field, "must lie in [0, 1]", value, hint)
             else:
                 values[label] = float(value)
             values.setdefault(label, 0.0)

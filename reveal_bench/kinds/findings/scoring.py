@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import BoolArray, FloatArray
 from reveal_bench.kinds.disclosure import Disclosure, disclosure_of_findings
 from reveal_bench.kinds.findings.records import FindingsPrediction, StudyRecord
@@ -245,6 +246,9 @@ def score_studies(
 
 
 def _thresholds(thresholds: float | Mapping[str, float], labels: Sequence[str]) -> float | list[float]:
+    for value in thresholds.values() if isinstance(thresholds, Mapping) else [thresholds]:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ArgumentError("thresholds", "must be a number in [0, 1], or one for each label named", repr(value))
     if not isinstance(thresholds, Mapping):
         return float(thresholds)
     unknown = sorted(set(thresholds) - set(labels))
