@@ -165,13 +165,11 @@ def playing() -> Iterator[tuple[str, list[str]]]:
     class Played(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            asked.append(json.dumps(body, sort_keys=True))
+            request = json.dumps(body, sort_keys=True)
+            asked.append(request)  # other threads append as well
             message = {"role": "assistant", "content": reply(body)}
-            tokens = {
-                "prompt_tokens": len(asked[-1]) % 997,
-                "completion_tokens": 7,
-                "total_tokens": len(asked[-1]) % 997 + 7,
-            }
+            n = len(request) % 997
+            tokens = {"prompt_tokens": n, "completion_tokens": 7, "total_tokens": n + 7}
             choices = [{"index": 0, "finish_reason": "stop", "message": message}]
             head = {"id": "1", "object": "chat.completion", "created": 0, "model": "played"}
             content = json.dumps({**head, "choices": choices, "usage": tokens}).encode()

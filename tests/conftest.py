@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import tempfile
 import traceback
@@ -132,18 +133,34 @@ def annotate(finding: str, mask: npt.NDArray[np.bool_]) -> Annotation:
     return Annotation(finding, "ground_truth", encode_mask(mask), bbox_xywh=box, n_instances=1, area_px=int(mask.sum()))
 
 
+def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
+    """A folder that all processes of a run share: the first that asks lets `make` write it. No test changes it."""
+    lane = factory.getbasetemp()
+    shared = lane.parent if "PYTEST_XDIST_WORKER" in os.environ else lane
+    folder = shared / f"shared-{name}"
+    with (shared / f"{folder.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            unfinished = Path(tempfile.mkdtemp(dir=shared)) / name
+            make(unfinished)
+            unfinished.rename(folder)
+    return folder
+
+
 @pytest.fixture(scope="session")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     """Sixty random images in CheXlocalize's vocabulary, half of their patients held out."""
-    root = tmp_path_factory.mktemp("world")
-    records = random_records(np.random.default_rng(5), 60)
-    build_folder(
-        {"test": iter(records)},
-        root / "public",
-        BENCHMARKS["chexlocalize"],
-        pixels="withhold",
-        holdout=root / "vault",
-        seed=3,
-        synthetic=True,
-    )
+
+    def make(root: Path) -> None:
+        build_folder(
+            {"test": iter(random_records(np.random.default_rng(5), 60))},
+            root / "public",
+            BENCHMARKS["chexlocalize"],
+            pixels="withhold",
+            holdout=root / "vault",
+            seed=3,
+            synthetic=True,
+        )
+
+    root = made_once(tmp_path_factory, "world", make)
     return World(root / "public", root / "vault", root)

@@ -163,7 +163,7 @@ def test_one_place_each() -> None:
         ),
         ("import reveal_bench.kinds", "numpy pyarrow numba datasets"),
         ("import reveal_bench.models.run_folder", "pyarrow numba datasets inspect_ai openai"),
-        ("import reveal_bench.predictions", "pyarrow numba datasets"),
+        ("import reveal_bench.predictions", "pyarrow numba datasets PIL"),
         ("import reveal_bench.kinds.localization.scoring", "pyarrow numba datasets"),
     ],
 )

@@ -1,11 +1,8 @@
-"""Commands from a download to a dataset folder: ``reveal-bench phantom``, ``inspect`` and ``build``.
+"""Commands from a download to a published dataset folder.
 
-Commands on finished dataset folders: ``reveal-bench validate``, ``diff`` and ``attach``.
-
-The command ``reveal-bench publish``: check a dataset folder, show what would go, ask, publish.
-
-Tokens come from the environment, a file, or ``hf auth login``, never from the command line, where every process of the
-machine and the shell's history would see them.
+``phantom``, ``inspect`` and ``build`` make one; ``validate``, ``diff`` and ``attach`` work on finished ones;
+``publish`` checks one, shows what would go, asks, and publishes. Tokens come from the environment, a file, or ``hf auth
+login``, never from the command line, where every process of the machine and the shell's history would see them.
 """
 
 from __future__ import annotations
@@ -310,8 +307,6 @@ def validate(
     as_json: AsJson = False,
 ) -> None:
     """Check a dataset folder: tables, masks, pictures, ids, card, leaks, and that `load_dataset` loads it offline."""
-    from dataclasses import asdict
-
     from reveal_bench.dataset.validate import validate_folder
 
     warnings: list[Problem] = []

@@ -367,7 +367,7 @@ def metrics(
     names: Annotated[
         list[str] | None, typer.Argument(help="Metrics to show; all by default.", show_default=False)
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List every metric: range, direction, when it is undefined, formula and source."""
     from reveal_bench.metrics import FAMILIES, METRICS

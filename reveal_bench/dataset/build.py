@@ -307,16 +307,15 @@ def _check_arguments(
     workers: int,
 ) -> None:
     if pixels not in ("embed", "withhold"):
-        raise ValueError(f"`pixels` must be 'embed' or 'withhold', got {pixels!r}")
+        raise ArgumentError("pixels", "must be 'embed' or 'withhold'", repr(pixels))
     if workers < 1:
-        raise ValueError(f"`workers` must be at least 1, got {workers}")
+        raise ArgumentError("workers", "must be at least 1", workers)
     if not records:
-        raise ValueError("`records` must have at least one split, got none")
+        raise ArgumentError("records", "must have at least one split", "none")
     for split in records:
         if split == "all" or not _SPLIT_NAME.fullmatch(split):
-            raise ValueError(
-                f"`records` must have split names of letters, digits and _ other than 'all', got {split!r}"
-            )
+            rule = "must have split names of letters, digits and _ other than 'all'"
+            raise ArgumentError("records", rule, repr(split))
     if holdout is None:
         if HOLDOUT in records:
             raise ArgumentError("holdout", "must be a folder for the private split 'holdout'", "none")
@@ -328,7 +327,7 @@ def _check_arguments(
         raise ArgumentError("holdout_split", f"must be one of the splits ({', '.join(records)})", repr(holdout_split))
     clash = {RELEASED, HOLDOUT} & set(records)
     if clash and holdout_split != HOLDOUT:
-        raise ValueError(f"`records` must not use the names of a divided split, got {', '.join(sorted(clash))}")
+        raise ArgumentError("records", "must not use the names of a divided split", ", ".join(sorted(clash)))
 
 
 class _Intake:

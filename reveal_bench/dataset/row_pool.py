@@ -15,19 +15,16 @@ from __future__ import annotations
 import hashlib
 import json
 import multiprocessing
-import os
 import signal
-import threading
+import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from itertools import chain, islice
-from multiprocessing.connection import wait
+from multiprocessing.connection import Connection
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from reveal_bench import __version__
@@ -102,18 +99,23 @@ class RowPool:
     def __init__(self, benchmark: Benchmark, asks: str, *, embed: bool, workers: int) -> None:
         self.workers = workers
         self._build = _BuildOf(benchmark, asks, embed)
-        self._pool: ProcessPoolExecutor | None = None
+        self._threads: ThreadPoolExecutor | None = None
+        self._started: list[_Worker] = []
+        self._idle: list[_Worker] = []
+        self._ended = False
 
     def __enter__(self) -> RowPool:
         if self.workers > 1:
-            self._pool = self._start()
+            self._threads = ThreadPoolExecutor(self.workers)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(wait=kind is None, cancel_futures=True)
+    def __exit__(self, *_: object) -> None:
+        if self._threads is not None:
+            self._ended = True
+            self._threads.shutdown(wait=False, cancel_futures=True)
+            for worker in self._started:
+                worker.kill()
+            self._threads.shutdown()
 
     def digest(self, record: Record) -> str:
         """See :func:`record_digest`."""
@@ -121,50 +123,90 @@ class RowPool:
 
     def make(self, records: Iterable[Record]) -> Iterator[Made]:
         """What becomes of each record, in order. A record whose file kills a worker gives a problem as any other."""
-        if self._pool is None:
+        if self._threads is None:
             for record in records:
                 yield _make(record, self._build)
             return
-        pending: deque[tuple[Record, Future[Made]]] = deque()
+        pending: deque[Future[Made]] = deque()
         for record in records:
-            pending.append((record, self._submit(record)))
+            pending.append(self._threads.submit(self._make_in_a_worker, record))
             if len(pending) >= IN_FLIGHT * self.workers:
-                yield self._result(*pending.popleft())
+                yield pending.popleft().result()
         while pending:
-            yield self._result(*pending.popleft())
+            yield pending.popleft().result()
 
-    def _start(self) -> ProcessPoolExecutor:
-        context = multiprocessing.get_context("spawn")
-        return ProcessPoolExecutor(self.workers, context, initializer=_start_worker, initargs=(self._build,))
+    def _make_in_a_worker(self, record: Record) -> Made:
+        """Ask a worker, and another one if that dies, which may have been killed from outside.
 
-    def _submit(self, record: Record) -> Future[Made]:
-        assert self._pool is not None
-        try:
-            return self._pool.submit(_make_in_worker, record)
-        except BrokenProcessPool:
-            self._pool.shutdown(wait=False)
-            self._pool = self._start()
-            return self._pool.submit(_make_in_worker, record)
-
-    def _result(self, record: Record, future: Future[Made]) -> Made:
-        """What was made of a record. If a worker died meanwhile, it may have been of another record's file."""
-        try:
-            return future.result()
-        except BrokenProcessPool:
-            return self._make_apart(record)
-
-    def _make_apart(self, record: Record) -> Made:
-        """Make one record in a process of its own: if that dies too, the record's file is what kills it."""
-        context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(1, context, initializer=_start_worker, initargs=(self._build,)) as pool:
+        If the second dies too, the record's file is what kills it.
+        """
+        if not any(self._build.kind.pictures(record)):  # nothing to decode: no process need be started for it
+            return _make(record, self._build)
+        for _ in range(2):
+            if self._ended:
+                break
             try:
-                return pool.submit(_make_in_worker, record).result()
-            except BrokenProcessPool:
-                kind = self._build.kind
-                shown = next((picture.shown for picture in kind.pictures(record) if picture is not None), kind.config)
-                rule, got = "must be readable", "a file that ends the process that decodes it (or memory ran out)"
-                problem = Problem(shown, kind.key_of(record), "picture", rule, got)
-                return Made(self.digest(record), kind.key_of(record), problem=problem)
+                worker = self._idle.pop()
+            except IndexError:
+                worker = _Worker(self._build)
+                self._started.append(worker)
+            made = worker.make(record)
+            if made is not None:
+                self._idle.append(worker)
+                if isinstance(made, Exception):
+                    raise made
+                return made
+        kind = self._build.kind
+        shown = next((picture.shown for picture in kind.pictures(record) if picture is not None), kind.config)
+        rule, got = "must be readable", "a file that ends the process that decodes it (or memory ran out)"
+        problem = Problem(shown, kind.key_of(record), "picture", rule, got)
+        return Made(self.digest(record), kind.key_of(record), problem=problem)
+
+
+class _Worker:
+    """A process that makes one row at a time, asked by one thread at a time.
+
+    It alone holds the other end of its pipe, so that the pipe breaks whenever the process dies, even in the middle of
+    an answer. (The queues of ``ProcessPoolExecutor`` are shared by its processes: one that is killed can leave them
+    locked or half written, and its caller waiting for ever.)
+    """
+
+    def __init__(self, build: _BuildOf) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(theirs, build), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def make(self, record: Record) -> Made | Exception | None:
+        """What was made of the record, or the exception that it met; None if the process died."""
+        try:
+            self._pipe.send(record)
+            answer: Made | Exception = self._pipe.recv()
+        except (EOFError, OSError):
+            return None
+        return answer
+
+    def kill(self) -> None:
+        """End the process, whatever it is doing: it writes nothing that could be left half done."""
+        self._process.kill()
+        self._process.join()
+
+
+def _serve(pipe: Connection, build: _BuildOf) -> None:
+    """Answer records until the parent is done or dead, which both close the pipe; leave Ctrl-C to the parent."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        while True:
+            record = pipe.recv()
+            try:
+                answer: Made | Exception = _make(record, build)
+            except Exception as error:
+                error.add_note(traceback.format_exc())
+                answer = error
+            pipe.send(answer)
+    except (EOFError, OSError):
+        return
 
 
 def record_digest(record: Record, build: _BuildOf) -> str:
@@ -180,29 +222,6 @@ def record_digest(record: Record, build: _BuildOf) -> str:
     image = getattr(record, "image", None)
     pixels = None if image is None else hashlib.sha256(image).hexdigest()
     return hashlib.sha256(repr((record, states, pixels, build)).encode()).hexdigest()
-
-
-_worker_build: _BuildOf | None = None
-
-
-def _start_worker(build: _BuildOf) -> None:
-    """Remember the build; leave Ctrl-C to the parent, and end with it even if it is killed."""
-    global _worker_build
-    _worker_build = build
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
-
-
-def _end_with(sentinel: int) -> None:
-    wait([sentinel])
-    os._exit(1)
-
-
-def _make_in_worker(record: Record) -> Made:
-    assert _worker_build is not None
-    return _make(record, _worker_build)
 
 
 def _make(record: Record, build: _BuildOf) -> Made:

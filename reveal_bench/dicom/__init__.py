@@ -1,10 +1,10 @@
 """DICOM files: whitelisted header facts, one display picture, what to set aside. The only importer of pydicom.
 
-Four steps, each of its own module:
+Three modules, one after the other:
 
-- :mod:`~reveal_bench.dicom.scan`: walk a folder, find the DICOM files in it (by content, also inside zip archives);
+- :mod:`~reveal_bench.dicom.scan`: walk a folder, find the DICOM files in it (by content, also inside zip archives), say
+  which are no original projection radiographs, and which are doubles;
 - :mod:`~reveal_bench.dicom.header`: read a header into a :class:`Header`, a whitelist from which nothing else leaves;
-- :mod:`~reveal_bench.dicom.select`: say which files are no original projection radiographs, and which are doubles;
 - :mod:`~reveal_bench.dicom.pixels`: develop one file into an 8-bit grey PNG by one named pipeline (:data:`PIPELINE`).
 
 :func:`write_dicom` makes files, for the synthetic world and the tests. pydicom is imported by the first call that
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from reveal_bench.dicom.files import DicomError, DicomFile
     from reveal_bench.dicom.header import Header, read_header
     from reveal_bench.dicom.pixels import PIPELINE, Developed, develop_dicom
-    from reveal_bench.dicom.scan import Scan, scan_tree
-    from reveal_bench.dicom.select import deid_warnings, find_duplicates, set_aside
+    from reveal_bench.dicom.scan import Scan, deid_warnings, find_duplicates, scan_tree, set_aside
     from reveal_bench.dicom.write import write_dicom
 
 __all__ = [
@@ -47,12 +46,12 @@ _HOME = {
     "DicomFile": "files",
     "Header": "header",
     "Scan": "scan",
-    "deid_warnings": "select",
+    "deid_warnings": "scan",
     "develop_dicom": "pixels",
-    "find_duplicates": "select",
+    "find_duplicates": "scan",
     "read_header": "header",
     "scan_tree": "scan",
-    "set_aside": "select",
+    "set_aside": "scan",
     "write_dicom": "write",
 }
 

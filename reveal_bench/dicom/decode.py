@@ -1,26 +1,18 @@
-"""Pixel data -> stored values, by a decoder named in advance.
+"""Pixel data -> stored values, by a decoder named in advance, after the stream was looked at.
 
 For every transfer syntax there is one order of preference; the first decoder that is installed and manages the file is
 taken, and its name and version go into the picture's pipeline. Decoders of lossless syntaxes agree to the last bit;
 those of JPEG Baseline may differ by one grey level. pylibjpeg-libjpeg is never used (GPL-3.0).
 
-A decoder must survive damaged data. gdcm ends the process at some: it is used for JPEG alone, where the lossless form
-has no other permitted decoder, and only after the stream was found sound.
+Size, bits per sample and end of a compressed stream are read before any decoder sees the data. One that claims
+60,000 x 60,000 pixels under a header of 2,000 x 2,000 would make a decoder fill the memory; one that was cut off is
+decoded by some to a picture with a grey rest. Formats: JPEG and JPEG-LS (ITU-T T.81 B.2.2, T.87 C.2.2), JPEG 2000 and
+its high-throughput form (T.800 A.5.1). Lengths are in bytes and count themselves, as in the stream.
 
-What a compressed picture says of itself: size, bits per sample, and whether its end is there.
-
-Read before any decoder sees the data. A stream that claims 60,000 x 60,000 pixels under a header of 2,000 x 2,000
-would make a decoder fill the memory; one that was cut off is decoded by some to a picture with a grey rest.
-Formats: JPEG and JPEG-LS (ITU-T T.81 B.2.2, T.87 C.2.2), JPEG 2000 and its high-throughput form (T.800 A.5.1).
-
-Whether a JPEG stream is built, from its first byte to its last, as ITU-T T.81 says.
-
-gdcm, the only permitted decoder of lossless JPEG, ends the whole process at a stream whose headers it would have to
-warn of (stray bytes before a marker, a JFIF of an unknown version) or whose precision it does not know. So every
-marker, length and number is looked at first, and what is not as it must be is refused. Only what a single grey frame
-needs is let through: one frame header, one scan, the end marker.
-
-Lengths are in bytes and count themselves, as in the stream.
+gdcm, the only permitted decoder of lossless JPEG, is used for JPEG alone: it ends the whole process at a stream whose
+headers it would have to warn of (stray bytes before a marker, a JFIF of an unknown version) or whose precision it does
+not know. So every marker, length and number is looked at first, and what is not as T.81 says is refused. Only what a
+single grey frame needs is let through: one frame header, one scan, the end marker.
 """
 
 from __future__ import annotations
@@ -34,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from reveal_bench.dicom.facts import Facts
+from reveal_bench.dicom.dataset import Facts
 from reveal_bench.dicom.files import DicomError
 
 if TYPE_CHECKING:

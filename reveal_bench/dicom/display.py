@@ -1,4 +1,9 @@
-"""Which display steps a file asks for, in words and as a :class:`~reveal_bench.dicom.display.Display`.
+"""Stored values -> 8-bit grey levels, by the display steps that a file asks for.
+
+The steps of DICOM PS3.3 C.11.1 and C.11.2, in their order: modality LUT (a table, or slope and intercept), VOI (a
+table or a window), inversion, 8 bits. Each is computed once for all 256 or 65,536 values a pixel can hold, in float64
+and without rounding in between; only the last step rounds, half to even. A picture is then one look-up per pixel.
+Bits above BitsStored (old files keep overlays there) are ignored.
 
 Choices, where DICOM leaves one or files break its rules
 --------------------------------------------------------
@@ -10,14 +15,6 @@ Choices, where DICOM leaves one or files break its rules
 - HighBit: missing is BitsStored - 1; another value is refused, since viewers differ on what it means.
 - PixelPaddingValue has no special treatment: padding takes the grey of its value, as pydicom shows it.
 - A window or table that is there but unusable (no number, no width) is an error, never replaced.
-
-Stored values -> 8-bit grey levels, as one table with an entry for every stored value.
-
-The steps of DICOM PS3.3 C.11.1 and C.11.2, in their order: modality LUT (a table, or slope and intercept), VOI (a
-table or a window), inversion, 8 bits. Each is computed once for all 256 or 65,536 values a pixel can hold, in float64
-and without rounding in between; only the last step rounds, half to even. A picture is then one look-up per pixel.
-
-Bits above BitsStored (old files keep overlays there) are ignored. Pure: numpy and nothing of DICOM's file format.
 """
 
 from __future__ import annotations
@@ -28,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from reveal_bench.dicom.facts import Facts
+from reveal_bench.dicom.dataset import Facts
 from reveal_bench.dicom.files import DicomError
 
 if TYPE_CHECKING:

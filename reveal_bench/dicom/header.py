@@ -9,13 +9,10 @@ Headers of real collections are wrong in many ways. A value that cannot be what 
 guessed, and a bad value never stops the reading. Met in real collections: spacings of zero, five spellings of one
 vendor, distances of 12.4 and 18.4 beside 1800.
 
-Texts that may be published are held to what they are for: ViewPosition goes on only as one of the spellings that
-:mod:`~reveal_bench.dicom.header` knows, maker and model only where they hold nothing that looks like an identifier.
-
-Other people's spellings -> one word: radiographic views, manufacturers, models.
-
-Views are matched against exact lists, never by parts of words: a lateral decubitus film is no lateral view, an oblique
-one is neither AP nor PA. Codes of views are those of DICOM PS3.16 CID 4010, in SNOMED CT and in its older SRT form.
+Texts that may be published are held to what they are for. Maker and model go on only where they hold nothing that looks
+like an identifier, a view only in a known spelling: views are matched against exact lists, never by parts of words (a
+lateral decubitus film is no lateral view, an oblique one is neither AP nor PA). Codes of views are those of DICOM
+PS3.16 CID 4010, in SNOMED CT and in its older SRT form.
 """
 
 from __future__ import annotations
@@ -26,8 +23,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from reveal_bench.dicom.dataset import quiet_pydicom, read_dataset, transfer_syntax
-from reveal_bench.dicom.facts import Facts
+from reveal_bench.dicom.dataset import Facts, quiet_pydicom, read_dataset, transfer_syntax
 from reveal_bench.dicom.files import DicomFile
 
 __all__ = ["Header", "WHITELIST", "canonical_manufacturer", "canonical_model", "canonical_view", "read_header"]

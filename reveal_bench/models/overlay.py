@@ -33,7 +33,6 @@ __all__ = [
     "draw_grid",
     "grid_margin",
     "shown_png",
-    "shown_view",
     "square_picture",
     "whole_picture",
     "Form",
@@ -183,19 +182,6 @@ def draw_grid(image: Image, grid: Grid) -> Image:
     if cells_are_named(side, grid):
         _draw_names(drawn, film, edges, grid)
     return drawn
-
-
-def shown_view(size: tuple[int, int], *, form: Form, side: int, grid: Grid) -> SquareView:
-    """How the square of an image of `size` (height, width) is shown when answers have a local `form`.
-
-    Raises
-    ------
-    ValueError
-        If the form is one that shows whole pictures.
-    """
-    if form not in ("cell", "point", "box"):
-        raise ValueError(f"`form` must be cell, point or box, got {form!r}")
-    return SquareView(size, side, grid_margin(side, grid) if form == "cell" else 0)
 
 
 def shown_png(image: Image, *, form: Form, side: int, grid: Grid | int) -> bytes:

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.geometry import MAX_CELLS, Grid
 from reveal_bench.kinds import KINDS, kind_of
 from reveal_bench.kinds.folder import FolderInfo, check_split, read_folder_info, split_shards
@@ -124,13 +125,13 @@ class AskSettings:
             ("detail", ("auto", "low", "high")),
         ):
             if getattr(self, name) not in known:
-                raise ValueError(f"`{name}` must be one of {', '.join(known)}, got {getattr(self, name)!r}")
+                raise ArgumentError(name, f"must be one of {', '.join(known)}", repr(getattr(self, name)))
         for name, low, high in (("grid", 1, MAX_CELLS), ("side", MIN_SIDE, MAX_SIDE), ("shots", 0, MAX_SHOTS)):
             value = getattr(self, name)
             if type(value) is not int or not low <= value <= high:
-                raise ValueError(f"`{name}` must be a whole number in [{low}, {high}], got {value!r}")
+                raise ArgumentError(name, f"must be a whole number in [{low}, {high}]", repr(value))
         if (self.style == "few-shot") != (self.shots > 0):
-            raise ValueError(f"`shots` must be above 0 in style few-shot and 0 in the others, got {self.shots}")
+            raise ArgumentError("shots", "must be above 0 in style few-shot and 0 in the others", self.shots)
         if self.style == "few-shot" and self.form not in LOCAL:
             raise ValueError(f"`style` few-shot is for the forms {', '.join(LOCAL)}, got form {self.form!r}")
         if self.form == "cell":

@@ -23,7 +23,6 @@ import importlib.metadata
 import logging
 import math
 import os
-import re
 import shutil
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -283,6 +282,7 @@ def _asking(folder: Path, split: str, settings: AskSettings, limit: int | None) 
 def _model(choice: ModelChoice) -> Any:
     from inspect_ai._util.error import PrerequisiteError
     from inspect_ai.model import get_model
+    from rich.text import Text  # in whose markup inspect writes for a terminal
 
     if choice.instance is not None:
         return choice.instance
@@ -293,7 +293,7 @@ def _model(choice: ModelChoice) -> Any:
         key = os.environ.get(KEY_VARIABLE) or "none"  # the SDK wants one, an open endpoint does not look
         model = get_model(ENDPOINT_MODEL + choice.model, base_url=choice.endpoint, api_key=key, memoize=False)
     except (PrerequisiteError, ValueError) as error:
-        plain = re.sub(r"\[/?[a-z ]+\]", "", str(error))  # inspect writes for a terminal
+        plain = Text.from_markup(str(error)).plain if isinstance(error, PrerequisiteError) else str(error)
         raise ValueError(f"`model` {choice.model!r} cannot be asked: {plain}") from None
     model.api.http_client.follow_redirects = False  # type: ignore[attr-defined]
     return model

@@ -1,7 +1,7 @@
 """Synthetic radiographs, masks, readers, reports and model outputs, seeded: the demo's and the tests' world.
 
 Everything here is made up and says so. A film is drawn from smooth contours of a body (:mod:`.anatomy`), findings are
-drawn into it with exact outlines (:mod:`.findings_drawn`, :mod:`.devices`) and rendered (:mod:`.radiograph`); a second
+drawn into it with exact outlines (:mod:`.findings_drawn`) and rendered (:mod:`.radiograph`); a second
 reader disagrees by a known amount (:mod:`.readers`). :data:`LAYOUTS` writes such films in the layouts of the real
 downloads, and :func:`model_predictions` and :func:`study_predictions` answer as models of some quality would.
 """
@@ -13,9 +13,8 @@ from importlib import import_module
 from typing import Any
 
 from reveal_bench.benchmarks import SOURCES
-from reveal_bench.phantom.anatomy_file import write_anatomy
 from reveal_bench.phantom.curation import write_curation_world
-from reveal_bench.phantom.layouts import TRAPS, write_chexlocalize
+from reveal_bench.phantom.layouts import TRAPS, write_anatomy, write_chexlocalize
 from reveal_bench.phantom.models import model_predictions, study_predictions
 from reveal_bench.phantom.reveal import write_reveal
 from reveal_bench.phantom.rexecution import write_rexecution

@@ -1,7 +1,8 @@
-"""The pool that a benchmark is chosen from, without pixels: reports, facts, suggested labels of any number of studies.
+"""The pool that a benchmark is chosen from, without pixels, and the votes of simulated readers on it.
 
-They are the studies of ``write_reveal(stage="pool")`` with the same seed: same ids, labels, sides, words of reports,
-suggestions, and headers of the first film. Everything is synthetic, and ``SYNTHETIC.txt`` says so. ::
+The pool has reports, facts and suggested labels of any number of studies: the studies of ``write_reveal(stage="pool")``
+with the same seed: same ids, labels, sides, words of reports, suggestions, and headers of the first film. Everything is
+synthetic, and ``SYNTHETIC.txt`` says so. ::
 
     reports.csv     study, patient, report
     suggested.csv   study, patient, labels: what a fallible labeller read in the report, right with the probability
@@ -12,10 +13,9 @@ suggestions, and headers of the first film. Everything is synthetic, and ``SYNTH
 A report names the sides of findings as they are drawn. So films are drawn here, too, as far as it takes to know them,
 but never rendered: that is most of the time.
 
-Seventeen simulated readers of unequal diligence, and what must come of their votes, exactly.
-
-How many studies each of them reads is Table S4 of paper 004; how they err is :mod:`reveal_bench.phantom.votes`, the
-same for all. A vote depends on (seed, study, reader) alone: whoever else reads the study, and whenever, it is the same.
+The readers are seventeen, of unequal diligence. How many studies each of them reads is Table S4 of paper 004; how they
+err is :mod:`reveal_bench.phantom.votes`, the same for all. A vote depends on (seed, study, reader) alone: whoever else
+reads the study, and whenever, it is the same.
 
 The model, given a study's suggested labels and its truth
 ---------------------------------------------------------

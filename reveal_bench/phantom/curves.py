@@ -1,7 +1,4 @@
-"""Smooth curves and strips; points are float arrays (n, 2) of (x, y) in any unit.
-
-What is drawn into a film: one contour with a density.
-"""
+"""Smooth curves and strips, and contours with a density; points are float arrays (n, 2) of (x, y) in any unit."""
 
 from __future__ import annotations
 

@@ -5,12 +5,11 @@ de-identification promised. These headers hold such values on purpose, in every 
 text, names, dates, comments, elements inside sequences, private elements of known and of unknown kind.
 :func:`identifiers` lists what a test must not find again.
 
-How a synthetic film was taken: vendor, tube, detector and view, in the spellings that real files have.
-
-Vendors, models, detectors, distances, kVp, mAs and spacings are those of Table S2 of paper 004 (both halves together),
-with the share of each as there. Values that belong to one machine stay together. Spacings are the published ones,
-whatever the size of the picture. How often an element is missing, empty, zero or doubled is as in the 7,469 headers of
-:mod:`reveal_bench.phantom.reveal_pixels`; where neither source says, it is chosen.
+How a film was taken is in the spellings that real files have. Vendors, models, detectors, distances, kVp, mAs and
+spacings are those of Table S2 of paper 004 (both halves together), with the share of each as there. Values that belong
+to one machine stay together. Spacings are the published ones, whatever the size of the picture. How often an element is
+missing, empty, zero or doubled is as in the 7,469 headers of :mod:`reveal_bench.phantom.reveal_pixels`; where neither
+source says, it is chosen.
 """
 
 from __future__ import annotations

@@ -4,10 +4,9 @@ Units and frames are those of :mod:`reveal_bench.phantom.anatomy`. A finding's c
 the shapes are what is added to the film. Opacities stay inside the lungs. As in the released CheXlocalize masks,
 Airspace Opacity covers the opacities that have a name of their own, and Enlarged Cardiomediastinum contains the heart.
 
-Support devices: tubes, lines, pacemakers, and things that are none.
-
-As the readers of CheXlocalize were told (paper 002, Methods), implanted or invasive devices are outlined and ECG leads
-and stickers are not: those are drawn into some films without a contour, and so is the side marker.
+Support devices are tubes, lines and pacemakers. As the readers of CheXlocalize were told (paper 002, Methods),
+implanted or invasive devices are outlined and ECG leads and stickers are not: those are drawn into some films without a
+contour, and so is the side marker.
 """
 
 from __future__ import annotations

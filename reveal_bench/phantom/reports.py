@@ -4,11 +4,9 @@ Every label of a study is said to be present, once in the findings and mostly ag
 other labels are denied, told to have resolved, or asked for in the indication, and most are not mentioned. Wording,
 order, headings and layout vary. The sides are those that were drawn.
 
-Sentences for synthetic radiology reports. All of them were written for this project; none is from a report.
-
-Per label: how it is described, how it is named in the impression, how it is denied, and how it is told to be gone.
-``{side}`` is "right", "left" or "bilateral"; ``{size}`` an adjective of amount; sentences that would sound wrong for
-one of the sides are under another key.
+All sentences were written for this project; none is from a report. Per label they say how it is described, how it is
+named in the impression, how it is denied, and how it is told to be gone. ``{side}`` is "right", "left" or "bilateral";
+``{size}`` an adjective of amount; sentences that would sound wrong for one of the sides are under another key.
 """
 
 from __future__ import annotations

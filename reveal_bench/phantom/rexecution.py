@@ -7,11 +7,10 @@ and ``SYNTHETIC.txt`` says so. Task j depends on the seed and on j alone. Every 
 With ``traps`` the tree lies where `wget -r` puts it, among ``index.html`` files; tables are packed; the metadata knows
 studies without pictures, has blank and odd view names and times without leading zeros; the task file mixes spellings.
 
-Readers' scores of imaginary models' answers, with known error rates.
-
-Every answer has a true score per criterion, drawn from the model's distribution; a reader gives it, or with the
-reader's error rate one step more or less (at 1 and 5 the step goes inwards). So the agreement that is to be expected
-can be computed: :func:`expected_kappa`. Criteria are independent of each other, which those of real answers are not.
+Readers score the answers of imaginary models, with known error rates. Every answer has a true score per criterion,
+drawn from the model's distribution; a reader gives it, or with the reader's error rate one step more or less (at 1 and
+5 the step goes inwards). So the agreement that is to be expected can be computed: :func:`expected_kappa`. Criteria are
+independent of each other, which those of real answers are not.
 
 Distributions are near those of paper 001 (Tables 1 to 3): plans are good, execution is not.
 """

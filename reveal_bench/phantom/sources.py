@@ -79,7 +79,7 @@ def write_nih_boxes(
         own = _nih_rows(picture, name)
         boxes += own
         if own or traps:
-            _save_png(out / f"images_{picture.number % 2 + 1:03d}" / "images" / name, picture)
+            _save_png(out / f"images_{picture.number % 2 + 1:03d}" / "images" / name, picture.grey)
         entries.append(_nih_entry(picture, name, own))
     # three columns of the real header have no name and no values
     text = "Image Index,Finding Label,Bbox [x,y,w,h],,,\n" + "".join(
@@ -120,7 +120,7 @@ def write_chestx_det(
                 entry["boxes"].append([int(value) for value in box])
                 entry["polygons"].append(np.clip(np.rint(contour), 0, FRAME).astype(int).tolist())
         entries.append(entry)
-        _save_png(out / "pictures" / name, picture)
+        _save_png(out / "pictures" / name, picture.grey)
     (out / "ChestX_Det_test.json").write_text(json.dumps(entries), encoding="utf-8")
 
 
@@ -181,11 +181,6 @@ def _relative(mask: npt.NDArray[np.bool_]) -> str:
     flat = np.concatenate([[False], mask.ravel(order="F"), [False]])
     edges = np.flatnonzero(flat[1:] != flat[:-1])
     return " ".join(map(str, np.diff(edges, prepend=0).tolist()))
-
-
-def _save_png(path: Path, picture: Picture) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(picture.grey).save(path, "PNG", compress_level=1)
 
 
 def _save_dicom(path: Path, picture: Picture, sop_uid: str, patient_id: str) -> None:
@@ -251,9 +246,9 @@ def write_padchest_gr(
         studies.append({"StudyID": study_id, "ImageID": image_id, **earlier, "findings": findings})
         table += [_table_row(picture, study_id, image_id, finding) for finding in findings]
         pixels = picture.grey.astype(np.uint16) * 16 + rng.integers(0, 16, picture.grey.shape, dtype=np.uint16)
-        _save_pixels(out / "Padchest_GR_files" / "PadChest_GR" / image_id, pixels)
+        _save_png(out / "Padchest_GR_files" / "PadChest_GR" / image_id, pixels)
         if traps and picture.number == 0:
-            _save_pixels(out / "PadChest_GR_progression_prior_studies" / image_id, pixels[::2, ::2])
+            _save_png(out / "PadChest_GR_progression_prior_studies" / image_id, pixels[::2, ::2])
     (out / "grounded_reports_20240819.json").write_text(json.dumps(studies, ensure_ascii=False), encoding="utf-8")
     write_csv(out / "master_table.csv", HEADS, table)
 
@@ -324,7 +319,7 @@ def _table_row(picture: Picture, study_id: str, image_id: str, finding: dict[str
     return [facts.get(head, "") for head in HEADS]
 
 
-def _save_pixels(path: Path, pixels: Any) -> None:
+def _save_png(path: Path, pixels: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.fromarray(pixels).save(path, "PNG", compress_level=1)
 

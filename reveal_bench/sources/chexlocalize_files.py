@@ -1,4 +1,4 @@
-"""The files of the CheXlocalize download, parsed strictly, without judging one by another.
+"""The files of the CheXlocalize download: where they lie, and what they say, without judging one by another.
 
 Every parser appends to a list of :class:`Problem` instead of stopping, and returns what is good. Traps handled here:
 
@@ -8,10 +8,6 @@ Every parser appends to a list of :class:`Problem` instead of stopping, and retu
 * sizes are ``[height, width]``, points ``[x, y]``;
 * an empty mask's string depends on its size, so masks are decoded, never compared as text;
 * JSON with a repeated key silently loses an image in most readers: it is an error here.
-
-Where the files lie is the business of :mod:`reveal_bench.sources.chexlocalize_files`.
-
-Where the parts of a CheXlocalize download lie: annotations, label files, and CheXpert's pictures.
 
 The annotation files lie in ``CheXlocalize/`` (or directly in the download, as its README lists them), the pictures in
 one of these, which may stand beside the annotations, around them, or in a folder of the user's own (`pictures`):

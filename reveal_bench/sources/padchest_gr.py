@@ -17,10 +17,9 @@ Conventions
 * Pictures are PNG of 16 bits, in a folder or in a zip archive. BIMCV's archive comes in parts (``.zip.001`` ...) that
   must be joined first. Those of earlier studies are not read.
 
-The files of PadChest-GR, parsed strictly: grounded reports, master table, and pictures in a folder or a zip archive.
-
-Traps handled here: StudyIDs are whole numbers of up to 39 digits, text here and never a float; a sentence that is not
-abnormal often lacks the keys of its labels and boxes; the images of earlier studies lie beside those asked for.
+Files are parsed strictly. Traps handled here: StudyIDs are whole numbers of up to 39 digits, text here and never a
+float; a sentence that is not abnormal often lacks the keys of its labels and boxes; the images of earlier studies lie
+beside those asked for.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
 """Picture files: size from the header, hashes, decoded pixels; and what is published of them.
 
 :func:`develop` is the one way from a :class:`reveal_bench.kinds.images.PictureFile` to published bytes:
-JPEG and 8-bit PNG pass unchanged but for metadata (:mod:`.picture_metadata`), DICOM goes through the pipeline of
+JPEG and 8-bit PNG pass unchanged but for metadata, DICOM goes through the pipeline of
 :mod:`reveal_bench.dicom`, PNG of 16 bits becomes one of 8. The hash of the pixels is sha256 over the published 8-bit
 grey values, row by row, as Pillow decodes them.
 
-Picture files without what is no picture: EXIF, comments, text chunks, thumbnails, and whatever follows the end.
-
-Such places can hold names, dates and paths. They are cut out without touching the coded pixels: a file that has none
+Metadata are EXIF, comments, text chunks, thumbnails, and whatever follows the end: they can hold names, dates and
+paths. They are cut out without touching the coded pixels: a file that has none
 comes back byte for byte. Of a JPEG stay the segments that decoding needs (JFIF and Adobe headers, ICC profile, tables,
 scans); of a PNG the critical chunks and those that change how pixels are shown.
 

@@ -33,11 +33,10 @@ reference_boxes        JSON: [{"label": "...", "bbox_xywh": [x, y, width, height
 language, image_content, image_style, whole numbers from 1 to 5 or blank. A column content is checked to be the smallest
 of process, execution and synthesis, and never stored.
 
-A user's own table with one documented set of columns: found by its name, read by canonical column.
-
-How each form is read is said in :mod:`reveal_bench.sources.study_table`. In a column name case, blanks, underscores,
-hyphens and slashes do not matter, and a table of aliases applies. A blank cell, ``null`` and a missing key are the
-same: the cell is left out of its row. Columns that nobody knows are told with the nearest one that is known.
+Files are found by their names. How each form is read is said in :mod:`reveal_bench.sources.study_table`. In a column
+name case, blanks, underscores, hyphens and slashes do not matter, and a table of aliases applies. A blank cell,
+``null`` and a missing key are the same: the cell is left out of its row. Columns that nobody knows are told with the
+nearest one that is known.
 """
 
 from __future__ import annotations

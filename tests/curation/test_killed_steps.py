@@ -11,6 +11,7 @@ import pytest
 
 from reveal_bench.curation.tables import Assignment, Placed, Sampled, read_table
 from reveal_bench.phantom.curation import cast, write_votes
+from reveal_bench.reports.style import Illustration
 from tests.cli.test_score import call
 from tests.conftest import files_of, in_child
 
@@ -69,7 +70,10 @@ def version_after(folder: Path) -> Path:
     return folder.with_suffix(".next")
 
 
-def test_killing_and_running_again_changes_nothing(tmp_path: Path) -> None:
+def test_killing_and_running_again_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures are not drawn, which takes longer than all else; tests/reports has that they come out the same."""
+    monkeypatch.setattr(Illustration, "for_page", lambda _: [("wide", "<svg/>")])
+    monkeypatch.setattr(Illustration, "file", lambda *_: b"<svg/>")
     pool = tmp_path / "pool"
     call("phantom", pool, "--style", "reveal-pool", "--images", 60, "--no-pictures")
     curated(pool, tmp_path / "whole", is_killed=False)

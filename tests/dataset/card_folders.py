@@ -1,9 +1,17 @@
-"""Small dataset folders of every kind, written once per call; pictures are noise of a few pixels."""
+"""Small dataset folders of every kind; pictures are noise of a few pixels.
 
+Each different folder is built once per process, and every call gets a copy that its test may change.
+"""
+
+import functools
 import io
 import json
+import shutil
+import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 from hashlib import sha256
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -103,18 +111,47 @@ def ratings(tasks, models=("a", "b")):
     return Extra("ratings", ratings_features, [rating_row(row) for row in rows], key="task_id")
 
 
+_built = tempfile.TemporaryDirectory(prefix="reveal-bench-folders-")
+
+
+def copied(make: Callable[..., Path]) -> Callable[..., Path]:
+    """Let a maker of folders build each of them once, and copy it from then on.
+
+    What depends on more than plain options (other folders, an earlier build of the same one) is always built.
+    """
+
+    @functools.cache
+    def original(given: tuple[object, ...], options: tuple[tuple[str, object], ...]) -> Path:
+        root = Path(tempfile.mkdtemp(dir=_built.name))
+        make(root, *given, **dict(options))
+        return root
+
+    @functools.wraps(make)
+    def copy(root: Path, *given: object, **options: object) -> Path:
+        is_plain = all(isinstance(value, str | int | None) for value in (*given, *options.values()))
+        if not is_plain or (root / "folder").exists():
+            return make(root, *given, **options)
+        shutil.copytree(original(given, tuple(sorted(options.items()))), root, dirs_exist_ok=True)
+        return root / "folder"
+
+    return copy
+
+
+@copied
 def localization_folder(root, n=6, **options):
     """`n` images of the split "test", each with a mask of Edema."""
     records = [localized(root / "pictures", i) for i in range(n)]
     return _build(root, {"test": records}, BENCHMARKS["chexlocalize"], **options)
 
 
+@copied
 def findings_folder(root, n=6, **options):
     """`n` studies; study i has 1 + i % 2 images, and two labels if i is divisible by 3."""
     records = [study(root / "pictures", i, LABELS[:2] if i % 3 == 0 else ("Edema",), 1 + i % 2) for i in range(n)]
     return _build(root, {"test": records}, FINDINGS, **options)
 
 
+@copied
 def tasks_folder(root, n=4, **options):
     """`n` tasks with ratings."""
     records = [task(root / "pictures", i) for i in range(n)]

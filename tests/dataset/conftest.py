@@ -10,14 +10,17 @@ from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.kinds.localization.records import Annotation, LocalizationRecord, SalientPoint
 from reveal_bench.masks import encode_mask
 from reveal_bench.phantom import write_chexlocalize
+from tests.conftest import made_once
 
 
 @pytest.fixture(scope="session")
 def download(tmp_path_factory):
     """24 test and 6 validation films, with every trap; never changed."""
-    root = tmp_path_factory.mktemp("download")
-    write_chexlocalize(root, n_images=24, n_val=6, seed=3, long_side=320)
-    return root
+
+    def make(root):
+        write_chexlocalize(root, n_images=24, n_val=6, seed=3, long_side=320)
+
+    return made_once(tmp_path_factory, "chexlocalize", make)
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from reveal_bench.kinds.images import PictureFile, StudyImage
 from reveal_bench.sources.source import BuildError
 from tests.conftest import ROOT
 
-N_STUDIES = 300
+N_STUDIES = 110
 
 
 def write_pictures(root: Path, n: int) -> Path:
@@ -93,13 +93,13 @@ def test_a_killed_build_goes_on_and_gives_the_same_bytes(tmp_path):
     pictures = write_pictures(tmp_path / "pictures", N_STUDIES)
     build(pictures, tmp_path / "whole", workers=1)
     out = tmp_path / "out"
-    assert run_until(pictures, out, tmp_path, record=130, by="SIGKILL") == -signal.SIGKILL
+    assert run_until(pictures, out, tmp_path, record=45, by="SIGKILL") == -signal.SIGKILL
     assert not out.exists()
-    # parts are of 32 records: after 130 of them four are complete
-    assert run_until(pictures, out, tmp_path, record=200, by="SIGKILL") == -signal.SIGKILL
+    # parts are of 32 records: after 45 of them one is complete, after 80 two
+    assert run_until(pictures, out, tmp_path, record=80, by="SIGKILL") == -signal.SIGKILL
     log = BuildLog()
     build(pictures, out, log=log)
-    assert log.resumed == 192
+    assert log.resumed == 64
     assert tree(out) == tree(tmp_path / "whole")
     assert tree(tmp_path / "out-private") == tree(tmp_path / "whole-private")
     names = {path.name for path in tmp_path.iterdir()}
@@ -348,3 +348,23 @@ def test_a_worker_that_dies_costs_no_other_record(tmp_path):
     build(pictures, tmp_path / "out", workers=2, progress=kill_a_worker, log=log)
     assert log.left_out == []
     assert tree(tmp_path / "out") == tree(tmp_path / "whole")
+
+
+class Fatal(str):
+    """An identifier that ends every process that it is sent to."""
+
+    def __reduce__(self) -> tuple[object, tuple[int]]:
+        return os._exit, (9,)
+
+
+@pytest.mark.processes
+def test_a_record_that_ends_its_workers_is_a_problem_as_any_other(tmp_path):
+    records = studies(write_pictures(tmp_path / "pictures", 12))
+    records[5] = replace(records[5], study_id=Fatal("study-5"))
+    log = BuildLog()
+    build_folder(
+        {"test": records}, tmp_path / "out", BENCHMARKS["reveal-cxr"], holdout=tmp_path / "out-private", workers=2,
+        keep_going=True, synthetic=True, log=log,
+    )  # fmt: skip
+    assert [(problem.file, problem.rule) for problem in log.left_out] == [("005.png", "must be readable")]
+    assert "ends the process that decodes it" in log.left_out[0].value

@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import Barrier, Thread
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
 import reveal_leaderboard.web  # noqa: F401 - before any test imports Gradio, which else writes type stubs
+import uvicorn
+from numba.core.caching import _CacheLocator
 from reveal_leaderboard.boards.catalogue import Published, read_published
 from reveal_leaderboard.custody import Custody
 
+from reveal_bench import kernels
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset.build import build_folder
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
@@ -157,6 +163,33 @@ def write_file(board: Board, tmp_path: Path) -> Callable[..., Path]:
     return write
 
 
+def at_once(work: Callable[[Any], Any], each: Sequence[Any]) -> list[Any]:
+    """Do `work` on each, in threads that begin together; what each gave. An error of one is raised."""
+    begin = Barrier(len(each))
+
+    def run(one: Any) -> Any:
+        begin.wait()
+        return work(one)
+
+    with ThreadPoolExecutor(len(each)) as pool:
+        return list(pool.map(run, each))
+
+
+@contextmanager
+def serving(app: Any, port: int | None = None) -> Iterator[str]:
+    """The address of an application that a thread of this process serves, until the end of the block."""
+    port = port or free_port()
+    server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="warning"))
+    thread = Thread(target=server.run, daemon=True)
+    thread.start()
+    wait_until(lambda: server.started)
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.should_exit = True
+        thread.join(20)
+
+
 def wait_until(condition: Callable[[], Any], *, seconds: float = WAIT_SECONDS, pause: float = 0.05) -> Any:
     """Poll `condition` until it is true, and return what it gave.
 
@@ -177,10 +210,22 @@ def free_port() -> int:
         return port
 
 
+def keep_kernels(data: Path) -> None:
+    """Put what Numba compiled beside its source where a confined server would compile it anew for each new folder."""
+    source = Path(kernels.__file__)
+    there = data / "custody" / "kernels" / _CacheLocator.get_suitable_cache_subpath(str(source))
+    there.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for compiled in (source.parent / "__pycache__").glob("*.nb?"):
+        with suppress(FileNotFoundError):  # another process of tests just replaces it
+            shutil.copy(compiled, there)
+
+
 @contextmanager
 def running(*arguments: str | Path, log: Path) -> Iterator[subprocess.Popen[bytes]]:
     """``python -m reveal_leaderboard ARGUMENTS`` until the block ends."""
     command = [sys.executable, "-m", "reveal_leaderboard", *map(str, arguments)]
+    if "--data" in arguments:
+        keep_kernels(Path(arguments[arguments.index("--data") + 1]))
     with log.open("ab") as output:
         process = subprocess.Popen(command, stdout=output, stderr=output, env=os.environ)
     try:

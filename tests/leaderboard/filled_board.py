@@ -5,10 +5,14 @@ Nothing is scored here: the outcomes are written down, and go through the real s
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import io
+import shutil
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +29,8 @@ from reveal_leaderboard.store.boards import register_version
 from reveal_leaderboard.store.queue import Queue
 from reveal_leaderboard.store.scores import Score
 from reveal_leaderboard.store.store import NewSubmission, Store, Submission
+
+from tests.leaderboard.databases import DATABASE_SOURCE
 
 BENCHMARK, VERSION = "chexlocalize", "1.0.0"
 SERVED = [(BENCHMARK, VERSION)]
@@ -52,7 +58,14 @@ class FilledBoard:
     def __post_init__(self) -> None:
         self.queue = Queue(self.store.engine, self.store.settings)
         self.accounts = Accounts(self.store.engine)
+
+    def begin(self) -> None:
+        """The board, and the team that submits to it, unless they are there."""
         self.user = self.accounts.sign_in("https://id.example.org", "1", "Example Person")
+        teams = [membership.team for membership in self.accounts.teams_of(self.user)]
+        if teams:
+            (self.team,) = teams
+            return
         self.team = self.accounts.create_team("Example Laboratory", owner=self.user, who=f"user:{self.user.id}")
         with self.store.write() as connection:
             register_version(connection, BENCHMARK, VERSION, "holdout", {})
@@ -84,7 +97,6 @@ class FilledBoard:
         while job is not None and job.kind != "score":
             self.queue.finish_result(job, document={"schema": 1})
             job = self.queue.claim("test", served=SERVED)
-        assert job is not None
         mark = Fingerprint(job.subject.ljust(64, "0"), tuple(int(digit, 16) for digit in job.subject) * 4)
         kept_back = None if final is None else released(final)
         outcome = ScoredOutcome(released(value), kept_back, "ab" * 32, mark)
@@ -117,14 +129,40 @@ class FilledBoard:
             }
 
 
+A_DAY = "[quota]\nper_day = 10\n"
+
+
+@cache
+def filled_once() -> Path:
+    """A filled board on SQLite with its uploads and its vault, for tests to copy."""
+    root = Path(tempfile.mkdtemp(prefix="filled-"))
+    atexit.register(shutil.rmtree, root, ignore_errors=True)
+    (root / "vault").mkdir(mode=0o700)
+    (root / "settings.toml").write_text(A_DAY)
+    board = opened(DATABASE_SOURCE.migrated("sqlite", root), root)
+    board.begin()
+    board.fill()
+    board.store.engine.dispose()
+    return root
+
+
+def opened(url: str, root: Path) -> FilledBoard:
+    """The board at `url`, with its settings, uploads and vault below `root`."""
+    store = Store(url, load_settings(root / "settings.toml"))
+    return FilledBoard(store, Blobs(root / "blobs"), receipts.Signer(root / "vault"))
+
+
 @pytest.fixture
 def filled(database_url: str, tmp_path: Path) -> Iterator[FilledBoard]:
-    """A filled board on each kind of database."""
-    vault = tmp_path / "vault"
-    vault.mkdir(mode=0o700)
-    a_day = tmp_path / "settings.toml"
-    a_day.write_text("[quota]\nper_day = 10\n")
-    board = FilledBoard(Store(database_url, load_settings(a_day)), Blobs(tmp_path / "blobs"), receipts.Signer(vault))
-    board.fill()
+    """A filled board on each kind of database: on SQLite a copy."""
+    if is_copied := database_url.startswith("sqlite"):
+        shutil.copytree(filled_once(), tmp_path, dirs_exist_ok=True)
+    else:
+        (tmp_path / "vault").mkdir(mode=0o700)
+        (tmp_path / "settings.toml").write_text(A_DAY)
+    board = opened(database_url, tmp_path)
+    board.begin()
+    if not is_copied:
+        board.fill()
     yield board
     board.store.engine.dispose()

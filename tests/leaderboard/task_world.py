@@ -29,6 +29,7 @@ from reveal_bench.kinds.images import StudyImage
 from reveal_bench.kinds.tasks.records import CATEGORIES, AnswerBox, TaskAnswer, TaskManifest, TaskRecord
 from reveal_bench.metrics.ordinal import CRITERIA
 from reveal_bench.predictions import answers_to_jsonl
+from tests.leaderboard.databases import DATABASE_SOURCE
 
 BENCHMARK = "rexecution"
 SETTINGS = """
@@ -102,7 +103,7 @@ class Room:
         (root / "settings.toml").write_text(SETTINGS, encoding="utf-8")
         self.settings = load_settings(root / "settings.toml")
         self.board, self.root = board, root
-        self.store = Store(url or f"sqlite:///{root / 'board.sqlite'}", self.settings)
+        self.store = Store(url or DATABASE_SOURCE.migrated("sqlite", root), self.settings)
         self.blobs, self.accounts = Blobs(root / "blobs"), Accounts(self.store.engine)
         self.catalogue = Catalogue(self.store, [board.published])
         self.custody = custody
@@ -152,7 +153,6 @@ class Room:
 
     def status(self, submission: Submission) -> str:
         found = self.store.get(submission.id)
-        assert found is not None
         return found.status
 
     def rate_all(self, submission: Submission, actor: Actor, scores: Mapping[str, int] | None = None) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +10,7 @@ import sqlalchemy as sa
 from reveal_leaderboard.accounts.accounts import AccountDisabledError, Accounts, TeamNameError
 from reveal_leaderboard.accounts.people import NotPermittedError, Team, User
 
+from tests.leaderboard.conftest import at_once
 from tests.leaderboard.databases import on_both
 from tests.leaderboard.people_world import ISSUER, accounts, engine, me, person, steps, team_of
 
@@ -32,14 +32,7 @@ def test_a_person_is_made_once_and_renamed(accounts: Accounts) -> None:
 
 @on_both
 def test_two_first_sign_ins_at_once_make_one_person(accounts: Accounts) -> None:
-    found: list[str] = []
-    threads = [threading.Thread(target=lambda: found.append(person(accounts, "jane").id)) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(found) == 4
-    assert len(set(found)) == 1
+    assert len(set(at_once(lambda _: person(accounts, "jane").id, range(4)))) == 1
 
 
 def test_who_is_listed_becomes_an_administrator_and_stays_one(engine: sa.Engine, accounts: Accounts) -> None:
@@ -175,22 +168,15 @@ def test_two_owners_who_remove_each_other_leave_one(accounts: Accounts) -> None:
     jane, bob = person(accounts, "jane"), person(accounts, "bob")
     lab = team_of(accounts, jane)
     accounts.add_member(lab, bob, "owner", me(jane))
-    start = threading.Barrier(2)
-    refused = []
 
-    def leave(user: User) -> None:
-        start.wait()
+    def may_leave(user: User) -> bool:
         try:
             accounts.remove_member(lab, user, me(user))
-        except ValueError as error:
-            refused.append(str(error))
+        except ValueError:
+            return False
+        return True
 
-    threads = [threading.Thread(target=leave, args=(user,)) for user in (jane, bob)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(refused) == 1
+    assert sorted(at_once(may_leave, (jane, bob))) == [False, True]
     assert [role for _, role in accounts.members(lab)] == ["owner"]
 
 
@@ -212,14 +198,12 @@ def test_a_role_says_who_submits(accounts: Accounts, role: str, may_submit: bool
     accounts.add_member(lab, bob, "owner", me(jane))
     accounts.add_member(lab, jane, role, me(bob))
     actor = accounts.session_user(accounts.new_session(jane))
-    assert actor is not None
     assert (actor.team(lab.id) == lab) is may_submit
     assert (accounts.team_to_submit_for(actor, "EXAMPLE lab") == lab) is may_submit
     assert actor.belongs_to(lab.id)
     assert accounts.team_to_submit_for(actor, "Elsewhere") is None
     accounts.disable_team(lab, "cli", "asked to")
     actor = accounts.session_user(accounts.new_session(jane))
-    assert actor is not None
     assert actor.memberships == ()
     accounts.enable_team(lab, "cli")
     assert [m.role for m in accounts.teams_of(jane)] == [role]
@@ -233,7 +217,6 @@ def test_the_local_person_is_one_and_submits_for_any_name(accounts: Accounts) ->
     assert accounts.local_actor() == actor
     assert (actor.via, actor.is_admin, [m.team.name for m in actor.memberships]) == ("local", True, ["Local user"])
     made = accounts.team_to_submit_for(actor, "Example Lab")
-    assert made is not None
     assert accounts.team_to_submit_for(actor, "example  lab") == made  # the actor was looked up before it was made
     assert accounts.local_actor().team(made.id) == made
     with pytest.raises(TeamNameError, match="must be 1-64"):

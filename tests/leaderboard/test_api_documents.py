@@ -290,7 +290,6 @@ def test_a_receipt_verifies_with_the_published_key(world: World, write_file: Wri
     signer, store = Signer(tmp_path / "vault"), world.services.store
     submission, score = store.get(found), store.score_of(found)
     assert submission is not None
-    assert score is not None
     with store.write() as connection:
         append(connection, signer, submission, score)
     document = world.client().get(f"{SUBMISSIONS}/{found}/receipt").json()
@@ -306,7 +305,7 @@ def test_readiness_counts_who_waits_and_who_works(world: World, write_file: Writ
     world.services.queue.beat_worker("alive", [key], "rlimits")
     ready = world.client().get("/readyz").json()
     assert (ready["status"], ready["queued"], ready["live_workers"]) == ("ready", 1, 1)
-    assert ready["worker_confinement"] == ["rlimits"]
+    assert (ready["worker_confinement"], ready["benchmarks"]) == (["rlimits"], [BENCHMARK])
     assert world.client().get("/healthz").json() == {"status": "ok"}
 
 
@@ -358,3 +357,7 @@ def test_other_methods_and_other_paths_are_problems_too(world: World) -> None:
     assert answer.headers["allow"] == "DELETE, GET"
     for path in ("/api/v1/nothing", "/problems/nothing", f"{SUBMISSIONS}/not-hex"):
         problem(world.client().get(path), 404, "not-found")
+    for path in ("/api/v1/leaderboard?benchmark=none", "/api/v1/benchmarks/none/manifest"):
+        problem(world.client().get(path), 404, "unknown-benchmark")
+    for path in ("/api/v1/leaderboard", f"{BOARD}&format=xml"):
+        problem(world.client().get(path), 422, "invalid")

@@ -57,6 +57,22 @@ def test_a_file_with_errors_is_answered_by_its_lines(world: World, write_file: W
     assert world.services.store.list_submissions() == []
 
 
+def test_missing_pairs_are_errors_unless_allowed(world: World, write_file: WriteFile) -> None:
+    short = write_file()
+    short.write_text("\n".join(short.read_text(encoding="utf-8").splitlines()[:-3]), encoding="utf-8")
+    problem(world.send(short), 422, "lint")
+    allowed = world.send(short, fields={"allow_missing": "true"})
+    assert (allowed.status_code, allowed.json()["allow_missing"]) == (202, True)
+
+
+def test_a_lattice_of_points_is_refused(world: World, write_file: WriteFile) -> None:
+    """With several points to a case a lattice hits everything; a board takes one."""
+    file = write_file(masks=False)
+    lattice = [json.loads(line) | {"point": None, "points": [[1, 1], [2, 2]]} for line in file.read_text().splitlines()]
+    file.write_text("".join(json.dumps({k: v for k, v in one.items() if v is not None}) + "\n" for one in lattice))
+    assert "one point" in problem(world.send(file), 422, "lint")["report"]["problems"][0]["message"]
+
+
 def test_a_file_that_costs_too_much_gets_a_fixed_sentence(world: World, write_file: WriteFile) -> None:
     kinds: tuple[Any, ...] = ("too_large", "timeout", "crashed")
     for kind in kinds:
@@ -77,6 +93,9 @@ BAD_METADATA = [
     ('{"\\ud800": 1}', "metadata"),
     (json.dumps({**METADATA, "links": {"code": "http://x.org"}}), "links.code"),
     (json.dumps({**METADATA, "grid": 4, "organization": "Owners"}), "grid"),
+    (json.dumps({**METADATA, "kind": "robot"}), "kind"),
+    (json.dumps({**METADATA, "model": {"name": "<b>"}}), "model.name"),
+    (json.dumps(METADATA)[:-1] + ', "parameters": {"a": ' + "9" * 5000 + "}}", "metadata"),
 ]
 
 

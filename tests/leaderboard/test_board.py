@@ -16,6 +16,7 @@ from reveal_leaderboard.web.pages.board_view import OVERVIEW, View, column_group
 
 from reveal_bench.benchmarks import BENCHMARKS
 from tests.leaderboard.browser.world import IMAGES, RARE, STUDIES, released
+from tests.leaderboard.elements import text_of
 
 XSS = '<img src=x onerror="window.broken=1"><script>window.broken=1</script>${window.broken=1}{{window.broken=1}}'
 
@@ -67,20 +68,18 @@ def order(markup: str) -> list[str]:
 
 def test_a_row_says_its_rank_range_and_tier_and_a_new_one_is_told_as_new() -> None:
     markup = render(BOARD)
-    assert '<span class="rv-spread" aria-hidden="true">2–3</span>' in markup
-    assert '<span class="rv-spoken">rank between 2 and 3, tier B</span>' in markup
-    assert '<span class="rv-spoken">rank 1, tier A</span>' in markup
-    assert '<span title="new, being placed">new</span>' in markup
-    assert markup.count("rv-new-tier") == 2  # where B begins, and before what is not placed
+    text = text_of(markup)
+    assert [told for told in ("2–3", "rank between 2 and 3, tier B", "rank 1, tier A") if told not in text] == []
+    assert 'title="new, being placed"' in markup
     assert order(markup) == ["Best", "Twin", "Twain", "Fresh"]
     assert board_notes.RANK_SENTENCE in markup
 
 
 def test_figures_come_as_percents_with_their_interval() -> None:
     # released() puts 5 points to both sides of a macro
-    markup = render(standings(placed("Best", 0.6, 1, 1, "A")))
-    assert '<span class="rv-value">60</span><span class="rv-ci">55–65</span>' in markup
-    assert "↑ higher is better" in markup
+    text = text_of(render(standings(placed("Best", 0.6, 1, 1, "A"))))
+    assert "60 55–65" in text
+    assert "↑ higher is better" in text
 
 
 @pytest.mark.parametrize(
@@ -157,7 +156,7 @@ def test_an_empty_board_invites() -> None:
     markup = render(standings())
     assert "No submission is scored yet." in markup
     assert 'href="/submit"' in markup
-    assert "rv-plots" not in markup
+    assert "<svg" not in markup
 
 
 def test_reference_rows_stand_apart_unranked_with_their_source() -> None:
@@ -168,8 +167,7 @@ def test_reference_rows_stand_apart_unranked_with_their_source() -> None:
     group = markup.split('<tbody class="rv-reference">')[1].split("</tbody>")[0]
     assert "for reference, not ranked" in group
     assert "Saporta et al. 2022" in group
-    assert "rv-spread" not in group
-    assert group.count('rv-spoken">not ranked') == group.count("<tr>")
+    assert group.count(">not ranked") == group.count("<tr>")
     assert "Hollow square: human readers" in markup
 
 

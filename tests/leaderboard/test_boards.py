@@ -124,8 +124,6 @@ def test_a_refresh_scores_in_the_background_and_switches_all_at_once(world: Worl
     assert shown(world, "2.0") == {first.id: 0.7, second.id: 0.65, third.id: 0.65}
     assert shown(world, "1.0") == old  # frozen
     latest, frozen = world.store.score_of(first.id), world.store.score_of(first.id, "1.0")
-    assert latest is not None
-    assert frozen is not None
     assert (latest.version, frozen.version) == ("2.0", "1.0")
     assert [score.version for score in world.store.scores_of(first.id)] == ["1.0", "2.0"]
     with world.store.read() as connection:
@@ -172,7 +170,6 @@ def test_what_cannot_be_scored_again_is_dropped_and_named(world: World) -> None:
     assert RankChange(second.id, 1, None) in changes.changes
     assert set(shown(world, "2.0")) == {first.id, third.id}
     kept = world.store.score_of(second.id)
-    assert kept is not None
     assert kept.version == "1.0"
 
 
@@ -184,7 +181,6 @@ def test_what_was_held_back_stays_so_on_the_new_version(world: World) -> None:
     rescore(world, {best.id: 0.3})
     switch(world)
     score = world.store.score_of(held.id, "2.0")
-    assert score is not None
     assert (score.shown_of, score.released["figures"][0]["value"]) == (best.id, 0.3)
     assert shown(world, "2.0") == {best.id: 0.3}
 
@@ -287,10 +283,8 @@ def test_a_switch_that_breaks_off_leaves_the_old_board(world: World) -> None:
         transaction.rollback()
     assert shown(world, "2.0") == {}
     score = world.store.score_of(first.id)
-    assert score is not None
     assert score.version == "1.0"
     with world.store.read() as connection:
         row = boards.board(connection, BENCHMARK)
-        assert row is not None
         assert row.version == "1.0"
         assert len(connection.execute(scores.select()).all()) == 6

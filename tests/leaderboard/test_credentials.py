@@ -29,7 +29,6 @@ def test_a_session_lasts_twelve_hours(engine: sa.Engine, accounts: Accounts) -> 
     secret = accounts.new_session(jane)
     later(engine, tables.sessions, 12 * HOUR - 60, "created_at", "expires_at")
     actor = accounts.session_user(secret)
-    assert actor is not None
     assert (actor.user, actor.scopes, actor.via) == (jane, frozenset({"read", "submit"}), "session")
     later(engine, tables.sessions, 120, "created_at", "expires_at")
     assert accounts.session_user(secret) is None
@@ -68,7 +67,6 @@ def test_the_life_of_a_token(engine: sa.Engine, accounts: Accounts) -> None:
     assert len(secret) == 4 + 43  # 32 bytes in base64 without padding
     assert token.expires_at - token.created_at == pytest.approx(90 * DAY)
     actor = accounts.token_actor(secret)
-    assert actor is not None
     assert (actor.user, actor.via, actor.team(lab.id)) == (jane, "token", lab)
     assert accounts.revoke_token(token.id, me(jane))
     assert accounts.token_actor(secret) is None
@@ -107,7 +105,6 @@ def test_a_token_is_for_one_team_and_ends_with_the_membership(accounts: Accounts
     accounts.add_member(lab, bob, "member", me(jane))
     _, secret = accounts.issue_token(bob, lab, name="laptop")
     actor = accounts.token_actor(secret)
-    assert actor is not None
     assert actor.team(lab.id) == lab
     assert actor.team(other.id) is None
     accounts.remove_member(lab, bob, me(jane))
@@ -155,11 +152,9 @@ def test_an_administrators_token_is_one_only_with_the_scope(
     root = person(accounts, "root", as_admin=True)
     _, secret = accounts.issue_token(root, team_of(accounts, root), name="laptop", scopes=scopes)
     actor = accounts.token_actor(secret)
-    assert actor is not None
     assert (actor.is_admin, actor.may("admin"), actor.may("submit")) == (is_admin, is_admin, not is_admin)
     accounts.set_admin(root, False, "cli")
     demoted = accounts.token_actor(secret)
-    assert demoted is not None
     assert not demoted.is_admin
 
 

@@ -51,6 +51,7 @@ from reveal_bench.phantom.curation import cast, write_votes
 from reveal_bench.predictions import findings_to_jsonl
 from reveal_bench.sources.reveal_cxr import read
 from tests.leaderboard.conftest import METADATA
+from tests.leaderboard.databases import DATABASE_SOURCE
 
 NAME, KEY = "reveal-cxr", bytes(range(32))
 N_FIRST, N_LATER = 120, 60
@@ -156,7 +157,7 @@ def test_the_board_shows_the_new_version_with_every_submission_scored_again(
     settings = load_settings(tmp_path / "settings.toml")
     data = tmp_path / "data"
     data.mkdir()
-    store = Store(f"sqlite:///{data / 'leaderboard.sqlite'}", settings)
+    store = Store(DATABASE_SOURCE.migrated("sqlite", data), settings)
     blobs, accounts = Blobs(data / "blobs"), Accounts(store.engine)
     published = [read_published(version.public, "holdout") for version in versions]
     vault = tmp_path / "vault"
@@ -197,11 +198,9 @@ def test_the_board_shows_the_new_version_with_every_submission_scored_again(
     assert frozen == {name: score.released for name, score in first.items()}
     with store.read() as connection:
         for receipt in given:
-            assert receipt is not None
             assert verify_receipt(receipt).receipt["version"] == "1.0.0"
             assert receipt == receipts.receipt_file(connection, receipt["receipt"]["submission"], "1.0.0")
         assert audit(connection, blobs=blobs).problems == ()
         shown = boards.board(connection, NAME)
-        assert shown is not None
         assert shown.version == "2.0.0"
         assert connection.execute(sa.text("SELECT count(*) FROM receipts")).scalar_one() == 6

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import threading
 
 import pytest
 import sqlalchemy as sa
 from reveal_leaderboard.store.database import connect
 from reveal_leaderboard.store.events import GENESIS, append, history, verify_events
 
+from tests.leaderboard.conftest import at_once
 from tests.leaderboard.databases import each_database_url
 
 __all__ = ["each_database_url"]
@@ -95,11 +95,7 @@ def test_without_a_chain_nothing_is_appended(engine: sa.Engine) -> None:
 
 
 def test_four_threads_append_to_one_chain(engine: sa.Engine) -> None:
-    threads = [threading.Thread(target=write, args=(engine, 10)) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(lambda _: write(engine, 10), range(4))
     with engine.connect() as connection:
         assert verify_events(connection) == []
         assert len(history(connection, "team:0")) + len(history(connection, "team:1")) == 40

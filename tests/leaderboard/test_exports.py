@@ -7,7 +7,6 @@ import io
 import json
 from dataclasses import replace
 from datetime import date
-from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -207,8 +206,3 @@ def test_texts_and_numbers_come_back(shown: Standings, text: str) -> None:
 )
 def test_cells_by_hand(shown: Standings, text: str, cell: str) -> None:
     assert read_csv(to_csv(named(shown, text)))[0]["model"] == cell
-
-
-def test_a_file_of_its_own_can_be_written(shown: Standings, tmp_path: Path) -> None:
-    (tmp_path / "board.parquet").write_bytes(to_parquet(shown))
-    assert pq.ParquetFile(tmp_path / "board.parquet").metadata.num_rows == len(read_csv(to_csv(shown)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from reveal_leaderboard.store.tables import scores
 from reveal_bench.evaluation.receipts import FINAL_SCHEMA, SCHEMA, receipt_hash, verify_receipt
 from tests.leaderboard.api_app import SUBMISSIONS, Person, World, api_world, problem, released, sent
 from tests.leaderboard.conftest import BENCHMARK as SERVED_BENCHMARK
-from tests.leaderboard.conftest import Board
+from tests.leaderboard.conftest import Board, at_once
 from tests.leaderboard.databases import on_both
 from tests.leaderboard.filled_board import BENCHMARK, VERSION, FilledBoard, filled
 
@@ -58,8 +57,6 @@ def problems(board: FilledBoard) -> list[str]:
 def test_each_part_has_a_receipt_of_its_kind_in_one_chain(filled: FilledBoard) -> None:
     done = filled.score_next(PUBLIC, final=FINAL)
     public, final = files(filled, done)
-    assert public is not None
-    assert final is not None
     key = filled.signer.public_key_text
     said = [verify_receipt(file, key).receipt for file in (public, final)]
     assert verify_receipt(final, key, previous=public).is_from_trusted_key
@@ -75,7 +72,6 @@ def test_each_part_has_a_receipt_of_its_kind_in_one_chain(filled: FilledBoard) -
 def test_what_is_held_back_has_no_final_receipt(filled: FilledBoard) -> None:
     done = filled.score_next(0.1, final=FINAL)
     score = filled.store.score_of(done)
-    assert score is not None
     assert score.is_held
     public, final = files(filled, done)
     assert (public is None, final) == (False, None)
@@ -139,18 +135,12 @@ def test_final_figures_from_before_are_signed_once(filled: FilledBoard) -> None:
     ]
     with filled.store.write() as connection:
         assert receipts.append_missing(connection, {(BENCHMARK, "0.9.0"): filled.signer}) == 0  # another version's key
-    signed: list[int] = []
 
-    def sign() -> None:
+    def sign(_: int) -> int:
         with filled.store.write() as connection:
-            signed.append(receipts.append_missing(connection, {(BENCHMARK, VERSION): filled.signer}))
+            return receipts.append_missing(connection, {(BENCHMARK, VERSION): filled.signer})
 
-    workers = [threading.Thread(target=sign) for _ in range(4)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    assert sorted(signed) == [0, 0, 0, 1]
+    assert sorted(at_once(sign, range(4))) == [0, 0, 0, 1]
     assert problems(filled) == []
     _, final = files(filled, done)
     assert final is not None

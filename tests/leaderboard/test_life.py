@@ -38,6 +38,8 @@ class Life(RuleBasedStateMachine):
         self.live: dict[str, Job] = {}  # by job id: whose lease counts
 
     def teardown(self) -> None:
+        with self.world.store.read() as connection:
+            assert verify_events(connection) == []
         self.world.store.engine.dispose()
         shutil.rmtree(self.folder)
 
@@ -125,7 +127,6 @@ class Life(RuleBasedStateMachine):
             work = {
                 row.subject: row.status for row in connection.execute(sa.select(jobs).where(jobs.c.kind == "score"))
             }
-            assert verify_events(connection) == []
         for row in rows:
             is_open = row.status in ("queued", "scoring")
             assert (last[row.id] == "reserved") == is_open

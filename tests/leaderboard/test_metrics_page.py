@@ -13,7 +13,7 @@ from reveal_leaderboard.store.store import Store
 from reveal_leaderboard.web.metrics_page import CountRequests, Metrics, _quantile
 from starlette.testclient import TestClient
 
-from tests.leaderboard.databases import on_both
+from tests.leaderboard.databases import DATABASE_SOURCE, on_both
 from tests.leaderboard.filled_board import BENCHMARK, SERVED, FilledBoard, filled
 
 __all__ = ["filled"]
@@ -57,7 +57,7 @@ def test_nothing_of_a_user_is_on_it(filled: FilledBoard) -> None:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    store = Store(f"sqlite:///{tmp_path / 'board.sqlite'}")
+    store = Store(DATABASE_SOURCE.migrated("sqlite", tmp_path))
     yield store
     store.engine.dispose()
 

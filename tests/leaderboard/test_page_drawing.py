@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from html.parser import HTMLParser
 
 import pytest
 from hypothesis import given
@@ -15,6 +14,7 @@ from reveal_leaderboard.web.pages.submit import LINT_ROWS_SHOWN, lint_view
 
 from reveal_bench.predictions import LintProblem, LintReport
 from tests.leaderboard.api_app import shown
+from tests.leaderboard.elements import Elements
 
 HOSTILE = st.one_of(
     st.text(max_size=40),
@@ -28,26 +28,6 @@ HOSTILE = st.one_of(
         ]
     ),
 )
-OURS = {"class", "role", "title", "href", "rel", "style", "datetime", "type", "scope", "tabindex", "lang", "id"}
-
-
-class Elements(HTMLParser):
-    """Collects the elements of a fragment and every attribute that is none of those the pages use."""
-
-    def __init__(self, markup: str) -> None:
-        super().__init__()
-        self.names: list[str] = []
-        self.strange: list[str] = []
-        self.shown = ""
-        self.feed(markup)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.names.append(tag)
-        self.strange += [name for name, _ in attrs if name not in OURS and not name.startswith(("data-", "aria-"))]
-
-    def handle_data(self, data: str) -> None:
-        self.shown += data
 
 
 def names(markup: str) -> list[str]:

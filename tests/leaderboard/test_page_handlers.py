@@ -341,7 +341,6 @@ def test_a_comparison_is_asked_for_once_and_read_from_both_sides(world: Any) -> 
     assert world.queue.finish_result(world.work("compare"), document=document)
     assert read_comparison(world.services.store, IMAGES, "1.0.0", a, b) == document
     turned = read_comparison(world.services.store, IMAGES, "1.0.0", b, a)
-    assert turned is not None
     first, second = turned["rows"]
     assert (first["a"], first["b"], first["value"], first["low"], first["high"]) == (0.6, 0.7, -0.1, -0.2, -0.05)
     assert (second["low"], second["high"]) == (None, None)

@@ -31,15 +31,12 @@ def scored(world: World) -> Submission:
 
 def left_of(world: World, submission: Submission) -> WithdrawnEntry | None:
     found = world.store.get(submission.id)
-    assert found is not None
     return read_withdrawn(world.store, found)
 
 
 def test_whose_it_was_and_when_without_its_figures(world: World, scored: Submission) -> None:
     at = world.store.withdraw(scored.id, who=WHO).withdrawn_at
     gone = left_of(world, scored)
-    assert gone is not None
-    assert at is not None
     expected = (scored.id, "Net", "Northern Lab", IMAGES, ("1.0.0",), (), scored.created_at, at)
     assert gone == WithdrawnEntry(*expected)
     shown = withdrawn_view(gone)
@@ -77,7 +74,6 @@ def test_the_frozen_board_that_lists_it_is_named(world: World, scored: Submissio
     world.refresh("2.0.0", 0.5)
     world.store.withdraw(scored.id, who=WHO)
     gone = left_of(world, scored)
-    assert gone is not None
     assert gone.versions == (("1.0.0", "2.0.0") if was_there else ("1.0.0",))
     assert gone.frozen_on == (("1.0.0",) if was_there else ())
     is_linked = f"/?benchmark={IMAGES}&amp;version=1.0.0" in withdrawn_view(gone)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from reveal_leaderboard.store.events import history
 from reveal_leaderboard.store.quota import QuotaExceededError
 from reveal_leaderboard.store.tables import ledger
 
+from tests.leaderboard.conftest import at_once
 from tests.leaderboard.databases import on_both
 from tests.leaderboard.worlds import BENCHMARK, NEW, World
 
@@ -175,23 +175,15 @@ def test_of_two_at_once_at_the_edge_one_passes(
     database_url: str, policy: QuotaPolicy, teams: tuple[int, int], tmp_path: Path
 ) -> None:
     world = World(database_url, quota=policy)
-    start = threading.Barrier(2)
-    answers: list[str] = []
 
-    def send(n: int, team: int) -> None:
-        start.wait()
+    def is_taken(sent: tuple[int, int]) -> bool:
+        n, team = sent
         new = replace(NEW, sha256=sha(n), team_id=f"team{team}", user_id=f"user{team}")
         try:
             world.store.add_submission(new, who=f"user:user{team}")
         except QuotaExceededError:
-            answers.append("refused")
-        else:
-            answers.append("taken")
+            return False
+        return True
 
-    threads = [threading.Thread(target=send, args=(n, team)) for n, team in enumerate(teams)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(answers) == ["refused", "taken"]
+    assert sorted(at_once(is_taken, list(enumerate(teams)))) == [False, True]
     assert world.spent() == 1

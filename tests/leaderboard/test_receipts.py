@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import stat
-import threading
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from reveal_leaderboard.release import receipts
 from reveal_leaderboard.store.tables import receipts as table
 
 from reveal_bench.evaluation.receipts import GENESIS, ReceiptError, verify_receipt
+from tests.leaderboard.conftest import at_once
 from tests.leaderboard.databases import on_both
 from tests.leaderboard.filled_board import BENCHMARK, VERSION, FilledBoard, filled
 
@@ -70,7 +70,6 @@ def test_a_receipt_is_undone_with_its_transaction(filled: FilledBoard) -> None:
     before = filled.all_rows()
     submission = filled.store.list_submissions()[0]
     score = filled.store.score_of(submission.id)
-    assert score is not None
     with filled.store.engine.connect() as connection:
         connection.execute(table.delete().where(table.c.submission_id == submission.id))
         assert receipts.append(connection, filled.signer, submission, score).id == 5
@@ -108,12 +107,7 @@ def test_a_stranger_s_key_is_not_a_successor(filled: FilledBoard, tmp_path: Path
 
 def test_the_key_is_made_once_and_is_its_owner_s(tmp_path: Path) -> None:
     folder = vault(tmp_path)
-    signers: list[receipts.Signer] = []
-    threads = [threading.Thread(target=lambda: signers.append(receipts.Signer(folder))) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    signers = at_once(lambda _: receipts.Signer(folder), range(8))
     assert len({signer.public_key_text for signer in signers}) == 1
     assert [path.name for path in folder.iterdir()] == ["receipt-key.json"]
     assert stat.S_IMODE((folder / "receipt-key.json").stat().st_mode) == 0o600

@@ -49,7 +49,6 @@ def test_a_small_finding_is_hidden_and_not_in_the_macro() -> None:
     assert (score.shown, score.hidden) == (("A", "C"), ("B",))
     assert score.figure("point_hit", "B") is None
     macro = score.figure("point_hit")
-    assert macro is not None
     # (13/40 + 77/200) / 2 = (0.325 + 0.385) / 2 = 0.355; all three would give 0.57. Half of A's step of 0.1 is 0.05.
     assert macro.value == 0.35
     assert macro.n == "2"
@@ -59,7 +58,6 @@ def test_a_small_finding_is_hidden_and_not_in_the_macro() -> None:
 def test_figures_are_rounded_and_counts_are_bands() -> None:
     score = release(ROWS)
     figure = score.figure("point_hit", "C")
-    assert figure is not None
     assert figure.value == 0.38  # 77/200 = 0.385, ties to even
     assert figure.n == "120+"
     numbers = [x for f in score.figures for x in (f.value, f.low, f.high) if x is not None]
@@ -71,7 +69,6 @@ def test_figures_are_rounded_and_counts_are_bands() -> None:
 
 def test_a_finding_of_few_cases_is_shown_as_coarsely_as_its_interval() -> None:
     figure = release(ROWS).figure("point_hit", "A")
-    assert figure is not None
     assert (figure.value, figure.n) == (0.3, "30-59")  # 13/40 = 0.325
     # A binomial interval of 13 of 40 is some 0.325 +- 1.96 * 0.074: 0.18 to 0.47, and its ends are rounded outwards.
     assert (figure.low, figure.high) == (0.1, 0.5)
@@ -117,7 +114,6 @@ def test_an_undefined_metric_has_no_figure() -> None:
 def test_boxes_are_compared_where_masks_are_not() -> None:
     boxes = {"point_hit": {"A": hits(13, 40)}, "box_iou": {"A": [0.25] * 40}}
     box = release(make_rows(boxes)).figure("box_iou")
-    assert box is not None
     assert box.value == 0.2  # one finding in the lowest band: 0.25 at steps of 0.1, ties to even
     masks = boxes | {"mask_iou_all": {"A": [0.5] * 40}}
     assert {figure.metric for figure in release(make_rows(masks)).figures} == {"point_hit", "mask_iou_all"}
@@ -167,7 +163,6 @@ def test_the_ladder_without_a_figure_on_one_side() -> None:
     assert climb(scored(0), nothing)
     assert not climb(nothing, scored(0))
     cells = primary_figure(scored(100, metric="grid_hit"))
-    assert cells is not None
     assert cells.metric == "grid_hit"
 
 

@@ -70,7 +70,6 @@ def test_figures_are_rounded_and_small_cells_hidden() -> None:
 def test_the_overall_score_is_that_of_the_text_criteria() -> None:
     given = rows()
     figure = release(given, POLICY).figure("rubric_mean")
-    assert figure is not None
     assert figure.value == pytest.approx(round(float(given.scores[:, 1:5].mean()), 2))
     assert figure.n == "4"
     assert primary_figure(release(given, POLICY)) == figure

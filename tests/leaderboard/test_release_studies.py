@@ -55,12 +55,10 @@ def test_figures_are_those_of_scikit_learn_rounded() -> None:
         values = [oracle(ROWS.present[:, ROWS.labels.index(x)], ROWS.predicted[:, ROWS.labels.index(x)]) for x in SHOWN]
         for label, value in zip(SHOWN, values, strict=True):
             figure = score.figure(metric, label)
-            assert figure is not None
             step = 0.1 if label == "Mass" else 0.01  # 30 studies
             assert abs(figure.value - value) <= step / 2 + 1e-9
             assert figure.value == round(figure.value, 1 if label == "Mass" else 2)
         macro = score.figure(metric)
-        assert macro is not None
         assert abs(macro.value - np.mean(values)) <= 0.025 + 1e-9  # 0.1 / 3 labels: steps of 0.05
     assert [f.n for f in score.figures if f.metric == "f1"] == ["3", "120+", "30-59", "120+"]
 
@@ -74,7 +72,6 @@ def test_auroc_is_a_macro_over_five_labels_or_more() -> None:
     rows = make_rows(probabilities=True, positives={name: 60 + 10 * i for i, name in enumerate("ABCDE")})
     score = release(rows, FAST)
     (figure,) = [figure for figure in score.figures if figure.metric == "auroc"]
-    assert rows.probabilities is not None
     expected = np.mean([roc_auc_score(rows.present[:, i], rows.probabilities[:, i]) for i in range(5)])
     assert (figure.finding, figure.value) == ("macro", round(float(expected), 2))
 

@@ -29,8 +29,6 @@ SIGN_IN = {"OAUTH_CLIENT_SECRET": "canary-sign-in"}
 def entry() -> ModuleType:
     """leaderboard/app.py, which is no module of a package."""
     spec = importlib.util.spec_from_file_location("space_entry", FOLDER / "app.py")
-    assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     import sys
 

@@ -23,6 +23,7 @@ from reveal_leaderboard.store.store import Store
 from reveal_leaderboard.store.tables import results, scores, submissions, teams, users, versions
 
 from tests.leaderboard.conftest import BENCHMARK, RARE, Board
+from tests.leaderboard.databases import DATABASE_SOURCE
 
 NOON = 1_795_262_400.0  # 2026-11-21T12:00:00Z
 OLD, NEW = "1.0.0", "1.1.0"
@@ -43,7 +44,7 @@ class Scores:
     """A database into which scores of named submissions can be put; the name is the id."""
 
     def __init__(self, root: Path, published: Published) -> None:
-        self.store, self.published, self.n = Store(f"sqlite:///{root / 'board.sqlite'}"), published, 0
+        self.store, self.published, self.n = Store(DATABASE_SOURCE.migrated("sqlite", root)), published, 0
         with self.store.write() as connection:
             boards.register_version(connection, published.name, published.version, published.split, published.facts())
             user = {"issuer": "local", "subject": "u", "name": "User", "is_admin": False, "created_at": NOON}
@@ -120,7 +121,6 @@ def test_tiers_stand_in_order_and_share_their_ranks(added: Scores) -> None:
     first = board.entries[0]
     assert (first.team, first.model_version, first.date, first.version) == ("Team best", "0.1", "2026-11-21", OLD)
     figure = first.figure("point_hit", "Edema")
-    assert figure is not None
     assert figure.value == 0.5
 
 

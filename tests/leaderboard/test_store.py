@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -21,6 +20,7 @@ from reveal_leaderboard.store.store import (
 )
 from reveal_leaderboard.store.tables import teams
 
+from tests.leaderboard.conftest import at_once
 from tests.leaderboard.databases import each_database_url
 from tests.leaderboard.worlds import BENCHMARK, NEW, World
 
@@ -93,6 +93,7 @@ def test_every_state_is_reached_with_its_events_and_its_ledger(world: World, mak
     assert (found.status, world.path(submission), world.kinds(submission)) == (status, path, kinds)
     events = world.store.events_of(submission.id)
     assert [event.from_status for event in events] == [None, *path[:-1]]
+    assert (events[-1].why == "no", found.incident) == (make in (refuse, fail), "INC-1" if make is fail else None)
     assert (found.team, found.created_at <= found.updated_at) == ("Team 1", True)
     with world.store.read() as connection:
         assert verify_events(connection) == []
@@ -202,18 +203,8 @@ def test_a_repeated_request_does_not_bring_back_what_was_withdrawn(world: World)
 
 
 def test_ten_threads_that_send_the_same_file_get_one_submission(world: World) -> None:
-    answers: list[tuple[str, bool]] = []
-
-    def run() -> None:
-        submission, is_new = world.store.add_submission(NEW, who=WHO)
-        answers.append((submission.id, is_new))
-
-    threads = [threading.Thread(target=run) for _ in range(10)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len({submission_id for submission_id, _ in answers}) == 1
+    answers = at_once(lambda _: world.store.add_submission(NEW, who=WHO), range(10))
+    assert len({submission.id for submission, _ in answers}) == 1
     assert sorted(is_new for _, is_new in answers) == [False] * 9 + [True]
     assert world.spent() == 1
 

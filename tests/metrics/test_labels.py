@@ -1,4 +1,4 @@
-"""Label metrics against scikit-learn on hundreds of random inputs; degenerate inputs first."""
+"""Label metrics against scikit-learn on many random inputs; degenerate inputs first."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_ratios_equal_scikit_learn(zero_division: float, rng: np.random.Generato
     from sklearn import metrics as oracle
     from sklearn.exceptions import UndefinedMetricWarning
 
-    for predictions, references in random_labels(rng, 150):
+    for predictions, references in random_labels(rng, 40):
         defined = {
             metric: ~np.isnan(ours(predictions, references, zero_division=zero_division))
             for metric, (ours, _) in RATIOS.items()
@@ -148,7 +148,7 @@ def test_exact_match_hamming_and_kappa_equal_scikit_learn(rng: np.random.Generat
     from sklearn import metrics as oracle
     from sklearn.exceptions import UndefinedMetricWarning
 
-    for predictions, references in random_labels(rng, 300):
+    for predictions, references in random_labels(rng, 80):
         assert exact_match(predictions, references) == oracle.accuracy_score(references, predictions)
         assert hamming_loss(predictions, references) == pytest.approx(
             oracle.hamming_loss(references, predictions), abs=1e-12
@@ -170,7 +170,7 @@ def test_rankings_equal_scikit_learn(metric: Ranking, rng: np.random.Generator) 
 
     ours, name = RANKINGS[metric]
     theirs = getattr(oracle, name)
-    for trial in range(200):
+    for trial in range(60):
         n, n_labels = int(rng.integers(2, 60)), int(rng.integers(2, 5))
         references = rng.random((n, n_labels)) < rng.choice([0.0, 0.1, 0.5, 1.0], n_labels, p=[0.1, 0.4, 0.4, 0.1])
         scores = rng.normal(size=(n, n_labels)) + references

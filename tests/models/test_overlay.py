@@ -16,7 +16,6 @@ from reveal_bench.models.overlay import (
     draw_grid,
     grid_margin,
     shown_png,
-    shown_view,
     square_picture,
     whole_picture,
 )
@@ -80,14 +79,13 @@ def test_a_box_is_mapped_with_its_extent() -> None:
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_cells_are_shown_where_the_scoring_grid_has_them(size: tuple[int, int]) -> None:
     grid, side = Grid(8), 256
-    view = shown_view(size, form="cell", side=side, grid=grid)
+    view = SquareView(size, side, grid_margin(side, grid))
     with Image.open(io.BytesIO(shown_png(Image.new("L", size[::-1]), form="cell", side=side, grid=grid))) as shown_file:
         assert shown_file.size == (side + 2 * view.margin,) * 2
     for number, cell in enumerate(grid.cells):
         row, column = divmod(number, 8)
         shown = (view.margin + 32 * column + 16, view.margin + 32 * row + 16)
         assert view.to_view(*grid.centre(cell, size=size)) == pytest.approx(shown, abs=1e-9)
-    assert shown_view(size, form="point", side=side, grid=grid).margin == 0
 
 
 @pytest.mark.parametrize(
@@ -96,7 +94,6 @@ def test_cells_are_shown_where_the_scoring_grid_has_them(size: tuple[int, int]) 
         (lambda: SquareView((0, 5), 64), r"`size` must be \(height, width\) of at least 1 pixel, got \(0, 5\)"),
         (lambda: SquareView((5, 5), 0), "`side` must be at least 1, got 0"),
         (lambda: SquareView((5, 5), 1, -1), "`margin` must be at least 0, got -1"),
-        (lambda: shown_view((5, 5), form="labels", side=64, grid=Grid()), "`form` must be cell, point or box"),
         (lambda: square_picture(Image.new("I;16", (4, 4)), side=64), "`image` must be of mode L or RGB, got I;16"),
         (lambda: square_picture(Image.new("RGBA", (4, 4)), side=64), "`image` must be of mode L or RGB, got RGBA"),
         (lambda: whole_picture(Image.new("P", (4, 4)), side=64), "`image` must be of mode L or RGB, got P"),

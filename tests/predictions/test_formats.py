@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -234,15 +232,6 @@ def test_broken_lines_do_not_hide_the_next(lint, prediction, line, rule, part):
     assert {p.line for p in report.problems if p.severity == "error"} == {1}
 
 
-def test_non_finite_numbers_are_named_by_field(lint):
-    text = f'{{"image_id": "{WIDE}", "finding": "Edema", "point": [Infinity, 1e400], "score": NaN}}'
-    assert _errors(lint(text)) == [
-        (1, "point[0]", "not-finite", "inf"),
-        (1, "point[1]", "not-finite", "inf"),
-        (1, "score", "not-finite", "nan"),
-    ]
-
-
 @pytest.mark.parametrize(
     "line",
     [
@@ -298,9 +287,3 @@ def test_linter_and_schema_agree_on_single_lines(lint, prediction):
             else:
                 assert rules, line
     assert n_accepted == 9  # one point, cell, box and polygons, two masks, three scores
-
-
-def test_import_is_cheap():
-    code = "import sys, reveal_bench.predictions; print([m for m in ('pyarrow', 'numba', 'PIL') if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"

@@ -184,29 +184,6 @@ def test_parquet_of_every_type(table: dict[str, pa.Array], stores_schema: bool) 
     lint(parquet(pa.table(table), store_schema=stores_schema))
 
 
-SOUND = pa.table(
-    {
-        "image_id": ["p000", "p001", "p002"],
-        "finding": pa.array(["Edema"] * 3).dictionary_encode(),
-        "x": [1.5, 2.0, None],
-        "y": [3, 4, 5],
-        "score": pa.array([0.5, None, 1], pa.float32()),
-    }
-)
-SOUND_FILES = [parquet(SOUND), parquet(SOUND, use_dictionary=False, compression="none"), parquet(SOUND, version="1.0")]
-edits = st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), min_size=1, max_size=6)
-
-
-@settings(QUICK, max_examples=150)
-@given(st.sampled_from(SOUND_FILES), edits, st.booleans())
-def test_parquet_with_bytes_changed(sound: bytes, changed: list[tuple[float, int]], in_footer: bool) -> None:
-    data = bytearray(sound)
-    start = len(data) // 2 if in_footer else 4
-    for place, byte in changed:
-        data[start + int(place * (len(data) - start))] = byte
-    lint(bytes(data))
-
-
 marks = st.sampled_from(
     [
         b"",

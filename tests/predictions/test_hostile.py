@@ -31,29 +31,7 @@ def _small_mask(counts, size=(96, 80)):
     return {"image_id": SMALL, "finding": "Airspace Opacity", "rle": {"size": list(size), "counts": counts}}
 
 
-# --- run lengths that make pycocotools divide by zero, loop for ever, corrupt its heap or return other people's memory
-
-
-@pytest.mark.parametrize(
-    ("counts", "size", "rules"),
-    [
-        ("0", (0, 0), ["wrong-type"]),  # SIGFPE in toBbox
-        ("0", (0, 10), ["wrong-type"]),
-        ("1;", (96, 80), ["rle-sum"]),  # endless loop in iou
-        ("PVWX6", (96, 80), ["rle-overflow"]),  # 6,560,960 pixels in 7,680: endless loop
-        ("o" * 5000, (96, 80), ["rle-code"]),  # 5,000 continuation characters: endless loop
-        ("P", (96, 80), ["rle-truncated"]),  # one character: endless loop in merge
-        ("", (96, 80), ["rle-sum"]),  # uninitialised memory in decode
-        ("0", (50_000, 50_000), ["rle-size", "rle-size"]),  # 14 s and 2.4 GB in decode
-        ("0", (2**40, 2**40), ["rle-size", "rle-size"]),
-        ("PVWX6", (2320, 2828), ["rle-size"]),  # another size: iou is -1
-        ("O", (96, 80), ["rle-negative-run"]),
-        ("\x00\x00", (96, 80), ["rle-alphabet"]),
-    ],
-)
-def test_malformed_run_lengths_are_refused(lint, counts, size, rules):
-    report = lint(_small_mask(counts, size))
-    assert _rules(report) == rules
+# --- run lengths; single ones that break other readers stand in tests/leaderboard/hostile/masks.py
 
 
 def test_random_run_lengths_are_refused_or_fill_the_image(lint):
@@ -70,13 +48,7 @@ def test_random_run_lengths_are_refused_or_fill_the_image(lint):
         assert decode_mask(Rle((3, 4), rle["counts"])).shape == (3, 4)
 
 
-@pytest.mark.parametrize("far", [1e9, 1e15, 1e308, 10**400], ids=["1e9", "1e15", "1e308", "10**400"])
-def test_polygons_far_outside_are_refused(lint, far):
-    line = {"image_id": SMALL, "finding": "Airspace Opacity", "polygons": [[[0, 0], [far, 0], [0, far]]]}
-    assert set(_rules(lint(line))) == {"outside-image"}
-
-
-# --- bombs
+# --- bombs; more stand in tests/leaderboard/hostile, where each must also be answered with all its rules
 
 
 def _gzip_bomb(expanded_mib):
@@ -94,12 +66,6 @@ def test_gzip_bomb_is_refused_before_it_is_expanded(lint):
         tracemalloc.stop()
     assert _rules(report) == ["expanded-size"]
     assert peak < 150 * MIB  # `expansion` lets the 1 MB of the file become 100
-
-
-def test_zstd_bomb_is_refused(lint):
-    bomb = pa.compress(b" " * (64 * MIB), "zstd", asbytes=True)
-    assert len(bomb) < 10_000
-    assert _rules(lint(bomb)) == ["expanded-size"]
 
 
 @pytest.mark.parametrize(
@@ -121,31 +87,6 @@ def test_limits(lint, limit, content, rule):
     assert rule in _rules(report)
 
 
-@pytest.mark.parametrize(
-    ("content", "rule"),
-    [
-        (b"[" * 100_000, "nesting"),
-        (b"[" * 100_000 + b"]" * 100_000, "nesting"),
-        (b'{"a":' * 100_000, "nesting"),
-        (b'{"image_id": ' + b"[" * 300 + b"]" * 300 + b"}", "nesting"),
-        (b'{"image_id": ' + b"[" * 200 + b"]" * 200 + b"}", "wrong-type"),
-        (b"[" + b"[]," * 6_000_000 + b"[]]", "containers"),
-        (b"\n" * 1_100_000, "empty-file"),
-        (b"{" + b"\n" * 1_100_000, "entries"),
-        (b",".join(b"c%d" % i for i in range(200_000)) + b"\n", "columns"),
-        (b'"' * 1_000_001, "table-syntax"),
-        (b'image_id,finding,cell\n"' + b"x\n" * 3_000_000, "table-syntax"),
-        (b'{"image_id": "' + b"\\u0022" * 100_000 + b'"}', "text-length"),
-        (json.dumps({f"field{i}": i for i in range(100_000)}).encode(), "unknown-field"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else None,
-)
-def test_text_bombs(lint, content, rule):
-    report = lint(content)
-    assert rule in _rules(report)
-    assert len(report.problems) < 30
-
-
 def _parquet(table, **options):
     file = io.BytesIO()
     pq.write_table(table, file, **options)
@@ -163,18 +104,6 @@ def test_parquet_dictionary_bomb_is_refused_without_being_expanded(lint):
     before = pa.default_memory_pool().max_memory()
     assert _rules(lint(bomb)) == ["expanded-size"]
     assert pa.default_memory_pool().max_memory() - before < 200 * MIB
-
-
-@pytest.mark.parametrize(
-    ("table", "rule"),
-    [
-        (lambda: pa.table({"image_id": pa.nulls(1_500_000, pa.string())}), "entries"),
-        (lambda: pa.table({"image_id": ["a"], "finding": ["b"], "cell": [list(range(1_000_000))]}), "column-type"),
-        (lambda: pa.table({f"c{i}": [1] for i in range(2000)}), "columns"),
-    ],
-)
-def test_parquet_bombs_are_refused_by_their_footer(lint, table, rule):
-    assert _rules(lint(_parquet(table()))) == [rule]
 
 
 def test_parquet_that_holds_too_much_is_refused_by_its_footer(lint):
@@ -263,13 +192,3 @@ def test_zigzag_contours_are_refused_before_they_are_filled(lint):
     line = {"image_id": "patient1_study1_view1_frontal", "finding": "Edema", "polygons": [zigzag]}
     report = lint(line, limits=Limits(polygon_work=20_000_000))
     assert "polygon-work" in _rules(report)
-
-
-def test_a_dictionary_of_unused_entries_costs_nothing(lint):
-    dictionary = pa.array([f"x{i}" for i in range(300_000)])
-    names = pa.DictionaryArray.from_arrays(pa.array([0] * 5000, pa.int32()), dictionary)
-    cells = pa.array(["D4"] * 5000)
-    sink = io.BytesIO()
-    pq.write_table(pa.table({"image_id": names, "finding": names, "cell": cells}), sink)
-    report = lint(sink.getvalue())
-    assert report.n_errors > 0

@@ -15,6 +15,7 @@ from reveal_bench.kinds.localization.records import LocalizationPrediction, Mani
 from reveal_bench.models.questions import AskSettings
 from reveal_bench.models.run_folder import Exchange, RunInfo, write_outputs
 from reveal_bench.predictions import predictions_to_jsonl
+from reveal_bench.reports.style import Illustration
 from tests.conftest import World
 from tests.dataset.conftest import benchmark  # noqa: F401  (a fixture)
 
@@ -87,3 +88,10 @@ def run_paths(tmp_path_factory: pytest.TempPathFactory, manifest: Manifest) -> d
         "few": write_run(root / "few", manifest, [guesses(manifest, 6)], settings=few),
         "points": write_points(root / "points.jsonl", manifest, 7),
     }
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports without figures, for tests of what stands beside them: drawing takes longer than all else."""
+    monkeypatch.setattr(Illustration, "for_page", lambda _: [])
+    monkeypatch.setattr(Illustration, "file", lambda *_: b"")

@@ -225,6 +225,7 @@ def test_report_grows_and_shrinks_with_the_steps(tmp_path: Path) -> None:
     assert "The step “consensus” is stale" in section_of(page_of(folder), "agreement")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_changed_output_is_not_reported(tmp_path: Path) -> None:
     folder = made.begin(tmp_path)
     made.read(folder)
@@ -256,6 +257,7 @@ def test_undefined_kappas_are_called_so(tmp_path: Path) -> None:
     assert "nan" not in page_of(folder, "agreement_labels.svg").lower().replace("finance", "")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_after_a_refresh(whole: CurationFolder, tmp_path: Path) -> None:
     placed = read_table(whole.path("split.parquet"), Placed)
     one = next(study for study in placed if study.half == "holdout")
@@ -293,6 +295,7 @@ def added(root: Path, n: int) -> CurationFolder:
     return folder
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize(
     ("n", "retires", "said"),
     [
@@ -368,6 +371,7 @@ def test_rubric_of_one_score_throughout_is_undefined() -> None:
     assert rubric_table([[float("nan")] * 6], [[3] * 6])[0].cells()[3:] == ("undefined", "undefined", "0")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_ratings_in_the_folder_are_reported(tmp_path: Path) -> None:
     folder = CurationFolder.create(tmp_path / "rated", name="Rated")
     head = ("task_id", "model", "reader", "process", "execution", "synthesis", "language", "image_content",

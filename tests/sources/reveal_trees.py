@@ -60,3 +60,17 @@ def decade(years):
     if years is None:
         return "unknown"
     return "80+" if years >= 80 else f"{years - years % 10}-{years - years % 10 + 9}"
+
+
+def everything(value):
+    """All bytes and texts below a value, such as the rows of a table."""
+    if isinstance(value, dict):
+        for inner in value.values():
+            yield from everything(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from everything(inner)
+    elif isinstance(value, bytes):
+        yield value
+    elif value is not None:
+        yield str(value).encode()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from reveal_bench.dataset.build import build_folder
 from reveal_bench.phantom import LAYOUTS, write_reveal
 from reveal_bench.sources import midrc, rsna_pneumonia, siim_acr, vindr_cxr
 from reveal_bench.sources.source import Reading
-from tests.sources.reveal_trees import KEY
+from tests.sources.reveal_trees import KEY, everything
 
 TEXT = {"AE", "CS", "LO", "LT", "PN", "SH", "ST", "UC", "UT"}
 STRUCTURE = {  # what says how to read the pixels, and that this is an original radiograph
@@ -63,20 +62,6 @@ def plant(root: Path) -> int:
         dataset.save_as(path)
         n_files += 1
     return n_files
-
-
-def everything(value: Any) -> Iterator[bytes]:
-    """All bytes and texts below a value."""
-    if isinstance(value, dict):
-        for inner in value.values():
-            yield from everything(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from everything(inner)
-    elif isinstance(value, bytes):
-        yield value
-    elif value is not None:
-        yield str(value).encode()
 
 
 def read(source: str, twin: Path) -> tuple[str, Reading]:

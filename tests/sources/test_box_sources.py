@@ -19,6 +19,7 @@ import pytest
 from reveal_bench.benchmarks import BENCHMARKS, SOURCES
 from reveal_bench.dataset.build import BuildLog, build_folder
 from reveal_bench.dataset.validate import validate_folder
+from reveal_bench.dataset.validate_card import mlcroissant_problems
 from reveal_bench.evaluation.baselines import chance_baseline, fit_location_prior, location_prior_baseline
 from reveal_bench.evaluation.score import score_file
 from reveal_bench.kinds.folder import FolderInfo, read_folder_info
@@ -97,8 +98,10 @@ def test_a_twin_is_recognised_and_becomes_two_valid_folders(built: Mapping[str, 
     assert own.log.left_out == []
     assert own.info.synthetic
     assert own.info.splits["holdout"]["references"] == "private"
-    assert validate_folder(own.public, holdout=own.private) == []
-    assert validate_folder(own.private) == []
+    # whether `datasets` loads them is asked of all folders at once below
+    assert validate_folder(own.public, holdout=own.private, load=False) == []
+    assert list(mlcroissant_problems(own.public)) == []
+    assert validate_folder(own.private, load=False) == []
     assert {extra.config for extra in own.reading.extras} == EXTRAS.get(source, set())
     n_read = sum(len(list(records)) for records in own.reading.splits.values())
     assert sum(entry["n_images"] for entry in own.info.splits.values()) == n_read

@@ -151,11 +151,13 @@ def test_a_workbook_without_enough_memory(tmp_path, monkeypatch):
     assert messages(path) == ["t.xlsx: `file` must be readable as xlsx in UTF-8, got not an xlsx file: MemoryError"]
 
 
-def test_a_workbook_that_unpacks_to_too_much(tmp_path):
-    path = workbook(tmp_path / "t.xlsx", {"xl/theme/theme1.xml": lambda part: part + b" " * (280 << 20)})
+def test_a_workbook_that_unpacks_to_too_much(tmp_path, monkeypatch):
+    assert study_table.MAX_SHEET_BYTES == 256 << 20
+    monkeypatch.setattr(study_table, "MAX_SHEET_BYTES", 2 << 20)
+    path = workbook(tmp_path / "t.xlsx", {"xl/theme/theme1.xml": lambda part: part + b" " * (3 << 20)})
     assert path.stat().st_size < 1 << 20
     (said,) = messages(path)
-    assert "bytes unpacked; at most 268,435,456 are read" in said
+    assert "bytes unpacked; at most 2,097,152 are read" in said
 
 
 def test_parts_count_together(tmp_path, monkeypatch):

@@ -21,28 +21,14 @@ from reveal_bench.phantom.reveal import reveal_film
 from reveal_bench.phantom.reveal_studies import studies
 from reveal_bench.sources.ids import keyed_id
 from reveal_bench.sources.reveal_cxr import detect, inspect, read
-from tests.sources.reveal_trees import KEY, MAPPING, decade, write_film, write_tree
-
-N, SEED, SIDE = 15, 8, 96
-
-
-@pytest.fixture(scope="module")
-def download(tmp_path_factory):
-    """15 studies with every rare way to store a film and every file that is none; never changed."""
-    root = tmp_path_factory.mktemp("reveal") / "download"
-    write_reveal(root, n_studies=N, seed=SEED, long_side=SIDE)
-    return root
+from tests.sources.conftest import SEED, SIDE, N
+from tests.sources.reveal_trees import KEY, MAPPING, decade, everything, write_film, write_tree
 
 
 @pytest.fixture(scope="module")
-def truth(download):
-    return [json.loads(line) for line in (download / "truth.jsonl").read_text().splitlines()]
-
-
-@pytest.fixture(scope="module")
-def built(download, tmp_path_factory):
+def built(reveal_download, tmp_path_factory):
     out = tmp_path_factory.mktemp("built") / "folder"
-    reading = read(download, id_key=KEY)
+    reading = read(reveal_download, id_key=KEY)
     build_folder(
         reading.splits, out, BENCHMARKS["reveal-cxr"], extras=reading.extras, synthetic=True, holdout_split="test"
     )
@@ -54,8 +40,8 @@ VIEW_OF = {"AP": "AP", "PA": "PA", "POSTERO ANTERIOR": "PA"} | dict.fromkeys(
 )
 
 
-def test_records_are_the_twin_s_truth(download, truth):
-    records = read(download, id_key=KEY).splits["test"]
+def test_records_are_the_twin_s_truth(reveal_download, truth):
+    records = read(reveal_download, id_key=KEY).splits["test"]
     assert len(records) == N
     for record, study in zip(records, truth, strict=True):
         assert record.study_id == keyed_id(KEY, "study", study["study_uid"])
@@ -74,13 +60,15 @@ def test_records_are_the_twin_s_truth(download, truth):
         assert len(by_id) == len(study["images"])
 
 
-def test_facts_of_images_are_those_that_pydicom_reads(download, truth):
+def test_facts_of_images_are_those_that_pydicom_reads(reveal_download, truth):
     import pydicom
 
-    images = {image.image_id: image for record in read(download, id_key=KEY).splits["test"] for image in record.images}
+    images = {
+        image.image_id: image for record in read(reveal_download, id_key=KEY).splits["test"] for image in record.images
+    }
     for film in (film for study in truth for film in study["images"]):
         image = images[keyed_id(KEY, "image", film["sop_uid"])]
-        dataset = pydicom.dcmread(download / film["file"], force=True, stop_before_pixels=True)
+        dataset = pydicom.dcmread(reveal_download / film["file"], force=True, stop_before_pixels=True)
         assert (image.manufacturer_raw, image.model_raw) == (
             dataset.Manufacturer,
             dataset.ManufacturerModelName.strip(),
@@ -94,8 +82,8 @@ def test_facts_of_images_are_those_that_pydicom_reads(download, truth):
             assert image.spacing_source == "imager_pixel_spacing"
 
 
-def test_what_is_no_film_is_set_aside_with_its_reason(download):
-    reasons = dict(read(download, id_key=KEY).set_aside)
+def test_what_is_no_film_is_set_aside_with_its_reason(reveal_download):
+    reasons = dict(read(reveal_download, id_key=KEY).set_aside)
     assert {path.split("/")[-1]: reason.split(":")[-1].strip() for path, reason in reasons.items()} == {
         "film9.dcm": reasons["images/batch001/11/film9.dcm"],
         "IM0000109": "the same SOPInstanceUID and pixels",
@@ -103,7 +91,7 @@ def test_what_is_no_film_is_set_aside_with_its_reason(download):
     assert reasons["images/batch001/08/film9.dcm"] == "a secondary capture (SOP class)"
     assert "its exposure (same exposure key) is there FOR PRESENTATION" in reasons["images/batch001/09/film9.dcm"]
     assert len(reasons) == 4
-    warnings = read(download, id_key=KEY).warnings
+    warnings = read(reveal_download, id_key=KEY).warnings
     assert "1 files set aside: a secondary capture (SOP class)" in warnings
 
 
@@ -143,10 +131,10 @@ def test_the_folder_holds_films_that_look_as_they_were_rendered(built):
             assert facts["pixel_pipeline"].startswith("dicom-v1: ")
 
 
-def test_the_folder_is_read_back_as_it_was(download, built, truth):
+def test_the_folder_is_read_back_as_it_was(reveal_download, built, truth):
     back = read_studies(built, "test")
     assert [list(record.labels) for record in back] == [study["labels"] for study in truth]
-    records = read(download, id_key=KEY).splits["test"]
+    records = read(reveal_download, id_key=KEY).splits["test"]
     for record, again in zip(records, back, strict=True):
         assert (record.study_id, record.age_band, record.views) == (again.study_id, again.age_band, again.views)
 
@@ -171,23 +159,9 @@ print(len(terms), terms[0]["name"], terms[0]["radlex"])
     assert terms == "12 Airspace opacity RID28663"
 
 
-def everything(value):
-    """All bytes and texts below a value."""
-    if isinstance(value, dict):
-        for inner in value.values():
-            yield from everything(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from everything(inner)
-    elif isinstance(value, bytes):
-        yield value
-    elif value is not None:
-        yield str(value).encode()
-
-
-def test_nothing_of_a_header_leaks(download, built):
+def test_nothing_of_a_header_leaks(reveal_download, built):
     """Names, texts, dates, numbers, UIDs and private elements of every film; the paths and names of its files."""
-    forbidden = {"Leakington", "LEAK", "batch001", "film1.dcm", "IM00000", str(download), "truth.jsonl"}
+    forbidden = {"Leakington", "LEAK", "batch001", "film1.dcm", "IM00000", str(reveal_download), "truth.jsonl"}
     for study in islice(studies(seed=SEED), N):
         for image in study.images:
             forbidden |= set(identifiers(study, image))
@@ -201,8 +175,8 @@ def test_nothing_of_a_header_leaks(download, built):
     assert found == set()
 
 
-def test_a_holdout_keeps_labels_and_patients_apart(download, tmp_path):
-    reading = read(download, id_key=KEY)
+def test_a_holdout_keeps_labels_and_patients_apart(reveal_download, tmp_path):
+    reading = read(reveal_download, id_key=KEY)
     build_folder(
         reading.splits, tmp_path / "public", BENCHMARKS["reveal-cxr"], extras=reading.extras, synthetic=True,
         holdout=tmp_path / "vault", holdout_split="test", seed=1,
@@ -215,8 +189,8 @@ def test_a_holdout_keeps_labels_and_patients_apart(download, tmp_path):
     assert all(row["labels"] == [] and row["images"][0]["bytes"] for row in inputs)
 
 
-def test_ids_follow_the_secret(download):
-    first, again, other = (read(download, id_key=key).splits["test"] for key in (KEY, KEY, bytes(32)))
+def test_ids_follow_the_secret(reveal_download):
+    first, again, other = (read(reveal_download, id_key=key).splits["test"] for key in (KEY, KEY, bytes(32)))
     assert [record.study_id for record in first] == [record.study_id for record in again]
     ids = [
         {record.study_id for record in records} | {record.patient_id for record in records}
@@ -225,23 +199,23 @@ def test_ids_follow_the_secret(download):
     assert not ids[0] & ids[1]
 
 
-def test_a_collision_of_ids_is_a_problem(download, monkeypatch):
+def test_a_collision_of_ids_is_a_problem(reveal_download, monkeypatch):
     from reveal_bench.sources import ids
 
     monkeypatch.setattr(ids, "DIGITS", 1)
     with pytest.raises(ValueError, match=r"`(study|image|patient)_id` must differ for different identifiers"):
-        read(download, id_key=KEY)
+        read(reveal_download, id_key=KEY)
 
 
-def test_inspect_counts_and_suggests(download, tmp_path):
-    found = inspect(download)
+def test_inspect_counts_and_suggests(reveal_download, tmp_path):
+    found = inspect(reveal_download)
     assert (found.builder, found.synthetic, list(found.problems)) == ("reveal-cxr", True, [])
     assert found.files == {"mapping": "mapping.yaml", "table": "labels.csv"}
     n_images = sum(len(study.images) for study in islice(studies(seed=SEED), N))
     assert found.counts == {
         "studies": N, "images": n_images, "files set aside": 4, "rows of the table": N, "rows with a study": N,
     }  # fmt: skip
-    shutil.copytree(download, tmp_path / "copy")
+    shutil.copytree(reveal_download, tmp_path / "copy")
     (tmp_path / "copy" / "mapping.yaml").unlink()
     without = inspect(tmp_path / "copy")
     assert "table" not in without.files
@@ -249,8 +223,8 @@ def test_inspect_counts_and_suggests(download, tmp_path):
     assert "# Other tables that match studies: reports.csv, votes.csv" in text
 
 
-def test_a_saved_suggestion_reads_the_same(download, tmp_path):
-    shutil.copytree(download, tmp_path / "copy")
+def test_a_saved_suggestion_reads_the_same(reveal_download, tmp_path):
+    shutil.copytree(reveal_download, tmp_path / "copy")
     (tmp_path / "copy" / "mapping.yaml").unlink()
     with pytest.raises(ValueError, match=r"`mapping` must say what the columns of the table mean") as error:
         read(tmp_path / "copy", id_key=KEY)
@@ -263,7 +237,7 @@ def test_a_saved_suggestion_reads_the_same(download, tmp_path):
             for r in reading.splits["test"]
         ]
 
-    assert facts(read(tmp_path / "copy", id_key=KEY, mapping=saved)) == facts(read(download, id_key=KEY))
+    assert facts(read(tmp_path / "copy", id_key=KEY, mapping=saved)) == facts(read(reveal_download, id_key=KEY))
 
 
 def test_a_guess_leaves_open_what_it_cannot_tell(tmp_path):
@@ -318,8 +292,8 @@ def test_detection(tmp_path, name, mapping, table, expected):
     assert detect(tmp_path / "nothing") == 0.0
 
 
-def test_more_workers_read_the_same(download):
-    assert read(download, id_key=KEY, workers=2).splits == read(download, id_key=KEY).splits
+def test_more_workers_read_the_same(reveal_download):
+    assert read(reveal_download, id_key=KEY, workers=2).splits == read(reveal_download, id_key=KEY).splits
 
 
 def test_a_pool_has_studies_without_labels_and_without_agreement(tmp_path):

@@ -1,48 +1,33 @@
 """A part of a tree of DICOM films becomes a set: the table lies beside its mapping, other studies are left out."""
 
-import json
 import shutil
 
 import pytest
 
-from reveal_bench.phantom import write_reveal
 from reveal_bench.sources.reveal_cxr import read
 from reveal_bench.sources.source import BuildError
+from tests.sources.conftest import N
 from tests.sources.reveal_trees import KEY
-
-N, SEED, SIDE = 15, 8, 96
-
-
-@pytest.fixture(scope="module")
-def download(tmp_path_factory):
-    root = tmp_path_factory.mktemp("reveal") / "download"
-    write_reveal(root, n_studies=N, seed=SEED, long_side=SIDE)
-    return root
-
-
-@pytest.fixture(scope="module")
-def truth(download):
-    return [json.loads(line) for line in (download / "truth.jsonl").read_text().splitlines()]
 
 
 @pytest.fixture
-def subset(download, tmp_path):
+def subset(reveal_download, tmp_path):
     """A table of the first five studies with its mapping, apart from the images."""
     folder = tmp_path / "curation"
     folder.mkdir()
-    lines = (download / "labels.csv").read_text(encoding="utf-8").splitlines(keepends=True)
+    lines = (reveal_download / "labels.csv").read_text(encoding="utf-8").splitlines(keepends=True)
     (folder / "labels.csv").write_text("".join(lines[:6]), encoding="utf-8")
-    mapping = (download / "mapping.yaml").read_text(encoding="utf-8")
+    mapping = (reveal_download / "mapping.yaml").read_text(encoding="utf-8")
     (folder / "mapping.yaml").write_text(mapping + "other_studies: left out\n", encoding="utf-8")
     images = tmp_path / "images"
-    shutil.copytree(download / "images", images / "images")
+    shutil.copytree(reveal_download / "images", images / "images")
     return folder, images
 
 
-def test_a_table_beside_its_mapping_takes_a_part_of_the_images(subset, download):
+def test_a_table_beside_its_mapping_takes_a_part_of_the_images(subset, reveal_download):
     folder, images = subset
     reading = read(images, mapping=folder / "mapping.yaml", id_key=KEY)
-    whole = read(download, id_key=KEY)
+    whole = read(reveal_download, id_key=KEY)
     assert [r.labels for r in reading.splits["test"]] == [r.labels for r in whole.splits["test"]][:5]
     assert f"{N - 5} studies have no row and are left out, as the mapping says" in reading.warnings
 
@@ -74,7 +59,7 @@ def test_what_is_wrong_with_a_study_that_is_left_out_does_not_matter(subset, tru
                 read(images, mapping=folder / "mapping.yaml", id_key=KEY)
 
 
-def test_of_two_tables_the_one_beside_the_mapping_is_meant(subset, download):
+def test_of_two_tables_the_one_beside_the_mapping_is_meant(subset, reveal_download):
     folder, images = subset
-    shutil.copy(download / "labels.csv", images)
+    shutil.copy(reveal_download / "labels.csv", images)
     assert len(read(images, mapping=folder / "mapping.yaml", id_key=KEY).splits["test"]) == 5

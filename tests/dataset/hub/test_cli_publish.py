@@ -79,7 +79,7 @@ def test_publish_both_then_again(hub: FakeHub, publisher: Client, folders: Folde
     tokens = {"HF_TOKEN": MAINTAINER, "HF_HOLDOUT_TOKEN": VAULT}
     order: list[str] = []
     hub.do_before("name_commit", lambda: order.extend(hub.store.repos.keys() & {"org/cli", "vault/cli"}))
-    out = run(publisher, *words, "--yes", "--message", "First release", **tokens).stdout.splitlines()
+    out = printed(publisher, *words, "--yes", "--message", "First release", **tokens).splitlines()
     assert order == ["vault/cli"]  # the public repository is made after the holdout is safe
     repo = hub.repo("org/cli")
     n_files = len(files_of(folders.public))

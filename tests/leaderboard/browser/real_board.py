@@ -7,9 +7,6 @@ every stored file stays valid.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -21,7 +18,9 @@ import numpy as np
 import pytest
 from reveal_leaderboard.accounts.accounts import Accounts
 from reveal_leaderboard.accounts.people import User
+from reveal_leaderboard.cli import app
 from reveal_leaderboard.store.database import connect
+from typer.testing import CliRunner
 
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset.build import build_folder
@@ -32,7 +31,6 @@ from tests.leaderboard.conftest import ASKING, BENCHMARK, Board, free_port, gues
 from tests.leaderboard.oidc_provider import CLIENT_ID, CLIENT_SECRET, Provider, running_provider
 
 OLD, NEW = "1.0.0", "1.1.0"
-ADMIN = "maintainer"
 SETTINGS = '[quota]\ntotal = 40\nper_day = 40\nboard_total = 500\n[release]\nladder_step = 0.0\nladder_per = "model"\n'
 
 
@@ -137,22 +135,11 @@ class RealBoard:
         page.wait_for_selector("#strip b")
         assert page.inner_text("#strip b") == name
 
-    def command(self, program: str, *words: str, **environment: str) -> str:
-        """Run ``reveal-leaderboard`` or ``reveal-bench`` as an operator or a submitter would; what it printed."""
-        start = {
-            "reveal-leaderboard": ["-m", "reveal_leaderboard"],
-            "reveal-bench": ["-c", "from reveal_bench.cli import main; main()"],
-        }
-        done = subprocess.run(
-            [sys.executable, *start[program], *words],
-            env={**os.environ, **environment},
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+    def admin(self, *words: str) -> str:
+        """Run ``reveal-leaderboard admin`` as an operator would; what it printed."""
+        done = CliRunner().invoke(app, ["admin", *words, "--data", str(self.data)])
+        assert done.exit_code == 0, done.output
+        return done.output
 
 
 @contextmanager
@@ -173,7 +160,6 @@ def running_board(root: Path) -> Iterator[RealBoard]:
             "REVEAL_OIDC_CLIENT_ID": CLIENT_ID,
             "REVEAL_OIDC_CLIENT_SECRET": CLIENT_SECRET,
             "REVEAL_URL": url,
-            "REVEAL_ADMINS": f"sub:{ADMIN}",
         }.items():
             patch.setenv(name, value)
         log = root / "server.log"

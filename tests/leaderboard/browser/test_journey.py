@@ -6,15 +6,15 @@ rely on and therefore comes last.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.leaderboard.browser.browsing import assert_well_built, faults, running_browser, watched_page_of
-from tests.leaderboard.browser.real_board import ADMIN, NEW, OLD, RealBoard, running_board
+from reveal_bench.cli import client
+from tests.leaderboard.browser.browsing import assert_well_built, running_browser, watched_page_of
+from tests.leaderboard.browser.real_board import NEW, OLD, RealBoard, running_board
 from tests.leaderboard.conftest import ASKING, BENCHMARK, wait_until
 
 pytestmark = [pytest.mark.browser, pytest.mark.processes]
@@ -174,110 +174,27 @@ def test_comparing_two_entries(page: Any, board: RealBoard, entries: tuple[str, 
     assert not any("Pneumothorax" in row for row in rows), "a hidden finding is compared"
 
 
-def test_withdrawing_asks_first(page: Any, board: RealBoard, secrets: dict[str, str]) -> None:
-    board.send(secrets[TEAM], TEAM, "Regretted")
-    board.sign_in(page, "jane")
-    row = page.locator("#submissions tr", has_text="Regretted")
-    row.get_by_role("button", name="Withdraw").click()
-    answer = page.locator("#answer")
-    answer.get_by_text("stays charged").wait_for()
-    answer.get_by_role("button", name="Keep it").click()
-    answer.get_by_role("button").first.wait_for(state="detached")
-    assert "shown on the board" in row.inner_text()
-    row.get_by_role("button", name="Withdraw").click()
-    answer.get_by_role("button", name="Yes, withdraw it").click()
-    answer.get_by_text("Regretted is withdrawn.").wait_for()
-    row.get_by_text("withdrawn", exact=True).wait_for()
-    page.goto(f"{board.url}/?benchmark={BENCHMARK}")
-    page.wait_for_selector("#board .rv-summary")
-    assert "Regretted" not in page.inner_text("#board")
-
-
-def test_an_admin_hides_and_restores(page: Any, board: RealBoard, secrets: dict[str, str]) -> None:
-    submission = board.send(secrets[OTHER_TEAM], OTHER_TEAM, "Doubtful")
-    board.sign_in(page, ADMIN, to="/admin")
-    page.get_by_role("tab", name="Submissions").click()
-    for verb, question, told in (
-        ("Hide", "Hide it", "Doubtful of Example Hospital is off the board."),
-        ("Restore", "Restore it", "Doubtful of Example Hospital is on the board again."),
-    ):
-        page.get_by_label("Reason").fill(f"reason to {verb}")
-        page.get_by_role("button", name=f"{verb} …: Doubtful, {OTHER_TEAM}").click()
-        page.locator("#answer").get_by_role("button", name=question).click()
-        page.locator("#answer").get_by_text(told).wait_for()
-        answer = page.request.get(f"{board.url}/api/v1/submissions/{submission}")
-        public = page.context.browser.new_context()
-        seen = public.request.get(f"{board.url}/api/v1/leaderboard?benchmark={BENCHMARK}").json()["entries"]
-        public.close()
-        assert answer.ok
-        assert (submission in {entry["submission_id"] for entry in seen}) is (verb == "Restore")
-
-
-def test_the_admin_page_is_closed_to_others(page: Any, board: RealBoard, secrets: dict[str, str]) -> None:
-    board.sign_in(page, "jane", to="/admin")
-    page.get_by_text("This page is for the maintainers.").wait_for()
-    assert not page.get_by_role("tab", name="Submissions").is_visible()
-
-
-def test_a_token_made_on_the_page_lets_the_client_submit(
-    page: Any, board: RealBoard, secrets: dict[str, str], tmp_path: Path
-) -> None:
+def test_a_token_made_on_the_page_lets_the_client_submit(page: Any, board: RealBoard, secrets: dict[str, str]) -> None:
     board.sign_in(page, "omar")
     page.get_by_role("button", name="Issue a token").click()
     page.get_by_label("What it is for").fill("a program")
     page.get_by_role("button", name="Issue the token").click()
     secret = page.locator("#token-answer .rv-secret").inner_text()
-    metadata = tmp_path / "submission.json"
-    metadata.write_text(json.dumps({"model": {"name": "By client"}, "organization": OTHER_TEAM, "kind": "cnn"}))
-    words = ("submit", str(board.file()), "--benchmark", BENCHMARK, "--metadata", str(metadata), "--url", board.url)
-    printed = board.command("reveal-bench", *words, "--json", REVEAL_TOKEN=secret)
-    sent = json.loads(printed)
-    assert sent["status"] == "scored"
-    page.goto(f"{board.url}/entry?id={sent['id']}")
-    page.wait_for_selector("#entry .rv-score")
+    metadata = {"model": {"name": "By client"}, "organization": OTHER_TEAM, "kind": "cnn"}
+    sent = client.submit(board.file(), url=board.url, token=secret, benchmark=BENCHMARK, metadata=metadata)
+    assert sent["is_new"]
     page.goto(f"{board.url}/mine")
     page.locator("#tokens tr", has_text="a program").get_by_role("button", name="Revoke").click()
     page.get_by_text("The token is revoked.").wait_for()
     assert secret not in page.content()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_serious_on_the_pages_of_an_admin(
-    page: Any, board: RealBoard, entries: tuple[str, str], scheme: str
-) -> None:
-    a, b = entries
-    places = {
-        "/": "#board .rv-board",
-        "/submit": "#account .rv-message",
-        "/mine": "#submissions .rv-message, #submissions table",
-        f"/entry?id={a}": "#entry .rv-score",
-        f"/compare?a={a}&b={b}": "#compare .rv-compare",
-        "/about": "#about .rv-how",
-        "/admin": "text=Exposure",
-    }
-    found = {}
-    page.emulate_media(color_scheme=scheme)
-    board.sign_in(page, ADMIN)
-    for path, wanted in places.items():
-        page.goto(board.url + path)
-        page.wait_for_selector(wanted, state="attached")
-        found[path] = faults(page)
-    assert {path: told for path, told in found.items() if told} == {}
-    assert list(found) == list(places)
-
-
 def test_a_second_version_takes_over_and_the_first_is_frozen(
     page: Any, board: RealBoard, entries: tuple[str, str]
 ) -> None:
-    at = ("--data", str(board.data))
-    board.command("reveal-leaderboard", "admin", "refresh", BENCHMARK, *at, "--to", NEW)
-
-    def are_scored() -> bool:
-        told = board.command("reveal-leaderboard", "admin", "refresh", BENCHMARK, *at, "--to", NEW)
-        return told.rstrip().endswith("and 0 left")
-
-    wait_until(are_scored, pause=ASKING)
-    board.command("reveal-leaderboard", "admin", "refresh", BENCHMARK, *at, "--to", NEW, "--switch")
+    refresh = ("refresh", BENCHMARK, "--to", NEW)
+    wait_until(lambda: board.admin(*refresh).rstrip().endswith("and 0 left"), pause=ASKING)
+    board.admin(*refresh, "--switch")
 
     page.goto(board.url)
     page.wait_for_selector("#board .rv-summary")

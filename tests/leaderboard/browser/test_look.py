@@ -6,6 +6,7 @@ Nobody else is asked, nothing fails, nothing overflows, and axe-core finds nothi
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -19,23 +20,40 @@ PAGES = {
     "/": ("#board .rv-summary", "REVEAL leaderboard"),
     "/submit": ("#balance .rv-balance", "Submit predictions · REVEAL leaderboard"),
     "/compare": ("#compare .rv-message", "Compare two entries · REVEAL leaderboard"),
+    "/compare?a={a}&b={b}": ("#compare .rv-compare", "Compare two entries · REVEAL leaderboard"),
     "/mine": ("#submissions table", "My submissions · REVEAL leaderboard"),
     "/about": ("#about .rv-how", "About this leaderboard · REVEAL leaderboard"),
     "/admin": ("text=Exposure", "Admin · REVEAL leaderboard"),
+    "/entry?id={a}": ("#entry .rv-score", "Net, Local user · REVEAL leaderboard"),
     "/entry?id=nothing": ("text=There is no entry to show here.", "Entry · REVEAL leaderboard"),
 }
 
 
+@dataclass(frozen=True)
+class Board:
+    """Where the board answers, what it is made of, and two scored and compared entries."""
+
+    address: str
+    world: World
+    a: str
+    b: str
+
+    def at(self, path: str) -> str:
+        return self.address + path.format(a=self.a, b=self.b)
+
+
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The real application over a world in local mode, with one scored submission."""
+def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Board]:
+    """The real application over a world in local mode, in which everybody is an administrator."""
     world = World(tmp_path_factory.mktemp("look"))
     actor = world.accounts.local_actor()
-    submission = world.send(actor.user, actor.memberships[0].team, "Net")
-    world.score(0.7)
-    world.rank({submission.id: (1, 1, 1, "A")})
+    a, b = (world.send(actor.user, actor.memberships[0].team, model).id for model in ("Net", "Other"))
+    for value in (0.5, 0.6):  # each better than the one before, or the ladder would hold it back
+        world.score(value)
+    world.rank({a: (2, 2, 2, "B"), b: (1, 1, 1, "A")})
+    world.compare(a, b, finding="macro")
     with serving(world) as address:
-        yield address
+        yield Board(address, world, a, b)
 
 
 @pytest.fixture(scope="module")
@@ -44,45 +62,94 @@ def browser() -> Iterator[Any]:
         yield browser
 
 
-@pytest.fixture(scope="module", params=[(1280, "light"), (390, "dark")], ids=["desktop-light", "phone-dark"])
-def context(browser: Any, request: pytest.FixtureRequest) -> Any:
+def context_for(browser: Any, width: int, scheme: str) -> Any:
     """One for all pages of a kind, so that Gradio's scripts are loaded once: nobody signs in here."""
-    width, scheme = request.param
     return browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
 
 
+@pytest.fixture(scope="module", params=[(1280, "light"), (390, "dark")], ids=["desktop-light", "phone-dark"])
+def context(browser: Any, request: pytest.FixtureRequest) -> Any:
+    return context_for(browser, *request.param)
+
+
 @pytest.fixture
-def page(context: Any, address: str) -> Iterator[Any]:
-    with watched_page_of(context, address) as page:
+def page(context: Any, board: Board) -> Iterator[Any]:
+    with watched_page_of(context, board.address) as page:
         yield page
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_every_page_opens_with_its_title_and_is_accessible(page: Any, address: str, path: str) -> None:
+def test_every_page_opens_with_its_title_and_is_accessible(page: Any, board: Board, path: str) -> None:
     wanted, title = PAGES[path]
-    page.goto(address + path)
+    page.goto(board.at(path))
     page.wait_for_selector(wanted)
     page.wait_for_function("title => document.title === title", arg=title)
     assert faults(page) == []
 
 
-def test_the_skip_link_is_first_and_leads_to_the_heading(page: Any, address: str) -> None:
-    page.goto(address)
+@pytest.fixture(scope="module")
+def desktop(browser: Any) -> Any:
+    return context_for(browser, 1280, "light")
+
+
+@pytest.fixture
+def desktop_page(desktop: Any, board: Board) -> Iterator[Any]:
+    with watched_page_of(desktop, board.address) as page:
+        yield page
+
+
+def test_by_keyboard_content_is_reached_at_once_and_a_column_is_sorted(desktop_page: Any, board: Board) -> None:
+    page = desktop_page
+    page.goto(board.address)
     page.wait_for_selector("#board .rv-summary")
     page.keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.className") == "rv-skip"
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
     page.keyboard.press("Enter")
     assert page.evaluate("document.activeElement.tagName") == "H1"
-
-
-def test_a_column_is_sorted_by_keyboard_and_the_address_keeps_it(page: Any, address: str) -> None:
-    page.goto(address)
-    page.wait_for_selector("#board .rv-summary")
     page.focus("button[data-id='point_hit:macro']")
     page.keyboard.press("Enter")
     page.wait_for_selector("th[aria-sort=descending] button[data-id='point_hit:macro']")
     page.wait_for_function("location.search.includes('sort=point_hit')")
-    address = page.url
-    page.goto(address)
+    page.reload()  # the address keeps it
     page.wait_for_selector("th[aria-sort=descending] button[data-id='point_hit:macro']")
-    assert f"benchmark={IMAGES}" in address
+    assert f"benchmark={IMAGES}" in page.url
+
+
+def test_withdrawing_asks_first(desktop_page: Any, board: Board) -> None:
+    page, world = desktop_page, board.world
+    actor = world.accounts.local_actor()
+    world.send(actor.user, actor.memberships[0].team, "Regretted")
+    world.score(0.8)
+    page.goto(board.at("/mine"))
+    row = page.locator("#submissions tr", has_text="Regretted")
+    row.get_by_role("button", name="Withdraw").click()
+    answer = page.locator("#answer")
+    answer.get_by_text("stays charged").wait_for()
+    answer.get_by_role("button", name="Keep it").click()
+    answer.get_by_role("button").first.wait_for(state="detached")
+    assert "shown on the board" in row.inner_text()
+    row.get_by_role("button", name="Withdraw").click()
+    answer.get_by_role("button", name="Yes, withdraw it").click()
+    answer.get_by_text("Regretted is withdrawn.").wait_for()
+    row.get_by_text("withdrawn", exact=True).wait_for()
+    page.goto(board.at(f"/?benchmark={IMAGES}"))
+    page.wait_for_selector("#board .rv-summary")
+    assert "Regretted" not in page.inner_text("#board")
+
+
+def test_an_admin_hides_and_restores(desktop_page: Any, board: Board) -> None:
+    page, world = desktop_page, board.world
+    doubtful = world.send(*world.member("Ada", "Northern Lab"), "Doubtful").id
+    world.score(0.6)
+    page.goto(board.at("/admin"))
+    page.get_by_role("tab", name="Submissions").click()
+    for verb, question, told in (
+        ("Hide", "Hide it", "Doubtful of Northern Lab is off the board."),
+        ("Restore", "Restore it", "Doubtful of Northern Lab is on the board again."),
+    ):
+        page.get_by_label("Reason").fill(f"reason to {verb}")
+        page.get_by_role("button", name=f"{verb} …: Doubtful, Northern Lab").click()
+        page.locator("#answer").get_by_role("button", name=question).click()
+        page.locator("#answer").get_by_text(told).wait_for()
+        shown = {submission.id for submission, _ in world.store.board_rows(IMAGES, "1.0.0")}
+        assert (doubtful in shown) is (verb == "Restore")

@@ -14,6 +14,7 @@ from typing import Any
 from reveal_leaderboard.accounts.accounts import Accounts
 from reveal_leaderboard.accounts.people import Actor, Team, User
 from reveal_leaderboard.boards.catalogue import Catalogue, Published
+from reveal_leaderboard.boards.comparisons import read_comparison
 from reveal_leaderboard.boards.refresh import start_refresh, switch_version
 from reveal_leaderboard.release.fingerprints import Fingerprint
 from reveal_leaderboard.release.outcomes import ScoredOutcome
@@ -32,6 +33,7 @@ from reveal_bench.kinds.folder import FolderInfo
 from reveal_bench.kinds.localization.records import Manifest, ManifestRow
 from reveal_bench.kinds.tasks.records import CATEGORIES, TaskManifest, TaskQuestion
 from tests.leaderboard.api_app import LintHere
+from tests.leaderboard.databases import DATABASE_SOURCE
 
 IMAGES, STUDIES, TASKS = "chexlocalize", "reveal-cxr", "rexecution"
 RARE = 2  # the last findings of a board are too rare to be shown
@@ -89,7 +91,7 @@ class World:
     def __post_init__(self) -> None:
         (self.root / "settings.toml").write_text(MORE, encoding="utf-8")
         self.settings = load_settings(self.root / "settings.toml")
-        self.store = Store(f"sqlite:///{self.root / 'board.sqlite'}", self.settings)
+        self.store = Store(DATABASE_SOURCE.migrated("sqlite", self.root), self.settings)
         self.queue = Queue(self.store.engine, self.settings)
         self.accounts = Accounts(self.store.engine)
         custody = LintHere()
@@ -143,7 +145,6 @@ class World:
         if kind == "score" and job is not None and job.kind == "rank":  # it stood back long enough; the score asks anew
             self.queue.finish_result(job, document={"schema": 1, "metric": "", "entries": {}, "computed_for": []})
             job = self.queue.claim("worker-1", served=[(benchmark, version)])
-        assert job is not None
         assert job.kind == kind, (job.kind, kind)
         return job
 
@@ -160,6 +161,16 @@ class World:
         entries = {name: dict(zip(keys, place, strict=True)) for name, place in places.items()}
         document = {"schema": 1, "metric": METRICS[benchmark][0], "entries": entries, "computed_for": sorted(places)}
         assert self.queue.finish_result(job, document=document)
+
+    def compare(self, a: str, b: str, *, finding: str, note: str = "", benchmark: str = IMAGES) -> None:
+        """Ask for the comparison of two entries, and write its result."""
+        a, b = sorted((a, b))
+        assert read_comparison(self.store, benchmark, "1.0.0", a, b) is None
+        row = {"metric": "point_hit", "finding": finding, "a": 0.7, "b": 0.6, "value": 0.1, "low": 0.0, "high": 0.2}
+        document = {"schema": 1, "a": a, "b": b, "rows": [{**row, "told_apart": False}], "note": note}
+        while (job := self.queue.claim("worker-1", served=[(benchmark, "1.0.0")])) is not None:
+            done = document if job.kind == "compare" else {"schema": 1, "metric": "", "entries": {}, "computed_for": []}
+            assert self.queue.finish_result(job, document=done)
 
     def refresh(self, version: str, value: float, *, benchmark: str = IMAGES) -> None:
         """Score every submission `value` against one of `versions`, and show that one."""
@@ -188,6 +199,5 @@ class FakeAuth:
         if user is None:
             return None
         user = self.accounts.user(user.id)
-        assert user is not None
         scopes = ("read", "submit", "admin") if user.is_admin else ("read", "submit")
         return Actor(user, self.accounts.teams_of(user), frozenset(scopes), "session")

@@ -16,7 +16,7 @@ from reveal_leaderboard.custody.service import TemplateService
 from reveal_leaderboard.settings import ReleasePolicy
 
 from reveal_bench.kinds.localization.records import Manifest
-from reveal_bench.predictions import LintReport, Problem
+from reveal_bench.predictions import LintProblem, LintReport
 from tests.leaderboard.conftest import Board
 from tests.leaderboard.custody.conftest import ROOT, SMALL
 
@@ -79,8 +79,8 @@ SOUND = LintReport(
     format="jsonl",
     n_entries=2,
     problems=(
-        Problem("warning", "predictions.jsonl", None, "", "missing-pairs", "", "1 of 3 asked pairs", "are misses"),
-        Problem("error", "predictions.jsonl", 17, "box", "outside-image", "[1, 2]", "must lie inside, got [1, 2]"),
+        LintProblem("warning", "predictions.jsonl", None, "", "missing-pairs", "", "1 of 3 asked pairs", "are misses"),
+        LintProblem("error", "predictions.jsonl", 17, "box", "outside-image", "[1, 2]", "must lie inside, got [1, 2]"),
     ),
     predictions=(),
     missing_pairs=(("a", "Edema"),),

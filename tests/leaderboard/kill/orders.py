@@ -14,7 +14,7 @@ import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-__all__ = ["AT_THE_DATABASE", "SERVER_POINTS", "WORKER_POINTS", "Desk", "Orders"]
+__all__ = ["AT_THE_DATABASE", "EACH_STATE", "SERVER_POINTS", "WORKER_POINTS", "Desk", "Orders"]
 
 WORKER_POINTS = (
     "before-claim-commit",
@@ -48,14 +48,27 @@ SERVER_POINTS = (
 )
 """The first is met on the way from the client, the others while the server handles what came."""
 
-AT_THE_DATABASE = (
+EACH_STATE = (
     "before-claim-commit",
-    "scored",
+    "mid-parse",
+    "mid-score",
+    "rows-half-kept",
     "before-finish-commit",
+    "after-finish",
+    "mid-rank",
     "before-rank-commit",
+    "mid-receive",
+    "before-predictions-kept",
     "before-submission-commit",
+    "after-submission",
 )
-"""Those with a transaction open or next; what a kill leaves at the others does not depend on the kind of database."""
+"""One for each state that a kill can leave in the database, on disk or in the children. The others leave the same:
+after-claim, parse-start and a worker's parsed as mid-parse; scored as before-finish-commit; mid-upload, a server's
+parsed and before-blob-kept as mid-receive; blob-kept as before-predictions-kept; predictions-kept as
+before-submission-commit."""
+
+AT_THE_DATABASE = ("before-claim-commit", "before-finish-commit", "before-submission-commit")
+"""Those with a transaction open; what a kill leaves at the others does not depend on the kind of database."""
 
 
 @dataclass(frozen=True, slots=True)

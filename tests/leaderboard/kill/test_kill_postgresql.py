@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.leaderboard.kill.drills import N_SEEDS, Drills, places
+from tests.leaderboard.kill.drills import Drills, places
 from tests.leaderboard.kill.orders import AT_THE_DATABASE
 
 place = places("postgresql")
@@ -12,4 +12,4 @@ place = places("postgresql")
 
 @pytest.mark.processes
 class TestKill(Drills):
-    points = Drills.points if N_SEEDS > 1 else AT_THE_DATABASE
+    few = AT_THE_DATABASE

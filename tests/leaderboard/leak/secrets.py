@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from functools import cache
 from itertools import combinations
 from pathlib import Path
 
@@ -34,6 +35,7 @@ def exact_figures(hospital: Hospital) -> list[float]:
     return figures
 
 
+@cache  # the search is made twice, and no file of the vault ever changes
 def _estimates(path: Path) -> tuple[list[Estimate], npt.NDArray[np.float64]]:
     """Figures of one submission, and the values of single cases."""
     with path.open("rb") as file:

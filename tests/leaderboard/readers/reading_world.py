@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import csv
 import json
-import threading
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import uvicorn
 from fastapi import FastAPI
 from reveal_leaderboard.accounts.accounts import Accounts
 from reveal_leaderboard.readers.app import build_readers_app
@@ -27,7 +24,6 @@ from reveal_bench.curation.folder import CurationFolder
 from reveal_bench.curation.tables import Sampled, in_order
 from reveal_bench.phantom.reveal import write_reveal
 from tests.curation.made_folder import done
-from tests.leaderboard.conftest import free_port
 from tests.leaderboard.databases import DATABASE_SOURCE
 
 READERS = ("Reader Ada", "Reader Ben", "Reader Cyd", "Reader Dora")
@@ -74,7 +70,12 @@ def _sampled(study: Mapping[str, Any]) -> Sampled:
 
 
 def prepared(pool: Pool, data: Path) -> Readings:
-    return prepare_votes(data, pool.curation, pool.images)
+    """The lists of the pool in `data`, a new folder: a copy of those that were prepared once."""
+    made = pool.images.with_name("prepared")
+    if not made.exists():
+        prepare_votes(made, pool.curation, pool.images).engine.dispose()
+    shutil.copytree(made, data, dirs_exist_ok=True)
+    return Readings(data)
 
 
 def accounts_in(data: Path) -> Accounts:
@@ -90,21 +91,3 @@ def local_app(pool: Pool, data: Path) -> FastAPI:
 def signed_in_auth(accounts: Accounts) -> Auth:
     provider = Provider("https://id.example.org", "c", "s", f"{HERE}/login/callback", "the provider", "the provider")
     return Auth(accounts, "oidc", provider)
-
-
-@contextmanager
-def serving(app: FastAPI, port: int | None = None) -> Iterator[str]:
-    """The address of the page, until the end of the block."""
-    port = port or free_port()
-    server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="warning"))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    deadline = time.monotonic() + 60
-    while not server.started:
-        assert time.monotonic() < deadline, "the server did not start in a minute"
-        time.sleep(0.05)
-    try:
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        server.should_exit = True
-        thread.join(20)

@@ -39,7 +39,7 @@ def test_lists_labels_and_films_are_those_of_the_curation(pool: Pool, tmp_path: 
 def test_prepared_again_it_is_the_same_and_of_other_lists_it_is_refused(pool: Pool, tmp_path: Path) -> None:
     readings = prepared(pool, tmp_path / "data")
     readings.put(Answer(READERS[0], readings.places(READERS[0])[0].item, "agree_all"), "0" * 32)
-    assert len(prepared(pool, tmp_path / "data").all_answers()) == 1
+    assert len(prepare_votes(tmp_path / "data", pool.curation, pool.images).all_answers()) == 1
     folder = CurationFolder(Path(shutil.copytree(pool.curation, tmp_path / "curation")))
     readers = tmp_path / "readers.csv"
     readers.write_text(pool.readers.read_text(encoding="utf-8") + "Reader Eve,6\n", encoding="utf-8")

@@ -12,9 +12,9 @@ from reveal_leaderboard.readers.films import ImageCache
 from reveal_leaderboard.readers.store import Answer, Readings
 from reveal_leaderboard.web.auth import Auth, Provider, open_auth
 
-from tests.leaderboard.conftest import free_port
+from tests.leaderboard.conftest import free_port, serving
 from tests.leaderboard.oidc_provider import CLIENT_ID, CLIENT_SECRET, running_provider
-from tests.leaderboard.readers.reading_world import READERS, Pool, accounts_in, local_app, prepared, serving
+from tests.leaderboard.readers.reading_world import READERS, Pool, accounts_in, local_app, prepared
 
 browsing = pytest.importorskip("tests.leaderboard.browser.browsing")
 pytestmark = pytest.mark.skipif(browsing.CHROMIUM is None, reason="no Chromium here")
@@ -276,6 +276,7 @@ def test_a_reader_signs_in_with_an_account_and_out_again(browser: Any, pool: Poo
             page.keyboard.press("1")
             page.keyboard.press("Enter")
             ready(page, 2)
+            page.wait_for_load_state("networkidle")  # films that come later are refused
             page.locator("#sign-out button").focus()
             page.keyboard.press("Enter")
             page.wait_for_selector("text=You are not signed in")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,8 @@ from reveal_leaderboard.readers.store import (
     answers,
     marks,
 )
+
+from tests.leaderboard.conftest import at_once
 
 ITEMS = [Item(name, {"labels": []}, (Film(f"{name}.dcm", None, "PA"),)) for name in ("s1", "s2", "s3")]
 LISTS = [("Ada", 1, "s2"), ("Ada", 2, "s1"), ("Ben", 1, "s1"), ("Ben", 2, "s3")]
@@ -65,7 +66,6 @@ def test_one_press_is_one_answer_however_often_it_is_sent(readings: Readings) ->
     with pytest.raises(KeyUsedError, match="another answer"):
         readings.put(Answer("Ada", "s1", "agree_all"), key(1))
     kept = readings.answer("Ada", "s1")
-    assert kept is not None
     assert (kept.answer, kept.comment, kept.details, kept.seconds) == ("disagree", "no", ["COPD"], 3.5)
     assert abs(kept.at - Path(readings.engine.url.database or "").stat().st_mtime) < 3600
 
@@ -75,11 +75,7 @@ def test_many_at_once_are_all_kept(readings: Readings) -> None:
         readings.put(Answer("Ada", "s1", "agree_mostly", str(number)), key(number))
         readings.put(Answer("Ada", "s1", "agree_mostly", str(number)), key(number))
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(12)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(work, range(12))
     with readings.engine.begin() as connection:
         kept = connection.execute(sa.select(answers.c.comment)).scalars().all()
     assert sorted(map(int, kept)) == list(range(12))

@@ -1,0 +1,31 @@
+"""What a fragment of a page holds: its elements, and the text that is read on it."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+
+OURS = {"class", "role", "title", "href", "rel", "style", "datetime", "type", "scope", "tabindex", "lang", "id"}
+
+
+class Elements(HTMLParser):
+    """Collects the elements of a fragment and every attribute that is none of those the pages use."""
+
+    def __init__(self, markup: str) -> None:
+        super().__init__()
+        self.names: list[str] = []
+        self.strange: list[str] = []
+        self.texts: list[str] = []
+        self.feed(markup)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names.append(tag)
+        self.strange += [name for name, _ in attrs if name not in OURS and not name.startswith(("data-", "aria-"))]
+
+    def handle_data(self, data: str) -> None:
+        self.texts += data.split()
+
+
+def text_of(markup: str) -> str:
+    """The words of a fragment, with a blank between elements."""
+    return " ".join(Elements(markup).texts)
