@@ -70,7 +70,7 @@ def made_at_home(run: Run) -> list[Path]:
     """
     folders = run.board.hospital.publics
     manifests = [read_published(folder, "holdout").manifest for folder in folders]
-    stored = {path.name: path for path in run.board.root.rglob("*") if len(path.name) == 64}
+    stored = {path.name: path for path in run.board.root.rglob("*") if len(path.name) == 64 and path.is_file()}
     made = set()
     for upload, manifest in product(stored.values(), manifests):
         report = KINDS[manifest.kind].lint(upload, manifest, allow_missing=True, limits=BOARD_LIMITS)
