@@ -32,7 +32,7 @@ from reveal_bench.arrays import FloatArray
 from reveal_bench.kinds.kind import Rows
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO, Resampled, macro_first, signature
-from reveal_bench.metrics.intervals import find_intervals
+from reveal_bench.metrics.intervals import SHARES, find_intervals
 
 __all__ = [
     "Comparison", "Ranked", "as_records", "compare", "compare_resampled", "decrease", "holm", "rank",
@@ -342,8 +342,8 @@ def rank(
     macros = macros[:, ~np.isnan(macros[0])]
     sign = -1 if METRICS[metric].better == "lower" else 1
     ranks = _ranks(sign * macros)
-    rank_low = np.percentile(ranks, 2.5, axis=1, method="lower")
-    rank_high = np.percentile(ranks, 97.5, axis=1, method="higher")
+    rank_low = np.quantile(ranks, SHARES[0], axis=1, method="lower")
+    rank_high = np.quantile(ranks, SHARES[1], axis=1, method="higher")
     on_data = _ranks(sign * values[:, :1])[:, 0]
     found = find_intervals(values[:, 0], macros.T)
     names = list(systems)

@@ -27,7 +27,8 @@ Interval = Literal["percentile", "bca", "chexlocalize"]
 INTERVALS: tuple[Interval, ...] = get_args(Interval)
 
 
-_SHARES = 0.025, 0.975
+SHARES = 0.025, 0.975
+"""Where the ends of a 95 % interval lie among the replicates; ranks have theirs there, too."""
 _NORMAL = NormalDist()
 _SAME = 1e-12  # scores are fractions: replicates this near to one another differ by rounding alone
 
@@ -59,7 +60,7 @@ def check_interval(interval: Interval, n_resamples: int) -> None:
     """
     if interval not in INTERVALS:
         raise ValueError(f"`interval` must be one of {', '.join(INTERVALS)}, got {interval!r}")
-    if interval == "chexlocalize" and int(0.025 * n_resamples) < 1:
+    if interval == "chexlocalize" and int(SHARES[0] * n_resamples) < 1:
         raise ValueError(
             "`n_resamples` must be at least 40 for interval 'chexlocalize', whose low end is the sorted replicates' "
             f"element int(0.025 * n_resamples) - 1, got {n_resamples}"
@@ -97,7 +98,7 @@ def find_intervals(
     n_empty = np.isnan(replicates).sum(axis=0)
     if interval == "chexlocalize":
         ordered = np.sort(replicates, axis=0)
-        low, high = (ordered[int(share * len(replicates)) - 1] for share in _SHARES)
+        low, high = (ordered[int(share * len(replicates)) - 1] for share in SHARES)
         return Intervals(mean_of_defined(ordered.T).round(3), low.round(3), high.round(3), n_empty)
     if interval == "bca":
         if left_out is None:
@@ -109,7 +110,7 @@ def find_intervals(
 
 
 def _percentiles(replicates: FloatArray) -> FloatArray:
-    percents = [100 * share for share in _SHARES]
+    percents = [100 * share for share in SHARES]
     ends = np.full((len(percents), replicates.shape[1]), np.nan)
     complete = ~np.isnan(replicates).any(axis=0)
     if complete.any():
@@ -136,7 +137,7 @@ def _bca(value: float, replicates: FloatArray, left_out: FloatArray) -> tuple[fl
     deviations = left_out.mean() - left_out if len(left_out) else left_out
     spread = (deviations**2).sum()
     acceleration = (deviations**3).sum() / (6 * spread**1.5) if spread > 0 else 0.0
-    moved = bias + np.array([_NORMAL.inv_cdf(share) for share in _SHARES])
+    moved = bias + np.array([_NORMAL.inv_cdf(share) for share in SHARES])
     with np.errstate(divide="ignore"):
         scores = bias + moved / (1 - acceleration * moved)
     low, high = np.percentile(replicates, [100 * _NORMAL.cdf(score) for score in scores])

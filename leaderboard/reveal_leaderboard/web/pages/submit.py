@@ -158,8 +158,8 @@ def lint_view(report: Lint) -> str:
 
 POLL_SECONDS = 1.0
 LEAD = (
-    "JSON lines, CSV, Parquet, CheXlocalize or COCO JSON. The file is checked before anything is sent, as often as you "
-    "like; only a released score is charged. "
+    "JSON lines. Labels with probabilities may also be CSV, and places CSV, Parquet, CheXlocalize or COCO JSON. "
+    "The file is checked before anything is sent, as often as you like; only a released score is charged. "
 )
 EMPTY = message("info", "No file yet.", "Its report appears here as soon as it is dropped. Checking costs nothing.")
 NOTHING_SENT = message("info", "Nothing sent yet.")
