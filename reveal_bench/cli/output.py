@@ -264,8 +264,9 @@ def print_refusal(problem: dict[str, Any]) -> None:
 
 
 def warnings_of(report: Mapping[str, Any]) -> list[str]:
-    """The warnings of a lint report's document, a line each: what does not refuse a file, but is seldom meant."""
-    return _some(_problem_line(entry) for entry in report.get("problems", []) if entry["severity"] == "warning")
+    """The first warnings of a lint report's document, a line each: what refuses no file, but is seldom meant."""
+    found = (_problem_line(entry) for entry in report.get("problems", []) if entry["severity"] == "warning")
+    return _some(found, most=3)
 
 
 def _problem_line(entry: Mapping[str, Any], *severity: str) -> str:

@@ -155,7 +155,7 @@ def test_every_reason_is_told_and_nothing_is_sent(hub: FakeHub, publisher: Clien
             "`token` of a holdout must be one of its own",
         ),
         (["--token-file", "EMPTY"], {}, "must hold one token and nothing else"),
-        (["--token-file", "no-such-file"], {}, "No such file or directory: 'no-such-file'"),
+        (["--token-file", "no-such-file"], {}, "no-such-file: no such file or directory"),
         ([], {}, "there is no token to publish with: set HF_TOKEN"),
     ],
 )
