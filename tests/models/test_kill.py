@@ -22,10 +22,12 @@ pytestmark = pytest.mark.processes
 
 CONNECTIONS = 4
 SCRIPT = """
+import signal
 import sys
 from pathlib import Path
 from reveal_bench.models.questions import AskSettings
 from reveal_bench.models.running import ModelChoice, run_model
+signal.signal(signal.SIGINT, signal.default_int_handler)  # shells ignore Ctrl-C for what runs in the background
 folder, out, url = sys.argv[1:]
 run_model(Path(folder), "test", Path(out), AskSettings(), ModelChoice("played", url, max_connections=4))
 """
