@@ -248,6 +248,7 @@ def old_board(recording: Recording, kept: Path) -> None:
     recording.known[str(kept)] = "<kept>"
     with sqlite3.connect(steps.folder / "server" / "leaderboard.sqlite") as connection:
         sent = [row[0] for row in connection.execute("SELECT id FROM submissions ORDER BY created_at")]
+    steps.run("reveal-leaderboard migrate --data server")
     steps.run("reveal-leaderboard audit --data server --json")
     folders = [kept / name / "data" for name in BOARDS] + [kept / "chexlocalize" / "next"]
     shown = " ".join(f"--benchmark {folder}" for folder in folders)
