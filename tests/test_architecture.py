@@ -61,8 +61,13 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
-def imported_by(name: str) -> Iterator[str]:
+@cache
+def imported_by(name: str) -> tuple[str, ...]:
     """Modules of the two packages that a module imports, wherever in the file it does."""
+    return tuple(_imported_by(name))
+
+
+def _imported_by(name: str) -> Iterator[str]:
     for node in ast.walk(tree_of(modules()[name])):
         if isinstance(node, ast.Import):
             candidates = [(alias.name, alias.name) for alias in node.names]
