@@ -68,7 +68,7 @@ def print_scores(
     from reveal_bench.metrics.estimates import POOLED
 
     by_finding = [e for e in estimates if e.finding != POOLED]
-    first = by_finding[0].metric
+    first = (by_finding or estimates)[0].metric  # a kind may have figures over all its cases alone
     n = {e.finding: e.n for e in by_finding if e.metric == first}
     cells = {}
     for e in by_finding:
