@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
+from tests.syntax import tree_of
 
 PACKAGES = {"reveal_bench": ROOT / "reveal_bench", "reveal_leaderboard": ROOT / "leaderboard" / "reveal_leaderboard"}
 
@@ -57,30 +58,30 @@ def modules() -> dict[str, Path]:
 
 
 @cache
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
-
-
-@cache
 def imported_by(name: str) -> tuple[str, ...]:
     """Modules of the two packages that a module imports, wherever in the file it does."""
     return tuple(_imported_by(name))
 
 
 def _imported_by(name: str) -> Iterator[str]:
+    for full, module in names_imported(name):
+        if full in modules():
+            yield full
+        elif module in modules():
+            yield module
+
+
+@cache
+def names_imported(name: str) -> tuple[tuple[str, str], ...]:
+    """(dotted name, its module) of everything that a module imports, wherever in the file it does."""
+    found: list[tuple[str, str]] = []
     for node in ast.walk(tree_of(modules()[name])):
         if isinstance(node, ast.Import):
-            candidates = [(alias.name, alias.name) for alias in node.names]
+            found += [(alias.name, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
             assert node.level == 0, f"{name}: relative import"
-            candidates = [(f"{node.module}.{alias.name}", node.module) for alias in node.names]
-        else:
-            continue
-        for full, module in candidates:
-            if full in modules():
-                yield full
-            elif module in modules():
-                yield module
+            found += [(f"{node.module}.{alias.name}", node.module) for alias in node.names]
+    return tuple(found)
 
 
 def test_rooms_import_one_way() -> None:
@@ -127,6 +128,13 @@ def test_nobody_imports_a_command_line_and_the_library_does_not_know_the_leaderb
             assert f"{package}.cli" not in {".".join(other.split(".")[:2]) for other in imported_by(name)}, name
         if package == "reveal_bench":
             assert not any(other.startswith("reveal_leaderboard") for other in imported_by(name)), name
+
+
+def test_pydicom_stays_in_its_room_and_no_decoder_is_imported() -> None:
+    heavy = {"pydicom", "gdcm", "openjpeg", "jpeg_ls", "pylibjpeg"}
+    for name in modules():
+        found = {module.split(".")[0] for _, module in names_imported(name)} & heavy
+        assert found <= ({"pydicom"} if name.startswith("reveal_bench.dicom.") else set()), name
 
 
 def test_names_say_something() -> None:

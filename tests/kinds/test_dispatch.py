@@ -6,6 +6,7 @@ import ast
 
 from reveal_bench.kinds import KINDS
 from tests.conftest import ROOT
+from tests.syntax import tree_of
 
 HOME = ROOT / "reveal_bench" / "kinds"
 PACKAGES = (ROOT / "reveal_bench", ROOT / "leaderboard" / "reveal_leaderboard")
@@ -18,7 +19,7 @@ BUILT_IN = {"list", "tuple", "dict", "str", "bytes", "int", "float", "Mapping", 
 
 def classes_of_kinds() -> set[str]:
     """Names of all classes in the folders of the kinds: records, predictions, manifests, rows, tallies."""
-    modules = (ast.parse(path.read_text()) for name in KINDS for path in (HOME / name).glob("*.py"))
+    modules = (tree_of(path) for name in KINDS for path in (HOME / name).glob("*.py"))
     return {node.name for module in modules for node in module.body if isinstance(node, ast.ClassDef)}
 
 
@@ -97,6 +98,6 @@ def test_only_kinds_dispatch_on_kinds() -> None:
         for package in PACKAGES
         for path in package.rglob("*.py")
         if not path.is_relative_to(HOME)
-        for line in dispatches(ast.parse(path.read_text()), classes)
+        for line in dispatches(tree_of(path), classes)
     ]
     assert told == []

@@ -14,6 +14,7 @@ import pytest
 from reveal_leaderboard.store.journal import JournalFormatter, set_up_journal
 
 from tests.conftest import ROOT
+from tests.syntax import tree_of
 
 CANARY = "canary-7f3a"
 SHA256 = "ab" * 32
@@ -119,7 +120,7 @@ def test_setting_up_twice_writes_once(journal: io.StringIO) -> None:
 
 def log_calls() -> Iterator[tuple[Path, ast.Call]]:
     for path in sorted((ROOT / "leaderboard" / "reveal_leaderboard").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(tree_of(path)):
             if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
                 continue
             owner = node.func.value

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 import reveal_leaderboard
 
+from tests.syntax import tree_of
+
 FOLDER = Path(reveal_leaderboard.__file__).parent
 STORED = {"settings", "store"}
 SHOWN = STORED | {"accounts", "release", "boards"}
@@ -48,7 +50,7 @@ def imports(module: str) -> tuple[tuple[str, str], ...]:
 
 
 def _imports(module: str) -> Iterator[tuple[str, str]]:
-    for node in ast.walk(ast.parse(MODULES[module].read_text(encoding="utf-8"))):
+    for node in ast.walk(tree_of(MODULES[module])):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "reveal_leaderboard":
             source = (node.module or "").partition(".")[2]
             for alias in node.names:
