@@ -12,8 +12,8 @@ from reveal_bench.curation.tables import Assignment, Placed, Sampled, read_table
 from reveal_bench.phantom.curation import cast, write_votes
 from tests.cli.test_score import call
 
-N = 120
-STRATA = "1:30,2:20,3:8"
+N = 60
+STRATA = "1:15,2:10,3:4"
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,7 @@ def curated(pool: Path, folder: Path, *, seed: int = 3) -> list[str]:
     write_votes(votes, cast(readings, suggested, truth, seed))
     printed += [call("curate", "import-votes", folder, "--votes", votes).stdout]
     printed += [call("curate", "consensus", folder, "--resamples", 50).stdout]
-    printed += [call("curate", "select", folder, "--target", 30).stdout]
+    printed += [call("curate", "select", folder, "--target", 15).stdout]
     printed += [call("curate", "split", folder, "--facts", pool / "facts.csv", "--best-of", 5).stdout]
     return printed
 

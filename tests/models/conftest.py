@@ -21,6 +21,7 @@ from reveal_bench.models.pictures import FolderPictures
 from reveal_bench.models.questions import AskSettings, list_questions
 from reveal_bench.phantom.layouts import write_chexlocalize
 from reveal_bench.sources import chexlocalize
+from tests.conftest import made_once
 from tests.models.endpoint import PlayedModel, played
 
 
@@ -36,11 +37,13 @@ class Truth:
 @pytest.fixture(scope="session")
 def films(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """24 films to ask about (split test) and 12 for examples (split validation), 256 pixels long."""
-    root = tmp_path_factory.mktemp("films")
-    write_chexlocalize(root / "download", n_images=24, n_val=12, seed=4, long_side=256, traps=False)
-    reading = chexlocalize.read(root / "download")
-    build_folder(reading.splits, root / "public", BENCHMARKS["chexlocalize"], seed=3, synthetic=True)
-    return root / "public"
+
+    def make(root: Path) -> None:
+        write_chexlocalize(root / "download", n_images=24, n_val=12, seed=4, long_side=256, traps=False)
+        reading = chexlocalize.read(root / "download")
+        build_folder(reading.splits, root / "public", BENCHMARKS["chexlocalize"], seed=3, synthetic=True)
+
+    return made_once(tmp_path_factory, "films", make) / "public"
 
 
 @pytest.fixture(scope="session")

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -14,26 +13,23 @@ import pytest
 from reveal_bench.models.questions import AskSettings
 from reveal_bench.models.run_folder import read_run
 from reveal_bench.models.running import ModelChoice, run_model
-from tests.conftest import ROOT
 from tests.models.conftest import Truth, playing
 from tests.models.endpoint import PlayedModel
 
 pytestmark = pytest.mark.processes
 
 CONNECTIONS = 4
-SCRIPT = """
-import signal
-import sys
-from pathlib import Path
-from reveal_bench.models.questions import AskSettings
-from reveal_bench.models.running import ModelChoice, run_model
-signal.signal(signal.SIGINT, signal.default_int_handler)  # shells ignore Ctrl-C for what runs in the background
-folder, out, url = sys.argv[1:]
-run_model(Path(folder), "test", Path(out), AskSettings(), ModelChoice("played", url, max_connections=4))
-"""
+FORKS = multiprocessing.get_context("fork")
+"""What is killed here is started often: by a copy of this process, which has the imports behind it."""
 
 
-def ended(model: PlayedModel, folder: Path, out: Path, after: int, sent: signal.Signals) -> tuple[int, set[str]]:
+def ask(folder: Path, out: Path, url: str) -> None:
+    """The run, as the child does it."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # shells ignore Ctrl-C for what runs in the background
+    run_model(folder, "test", out, AskSettings(), ModelChoice("played", url, max_connections=CONNECTIONS))
+
+
+def ended(model: PlayedModel, folder: Path, out: Path, after: int, sent: signal.Signals) -> tuple[int | None, set[str]]:
     """Run until `after` more requests were answered and as many as may be are in flight; then send a signal.
 
     Returns
@@ -42,15 +38,17 @@ def ended(model: PlayedModel, folder: Path, out: Path, after: int, sent: signal.
     """
     begun = len(model.asked)
     model.gated_from = begun + after
-    words = [sys.executable, "-c", SCRIPT, str(folder), str(out), model.url]
-    child = subprocess.Popen(words, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)})
+    child = FORKS.Process(target=ask, args=(folder, out, model.url), daemon=True)
+    child.start()
+    assert child.pid is not None
     try:
         assert model.wait_for_open(CONNECTIONS)
-        child.send_signal(sent)
-        code = child.wait(60)
+        os.kill(child.pid, sent)
+        child.join(60)
+        code = child.exitcode
     finally:
         child.kill()
-        child.wait()
+        child.join()
     model.open_gate()
     assert model.wait_for_none_open()
     assert len(model.asked) == begun + after + CONNECTIONS
@@ -58,6 +56,8 @@ def ended(model: PlayedModel, folder: Path, out: Path, after: int, sent: signal.
 
 
 def test_interrupted_then_killed_then_done(films: Path, truth: Truth, tmp_path: Path) -> None:
+    import inspect_ai  # noqa: F401  # once, for all that are forked
+
     with playing(truth, error_rate=0.4) as (model, _):
         code, in_flight_first = ended(model, films, tmp_path / "out", 0, signal.SIGKILL)
         assert code == -signal.SIGKILL
