@@ -263,7 +263,7 @@ def test_a_leaderboard_that_is_not_there(tmp_path: Path) -> None:
 
 def test_phantom_to_scores(tmp_path: Path) -> None:
     source, folder, vault = tmp_path / "download", tmp_path / "data", tmp_path / "vault"
-    call("phantom", source, "--images", 8, "--val-images", 6, "--long-side", 160)
+    call("phantom", source, "--images", 24, "--val-images", 6, "--long-side", 300)
     assert "chexlocalize" in call("inspect", source).stdout
     built = call("build", source, "--out", folder, "--holdout", vault, "--seed", 1, "--workers", 1).stdout
     assert "holdout" in built

@@ -56,8 +56,9 @@ def ended(model: PlayedModel, folder: Path, out: Path, after: int, sent: signal.
 
 
 def test_interrupted_then_killed_then_done(films: Path, truth: Truth, tmp_path: Path) -> None:
-    import inspect_ai  # noqa: F401  # once, for all that are forked
-
+    with playing(truth, error_rate=0.4) as (model, _):
+        choice = ModelChoice("played", model.url, max_connections=CONNECTIONS)
+        run_model(films, "test", tmp_path / "undisturbed", AskSettings(), choice)
     with playing(truth, error_rate=0.4) as (model, _):
         code, in_flight_first = ended(model, films, tmp_path / "out", 0, signal.SIGKILL)
         assert code == -signal.SIGKILL
@@ -73,9 +74,6 @@ def test_interrupted_then_killed_then_done(films: Path, truth: Truth, tmp_path: 
         expected.update(in_flight)
         expected.update(in_flight_then)
         assert Counter(question for question, _ in model.asked) == expected
-    with playing(truth, error_rate=0.4) as (model, _):
-        choice = ModelChoice("played", model.url, max_connections=CONNECTIONS)
-        run_model(films, "test", tmp_path / "undisturbed", AskSettings(), choice)
     for path in (tmp_path / "undisturbed").iterdir():
         if path.is_file():
             assert (tmp_path / "out" / path.name).read_bytes() == path.read_bytes()

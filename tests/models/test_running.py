@@ -265,13 +265,13 @@ def test_a_run_that_nobody_answers_is_given_up(films: Path, truth: Truth, tmp_pa
     with playing(truth, faults=faults) as (model, _):
         choice = ModelChoice("played", model.url, max_connections=2)
         with pytest.raises(RunStoppedError, match=f"{IN_A_ROW} requests in a row .*401") as stopped:
-            run_model(films, "test", tmp_path, AskSettings(), choice, limit=20)
+            run_model(films, "test", tmp_path, AskSettings(), choice, limit=14)
         assert stopped.value.status == 401
         assert IN_A_ROW <= len(model.asked) <= IN_A_ROW + 2
-        assert read_run(tmp_path).summary.by_status == {"not_asked": 20}
+        assert read_run(tmp_path).summary.by_status == {"not_asked": 14}
         model.faults.clear()
-        summary = run_model(films, "test", tmp_path, AskSettings(), choice, limit=20)
-        assert summary.by_status == {"answered": 20}
+        summary = run_model(films, "test", tmp_path, AskSettings(), choice, limit=14)
+        assert summary.by_status == {"answered": 14}
 
 
 def test_a_folder_that_another_run_writes_is_left_alone(films: Path, tmp_path: Path) -> None:
