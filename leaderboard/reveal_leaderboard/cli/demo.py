@@ -441,6 +441,7 @@ SETTINGS = """# For the demo alone, whose holdout is as small as a demo must be:
 [benchmarks.reveal-cxr.release]
 min_cell = 10
 bands = [10, 30, 60, 120]
+band_resolution = [0.1, 0.1, 0.05, 0.01]
 """
 
 

@@ -51,7 +51,6 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Board]:
     for value in (0.5, 0.6):  # each better than the one before, or the ladder would hold it back
         world.score(value)
     world.rank({a: (2, 2, 2, "B"), b: (1, 1, 1, "A")})
-    world.compare(a, b, finding="macro")
     with serving(world) as address:
         yield Board(address, world, a, b)
 

@@ -77,14 +77,10 @@ class Deployment:
         return found
 
     def compare(self, a: str, b: str) -> dict[str, Any]:
-        """The comparison of two submissions, once it is computed."""
-
-        def ready() -> dict[str, Any] | None:
-            answer = self.wire.get(f"/api/v1/compare?a={a}&b={b}")
-            assert answer.status_code in (200, 202), answer.text
-            return answer.json() if answer.status_code == 200 else None
-
-        found: dict[str, Any] = wait_until(ready, pause=ASKING)
+        """The comparison of two submissions."""
+        answer = self.wire.get(f"/api/v1/compare?a={a}&b={b}")
+        assert answer.status_code == 200, answer.text
+        found: dict[str, Any] = answer.json()
         return found
 
     def command(self, *words: str | Path) -> str:

@@ -29,7 +29,7 @@ from tests.leaderboard.test_probing_simulation import GuardedBoard, World
 
 pytestmark = pytest.mark.processes
 QUOTA = 10  # the packaged one; only the limit of a day is lifted
-SETTINGS = f"[quota]\nper_day = {QUOTA}\n"
+SETTINGS = f"[quota]\ntotal = {QUOTA}\nper_day = {QUOTA}\n"
 MOST_GAINED = 0.05
 FEWEST = 30
 
