@@ -23,7 +23,7 @@ test: $(VENV)/.installed-dev $(VENV)/.browser $(VENV)/.postgresql $(VENV)/.bubbl
 # databases, an hour or so.
 soak: $(VENV)/.installed-dev $(VENV)/.postgresql $(VENV)/.bubblewrap $(LMMS)/.installed
 	REVEAL_LMMS_PYTHON=$(LMMS)/bin/python $(BIN)/python -m pytest tests/models/test_lmms_real.py
-	REVEAL_KILL_SEEDS=20 $(BIN)/python -m pytest tests/leaderboard/kill --numprocesses auto --dist loadfile $(PYTEST_ARGS)
+	REVEAL_KILL_SEEDS=20 $(BIN)/python -m pytest tests/leaderboard/kill --numprocesses auto --dist loadscope $(PYTEST_ARGS)
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

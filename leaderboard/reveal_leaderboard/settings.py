@@ -17,6 +17,7 @@ import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -356,10 +357,15 @@ def _check_tables(tables: Mapping[str, Any], path: Path, prefix: str) -> None:
             if key not in keys:
                 raise SettingsError(f"{path}: keys of `{prefix}{name}` must be of {', '.join(keys)}, got {key!r}")
         try:
-            TypeAdapter(_TABLES[name]).validate_python(table)
+            _checker(name).validate_python(table)
         except ValidationError as error:
             first = error.errors()[0]
             raise SettingsError(f"{path}: `{prefix}{name}.{first['loc'][0]}` {first['msg']}") from None
+
+
+@cache  # making one takes longer than all else that is done with settings
+def _checker(name: str) -> TypeAdapter[Any]:
+    return TypeAdapter(_TABLES[name])
 
 
 def _check_together(tables: Document, path: Path, prefix: str) -> None:

@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from reveal_leaderboard.accounts.accounts import Accounts
 from reveal_leaderboard.boards.catalogue import Catalogue, read_published
 from reveal_leaderboard.boards.refresh import start_refresh, switch_version
-from reveal_leaderboard.cli.demo import SETTINGS
+from reveal_leaderboard.cli.demo import settings_of
 from reveal_leaderboard.custody import Custody
 from reveal_leaderboard.release import receipts
 from reveal_leaderboard.settings import load_settings
@@ -153,7 +153,7 @@ def test_the_board_shows_the_new_version_with_every_submission_scored_again(
     versions: tuple[Version, Version], tmp_path: Path, custody: Custody
 ) -> None:
     old, new = versions
-    (tmp_path / "settings.toml").write_text(SETTINGS, encoding="utf-8")
+    (tmp_path / "settings.toml").write_text(settings_of(NAME), encoding="utf-8")
     settings = load_settings(tmp_path / "settings.toml")
     data = tmp_path / "data"
     data.mkdir()

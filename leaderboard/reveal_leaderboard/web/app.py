@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
@@ -15,6 +16,7 @@ import gradio as gr
 from fastapi import FastAPI
 from fastapi.middleware.cors import CORSMiddleware
 from gradio.components import Navbar
+from gradio.routes import App
 from starlette.routing import Match, Mount
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -176,16 +178,31 @@ def build_app(
     return app
 
 
+@contextmanager
+def _no_app_yet() -> Iterator[None]:
+    """Keep Gradio from making an application after every page: only the one that is mounted in the end is used.
+
+    Each has some hundred routes, and all together they take as long as everything else that a server does at its start.
+    """
+    create = App.create_app
+    App.create_app = staticmethod(lambda *_, **__: None)  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        App.create_app = staticmethod(create)  # type: ignore[method-assign]
+
+
 def _mount_pages(app: FastAPI, services: Services, front: Front) -> None:
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
-    with gr.Blocks(title="REVEAL leaderboard", analytics_enabled=False, delete_cache=(3600, 3600)) as pages:
-        Navbar(main_page_name=MAIN_PAGE)
-        board.build(services, pages)
-    for name, path, module in PAGES:
-        with pages.route(name, path, show_in_navbar=name not in UNLISTED) as page:
+    with _no_app_yet():
+        with gr.Blocks(title="REVEAL leaderboard", analytics_enabled=False, delete_cache=(3600, 3600)) as pages:
             Navbar(main_page_name=MAIN_PAGE)
-            module.build(services, page)
-    pages.queue(default_concurrency_limit=4, max_size=64)
+            board.build(services, pages)
+        for name, path, module in PAGES:
+            with pages.route(name, path, show_in_navbar=name not in UNLISTED) as page:
+                Navbar(main_page_name=MAIN_PAGE)
+                module.build(services, page)
+        pages.queue(default_concurrency_limit=4, max_size=64)
     gr.mount_gradio_app(
         app,
         pages,

@@ -2,6 +2,8 @@
 
 Conventions
 -----------
+Servers and workers are forked by a process that has the imports behind it: what is killed here is started often.
+
 Of the two workers one has orders to die and the other takes no jobs until it has; then it finishes what is left, and a
 third takes the dead one's place. Each submission is of a team of its own, so that its figures are its own: they must be
 bit for bit those of the same predictions in the undisturbed runs with which an arena opens. Files differ in blanks that
@@ -10,18 +12,19 @@ mean nothing, so that each is stored by itself.
 
 from __future__ import annotations
 
+import atexit
 import json
-import os
+import multiprocessing
 import random
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from itertools import count
+from multiprocessing import forkserver
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 import httpx
@@ -35,10 +38,13 @@ from reveal_bench.predictions import predictions_to_jsonl
 from tests.leaderboard.conftest import ASKING, BENCHMARK, METADATA, Board, free_port, guesses, keep_kernels, wait_until
 from tests.leaderboard.kill.orders import Desk, Orders
 from tests.leaderboard.kill.processes import Process, descendants, is_alive
+from tests.leaderboard.kill.victim import run
 
 __all__ = ["PATIENCE", "Arena", "Player", "Send", "arena"]
 
-REPOSITORY = Path(__file__).parents[3]
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["reveal_leaderboard.web.app", "reveal_leaderboard.worker.worker"])
+atexit.register(forkserver._forkserver._stop)  # type: ignore[attr-defined]  # it ends, and is waited for, with the tests
 N_FILES = 3
 LEASE_SECONDS = 3.0
 PATIENCE = 240.0
@@ -60,19 +66,20 @@ class Send:
 class Player:
     """A server or worker, its orders, and whatever it ever started as far as it was seen."""
 
-    process: subprocess.Popen[bytes]
+    process: ForkServerProcess
+    pid: int
     desk: Desk
     seen: set[Process] = field(default_factory=set)
 
     def look(self) -> bool:
         """Note what it started; whether it runs."""
-        self.seen |= descendants(self.process.pid)
-        return self.process.poll() is None
+        self.seen |= descendants(self.pid)
+        return self.process.exitcode is None
 
     def wait_killed(self) -> None:
         """Wait until it was killed and nothing that it started is left."""
         wait_until(lambda: not self.look(), seconds=PATIENCE)
-        assert self.process.returncode == -signal.SIGKILL
+        assert self.process.exitcode == -signal.SIGKILL
         wait_until(lambda: not any(map(is_alive, self.seen)), seconds=PATIENCE)
 
 
@@ -101,15 +108,13 @@ class Arena:
         number = next(self.numbers)
         desk = Desk(self.data / "desks" / str(number))  # a confined server reads and writes below its data only
         desk.give(Orders(number, is_held=True))
-        module = [sys.executable, "-m", "tests.leaderboard.kill.victim", str(self.data / "desks" / str(number))]
         options = ["--data", str(self.data), "--database", self.url, *map(str, words)]
-        scratch = self.root / "scratch"
+        scratch, log = self.root / "scratch", self.root / f"{command}.log"
         scratch.mkdir(exist_ok=True)
-        path = os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "leaderboard"), os.environ.get("PYTHONPATH", "")])
-        environment = os.environ | {"PYTHONPATH": path, "TMPDIR": str(scratch)}
-        with (self.root / f"{command}.log").open("ab") as log:
-            process = subprocess.Popen([*module, command, *options], stdout=log, stderr=log, env=environment)
-        player = Player(process, desk)
+        process = FORKS.Process(target=run, args=(desk, log, scratch, [command, *options]), daemon=True)
+        process.start()
+        assert process.pid is not None
+        player = Player(process, process.pid, desk)
         self.players.append(player)
         return player
 
@@ -118,7 +123,7 @@ class Arena:
         player = self.start("serve", "--benchmark", self.board.folder, "--port", str(self.port))
 
         def answers() -> bool:
-            assert player.process.poll() is None, self.log("serve")
+            assert player.process.exitcode is None, self.log("serve")
             with suppress(httpx.TransportError):
                 return self.client.get(self.address("/readyz")).status_code == 200
             return False
@@ -145,7 +150,7 @@ class Arena:
         for player in self.players:
             player.look()
             player.process.kill()
-            player.process.wait()
+            player.process.join()
         self.client.close()
         self.store.engine.dispose()
         wait_until(lambda: not any(is_alive(one) for player in self.players for one in player.seen))
@@ -193,7 +198,7 @@ class Arena:
 
     def is_idle(self) -> bool:
         """Whether no job is left; no worker may have ended meanwhile without being killed."""
-        assert all(player.process.poll() in (None, -signal.SIGKILL) for player in self.workers), self.log("worker")
+        assert all(player.process.exitcode in (None, -signal.SIGKILL) for player in self.workers), self.log("worker")
         left = sa.select(sa.func.count()).where(jobs.c.status.in_(("queued", "leased")))
         with self.store.read() as connection:
             return bool(connection.execute(left).scalar_one() == 0)

@@ -1,9 +1,9 @@
-"""Runs the real command line, and dies where it is told to: ``python -m tests.leaderboard.kill.victim DESK COMMAND``.
+"""Runs the real command line, and dies where it is told to.
 
 Conventions
 -----------
-The product has no hooks. Here named seams of it are wrapped before it starts, or, of a server, after it confined
-itself; each wrapper calls what it wraps and does nothing else, unless the orders name its point. The process then says
+The product has no hooks. Here named seams of it are wrapped before it starts; each wrapper calls what it wraps and does
+nothing else, unless the orders name its point. The process then says
 so and kills itself with SIGKILL, which nothing can catch; in the middle of a child's work, a thread kills the child,
 its template or the process.
 """
@@ -13,9 +13,10 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -256,30 +257,15 @@ def wrap_blobs(seams: Seams) -> None:
     wrap(Store, "add_submission", add)
 
 
-def main(folder: str, *words: str) -> None:
-    """Run a command of the leaderboard."""
+def run(desk: Desk, log: Path, scratch: Path, words: Sequence[str]) -> None:
+    """Run a command of the leaderboard in this process, which was forked for it, with `scratch` for temporary files."""
     from reveal_leaderboard import cli
 
-    seams = Seams(Desk(Path(folder)))
-
-    def install() -> None:
-        for part in (wrap_transactions, wrap_queue, wrap_custody, wrap_blobs):
-            part(seams)
-
-    if words[0] == "serve":  # what is wrapped is heavy: it is imported once the server is confined
-
-        def build(method: Callable[..., Any]) -> Callable[..., Any]:
-            def call(*arguments: Any) -> Any:
-                install()
-                return method(*arguments)
-
-            return call
-
-        wrap(cli, "_build", build)
-    else:
-        install()
+    with log.open("ab") as output:
+        for stream in (sys.stdout, sys.stderr):
+            os.dup2(output.fileno(), stream.fileno())
+    os.environ["TMPDIR"], tempfile.tempdir = str(scratch), None
+    seams = Seams(desk)
+    for part in (wrap_transactions, wrap_queue, wrap_custody, wrap_blobs):
+        part(seams)
     cli.app(words)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -71,13 +71,15 @@ def made_at_home(run: Run) -> list[Path]:
     folders = run.board.hospital.publics
     manifests = [read_published(folder, "holdout").manifest for folder in folders]
     stored = {path.name: path for path in run.board.root.rglob("*") if len(path.name) == 64 and path.is_file()}
-    made = set()
-    for upload, manifest in product(stored.values(), manifests):
-        report = KINDS[manifest.kind].lint(upload, manifest, allow_missing=True, limits=BOARD_LIMITS)
-        if report.ok:
-            write_canonical(arrays := BytesIO(), report.predictions, manifest)
-            made.add(sha256(arrays.getvalue()).hexdigest())
-    files = (path for path in run.board.root.rglob("*") if path.name in made)
+    for (name, upload), manifest in product(stored.items(), manifests):
+        key = name, f"{manifest.benchmark} {manifest.version}"
+        if key not in run.made:
+            report = KINDS[manifest.kind].lint(upload, manifest, allow_missing=True, limits=BOARD_LIMITS)
+            arrays = BytesIO()
+            if report.ok:
+                write_canonical(arrays, report.predictions, manifest)
+            run.made[key] = sha256(arrays.getvalue()).hexdigest() if report.ok else None
+    files = (path for path in run.board.root.rglob("*") if path.name in run.made.values())
     return [path for path in files if sha256(path.read_bytes()).hexdigest() == path.name]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -84,21 +83,19 @@ class Deployment:
         return found
 
     def command(self, *words: str | Path) -> str:
-        """``reveal-leaderboard WORDS``; what it prints, which is kept in a file, too."""
-        command = [sys.executable, "-m", "reveal_leaderboard", *map(str, words)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ)
-        return self._printed(done.returncode, done.stdout, done.stderr)
+        """``reveal-leaderboard WORDS --data DATA``; what it prints, which is kept in a file, too.
+
+        It has no process of its own, each of which imports for a second.
+        """
+        done = CliRunner().invoke(app, [*map(str, words), "--data", str(self.data)])
+        with (self.root / "commands.log").open("a") as log:
+            log.write(done.output)
+        assert done.exit_code == 0, done.output + str(done.exception or "")
+        return done.stdout
 
     def admin(self, *words: str | Path) -> str:
-        """``reveal-leaderboard admin WORDS`` without a process of its own, each of which imports for a second."""
-        done = CliRunner().invoke(app, ["admin", *map(str, words), "--data", str(self.data)])
-        return self._printed(done.exit_code, done.stdout, done.stderr + str(done.exception or ""))
-
-    def _printed(self, code: int, out: str, errors: str) -> str:
-        with (self.root / "commands.log").open("a") as log:
-            log.write(out + errors)
-        assert code == 0, errors
-        return out
+        """``reveal-leaderboard admin WORDS``."""
+        return self.command("admin", *words)
 
 
 @contextmanager

@@ -56,8 +56,8 @@ class Hospital:
     """Its folders, all below `root`; `common` is the share of the studies that have any label but the first."""
 
     root: Path
-    n_images: int = 240
-    n_studies: int = 200
+    n_images: int = 160
+    n_studies: int = 160
     common: float = 0.5
     versions: tuple[str, ...] = field(default=(FIRST, SECOND))
 
@@ -139,7 +139,7 @@ def make_images(n: int, *, changed: int = 0) -> list[LocalizationRecord]:
     rng = np.random.default_rng(5)
     records = []
     for i in range(n):
-        present = rng.random(len(CHEXLOCALIZE_FINDINGS)) < [RARE, *[0.7] * (len(CHEXLOCALIZE_FINDINGS) - 1)]
+        present = rng.random(len(CHEXLOCALIZE_FINDINGS)) < [RARE, *[0.5] * (len(CHEXLOCALIZE_FINDINGS) - 1)]
         corners = rng.integers(4, 20, (len(present), 2))
         present ^= i < changed
         annotations: list[Any] = []

@@ -27,12 +27,20 @@ FORMATS = ("json", "csv", "parquet")
 
 @dataclass
 class Run:
-    """What became of it: submissions by what was done with them, and the handlers of pages that were called."""
+    """What became of it.
+
+    Attributes
+    ----------
+    ids, documents : submissions by what was done with them
+    called : handlers of pages
+    made : (hash of an upload, version of the manifest it is read by) -> hash of its arrays, None if it is unsound
+    """
 
     board: Deployment
     ids: dict[str, str] = field(default_factory=dict)
     documents: dict[str, dict[str, Any]] = field(default_factory=dict)
     called: dict[str, dict[str, Any]] = field(default_factory=dict)
+    made: dict[tuple[str, str], str | None] = field(default_factory=dict)
 
     def go(self, look: Callable[[], None]) -> None:
         """All of it, in the order of a board's life; `look` is called when all is scored and the worker still runs."""
@@ -49,8 +57,8 @@ class Run:
             look()
         self.visit_every_page()
         self.make_every_error()
-        self.board.command("audit", "--data", self.board.data, "--json")
-        self.board.command("backup", self.board.root / "backup", "--data", self.board.data)
+        self.board.command("audit", "--json")
+        self.board.command("backup", self.board.root / "backup")
         self.break_the_server()
         self.documents = {name: self.board.document(one) for name, one in self.ids.items()}
 

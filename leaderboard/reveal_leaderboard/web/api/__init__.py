@@ -106,7 +106,7 @@ def _describe(app: FastAPI) -> dict[str, Any]:
 
 def add_unknown(app: FastAPI) -> None:
     """Answer for other methods and other paths of the API; else the pages mounted below would, in their own way."""
-    paths: Mapping[str, Mapping[str, Any]] = _describe(app)["paths"]
+    paths: Mapping[str, Mapping[str, Any]] = app.openapi()["paths"]
     for path, operations in paths.items():
         taken = {method.upper() for method in operations}
         others = [method for method in METHODS if method not in taken]

@@ -1,4 +1,4 @@
-"""The drills of the kill tests: SIGKILL at every point in the life of a submission.
+"""Kill tests: SIGKILL at every point in the life of a submission.
 
 Each seed of a database has one arena, in which the points are met one after the other: after each kill everything that
 the board holds is checked. One seed is run, or as many as REVEAL_KILL_SEEDS says, from REVEAL_KILL_FIRST_SEED on. With
@@ -14,37 +14,28 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 
 from tests.leaderboard.conftest import Board, wait_until
 from tests.leaderboard.databases import DATABASE_SOURCE
 from tests.leaderboard.kill.arena import PATIENCE, Arena, Send, arena
-from tests.leaderboard.kill.orders import SERVER_POINTS, WORKER_POINTS
-
-__all__ = ["N_SEEDS", "Drills", "places"]
+from tests.leaderboard.kill.orders import AT_THE_DATABASE, EACH_STATE, SERVER_POINTS, WORKER_POINTS
 
 FIRST_SEED = int(os.environ.get("REVEAL_KILL_FIRST_SEED", "0"))
 N_SEEDS = int(os.environ.get("REVEAL_KILL_SEEDS", "1"))
 DROPPED = "this result is dropped"
 
 
-def places(kind: str) -> Any:
-    """The fixture `place` of a module of tests: an arena on that kind of database for each seed."""
-
-    @pytest.fixture(scope="module", params=range(FIRST_SEED, FIRST_SEED + N_SEEDS), ids=lambda seed: f"seed{seed}")
-    def place(
-        request: pytest.FixtureRequest, board: Board, tmp_path_factory: pytest.TempPathFactory
-    ) -> Iterator[Arena]:
-        root = tmp_path_factory.mktemp("arena")
-        (root / "data").mkdir()
-        url = DATABASE_SOURCE.migrated(kind, root / "data")
-        with arena(board, url, root, seed=request.param) as opened:
-            yield opened
-        DATABASE_SOURCE.drop(url)
-
-    return place
+@pytest.fixture(scope="class", params=range(FIRST_SEED, FIRST_SEED + N_SEEDS), ids=lambda seed: f"seed{seed}")
+def place(request: pytest.FixtureRequest, board: Board, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
+    """An arena for each seed, on the kind of database that the class of tests names."""
+    root = tmp_path_factory.mktemp("arena")
+    (root / "data").mkdir()
+    url = DATABASE_SOURCE.migrated(request.cls.kind, root / "data")
+    with arena(board, url, root, seed=request.param) as opened:
+        yield opened
+    DATABASE_SOURCE.drop(url)
 
 
 @contextmanager
@@ -64,9 +55,10 @@ PARSING = ("parse-start", "mid-parse", "parsed")
 
 
 class Drills:
-    """What is done to the arena `place` of a module, at all points or, with one seed, at `few`."""
+    """What is done to the arena `place` on a database of `kind`, at all points or, with one seed, at `few`."""
 
-    few: tuple[str, ...] = ()
+    kind: str
+    few: tuple[str, ...]
     """Points of death that are met with one seed."""
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
@@ -143,6 +135,16 @@ class Drills:
         place.check()
         place.order(sleeper, is_held=True)
         dropped = place.log("worker").count(DROPPED)
-        sleeper.process.send_signal(signal.SIGCONT)
+        os.kill(sleeper.pid, signal.SIGCONT)
         wait_until(lambda: place.log("worker").count(DROPPED) == dropped + 1, seconds=PATIENCE)
         place.check()
+
+
+@pytest.mark.processes
+class TestOnSQLite(Drills):
+    kind, few = "sqlite", EACH_STATE
+
+
+@pytest.mark.processes
+class TestOnPostgreSQL(Drills):
+    kind, few = "postgresql", AT_THE_DATABASE
