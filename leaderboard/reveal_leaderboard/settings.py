@@ -211,8 +211,8 @@ class ExposurePolicy:
     """
 
     colluding: Annotated[int, _whole(1, 1000)] = 5
-    watch_bits: Annotated[float, _BITS] = 0.25
-    close_bits: Annotated[float, _BITS] = 0.5
+    watch_bits: Annotated[float, _BITS] = 0.3
+    close_bits: Annotated[float, _BITS] = 0.75
     watch_used: Annotated[float, _number(lambda value: 0 < value <= 1, "above 0, to 1")] = 0.5
     near: Annotated[float, _number(lambda value: 0.5 < value <= 1, "above 0.5, to 1")] = 0.95
 

@@ -84,7 +84,7 @@ def test_the_ends_of_an_interval_tell_no_more_than_the_value() -> None:
         figure = release(rows).figure("point_hit", "A")
         shown.add((figure.value, figure.low, figure.high))
     assert len(shown) == 1
-    assert len({math.ceil(10 * (n / 40 + 1.96 * math.sqrt(n / 40 * (1 - n / 40) / 40))) for n in range(15, 18)}) > 1
+    assert len({math.ceil(20 * (n / 40 + 1.96 * math.sqrt(n / 40 * (1 - n / 40) / 40))) for n in range(15, 18)}) > 1
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ not what happened.
 
 Nobody sees whether teams put their answers together. So the `colluding` groups that were told most about a finding are
 taken as one, and the meter compares what they were told with what the labels hold. On 300 studies five teams whose
-model has an AUROC of 0.9 gain some 0.035 of macro F1 where the meter begins to say "watch" (docs/operating.md, "What
+model has an AUROC of 0.9 gain some 0.03 of macro F1 where the meter begins to say "watch" (docs/operating.md, "What
 colluding teams can learn").
 
 Not counted are macros, which follow from the figures but for their rounding; AUROC, one number over five labels or

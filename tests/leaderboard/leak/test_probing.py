@@ -1,7 +1,7 @@
-"""A prober against the real board, over HTTP: ten answers for an organization, whatever is tried to have more.
+"""Five organizations against the real board, over HTTP: three answers for each, whatever is tried to have more.
 
-Each of several probers has a model of his own (AUROC 0.95 on every label), an organization, and a way of asking. What
-he gains is the F1 of the calls that he could send in the end over that of his model alone.
+They share a model (AUROC 0.90 on every label) and whatever each of them is told. What they gain is the F1 of the calls
+that they could send in the end over that of their model alone.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from reveal_bench.predictions import findings_to_jsonl
 from tests.leaderboard.leak.answers import BoolArray, figures, metadata, of_calls, of_values, present
 from tests.leaderboard.leak.deployment import Deployment, deployed
 from tests.leaderboard.leak.hospital import FIRST, LABELS, STUDIES, Hospital
-from tests.leaderboard.probing import STRATEGIES, Answer, BudgetSpentError, FloatArray, Prober, Strategy
+from tests.leaderboard.probing import Answer, BudgetSpentError, FloatArray, Prober
 from tests.leaderboard.test_probing_simulation import GuardedBoard, World
 
 pytestmark = pytest.mark.processes
-QUOTA = 10  # the packaged one; only the limit of a day is lifted
+QUOTA = 3  # the packaged one; only the limit of a day is lifted
 SETTINGS = f"[quota]\ntotal = {QUOTA}\nper_day = {QUOTA}\n"
 MOST_GAINED = 0.05
 FEWEST = 30
@@ -37,7 +37,7 @@ FEWEST = 30
 @pytest.fixture(scope="module")
 def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     root = tmp_path_factory.mktemp("probing")
-    hospital = Hospital(root / "hospital", n_images=40, n_studies=240, common=0.32, versions=(FIRST,)).build()
+    hospital = Hospital(root / "hospital", n_images=40, n_studies=300, common=0.3, versions=(FIRST,)).build()
     with deployed(hospital, root, SETTINGS) as running, running.worker():
         yield running
 
@@ -76,8 +76,8 @@ class Attacker:
 
 
 def beliefs(truth: BoolArray, seed: int) -> FloatArray:
-    """What a model of AUROC 0.95 makes of the studies, by Bayes' rule."""
-    shift = np.sqrt(2) * norm.ppf(0.95)
+    """What a model of AUROC 0.90 makes of the studies, by Bayes' rule."""
+    shift = np.sqrt(2) * norm.ppf(0.90)
     scores = np.random.default_rng(seed).normal(size=truth.shape) + shift * truth
     found: FloatArray = np.clip(expit(shift * scores - shift**2 / 2 + logit(truth.mean(axis=0))), 1e-4, 1 - 1e-4)
     return found
@@ -90,26 +90,23 @@ def f1(truth: BoolArray, calls: BoolArray) -> FloatArray:
 
 @dataclass
 class Attack:
-    """What came of one: the gain per label, the labels whose calls changed, and the one who did it."""
+    """What came of one: the gain per label, the labels whose calls changed, and those who did it."""
 
-    attacker: Attacker
+    attackers: list[Attacker]
     gain: FloatArray
     changed: BoolArray
 
 
 @pytest.fixture(scope="module")
-def attacks(board: Deployment) -> dict[Strategy, Attack]:
-    """Every strategy, each by an organization of its own: all answers but one to learn, the last to post the result."""
+def attack(board: Deployment) -> Attack:
+    """Five organizations, one after the other, who share what each of them is told."""
     truth = present(board.hospital)
-    done = {}
-    for seed, strategy in enumerate(STRATEGIES):
-        attacker = Attacker(board, f"Prober {seed}")
-        steps = {x: 0.1 if n < 60 else 0.01 for x, n in zip(LABELS, truth.sum(axis=0).tolist(), strict=True)}
-        prober = Prober(LABELS, beliefs(truth, seed), step=steps, seed=seed)
-        calls, own = prober.attack(attacker.ask, strategy, most=QUOTA - 1), prober.own_calls()
-        attacker.ask(calls)
-        done[strategy] = Attack(attacker, f1(truth, calls) - f1(truth, own), (calls != own).any(axis=0))
-    return done
+    attackers = [Attacker(board, f"Prober {number}") for number in range(5)]
+    policy = ReleasePolicy()
+    steps = {x: policy.step_of(n) for x, n in zip(LABELS, truth.sum(axis=0).tolist(), strict=True)}
+    prober = Prober(LABELS, beliefs(truth, 0), step=steps)
+    calls, own = prober.attack([one.ask for one in attackers], "focused", each=QUOTA), prober.own_calls()
+    return Attack(attackers, f1(truth, calls) - f1(truth, own), (calls != own).any(axis=0))
 
 
 def hidden_labels(board: Deployment) -> BoolArray:
@@ -118,48 +115,42 @@ def hidden_labels(board: Deployment) -> BoolArray:
     return found
 
 
-def test_the_gain_is_small_on_shown_labels_and_none_on_hidden_ones(
-    board: Deployment, attacks: dict[Strategy, Attack]
+def test_five_teams_together_gain_little_on_shown_labels_and_nothing_on_hidden_ones(
+    board: Deployment, attack: Attack
 ) -> None:
-    """The mean over strategies and shown labels: its standard error is 0.007, that of one label's gain 0.04.
+    """One draw of the labels: the standard error of its gain is some 0.015.
 
-    Label by label the gain is bounded where many draws can be had (`test_probing_simulation`); that this is the board
-    simulated there is the next test.
+    The mean is bounded where many draws can be had (`test_probing_simulation`); that this is the board simulated there
+    is the next test.
     """
     hidden = hidden_labels(board)
-    gains = np.array([attack.gain for attack in attacks.values()])
     assert 0 < hidden.sum() < len(LABELS) / 2
-    assert gains[:, ~hidden].mean() <= MOST_GAINED, gains.round(3)
-    assert (gains[:, hidden] == 0).all()
-    assert not any(attack.changed[hidden].any() for attack in attacks.values())
-    assert any(attack.changed[~hidden].any() for attack in attacks.values())  # the attack did learn something
+    assert attack.gain[~hidden].mean() <= MOST_GAINED, attack.gain.round(3)
+    assert not attack.changed[hidden].any()
+    assert attack.changed[~hidden].any()  # the attack did learn something
     model = roc_auc_score(present(board.hospital)[:, 1], beliefs(present(board.hospital), 0)[:, 1])
-    assert model == pytest.approx(0.95, abs=0.05)
+    assert model == pytest.approx(0.90, abs=0.05)
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
-def test_the_board_answers_as_the_simulated_one(
-    board: Deployment, attacks: dict[Strategy, Attack], strategy: Strategy
-) -> None:
-    truth, attacker = present(board.hospital), attacks[strategy].attacker
-    simulated = GuardedBoard(World(LABELS, truth, np.empty(0)), replace(ReleasePolicy(), n_resamples=10), QUOTA)
-    assert [answer for _, answer in attacker.answers] == [simulated.ask(calls) for calls in attacker.asked]
-    assert sum(answer is not None for _, answer in attacker.answers) > 1
+def test_the_board_answers_each_as_the_simulated_one(board: Deployment, attack: Attack) -> None:
+    truth = present(board.hospital)
+    for attacker in attack.attackers:
+        simulated = GuardedBoard(World(LABELS, truth, np.empty(0)), replace(ReleasePolicy(), n_resamples=10), QUOTA)
+        assert [answer for _, answer in attacker.answers] == [simulated.ask(calls) for calls in attacker.asked]
+        assert sum(answer is not None for _, answer in attacker.answers) > 1
 
 
-def test_the_board_answers_ten_times_and_shows_no_hidden_label(
-    board: Deployment, attacks: dict[Strategy, Attack]
-) -> None:
+def test_the_board_answers_each_three_times_and_shows_no_hidden_label(board: Deployment, attack: Attack) -> None:
     hidden = {label for label, is_hidden in zip(LABELS, hidden_labels(board), strict=True) if is_hidden}
-    for attack in attacks.values():
-        assert len(attack.attacker.answers) == attack.attacker.charged == QUOTA
-        shown = {label for _, answer in attack.attacker.answers if answer for of in answer.values() for label in of}
+    for attacker in attack.attackers:
+        assert len(attacker.answers) == attacker.charged == QUOTA
+        shown = {label for _, answer in attacker.answers if answer for of in answer.values() for label in of}
         assert shown == {"macro", *LABELS} - hidden
 
 
-def test_nothing_gives_an_eleventh_answer(board: Deployment, attacks: dict[Strategy, Attack]) -> None:
+def test_nothing_gives_a_fourth_answer(board: Deployment, attack: Attack) -> None:
     """Withdrawing, another name, a version, the same file again: refused, or the answer that was there before."""
-    attacker = attacks["random"].attacker
+    attacker = attack.attackers[0]
     new = of_calls(board.hospital, ~present(board.hospital))
     n_before = len(board.wire.get("/api/v1/me/submissions?limit=200").json()["submissions"])
     first = attacker.answers[0][0]
@@ -178,11 +169,9 @@ def test_nothing_gives_an_eleventh_answer(board: Deployment, attacks: dict[Strat
     assert len(board.wire.get("/api/v1/me/submissions?limit=200").json()["submissions"]) == n_before
 
 
-def test_receipts_and_comparisons_repeat_the_figures_that_are_shown(
-    board: Deployment, attacks: dict[Strategy, Attack]
-) -> None:
-    own = [(one, shown) for one, shown in attacks["focused"].attacker.answers if shown]
-    other = next((one, shown) for one, shown in attacks["splitting"].attacker.answers if shown)
+def test_receipts_and_comparisons_repeat_the_figures_that_are_shown(board: Deployment, attack: Attack) -> None:
+    own = [(one, shown) for one, shown in attack.attackers[1].answers if shown]
+    other = next((one, shown) for one, shown in attack.attackers[2].answers if shown)
     for one, shown in own:
         receipt = board.wire.get(f"/api/v1/submissions/{one}/receipt").json()["receipt"]
         assert {(f["metric"], f["finding"]): float(f["value"]) for f in receipt["released"]["figures"]} == {
