@@ -1,10 +1,10 @@
-"""What five colluding teams learn of a holdout, and what the protection costs honest ones: tables for docs/operating.md.
+"""What five colluding teams learn of a holdout, and what the protection costs honest ones (docs/operating.md).
 
-    python -m benchmarks.colluding            # some five minutes on four processors
+    python -m benchmarks.colluding            # some minutes on four processors
 
-Labels are drawn at random; a model is calibrated scores of a given AUROC, called at its best threshold for F1. Leak: the
-gain of macro F1 over the shown labels of five teams who share a model and whatever each is told, asking as
-`tests/leaderboard/probing.py` does ("focused"). Usefulness: five models whose scores have a correlation of 0.5 given the
+Labels are drawn at random; a model is calibrated scores of a given AUROC, called at its best threshold for F1. Leak:
+the gain of macro F1 over the shown labels of five teams who share a model and whatever each is told, asking as
+"focused" in `tests/leaderboard/probing.py`. Usefulness: five models whose scores have a correlation of 0.5 given the
 labels; how many of their ten pairs an open board tells apart, and a closed one; and how wide intervals are.
 """
 
@@ -66,7 +66,7 @@ def systems(name: str, seed: int) -> dict[str, StudyRows]:
 
 
 def usefulness(name: str, seed: int) -> tuple[int, int, float, float]:
-    """Pairs that an open board and a closed one tell apart; width of the macro's interval, and of the rarest label's."""
+    """Pairs that an open board and a closed one tell apart; widths of the macro's interval and the rarest label's."""
     models, policy = systems(name, seed), ReleasePolicy()
     told = []
     for paired in (False, True):

@@ -93,7 +93,7 @@ def _difference(own: Figure, other: Figure) -> _Difference:
         return _Difference(own, other, value, None, None, None)
     below = math.hypot(own.value - own.low, other.high - other.value)
     above = math.hypot(own.high - own.value, other.value - other.low)
-    low, high = math.floor((value - below) * 1000 + SAME) / 1000, math.ceil((value + above) * 1000 - SAME) / 1000
+    low, high = math.floor((value - below) * 100 + SAME) / 100, math.ceil((value + above) * 100 - SAME) / 100
     towards_none = below if value > 0 else above
     if abs(value) < SAME or towards_none < SAME:
         return _Difference(own, other, value, low, high, float(abs(value) < SAME))

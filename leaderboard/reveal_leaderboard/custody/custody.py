@@ -132,16 +132,18 @@ class Custody:
         return [service.pid for service in (self._parser, *self._scorers.values()) if service.pid is not None]
 
     def warm_up(self, holdouts: Sequence[Path] = ()) -> None:
-        """Start the parse template now, and that of each holdout, so that the first request need not wait.
+        """Start the template of each holdout now, so that no request need wait; without any, that of uploads.
+
+        A worker, which has holdouts, reads an upload only where its arrays will not do: that template starts when it is
+        needed.
 
         Raises
         ------
         TemplateError
             If one does not start.
         """
-        self._parser.start()
-        for holdout in holdouts:
-            self._scorer(holdout).start()
+        for service in [self._scorer(holdout) for holdout in holdouts] or [self._parser]:
+            service.start()
 
     def close(self) -> None:
         """End all templates and children."""
