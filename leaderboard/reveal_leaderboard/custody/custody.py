@@ -132,7 +132,7 @@ class Custody:
         return [service.pid for service in (self._parser, *self._scorers.values()) if service.pid is not None]
 
     def warm_up(self, holdouts: Sequence[Path] = ()) -> None:
-        """Start the template of each holdout now, so that no request need wait; without any, that of uploads.
+        """Start the templates of the holdouts, or that of uploads if there are none, so that no request need wait.
 
         A worker, which has holdouts, reads an upload only where its arrays will not do: that template starts when it is
         needed.
