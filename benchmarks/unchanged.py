@@ -177,8 +177,6 @@ def keep_board(recording: Recording) -> None:
         ids = dict(zip(("first", "second", "third", "fourth"), sent, strict=False))
         steps.follow("rated", work=work, url=url, **ids)
         compared = f"/api/v1/compare?a={sent[0]}&b={sent[1]}"
-        fetch(url + compared)
-        steps.run(work + " --processes 1")
         recording.note("board: compared", compared, fetch(url + compared))
         read_board(steps, url, "rated", sent)
     with serving(steps, f"{serve} --benchmark ../chexlocalize/next", "/readyz") as url:

@@ -36,6 +36,8 @@ Document = Mapping[str, Any]
 
 _TOML_NAMES = {int: "a whole number", float: "a number", str: "a text", list: "a list", bool: "true or false"}
 _STEPS = (0.01, 0.02, 0.05, 0.1, 0.25)
+WIDEST_REACH = 0.05
+"""The ends of intervals are not rounded further than this."""
 
 
 class SettingsError(ValueError):
@@ -78,11 +80,22 @@ def _are_bands(value: list[Any]) -> bool:
     return whole and len(value) > 0 and all(a < b for a, b in itertools.pairwise(value))
 
 
+def _are_steps(value: list[Any]) -> bool:
+    numbers = all(type(step) in (int, float) and _is_step(step) for step in value)
+    return numbers and len(value) > 0 and all(a >= b for a, b in itertools.pairwise(value))
+
+
 _STEP = _number(_is_step, "from 0.01 to 0.25 that divides 1")
 _BANDS = _rule(list, _are_bands, "a list of ascending whole numbers")
+_STEPS_OF_BANDS = _rule(
+    list, _are_steps, "a list of numbers from 0.01 to 0.25 that divide 1, none above the one before"
+)
 _BITS = _number(lambda value: 0 < value <= 1000, "above 0, to 1000")
 _LINE = _rule(str, lambda text: len(text) <= 1000 and text.isprintable(), "one line of at most 1000 characters")
 _NAME = _rule(str, lambda text: len(text) <= 100 and text.isprintable(), "a line of at most 100 characters")
+
+
+_LISTS = ("bands", "band_resolution")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +107,9 @@ class ReleasePolicy:
     min_cell : int
         Fewest cases of a finding for which its figures are shown.
     resolution : float
-        Values are rounded to a multiple of this.
-    small_resolution : float
-        The same for the findings in the lowest band: what an interval of so few cases supports.
+        Averages are rounded to a multiple of this.
     bands : lower ends of the bands in which counts of cases are shown, ascending, the first is `min_cell`
+    band_resolution : for each band, what the figures of its findings are multiples of
     n_resamples, seed : of the intervals
     ladder_step : a new best is shown only if its primary macro is above the best before by more than this
     ladder_per : {"team", "model"}, whose best that is
@@ -106,13 +118,18 @@ class ReleasePolicy:
 
     min_cell: Annotated[int, _whole(10, 100_000)] = 30
     resolution: Annotated[float, _STEP] = 0.01
-    small_resolution: Annotated[float, _STEP] = 0.1
     bands: Annotated[tuple[int, ...], _BANDS] = (30, 60, 120)
+    band_resolution: Annotated[tuple[float, ...], _STEPS_OF_BANDS] = (0.1, 0.05, 0.01)
     n_resamples: Annotated[int, _whole(100, 100_000)] = 1000
     seed: Annotated[int, _whole(0, 2**32 - 1)] = 0
     ladder_step: Annotated[float, _number(lambda value: 0 <= value <= 1, "from 0 to 1")] = 0.01
     ladder_per: Annotated[Literal["team", "model"], _either("team", "model")] = "team"
     final_share: Annotated[float, _number(lambda value: 0 <= value <= 0.9, "from 0 to 0.9")] = 0.0
+
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any]) -> ReleasePolicy:
+        """A policy from its fields as JSON or TOML has them."""
+        return cls(**{**raw, **{name: tuple(raw[name]) for name in _LISTS}})
 
     def round(self, value: float, step: float | None = None) -> float | None:
         """The nearest multiple of `step`, by default of `resolution`; None for NaN."""
@@ -126,17 +143,37 @@ class ReleasePolicy:
         above = None if math.isnan(high) else _multiple(math.ceil(high / step - 1e-9), step)
         return below, above
 
+    def around(self, shown: float, below: float, above: float, step: float) -> tuple[float | None, float | None]:
+        """Ends of the interval about a figure of which a sender chooses the cases; None where undefined.
+
+        Each end lies a whole number of steps from the *shown* value, at most `WIDEST_REACH` each, and far enough to
+        hold the end of the exact interval. An end that was rounded by itself would tell where within its step the exact
+        value lies; a distance tells that of an interval of so many cases, which hardly depends on which were hit.
+
+        Parameters
+        ----------
+        shown : the rounded value
+        below, above : how far the exact ends lie from the exact value, NaN where undefined
+        step : what the value is rounded to
+        """
+        if math.isnan(below) or math.isnan(above):
+            return None, None
+        reach = min(step, WIDEST_REACH)
+        low, high = (max(0, math.ceil((distance + step / 2) / reach - 1e-9)) for distance in (below, above))
+        return _multiple(round(shown / reach) - low, reach), _multiple(round(shown / reach) + high, reach)
+
     def step_of(self, n_cases: int) -> float:
         """What the figures of a finding with `n_cases` are multiples of."""
-        is_small = len(self.bands) > 1 and n_cases < self.bands[1]
-        return max(self.resolution, self.small_resolution) if is_small else self.resolution
+        n_reached = sum(start <= n_cases for start in self.bands)
+        return max(self.resolution, self.band_resolution[max(n_reached, 1) - 1])
 
     def macro_step(self, n_cases: Sequence[int]) -> float:
         """What a macro over findings of so many cases is a multiple of: no finding shows finer in it than by itself."""
         coarsest = max(map(self.step_of, n_cases), default=self.resolution)
         if coarsest == self.resolution:
             return self.resolution
-        return next((step for step in _STEPS if step >= coarsest / len(n_cases) - 1e-9), coarsest)
+        wanted = max(self.resolution, coarsest / len(n_cases))
+        return next((step for step in _STEPS if step >= wanted - 1e-9), coarsest)
 
     def band(self, n: int) -> str:
         """The band that holds `n`, such as "60-119"; "fewer than 30" below the first."""
@@ -156,9 +193,9 @@ def _multiple(steps: int, step: float) -> float:
 class QuotaPolicy:
     """Scored submissions per benchmark version: of a team in all and per UTC day, and of all teams together."""
 
-    total: Annotated[int, _whole(1, 1000)] = 10
+    total: Annotated[int, _whole(1, 1000)] = 3
     per_day: Annotated[int, _whole(1, 1000)] = 2
-    board_total: Annotated[int, _whole(1, 1_000_000)] = 500
+    board_total: Annotated[int, _whole(1, 1_000_000)] = 150
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,13 +204,15 @@ class ExposurePolicy:
 
     Attributes
     ----------
-    watch_bits, close_bits : bits let out to one group of teams, as a share of the bits in a finding's labels
+    colluding : groups of teams that are taken to put their answers together
+    watch_bits, close_bits : bits let out to so many groups, as a share of the bits in a finding's labels
     watch_used : share of the board's submissions that are used up
     near : share of answers that agree, from which predictions count as near-identical
     """
 
-    watch_bits: Annotated[float, _BITS] = 0.75
-    close_bits: Annotated[float, _BITS] = 1.5
+    colluding: Annotated[int, _whole(1, 1000)] = 5
+    watch_bits: Annotated[float, _BITS] = 0.3
+    close_bits: Annotated[float, _BITS] = 0.75
     watch_used: Annotated[float, _number(lambda value: 0 < value <= 1, "above 0, to 1")] = 0.5
     near: Annotated[float, _number(lambda value: 0.5 < value <= 1, "above 0.5, to 1")] = 0.95
 
@@ -239,9 +278,8 @@ class Settings:
     def of(self, benchmark: str) -> BenchmarkSettings:
         """The figures of `benchmark`: the general ones, and its own where it has any."""
         tables = _tables_of(self._document, benchmark)
-        release = dict(tables["release"])
         return BenchmarkSettings(
-            ReleasePolicy(**{**release, "bands": tuple(release["bands"])}),
+            ReleasePolicy.from_json(tables["release"]),
             QuotaPolicy(**tables["quota"]),
             ExposurePolicy(**tables["exposure"]),
             **tables["about"],
@@ -256,7 +294,7 @@ class Settings:
     def document(self, benchmark: str) -> dict[str, Any]:
         """The figures of `benchmark` as plain JSON values."""
         fields = asdict(self.of(benchmark))
-        fields["release"]["bands"] = list(fields["release"]["bands"])
+        fields["release"] |= {name: list(fields["release"][name]) for name in _LISTS}
         return fields
 
     def to_toml(self) -> str:
@@ -275,7 +313,7 @@ def load_settings(path: Path | None = None) -> Settings:
     Examples
     --------
     >>> load_settings().of("reveal-cxr").quota
-    QuotaPolicy(total=10, per_day=2, board_total=500)
+    QuotaPolicy(total=3, per_day=2, board_total=150)
     """
     document = _read(PACKAGED)
     if path is not None:
@@ -336,10 +374,10 @@ def _check_together(tables: Document, path: Path, prefix: str) -> None:
     pairs = (
         ("release.bands", release["bands"][0] == release["min_cell"], "begin with release.min_cell", release["bands"]),
         (
-            "release.resolution",
-            release["resolution"] <= release["small_resolution"],
-            "not exceed release.small_resolution",
-            release["resolution"],
+            "release.band_resolution",
+            len(release["band_resolution"]) == len(release["bands"]),
+            "have a number for each of release.bands",
+            release["band_resolution"],
         ),
         ("quota.per_day", quota["per_day"] <= quota["total"], "not exceed quota.total", quota["per_day"]),
         ("quota.total", quota["total"] <= quota["board_total"], "not exceed quota.board_total", quota["total"]),

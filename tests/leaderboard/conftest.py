@@ -240,6 +240,18 @@ def running(*arguments: str | Path, log: Path) -> Iterator[subprocess.Popen[byte
                 process.wait()
 
 
+def wait_ready(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    """Wait until a server answers; if it ends before, its log is told."""
+
+    def answers() -> bool:
+        assert process.poll() is None, log.read_text(encoding="utf-8")
+        with suppress(httpx.TransportError):
+            return httpx.get(f"{url}/readyz", timeout=30, verify=False).status_code == 200
+        return False
+
+    wait_until(answers, pause=ASKING)
+
+
 @dataclass
 class Server:
     """A running server: its address, its data folder, its process and its log."""
@@ -283,15 +295,7 @@ def serve(board: Board, root: Path, *options: str) -> Iterator[Server]:
     arguments = ("serve", "--benchmark", board.folder, *where, *options)
     with running(*arguments, log=log) as process:
         server = Server(f"http://127.0.0.1:{port}", root / "data", process, log, board)
-
-        def answers() -> bool:
-            assert process.poll() is None, log.read_text()
-            try:
-                return server.get("/readyz").status_code == 200
-            except httpx.TransportError:
-                return False
-
-        wait_until(answers, pause=ASKING)
+        wait_ready(server.url, process, log)
         yield server
 
 

@@ -129,7 +129,7 @@ class FilledBoard:
             }
 
 
-A_DAY = "[quota]\nper_day = 10\n"
+A_DAY = "[quota]\ntotal = 10\nper_day = 10\n"
 
 
 @cache

@@ -34,10 +34,12 @@ from tests.leaderboard.databases import DATABASE_SOURCE
 BENCHMARK = "rexecution"
 SETTINGS = """
 [quota]
+total = 10
 per_day = 10
 [release]
 min_cell = 10
 bands = [10, 20]
+band_resolution = [0.1, 0.01]
 n_resamples = 200
 [reading]
 team = "Readers"

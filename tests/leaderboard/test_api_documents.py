@@ -170,21 +170,16 @@ def test_a_version_that_was_never_shown_is_unknown(world: World) -> None:
         problem(world.client().get(f"{BOARD}&version={version}"), 404, "unknown-benchmark")
 
 
-def test_two_submissions_are_compared_by_a_worker(world: World, write_file: WriteFile) -> None:
+def test_two_submissions_are_compared_at_once_and_no_worker_is_asked(world: World, write_file: WriteFile) -> None:
     ids = [sent(world, write_file(seed=seed), f"Pointer {seed}") for seed in (1, 2)]
     for found, value in zip(ids, (0.40, 0.60), strict=True):
         world.score(found, value)
-    path = f"/api/v1/compare?a={ids[0]}&b={ids[1]}"
-    for _ in range(2):
-        waiting = world.client().get(path)
-        assert (waiting.status_code, waiting.headers["retry-after"]) == (202, "2")
-    served = [world.services.intake.catalogue.current(BENCHMARK).key]
-    while (job := world.services.queue.claim("hand", served=served)) is not None:
-        document = {"a": min(ids), "b": max(ids), "rows": []} if job.kind == "compare" else {"entries": {}}
-        assert world.services.queue.finish_result(job, document=document)
-    ready = world.client().get(path)
-    expected = {"a": ids[0], "b": ids[1], "rows": []}  # stored under the ids in order, turned for who asks
-    assert (ready.status_code, ready.json()["status"], ready.json()["document"]) == (200, "ready", expected)
+    answer = world.client().get(f"/api/v1/compare?a={ids[0]}&b={ids[1]}")
+    document = answer.json()["document"]
+    assert (answer.status_code, document["a"], document["b"]) == (200, *ids)
+    assert [(row["a"], row["b"], row["value"]) for row in document["rows"]] == [(0.4, 0.6, -0.2)]
+    with world.services.store.read() as connection:
+        assert not connection.execute(sa.select(jobs.c.id).where(jobs.c.kind == "compare")).all()
     problem(world.client().get(f"/api/v1/compare?a={ids[0]}&b={ids[0]}"), 409, "not-comparable")
 
 
@@ -196,8 +191,6 @@ def test_what_the_board_does_not_show_is_not_compared(world: World, write_file: 
     refused = world.client(world.owner).get(f"/api/v1/compare?a={ids[0]}&b={ids[1]}")
     problem(refused, 409, "not-comparable")
     assert "not on the board" in refused.json()["detail"]
-    with world.services.store.read() as connection:
-        assert not connection.execute(sa.select(jobs.c.id).where(jobs.c.kind == "compare")).all()
 
 
 def test_what_the_ladder_holds_is_not_told_by_comparing(world: World, write_file: WriteFile) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import sqlalchemy as sa
-from reveal_leaderboard.release.exposure import Exposure, Group, answer_bits, exposure, groups_of_scored, label_bits
+from reveal_leaderboard.release.exposure import Exposure, Group, answer_bits, exposure, label_bits
 from reveal_leaderboard.release.fingerprints import fingerprint
 from reveal_leaderboard.release.release import Figure, ReleasedScore
 from reveal_leaderboard.settings import ReleasePolicy, load_settings
@@ -99,7 +99,8 @@ def test_bits_of_answers_by_hand() -> None:
     again = Figure("recall", "Edema", 0.5, None, None, "30-59", "")
     assert answer_bits([few], 668) == pytest.approx(math.log2(11))  # 0.0, 0.1 ... 1.0
     assert answer_bits([few, again], 668) == pytest.approx(math.log2(60))  # 0 to 59 of them: the same count again
-    assert answer_bits([few], None, ReleasePolicy(small_resolution=0.01)) == pytest.approx(math.log2(60))
+    fine = ReleasePolicy(band_resolution=(0.01, 0.01, 0.01))
+    assert answer_bits([few], None, fine) == pytest.approx(math.log2(60))
     assert answer_bits([many], 668) == pytest.approx(math.log2(101))  # not log2(669)
     assert answer_bits([many, area], 668) == pytest.approx(2 * math.log2(101))
     assert answer_bits([], 668) == 0
@@ -122,7 +123,7 @@ def test_nothing_scored() -> None:
     with engine.begin() as connection:
         found = exposure(connection, BENCHMARK, VERSION, load_settings())
     assert (found.n_scored, found.level, found.finding, found.share) == (0, "low", None, 0)
-    assert found.sentence == "0 of 500 submissions are used, by 0 teams. Nothing was let out. Nothing needs to be done."
+    assert found.sentence == "0 of 150 submissions are used, by 0 teams. Nothing was let out. Nothing needs to be done."
 
 
 def test_the_most_exposed_finding_and_group(rows: Rows) -> None:
@@ -130,7 +131,7 @@ def test_the_most_exposed_finding_and_group(rows: Rows) -> None:
     for _ in range(3):
         rows.score("A")
     rows.score("B")
-    found = read(rows)
+    found = read(rows, "[exposure]\ncolluding = 1\n")
     # F1 and recall of Edema together tell which of 0 to 59 it is; F1 of Mass is one of 101 figures.
     edema = 3 * math.log2(60) / math.log2(math.comb(668, 30))
     mass = 3 * math.log2(101) / math.log2(math.comb(668, 120))
@@ -159,7 +160,9 @@ def test_teams_with_near_identical_predictions_count_as_one(rows: Rows) -> None:
         rows.score(team, seed=seed)
     found = read(rows)
     assert found.groups == (Group(("Team A", "Team B", "Team C"), 5, 0), Group(("Team D",), 1, 0))
-    assert "Team A with Team B with Team C could know" in found.sentence
+    assert "4 teams together could know" in found.sentence
+    alone = read(rows, "[exposure]\ncolluding = 1\n")
+    assert "Team A with Team B with Team C could know" in alone.sentence
 
 
 @pytest.mark.parametrize(("is_admin", "n_groups"), [(False, 1), (True, 2)])
@@ -171,8 +174,6 @@ def test_teams_that_share_a_member_count_as_one(rows: Rows, is_admin: bool, n_gr
     for team in "AB":
         rows.connection.execute(members.insert().values(team_id=team, user_id="p", role="member", since=0.0))
     assert len(read(rows).groups) == n_groups
-    of = groups_of_scored(rows.connection, BENCHMARK, VERSION, load_settings())
-    assert of == {"sub1": "Team A", "sub2": "Team A" if n_groups == 1 else "Team B"}
 
 
 def test_teams_for_which_one_person_sent_count_as_one(rows: Rows) -> None:
@@ -227,18 +228,33 @@ def test_levels_by_bits(rows: Rows, close: float, level: str) -> None:
 def test_levels_by_what_is_used_up(rows: Rows, total: int, level: str) -> None:
     for team in "ABCD":
         rows.score(team)
-    found = read(rows, f"[quota]\ntotal = 3\nboard_total = {total}\n")
+    found = read(rows, f"[exposure]\ncolluding = 1\n[quota]\ntotal = 3\nboard_total = {total}\n")
     assert (found.n_scored, found.board_total, found.level) == (4, total, level)
 
 
-def test_a_team_that_spends_its_whole_quota_stays_below_watch(rows: Rows) -> None:
-    """On 100 studies, the smallest holdout there is: or the meter would always cry."""
-    rows.version({"n_studies": 100})
+def test_the_five_groups_that_were_told_most_are_taken_together(rows: Rows) -> None:
+    rows.version({"n_studies": 668})
+    for team, n in (("A", 3), ("B", 2), ("C", 2), ("D", 1), ("E", 1), ("F", 1), ("G", 1)):
+        for _ in range(n):
+            rows.score(team)
+    found = read(rows)
+    assert found.group is not None
+    assert (found.group.teams[:3], len(found.group.teams)) == (("Team A", "Team B", "Team C"), 5)
+    assert (found.group.n_shown, found.group.n_held) == (9, 0)
+    assert found.bits_out == round(9 * math.log2(60), 1)
+    assert "5 teams together could know" in found.sentence
+
+
+def test_five_teams_that_spend_their_quotas_are_noticed_and_one_is_not(rows: Rows) -> None:
+    """On 300 studies; on the smallest holdout there is, of 100, one team's three answers are below "watch", too."""
     everything = shown(*((metric, "Edema", "30-59") for metric in RELEASED_PER_LABEL))
-    for _ in range(load_settings().of(BENCHMARK).quota.total):
-        rows.score("A", score=everything)
-    assert read(rows).level == "low"
-    rows.score("B", score=everything, seed=1)
-    for _ in range(9):
-        rows.score("B", score=everything)
-    assert read(rows).level == "watch"  # one is that of the other team: twenty answers of one group
+    rows.version({"n_studies": 300})
+    for team in "ABCDE":
+        for _ in range(load_settings().of(BENCHMARK).quota.total):
+            rows.score(team, score=everything)
+        if team == "A":
+            assert read(rows).level == "low"
+            rows.connection.execute(versions.update().values(facts={"n_studies": 100}))
+            assert read(rows).level == "low"
+            rows.connection.execute(versions.update().values(facts={"n_studies": 300}))
+    assert read(rows).level == "watch"

@@ -11,7 +11,6 @@ import gradio as gr
 import pytest
 import sqlalchemy as sa
 from reveal_leaderboard.accounts.people import User
-from reveal_leaderboard.boards.comparisons import read_comparison
 from reveal_leaderboard.store import boards, quota
 from reveal_leaderboard.store.tables import events, jobs
 from reveal_leaderboard.web.pages import admin, compare, entry, mine, submit
@@ -327,56 +326,19 @@ def test_what_is_hidden_or_withdrawn_is_seen_by_its_own_alone(world: Any) -> Non
     assert [seen_by(user, world.theirs.id) for user in (None, world.ada, world.bo)] == [False, False, True]
 
 
-def test_a_comparison_is_asked_for_once_and_read_from_both_sides(world: Any) -> None:
-    a, b = sorted((world.mine.id, world.theirs.id))
-    for _ in range(3):
-        assert read_comparison(world.services.store, IMAGES, "1.0.0", a, b) is None
-        assert read_comparison(world.services.store, IMAGES, "1.0.0", b, a) is None
-    with world.store.read() as connection:
-        asked = connection.execute(sa.select(jobs.c.subject).where(jobs.c.kind == "compare")).scalars().all()
-    assert asked == [f"{a}:{b}"]
-    row = {"metric": "point_hit", "finding": "macro", "a": 0.7, "b": 0.6, "value": 0.1, "low": 0.05, "high": 0.2,
-           "told_apart": True}  # fmt: skip
-    document = {"schema": 1, "a": a, "b": b, "rows": [row, {**row, "low": None, "high": None}], "note": ""}
-    assert world.queue.finish_result(world.work("compare"), document=document)
-    assert read_comparison(world.services.store, IMAGES, "1.0.0", a, b) == document
-    turned = read_comparison(world.services.store, IMAGES, "1.0.0", b, a)
-    first, second = turned["rows"]
-    assert (first["a"], first["b"], first["value"], first["low"], first["high"]) == (0.6, 0.7, -0.1, -0.2, -0.05)
-    assert (second["low"], second["high"]) == (None, None)
-
-
-def test_a_comparison_that_failed_is_not_tried_for_ever(world: Any) -> None:
-    a, b = sorted((world.mine.id, world.theirs.id))
-    read_comparison(world.services.store, IMAGES, "1.0.0", a, b)
-    world.queue.fail(world.work("compare"), who="worker:1", why="no", incident="INC-2")
-    wire = compare._Handlers(world.services)
-    for _ in range(2):
-        answer = wire.show(IMAGES, a, b)
-        assert "could not be computed" in answer[3]
-        assert answer[4].active is False
-
-
-def test_a_comparison_that_was_refused_is_asked_for_again(world: Any) -> None:
-    a, b = sorted((world.mine.id, world.theirs.id))
-    read_comparison(world.services.store, IMAGES, "1.0.0", a, b)
-    world.queue.refuse(world.work("compare"), who="worker:1", why="One of the two is no longer on the board.")
-    assert read_comparison(world.services.store, IMAGES, "1.0.0", a, b) is None
-    assert world.work("compare").subject == f"{a}:{b}"
-
-
 @pytest.mark.parametrize(
-    ("which", "told", "waits"),
-    [("none", "Choose two entries.", False), ("same", "Both are the same entry.", False),
-     ("strange", "not on this board", False), ("both", "Being computed", True)],
+    ("which", "told"),
+    [("none", "Choose two entries."), ("same", "Both are the same entry."), ("strange", "not on this board"),
+     ("both", "Differences of the released figures")],
 )  # fmt: skip
-def test_states_of_a_comparison(world: Any, which: str, told: str, waits: bool) -> None:
+def test_states_of_a_comparison(world: Any, which: str, told: str) -> None:
     a, b = world.mine.id, world.theirs.id
     pair = {"none": ("", ""), "same": (a, a), "strange": (a, "f" * 32), "both": (a, b)}[which]
-    *_, markup, timer, query = compare._Handlers(world.services).open(asking(world, None, a=pair[0], b=pair[1]))
+    *_, markup, query = compare._Handlers(world.services).open(asking(world, None, a=pair[0], b=pair[1]))
     assert told in markup
-    assert timer.active is waits
     assert query.startswith(f"benchmark={IMAGES}")
+    with world.store.read() as connection:
+        assert not connection.execute(sa.select(jobs.c.id).where(jobs.c.kind == "compare")).all(), "nobody queues work"
 
 
 def test_the_other_boards_ledger_is_another_one(world: Any) -> None:

@@ -53,10 +53,10 @@ def test_the_oldest_is_served_first_and_only_of_what_is_served(world: World) -> 
 
 def test_submissions_go_before_everything_else(world: World) -> None:
     with world.store.write() as connection:
-        for kind, subject in (("rescore", "x"), ("rank", "board"), ("compare", "a:b")):
+        for kind, subject in (("rescore", "x"), ("rank", "board")):
             world.queue.put(connection, kind, BENCHMARK, "1.0", subject)
     world.add()
-    assert [world.take().kind for _ in range(3)] == ["score", "compare", "rank"]
+    assert [world.take().kind for _ in range(2)] == ["score", "rank"]
 
 
 def test_a_heartbeat_keeps_the_lease(world: World) -> None:

@@ -12,17 +12,15 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from reveal_leaderboard.release import ranking as tiers
-from reveal_leaderboard.release.ranking import FEWEST_DIFFERING, Rows, compare_document, rank_document
-from reveal_leaderboard.release.release import release
+from reveal_leaderboard.release.ranking import FEWEST_DIFFERING, Rows, rank_document
 from reveal_leaderboard.settings import ReleasePolicy
 from scipy import stats
 
-from reveal_bench.evaluation.compare import compare
 from reveal_bench.kinds.findings.records import StudyRecord
 from reveal_bench.kinds.findings.scoring import StudyRows
 from reveal_bench.kinds.localization.scoring import CaseRows
 
-POLICY = ReleasePolicy(n_resamples=300, small_resolution=0.01)
+POLICY = ReleasePolicy(n_resamples=300, band_resolution=(0.01, 0.01, 0.01))
 SHOWN, HIDDEN = ("Edema", "Cardiomegaly"), "Lung Lesion"
 IMAGES = tuple((f"image{i:03d}", f"patient{i * 2 // 3:03d}") for i in range(90))
 PAIRS = [(i, f) for i in range(90) for f in SHOWN if i % 3 or f == "Edema"] + [(i, HIDDEN) for i in range(12)]
@@ -118,9 +116,8 @@ def test_who_is_told_apart_follows_the_joint_test(kind: str) -> None:
     apart = {(i, j) for i, j in pairs if abs(on_data[i] - on_data[j]) > limit * spread[i, j] + 1e-12}
     better = [sum(on_data[j] > on_data[i] for j in range(4) if (max(i, j), min(i, j)) in apart) for i in range(4)]
     worse = [sum(on_data[j] < on_data[i] for j in range(4) if (max(i, j), min(i, j)) in apart) for i in range(4)]
-    entries = rank_document({str(i): rows for i, rows in enumerate(systems)}, replace(POLICY, n_resamples=100))[
-        "entries"
-    ]
+    named = {str(i): rows for i, rows in enumerate(systems)}
+    entries = rank_document(named, replace(POLICY, n_resamples=100), paired=True)["entries"]
     assert 0 < len(apart) < len(pairs), "a test in which some but not all are told apart"
     for tier in {entry["tier"] for entry in entries.values()}:
         members = [i for i in range(4) if entries[str(i)]["tier"] == tier]
@@ -153,7 +150,7 @@ def test_equal_skill_is_rarely_told_apart() -> None:
     n_wrong = 0
     for seed in range(40):
         systems = {str(i): pointer(0.6, 1000 + 10 * seed + i) for i in range(5)}
-        entries = rank_document(systems, POLICY)["entries"]
+        entries = rank_document(systems, POLICY, paired=True)["entries"]
         n_wrong += any(entry["rank_low"] != 1 or entry["rank_high"] != 5 for entry in entries.values())
     assert n_wrong <= 6
 
@@ -187,7 +184,7 @@ def test_near_copies_are_never_told_apart() -> None:
     hits = pointer(0.5, 4).values["point_hit"].copy()
     better = hits.copy()
     better[np.flatnonzero(hits == 0)[: FEWEST_DIFFERING - 1]] = 1
-    entries = rank_document({"a": cases(better), "b": cases(hits), "c": cases(hits)}, POLICY)["entries"]
+    entries = rank_document({"a": cases(better), "b": cases(hits), "c": cases(hits)}, POLICY, paired=True)["entries"]
     assert {entry["tier"] for entry in entries.values()} == {"A"}
 
 
@@ -223,107 +220,21 @@ def test_other_cases_and_other_kinds_are_refused() -> None:
         rank_document({"a": pointer(0.5, 1), "b": other}, POLICY)
     with pytest.raises(ValueError, match="one kind of benchmark"):
         rank_document({"a": pointer(0.5, 1), "b": reader(0.5, 1)}, POLICY)
-    with pytest.raises(ValueError, match="one kind of benchmark"):
-        compare_document(pointer(0.5, 1), reader(0.5, 1), POLICY)
 
 
 def test_hidden_findings_change_nothing() -> None:
     hits = pointer(0.7, 1).values["point_hit"]
     other = np.where([finding == HIDDEN for _, finding in PAIRS], 1 - hits, hits)
-    rival = pointer(0.4, 2)
-    places = [rank_document({"a": cases(own), "b": rival}, POLICY) for own in (hits, other)]
-    differences = [compare_document(cases(own), rival, POLICY) for own in (hits, other)]
-    assert (places[0], differences[0]) == (places[1], differences[1])
-    assert HIDDEN not in json.dumps([places, differences])
+    places = [rank_document({"a": cases(own), "b": pointer(0.4, 2)}, POLICY) for own in (hits, other)]
+    assert places[0] == places[1]
+    assert HIDDEN not in json.dumps(places)
     calls = reader(0.8, 1)
     flipped = calls.predicted.copy()
     flipped[:, 3] = ~flipped[:, 3]
-    documents = [
-        compare_document(replace(calls, predicted=p), reader(0.6, 2), POLICY) for p in (calls.predicted, flipped)
-    ]
+    own = [replace(calls, predicted=predicted) for predicted in (calls.predicted, flipped)]
+    documents = [rank_document({"a": one, "b": reader(0.6, 2)}, POLICY) for one in own]
     assert documents[0] == documents[1]
     assert "Rare" not in json.dumps(documents)
-
-
-# Differences ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", ["cases", "studies"])
-def test_differences_are_those_of_the_released_figures(kind: str) -> None:
-    a: Any = pointer(0.8, 1) if kind == "cases" else reader(0.85, 1)
-    b: Any = pointer(0.5, 2) if kind == "cases" else reader(0.6, 2)
-    own, other = release(a, POLICY), release(b, POLICY)
-    document = compare_document(a, b, POLICY, ids=("one", "two"))
-    assert (document["schema"], document["a"], document["b"]) == (1, "one", "two")
-    compared = [(figure.metric, figure.finding) for figure in own.figures if figure.metric != "grid_chance"]
-    assert [(row["metric"], row["finding"]) for row in document["rows"]] == compared
-    for row in document["rows"]:
-        figures = [score.figure(row["metric"], row["finding"]).value for score in (own, other)]
-        assert [row["a"], row["b"]] == figures
-        assert row["value"] == pytest.approx(figures[0] - figures[1], abs=1e-9)
-        assert row["low"] <= row["value"] <= row["high"]
-    for number in walk(document):
-        if isinstance(number, float):
-            assert number == round(number, 2), "rounded to 0.01"
-
-
-def test_intervals_are_rounded_outwards() -> None:
-    a, b = pointer(0.8, 1), pointer(0.5, 2)
-    rows = {(row["metric"], row["finding"]): row for row in compare_document(a, b, POLICY)["rows"]}
-    for exact in compare(a, b, metrics=["point_hit"], findings=SHOWN, n_resamples=10_000):
-        row = rows["point_hit", exact.finding]
-        assert exact.low - 0.01 < row["low"] <= exact.low + 1e-9
-        assert exact.high - 1e-9 <= row["high"] < exact.high + 0.01
-
-
-def test_differences_of_small_findings_are_as_coarse_as_their_figures() -> None:
-    # 60 cases of Cardiomegaly and 90 of Edema; bands from 30 and from 80. A macro over two of which one is shown in
-    # tenths moves by no less than half a tenth.
-    policy = replace(POLICY, small_resolution=0.1, bands=(30, 80))
-    rows = compare_document(pointer(0.8, 1), pointer(0.5, 2), policy)["rows"]
-    step = {"Cardiomegaly": 0.1, "Edema": 0.01, "macro": 0.05}
-    for row in rows:
-        for name in ("a", "b", "value", "low", "high"):
-            steps = row[name] / step[row["finding"]]
-            assert steps == pytest.approx(round(steps), abs=1e-9), (row["finding"], name)
-    assert any(row["low"] * 20 % 1 for row in rows if row["finding"] == "Edema"), "finer than the macro"
-
-
-def test_told_apart_is_holm_over_all_rows() -> None:
-    # Holm: the i-th smallest of m stands as long as it and all before are at most 0.05 / (m - i + 1).
-    a, b = pointer(0.6, 7), pointer(0.5, 9)
-    document = compare_document(a, b, POLICY)
-    p = {(c.metric, c.finding): c.p for c in compare(a, b, metrics=["point_hit", "grid_hit"], findings=SHOWN,
-                                                     n_resamples=10_000)}  # fmt: skip
-    left, apart = sorted(p, key=lambda key: p[key]), set()
-    while left and p[left[0]] <= 0.05 / len(left):
-        apart.add(left.pop(0))
-    assert {(row["metric"], row["finding"]) for row in document["rows"] if row["told_apart"]} == apart
-    assert 0 < len(apart) < len(p), "a test in which some but not all are told apart"
-
-
-@pytest.mark.parametrize("is_hit", [True, False])
-def test_an_edit_of_few_answers_has_no_interval(is_hit: bool) -> None:
-    # Who sends the same file with one point moved would read from the interval whether the finding is there.
-    hits = pointer(0.6, 1).values["point_hit"].copy()
-    edited = hits.copy()
-    edited[0] = float(is_hit)
-    hits[0] = 0.0
-    for row in compare_document(cases(edited), cases(hits), POLICY)["rows"]:
-        assert (row["low"], row["high"], row["told_apart"]) == (None, None, False)
-
-
-def test_ten_differing_cases_have_an_interval_in_their_finding_and_the_macro() -> None:
-    hits = np.zeros(len(PAIRS))
-    edited = hits.copy()
-    edited[[i for i, (_, finding) in enumerate(PAIRS) if finding == "Edema"][:FEWEST_DIFFERING]] = 1
-    rows = {row["finding"]: row for row in compare_document(cases(edited), cases(hits), POLICY)["rows"]}
-    assert [name for name, row in rows.items() if row["low"] is not None] == ["macro", "Edema"]
-
-
-def test_equal_systems_are_not_told_apart() -> None:
-    for row in compare_document(reader(0.8, 1), reader(0.8, 1), POLICY)["rows"]:
-        assert (row["value"], row["low"], row["told_apart"]) == (0, None, False)
 
 
 def test_a_mask_without_a_reference_is_no_case() -> None:
@@ -339,17 +250,30 @@ def test_a_mask_without_a_reference_is_no_case() -> None:
         cell_kinds=[*a.cell_kinds, "mask"],
         values={name: np.append(v, 0.0 if name == "mask_iou_all" else np.nan) for name, v in a.values.items()},
     )
-    assert compare_document(extra, b, POLICY) == compare_document(a, b, POLICY)
-    assert "mask_iou_all" in {row["metric"] for row in compare_document(a, b, POLICY)["rows"]}
     assert rank_document({"a": extra, "b": b}, POLICY) == rank_document({"a": a, "b": b}, POLICY)
 
 
-def test_a_metric_of_one_system_alone_is_not_compared() -> None:
-    masks = cases(np.ones(len(PAIRS)), iou=np.full(len(PAIRS), 0.5))
-    rows = compare_document(masks, pointer(0.5, 1), POLICY)["rows"]
-    assert {row["metric"] for row in rows} == {"point_hit", "grid_hit"}
+def test_the_overlap_of_two_has_a_part_in_their_places_only_once_the_board_is_closed() -> None:
+    # The same two hit rates, once nested and once as far from each other as can be: paired, the first is told apart.
+    low, nested, far = np.zeros((3, len(PAIRS)))
+    for finding in SHOWN:
+        own = [i for i, (_, of) in enumerate(PAIRS) if of == finding]
+        half, more = len(own) // 2, len(own) // 2 + len(own) // 12
+        low[own[:half]] = nested[own[:more]] = far[own[-more:]] = 1
+    tiers_of = {}
+    for name, other in (("nested", nested), ("far", far)):
+        for paired in (False, True):
+            document = rank_document({"a": cases(other), "b": cases(low)}, POLICY, paired=paired)
+            assert document["paired"] is paired
+            tiers_of[name, paired] = document["entries"]["b"]["tier"]
+    assert tiers_of["nested", True] == "B"
+    assert tiers_of["nested", False] == tiers_of["far", False] == "A"
 
 
-def test_nothing_shown_is_nothing_compared() -> None:
-    document = compare_document(pointer(0.5, 1), pointer(0.6, 2), ReleasePolicy(min_cell=1000))
-    assert (document["rows"], document["note"]) == ([], "Nothing is released of both, so there is nothing to compare.")
+def test_an_edit_of_one_answer_changes_no_place_on_an_open_board() -> None:
+    hits = pointer(0.6, 1).values["point_hit"].copy()
+    hits[0], edited = 0.0, hits.copy()
+    edited[0] = 1.0
+    systems: dict[str, Rows] = {"same": cases(hits.copy()), "own": cases(hits)}
+    for other in (hits, edited):
+        assert {e["tier"] for e in rank_document(systems | {"x": cases(other)}, POLICY)["entries"].values()} == {"A"}

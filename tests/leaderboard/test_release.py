@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -68,15 +69,27 @@ def test_figures_are_rounded_and_counts_are_bands() -> None:
 
 
 def test_a_finding_of_few_cases_is_shown_as_coarsely_as_its_interval() -> None:
-    figure = release(ROWS).figure("point_hit", "A")
+    figure = release(make_rows({"point_hit": {"A": hits(13, 40)}})).figure("point_hit", "A")
     assert (figure.value, figure.n) == (0.3, "30-59")  # 13/40 = 0.325
-    # A binomial interval of 13 of 40 is some 0.325 +- 1.96 * 0.074: 0.18 to 0.47, and its ends are rounded outwards.
+    # A binomial interval of 13 of 40 is some 0.325 +- 1.96 * 0.074 = 0.145. With half a step of the value, 0.05, that
+    # is 0.195, and four steps of 0.05 hold it.
     assert (figure.low, figure.high) == (0.1, 0.5)
+
+
+def test_the_ends_of_an_interval_tell_no_more_than_the_value() -> None:
+    """All that is shown of 15 to 17 hits of 40 is the same; rounded by themselves, the ends would tell some apart."""
+    shown = set()
+    for n_hits in range(15, 18):  # 0.375 to 0.425: all are shown as 0.4
+        rows = make_rows({"point_hit": {"A": hits(n_hits, 40)}})
+        figure = release(rows).figure("point_hit", "A")
+        shown.add((figure.value, figure.low, figure.high))
+    assert len(shown) == 1
+    assert len({math.ceil(20 * (n / 40 + 1.96 * math.sqrt(n / 40 * (1 - n / 40) / 40))) for n in range(15, 18)}) > 1
 
 
 @pytest.mark.parametrize(
     ("n_cases", "step"),
-    [([30], 0.1), ([30, 40], 0.05), ([59, 60, 200, 200, 200], 0.02), ([30] * 10, 0.01), ([60, 120], 0.01), ([], 0.01)],
+    [([30], 0.1), ([30, 40], 0.05), ([59, 60, 200, 200, 200], 0.02), ([30] * 10, 0.01), ([60, 120], 0.05), ([], 0.01)],
 )
 def test_no_macro_is_finer_than_its_findings(n_cases: list[int], step: float) -> None:
     """A tenth of a finding moves a macro over L findings by 0.1 / L: the next of 0.01, 0.02, 0.05, 0.1 from there."""

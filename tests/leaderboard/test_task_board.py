@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import sqlalchemy as sa
+from reveal_leaderboard.boards.comparisons import compare_released
 from reveal_leaderboard.boards.exports import to_csv, to_json, to_parquet
 from reveal_leaderboard.boards.standings import standings
 from reveal_leaderboard.release.receipts import receipt_file
@@ -14,7 +15,7 @@ from reveal_leaderboard.release.release import ReleasedScore
 from reveal_leaderboard.store import boards
 from reveal_leaderboard.store.audit import audit
 from reveal_leaderboard.store.ratings import answers_of
-from reveal_leaderboard.store.tables import flags, results
+from reveal_leaderboard.store.tables import flags
 from reveal_leaderboard.store.tables import tables as metadata
 from reveal_leaderboard.web.pages import rubric_view
 from reveal_leaderboard.web.pages.board_view import View
@@ -88,15 +89,11 @@ def test_two_entries_are_compared(room: Room) -> None:
     read_by_two(room, alpha)
     beta = room.submit(ada, "Northern Lab", "Beta")
     read_by_two(room, beta, process=5)
-    with room.store.write() as connection:
-        room.queue.put(connection, "compare", BENCHMARK, "1.0.0", f"{beta.id}:{alpha.id}")
-    room.worker.run(once=True)
-    with room.store.read() as connection:
-        query = sa.select(results.c.document).where(results.c.kind == "compare")
-        rows = {row["finding"]: row for row in connection.execute(query).scalar_one()["rows"]}
+    own, other = (ReleasedScore.from_json(room.store.score_of(one.id).released) for one in (beta, alpha))
+    rows = {row["finding"]: row for row in compare_released(own, other, "tasks")["rows"]}
     assert rows["process"]["value"] == 0.5  # (5 + 4) / 2 against 4
     assert rows["process"]["told_apart"]
-    assert rows["language"]["low"] is None
+    assert (rows["language"]["value"], rows["language"]["told_apart"]) == (0.0, False)
 
 
 def test_tasks_without_an_answer_score_one(room: Room) -> None:

@@ -246,19 +246,6 @@ def test_signs_of_a_parsed_file_become_flags(
     ]
 
 
-def test_only_what_is_on_the_board_is_compared(desk: Desk, write_file: Callable[..., Path]) -> None:
-    submission = desk.submit(write_file())
-    worker = desk.in_process()
-    worker.run(once=True)
-    with desk.store.write() as connection:
-        worker.queue.put(connection, "compare", BENCHMARK, "1.0.0", f"{submission.id}:{submission.id}")
-    desk.store.hide(submission.id, who="test", why="a test")
-    worker.run(once=True)
-    with desk.store.read() as connection:
-        row = connection.execute(jobs.select().where(jobs.c.kind == "compare")).one()
-    assert (row.status, row.why) == ("refused", "One of the two entries is no longer on the board.")
-
-
 def test_a_database_that_does_not_answer_is_waited_for(
     desk: Desk, write_file: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

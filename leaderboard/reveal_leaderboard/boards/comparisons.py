@@ -1,82 +1,101 @@
-"""Comparisons of two entries, which a worker makes when somebody asks for one.
+"""Two entries of a board side by side: differences of what is released of each, and nothing else.
 
 Conventions
 -----------
-A pair is stored once, under its ids in order, and turned round for whoever asks the other way about. One that failed is
-not asked for again by those who look; one that was refused, for an entry had left the board, is, once they look again.
+A comparison is a function of two released scores, so it tells nobody anything that the board does not show already,
+costs no budget, and is made when it is asked for. Its intervals take the two systems as independent: each end lies as
+far from the difference as the two released intervals allow together. Two systems on the same cases mostly vary
+together, so these intervals are wider than those of the paired differences that `reveal-bench compare` prints for
+whoever holds the references. Why a board shows none of those: :mod:`reveal_leaderboard.release.ranking`.
 
-Entries of one group, teams that may be one person's, are not paired, see :mod:`reveal_leaderboard.release.ranking`.
-Groups are those of the exposure meter, at the time when the comparison is made.
+Source: intervals of differences from those of both parts: Zou and Donner (2008, Statistics in Medicine 27).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import math
+from collections.abc import Iterator
+from statistics import NormalDist
+from typing import Any, NamedTuple
 
-import sqlalchemy as sa
+from reveal_bench.evaluation.compare import ALPHA, holm
+from reveal_bench.kinds import KINDS
+from reveal_bench.metrics import METRICS
+from reveal_leaderboard.release.release import Figure, ReleasedScore
 
-from reveal_leaderboard.release.exposure import groups_of_scored
-from reveal_leaderboard.store.queue import Queue
-from reveal_leaderboard.store.store import Store
-from reveal_leaderboard.store.tables import jobs, results
+__all__ = ["NOTE", "compare_released"]
 
-__all__ = ["ComparisonFailedError", "flipped", "groups", "may_pair", "read_comparison"]
+SAME = 1e-9
+"""Numbers that differ by less are one number."""
+NOTE = (
+    "Differences of the released figures, A - B. Intervals of 95 % are made of the two intervals shown, as if each "
+    "were of patients of its own; mostly they are wider than those of paired differences. Told apart: p at most 0.05 "
+    "after Holm's correction over all {n} of them."
+)
 
 
-class ComparisonFailedError(RuntimeError):
-    """The job of a comparison ended without a result."""
+class _Difference(NamedTuple):
+    """A - B of one figure; without both intervals the difference alone."""
+
+    a: Figure
+    b: Figure
+    value: float
+    low: float | None
+    high: float | None
+    p: float | None
 
 
-def read_comparison(store: Store, benchmark: str, version: str, a: str, b: str) -> dict[str, Any] | None:
-    """The comparison of `a` with `b`; None as long as a worker has not made it: it is asked for then.
+def compare_released(
+    a: ReleasedScore, b: ReleasedScore, kind: str, *, ids: tuple[str, str] = ("a", "b")
+) -> dict[str, Any]:
+    """Differences ``a - b`` of all figures that are released of both.
 
-    Raises
-    ------
-    ComparisonFailedError
-        If a worker could not make it.
+    Parameters
+    ----------
+    a, b : of one version of one benchmark
+    kind : key of KINDS; of tasks the mean scores are compared, not how far readers agreed
+    ids : their submission ids
+
+    Returns
+    -------
+    dict of plain JSON values
+        ``rows`` has, per metric, the macro and then the findings: the released figures ``a`` and ``b``, their
+        difference ``value``, the ends of its 95 % interval (None where a figure has none) and ``told_apart``: whether
+        Holm's correction over all rows of the document leaves it.
     """
-    first, second = sorted((a, b))
-    key = {"kind": "compare", "benchmark": benchmark, "version": version, "subject": f"{first}:{second}"}
-    with store.read() as connection:
-        done = sa.select(results.c.document).where(*(results.c[name] == value for name, value in key.items()))
-        document = connection.execute(done).scalar_one_or_none()
-        job = sa.select(jobs.c.status).where(*(jobs.c[name] == value for name, value in key.items()))
-        status = connection.execute(job).scalar_one_or_none()
-    if document is not None:
-        return document if a == first else flipped(document)
-    if status == "failed":
-        raise ComparisonFailedError(status)
-    if status in (None, "refused", "cancelled"):
-        with store.write() as connection:
-            Queue.put(connection, **key)
-    return None
-
-
-def groups(store: Store, benchmark: str, version: str) -> dict[str, str]:
-    """Id of each scored submission -> the group that its team belongs to: one team, or several that may be one.
-
-    Teams are of one group if they share a person, or if their predictions are near-identical.
-    """
-    with store.read() as connection:
-        return groups_of_scored(connection, benchmark, version, store.settings)
-
-
-def may_pair(store: Store, benchmark: str, version: str, a: str, b: str) -> bool:
-    """Whether two scored submissions are of different groups, so that a paired comparison is nobody's extra answer."""
-    found = groups(store, benchmark, version)
-    return a in found and b in found and found[a] != found[b]
-
-
-def flipped(document: Mapping[str, Any]) -> dict[str, Any]:
-    """A comparison seen from the other side: the entries exchanged, every difference with its sign turned."""
-
-    def turned(value: float | None) -> float | None:
-        return None if value is None else 0.0 - value
-
+    differences = list(_differences(a, b, kind))
+    p_of = {id(one): one.p for one in differences if one.p is not None}
+    corrected = holm(list(p_of.values())).tolist() if p_of else []
+    told = {key for key, p in zip(p_of, corrected, strict=True) if p <= ALPHA}
     rows = [
-        {**row, "a": row["b"], "b": row["a"], "value": turned(row["value"])}
-        | {"low": turned(row["high"]), "high": turned(row["low"])}
-        for row in document["rows"]
-    ]
-    return {**document, "a": document["b"], "b": document["a"], "rows": rows}
+        {
+            "metric": one.a.metric, "finding": one.a.finding, "a": one.a.value, "b": one.b.value,
+            "value": one.value, "low": one.low, "high": one.high, "told_apart": id(one) in told,
+        }
+        for one in differences
+    ]  # fmt: skip
+    note = NOTE.format(n=len(p_of)) if rows else "Nothing is released of both, so there is nothing to compare."
+    return {"schema": 2, "kind": kind, "a": ids[0], "b": ids[1], "rows": rows, "note": note}
+
+
+def _differences(a: ReleasedScore, b: ReleasedScore, kind: str) -> Iterator[_Difference]:
+    of = KINDS[kind]
+    compared = of.released if of.can_be_probed else (of.primary,)
+    for own in a.figures:
+        other = b.figure(own.metric, own.finding)
+        if other is not None and own.metric in compared and METRICS[own.metric].better != "neither":
+            yield _difference(own, other)
+
+
+def _difference(own: Figure, other: Figure) -> _Difference:
+    value = round(own.value - other.value, 6) + 0.0  # no -0.0
+    if own.low is None or own.high is None or other.low is None or other.high is None:
+        return _Difference(own, other, value, None, None, None)
+    below = math.hypot(own.value - own.low, other.high - other.value)
+    above = math.hypot(own.high - own.value, other.value - other.low)
+    low, high = math.floor((value - below) * 100 + SAME) / 100, math.ceil((value + above) * 100 - SAME) / 100
+    towards_none = below if value > 0 else above
+    if abs(value) < SAME or towards_none < SAME:
+        return _Difference(own, other, value, low, high, float(abs(value) < SAME))
+    z = NormalDist().inv_cdf(1 - ALPHA / 2) * abs(value) / towards_none
+    return _Difference(own, other, value, low, high, math.erfc(z / math.sqrt(2)))

@@ -5,7 +5,7 @@ Conventions
 * The *parse child* sees one uploaded file and the public manifest. It answers a lint report and, if that is clean,
   writes the predictions as canonical arrays (:mod:`.canonical`).
 * The *score child* sees canonical arrays and a holdout, never an upload. It writes exact rows into the vault
-  (:mod:`.cases`) and answers what may be shown. *Rank* and *compare* children see rows of the vault alone.
+  (:mod:`.cases`) and answers what may be shown. *Rank* children see rows of the vault alone.
 
 A child is forked from a warm *template* (:mod:`.template`), confines itself (:mod:`.jail`) and answers once. Files are
 handed to it open, so it need open none. What it answers is checked before use, and every way it can end is one of a few

@@ -14,15 +14,14 @@ import json
 from dataclasses import asdict, replace
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 
 from reveal_bench.entries.report import verdict_of
-from reveal_bench.kinds import KINDS
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_leaderboard.release.release import ReleasedScore
 from reveal_leaderboard.settings import ReleasePolicy
 
-__all__ = ["CompareAnswer", "Lint", "LintProblem", "Parsed", "RankAnswer", "ScoreAnswer", "check_released"]
+__all__ = ["Lint", "LintProblem", "Parsed", "RankAnswer", "ScoreAnswer", "check_released"]
 
 Short = Annotated[str, Field(max_length=200)]
 _STEPS = (0.02, 0.05, 0.1, 0.25)  # coarser than a policy's own, to which its macros may be rounded
@@ -143,37 +142,10 @@ class RankAnswer(_Strict):
     metric: Short
     n_resamples: int
     seed: int
+    paired: bool
     findings: list[Short]
     entries: dict[Short, _Place]
     computed_for: list[Short]
-
-
-def _known_kind(name: str) -> str:
-    if name not in KINDS:
-        raise ValueError(f"`kind` must be one of {', '.join(KINDS)}, got {name!r}")
-    return name
-
-
-class _Difference(_Strict):
-    metric: Short
-    finding: Short
-    a: Finite
-    b: Finite
-    value: Finite
-    low: Finite | None
-    high: Finite | None
-    told_apart: bool
-
-
-class CompareAnswer(_Strict):
-    """What a compare child says, see :func:`reveal_leaderboard.release.ranking.compare_document`."""
-
-    schema_: Annotated[Literal[1], Field(alias="schema")]
-    kind: Annotated[Short, AfterValidator(_known_kind)]
-    a: Short
-    b: Short
-    rows: Annotated[list[_Difference], Field(max_length=1000)]
-    note: Annotated[str, Field(max_length=20_000)]
 
 
 def check_released(answer: _Released, policy: ReleasePolicy) -> ReleasedScore:
@@ -188,7 +160,7 @@ def check_released(answer: _Released, policy: ReleasePolicy) -> ReleasedScore:
     score = replace(ReleasedScore.from_json(raw), policy=asdict(policy))
     if json.loads(json.dumps(score.to_json())) != raw:
         raise ValueError("the released score must be one of this policy, and nothing else")
-    steps = [policy.resolution, *(step for step in (policy.small_resolution, *_STEPS) if step > policy.resolution)]
+    steps = [policy.resolution, *(step for step in (*policy.band_resolution, *_STEPS) if step > policy.resolution)]
     for figure in score.figures:
         for number in (figure.value, figure.low, figure.high):
             if number is not None and not any(abs(number - step * round(number / step)) < 1e-9 for step in steps):

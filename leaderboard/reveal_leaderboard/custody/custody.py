@@ -28,7 +28,7 @@ from pydantic import BaseModel, ValidationError
 
 from reveal_bench.kinds.folder import read_folder_info
 from reveal_bench.kinds.kind import Manifest
-from reveal_leaderboard.custody.answers import CompareAnswer, Parsed, RankAnswer, ScoreAnswer, check_released
+from reveal_leaderboard.custody.answers import Parsed, RankAnswer, ScoreAnswer, check_released
 from reveal_leaderboard.custody.canonical import dump_manifest, stamp_of
 from reveal_leaderboard.custody.jail import confinement_here
 from reveal_leaderboard.custody.limits import PARSE_LIMITS, SCORE_LIMITS, JailLimits
@@ -60,7 +60,7 @@ class ParseFailed(Exception):  # noqa: N818 - an outcome among others, not a fau
 
 
 class ScoreFailed(Exception):  # noqa: N818
-    """Scoring, ranking or comparing did not end with a result.
+    """Scoring or ranking did not end with a result.
 
     ``str()`` is always the same. `kind` and `detail` (a traceback, or how the child died) are for the vault alone: they
     may depend on references.
@@ -132,16 +132,18 @@ class Custody:
         return [service.pid for service in (self._parser, *self._scorers.values()) if service.pid is not None]
 
     def warm_up(self, holdouts: Sequence[Path] = ()) -> None:
-        """Start the parse template now, and that of each holdout, so that the first request need not wait.
+        """Start the templates of the holdouts, or that of uploads if there are none, so that no request need wait.
+
+        A worker, which has holdouts, reads an upload only where its arrays will not do: that template starts when it is
+        needed.
 
         Raises
         ------
         TemplateError
             If one does not start.
         """
-        self._parser.start()
-        for holdout in holdouts:
-            self._scorer(holdout).start()
+        for service in [self._scorer(holdout) for holdout in holdouts] or [self._parser]:
+            service.start()
 
     def close(self) -> None:
         """End all templates and children."""
@@ -260,46 +262,22 @@ class Custody:
         submissions: Sequence[str],
         *,
         policy: ReleasePolicy,
-        groups: Mapping[str, str] | None = None,
+        paired: bool = False,
         part: Part = "public",
     ) -> dict[str, Any]:
         """:func:`reveal_leaderboard.release.ranking.rank_document` of submissions whose rows are in the vault.
 
-        `groups` are those of :func:`reveal_leaderboard.boards.comparisons.groups`.
+        `paired` once the board is closed.
 
         Raises
         ------
         ScoreFailed
             If a submission has no rows of that version, or the child did not end with a result.
         """
-        document = self._of_rows(
-            "rank", vault, version, submissions, policy, part, RankAnswer, groups=dict(groups or {})
-        )
+        document = self._of_rows("rank", vault, version, submissions, policy, part, RankAnswer, paired=paired)
         if not set(document["entries"]) <= set(submissions):
             raise ScoreFailed("crashed", "the child placed submissions that it was not asked for")
         return document
-
-    def compare(
-        self,
-        vault: Path,
-        version: str,
-        a: str,
-        b: str,
-        *,
-        policy: ReleasePolicy,
-        paired: bool = True,
-        part: Part = "public",
-    ) -> dict[str, Any]:
-        """:func:`reveal_leaderboard.release.ranking.compare_document` of two submissions whose rows are in the vault.
-
-        Whether they may be `paired` says :func:`reveal_leaderboard.boards.comparisons.may_pair`.
-
-        Raises
-        ------
-        ScoreFailed
-            As :meth:`rank`.
-        """
-        return self._of_rows("compare", vault, version, (a, b), policy, part, CompareAnswer, paired=paired)
 
     def _of_rows(
         self,

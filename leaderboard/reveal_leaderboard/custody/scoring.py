@@ -9,7 +9,7 @@ parent opened. No upload is ever seen here: predictions come through the strict 
 The same work is done for every question, whether or not there is something to be found: predictions of questions that
 the manifest does not ask were dropped before, and a mask has at most `MOST_MASK_RUNS` runs.
 
-Ranking and comparing are computed from exact per-case rows in the vault. Numbers are arrays and pass bit for bit; names
+Places are computed from exact per-case rows in the vault. Numbers are arrays and pass bit for bit; names
 are JSON text in an array of bytes, and cases point at them. A file is named ``<submission id>.<version>.npz`` in the
 vault, and never leaves it. The reader checks indices and lengths; the files are this package's own.
 """
@@ -31,11 +31,11 @@ from reveal_leaderboard.custody.arrays import list_arrays, read_arrays, write_ar
 from reveal_leaderboard.custody.canonical import read_rated
 from reveal_leaderboard.custody.template import Job
 from reveal_leaderboard.release.fingerprints import fingerprint
-from reveal_leaderboard.release.ranking import compare_document, rank_document
+from reveal_leaderboard.release.ranking import rank_document
 from reveal_leaderboard.release.release import release, split_final
 from reveal_leaderboard.settings import ReleasePolicy
 
-__all__ = ["JOBS", "compare", "load_shared", "rank", "read_cases", "score", "warm_up", "write_cases"]
+__all__ = ["JOBS", "load_shared", "rank", "read_cases", "score", "warm_up", "write_cases"]
 
 
 def write_cases(file: BinaryIO, rows: Rows) -> None:
@@ -61,11 +61,6 @@ def load_shared(data: bytes) -> None:
     """These jobs share nothing but the folders that they open."""
 
 
-def policy_from(raw: dict[str, Any]) -> ReleasePolicy:
-    """A policy from its fields as JSON."""
-    return ReleasePolicy(**{**raw, "bands": tuple(raw["bands"])})
-
-
 def score(arguments: dict[str, Any], files: list[int], _: Any) -> bytes:
     """Score the first file, canonical arrays, and write exact rows to the second, those of the final part to the third.
 
@@ -74,7 +69,7 @@ def score(arguments: dict[str, Any], files: list[int], _: Any) -> bytes:
     JSON object of released, final, reference_hash and fingerprint
     """
     folder, split = Path(arguments["holdout"]), arguments["split"]
-    policy, key = policy_from(arguments["policy"]), bytes.fromhex(arguments["key"])
+    policy, key = ReleasePolicy.from_json(arguments["policy"]), bytes.fromhex(arguments["key"])
     with os.fdopen(files[0], "rb", closefd=False) as file:
         rows, manifest, predictions = _score(file, folder, split, arguments["thresholds"])
     patients = rows.patients()
@@ -117,15 +112,7 @@ def _reference_hash(folder: Path, split: str, manifest: Manifest, key: bytes) ->
 def rank(arguments: dict[str, Any], files: list[int], _: Any) -> bytes:
     """Place the submissions whose rows are in `files`."""
     systems = dict(zip(arguments["ids"], (_read(handle) for handle in files), strict=True))
-    document = rank_document(systems, policy_from(arguments["policy"]), groups=arguments["groups"])
-    return json.dumps(document, allow_nan=False).encode()
-
-
-def compare(arguments: dict[str, Any], files: list[int], _: Any) -> bytes:
-    """Compare the two submissions whose rows are in `files`."""
-    a, b = (_read(handle) for handle in files)
-    ids = (arguments["ids"][0], arguments["ids"][1])
-    document = compare_document(a, b, policy_from(arguments["policy"]), ids=ids, paired=arguments["paired"])
+    document = rank_document(systems, ReleasePolicy.from_json(arguments["policy"]), paired=arguments["paired"])
     return json.dumps(document, allow_nan=False).encode()
 
 
@@ -134,7 +121,7 @@ def _read(handle: int) -> Any:
         return read_cases(file)
 
 
-JOBS: dict[str, Job] = {"score": score, "rank": rank, "compare": compare}
+JOBS: dict[str, Job] = {"score": score, "rank": rank}
 
 
 def warm_up() -> None:
@@ -142,7 +129,7 @@ def warm_up() -> None:
     import pyarrow.compute
     import pyarrow.parquet  # noqa: F401
 
-    policy = ReleasePolicy(min_cell=1, bands=(1,), n_resamples=20)
+    policy = ReleasePolicy(min_cell=1, bands=(1,), band_resolution=(0.01,), n_resamples=20)
     for rows in (rows for kind in KINDS.values() for rows in kind.example_rows()):
         release(rows, policy)
         rank_document({"a": rows, "b": rows}, policy)

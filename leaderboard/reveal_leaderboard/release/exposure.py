@@ -11,15 +11,19 @@ point lies, or which box of such cells holds each mask. Numbers of cases are tho
 Teams that share a person, or whose predictions are near-identical, count as one. A person is shared who is a member of
 both or sent something for both; administrators link nobody, for they may look after many teams and have no need to ask.
 The same predictions sent again by a team tell nothing new and are not counted. All of this is a ceiling. Below a share
-of 1 nobody can know all labels of a finding from these figures alone; but who has a good model needs about half as
-much, and what honest developers learn is far less than the ceiling. So the meter tells a maintainer when to look, not
-what happened.
+of 1 nobody can know all labels of a finding from these figures alone; but who has a good model needs far less to gain
+something, and what honest developers learn is far less than the ceiling. So the meter tells a maintainer when to look,
+not what happened.
+
+Nobody sees whether teams put their answers together. So the `colluding` groups that were told most about a finding are
+taken as one, and the meter compares what they were told with what the labels hold. On 300 studies five teams whose
+model has an AUROC of 0.9 gain some 0.03 of macro F1 where the meter begins to say "watch" (docs/operating.md, "What
+colluding teams can learn").
 
 Not counted are macros, which follow from the figures but for their rounding; AUROC, one number over five labels or
-more; the intervals of single scores, which follow from them but for a little; and comparisons. The interval of a
-*paired* difference is an answer of its own, and there is one for every pair: therefore two entries of one group are
-compared by their released intervals alone (:mod:`reveal_leaderboard.release.ranking`). Pairs across groups tell one
-group something, too, if it knows the other one's predictions.
+more; intervals, whose distances from the shown value depend on little but the number of cases; comparisons, which are
+made of what is released; and places, which compare the spreads of single systems as long as a board is open
+(:mod:`reveal_leaderboard.release.ranking`).
 """
 
 from __future__ import annotations
@@ -40,7 +44,7 @@ from reveal_leaderboard.release.release import POLICY, Figure, ReleasedScore
 from reveal_leaderboard.settings import BenchmarkSettings, ReleasePolicy, Settings
 from reveal_leaderboard.store.tables import fingerprints, members, scores, submissions, teams, users, versions
 
-__all__ = ["Exposure", "Group", "answer_bits", "exposure", "groups_of_scored", "label_bits"]
+__all__ = ["Exposure", "Group", "answer_bits", "exposure", "label_bits"]
 
 Level = Literal["low", "watch", "close"]
 COUNTING = ("point_hit", "grid_hit")
@@ -72,8 +76,8 @@ class Exposure:
     board_total : int, after how many the benchmark closes
     by_team : (name, scored submissions), most first
     groups : tuple of Group, most first
-    finding : the most exposed one, and who could have learned it: `group`; None if nothing is shown
-    bits_out, bits_held, share : bits let out to that group about it, bits in its labels, and the one over the other
+    finding : the most exposed one, and who could have learned it together: `group`; None if nothing is shown
+    bits_out, bits_held, share : bits let out to them about it, bits in its labels, and the one over the other
     level : {"low", "watch", "close"}
     sentence : the same for people
     """
@@ -107,6 +111,10 @@ class _Shown:
     sketch: tuple[int, ...]
 
 
+_Learnt = tuple[float, float, float, str | None, Group | None]
+"""Share, bits out, bits held, the finding, and who was told."""
+
+
 def exposure(connection: sa.Connection, benchmark: str, version: str, settings: Settings) -> Exposure:
     """Read the meter of `benchmark` at `version`."""
     rows = _read(connection, benchmark, version)
@@ -116,13 +124,6 @@ def exposure(connection: sa.Connection, benchmark: str, version: str, settings: 
     figures = settings.of(benchmark)
     group_of = _group_teams(rows, figures.exposure.near, _persons(connection))
     return _measure(_without_repeats(rows), group_of, facts or {}, figures)
-
-
-def groups_of_scored(connection: sa.Connection, benchmark: str, version: str, settings: Settings) -> dict[str, str]:
-    """Id of each scored submission -> the first team, by name, of the group that its own belongs to."""
-    rows = _read(connection, benchmark, version)
-    group_of = _group_teams(rows, settings.of(benchmark).exposure.near, _persons(connection))
-    return {row.submission_id: group_of[row.team][0] for row in rows}
 
 
 def answer_bits(figures: Iterable[Figure], n_cases: int | None, policy: ReleasePolicy = POLICY) -> float:
@@ -239,13 +240,12 @@ def _measure(
         by_group[group_of[row.team]].append(row)
     n_held = {names: sum(row.is_held for row in own) for names, own in by_group.items()}
     groups = {names: Group(names, len(own) - n_held[names], n_held[names]) for names, own in by_group.items()}
-    learnt = [
-        (out / held if held else math.inf, out, held, finding, groups[names])
-        for names, own in by_group.items()
-        for finding, (out, held) in _bits(own, n_cases, figures.release).items()
-    ]
-    nothing: tuple[float, float, float, str | None, Group | None] = (0.0, 0.0, 0.0, None, None)
-    share, out, held, finding, group = max(learnt, key=lambda entry: entry[0], default=nothing)
+    told: dict[str, list[tuple[float, float, Group]]] = defaultdict(list)
+    for names, own in by_group.items():
+        for name, bits in _bits(own, n_cases, figures.release).items():
+            told[name].append((*bits, groups[names]))
+    learnt: list[_Learnt] = [_together(*entry, figures.exposure.colluding) for entry in told.items()]
+    share, out, held, finding, group = max(learnt, key=lambda entry: entry[0], default=(0.0, 0.0, 0.0, None, None))
     level = _level(share, len(rows), figures)
     counted = Counter(row.team for row in rows)
     return Exposure(
@@ -261,6 +261,15 @@ def _measure(
         level=level,
         sentence=_sentence(len(rows), len(counted), figures.quota.board_total, finding, group, share, level),
     )
+
+
+def _together(finding: str, told: Sequence[tuple[float, float, Group]], colluding: int) -> _Learnt:
+    """What the groups that were told most about a finding know together: share, bits out, bits held, finding, they."""
+    most = sorted(told, key=lambda entry: -entry[0])[:colluding]
+    out, held = sum(entry[0] for entry in most), most[0][1]
+    names = tuple(name for *_, group in most for name in group.teams)
+    group = Group(names, sum(g.n_shown for *_, g in most), sum(g.n_held for *_, g in most))
+    return (out / held if held else math.inf), out, held, finding, group
 
 
 def _bits(rows: Sequence[_Shown], n_cases: int | None, policy: ReleasePolicy) -> dict[str, tuple[float, float]]:

@@ -10,16 +10,14 @@ Holdouts are small, and an exact score on ten cases gives the cases away within 
   nothing from which one could be subtracted: hidden columns are cut off before anything is computed;
 * only metrics from which a submission can take no case away are released; which, says each kind of benchmark in its
   `release` module (:mod:`reveal_bench.kinds.localization.scoring` and its siblings). Strata are too small;
-* values are rounded to `resolution`, the ends of intervals outwards; the figures of findings in the lowest band to
-  `small_resolution`, which is what their intervals, some 0.3 wide, support; macros so that no finding shows finer in
-  one than by itself; counts of cases are given in bands.
+* values are rounded, the fewer cases the more coarsely, as their intervals support; macros so that no finding shows
+  finer in one than by itself. An interval is the shown value and two rounded distances, so that its ends say nothing
+  finer than the value does. Counts of cases are given in bands.
 
-Nothing else leaves the worker. The policy's figures travel with the score. What is left is a *counting query*: how many
-of the cases I name have it? Rounding to 0.01 does not hide that (one case of 30 moves a figure by 0.03); the quota and
-the ladder bound how often it is answered. Measured with a prober whose model has an AUROC of 0.95 and ten submissions:
-with 30 to 35 cases the prober gains 0.04 to 0.07 of F1 where figures are shown at 0.01, up to 0.06 at 0.05, and at most
-about 0.05 at 0.1; with 60 cases or more, 0.03 or less at 0.01. Intervals come from one fixed draw, so their ends depend
-a little on which cases were hit.
+Nothing else leaves the worker but places (:mod:`reveal_leaderboard.release.ranking`). The policy's figures travel with
+the score. What is left is a *counting query*: how many of the cases I name have it? Rounding hides little of that (one
+case of 30 moves a figure by 0.03); the quota bounds how often it is answered. What five teams gain who put their
+answers together was simulated for several budgets and roundings: docs/operating.md, "What colluding teams can learn".
 
 Ratings are readers' judgements of answers, not held-out labels, so nothing can be probed by asking again; yet a figure
 of few answers means little. So small cells are hidden too, but all figures are rounded to `resolution` alike.
@@ -35,6 +33,7 @@ from typing import Any
 
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.kind import Rows
+from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO, Estimate
 from reveal_leaderboard.settings import ReleasePolicy
 
@@ -174,5 +173,16 @@ def _figures(estimates: Sequence[Estimate], policy: ReleasePolicy, *, is_coarse:
         step = macro_step if is_macro else policy.step_of(e.n) if is_coarse else policy.resolution
         value = policy.round(e.value, step)
         if value is not None:
-            low, high = policy.round_outwards(e.low, e.high, step)
+            if is_coarse:
+                low, high = _within(e.metric, policy.around(value, e.value - e.low, e.high - e.value, step))
+            else:
+                low, high = policy.round_outwards(e.low, e.high, step)
             yield Figure(e.metric, e.finding, value, low, high, str(e.n) if is_macro else policy.band(e.n), e.signature)
+
+
+def _within(metric: str, ends: tuple[float | None, float | None]) -> tuple[float | None, float | None]:
+    """The ends of an interval, none outside the range of the metric."""
+    low, high = ends
+    return None if low is None else max(low, METRICS[metric].low), None if high is None else min(
+        high, METRICS[metric].high
+    )

@@ -21,7 +21,7 @@ from reveal_leaderboard.store.submissions import Submission
 from reveal_leaderboard.store.tables import BOARD_STATES, boards, scores, submissions, versions
 
 __all__ = [
-    "BoardClosedError", "BoardRow", "RefreshError", "VersionRow", "board", "check_open_board", "list_boards",
+    "BoardClosedError", "BoardRow", "RefreshError", "VersionRow", "board", "check_open_board", "is_over", "list_boards",
     "list_versions", "lock_open_board", "rank_again", "register_version", "set_state", "split_of",
 ]  # fmt: skip
 
@@ -124,6 +124,8 @@ def set_state(connection: sa.Connection, benchmark: str, state: str, *, who: str
     values = {"state": state, "why": why, "changed_at": moment(connection)}
     connection.execute(boards.update().where(boards.c.benchmark == benchmark).values(**values))
     events.append(connection, subject=f"board:{benchmark}", who=who, from_status=before.state, to_status=state, why=why)
+    if (before.state == "closed") != (state == "closed"):
+        Queue.put(connection, "rank", benchmark, before.version, "board")  # paired once nobody can use what that tells
     return BoardRow(**{**before._mapping, **values})
 
 
@@ -158,6 +160,12 @@ def _taking(connection: sa.Connection, query: sa.Select[Any], benchmark: str, ve
     if row.version != version:
         raise BoardClosedError(f"the board of {benchmark} takes submissions to version {row.version}, not {version}")
     return BoardRow(**row._mapping)
+
+
+def is_over(connection: sa.Connection, benchmark: str, version: str) -> bool:
+    """Whether nobody may send to a version any more: its board is closed, or shows another one."""
+    row = board_row(connection, benchmark)
+    return bool(row.state == "closed" or row.version != version)
 
 
 def split_of(connection: sa.Connection, benchmark: str, version: str) -> str:

@@ -9,8 +9,8 @@ a job whose lease ran out `max_attempts` times stopped its worker each time, so 
 
 A job of kind "score" moves its submission along: queued, scoring, then scored, refused or failed; answers to tasks wait
 for readers in between, and are queued a second time (:mod:`reveal_leaderboard.boards.reading`). A "rescore" scores a
-submission against another version and changes neither its status nor the ledger. "rank" and "compare" write a document
-into the table of results. There is one job of a kind for a subject; asked for again after its end, it is done again; a
+submission against another version and changes neither its status nor the ledger. "rank" writes a document into the
+table of results. There is one job of a kind for a subject; asked for again after its end, it is done again; a
 document that is asked for again while it is made is made once more afterwards. All moments are the database's.
 
 A worker is alive if it was seen within :data:`ALIVE_SECONDS`. A submission stands behind every older queued one on any
@@ -125,7 +125,7 @@ def _usual_seconds(connection: sa.Connection, benchmark: str, version: str) -> f
 
 LEASE_SECONDS = 60.0
 MAX_ATTEMPTS = 3
-STANDS_BACK = {"score": 0.0, "compare": 5.0, "rank": 15.0, "rescore": 120.0}
+STANDS_BACK = {"score": 0.0, "rank": 15.0, "rescore": 120.0}
 """Seconds by which a kind of job stands back: submissions go first, but nothing waits for ever on a busy board."""
 
 FRESH = {
@@ -140,7 +140,7 @@ class Job:
 
     Attributes
     ----------
-    subject : a submission's id; "board" for a rank; "a:b", two ids, for a comparison
+    subject : a submission's id; "board" for a rank
     attempts : leases since it was queued
     fence : leases ever
     is_stale : it was asked for again while it was leased
@@ -180,7 +180,7 @@ class Queue:
             mine = sa.and_(*(jobs.c[name] == value for name, value in key.items()))
             there = connection.execute(locked(sa.select(jobs.c.id, jobs.c.status).where(mine))).one()
             if there.status == "leased":
-                is_document = kind in ("rank", "compare")  # a score does not depend on when it is made
+                is_document = kind == "rank"  # a score does not depend on when it is made
                 connection.execute(jobs.update().where(jobs.c.id == there.id).values(is_stale=is_document))
             elif there.status != "queued":
                 connection.execute(jobs.update().where(jobs.c.id == there.id).values(**fresh))
@@ -285,7 +285,7 @@ class Queue:
         return True
 
     def finish_result(self, job: Job, *, document: Mapping[str, Any]) -> bool:
-        """Write the document of a rank or a comparison; False if the lease is another's.
+        """Write the document of a rank; False if the lease is another's.
 
         A job that was asked for again meanwhile is queued once more.
         """

@@ -24,6 +24,7 @@ __all__ = [
 STATUSES = ("received", "linted", "queued", "scoring", "reading", "scored", "refused", "failed", "withdrawn")
 JOB_STATES = ("queued", "leased", "done", "refused", "failed", "cancelled")
 JOB_KINDS = ("score", "rescore", "rank", "compare")
+"""There are no jobs of kind "compare" any more; the rule of the database knows them still."""
 LEDGER_KINDS = ("reserved", "charged", "refunded", "granted")
 BOARD_STATES = ("open", "paused", "closed")
 CRITERIA = ("process", "execution", "synthesis", "language", "image_content", "image_style")
@@ -182,7 +183,7 @@ jobs = sa.Table(
     _word("kind", 20),
     _word("benchmark"),
     _word("version"),
-    _word("subject", 200),  # score, rescore: a submission's id; rank: "board"; compare: two ids, "a:b"
+    _word("subject", 200),  # score, rescore: a submission's id; rank: "board"
     _word("status", 20),
     sa.Column("attempts", sa.Integer, nullable=False),
     sa.Column("fence", sa.Integer, nullable=False),
@@ -217,7 +218,7 @@ scores = sa.Table(
 results = sa.Table(
     "results",
     tables,
-    _word("kind", 20, primary_key=True),  # "rank", "compare", or "frozen": what a version showed when the next came
+    _word("kind", 20, primary_key=True),  # "rank" or "frozen": what a version showed when the next came
     _word("benchmark", primary_key=True),
     _word("version", primary_key=True),
     _word("subject", 200, primary_key=True),

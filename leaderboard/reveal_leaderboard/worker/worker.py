@@ -37,7 +37,6 @@ from sqlalchemy.exc import SQLAlchemyError
 from reveal_bench.kinds import KINDS, kind_of
 from reveal_bench.kinds.folder import FolderInfo, read_folder_info, split_shards
 from reveal_bench.kinds.kind import Manifest
-from reveal_leaderboard.boards.comparisons import groups, may_pair
 from reveal_leaderboard.boards.reading import is_complete
 from reveal_leaderboard.custody import Custody, Lint, Parsed, ParseFailed, ScoreFailed
 from reveal_leaderboard.custody.canonical import read_canonical, write_canonical
@@ -261,19 +260,11 @@ class Worker:
             return self._score(job, holdout)
         policy = self.settings.of(job.benchmark).release
         on_board = [submission.id for submission, _ in self.store.board_rows(job.benchmark, job.version)]
-        if job.kind == "rank":
-            of = groups(self.store, job.benchmark, job.version)
-            document = _twice(
-                lambda: self.custody.rank(holdout.vault.folder, job.version, on_board, policy=policy, groups=of)
-            )
-        else:
-            a, b = job.subject.split(":")
-            if not {a, b} <= set(on_board):  # hidden or withdrawn since: what the board does not show is not compared
-                raise RefusedError("One of the two entries is no longer on the board.")
-            paired = may_pair(self.store, job.benchmark, job.version, a, b)
-            document = _twice(
-                lambda: self.custody.compare(holdout.vault.folder, job.version, a, b, policy=policy, paired=paired)
-            )
+        with self.store.read() as connection:
+            paired = boards.is_over(connection, job.benchmark, job.version)
+        document = _twice(
+            lambda: self.custody.rank(holdout.vault.folder, job.version, on_board, policy=policy, paired=paired)
+        )
         return self.queue.finish_result(job, document=document)
 
     def _score(self, job: Job, holdout: Holdout) -> bool:

@@ -27,7 +27,17 @@ from reveal_bench.dataset.build import build_folder
 from reveal_bench.kinds.localization.records import LocalizationRecord
 from reveal_bench.predictions import predictions_to_jsonl
 from tests.conftest import annotate
-from tests.leaderboard.conftest import ASKING, BENCHMARK, Board, free_port, guesses, make_records, running, wait_until
+from tests.leaderboard.conftest import (
+    ASKING,
+    BENCHMARK,
+    Board,
+    free_port,
+    guesses,
+    make_records,
+    running,
+    wait_ready,
+    wait_until,
+)
 from tests.leaderboard.oidc_provider import CLIENT_ID, CLIENT_SECRET, Provider, running_provider
 
 OLD, NEW = "1.0.0", "1.1.0"
@@ -165,15 +175,7 @@ def running_board(root: Path) -> Iterator[RealBoard]:
         log = root / "server.log"
         serve = ("serve", *folders, *where, "--auth", "oidc", "--port", str(port))
         server = stack.enter_context(running(*serve, log=log))
-
-        def answers() -> bool:
-            assert server.poll() is None, log.read_text()
-            try:
-                return httpx.get(f"{url}/readyz", timeout=5, verify=False).status_code == 200
-            except httpx.TransportError:
-                return False
-
-        wait_until(answers, pause=ASKING)
+        wait_ready(url, server, log)
         stack.enter_context(running("worker", *where, *holdouts, log=root / "worker.log"))
         engine = connect(f"sqlite:///{data / 'leaderboard.sqlite'}")
         stack.callback(engine.dispose)

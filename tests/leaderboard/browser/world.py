@@ -14,7 +14,6 @@ from typing import Any
 from reveal_leaderboard.accounts.accounts import Accounts
 from reveal_leaderboard.accounts.people import Actor, Team, User
 from reveal_leaderboard.boards.catalogue import Catalogue, Published
-from reveal_leaderboard.boards.comparisons import read_comparison
 from reveal_leaderboard.boards.refresh import start_refresh, switch_version
 from reveal_leaderboard.release.fingerprints import Fingerprint
 from reveal_leaderboard.release.outcomes import ScoredOutcome
@@ -161,16 +160,6 @@ class World:
         entries = {name: dict(zip(keys, place, strict=True)) for name, place in places.items()}
         document = {"schema": 1, "metric": METRICS[benchmark][0], "entries": entries, "computed_for": sorted(places)}
         assert self.queue.finish_result(job, document=document)
-
-    def compare(self, a: str, b: str, *, finding: str, note: str = "", benchmark: str = IMAGES) -> None:
-        """Ask for the comparison of two entries, and write its result."""
-        a, b = sorted((a, b))
-        assert read_comparison(self.store, benchmark, "1.0.0", a, b) is None
-        row = {"metric": "point_hit", "finding": finding, "a": 0.7, "b": 0.6, "value": 0.1, "low": 0.0, "high": 0.2}
-        document = {"schema": 1, "a": a, "b": b, "rows": [{**row, "told_apart": False}], "note": note}
-        while (job := self.queue.claim("worker-1", served=[(benchmark, "1.0.0")])) is not None:
-            done = document if job.kind == "compare" else {"schema": 1, "metric": "", "entries": {}, "computed_for": []}
-            assert self.queue.finish_result(job, document=done)
 
     def refresh(self, version: str, value: float, *, benchmark: str = IMAGES) -> None:
         """Score every submission `value` against one of `versions`, and show that one."""

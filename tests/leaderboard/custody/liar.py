@@ -36,7 +36,7 @@ SCORE: dict[str, Any] = {
 }
 PLACE = {"rank": 1, "rank_low": 1, "rank_high": 1, "tier": "A"}
 RANK: dict[str, Any] = {
-    "schema": 1, "metric": "f1", "n_resamples": 1, "seed": 0, "findings": [], "entries": {"a": PLACE},
+    "schema": 1, "metric": "f1", "n_resamples": 1, "seed": 0, "paired": False, "findings": [], "entries": {"a": PLACE},
     "computed_for": ["a"],
 }  # fmt: skip
 
@@ -80,7 +80,7 @@ def say(arguments: dict[str, Any], files: list[int], shared: Any) -> bytes:
     return ANSWERS[name].replace(b'"policy": {}', b'"policy": ' + policy)
 
 
-JOBS: dict[str, Job] = dict.fromkeys(("parse", "score", "rank", "compare"), say)
+JOBS: dict[str, Job] = dict.fromkeys(("parse", "score", "rank"), say)
 
 
 def load_shared(data: bytes) -> None:

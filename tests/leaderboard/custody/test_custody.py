@@ -17,7 +17,7 @@ from reveal_leaderboard.custody.canonical import read_canonical, write_canonical
 from reveal_leaderboard.custody.limits import PARSE_LIMITS
 from reveal_leaderboard.custody.scoring import read_cases
 from reveal_leaderboard.release.fingerprints import fingerprint
-from reveal_leaderboard.release.ranking import compare_document, rank_document
+from reveal_leaderboard.release.ranking import rank_document
 from reveal_leaderboard.release.release import release, split_final
 from reveal_leaderboard.settings import ReleasePolicy
 
@@ -40,7 +40,7 @@ from tests.leaderboard.conftest import Board, guesses
 
 pytestmark = pytest.mark.processes
 
-POLICY = ReleasePolicy(min_cell=10, bands=(10, 20), n_resamples=100)
+POLICY = ReleasePolicy(min_cell=10, bands=(10, 20), band_resolution=(0.1, 0.01), n_resamples=100)
 SALT = bytes(range(32))
 
 
@@ -156,9 +156,7 @@ def test_the_final_part_is_of_other_patients(custody: Custody, board: Board, tmp
         assert {patient for _, patient in rows_of_part.all_images} == wanted
 
 
-def test_rank_and_compare_are_computed_from_the_vault(
-    custody: Custody, board: Board, tmp_path: Path, vault: Path
-) -> None:
+def test_ranks_are_computed_from_the_vault(custody: Custody, board: Board, tmp_path: Path, vault: Path) -> None:
     rows = {}
     for seed in (0, 1, 2):
         predictions = guesses(board.manifest, seed=seed)
@@ -166,10 +164,9 @@ def test_rank_and_compare_are_computed_from_the_vault(
         options: dict[str, Any] = {"policy": POLICY, "vault": vault, "submission_id": f"s{seed}"}
         custody.score(tmp_path / "c.npz", board.holdout, "holdout", **options)
         rows[f"s{seed}"] = score_localization(predictions, board.records, findings=board.published.info.findings)
-    assert custody.rank(vault, "1.0.0", list(rows), policy=POLICY) == _plain(rank_document(rows, POLICY))
-    compared = custody.compare(vault, "1.0.0", "s2", "s0", policy=POLICY)
-    assert compared == _plain(compare_document(rows["s2"], rows["s0"], POLICY, ids=("s2", "s0")))
-    assert len(compared["rows"]) > 5
+    for paired in (False, True):
+        found = custody.rank(vault, "1.0.0", list(rows), policy=POLICY, paired=paired)
+        assert found == _plain(rank_document(rows, POLICY, paired=paired))
     with pytest.raises(ScoreFailed) as caught:
         custody.rank(vault, "1.0.0", ["s0", "unknown"], policy=POLICY)
     assert "unknown.1.0.0.npz" in caught.value.detail

@@ -14,7 +14,7 @@ from reveal_bench.kinds.localization.records import Manifest
 from reveal_bench.predictions import RULES
 from tests.leaderboard.conftest import METADATA, Board, Server, running, serve
 from tests.leaderboard.hostile.corpus import BROKE_OFF, TOO_LARGE, Bad, Site
-from tests.leaderboard.hostile.test_small_files import CORPUS
+from tests.leaderboard.hostile.test_files import CORPUS
 from tests.leaderboard.hostile.understanding import SENTENCES, check_sentence
 from tests.leaderboard.hostile.world import IMAGES, PLENTY, STUDIES, build_studies
 from tests.leaderboard.hostile.wrappings import LARGE_WRAPPINGS

@@ -78,9 +78,9 @@ class Player:
 
     def wait_killed(self) -> None:
         """Wait until it was killed and nothing that it started is left."""
-        wait_until(lambda: not self.look(), seconds=PATIENCE)
+        wait_until(lambda: not self.look(), seconds=PATIENCE, pause=0.15)
         assert self.process.exitcode == -signal.SIGKILL
-        wait_until(lambda: not any(map(is_alive, self.seen)), seconds=PATIENCE)
+        wait_until(lambda: not any(map(is_alive, self.seen)), seconds=PATIENCE, pause=0.15)
 
 
 class Arena:
@@ -205,7 +205,7 @@ class Arena:
 
     def wait_idle(self) -> None:
         """Wait until no job is left."""
-        wait_until(self.is_idle, seconds=PATIENCE)
+        wait_until(self.is_idle, seconds=PATIENCE, pause=0.15)
 
     def wait_met(self, player: Player, orders: Orders) -> None:
         """Wait until orders are carried out; if all children were too quick for them, there is another submission."""
@@ -215,7 +215,7 @@ class Arena:
                 self.post(self.new_send())
             return not player.look() or player.desk.is_done(orders.number)
 
-        wait_until(is_met, seconds=PATIENCE)
+        wait_until(is_met, seconds=PATIENCE, pause=0.15)
         assert player.desk.is_done(orders.number)
 
     def open(self) -> None:

@@ -3,9 +3,9 @@
 Conventions
 -----------
 The product has no hooks. Here named seams of it are wrapped before it starts; each wrapper calls what it wraps and does
-nothing else, unless the orders name its point. The process then says
-so and kills itself with SIGKILL, which nothing can catch; in the middle of a child's work, a thread kills the child,
-its template or the process.
+nothing else, unless the orders name its point. The process then says so and kills itself with SIGKILL, which nothing
+can catch; in the middle of a child's work, a thread kills the child, its template or the process. A server goes without
+pages, which nobody opens here and which take the longest part of its start.
 """
 
 from __future__ import annotations
@@ -260,6 +260,7 @@ def wrap_blobs(seams: Seams) -> None:
 def run(desk: Desk, log: Path, scratch: Path, words: Sequence[str]) -> None:
     """Run a command of the leaderboard in this process, which was forked for it, with `scratch` for temporary files."""
     from reveal_leaderboard import cli
+    from reveal_leaderboard.web import app
 
     with log.open("ab") as output:
         for stream in (sys.stdout, sys.stderr):
@@ -268,4 +269,5 @@ def run(desk: Desk, log: Path, scratch: Path, words: Sequence[str]) -> None:
     seams = Seams(desk)
     for part in (wrap_transactions, wrap_queue, wrap_custody, wrap_blobs):
         part(seams)
+    wrap(app, "_mount_pages", lambda method: lambda *arguments: None)
     cli.app(words)

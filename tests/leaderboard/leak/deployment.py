@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
 from reveal_leaderboard.cli import app
 from typer.testing import CliRunner
 
-from tests.leaderboard.conftest import ASKING, free_port, running, wait_until
+from tests.leaderboard.conftest import ASKING, free_port, running, wait_ready, wait_until
 from tests.leaderboard.leak.hospital import Hospital
 from tests.leaderboard.leak.wire import Wire
 
@@ -76,14 +75,10 @@ class Deployment:
         return found
 
     def compare(self, a: str, b: str) -> dict[str, Any]:
-        """The comparison of two submissions, once it is computed."""
-
-        def ready() -> dict[str, Any] | None:
-            answer = self.wire.get(f"/api/v1/compare?a={a}&b={b}")
-            assert answer.status_code in (200, 202), answer.text
-            return answer.json() if answer.status_code == 200 else None
-
-        found: dict[str, Any] = wait_until(ready, pause=ASKING)
+        """The comparison of two submissions."""
+        answer = self.wire.get(f"/api/v1/compare?a={a}&b={b}")
+        assert answer.status_code == 200, answer.text
+        found: dict[str, Any] = answer.json()
         return found
 
     def command(self, *words: str | Path) -> str:
@@ -120,29 +115,12 @@ def environment(**changes: str) -> Iterator[None]:
 def deployed(hospital: Hospital, root: Path, settings: str, *options: str, **variables: str) -> Iterator[Deployment]:
     """The server on a free port, with `settings` in its TOML file and `variables` in its environment."""
     (root / "settings.toml").write_text(settings)
-    port = free_port()
-    arguments: list[str | Path] = [
-        "serve",
-        "--data",
-        root / "data",
-        "--settings",
-        root / "settings.toml",
-        "--port",
-        str(port),
-    ]
-    for folder in hospital.publics:
-        arguments += ["--benchmark", str(folder)]
-    with environment(**variables), running(*arguments, *options, log=root / "server.log") as server:
+    port, log = free_port(), root / "server.log"
+    places = ["--data", root / "data", "--settings", root / "settings.toml", "--port", str(port)]
+    benchmarks = [word for folder in hospital.publics for word in ("--benchmark", folder)]
+    with environment(**variables), running("serve", *places, *benchmarks, *options, log=log) as server:
         wire = Wire(f"http://127.0.0.1:{port}")
-
-        def answers() -> bool:
-            assert server.poll() is None, (root / "server.log").read_text()
-            try:
-                return wire.get("/readyz").status_code == 200
-            except httpx.TransportError:
-                return False
-
-        wait_until(answers, pause=ASKING)
+        wait_ready(wire.url, server, log)
         try:
             yield Deployment(hospital, root, wire, server)
         finally:

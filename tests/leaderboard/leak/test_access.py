@@ -64,7 +64,9 @@ def status(world: World, who: str, method: str, route: str, submission_id: str) 
 
 @pytest.mark.parametrize("route", list(ROUTES), ids=[" ".join(route) for route in ROUTES])
 def test_who_may_do_what(world: World, write_file: Callable[..., Path], route: tuple[str, str]) -> None:
-    submission_id = sent(world, write_file(seed=list(ROUTES).index(route), masks=False))  # one of its own for each route
+    submission_id = sent(
+        world, write_file(seed=list(ROUTES).index(route), masks=False)
+    )  # one of its own for each route
     assert {who: status(world, who, *route, submission_id) for who in WHO} == dict(zip(WHO, ROUTES[route], strict=True))
 
 

@@ -1,8 +1,11 @@
-"""Answers to uploads do not depend on what is right: equal bytes, the same work, until a score is released.
+"""What the real board tells of what is right, over HTTP: nothing before a score is released, little by scores.
 
-The board of images asks for every finding of every image, so half of its questions have no reference. A file that asks
-about a question with one, and a file that asks about a question without, must not be told apart by anything but a
-released figure.
+Answers to uploads do not depend on what is right: equal bytes, the same work. The board of images asks for every
+finding of every image, so half of its questions have no reference. A file that asks about a question with one, and a
+file that asks about a question without, must not be told apart by anything but a released figure.
+
+Five organizations share a model (AUROC 0.90 on every label) and whatever each of them is told. What they gain is the F1
+of the calls that they could send in the end over that of their model alone.
 """
 
 from __future__ import annotations
@@ -11,22 +14,36 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import httpx
 import numpy as np
+import numpy.typing as npt
 import pytest
+from reveal_leaderboard.settings import ReleasePolicy
+from scipy.special import expit, logit
+from scipy.stats import norm
+from sklearn.metrics import f1_score, roc_auc_score
 
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
+from reveal_bench.kinds.findings.records import FindingsPrediction
 from reveal_bench.kinds.localization import scoring
 from reveal_bench.kinds.localization.records import LocalizationPrediction
 from reveal_bench.masks import Rle, encode_mask, pack_masks
+from reveal_bench.predictions import findings_to_jsonl
 from tests.leaderboard.conftest import ASKING, wait_until
-from tests.leaderboard.leak.answers import metadata, points, present, with_line
+from tests.leaderboard.leak.answers import BoolArray, figures, metadata, of_calls, of_values, points, present, with_line
 from tests.leaderboard.leak.deployment import Deployment, deployed
 from tests.leaderboard.leak.hospital import FIRST, IMAGES, LABELS, SIZE, STUDIES, Hospital
+from tests.leaderboard.probing import Answer, BudgetSpentError, FloatArray, Prober
+from tests.leaderboard.test_probing_simulation import GuardedBoard, World
 
 pytestmark = pytest.mark.processes
+QUOTA = 3  # the packaged one; only the limit of a day is lifted
+SETTINGS = f"[quota]\nper_day = {QUOTA}\n[benchmarks.{IMAGES}.quota]\ntotal = 100\nper_day = 100\n"
+MOST_GAINED = 0.05
+FEWEST = 30
 VARYING = re.compile(
     rb'"(?:id|created_at|updated_at|at|queue_position|expected_seconds|started_at)":(?:"[^"]*"|[0-9.]+|null)|[0-9a-f]{32}'
 )
@@ -36,9 +53,16 @@ VARYING = re.compile(
 @pytest.fixture(scope="module")
 def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     root = tmp_path_factory.mktemp("oracle")
-    hospital = Hospital(root / "hospital", n_images=40, n_studies=40, versions=(FIRST,)).build()
-    with deployed(hospital, root, "[quota]\nper_day = 100\ntotal = 100\n") as running:
+    hospital = Hospital(root / "hospital", n_images=40, n_studies=300, common=0.3, versions=(FIRST,)).build()
+    with deployed(hospital, root, SETTINGS) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def working(board: Deployment) -> Iterator[Deployment]:
+    """The same with a worker, for the tests that wait for scores; they come last."""
+    with board.worker():
+        yield board
 
 
 def question(hospital: Hospital, *, is_positive: bool) -> tuple[int, str, str]:
@@ -106,10 +130,10 @@ def test_an_image_of_the_holdout_is_not_told_from_one_that_is_not_there(board: D
 
 
 def labels_file(board: Deployment, *, is_right: bool) -> bytes:
-    """Every study called for one label: rightly, or for the next one in the list that it does not have."""
+    """Every study called for one label: rightly where it has any, or for one that it does not have."""
     lines = []
     for study, truth in zip(board.hospital.studies, present(board.hospital), strict=True):
-        chosen = next(i for i in range(len(LABELS)) if bool(truth[i]) == is_right)
+        chosen = next((i for i in range(len(LABELS)) if bool(truth[i]) == is_right), 0)
         lines.append(json.dumps({"study_id": study.study_id, "labels": [LABELS[chosen]]}))
     return ("\n".join(lines) + "\n").encode()
 
@@ -131,31 +155,6 @@ def test_a_right_file_and_a_wrong_one_are_answered_alike_until_they_are_scored(b
         bodies = [VARYING.sub(b"", one.content.replace(b"Right", b"TEAM").replace(b"Wrong", b"TEAM")) for one in seen]
         assert seen[0].status_code == seen[1].status_code
         assert re.sub(rb"[0-9a-f]{64}", b"", bodies[0]) == re.sub(rb"[0-9a-f]{64}", b"", bodies[1]), path
-
-
-def test_a_failure_says_the_same_of_a_right_file_and_a_wrong_one(board: Deployment) -> None:
-    """With the holdout damaged both fail in the same words; mended, both are scored."""
-
-    def ends(model: str) -> list[dict[str, Any]]:
-        answers = [
-            board.wire.send(("f.jsonl", labels_file(board, is_right=right)), STUDIES, metadata(team, model))
-            for team, right in (("Right", True), ("Wrong", False))
-        ]
-        documents = board.wait(*(answer.json()["id"] for answer in answers))
-        wait_until(lambda: board.wire.get("/readyz").json()["queued"] == 0, pause=ASKING)
-        return documents
-
-    board.hospital.damage(STUDIES)
-    try:
-        with board.worker():
-            failed = ends("Again")
-            board.hospital.repair(STUDIES)
-            scored = ends("Once more")
-    finally:
-        board.hospital.repair(STUDIES)
-    assert [document["status"] for document in failed + scored] == ["failed", "failed", "scored", "scored"]
-    said = [[(e["to_status"], re.sub(r"INC-\w+", "INC", e["why"])) for e in one["events"]] for one in failed]
-    assert said[0] == said[1]
 
 
 # The same work
@@ -190,3 +189,229 @@ def test_every_mask_is_unpacked_whether_or_not_there_is_a_reference(
         work = [unpacked_masks(monkeypatch, board.hospital, chosen[:n]) for chosen in (positive, negative)]
         assert work[0] == work[1]
         assert list(work[0].values()) == [n]
+
+
+# With a worker: a failure tells nothing, and scores tell little
+
+
+def test_a_failure_says_the_same_of_a_right_file_and_a_wrong_one(working: Deployment) -> None:
+    """With the holdout damaged both fail in the same words; mended, both are scored."""
+
+    def ends(model: str) -> list[dict[str, Any]]:
+        answers = [
+            working.wire.send(("f.jsonl", labels_file(working, is_right=right)), STUDIES, metadata(team, model))
+            for team, right in (("Right", True), ("Wrong", False))
+        ]
+        documents = working.wait(*(answer.json()["id"] for answer in answers))
+        wait_until(lambda: working.wire.get("/readyz").json()["queued"] == 0, pause=ASKING)
+        return documents
+
+    working.hospital.damage(STUDIES)
+    try:
+        failed = ends("Again")
+    finally:
+        working.hospital.repair(STUDIES)
+    scored = ends("Once more")
+    assert [document["status"] for document in failed + scored] == ["failed", "failed", "scored", "scored"]
+    said = [[(e["to_status"], re.sub(r"INC-\w+", "INC", e["why"])) for e in one["events"]] for one in failed]
+    assert said[0] == said[1]
+
+
+@dataclass
+class Attacker:
+    """One organization that asks; `answers` are (id, what was shown of it), None where the ladder held it back."""
+
+    board: Deployment
+    team: str
+    answers: list[tuple[str, dict[str, dict[str, float]] | None]] = field(default_factory=list)
+    asked: list[BoolArray] = field(default_factory=list)
+
+    def ask(self, calls: BoolArray) -> Answer | None:
+        answer = self.send(of_calls(self.board.hospital, calls), f"Model {len(self.answers)}")
+        if answer.status_code == 429:
+            raise BudgetSpentError
+        submission_id = answer.json()["id"]
+        (document,) = self.board.wait(submission_id)
+        assert document["status"] == "scored"
+        shown = None if document["score"]["shown_of"] != submission_id else figures(document)
+        self.answers.append((submission_id, shown))
+        self.asked.append(calls)
+        return shown
+
+    def send(self, content: bytes, model: str, **more: Any) -> Any:
+        return self.board.wire.send(("calls.jsonl", content), STUDIES, metadata(self.team, model, **more))
+
+    @property
+    def charged(self) -> int:
+        ledgers = self.board.wire.get(f"/api/v1/me/ledger?benchmark={STUDIES}").json()["ledgers"]
+        (mine,) = [one for one in ledgers if one["team"]["name"] == self.team]
+        assert mine["balance"]["pending"] == 0
+        charged: int = mine["balance"]["charged"]
+        return charged
+
+
+def beliefs(truth: BoolArray, seed: int) -> FloatArray:
+    """What a model of AUROC 0.90 makes of the studies, by Bayes' rule."""
+    shift = np.sqrt(2) * norm.ppf(0.90)
+    scores = np.random.default_rng(seed).normal(size=truth.shape) + shift * truth
+    found: FloatArray = np.clip(expit(shift * scores - shift**2 / 2 + logit(truth.mean(axis=0))), 1e-4, 1 - 1e-4)
+    return found
+
+
+def f1(truth: BoolArray, calls: BoolArray) -> FloatArray:
+    scores: npt.NDArray[np.float64] = f1_score(truth, calls, average=None, zero_division=0)
+    return scores
+
+
+@dataclass
+class Attack:
+    """What came of one: the gain per label, the labels whose calls changed, and those who did it."""
+
+    attackers: list[Attacker]
+    gain: FloatArray
+    changed: BoolArray
+
+
+@pytest.fixture(scope="module")
+def attack(working: Deployment) -> Attack:
+    """Five organizations, one after the other, who share what each of them is told."""
+    truth = present(working.hospital)
+    attackers = [Attacker(working, f"Prober {number}") for number in range(5)]
+    policy = ReleasePolicy()
+    steps = {x: policy.step_of(n) for x, n in zip(LABELS, truth.sum(axis=0).tolist(), strict=True)}
+    prober = Prober(LABELS, beliefs(truth, 0), step=steps)
+    calls, own = prober.attack([one.ask for one in attackers], "focused", each=QUOTA), prober.own_calls()
+    return Attack(attackers, f1(truth, calls) - f1(truth, own), (calls != own).any(axis=0))
+
+
+def hidden_labels(board: Deployment) -> BoolArray:
+    truth = present(board.hospital)
+    found: BoolArray = np.minimum(truth.sum(axis=0), len(truth) - truth.sum(axis=0)) < FEWEST
+    return found
+
+
+def test_five_teams_together_gain_little_on_shown_labels_and_nothing_on_hidden_ones(
+    working: Deployment, attack: Attack
+) -> None:
+    """One draw of the labels: the standard error of its gain is some 0.015.
+
+    The mean is bounded where many draws can be had (`test_probing_simulation`); that this is the board simulated there
+    is the next test.
+    """
+    hidden = hidden_labels(working)
+    assert 0 < hidden.sum() < len(LABELS) / 2
+    assert attack.gain[~hidden].mean() <= MOST_GAINED, attack.gain.round(3)
+    assert not attack.changed[hidden].any()
+    assert attack.changed[~hidden].any()  # the attack did learn something
+    model = roc_auc_score(present(working.hospital)[:, 1], beliefs(present(working.hospital), 0)[:, 1])
+    assert model == pytest.approx(0.90, abs=0.05)
+
+
+def test_the_board_answers_each_as_the_simulated_one(working: Deployment, attack: Attack) -> None:
+    truth = present(working.hospital)
+    for attacker in attack.attackers:
+        simulated = GuardedBoard(World(LABELS, truth, np.empty(0)), replace(ReleasePolicy(), n_resamples=10), QUOTA)
+        assert [answer for _, answer in attacker.answers] == [simulated.ask(calls) for calls in attacker.asked]
+        assert sum(answer is not None for _, answer in attacker.answers) > 1
+
+
+def test_the_board_answers_each_three_times_and_shows_no_hidden_label(working: Deployment, attack: Attack) -> None:
+    hidden = {label for label, is_hidden in zip(LABELS, hidden_labels(working), strict=True) if is_hidden}
+    for attacker in attack.attackers:
+        assert len(attacker.answers) == attacker.charged == QUOTA
+        shown = {label for _, answer in attacker.answers if answer for of in answer.values() for label in of}
+        assert shown == {"macro", *LABELS} - hidden
+
+
+def test_nothing_gives_a_fourth_answer(working: Deployment, attack: Attack) -> None:
+    """Withdrawing, another name, a version, the same file again: refused, or the answer that was there before."""
+    attacker = attack.attackers[0]
+    new = of_calls(working.hospital, ~present(working.hospital))
+    n_before = len(working.wire.get("/api/v1/me/submissions?limit=200").json()["submissions"])
+    first = attacker.answers[0][0]
+    assert working.wire.client.delete(f"/api/v1/submissions/{first}").status_code == 200
+    said = metadata(attacker.team, "Model 0")
+    newer = {**said, "model": {"name": "Model 0", "version": "2"}}
+    again: Any = {"data": {"benchmark": STUDIES, "metadata": json.dumps(said)}, "files": {"file": ("c.jsonl", new)}}
+    tries = {
+        "another name": attacker.send(new, "Quite another"),
+        "another version": working.wire.send(("c.jsonl", new), STUDIES, newer),
+        "another spelling": working.wire.send(("c.jsonl", new), STUDIES, metadata(attacker.team.upper(), "M")),
+        "a key": working.wire.client.post("/api/v1/submissions", headers={"Idempotency-Key": "once"}, **again),
+    }
+    assert {name: answer.status_code for name, answer in tries.items()} == dict.fromkeys(tries, 429)
+    assert attacker.charged == QUOTA
+    assert len(working.wire.get("/api/v1/me/submissions?limit=200").json()["submissions"]) == n_before
+
+
+def test_receipts_and_comparisons_repeat_the_figures_that_are_shown(working: Deployment, attack: Attack) -> None:
+    own = [(one, shown) for one, shown in attack.attackers[1].answers if shown]
+    other = next((one, shown) for one, shown in attack.attackers[2].answers if shown)
+    for one, shown in own:
+        receipt = working.wire.get(f"/api/v1/submissions/{one}/receipt").json()["receipt"]
+        assert {(f["metric"], f["finding"]): float(f["value"]) for f in receipt["released"]["figures"]} == {
+            (metric, label): value for metric, of in shown.items() for label, value in of.items()
+        }
+    (a, of_a), (b, of_b) = own[-1], other
+    rows = working.compare(a, b)["document"]["rows"]
+    assert rows
+    for row in rows:
+        figure_a, figure_b = (of[row["metric"]][row["finding"]] for of in (of_a, of_b))
+        assert (row["a"], row["b"]) == (figure_a, figure_b)
+        assert row["value"] == pytest.approx(figure_a - figure_b, abs=1e-9)
+
+
+# What is free must be what was answered before, to the last bit
+
+
+def jittered(board: Deployment, calls: BoolArray) -> bytes:
+    """Probabilities that differ from 0.5 in the tenth decimal only, as the calls are."""
+    return of_values(board.hospital, np.where(calls, 0.5 + 1e-10, 0.5 - 1e-10))
+
+
+def test_equal_but_for_the_tenth_decimal_is_charged(working: Deployment) -> None:
+    """Else a withdrawn submission would answer any number of questions: the calls turn on that decimal."""
+    truth, attacker = present(working.hospital), Attacker(working, "Trembling hand")
+    shown = []
+    for number, calls in enumerate((truth, ~truth)):
+        answer = attacker.send(jittered(working, calls), f"M{number}")
+        (document,) = working.wait(answer.json()["id"])
+        shown.append(figures(document)["f1"]["macro"])
+        assert working.wire.client.delete(f"/api/v1/submissions/{document['id']}").status_code == 200
+    assert attacker.charged == 2
+    assert shown == [1.0, 1.0]  # the second is held back by the ladder: not better than the first
+
+
+def test_other_thresholds_are_charged(working: Deployment) -> None:
+    values = np.random.default_rng(8).random((len(working.hospital.studies), len(LABELS))).round(3)
+    attacker, content = Attacker(working, "Threshold Laboratory"), of_values(working.hospital, values)
+    for number, threshold in enumerate((0.9, 0.5, 0.2)):
+        answer = attacker.send(content, f"M{number}", thresholds=threshold)
+        (document,) = working.wait(answer.json()["id"])
+        assert working.wire.client.delete(f"/api/v1/submissions/{document['id']}").status_code == 200
+    assert attacker.charged == 3
+
+
+def test_absent_studies_are_charged_where_a_threshold_of_zero_calls_the_rest(working: Deployment) -> None:
+    """With a threshold of 0 a probability of 0 calls the label, and a study that is left out does not."""
+    studies = [study.study_id for study in working.hospital.studies]
+    attacker = Attacker(working, "Zero Laboratory")
+    for number, chosen in enumerate((studies[::2], studies[1::2])):
+        given = [FindingsPrediction(one, None, dict.fromkeys(LABELS, 0.0)) for one in chosen]
+        answer = working.wire.send(
+            ("zeros.jsonl", findings_to_jsonl(given).encode()), STUDIES,
+            metadata(attacker.team, f"M{number}", thresholds=0.0), allow_missing="true",
+        )  # fmt: skip
+        (document,) = working.wait(answer.json()["id"])
+        assert working.wire.client.delete(f"/api/v1/submissions/{document['id']}").status_code == 200
+    assert attacker.charged == 2
+
+
+def test_the_very_same_answers_are_free_and_show_the_same(working: Deployment) -> None:
+    attacker, content = Attacker(working, "Honest Laboratory"), of_calls(working.hospital, present(working.hospital))
+    documents = []
+    for number in range(2):
+        answer = attacker.send(content + b"\n" * number, f"M{number}")
+        documents += working.wait(answer.json()["id"])
+    assert attacker.charged == 1
+    assert documents[0]["score"]["figures"] == documents[1]["score"]["figures"]

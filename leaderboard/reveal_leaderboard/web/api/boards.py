@@ -19,9 +19,10 @@ from fastapi.responses import FileResponse, JSONResponse, Response
 
 from reveal_bench.kinds import KINDS
 from reveal_leaderboard.boards.catalogue import Published
-from reveal_leaderboard.boards.comparisons import ComparisonFailedError, read_comparison
+from reveal_leaderboard.boards.comparisons import compare_released
 from reveal_leaderboard.boards.exports import to_csv, to_json, to_parquet
 from reveal_leaderboard.boards.standings import UnknownVersionError, standings
+from reveal_leaderboard.release.release import ReleasedScore
 from reveal_leaderboard.store import boards as stored_boards
 from reveal_leaderboard.store.tables import chains, results
 from reveal_leaderboard.web.api.access import ANYBODY, SIGN_IN, Visible, find_published, see, visitor
@@ -198,35 +199,28 @@ def _add_compare(router: APIRouter, services: Services) -> None:
         dependencies=SIGN_IN,
         openapi_extra=ANYBODY,
         responses={
-            202: {"model": Comparison, "description": "being computed; ask again after `Retry-After` seconds"},
             **answers("sign-in", "scope", "not-found", "withdrawn", "not-comparable", "invalid", *ALWAYS),
         },
     )
-    def compare(request: Request, a: Id, b: Id) -> Response:
-        """Two scored submissions to one benchmark, case by case: differences with their intervals."""
+    def compare(request: Request, a: Id, b: Id) -> Comparison:
+        """Two scored submissions to one benchmark: differences of their released figures with intervals."""
         actor = visitor(services, request)
         pair = see(services, actor, a), see(services, actor, b)
-        _check_comparable(services, *pair)
         of = find_published(services, pair[0].submission.benchmark)
-        try:
-            found = read_comparison(services.store, of.name, of.version, a, b)
-        except ComparisonFailedError:
-            raise ProblemError("not-comparable", "This comparison could not be made.") from None
-        status: Literal["ready", "computing"] = "computing" if found is None else "ready"
-        answer = Comparison(status=status, a=a, b=b, benchmark=of.name, version=of.version, document=found)
-        headers = {"Retry-After": "2"} if found is None else {}
-        return JSONResponse(answer.model_dump(mode="json"), 202 if found is None else 200, headers=headers)
+        scores = _released_of_both(services, *pair)
+        document = compare_released(*scores, of.kind, ids=(a, b))
+        return Comparison(a=a, b=b, benchmark=of.name, version=of.version, document=document)
 
 
-def _check_comparable(services: Services, a: Visible, b: Visible) -> None:
-    """What was held back or hidden must not come out as a difference; and no worker is asked in vain."""
+def _released_of_both(services: Services, a: Visible, b: Visible) -> tuple[ReleasedScore, ReleasedScore]:
+    """The scores of two entries of one board; what is held back or hidden must not come out as a difference."""
     if a.submission.id == b.submission.id:
         raise ProblemError("not-comparable", "The two must be different submissions.")
     if a.submission.benchmark != b.submission.benchmark:
         raise ProblemError("not-comparable", "The two were sent to different benchmarks.")
     benchmark = a.submission.benchmark
     version = find_published(services, benchmark).version
-    on_board = {submission.id for submission, _ in services.store.board_rows(benchmark, version)}
+    on_board = {submission.id: score for submission, score in services.store.board_rows(benchmark, version)}
     for one in (a, b):
         score = one.score
         if score is None or score.is_held or score.version != version:
@@ -234,3 +228,5 @@ def _check_comparable(services: Services, a: Visible, b: Visible) -> None:
             raise ProblemError("not-comparable", detail)
         if one.submission.id not in on_board:
             raise ProblemError("not-comparable", f"Submission {one.submission.id} is not on the board of {version}.")
+    first, second = (ReleasedScore.from_json(on_board[one.submission.id].released) for one in (a, b))
+    return first, second

@@ -384,14 +384,13 @@ class Board(Document):
 
 
 class Comparison(Document):
-    """Two submissions compared case by case; `document` is null until a worker has done so."""
+    """Two submissions compared by what is released of both."""
 
-    status: Literal["ready", "computing"]
     a: Id
     b: Id
     benchmark: str
     version: str
-    document: dict[str, Any] | None
+    document: dict[str, Any]
 
 
 class Key(Document):

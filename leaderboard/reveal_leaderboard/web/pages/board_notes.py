@@ -79,17 +79,13 @@ def legend(board: Standings) -> str:
 
 def rounding(policy: Mapping[str, Any]) -> str:
     """How a release policy rounds, as a sentence, in percent as figures stand on the pages."""
-    fine, coarse = policy.get("resolution"), policy.get("small_resolution")
-    bands: tuple[int, ...] = tuple(policy.get("bands") or ())
-    if fine is None or coarse is None:
+    steps, bands = policy.get("band_resolution") or (), policy.get("bands") or ()
+    if not steps or len(steps) != len(bands):  # scored under an earlier form of the policy
         return "Figures are rounded."
-    if coarse <= fine or len(bands) < 2:
-        return f"Figures are rounded to {100 * fine:g}\u00a0%."
-    few = f"{bands[0]} to {bands[1] - 1} cases"
-    return (
-        f"Figures are rounded: of findings with {few} to {100 * coarse:g}\u00a0%, of others to {100 * fine:g}\u00a0%, "
-        "of averages as their parts require."
-    )
+    if len(set(steps)) == 1:
+        return f"Figures are rounded to {100 * steps[0]:g}\u00a0%."
+    told = [f"{100 * step:g}\u00a0% from {begin} cases" for step, begin in zip(steps, bands, strict=True)]
+    return f"Figures of findings are rounded to {', '.join(told)} on; averages as their parts require."
 
 
 def moves(changes: Mapping[str, Any], names: Mapping[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""Two entries side by side: paired differences per finding, with intervals, computed by a worker on demand."""
+"""Two entries side by side: differences per finding of what is shown of both, with intervals."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import gradio as gr
 
 from reveal_bench.kinds import KINDS
 from reveal_bench.metrics import METRICS
-from reveal_leaderboard.boards.comparisons import ComparisonFailedError, read_comparison
+from reveal_leaderboard.boards.comparisons import compare_released
 from reveal_leaderboard.boards.standings import Entry, standings
 from reveal_leaderboard.release.release import Figure
 from reveal_leaderboard.web.pages.drawing import (
@@ -31,14 +31,12 @@ from reveal_leaderboard.web.services import Services
 
 __all__ = ["build", "compare_view"]
 
-POLL_SECONDS = 2.0
 LEAD = (
-    "The same patients are drawn anew for both entries, so a difference is seen even where the intervals overlap. "
-    "Two entries of one team are compared by the intervals that are shown of each."
+    "Differences of the figures that are shown of both entries. Their intervals follow from those of the two, so that "
+    "a comparison tells nothing new about the held-out labels."
 )
-CHOOSE = message("info", "Choose two entries.", "Their paired differences are then shown per finding.")
+CHOOSE = message("info", "Choose two entries.", "Their differences are then shown per finding.")
 NOT_THERE = "It was withdrawn, its team shows another one of this model, or it is not scored on the present version."
-BUSY = message("busy", "Being computed by a worker.", "It appears here as soon as it is done; you may leave the page.")
 
 log = logging.getLogger(__name__)
 
@@ -58,10 +56,9 @@ def build(services: Services, page: gr.Blocks) -> None:
         second = gr.Dropdown([], label="Entry B", min_width=220)
     shown = gr.HTML(CHOOSE, elem_id="compare")
     query = gr.Textbox("", visible=False)
-    timer = gr.Timer(POLL_SECONDS, active=False)
     wire = _Handlers(services)
     chosen = [benchmark, first, second]
-    outputs = [*chosen, shown, timer, query]
+    outputs = [*chosen, shown, query]
     steps = [
         page.load(wire.open, None, outputs, **QUIET),
         benchmark.input(wire.other_board, benchmark, outputs, **QUIET),
@@ -69,7 +66,6 @@ def build(services: Services, page: gr.Blocks) -> None:
     ]
     for step in steps:
         step.then(None, query, query, js=REMEMBER, **PRIVATE)
-    timer.tick(wire.watch, chosen, [shown, timer], **QUIET)
 
 
 class _Handlers:
@@ -97,54 +93,37 @@ class _Handlers:
         """Two entries of one board."""
         return self._answer(benchmark, a or "", b or "")
 
-    def watch(self, benchmark: str, a: str | None, b: str | None) -> tuple[Any, Any]:
-        """Look again whether a worker is done."""
-        try:
-            entries = self._entries(benchmark)
-            markup, is_waiting = self._compared(benchmark, entries, a or "", b or "")
-        except Exception:
-            log.exception("a comparison could not be read")
-            return gr.skip(), gr.Timer(active=False)
-        return (gr.skip() if is_waiting else markup), gr.Timer(active=is_waiting)
-
     def _answer(self, benchmark: str, a: str, b: str) -> tuple[Any, ...]:
         try:
             entries = self._entries(benchmark)
-            markup, is_waiting = self._compared(benchmark, entries, a, b)
+            markup = self._compared(benchmark, entries, a, b)
         except Exception:
             log.exception("a comparison could not be drawn")
             sorry = message("bad", "The entries cannot be read now.", "Please reload the page in a moment.")
-            return gr.skip(), gr.skip(), gr.skip(), sorry, gr.Timer(active=False), gr.skip()
+            return gr.skip(), gr.skip(), gr.skip(), sorry, gr.skip()
         choices = [(_named(entry), entry.submission_id) for entry in entries.values()]
         a, b = (wanted if wanted in entries else "" for wanted in (a, b))
         query = query_text({"benchmark": benchmark, "a": a or None, "b": b or None})
         lists = (gr.update(choices=choices, value=a or None), gr.update(choices=choices, value=b or None))
-        return gr.update(value=benchmark), *lists, markup, gr.Timer(active=is_waiting), query
+        return gr.update(value=benchmark), *lists, markup, query
 
     def _entries(self, benchmark: str) -> dict[str, Entry]:
         published = self.services.catalogue.current(benchmark)
         return {entry.submission_id: entry for entry in standings(self.services.store, published).entries}
 
-    def _compared(self, benchmark: str, entries: Mapping[str, Entry], a: str, b: str) -> tuple[str, bool]:
-        """The comparison as HTML, and whether it is still to come; only entries of the board are compared."""
+    def _compared(self, benchmark: str, entries: Mapping[str, Entry], a: str, b: str) -> str:
+        """The comparison as HTML; only entries of the board are compared."""
         if not entries:
-            return message("info", "No submission is scored yet.", "Entries are compared once there are two."), False
+            return message("info", "No submission is scored yet.", "Entries are compared once there are two.")
         if a not in entries or b not in entries:
             lost = [wanted for wanted in (a, b) if wanted and wanted not in entries]
             gone = message("info", "An entry of the address is not on this board.", NOT_THERE) if lost else ""
-            return gone + CHOOSE, False
+            return gone + CHOOSE
         if a == b:
-            return message("info", "Both are the same entry.", "Choose another one beside it."), False
-        version = self.services.catalogue.current(benchmark).version
-        try:
-            document = read_comparison(self.services.store, benchmark, version, a, b)
-        except ComparisonFailedError:
-            return message(
-                "bad", "This comparison could not be computed.", "The maintainers see it in their queue."
-            ), False
-        if document is None:
-            return BUSY, True
-        return compare_view(document, entries[a], entries[b]), False
+            return message("info", "Both are the same entry.", "Choose another one beside it.")
+        kind = self.services.catalogue.current(benchmark).kind
+        document = compare_released(entries[a].score, entries[b].score, kind, ids=(a, b))
+        return compare_view(document, entries[a], entries[b])
 
 
 def _named(entry: Entry) -> str:

@@ -1,7 +1,8 @@
 """Some hundreds of bad files through the real way in: each is answered as listed, in words, and nothing dies.
 
-One or two of each rule are read in a confined child, the others by the same code in this process. How long a child
-took is noted with the test's result (`seconds`) and not judged here.
+One or two of each rule are read in a confined child, the others by the same code in this process. Files that are large,
+or grow, are all read in children: in bounded memory each is refused by a rule or given up with a fixed sentence. How
+long a child took is noted with the test's result (`seconds`) and not judged here.
 """
 
 from __future__ import annotations
@@ -11,17 +12,25 @@ from itertools import islice
 
 import pytest
 
+from tests.leaderboard.conftest import Board
 from tests.leaderboard.hostile.corpus import BROKE_OFF, TOO_LARGE, Bad
 from tests.leaderboard.hostile.documents import DOCUMENTS
 from tests.leaderboard.hostile.lines import LINES
 from tests.leaderboard.hostile.masks import MASKS
 from tests.leaderboard.hostile.parquets import PARQUETS
-from tests.leaderboard.hostile.studies import STUDIES
+from tests.leaderboard.hostile.studies import LARGE_STUDIES, STUDIES
 from tests.leaderboard.hostile.tables import TABLES
-from tests.leaderboard.hostile.world import TwoBoards
-from tests.leaderboard.hostile.wrappings import WRAPPINGS
+from tests.leaderboard.hostile.world import TwoBoards, two_boards
+from tests.leaderboard.hostile.wrappings import LARGE_WRAPPINGS, WRAPPINGS
 
 pytestmark = pytest.mark.processes
+
+
+@pytest.fixture(scope="module")
+def boards(board: Board, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TwoBoards]:
+    with two_boards(board, tmp_path_factory.mktemp("hostile")) as world:
+        yield world
+
 
 CORPUS = (*LINES, *MASKS, *TABLES, *PARQUETS, *DOCUMENTS, *WRAPPINGS, *STUDIES)
 ODD = [bad for bad in CORPUS if bad.name.partition(": ")[2].startswith("odd but sound")]
@@ -63,3 +72,10 @@ def test_files_are_the_same_each_time(boards: TwoBoards) -> None:
 def test_what_is_odd_but_sound_passes_the_reader_beside_the_references(boards: TwoBoards, bad: Bad) -> None:
     report, predictions = boards.read_again(bad)
     assert len(predictions) == report.n_predictions
+
+
+@pytest.mark.parametrize("bad", [*LARGE_WRAPPINGS, *LARGE_STUDIES], ids=lambda bad: bad.name)
+def test_a_large_file_is_answered(
+    boards: TwoBoards, bad: Bad, record_testsuite_property: Callable[[str, object], None]
+) -> None:
+    record_testsuite_property(f"seconds of {bad.name}", round(boards.check(bad), 3))

@@ -1,0 +1,106 @@
+"""Comparisons: a function of two released scores and of nothing else."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from reveal_leaderboard.boards.comparisons import compare_released
+from reveal_leaderboard.release.release import release
+from reveal_leaderboard.settings import ReleasePolicy
+from scipy import stats
+
+from reveal_bench.kinds import KINDS
+from tests.leaderboard.test_ranking import PAIRS, POLICY, cases, pointer, reader
+
+LOCALIZATION, FINDINGS = "localization", "findings"
+
+
+@pytest.mark.parametrize("kind", [LOCALIZATION, FINDINGS])
+def test_a_comparison_is_made_of_the_released_figures_alone(kind: str) -> None:
+    a: Any = pointer(0.8, 1) if kind == LOCALIZATION else reader(0.85, 1)
+    b: Any = pointer(0.5, 2) if kind == LOCALIZATION else reader(0.6, 2)
+    own, other = release(a, POLICY), release(b, POLICY)
+    document = compare_released(own, other, kind, ids=("one", "two"))
+    json.dumps(document, allow_nan=False)
+    assert (document["schema"], document["kind"], document["a"], document["b"]) == (2, kind, "one", "two")
+    rows = document["rows"]
+    compared = [(figure.metric, figure.finding) for figure in own.figures if figure.metric != "grid_chance"]
+    assert [(row["metric"], row["finding"]) for row in rows] == compared
+    p = []
+    for row in rows:
+        x, y = (score.figure(row["metric"], row["finding"]) for score in (own, other))
+        assert (row["a"], row["b"]) == (x.value, y.value)
+        assert row["value"] == pytest.approx(x.value - y.value, abs=1e-9)
+        below = math.sqrt((x.value - x.low) ** 2 + (y.high - y.value) ** 2)
+        above = math.sqrt((x.high - x.value) ** 2 + (y.value - y.low) ** 2)
+        assert row["low"] == pytest.approx(row["value"] - below, abs=0.010001)
+        assert row["high"] == pytest.approx(row["value"] + above, abs=0.010001)
+        towards_none = below if row["value"] > 0 else above
+        p.append(2 * stats.norm.sf(stats.norm.ppf(0.975) * abs(row["value"]) / towards_none))
+    # Holm: the i-th smallest of m stands as long as it and all before are at most 0.05 / (m - i + 1).
+    left, told = sorted(range(len(p)), key=p.__getitem__), set()
+    while left and p[left[0]] <= 0.05 / len(left):
+        told.add(left.pop(0))
+    assert {i for i, row in enumerate(rows) if row["told_apart"]} == told
+    assert told
+
+
+def test_seen_from_the_other_side_every_sign_is_turned() -> None:
+    a, b = release(reader(0.85, 1), POLICY), release(reader(0.6, 2), POLICY)
+    for one, other in zip(
+        compare_released(a, b, FINDINGS)["rows"], compare_released(b, a, FINDINGS)["rows"], strict=True
+    ):
+        assert (one["value"], one["told_apart"]) == (-other["value"], other["told_apart"])
+        assert (one["low"], one["high"]) == pytest.approx((-other["high"], -other["low"]))
+
+
+@pytest.mark.parametrize("is_hit", [True, False])
+def test_an_edit_has_the_interval_of_any_other(is_hit: bool) -> None:
+    # Not even whether there is an interval says how many of the cases were scored differently.
+    hits = pointer(0.6, 1).values["point_hit"].copy()
+    hits[0], edited = 0.0, hits.copy()
+    edited[0] = float(is_hit)
+    rows = compare_released(release(cases(edited), POLICY), release(cases(hits), POLICY), LOCALIZATION)["rows"]
+    assert rows
+    assert all(row["low"] < 0 < row["high"] and not row["told_apart"] for row in rows)
+
+
+def test_equal_systems_are_not_told_apart() -> None:
+    score = release(reader(0.8, 1), POLICY)
+    for row in compare_released(score, score, FINDINGS)["rows"]:
+        assert (row["value"], row["told_apart"]) == (0, False)
+
+
+def test_a_figure_without_an_interval_is_compared_without_one() -> None:
+    score = release(reader(0.8, 1), POLICY)
+    bare = replace(score, figures=tuple(replace(figure, low=None, high=None) for figure in score.figures))
+    rows = compare_released(score, bare, FINDINGS)["rows"]
+    assert rows
+    assert {(row["low"], row["high"], row["told_apart"]) for row in rows} == {(None, None, False)}
+
+
+def test_a_metric_of_one_system_alone_is_not_compared() -> None:
+    masks = cases(np.ones(len(PAIRS)), iou=np.full(len(PAIRS), 0.5))
+    rows = compare_released(release(masks, POLICY), release(pointer(0.5, 1), POLICY), LOCALIZATION)["rows"]
+    assert {row["metric"] for row in rows} == {"point_hit", "grid_hit"}
+
+
+def test_nothing_shown_is_nothing_compared() -> None:
+    score = release(pointer(0.5, 1), ReleasePolicy(min_cell=1000))
+    document = compare_released(score, score, LOCALIZATION)
+    assert (document["rows"], document["note"]) == ([], "Nothing is released of both, so there is nothing to compare.")
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_every_kind_is_compared(kind: str) -> None:
+    policy = ReleasePolicy(min_cell=1, bands=(1,), band_resolution=(0.01,), n_resamples=100)
+    for rows in KINDS[kind].example_rows():
+        score = release(rows, policy)
+        compared = {row["metric"] for row in compare_released(score, score, kind)["rows"]}
+        assert compared or not score.figures
+        assert "cohen_kappa_quadratic" not in compared, "how far readers agree is no merit of a system"
