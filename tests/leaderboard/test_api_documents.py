@@ -17,7 +17,7 @@ from reveal_leaderboard.release.receipts import Signer, append
 from reveal_leaderboard.store import boards
 from reveal_leaderboard.store.metadata import Metadata
 from reveal_leaderboard.store.tables import jobs
-from reveal_leaderboard.web.api import add_api
+from reveal_leaderboard.web.api import add_api, health
 from reveal_leaderboard.web.api.documents import PublicMetadata
 from reveal_leaderboard.web.api.problems import PROBLEMS
 from starlette.testclient import TestClient
@@ -312,6 +312,11 @@ def test_without_its_database_it_is_not_ready(world: World, monkeypatch: pytest.
     answer = world.client().get("/readyz")
     problem(answer, 503, "not-ready")
     assert "secret" not in answer.text
+
+
+def test_without_room_for_uploads_it_is_not_ready(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "LEAST_ROOM", 1 << 60)
+    assert "no room" in problem(world.client().get("/readyz"), 503, "not-ready")["detail"]
 
 
 METRICS = [

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from reveal_leaderboard.custody import ParseFailed
 from reveal_leaderboard.store import boards
 
@@ -78,6 +81,36 @@ def test_a_file_that_costs_too_much_gets_a_fixed_sentence(world: World, write_fi
     for kind in kinds:
         world.custody.ends_with = ParseFailed(kind)
         assert problem(world.send(write_file()), 422, "unreadable")["detail"] == str(ParseFailed(kind))
+
+
+def _sqlite_error(code: int) -> Exception:
+    error = sqlite3.OperationalError("database or disk is full")
+    error.sqlite_errorcode = code
+    return error
+
+
+NO_ROOM: dict[str, Exception] = {
+    "disk": OSError(errno.ENOSPC, "No space left on device", "/a/secret/place"),
+    "read only": OSError(errno.EROFS, "Read-only file system", "/a/secret/place"),
+    "database": sa.exc.OperationalError("INSERT", {}, _sqlite_error(sqlite3.SQLITE_FULL)),
+}
+
+
+@pytest.mark.parametrize("place", list(NO_ROOM))
+def test_a_full_disk_is_said_in_a_fixed_sentence(world: World, write_file: WriteFile, place: str) -> None:
+    """Nothing is kept or charged, no place is named; and once there is room the same file is taken."""
+
+    def full(*arguments: Any, **more: Any) -> Any:
+        raise NO_ROOM[place]
+
+    file = write_file()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(world.services.intake.blobs, "receive" if place != "database" else "keep", full)
+        answer = world.send(file)
+    problem(answer, 507, "no-room")
+    assert "secret" not in answer.text
+    assert world.services.store.list_submissions() == []
+    assert world.send(file).status_code == 202
 
 
 def test_only_members_submit_for_an_organization(world: World, write_file: WriteFile) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import stat
 import time
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from reveal_leaderboard.store import database
-from reveal_leaderboard.store.database import connect, insert_if_absent, migrate, moment, reading
+from reveal_leaderboard.store.database import connect, insert_if_absent, keep_private, migrate, moment, reading
 from reveal_leaderboard.store.events import GENESIS, history, verify_events
 from reveal_leaderboard.store.store import Store
 from reveal_leaderboard.store.tables import chains, teams
@@ -209,3 +210,32 @@ def test_sqlite_is_set_up_for_durability(tmp_path: Path) -> None:
 def test_the_database_itself_refuses_what_breaks_a_rule(database_url: str, insert: str, rule: str) -> None:
     with connect(database_url).connect() as connection, pytest.raises(sa.exc.IntegrityError, match=rule):
         connection.execute(sa.text(insert))
+
+
+def test_a_database_is_its_owners_alone(tmp_path: Path) -> None:
+    """People's addresses are in it: one that was readable by others is closed to them, with its log and its index."""
+    file = tmp_path / "board.sqlite"
+    file.touch(0o644)
+    for _ in range(2):
+        keep_private(f"sqlite:///{file}")
+        engine = connect(f"sqlite:///{file}")
+        with engine.begin() as connection:
+            connection.execute(sa.text("CREATE TABLE IF NOT EXISTS t (x)"))
+            connection.execute(sa.text("INSERT INTO t VALUES (1)"))
+            modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+        assert modes == dict.fromkeys(("board.sqlite", "board.sqlite-wal", "board.sqlite-shm"), 0o600)
+        for path in tmp_path.iterdir():
+            path.chmod(0o644)
+        engine.dispose()
+
+
+def test_a_database_of_another_that_all_can_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "board.sqlite"
+    file.touch(0o644)
+
+    def refused(path: Path, mode: int) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(Path, "chmod", refused)
+    with pytest.raises(ValueError, match=r"must be readable by its owner alone, .*board\.sqlite is not"):
+        keep_private(f"sqlite:///{file}")

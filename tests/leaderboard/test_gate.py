@@ -84,17 +84,25 @@ def test_a_streamed_body_is_counted_while_it_arrives(n_pieces: int, status: int)
         ({"sec-fetch-site": "none"}, 200),
         ({"origin": HERE, "sec-fetch-site": "cross-site"}, 403),
         ({"origin": "http://[broken"}, 403),
+        ({"origin": HERE.replace("http:", "https:")}, 403),
         ({"cookie": "reveal=x"}, 403),  # a browser would say where it comes from
         ({"cookie": "reveal=x", "origin": HERE}, 200),
         ({"cookie": "reveal=x", "sec-fetch-site": "same-origin"}, 200),
         ({"cookie": "other=x", "authorization": "Bearer rvl_x"}, 200),
         ({"authorization": "Bearer rvl_x", "origin": "https://evil.example"}, 403),
     ],
-    ids=range(15),
+    ids=range(16),
 )
 def test_a_foreign_pages_write_is_refused(headers: dict[str, str], status: int) -> None:
     assert run(SameOrigin(APP), "POST", headers=headers).status_code == status
     assert run(SameOrigin(APP), "GET", headers=headers).status_code == 200
+
+
+@pytest.mark.parametrize(("scheme", "status"), [("https", 200), ("http", 403)])
+def test_where_pages_are_served_by_https_one_by_http_is_another_sites(scheme: str, status: int) -> None:
+    """Whether or not the proxy that ends TLS says so."""
+    headers = {"origin": HERE.replace("http:", f"{scheme}:")}
+    assert run(SameOrigin(APP, is_secure=True), "POST", headers=headers).status_code == status
 
 
 def test_an_exception_leaves_only_a_number(caplog: pytest.LogCaptureFixture) -> None:

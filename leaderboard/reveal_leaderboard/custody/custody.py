@@ -144,6 +144,8 @@ class Custody:
         """
         for service in [self._scorer(holdout) for holdout in holdouts] or [self._parser]:
             service.start()
+        if self.confinement.endswith("no bubblewrap"):
+            log.warning("bubblewrap does not work here: children have no namespaces of their own")
 
     def close(self) -> None:
         """End all templates and children."""

@@ -220,7 +220,7 @@ def build_readers_app(
     app.add_middleware(NoTraces)
     app.add_middleware(OwnMethods, owner=app)
     app.add_middleware(BodyLimit, limit=MAX_BODY_BYTES)
-    app.add_middleware(SameOrigin)
+    app.add_middleware(SameOrigin, is_secure=auth.is_secure)
     if auth.mode != "local" or limits is not None:
         app.add_middleware(RateLimit, auth=auth, limits=limits)
     app.add_middleware(Problems)

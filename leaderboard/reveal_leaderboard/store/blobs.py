@@ -256,6 +256,11 @@ class Blobs:
         else:
             self.path(sha256).unlink(missing_ok=True)
 
+    def has_room(self, n_bytes: int) -> bool:
+        """Whether a file of `n_bytes` can be received now: the disk has room and may be written to."""
+        disk = os.statvfs(self._incoming)
+        return disk.f_bavail * disk.f_frsize >= n_bytes and not disk.f_flag & os.ST_RDONLY
+
     def sweep(self) -> int:
         """Remove what killed servers left half received; returns how many. Uploads under way are left alone."""
         if self._bucket is not None:

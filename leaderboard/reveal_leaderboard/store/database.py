@@ -16,9 +16,13 @@ Readers see one moment of the database for the whole of their transaction, on bo
 
 from __future__ import annotations
 
+import errno
+import os
 import sqlite3
+import stat
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +31,9 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
 
-__all__ = ["connect", "insert_if_absent", "locked", "migrate", "moment", "now", "reading"]
+__all__ = [
+    "connect", "has_no_room", "insert_if_absent", "keep_private", "locked", "migrate", "moment", "now", "reading",
+]  # fmt: skip
 
 BUSY_TIMEOUT_MS = 30_000
 POOL = {"pool_size": 5, "max_overflow": 15, "pool_timeout": 30, "pool_recycle": 1800, "pool_pre_ping": True}
@@ -75,6 +81,46 @@ def connect(url: str | sa.URL) -> sa.Engine:
     if parsed.drivername == "postgresql+psycopg":
         return sa.create_engine(parsed, isolation_level="READ COMMITTED", connect_args=UNDER_WAY, **POOL)
     raise ValueError(f"`url` must start with sqlite:/// or postgresql+psycopg://, got {parsed.drivername}://")
+
+
+NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EROFS}
+
+
+def has_no_room(error: BaseException) -> bool:
+    """Whether something failed as there was no room on a disk, or the disk may only be read."""
+    if isinstance(error, OSError):
+        return error.errno in NO_ROOM
+    cause = getattr(error, "orig", None)
+    code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
+    return code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY) or getattr(cause, "sqlstate", None) == "53100"
+
+
+def keep_private(url: str | sa.URL) -> None:
+    """Make a SQLite file, and what SQLite keeps beside it, its owner's alone: people's addresses are in it.
+
+    Raises
+    ------
+    ValueError
+        If others can read it and this process may not change that.
+    """
+    parsed = sa.make_url(url)
+    if parsed.get_backend_name() != "sqlite" or parsed.database in (None, "", ":memory:"):
+        return
+    file = Path(str(parsed.database))
+    if file.parent.is_dir() and not file.exists():
+        with suppress(OSError):  # SQLite says what is wrong; what it keeps beside the file gets the file's mode
+            os.close(os.open(file, os.O_CREAT | os.O_RDONLY | os.O_CLOEXEC, 0o600))
+    for path in (file, *(file.with_name(file.name + end) for end in ("-wal", "-shm"))):
+        with suppress(FileNotFoundError):
+            if stat.S_IMODE(path.stat().st_mode) & 0o077:
+                _close_to_others(path)
+
+
+def _close_to_others(path: Path) -> None:
+    try:
+        path.chmod(0o600)
+    except PermissionError:
+        raise ValueError(f"the database must be readable by its owner alone, {path} is not, and is another's") from None
 
 
 def reading(engine: sa.Engine) -> sa.Engine:

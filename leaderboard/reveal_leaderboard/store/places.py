@@ -73,7 +73,10 @@ class Places:
         except SettingsError as error:
             raise typer.BadParameter(str(error), param_hint="--settings") from None
         self.data.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return Store(self.database, settings)
+        try:
+            return Store(self.database, settings)
+        except ValueError as error:
+            raise typer.BadParameter(str(error), param_hint="--data or --database") from None
 
     def open_blobs(self) -> Blobs:
         """The uploads."""

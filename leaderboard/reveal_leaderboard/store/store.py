@@ -29,7 +29,7 @@ import sqlalchemy as sa
 from reveal_leaderboard.settings import Settings, load_settings
 from reveal_leaderboard.store import events, quota
 from reveal_leaderboard.store.boards import BoardClosedError, board, check_open_board, lock_open_board, rank_again
-from reveal_leaderboard.store.database import connect, locked, migrate, moment, reading
+from reveal_leaderboard.store.database import connect, keep_private, locked, migrate, moment, reading
 from reveal_leaderboard.store.events import Event
 from reveal_leaderboard.store.queue import Queue
 from reveal_leaderboard.store.quota import QuotaExceededError
@@ -200,6 +200,7 @@ class Store:
 
     def __init__(self, url: str | sa.URL, settings: Settings | None = None) -> None:
         self.settings = load_settings() if settings is None else settings
+        keep_private(url)
         self.engine = connect(url)
         self._reading = reading(self.engine)
         migrate(self.engine)

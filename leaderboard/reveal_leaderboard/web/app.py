@@ -92,7 +92,7 @@ def guard(app: FastAPI, auth: Auth, *, max_body_bytes: int, n_proxies: int = 0, 
     app.add_middleware(GradioGate, auth=auth)
     app.add_middleware(CORSMiddleware, allow_origins=[])
     app.add_middleware(BodyLimit, limit=max_body_bytes)
-    app.add_middleware(SameOrigin)
+    app.add_middleware(SameOrigin, is_secure=auth.is_secure)
     if auth.mode != "local" or limits is not None:
         app.add_middleware(RateLimit, auth=auth, limits=limits)
     app.add_middleware(Problems)

@@ -17,7 +17,6 @@ import logging
 import secrets
 from collections.abc import Collection, Mapping, Sequence
 from http import HTTPStatus
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -248,34 +247,33 @@ class SameOrigin:
 
     A browser says where a write comes from; so a write with a cookie that does not say is refused too. A page cannot
     send a token without asking first, which CORS refuses: a request with one needs no origin.
+
+    Parameters
+    ----------
+    is_secure : whether pages are served by HTTPS alone: then one served by HTTP under the same name is another site's
     """
 
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
+    def __init__(self, app: ASGIApp, is_secure: bool = False) -> None:
+        self.app, self.is_secure = app, is_secure
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one connection."""
-        if scope["type"] == "http" and scope["method"] not in SAFE_METHODS and _is_foreign(Headers(scope=scope)):
+        scheme = "https" if self.is_secure else scope.get("scheme", "http")
+        headers = Headers(scope=scope)
+        if scope["type"] == "http" and scope["method"] not in SAFE_METHODS and _is_foreign(headers, scheme):
             await send_problem(send, 403, "Requests from other sites' pages are refused.")
             return
         await self.app(scope, receive, send)
 
 
-def _is_foreign(headers: Headers) -> bool:
+def _is_foreign(headers: Headers, scheme: str) -> bool:
     origin, site = headers.get("origin"), headers.get("sec-fetch-site")
-    if origin is not None and _netloc(origin) != headers.get("host"):
+    if origin is not None and origin != f"{scheme}://{headers.get('host')}":
         return True
     if site is not None and site not in ("none", "same-origin"):
         return True
     is_silent = origin is None and site is None
     return is_silent and "cookie" in headers and "authorization" not in headers
-
-
-def _netloc(origin: str) -> str | None:
-    try:
-        return urlsplit(origin).netloc
-    except ValueError:  # no address at all
-        return None
 
 
 class BodyLimit:

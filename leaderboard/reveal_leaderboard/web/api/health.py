@@ -21,6 +21,9 @@ from reveal_leaderboard.web.services import Services
 __all__ = ["health_routes", "key_routes"]
 
 LIVE_SECONDS = 60.0
+LEAST_ROOM = 64 << 20
+"""Bytes that the disk of uploads must have left."""
+NO_ROOM = "Uploads have no room: their disk is nearly full, or may only be read."
 OPERATOR = Security(
     HTTPBearer(auto_error=False, scheme_name="operator", description="REVEAL_METRICS_TOKEN of the server")
 )
@@ -37,7 +40,7 @@ def health_routes(services: Services) -> APIRouter:
 
     @router.get("/readyz", responses=answers(*ALWAYS, "not-ready"))
     def readyz() -> Readiness:
-        """Whether it can serve: the database answers; how many wait, and who works on them."""
+        """Whether it can serve: the database answers, uploads have room; how many wait, and who works on them."""
         try:
             with services.store.read() as connection:
                 now = moment(connection)
@@ -45,6 +48,8 @@ def health_routes(services: Services) -> APIRouter:
             n_waiting = services.store.count_waiting()
         except SQLAlchemyError:
             raise ProblemError("not-ready", confinement=services.confinement) from None
+        if not services.intake.blobs.has_room(LEAST_ROOM):
+            raise ProblemError("not-ready", NO_ROOM, confinement=services.confinement)
         return Readiness(
             status="ready",
             confinement=services.confinement,
