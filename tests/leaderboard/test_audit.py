@@ -13,7 +13,7 @@ from reveal_leaderboard.release.fingerprints import Fingerprint
 from reveal_leaderboard.release.outcomes import ScoredOutcome
 from reveal_leaderboard.store.audit import Report, audit
 from reveal_leaderboard.store.boards import register_version
-from reveal_leaderboard.store.tables import chains, events, ledger, receipts, scores, submissions
+from reveal_leaderboard.store.tables import chains, events, ledger, receipts, scores, submissions, teams
 
 from tests.leaderboard.databases import on_both
 from tests.leaderboard.filled_board import BENCHMARK, FilledBoard, filled, released
@@ -60,6 +60,12 @@ def swap_scores(connection: sa.Connection) -> None:
     raised = connection.execute(sa.select(scores.c.released).limit(1)).scalar_one()
     raised = {**raised, "figures": [{**figure, "value": 0.99} for figure in raised["figures"]]}
     connection.execute(scores.update().values(released=raised))
+
+
+def give_to_another_team(connection: sa.Connection) -> None:
+    other = {"id": "other", "name": "Another Laboratory", "name_key": "another laboratory", "created_at": 0.0}
+    connection.execute(teams.insert().values(**other))
+    connection.execute(submissions.update().where(submissions.c.status == "scored").values(team_id="other"))
 
 
 CHANGES: dict[str, tuple[Callable[[sa.Connection], object], str, str]] = {
@@ -118,6 +124,53 @@ CHANGES: dict[str, tuple[Callable[[sa.Connection], object], str, str]] = {
         lambda c: c.execute(ledger.delete().where(ledger.c.kind == "charged")),
         "ledger",
         "is scored, but the ledger says reserved",
+    ),
+    "given-to-another-team": (
+        give_to_another_team,
+        "scores",
+        "`team` is not what its receipt says",
+    ),
+    "renamed": (
+        lambda c: c.execute(submissions.update().where(submissions.c.status == "scored").values(model_name="Mine")),
+        "scores",
+        "`model` is not what its receipt says",
+    ),
+    "incomplete": (
+        lambda c: c.execute(submissions.update().values(allow_missing=sa.not_(submissions.c.allow_missing))),
+        "scores",
+        "`allow_missing` is not what its receipt says",
+    ),
+    "dated-back": (
+        lambda c: c.execute(scores.update().values(scored_at=scores.c.scored_at - 86400)),
+        "scores",
+        "`time` is not what its receipt says",
+    ),
+    "ledger-moved": (
+        lambda c: c.execute(ledger.update().where(ledger.c.kind == "charged").values(version="0.9.0")),
+        "ledger",
+        "under another team, benchmark or version",
+    ),
+    "grant-invented": (
+        lambda c: c.execute(
+            sa.insert(ledger).from_select(
+                ["team_id", "benchmark", "version", "sending", "kind", "amount", "why", "who", "at"],
+                sa.select(
+                    teams.c.id, *map(sa.literal, (BENCHMARK, "1.0.0", 0, "granted", -5, "", "user:x", 0.0))
+                ).limit(1),
+            )
+        ),
+        "ledger",
+        "without an event",
+    ),
+    "no-number": (
+        lambda c: c.exec_driver_sql("UPDATE scores SET scored_at = 'x'"),
+        "scores",
+        "cannot be read to the end",
+    ),
+    "hash-that-is-none": (
+        lambda c: c.execute(submissions.update().values(sha256="../" + sa.func.substr(submissions.c.sha256, 4))),
+        "uploads",
+        "`sha256` must be 64 hexadecimal digits",
     ),
     "never-sent": (lambda c: c.execute(ledger.delete()), "ledger", "must hold its sendings from 1 on, it holds"),
 }

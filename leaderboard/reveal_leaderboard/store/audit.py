@@ -8,19 +8,26 @@ somebody who could not rewrite all of it; against somebody who could, compare th
 of earlier reports kept elsewhere.
 
 What is checked: the chain of events; the chain of receipts with every signature, and that a key was followed by none
-but those it signed for; that each score, public or final, has the receipt of its figures, and no receipt is of anything
-else; that each submission stands where its events leave it; that readers' ratings are those that its event knows; that
-the ledger agrees with that; and, if asked, that every upload is stored with its content unchanged, and that what is
-stored of predictions made of uploads is unchanged, too. Predictions may be missing: they can be made again.
+but those it signed for; that each score, public or final, has the receipt of its figures, its team, its model and its
+time, and no receipt is of anything else; that each submission stands where its events leave it; that readers' ratings
+are those that its event knows; that every line of the ledger is of the team and board of its submission, agrees with
+what became of it, or was granted in an event; and, if asked, that every upload is stored with its content unchanged,
+and that what is stored of predictions made of uploads is unchanged, too. Predictions may be missing: they can be made
+again.
+
+Not covered, for no chain holds them: names and rights of people, members of teams, tokens and sessions, metadata and
+kind of a submission, flags, places on the board (they are computed again), and times other than those of scores and
+events. What cannot be read at all is a problem of its area, not an end of the audit.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections import defaultdict
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -31,10 +38,11 @@ from reveal_bench.evaluation.receipts import ReceiptError, exact, verify_receipt
 from reveal_leaderboard.store.blobs import Blobs
 from reveal_leaderboard.store.database import BUSY_TIMEOUT_MS, connect, reading
 from reveal_leaderboard.store.events import GENESIS, verify_events
+from reveal_leaderboard.store.quota import granted_words
 from reveal_leaderboard.store.ratings import READ_TO_THE_END, digest_of, ratings_of
 from reveal_leaderboard.store.scores import Receipt
 from reveal_leaderboard.store.submissions import stored_names
-from reveal_leaderboard.store.tables import STATUSES, chains, events, ledger, receipts, scores, submissions
+from reveal_leaderboard.store.tables import STATUSES, chains, events, ledger, receipts, scores, submissions, teams
 
 __all__ = ["AREAS", "NoBoardError", "AuditProblem", "Report", "audit", "check_schema", "opened_to_read"]
 
@@ -161,26 +169,46 @@ def audit(connection: sa.Connection, *, blobs: Blobs | None = None) -> Report:
     ----------
     blobs : where the uploads are stored; None: they are not looked at, which is much faster
     """
-    problems = [AuditProblem("events", text) for text in verify_events(connection)]
     chain = _Chain()
-    problems += [AuditProblem("receipts", text) for text in chain.verify(connection)]
-    problems += [AuditProblem("scores", text) for text in _scores(connection, chain)]
-    problems += [AuditProblem("submissions", text) for text in _statuses(connection)]
-    problems += [AuditProblem("submissions", text) for text in _readings(connection)]
-    problems += [AuditProblem("ledger", text) for text in _ledger(connection)]
-    uploads: int | None = None
+    steps: list[tuple[str, Callable[[], Iterable[str]]]] = [
+        ("events", lambda: verify_events(connection)),
+        ("receipts", lambda: chain.verify(connection)),
+        ("scores", lambda: _scores(connection, chain)),
+        ("submissions", lambda: _statuses(connection)),
+        ("submissions", lambda: _readings(connection)),
+        ("ledger", lambda: _ledger(connection)),
+        ("ledger", lambda: _grants(connection)),
+    ]
     if blobs is not None:
-        names, predictions = stored_names(connection)
-        problems += [AuditProblem("uploads", text) for text in _stored(blobs, "upload", names)]
-        there = {name for name in predictions if blobs.exists(name)}
-        problems += [AuditProblem("uploads", text) for text in _stored(blobs, "predictions", there)]
-        uploads = len(names)
+        steps.append(("uploads", lambda: _uploads(connection, blobs)))
+    problems = [AuditProblem(area, text) for area, step in steps for text in _told(step)]
     counts: dict[str, int | None] = {
-        table.name: int(connection.execute(sa.select(sa.func.count()).select_from(table)).scalar_one())
-        for table in (events, receipts, scores, submissions, ledger)
+        table.name: _count(connection, table) for table in (events, receipts, scores, submissions, ledger)
     }
     heads = {row.name: (row.length, row.head) for row in connection.execute(sa.select(chains).order_by(chains.c.name))}
+    uploads = None if blobs is None else len(stored_names(connection)[0])
     return Report(tuple(problems), counts | {"uploads": uploads}, heads, tuple(chain.keys))
+
+
+def _told(step: Callable[[], Iterable[str]]) -> Iterator[str]:
+    """What a step finds, and what it cannot read."""
+    try:
+        yield from step()
+    except (sa.exc.SQLAlchemyError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        yield f"cannot be read to the end: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+
+
+def _count(connection: sa.Connection, table: sa.Table) -> int | None:
+    try:
+        return int(connection.execute(sa.select(sa.func.count()).select_from(table)).scalar_one())
+    except sa.exc.SQLAlchemyError:
+        return None
+
+
+def _uploads(connection: sa.Connection, blobs: Blobs) -> Iterator[str]:
+    names, predictions = stored_names(connection)
+    yield from _stored(blobs, "upload", names)
+    yield from _stored(blobs, "predictions", {name for name in predictions if blobs.exists(name)})
 
 
 @dataclass
@@ -239,7 +267,14 @@ class _Chain:
 def _scores(connection: sa.Connection, chain: _Chain) -> Iterator[str]:
     """Every score against its receipt, whether it is shown yet or not."""
     found = set()
-    query = sa.select(scores, submissions.c.sha256).join(submissions, submissions.c.id == scores.c.submission_id)
+    facts_of = submissions.c["sha256", "model_name", "benchmark", "allow_missing"]
+    query = (
+        sa.select(scores, teams.c.name.label("team"))
+        .add_columns(*facts_of)
+        .select_from(scores)
+        .join(submissions, submissions.c.id == scores.c.submission_id)
+        .join(teams, teams.c.id == submissions.c.team_id)
+    )
     for score in connection.execute(query.order_by(scores.c.submission_id, scores.c.version)):
         place = (score.submission_id, score.version, score.part)
         name = f"submission {score.submission_id} on {score.version}, {score.part} part"
@@ -257,6 +292,11 @@ def _scores(connection: sa.Connection, chain: _Chain) -> Iterator[str]:
             "metric_signature": score.signature,
             "reference_hash": score.reference_hash,
             "file_sha256": score.sha256,
+            "team": score.team,
+            "model": score.model_name,
+            "benchmark": score.benchmark,
+            "allow_missing": score.allow_missing,
+            "time": datetime.fromtimestamp(score.scored_at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         }
         for what, value in facts.items():
             if said[what] != value:
@@ -317,14 +357,19 @@ def _readings(connection: sa.Connection) -> Iterator[str]:
 
 def _ledger(connection: sa.Connection) -> Iterator[str]:
     sendings: dict[str, dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
+    of: dict[str, set[tuple[str, str, str]]] = defaultdict(set)
     for row in connection.execute(sa.select(ledger).order_by(ledger.c.id)):
         is_right = row.amount < 0 if row.kind == "granted" else row.amount == AMOUNTS[row.kind]
         if not is_right or (row.submission_id is None) != (row.kind == "granted"):
             yield f"ledger row {row.id} is {row.kind} with the amount {row.amount}, which cannot be"
         if row.submission_id is not None:
             sendings[row.submission_id][row.sending].add(row.kind)
-    for submission in connection.execute(sa.select(submissions.c.id, submissions.c.status).order_by(submissions.c.id)):
+            of[row.submission_id].add((row.team_id, row.benchmark, row.version))
+    columns = submissions.c["id", "status", "team_id", "benchmark", "version"]
+    for submission in connection.execute(sa.select(*columns).order_by(submissions.c.id)):
         name, kinds = f"submission {submission.id}", sendings[submission.id]
+        if of[submission.id] - {tuple(submission)[2:]}:
+            yield f"{name}: the ledger has lines of it under another team, benchmark or version"
         if sorted(kinds) != list(range(1, len(kinds) + 1)) or not kinds:
             yield f"{name}: the ledger must hold its sendings from 1 on, it holds {sorted(kinds)}"
             continue
@@ -335,6 +380,21 @@ def _ledger(connection: sa.Connection) -> Iterator[str]:
             yield f"{name} is {submission.status}, but the ledger says {', '.join(sorted(last))}"
 
 
+def _grants(connection: sa.Connection) -> Iterator[str]:
+    """What was granted by the ledger, against the events of it."""
+    rows = connection.execute(sa.select(ledger).where(ledger.c.kind == "granted"))
+    given = Counter(
+        (f"team:{row.team_id}", row.who, granted_words(-row.amount, row.benchmark, row.version, row.why))
+        for row in rows
+    )
+    query = sa.select(events.c.subject, events.c.who, events.c.why).where(events.c.to_status == "granted")
+    known = Counter(tuple(row) for row in connection.execute(query))
+    for subject, _, told in sorted((given - known).elements()):
+        yield f"{subject.replace(':', ' ')} was granted {told!r} without an event"
+    for subject, _, told in sorted((known - given).elements()):
+        yield f"{subject.replace(':', ' ')} was granted {told!r}, which the ledger does not have"
+
+
 def _stored(blobs: Blobs, what: str, names: set[str]) -> Iterator[str]:
     for sha256 in sorted(names):
         try:
@@ -342,5 +402,5 @@ def _stored(blobs: Blobs, what: str, names: set[str]) -> Iterator[str]:
                 pass
         except FileNotFoundError:
             yield f"{what} {sha256} is not stored"
-        except OSError as error:
+        except (OSError, ValueError) as error:
             yield f"{what} {sha256}: {error}"

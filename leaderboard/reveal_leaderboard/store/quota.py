@@ -177,8 +177,13 @@ def grant(connection: sa.Connection, team_id: str, benchmark: str, version: str,
         raise ValueError(f"`n` must be at least 1, got {n}")
     row = {"team_id": team_id, "benchmark": benchmark, "version": version, "submission_id": None, "sending": 0}
     _write(connection, row, "granted", -n, why, who)
-    told = f"{n} more on {benchmark} {version}" + (f": {why}" if why else "")
+    told = granted_words(n, benchmark, version, why)
     events.append(connection, subject=f"team:{team_id}", who=who, to_status="granted", why=told)
+
+
+def granted_words(n: int, benchmark: str, version: str, why: str) -> str:
+    """What the event of a grant says; an audit holds the ledger against it."""
+    return f"{n} more on {benchmark} {version}" + (f": {why}" if why else "")
 
 
 def statement(connection: sa.Connection, team_id: str, benchmark: str, version: str) -> list[LedgerRow]:
