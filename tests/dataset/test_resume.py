@@ -8,8 +8,6 @@ import multiprocessing
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,7 +22,7 @@ from reveal_bench.dataset.validate import validate_folder
 from reveal_bench.kinds.findings.records import StudyRecord
 from reveal_bench.kinds.images import PictureFile, StudyImage
 from reveal_bench.sources.source import BuildError
-from tests.conftest import ROOT
+from tests.conftest import in_child
 
 N_STUDIES = 110
 
@@ -64,28 +62,22 @@ def build(pictures: Path, out: Path, **options):
     )
 
 
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from tests.dataset.test_resume import build
-
-def stop(split, done, total, failed):
-    if done == int(sys.argv[3]):
-        os.kill(os.getpid(), getattr(signal, sys.argv[4]))
-
-if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have had it ignored
-    build(Path(sys.argv[1]), Path(sys.argv[2]), workers=2, progress=stop)
-"""
-
-
-def run_until(pictures: Path, out: Path, tmp_path: Path, *, record: int, by: str) -> int:
+def run_until(pictures: Path, out: Path, *, record: int, by: signal.Signals) -> int:
     """Build in a process of its own that sends itself the signal `by` after a record; its exit code."""
-    script = tmp_path / "killed.py"
-    script.write_text(KILLED)
-    command = [sys.executable, script, pictures, out, str(record), by]
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}"}
-    return subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, check=False).returncode
+
+    def stop(split: str, done: int, total: int, failed: int) -> None:
+        if done == record:
+            os.kill(os.getpid(), by)
+
+    def build_until() -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have had it ignored
+        try:
+            build(pictures, out, workers=2, progress=stop)
+        except KeyboardInterrupt:  # ends the process as the interpreter would end it
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    return in_child(build_until)
 
 
 @pytest.mark.processes
@@ -93,24 +85,24 @@ def test_a_killed_build_goes_on_and_gives_the_same_bytes(tmp_path):
     pictures = write_pictures(tmp_path / "pictures", N_STUDIES)
     build(pictures, tmp_path / "whole", workers=1)
     out = tmp_path / "out"
-    assert run_until(pictures, out, tmp_path, record=45, by="SIGKILL") == -signal.SIGKILL
+    assert run_until(pictures, out, record=45, by=signal.SIGKILL) == -signal.SIGKILL
     assert not out.exists()
     # parts are of 32 records: after 45 of them one is complete, after 80 two
-    assert run_until(pictures, out, tmp_path, record=80, by="SIGKILL") == -signal.SIGKILL
+    assert run_until(pictures, out, record=80, by=signal.SIGKILL) == -signal.SIGKILL
     log = BuildLog()
     build(pictures, out, log=log)
     assert log.resumed == 64
     assert tree(out) == tree(tmp_path / "whole")
     assert tree(tmp_path / "out-private") == tree(tmp_path / "whole-private")
     names = {path.name for path in tmp_path.iterdir()}
-    assert names == {"pictures", "killed.py", "whole", "whole-private", "out", "out-private"}
+    assert names == {"pictures", "whole", "whole-private", "out", "out-private"}
     assert validate_folder(out, holdout=tmp_path / "out-private", load=False) == []
 
 
 @pytest.mark.processes
 def test_an_interrupted_build_goes_on(tmp_path):
     pictures = write_pictures(tmp_path / "pictures", 80)
-    assert run_until(pictures, tmp_path / "out", tmp_path, record=70, by="SIGINT") == -signal.SIGINT
+    assert run_until(pictures, tmp_path / "out", record=70, by=signal.SIGINT) == -signal.SIGINT
     log = BuildLog()
     build(pictures, tmp_path / "out", log=log)
     assert log.resumed == 64
