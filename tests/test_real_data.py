@@ -34,8 +34,8 @@ def free_port() -> int:
 def follow(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Step, str]]:
     """Run every step in `folder`; the port of the README is exchanged for a free one.
 
-    The first and the last command of ``reveal-bench`` are programs that a shell starts, as are all others; those between
-    them run in this process.
+    The first and the last command of ``reveal-bench`` are programs that a shell starts, as are all others; those
+    between them run in this process.
     """
     monkeypatch.setenv("COLUMNS", "120")
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
