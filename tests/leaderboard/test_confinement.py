@@ -17,6 +17,7 @@ from fastapi import FastAPI
 from reveal_leaderboard.cli import app
 from reveal_leaderboard.custody import Custody, confinement
 from reveal_leaderboard.custody.confinement import confine, is_inside, landlock_abi, program_places, readable_places
+from reveal_leaderboard.custody.service import bubblewrap_works
 from typer.testing import CliRunner
 
 from reveal_bench.predictions import predictions_to_jsonl
@@ -67,6 +68,7 @@ def in_the_server(board: Board, data: Path, do: Callable[[FastAPI, Custody], Non
     import_module("reveal_leaderboard.web.app")  # once, before the copy
 
     def serve() -> None:
+        bubblewrap_works.cache_clear()  # the copy will be held by Landlock, under which bubblewrap may not mount
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Custody, "warm_up", lambda custody: custodies.append(custody))
             patch.setattr(uvicorn, "run", lambda application, **_: do(application, custodies[0]))
