@@ -18,15 +18,17 @@ from __future__ import annotations
 
 import hashlib
 import uuid
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal
 
 import numpy as np
 
 from reveal_bench.findings import REVEAL_LABELS
 
-__all__ = ["STAGES", "RevealImage", "RevealStudy", "Stage", "made_uid", "studies"]
+__all__ = ["STAGES", "RevealImage", "RevealStudy", "Stage", "choice", "made_uid", "studies"]
 
 Stage = Literal["benchmark", "pool"]
 STAGES: tuple[Stage, ...] = ("benchmark", "pool")
@@ -146,8 +148,8 @@ def _study(stage: Stage, seed: int, index: int) -> RevealStudy:
     is_further = stage == "pool" and index % FURTHER == FURTHER - 1
     patient = index - is_further
     who = np.random.default_rng((seed, STAGES.index(stage), patient, 0, 1))
-    age_band = _choice(who, AGES)
-    patient_class = str(_choice(rng, PATIENT_CLASSES))
+    age_band = choice(who, AGES)
+    patient_class = str(choice(rng, PATIENT_CLASSES))
     return RevealStudy(
         seed=seed,
         stage=stage,
@@ -155,8 +157,8 @@ def _study(stage: Stage, seed: int, index: int) -> RevealStudy:
         patient=patient,
         labels=_labels(rng, stage),
         age=None if age_band is None else int(who.integers(age_band[0], age_band[1] + 1)),
-        sex=str(_choice(who, SEXES)),
-        race=str(_choice(who, RACES)),
+        sex=str(choice(who, SEXES)),
+        race=str(choice(who, RACES)),
         patient_class=patient_class,
         images=_images(rng, at_bedside=patient_class != "outpatient"),
     )
@@ -182,7 +184,18 @@ def _images(rng: np.random.Generator, *, at_bedside: bool) -> tuple[RevealImage,
     return tuple(images)
 
 
-def _choice(rng: np.random.Generator, chances: Mapping[Any, float]) -> Any:
-    """A key of `chances` with its chance."""
-    keys = list(chances)
-    return keys[int(rng.choice(len(keys), p=np.array(list(chances.values()))))]
+def choice(rng: np.random.Generator, shares: Mapping[Any, float]) -> Any:
+    """A key of `shares`, by its share of their sum.
+
+    What ``rng.choice(p=...)`` draws, by the same single random number, without its checks of `p` at every draw.
+    """
+    keys, limits = _limits(tuple(shares.items()))
+    return keys[bisect_right(limits, rng.random())]
+
+
+@cache
+def _limits(shares: tuple[tuple[Any, float], ...]) -> tuple[list[Any], list[float]]:
+    """The keys, and up to where in [0, 1] each one's share goes when they are laid end to end."""
+    weights = np.array([share for _, share in shares])
+    ends = (weights / weights.sum()).cumsum()
+    return [key for key, _ in shares], (ends / ends[-1]).tolist()

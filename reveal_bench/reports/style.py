@@ -18,7 +18,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -68,7 +68,7 @@ _SETTINGS: Any = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Illustration:
     """A figure with what stands beside it.
 
@@ -88,14 +88,21 @@ class Illustration:
     draw: Callable[[float], Figure]
     has_narrow: bool = True
 
+    @cached_property
+    def _wide(self) -> Figure:
+        """The figure across a page, drawn once for its files and the page: drawing takes as long as rendering."""
+        return self.draw(WIDE)
+
     def file(self, kind: str) -> bytes:
         """Bytes of the figure across a page, as "png" or "svg"."""
-        return render(self.draw(WIDE), kind, title=self.title, description=self.alt, salt=self.name)
+        return render(self._wide, kind, title=self.title, description=self.alt, salt=self.name)
 
     def for_page(self) -> list[tuple[str, str]]:
         """("wide" or "narrow", SVG element): a page shows the one that fits."""
-        widths = {"wide": WIDE, "narrow": NARROW} if self.has_narrow else {"wide": WIDE}
-        return [(name, inline_svg(self.draw(width), f"{self.name}-{name}")) for name, width in widths.items()]
+        shown = [("wide", inline_svg(self._wide, f"{self.name}-wide"))]
+        if self.has_narrow:
+            shown.append(("narrow", inline_svg(self.draw(NARROW), f"{self.name}-narrow")))
+        return shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,23 +172,33 @@ def plain_axes(axes: Axes, *, across: str = "y") -> None:
     axes.tick_params(length=2.5, width=0.6)
 
 
-def render(figure: Figure, kind: str, *, title: str = "", description: str = "", salt: str = "reveal-bench") -> bytes:
-    """Bytes of the figure as "png" or "svg", without dates or names of programs; SVG with title and description."""
+def render(
+    figure: Figure,
+    kind: str,
+    *,
+    title: str = "",
+    description: str = "",
+    salt: str = "reveal-bench",
+    ground: str = "auto",
+) -> bytes:
+    """Bytes of the figure as "png" or "svg", without dates or names of programs; SVG with title and description.
+
+    `ground` is the colour behind it, by default its own; the figure itself stays as it is.
+    """
     metadata: dict[str, Any] = {"Software": None}
     if kind == "svg":
         metadata = {"Date": None, "Creator": None, "Title": plain(title), "Description": plain(description)}
     with style(salt), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # said once, by the report
         buffer = io.BytesIO()
-        figure.savefig(buffer, format=kind, dpi=DPI, metadata=metadata)
+        figure.savefig(buffer, format=kind, dpi=DPI, facecolor=ground, metadata=metadata)
     data = buffer.getvalue()
     return data.replace(_FONT, _FONT + b", Verdana, sans-serif") if kind == "svg" else data
 
 
 def inline_svg(figure: Figure, name: str) -> str:
     """The figure as an SVG element for an HTML page, on the page's own ground; `name` keeps its ids its own."""
-    figure.set_facecolor("none")
-    text = render(figure, "svg", salt=name).decode("utf-8")
+    text = render(figure, "svg", salt=name, ground="none").decode("utf-8")
     text = re.sub(r"<(metadata|style).*?</\1>|<!--.*?-->", "", text[text.index("<svg") :], flags=re.DOTALL)
     text = re.sub(r'<g id="[^"]*"', "<g", text)  # names of parts, the same in every figure
     return re.sub(r'(<svg [^>]*?) width="[^"]*"', r"\1", re.sub(r'(<svg [^>]*?) height="[^"]*"', r"\1", text, count=1))

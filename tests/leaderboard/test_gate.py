@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import logging
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import httpx
 import pytest
 from reveal_leaderboard.web.auth import FORWARDED
 from reveal_leaderboard.web.gate import (
+    NO_ROOM,
     SPACE_FRAMES,
     BodyLimit,
+    ErrorPages,
     Forwarded,
     KnownHost,
     NoTraces,
@@ -25,7 +29,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 HERE = "http://127.0.0.1:7860"
 
@@ -306,3 +310,24 @@ def test_who_sends_fast_enough_may_take_longer() -> None:
     answer = _connection([(0.0, b"x" * 9000), (0.5, b"x"), (0.0, b"end")])  # due 0.3 + 9 s after the start
     assert answer[0]["status"] == 200
     assert answer[1]["body"] == b"9004"
+
+
+@pytest.mark.parametrize("gate", [SameOrigin, NoTraces, Problems, SecureHeaders, Forwarded, BodyLimit, ErrorPages])
+def test_the_start_of_the_server_passes_every_gate(gate: Any) -> None:
+    """Gradio's queue starts with the server's lifespan, whose scope has no headers."""
+    reached = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        reached.append(scope["type"])
+
+    options = {"limit": 1} if gate is BodyLimit else {}
+    asyncio.run(gate(app, **options)({"type": "lifespan"}, None, None))
+    assert reached == ["lifespan"]
+
+
+def test_a_full_disk_is_said_in_a_fixed_sentence() -> None:
+    async def full(scope: Scope, receive: Receive, send: Send) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "/a/secret/place")
+
+    answer = run(NoTraces(full), "GET")
+    assert (answer.status_code, answer.json()["detail"]) == (507, NO_ROOM)

@@ -21,6 +21,7 @@ from http import HTTPStatus
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from reveal_leaderboard.store.database import has_no_room
 from reveal_leaderboard.web.auth import FORWARDED
 from reveal_leaderboard.web.pages.drawing import whole_page
 
@@ -258,12 +259,13 @@ class SameOrigin:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one connection."""
-        scheme = "https" if self.is_secure else scope.get("scheme", "http")
-        headers = Headers(scope=scope)
-        if scope["type"] == "http" and scope["method"] not in SAFE_METHODS and _is_foreign(headers, scheme):
+        if scope["type"] == "http" and scope["method"] not in SAFE_METHODS and self._is_refused(scope):
             await send_problem(send, 403, "Requests from other sites' pages are refused.")
             return
         await self.app(scope, receive, send)
+
+    def _is_refused(self, scope: Scope) -> bool:
+        return _is_foreign(Headers(scope=scope), "https" if self.is_secure else scope.get("scheme", "http"))
 
 
 def _is_foreign(headers: Headers, scheme: str) -> bool:
@@ -357,8 +359,11 @@ class _Body:
         return {"type": "http.disconnect"}
 
 
+NO_ROOM = "The server's disk is full, or may only be read. Nothing was kept or charged. Try again later."
+
+
 class NoTraces:
-    """Answers an unexpected exception with a number to quote, and logs it under that number."""
+    """Answers an unexpected exception with a number to quote, and logs it under that number; a full disk says so."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -374,12 +379,15 @@ class NoTraces:
 
         try:
             await self.app(scope, receive, noted)
-        except Exception:
+        except Exception as error:
             number = f"INC-{secrets.token_hex(4).upper()}"
             log.exception("%s: %s %s", number, scope.get("method"), scope.get("path"))
             if scope["type"] != "http" or started:
                 raise
-            await send_problem(send, 500, f"Something went wrong on our side; it is noted as incident {number}.")
+            if has_no_room(error):
+                await send_problem(send, 507, NO_ROOM)
+            else:
+                await send_problem(send, 500, f"Something went wrong on our side; it is noted as incident {number}.")
 
 
 # Pages for people -----------------------------------------------------------------------------------------------------

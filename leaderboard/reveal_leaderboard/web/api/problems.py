@@ -9,7 +9,6 @@ document says follows from the request, the public manifest and the state of the
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,16 +16,13 @@ from typing import Any
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, Response
-from sqlalchemy.exc import DBAPIError
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
-from reveal_leaderboard.store.database import has_no_room
 from reveal_leaderboard.web.api.documents import Problem, ProblemPage
-from reveal_leaderboard.web.gate import PROBLEM_TYPE, error_page
+from reveal_leaderboard.web.gate import NO_ROOM, PROBLEM_TYPE, error_page
 
 __all__ = ["ALWAYS", "PROBLEMS", "Kind", "ProblemError", "add_problems", "answers"]
 
-log = logging.getLogger(__name__)
 
 ALWAYS = ("malformed", "rate", "incident", "no-room")
 """Problems that any request may meet."""
@@ -115,9 +111,7 @@ PROBLEMS: Mapping[str, Kind] = {
     "not-ready": Kind(
         503, "Not ready", "The server cannot work now, as its database does not answer. Try again later."
     ),
-    "no-room": Kind(
-        507, "No room", "The server's disk is full or may only be read. Nothing was kept or charged. Try again later."
-    ),
+    "no-room": Kind(507, "No room", NO_ROOM),
 }
 """Every problem type by its name."""
 
@@ -174,8 +168,6 @@ def add_problems(app: FastAPI) -> None:
     app.add_exception_handler(ProblemError, _on_problem)
     app.add_exception_handler(StarletteHTTPException, _on_http_error)
     app.add_exception_handler(RequestValidationError, _on_invalid_request)
-    for storage in (OSError, DBAPIError):
-        app.add_exception_handler(storage, _on_failed_storage)
 
 
 def _pages() -> APIRouter:
@@ -205,13 +197,6 @@ def _pages() -> APIRouter:
 async def _on_problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, ProblemError)
     return error.answer()
-
-
-async def _on_failed_storage(request: Request, error: Exception) -> Response:
-    if not has_no_room(error):
-        raise error
-    log.error("there is no room on a disk", exc_info=error)
-    return ProblemError("no-room").answer()
 
 
 async def _on_http_error(request: Request, error: Exception) -> Response:
