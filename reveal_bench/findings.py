@@ -23,6 +23,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 __all__ = [
     "CHESTX_DET_FINDINGS",
@@ -357,6 +358,11 @@ def _folded(name: str) -> str:
     return " ".join(name.casefold().replace("_", " ").replace("-", " ").split()).rstrip(".")
 
 
+@lru_cache(maxsize=64)
+def _by_folded(vocabulary: tuple[str, ...]) -> dict[str, str]:
+    return {_folded(known): known for known in vocabulary}
+
+
 def canonical_finding(name: str, vocabulary: Iterable[str]) -> str | None:
     """The canonical spelling of `name` in `vocabulary`, or None when it is not one of its findings.
 
@@ -372,8 +378,7 @@ def canonical_finding(name: str, vocabulary: Iterable[str]) -> str | None:
     >>> canonical_finding("Pneumonia", CHEXLOCALIZE_FINDINGS) is None
     True
     """
-    by_folded = {_folded(known): known for known in vocabulary}
-    folded = _folded(name)
+    by_folded, folded = _by_folded(tuple(vocabulary)), _folded(name)
     return by_folded.get(folded) or by_folded.get(_ALIASES.get(folded, ""))
 
 

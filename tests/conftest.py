@@ -150,6 +150,20 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
 
 
 @pytest.fixture(scope="session")
+def twin_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Style of a download -> a synthetic one of fifteen films, studies or tasks. No test changes it."""
+    from reveal_bench.phantom import LAYOUTS
+
+    def twin(style: str) -> Path:
+        options = {"n_val": 2} if style == "chexlocalize" else {}
+        return made_once(
+            tmp_path_factory, f"twin-{style}", lambda root: LAYOUTS[style](root, 15, seed=3, long_side=64, **options)
+        )
+
+    return twin
+
+
+@pytest.fixture(scope="session")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     """Sixty random images in CheXlocalize's vocabulary, half of their patients held out."""
 

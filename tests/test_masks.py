@@ -25,7 +25,7 @@ from tests.conftest import random_masks
 def test_encoding_equals_pycocotools_and_round_trips(rng: np.random.Generator) -> None:
     from pycocotools import mask as coco
 
-    masks = random_masks(rng, 1500)
+    masks = random_masks(rng, 600)
     rles = [encode_mask(mask) for mask in masks]
     packed = pack_masks(rles)
     for i, (mask, rle) in enumerate(zip(masks, rles, strict=True)):

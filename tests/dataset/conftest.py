@@ -18,7 +18,7 @@ def download(tmp_path_factory):
     """24 test and 6 validation films, with every trap; never changed."""
 
     def make(root):
-        write_chexlocalize(root, n_images=24, n_val=6, seed=3, long_side=320)
+        write_chexlocalize(root, n_images=24, n_val=6, seed=3, long_side=160)
 
     return made_once(tmp_path_factory, "chexlocalize", make)
 

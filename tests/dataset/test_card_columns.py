@@ -8,10 +8,8 @@ from reveal_bench.benchmarks import BENCHMARKS, SOURCES
 from reveal_bench.dataset.card_tables import column_meanings, config_meanings
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.tasks.rows import ratings_features
-from reveal_bench.phantom import LAYOUTS
 from reveal_bench.sources import BUILDERS
 
-N = 8
 TWINS = {style: name for name, (source, _) in SOURCES.items() for style in source.styles if style != "reveal-pool"}
 """Style of a synthetic download -> the source that reads it; the pool is what a curation begins with."""
 EXTRAS = {
@@ -30,12 +28,12 @@ def test_every_builder_has_a_twin():
 
 
 @pytest.mark.parametrize("source", TWINS)
-def test_what_a_twin_is_read_as_has_a_meaning(source, tmp_path):
-    LAYOUTS[source](tmp_path, N, seed=3, long_side=64, **({"n_val": 2} if source == "chexlocalize" else {}))
+def test_what_a_twin_is_read_as_has_a_meaning(source, twin_of):
+    twin = twin_of(source)
     builder = BUILDERS[TWINS[source]]
-    pictures = {"pictures": tmp_path / "pictures"} if (tmp_path / "pictures").is_dir() else {}
+    pictures = {"pictures": twin / "pictures"} if (twin / "pictures").is_dir() else {}
     secret = {"id_key": b"k" * 32} if "id_key" in builder.options else {}
-    reading = builder.read(tmp_path, pixels="embed", keep_going=True, **pictures, **secret)
+    reading = builder.read(twin, pixels="embed", keep_going=True, **pictures, **secret)
     extras = {extra.config: set(extra.features()) for extra in reading.extras}
     assert extras.keys() == EXTRAS.get(source, set())
     for config, columns in extras.items():

@@ -59,7 +59,13 @@ def write(tmp_path: Path) -> Write:
 
 
 def grey(file: Path | DicomFile) -> tuple[list[int], Developed]:
-    """The grey levels of a developed file, row by row, as another library (Pillow) decodes its PNG."""
+    """The grey levels of a developed file, row by row."""
+    levels, developed = grey_bytes(file)
+    return list(levels), developed
+
+
+def grey_bytes(file: Path | DicomFile) -> tuple[bytes, Developed]:
+    """The same as one byte per pixel, as another library (Pillow) decodes the PNG."""
     import io
 
     from PIL import Image
@@ -67,7 +73,7 @@ def grey(file: Path | DicomFile) -> tuple[list[int], Developed]:
     developed = develop_dicom(file)
     with Image.open(io.BytesIO(developed.data)) as image:
         assert (image.mode, image.height, image.width) == ("L", *developed.size)
-        return list(image.tobytes()), developed
+        return image.tobytes(), developed
 
 
 @pytest.fixture(autouse=True)

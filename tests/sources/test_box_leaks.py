@@ -72,10 +72,10 @@ def read(source: str, twin: Path) -> tuple[str, Reading]:
     return name, modules.get(source, vindr_cxr).read(twin, keep_going=True)
 
 
-@pytest.mark.parametrize("pixels", ["embed", "withhold"])
-@pytest.mark.parametrize("source", ["siim-acr", "rsna-pneumonia", "vindr-cxr", "vinbigdata", "midrc"])
-def test_no_text_of_a_header_is_in_the_folder(tmp_path: Path, source: str, pixels: Any) -> None:
-    twin = tmp_path / "twin"
+@pytest.fixture(scope="module", params=["siim-acr", "rsna-pneumonia", "vindr-cxr", "vinbigdata", "midrc"])
+def planted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    """A source, and its twin with every text in every film."""
+    source, twin = request.param, tmp_path_factory.mktemp("planted") / "twin"
     if source == "midrc":
         write_reveal(twin, n_studies=4, seed=5, long_side=64, layout="midrc")
         for path in twin.glob("*manifest*"):  # sizes and md5sums of the files as they were
@@ -90,7 +90,12 @@ def test_no_text_of_a_header_is_in_the_folder(tmp_path: Path, source: str, pixel
         LAYOUTS[source](twin, n_images=4, seed=5, long_side=64)
     assert len(planted_texts()) > 500
     assert plant(twin) >= 3
-    name, reading = read(source, twin)
+    return source, twin
+
+
+@pytest.mark.parametrize("pixels", ["embed", "withhold"])
+def test_no_text_of_a_header_is_in_the_folder(planted: tuple[str, Path], tmp_path: Path, pixels: Any) -> None:
+    name, reading = read(*planted)
     assert sum(len(list(records)) for records in reading.splits.values()) >= 2
     build_folder(
         reading.splits, tmp_path / "out", BENCHMARKS[name], extras=reading.extras, pixels=pixels,

@@ -8,7 +8,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -30,7 +30,6 @@ from reveal_bench.sources import chexlocalize, midrc
 from reveal_bench.sources.source import Reading
 from tests.sources.reveal_trees import KEY
 
-N = 15
 STYLES = {
     style: name
     for name, (source, benchmark) in SOURCES.items()
@@ -71,12 +70,11 @@ class Built:
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Built]:
+def built(twin_of: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Built]:
     root = tmp_path_factory.mktemp("sources")
     everything = {}
     for source in STYLES:
-        twin, public, private = root / source / "twin", root / source / "public", root / source / "private"
-        LAYOUTS[source](twin, n_images=N, seed=3, long_side=128)
+        twin, public, private = twin_of(source), root / source / "public", root / source / "private"
         reading, log = read_twin(source, twin), BuildLog()
         benchmark = BENCHMARKS[STYLES[source]]
         info = build_folder(

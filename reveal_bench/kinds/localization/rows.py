@@ -162,10 +162,12 @@ def mask_rows(record: LocalizationRecord, findings: Sequence[str]) -> list[Row]:
 
 
 def _mask_png(rle: Rle) -> bytes:
+    import numpy as np
     from PIL import Image
 
     buffer = io.BytesIO()
-    Image.fromarray(decode_mask(rle)).convert("L").save(buffer, "PNG", compress_level=1)
+    grey = decode_mask(rle).astype(np.uint8, order="C") * np.uint8(255)
+    Image.fromarray(grey).save(buffer, "PNG", compress_level=1)
     return buffer.getvalue()
 
 
