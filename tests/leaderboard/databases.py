@@ -17,7 +17,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
@@ -103,9 +103,9 @@ class PostgreSQL:
         """What :func:`reveal_leaderboard.store.database.connect` takes."""
         return f"postgresql+psycopg://tests@/{name}?host={self.folder}"
 
-    def create(self, *, template: str = "template0") -> str:
+    def create(self, name: str = "", *, template: str = "template0") -> str:
         """A new database, a copy of `template`; returns its name."""
-        name = f"test{next(self._names)}"
+        name = name or f"test{next(self._names)}"
         with psycopg.connect(self.conninfo("postgres"), autocommit=True) as connection:
             connection.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}"'.encode())
         return name
@@ -171,15 +171,28 @@ class Databases:
 DATABASE_SOURCE = Databases()
 
 
-@contextmanager
-def as_it_was(engine: sa.Engine) -> Iterator[None]:
-    """Whatever the block writes into the SQLite database of `engine`, which stays open, is gone afterwards."""
-    with closing(sqlite3.connect(str(engine.url.database))) as now, closing(sqlite3.connect(":memory:")) as kept:
-        now.backup(kept)
-        try:
-            yield
-        finally:
-            kept.backup(now)
+class Kept:
+    """A database as it is now, to which it is put back after each test; its engine stays, and all that it compiled."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self.engine, self.name = engine, str(engine.url.database)
+        if engine.dialect.name == "sqlite":
+            self.copy = sqlite3.connect(":memory:")
+            with closing(sqlite3.connect(self.name)) as now:
+                now.backup(self.copy)
+        else:
+            engine.dispose()
+            self.template = DATABASE_SOURCE.server.create(template=self.name)
+
+    def put_back(self) -> None:
+        """Undo whatever was written since."""
+        if self.engine.dialect.name == "sqlite":
+            with closing(sqlite3.connect(self.name)) as now:
+                self.copy.backup(now)
+        else:
+            self.engine.dispose()
+            DATABASE_SOURCE.server.drop(self.name)
+            DATABASE_SOURCE.server.create(self.name, template=self.template)
 
 
 def _account() -> pwd.struct_passwd:
@@ -192,22 +205,26 @@ def _account() -> pwd.struct_passwd:
 
 
 @pytest.fixture
-def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """A migrated, empty database of its own for the test: SQLite, or each kind where a test is :data:`on_both`."""
-    url = DATABASE_SOURCE.migrated(getattr(request, "param", "sqlite"), tmp_path)
+def database_kind(request: pytest.FixtureRequest) -> str:
+    """SQLite, or each kind where a test is :data:`on_both`."""
+    return getattr(request, "param", "sqlite")
+
+
+@pytest.fixture(name="database_kind", params=DATABASES)
+def each_database_kind(request: pytest.FixtureRequest) -> str:
+    """Each kind, for modules whose subject is the database: imported there, it takes the other's place."""
+    return str(request.param)
+
+
+on_both = pytest.mark.parametrize("database_kind", DATABASES, indirect=True)
+
+
+@pytest.fixture
+def database_url(database_kind: str, tmp_path: Path) -> Iterator[str]:
+    """A migrated, empty database of its own for the test."""
+    url = DATABASE_SOURCE.migrated(database_kind, tmp_path)
     yield url
     DATABASE_SOURCE.drop(url)
-
-
-@pytest.fixture(name="database_url", params=DATABASES)
-def each_database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """The same on each kind, for modules whose subject is the database: imported there, it takes the other's place."""
-    url = DATABASE_SOURCE.migrated(request.param, tmp_path)
-    yield url
-    DATABASE_SOURCE.drop(url)
-
-
-on_both = pytest.mark.parametrize("database_url", DATABASES, indirect=True)
 
 
 @pytest.fixture(params=DATABASES)

@@ -10,9 +10,9 @@ from reveal_leaderboard.store.database import connect
 from reveal_leaderboard.store.events import GENESIS, append, history, verify_events
 
 from tests.leaderboard.conftest import at_once
-from tests.leaderboard.databases import each_database_url
+from tests.leaderboard.databases import each_database_kind
 
-__all__ = ["each_database_url"]
+__all__ = ["each_database_kind"]
 
 
 @pytest.fixture
