@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from functools import cache
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
@@ -233,3 +234,19 @@ def empty_database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterat
     url = DATABASE_SOURCE.empty(request.param, tmp_path)
     yield url
     DATABASE_SOURCE.drop(url)
+
+
+@cache
+def kept_engine(kind: str) -> Kept:
+    """One migrated, empty database for all tests of a process on its kind."""
+    folder = Path(tempfile.mkdtemp(prefix="kept-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Kept(connect(DATABASE_SOURCE.migrated(kind, folder)))
+
+
+@pytest.fixture
+def engine(database_kind: str) -> Iterator[sa.Engine]:
+    """Of a migrated database, empty at the beginning of each test."""
+    kept = kept_engine(database_kind)
+    yield kept.engine
+    kept.put_back()
