@@ -37,7 +37,7 @@ from tests.leaderboard.probing import (
 
 WORLDS = {
     "300 studies": (300, 0.90, (10, 30, 38, 46, 60, 75, 100, 140)),
-    "668 studies": (668, 0.95, (10, 30, 35, 85, 120, 309)),
+    "668 studies": (668, 0.90, (10, 30, 35, 85, 120, 309)),
     "120 studies": (120, 0.95, (10, 30, 35, 50, 60)),
 }
 """Studies, the AUROC of the model, and how many studies have each label; the first one is too rare to be shown."""
@@ -199,4 +199,4 @@ def test_a_board_that_answers_nothing_teaches_nothing() -> None:
 def test_the_model_is_as_good_as_it_should_be() -> None:
     worlds = [draw("668 studies", seed) for seed in range(10)]
     aurocs = [roc_auc_score(world.present[:, -1], world.beliefs[:, -1]) for world in worlds]
-    assert np.mean(aurocs) == pytest.approx(0.95, abs=0.01)
+    assert np.mean(aurocs) == pytest.approx(0.90, abs=0.015)

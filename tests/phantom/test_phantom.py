@@ -177,7 +177,7 @@ def test_readers_agree_as_much_as_the_papers(tmp_path):
     assert n_checked >= 5
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def world():
     """400 images of 80 x 100 with one square of 10 x 10 pixels: a fraction 1/80 of the picture, 1/64 of its middle."""
     records, rows = [], {}
