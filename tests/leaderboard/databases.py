@@ -1,8 +1,9 @@
 """Fresh databases for tests, on SQLite and on a PostgreSQL that the tests start themselves.
 
-The server runs in a temporary folder and listens on a socket in it only. It starts on first use, once for each process
-of tests. A migrated database is made once and copied for each test, on both. Nothing here waits for the disk: what is
-durable is tested where it is tested, with servers of its own (`PostgreSQL(..., durable=True)`).
+The server runs in a temporary folder, in memory where there is room, and listens on a socket in it only. It starts on
+first use, once for each process of tests. A migrated database is made once and copied for each test, on both. Nothing
+here waits for the disk: what is durable is tested where it is tested, with servers of its own
+(`PostgreSQL(..., durable=True)`).
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ DATABASES = ("sqlite", "postgresql")
 PLACES = "/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql*/bin", "/usr/local/pgsql/bin"
 FAST = ("fsync=off", "synchronous_commit=off", "full_page_writes=off")
 START_SECONDS = 60
+ROOM = 4 << 30
+"""Bytes that must be free in memory for databases to lie there: those of several processes of tests."""
 
 
 def programs() -> Path:
@@ -49,11 +52,19 @@ def programs() -> Path:
     raise FileNotFoundError("no PostgreSQL is installed: `make test` does it, or run .ci/install-postgresql")
 
 
+def memory() -> Path | None:
+    """Where files lie in memory, if there is room: a copy of a database is 300 of them, which cost a disk most."""
+    folder = Path("/dev/shm")
+    has_room = os.access(folder, os.W_OK) and shutil.disk_usage(folder).free > ROOM
+    return folder if has_room else None
+
+
 class PostgreSQL:
     """A server of its own, as the user `postgres` or `nobody` where the tests run as root, which it refuses."""
 
     def __init__(self, *, durable: bool = False) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="pg-"))  # short: a socket's path has 107 characters at most
+        # short: a socket's path has 107 characters at most
+        self.folder = Path(tempfile.mkdtemp(prefix="pg-", dir=None if durable else memory()))
         self.durable = durable
         self._as: dict[str, Any] = {}
         if os.geteuid() == 0:
