@@ -2,8 +2,7 @@
 
 The server runs in a temporary folder, in memory where there is room, and listens on a socket in it only. It starts on
 first use, once for each process of tests. A migrated database is made once and copied for each test, on both. Nothing
-here waits for the disk: what is durable is tested where it is tested, with servers of its own
-(`PostgreSQL(..., durable=True)`).
+here waits for the disk.
 """
 
 from __future__ import annotations
@@ -62,10 +61,9 @@ def memory() -> Path | None:
 class PostgreSQL:
     """A server of its own, as the user `postgres` or `nobody` where the tests run as root, which it refuses."""
 
-    def __init__(self, *, durable: bool = False) -> None:
+    def __init__(self) -> None:
         # short: a socket's path has 107 characters at most
-        self.folder = Path(tempfile.mkdtemp(prefix="pg-", dir=None if durable else memory()))
-        self.durable = durable
+        self.folder = Path(tempfile.mkdtemp(prefix="pg-", dir=memory()))
         self._as: dict[str, Any] = {}
         if os.geteuid() == 0:
             account = _account()
@@ -80,8 +78,7 @@ class PostgreSQL:
 
     def start(self) -> subprocess.Popen[bytes]:
         """Start the server, and wait until it answers."""
-        settings = ["listen_addresses=", f"unix_socket_directories={self.folder}", "max_connections=200"]
-        settings += [] if self.durable else list(FAST)
+        settings = ["listen_addresses=", f"unix_socket_directories={self.folder}", "max_connections=200", *FAST]
         command = [programs() / "postgres", "-D", self.folder / "data"]
         options = [word for setting in settings for word in ("-c", setting)]
         self.process = subprocess.Popen([*command, *options], stdout=self._log, stderr=self._log, cwd="/", **self._as)
