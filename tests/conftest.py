@@ -8,6 +8,7 @@ import tempfile
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 # No test reaches beyond loopback; Hugging Face libraries read these when they are imported.
@@ -22,6 +23,7 @@ os.environ["OPENBLAS_NUM_THREADS"] = "1"
 import numpy as np  # noqa: E402
 import numpy.typing as npt  # noqa: E402
 import pytest  # noqa: E402
+import typer.testing  # noqa: E402
 from hypothesis import settings as hypothesis_settings  # noqa: E402
 
 from reveal_bench.benchmarks import BENCHMARKS  # noqa: E402
@@ -45,6 +47,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
     slow = {item.path for item in items if item.get_closest_marker("processes") is not None}
     items.sort(key=lambda item: item.path not in slow)
+
+
+# To put a command line together takes longer than most of its commands: each is made once.
+typer.testing._get_command = cache(typer.testing._get_command)
 
 
 @pytest.fixture

@@ -38,7 +38,7 @@ from reveal_bench.kinds.findings.records import StudyManifest
 from reveal_bench.kinds.localization.records import Manifest
 from reveal_bench.predictions import LintReport, lint_predictions
 from tests.leaderboard.conftest import BENCHMARK, METADATA, Board
-from tests.leaderboard.databases import DATABASE_SOURCE, as_it_was
+from tests.leaderboard.databases import DATABASE_SOURCE, Kept
 
 SUBMISSIONS = "/api/v1/submissions"
 NOBODY = "0" * 32
@@ -206,8 +206,9 @@ def kept_world(board: Board, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 def world(kept_world: World) -> Iterator[World]:
     """The same application for every test, with nothing in it that another test sent or changed."""
     services, kept_world.custody.ends_with = kept_world.services, None
-    with as_it_was(services.store.engine):
-        yield kept_world
+    kept = Kept(services.store.engine)
+    yield kept_world
+    kept.put_back()
     for name, _ in list(services.intake.blobs.names()):
         services.intake.blobs.remove(name)
 

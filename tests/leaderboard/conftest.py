@@ -41,9 +41,9 @@ from reveal_bench.kinds.localization.records import (
 from reveal_bench.masks import encode_mask
 from reveal_bench.predictions import predictions_to_jsonl
 from tests.conftest import annotate
-from tests.leaderboard.databases import database_url, empty_database_url
+from tests.leaderboard.databases import database_kind, database_url, empty_database_url, engine
 
-__all__ = ["database_url", "empty_database_url"]
+__all__ = ["database_kind", "database_url", "empty_database_url", "engine"]
 
 BENCHMARK = "chexlocalize"
 RARE = "Pneumothorax"

@@ -1,8 +1,8 @@
 """Fresh databases for tests, on SQLite and on a PostgreSQL that the tests start themselves.
 
-The server runs in a temporary folder and listens on a socket in it only. It starts on first use, once for each process
-of tests. A migrated database is made once and copied for each test, on both. Nothing here waits for the disk: what is
-durable is tested where it is tested, with servers of its own (`PostgreSQL(..., durable=True)`).
+The server runs in a temporary folder, in memory where there is room, and listens on a socket in it only. It starts on
+first use, once for each process of tests. A migrated database is made once and copied for each test, on both. Nothing
+here waits for the disk.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
+from functools import cache
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
@@ -32,6 +33,8 @@ DATABASES = ("sqlite", "postgresql")
 PLACES = "/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql*/bin", "/usr/local/pgsql/bin"
 FAST = ("fsync=off", "synchronous_commit=off", "full_page_writes=off")
 START_SECONDS = 60
+ROOM = 4 << 30
+"""Bytes that must be free in memory for databases to lie there: those of several processes of tests."""
 
 
 def programs() -> Path:
@@ -48,12 +51,19 @@ def programs() -> Path:
     raise FileNotFoundError("no PostgreSQL is installed: `make test` does it, or run .ci/install-postgresql")
 
 
+def memory() -> Path | None:
+    """Where files lie in memory, if there is room: a copy of a database is 300 of them, which cost a disk most."""
+    folder = Path("/dev/shm")
+    has_room = os.access(folder, os.W_OK) and shutil.disk_usage(folder).free > ROOM
+    return folder if has_room else None
+
+
 class PostgreSQL:
     """A server of its own, as the user `postgres` or `nobody` where the tests run as root, which it refuses."""
 
-    def __init__(self, *, durable: bool = False) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="pg-"))  # short: a socket's path has 107 characters at most
-        self.durable = durable
+    def __init__(self) -> None:
+        # short: a socket's path has 107 characters at most
+        self.folder = Path(tempfile.mkdtemp(prefix="pg-", dir=memory()))
         self._as: dict[str, Any] = {}
         if os.geteuid() == 0:
             account = _account()
@@ -68,8 +78,7 @@ class PostgreSQL:
 
     def start(self) -> subprocess.Popen[bytes]:
         """Start the server, and wait until it answers."""
-        settings = ["listen_addresses=", f"unix_socket_directories={self.folder}", "max_connections=200"]
-        settings += [] if self.durable else list(FAST)
+        settings = ["listen_addresses=", f"unix_socket_directories={self.folder}", "max_connections=200", *FAST]
         command = [programs() / "postgres", "-D", self.folder / "data"]
         options = [word for setting in settings for word in ("-c", setting)]
         self.process = subprocess.Popen([*command, *options], stdout=self._log, stderr=self._log, cwd="/", **self._as)
@@ -103,9 +112,9 @@ class PostgreSQL:
         """What :func:`reveal_leaderboard.store.database.connect` takes."""
         return f"postgresql+psycopg://tests@/{name}?host={self.folder}"
 
-    def create(self, *, template: str = "template0") -> str:
+    def create(self, name: str = "", *, template: str = "template0") -> str:
         """A new database, a copy of `template`; returns its name."""
-        name = f"test{next(self._names)}"
+        name = name or f"test{next(self._names)}"
         with psycopg.connect(self.conninfo("postgres"), autocommit=True) as connection:
             connection.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}"'.encode())
         return name
@@ -171,15 +180,28 @@ class Databases:
 DATABASE_SOURCE = Databases()
 
 
-@contextmanager
-def as_it_was(engine: sa.Engine) -> Iterator[None]:
-    """Whatever the block writes into the SQLite database of `engine`, which stays open, is gone afterwards."""
-    with closing(sqlite3.connect(str(engine.url.database))) as now, closing(sqlite3.connect(":memory:")) as kept:
-        now.backup(kept)
-        try:
-            yield
-        finally:
-            kept.backup(now)
+class Kept:
+    """A database as it is now, to which it is put back after each test; its engine stays, and all that it compiled."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self.engine, self.name = engine, str(engine.url.database)
+        if engine.dialect.name == "sqlite":
+            self.copy = sqlite3.connect(":memory:")
+            with closing(sqlite3.connect(self.name)) as now:
+                now.backup(self.copy)
+        else:
+            engine.dispose()
+            self.template = DATABASE_SOURCE.server.create(template=self.name)
+
+    def put_back(self) -> None:
+        """Undo whatever was written since."""
+        if self.engine.dialect.name == "sqlite":
+            with closing(sqlite3.connect(self.name)) as now:
+                self.copy.backup(now)
+        else:
+            self.engine.dispose()
+            DATABASE_SOURCE.server.drop(self.name)
+            DATABASE_SOURCE.server.create(self.name, template=self.template)
 
 
 def _account() -> pwd.struct_passwd:
@@ -192,22 +214,26 @@ def _account() -> pwd.struct_passwd:
 
 
 @pytest.fixture
-def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """A migrated, empty database of its own for the test: SQLite, or each kind where a test is :data:`on_both`."""
-    url = DATABASE_SOURCE.migrated(getattr(request, "param", "sqlite"), tmp_path)
+def database_kind(request: pytest.FixtureRequest) -> str:
+    """SQLite, or each kind where a test is :data:`on_both`."""
+    return getattr(request, "param", "sqlite")
+
+
+@pytest.fixture(name="database_kind", params=DATABASES)
+def each_database_kind(request: pytest.FixtureRequest) -> str:
+    """Each kind, for modules whose subject is the database: imported there, it takes the other's place."""
+    return str(request.param)
+
+
+on_both = pytest.mark.parametrize("database_kind", DATABASES, indirect=True)
+
+
+@pytest.fixture
+def database_url(database_kind: str, tmp_path: Path) -> Iterator[str]:
+    """A migrated, empty database of its own for the test."""
+    url = DATABASE_SOURCE.migrated(database_kind, tmp_path)
     yield url
     DATABASE_SOURCE.drop(url)
-
-
-@pytest.fixture(name="database_url", params=DATABASES)
-def each_database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """The same on each kind, for modules whose subject is the database: imported there, it takes the other's place."""
-    url = DATABASE_SOURCE.migrated(request.param, tmp_path)
-    yield url
-    DATABASE_SOURCE.drop(url)
-
-
-on_both = pytest.mark.parametrize("database_url", DATABASES, indirect=True)
 
 
 @pytest.fixture(params=DATABASES)
@@ -216,3 +242,19 @@ def empty_database_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterat
     url = DATABASE_SOURCE.empty(request.param, tmp_path)
     yield url
     DATABASE_SOURCE.drop(url)
+
+
+@cache
+def kept_engine(kind: str) -> Kept:
+    """One migrated, empty database for all tests of a process on its kind."""
+    folder = Path(tempfile.mkdtemp(prefix="kept-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Kept(connect(DATABASE_SOURCE.migrated(kind, folder)))
+
+
+@pytest.fixture
+def engine(database_kind: str) -> Iterator[sa.Engine]:
+    """Of a migrated database, empty at the beginning of each test."""
+    kept = kept_engine(database_kind)
+    yield kept.engine
+    kept.put_back()

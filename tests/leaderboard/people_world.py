@@ -11,7 +11,6 @@ import pytest
 import sqlalchemy as sa
 from reveal_leaderboard.accounts.accounts import Accounts
 from reveal_leaderboard.accounts.people import Team, User
-from reveal_leaderboard.store.database import connect
 from reveal_leaderboard.store.events import history, verify_events
 
 __all__ = ["accounts", "engine", "later", "me", "person", "steps", "team_of"]
@@ -20,12 +19,10 @@ ISSUER = "https://id.example.org"
 
 
 @pytest.fixture
-def engine(database_url: str) -> Iterator[sa.Engine]:
-    engine = connect(database_url)
+def engine(engine: sa.Engine) -> Iterator[sa.Engine]:
     yield engine
     with engine.connect() as connection:
         assert verify_events(connection) == []
-    engine.dispose()
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ from reveal_bench.kinds.images import StudyImage
 from reveal_bench.kinds.tasks.records import CATEGORIES, AnswerBox, TaskAnswer, TaskManifest, TaskRecord
 from reveal_bench.metrics.ordinal import CRITERIA
 from reveal_bench.predictions import answers_to_jsonl
-from tests.leaderboard.databases import DATABASE_SOURCE
+from tests.leaderboard.databases import DATABASE_SOURCE, Kept
 
 BENCHMARK = "rexecution"
 SETTINGS = """
@@ -181,8 +181,17 @@ def task_board(tmp_path_factory: pytest.TempPathFactory) -> TaskBoard:
     return build_task_board(tmp_path_factory.mktemp("tasks"))
 
 
-@pytest.fixture
-def room(task_board: TaskBoard, tmp_path: Path, custody: Custody) -> Iterator[Room]:
-    room = Room(task_board, tmp_path / "data", custody)
+@pytest.fixture(scope="module")
+def kept_room(task_board: TaskBoard, tmp_path_factory: pytest.TempPathFactory, custody: Custody) -> Iterator[Room]:
+    """One room for the tests of a module."""
+    room = Room(task_board, tmp_path_factory.mktemp("room") / "data", custody)
     yield room
     room.store.engine.dispose()
+
+
+@pytest.fixture
+def room(kept_room: Room) -> Iterator[Room]:
+    """The same room for every test, with nothing in its database that another test wrote."""
+    kept = Kept(kept_room.store.engine)
+    yield kept_room
+    kept.put_back()

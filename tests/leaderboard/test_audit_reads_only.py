@@ -16,12 +16,12 @@ from reveal_leaderboard.store.database import connect
 from reveal_leaderboard.store.tables import teams
 from typer.testing import CliRunner
 
-from tests.leaderboard.databases import each_database_url, empty_database_url
+from tests.leaderboard.databases import each_database_kind, empty_database_url
 from tests.leaderboard.filled_board import FilledBoard, filled
 
-__all__ = ["each_database_url", "empty_database_url", "filled"]
+__all__ = ["each_database_kind", "empty_database_url", "filled"]
 
-ON_SQLITE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+ON_SQLITE = pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 TEAM = {"id": "t1", "name": "Example Lab", "name_key": "example lab", "created_at": 0.0}
 SET_REVISION = sa.text("UPDATE alembic_version SET version_num = :to")
 

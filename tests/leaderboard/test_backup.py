@@ -17,11 +17,11 @@ from reveal_leaderboard.store.queue import Queue
 from reveal_leaderboard.store.store import Store
 from reveal_leaderboard.store.tables import submissions
 
-from tests.leaderboard.databases import DATABASE_SOURCE, each_database_url
+from tests.leaderboard.databases import DATABASE_SOURCE, each_database_kind
 from tests.leaderboard.filled_board import FilledBoard, filled
 
-__all__ = ["each_database_url", "filled"]
-ON_SQLITE = pytest.mark.parametrize("database_url", ["sqlite"], indirect=True)
+__all__ = ["each_database_kind", "filled"]
+ON_SQLITE = pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 
 
 def url_of(board: FilledBoard) -> str:
@@ -164,7 +164,7 @@ def test_nothing_is_written_over(filled: FilledBoard, tmp_path: Path) -> None:
         restore(made.folder, url_of(filled), blobs)
 
 
-@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("database_kind", ["postgresql"], indirect=True)
 def test_a_postgresql_database_with_tables_is_not_written_over(filled: FilledBoard, tmp_path: Path) -> None:
     made = backup(url_of(filled), filled.blobs.url, tmp_path / "copy")
     with pytest.raises(BackupError, match="the database must be empty"):
@@ -173,7 +173,7 @@ def test_a_postgresql_database_with_tables_is_not_written_over(filled: FilledBoa
         restore(made.folder, f"sqlite:///{tmp_path / 'x.sqlite'}", tmp_path / "other")
 
 
-@pytest.mark.parametrize("database_url", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("database_kind", ["postgresql"], indirect=True)
 def test_without_pg_dump_there_is_a_clear_error(
     filled: FilledBoard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

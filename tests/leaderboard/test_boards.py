@@ -13,14 +13,11 @@ from reveal_leaderboard.store.store import NotAllowedError, Submission
 from reveal_leaderboard.store.tables import scores
 
 from tests.leaderboard.databases import on_both
-from tests.leaderboard.worlds import BENCHMARK, World, outcome
+from tests.leaderboard.worlds import BENCHMARK, World, outcome, world
+
+__all__ = ["world"]
 
 ADMIN = "user:admin"
-
-
-@pytest.fixture
-def world(database_url: str) -> World:
-    return World(database_url)
 
 
 def register(world: World, version: str = "2.0", split: str = "holdout") -> boards.BoardRow:

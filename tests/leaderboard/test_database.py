@@ -21,9 +21,9 @@ from reveal_leaderboard.store.tables import chains, teams
 from reveal_leaderboard.store.tables import tables as metadata
 
 from tests.leaderboard.conftest import at_once
-from tests.leaderboard.databases import each_database_url, empty_database_url
+from tests.leaderboard.databases import each_database_kind, empty_database_url
 
-__all__ = ["each_database_url", "empty_database_url"]
+__all__ = ["each_database_kind", "empty_database_url"]
 
 TEAM = {"id": "t1", "name": "Example Lab", "name_key": "example lab", "created_at": 0.0}
 

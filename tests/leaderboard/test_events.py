@@ -6,18 +6,12 @@ import hashlib
 
 import pytest
 import sqlalchemy as sa
-from reveal_leaderboard.store.database import connect
 from reveal_leaderboard.store.events import GENESIS, append, history, verify_events
 
 from tests.leaderboard.conftest import at_once
-from tests.leaderboard.databases import each_database_url
+from tests.leaderboard.databases import each_database_kind
 
-__all__ = ["each_database_url"]
-
-
-@pytest.fixture
-def engine(database_url: str) -> sa.Engine:
-    return connect(database_url)
+__all__ = ["each_database_kind"]
 
 
 def write(engine: sa.Engine, n: int = 5) -> None:

@@ -10,14 +10,11 @@ from reveal_leaderboard.store import boards
 from reveal_leaderboard.store.store import NotAllowedError
 
 from tests.leaderboard.databases import on_both
-from tests.leaderboard.worlds import BENCHMARK, NEW, World, outcome
+from tests.leaderboard.worlds import BENCHMARK, NEW, World, outcome, world
+
+__all__ = ["world"]
 
 WHO = "user:user1"
-
-
-@pytest.fixture
-def world(database_url: str) -> World:
-    return World(database_url)
 
 
 def shown(world: World) -> list[str]:

@@ -21,7 +21,7 @@ from reveal_leaderboard.web.pages.submit import FIELDS
 from reveal_leaderboard.web.services import NotAdminError
 
 from tests.leaderboard.browser.world import IMAGES, STUDIES, World
-from tests.leaderboard.databases import as_it_was
+from tests.leaderboard.databases import Kept
 
 FORM = ["Net", "1.0", "Northern Lab", "cnn", "none (not prompted)", None, None, None, None, None]
 assert len(FORM) == len(FIELDS)
@@ -45,8 +45,9 @@ def kept_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 @pytest.fixture
 def world(kept_world: World) -> Iterator[World]:
     """The same board for every test, as it was made."""
-    with as_it_was(kept_world.store.engine):
-        yield kept_world
+    kept = Kept(kept_world.store.engine)
+    yield kept_world
+    kept.put_back()
 
 
 def asking(world: Any, user: User | None, **query: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,9 +14,10 @@ from reveal_leaderboard.store.tables import ratings
 from reveal_leaderboard.web.pages import read
 from reveal_leaderboard.web.services import Services
 
-from tests.leaderboard.task_world import BENCHMARK, REFERENCE, Room, answers_to, room, task_board
+from tests.leaderboard.databases import Kept
+from tests.leaderboard.task_world import BENCHMARK, REFERENCE, Room, answers_to, kept_room, task_board
 
-__all__ = ["room", "task_board"]
+__all__ = ["kept_room", "task_board"]
 
 
 class Auth:
@@ -47,12 +49,20 @@ class Page:
         return self.wire.save(self.request, benchmark, answer_id, *scores)
 
 
+@pytest.fixture(scope="module")
+def kept_page(kept_room: Room) -> Page:
+    ada = kept_room.person("Ada", team="Northern Lab")
+    given = answers_to(kept_room.board.manifest, "<script>alert(1)</script> *x*")
+    kept_room.submit(ada, "Northern Lab", "Alpha", given)
+    kept_room.worker.run(once=True)
+    return Page(kept_room)
+
+
 @pytest.fixture
-def page(room: Room) -> Page:
-    ada = room.person("Ada", team="Northern Lab")
-    room.submit(ada, "Northern Lab", "Alpha", answers_to(room.board.manifest, "<script>alert(1)</script> *x*"))
-    room.worker.run(once=True)
-    return Page(room)
+def page(kept_page: Page) -> Iterator[Page]:
+    kept, kept_page.auth.asking = Kept(kept_page.room.store.engine), None
+    yield kept_page
+    kept.put_back()
 
 
 def n_ratings(room: Room) -> int:

@@ -12,17 +12,12 @@ from reveal_leaderboard.store.store import Score, Store, Submission
 from reveal_leaderboard.store.tables import jobs, results, workers
 
 from tests.leaderboard.conftest import at_once
-from tests.leaderboard.databases import each_database_url
-from tests.leaderboard.worlds import BENCHMARK, SERVED, World, outcome
+from tests.leaderboard.databases import each_database_kind
+from tests.leaderboard.worlds import BENCHMARK, SERVED, World, outcome, world
 
-__all__ = ["each_database_url"]
+__all__ = ["each_database_kind", "world"]
 
 GONE = -1.0  # seconds of a lease that has run out already
-
-
-@pytest.fixture
-def world(database_url: str) -> World:
-    return World(database_url)
 
 
 def sha(n: int) -> str:

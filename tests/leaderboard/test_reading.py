@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ from reveal_leaderboard.store.tables import CRITERIA, answers, ratings
 
 from reveal_bench.kinds.tasks.records import AnswerBox, TaskAnswer
 from tests.leaderboard.databases import on_both
-from tests.leaderboard.worlds import BENCHMARK, FixedSettings, World
+from tests.leaderboard.worlds import BENCHMARK, FixedSettings, World, kept_world
 
 POLICY = ReadingPolicy(2, "Readers")
 TEXT: dict[str, int | None] = dict.fromkeys(CRITERIA[:4], 3)
@@ -92,8 +93,10 @@ class Library(World):
 
 
 @pytest.fixture
-def library(database_url: str) -> Library:
-    return Library(database_url)
+def library(database_kind: str) -> Iterator[Library]:
+    library, kept = kept_world(Library, database_kind)
+    yield library
+    kept.put_back()
 
 
 @on_both

@@ -21,17 +21,12 @@ from reveal_leaderboard.store.store import (
 from reveal_leaderboard.store.tables import teams
 
 from tests.leaderboard.conftest import at_once
-from tests.leaderboard.databases import each_database_url
-from tests.leaderboard.worlds import BENCHMARK, NEW, World
+from tests.leaderboard.databases import each_database_kind
+from tests.leaderboard.worlds import BENCHMARK, NEW, World, world
 
-__all__ = ["each_database_url"]
+__all__ = ["each_database_kind", "world"]
 
 WHO = "user:user1"
-
-
-@pytest.fixture
-def world(database_url: str) -> World:
-    return World(database_url)
 
 
 # Every change: from which status, by what, to which, with which lines in the ledger ---------------------------------

@@ -30,11 +30,12 @@ from tests.leaderboard.task_world import (
     Room,
     TaskBoard,
     answers_to,
+    kept_room,
     room,
     task_board,
 )
 
-__all__ = ["room", "task_board"]
+__all__ = ["kept_room", "room", "task_board"]
 
 
 def released_of(room: Room, submission: Any) -> ReleasedScore:

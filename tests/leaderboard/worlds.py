@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import atexit
 import random
-from collections.abc import Sequence
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
 
+import pytest
 import sqlalchemy as sa
 from reveal_leaderboard.release.fingerprints import Fingerprint
 from reveal_leaderboard.release.outcomes import ScoredOutcome
@@ -16,6 +22,8 @@ from reveal_leaderboard.store import boards, quota
 from reveal_leaderboard.store.queue import Job, Queue
 from reveal_leaderboard.store.store import NewSubmission, Store, Submission
 from reveal_leaderboard.store.tables import ledger, teams, users
+
+from tests.leaderboard.databases import DATABASE_SOURCE, Kept
 
 BENCHMARK = "bench"
 SERVED = [(BENCHMARK, "1.0"), (BENCHMARK, "2.0")]
@@ -144,3 +152,23 @@ class World:
         with self.store.read() as connection:
             rows = connection.execute(sa.text("SELECT kind, status FROM jobs ORDER BY created_at, kind"))
             return [(row[0], row[1]) for row in rows]
+
+
+AnyWorld = TypeVar("AnyWorld", bound=World)
+
+
+@cache
+def kept_world(of: type[AnyWorld], kind: str) -> tuple[AnyWorld, Kept]:
+    """One world for all tests of a process on a kind of database."""
+    folder = Path(tempfile.mkdtemp(prefix="world-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    world = of(DATABASE_SOURCE.migrated(kind, folder))
+    return world, Kept(world.store.engine)
+
+
+@pytest.fixture
+def world(database_kind: str) -> Iterator[World]:
+    """The same world for every test, as it was made."""
+    world, kept = kept_world(World, database_kind)
+    yield world
+    kept.put_back()

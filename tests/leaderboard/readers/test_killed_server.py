@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import csv
+import multiprocessing
 import os
 import signal
-import subprocess
-import sys
 import threading
-import time
+from contextlib import suppress
+from multiprocessing.context import ForkProcess
 from pathlib import Path
 
 import httpx
@@ -16,27 +16,37 @@ from reveal_leaderboard.cli import app
 from reveal_leaderboard.readers.store import Readings
 from typer.testing import CliRunner
 
-from tests.leaderboard.conftest import free_port
+from tests.leaderboard.conftest import ASKING, free_port, wait_until
 from tests.leaderboard.readers.reading_world import READERS, Pool
 
 PATIENCE = 240.0
+FORKS = multiprocessing.get_context("fork")
 N_BEFORE_DEATH = 7  # of each reader: one more than the list is long
 
 
-def started(pool: Pool, data: Path, log: Path) -> tuple[subprocess.Popen[bytes], str]:
-    port = free_port()
-    words = ["readers", "--data", data, "--curation", pool.curation, "--images", pool.images, "--port", port]
-    command = [sys.executable, "-m", "reveal_leaderboard", *map(str, words)]
+def serve(pool: Pool, data: Path, port: int, log: Path) -> None:
     with log.open("wb") as file:
-        server = subprocess.Popen(command, stdout=file, stderr=file, start_new_session=True)
-    url, deadline = f"http://127.0.0.1:{port}", time.monotonic() + PATIENCE
-    while time.monotonic() < deadline and server.poll() is None:
-        try:
-            if httpx.get(f"{url}/healthz", verify=False).status_code == 200:
-                return server, url
-        except httpx.TransportError:
-            time.sleep(0.2)
-    raise AssertionError(log.read_text())
+        for stream in (1, 2):
+            os.dup2(file.fileno(), stream)
+    words = ["readers", "--data", data, "--curation", pool.curation, "--images", pool.images, "--port", port]
+    app(list(map(str, words)))
+
+
+def started(pool: Pool, data: Path, log: Path) -> tuple[ForkProcess, str]:
+    """The command in a copy of this process, which has the imports behind it."""
+    port = free_port()
+    server = FORKS.Process(target=serve, args=(pool, data, port, log), daemon=True)
+    server.start()
+    url = f"http://127.0.0.1:{port}"
+
+    def answers() -> bool:
+        assert server.exitcode is None, log.read_text()
+        with suppress(httpx.TransportError):
+            return httpx.get(f"{url}/healthz", verify=False).status_code == 200
+        return False
+
+    wait_until(answers, pause=ASKING)
+    return server, url
 
 
 def save(url: str, reader: str, acknowledged: list[str], enough: threading.Semaphore) -> None:
@@ -68,8 +78,9 @@ def test_a_killed_server_has_lost_nothing_that_it_acknowledged(pool: Pool, tmp_p
     for thread in readers:
         thread.start()
     assert all(enough.acquire(timeout=PATIENCE) for _ in READERS)
-    os.kill(server.pid, signal.SIGKILL)
-    server.wait(30)
+    server.kill()
+    server.join(30)
+    assert server.exitcode == -signal.SIGKILL
     for thread in readers:
         thread.join(PATIENCE)
     readings = Readings(data)

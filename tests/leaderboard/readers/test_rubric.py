@@ -8,7 +8,6 @@ import json
 import random
 import re
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from fastapi.testclient import TestClient
 from reveal_leaderboard.boards.exports import harmless
 from reveal_leaderboard.boards.reading import import_ratings
 from reveal_leaderboard.cli import app as command
-from reveal_leaderboard.custody import Custody
 from reveal_leaderboard.readers.app import build_readers_app
 from reveal_leaderboard.readers.films import ImageCache, read_picture
 from reveal_leaderboard.readers.forms import FORMS, AnswerError
@@ -42,22 +40,11 @@ from tests.leaderboard.readers.rubric_world import (
     TEAMS,
     WIDTH,
     Waiting,
-    build_pictured_board,
-    waiting_in,
 )
-from tests.leaderboard.task_world import REFERENCE, Room
+from tests.leaderboard.task_world import REFERENCE
 
 FULL = dict.fromkeys(CRITERIA, 4)
 TEXT = dict.fromkeys(CRITERIA[:4], 3)
-
-
-@pytest.fixture(scope="module")
-def waiting(tmp_path_factory: pytest.TempPathFactory, custody: Custody) -> Iterator[Waiting]:
-    """Read only: a test that brings ratings in has a room of its own."""
-    root = tmp_path_factory.mktemp("rubric")
-    room = Room(build_pictured_board(root), root / "data", custody)
-    yield waiting_in(room, root / "answers.csv")
-    room.store.engine.dispose()
 
 
 # From the board's file ------------------------------------------------------------------------------------------------
