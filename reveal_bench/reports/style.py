@@ -18,7 +18,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -87,6 +87,9 @@ class Illustration:
     alt: str
     draw: Callable[[float], Figure]
     has_narrow: bool = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "draw", cache(self.draw))  # its files and the page show the same figure
 
     def file(self, kind: str) -> bytes:
         """Bytes of the figure across a page, as "png" or "svg"."""
@@ -165,7 +168,15 @@ def plain_axes(axes: Axes, *, across: str = "y") -> None:
     axes.tick_params(length=2.5, width=0.6)
 
 
-def render(figure: Figure, kind: str, *, title: str = "", description: str = "", salt: str = "reveal-bench") -> bytes:
+def render(
+    figure: Figure,
+    kind: str,
+    *,
+    title: str = "",
+    description: str = "",
+    salt: str = "reveal-bench",
+    ground: str = "white",
+) -> bytes:
     """Bytes of the figure as "png" or "svg", without dates or names of programs; SVG with title and description."""
     metadata: dict[str, Any] = {"Software": None}
     if kind == "svg":
@@ -173,15 +184,14 @@ def render(figure: Figure, kind: str, *, title: str = "", description: str = "",
     with style(salt), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # said once, by the report
         buffer = io.BytesIO()
-        figure.savefig(buffer, format=kind, dpi=DPI, metadata=metadata)
+        figure.savefig(buffer, format=kind, dpi=DPI, metadata=metadata, facecolor=ground)
     data = buffer.getvalue()
     return data.replace(_FONT, _FONT + b", Verdana, sans-serif") if kind == "svg" else data
 
 
 def inline_svg(figure: Figure, name: str) -> str:
     """The figure as an SVG element for an HTML page, on the page's own ground; `name` keeps its ids its own."""
-    figure.set_facecolor("none")
-    text = render(figure, "svg", salt=name).decode("utf-8")
+    text = render(figure, "svg", salt=name, ground="none").decode("utf-8")
     text = re.sub(r"<(metadata|style).*?</\1>|<!--.*?-->", "", text[text.index("<svg") :], flags=re.DOTALL)
     text = re.sub(r'<g id="[^"]*"', "<g", text)  # names of parts, the same in every figure
     return re.sub(r'(<svg [^>]*?) width="[^"]*"', r"\1", re.sub(r'(<svg [^>]*?) height="[^"]*"', r"\1", text, count=1))
