@@ -8,14 +8,13 @@ import re
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import ROOT
-from tests.syntax import tree_of
+from tests.syntax import imports_of, tree_of
 
 PACKAGES = {"reveal_bench": ROOT / "reveal_bench", "reveal_leaderboard": ROOT / "leaderboard" / "reveal_leaderboard"}
 
@@ -58,30 +57,10 @@ def modules() -> dict[str, Path]:
 
 
 @cache
-def imported_by(name: str) -> tuple[str, ...]:
+def imported_by(name: str) -> list[str]:
     """Modules of the two packages that a module imports, wherever in the file it does."""
-    return tuple(_imported_by(name))
-
-
-def _imported_by(name: str) -> Iterator[str]:
-    for full, module in names_imported(name):
-        if full in modules():
-            yield full
-        elif module in modules():
-            yield module
-
-
-@cache
-def names_imported(name: str) -> tuple[tuple[str, str], ...]:
-    """(dotted name, its module) of everything that a module imports, wherever in the file it does."""
-    found: list[tuple[str, str]] = []
-    for node in ast.walk(tree_of(modules()[name])):
-        if isinstance(node, ast.Import):
-            found += [(alias.name, alias.name) for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            assert node.level == 0, f"{name}: relative import"
-            found += [(f"{node.module}.{alias.name}", node.module) for alias in node.names]
-    return tuple(found)
+    found = (full if full in modules() else module for full, module in imports_of(modules()[name]))
+    return [other for other in found if other in modules()]
 
 
 def test_rooms_import_one_way() -> None:
@@ -132,8 +111,8 @@ def test_nobody_imports_a_command_line_and_the_library_does_not_know_the_leaderb
 
 def test_pydicom_stays_in_its_room_and_no_decoder_is_imported() -> None:
     heavy = {"pydicom", "gdcm", "openjpeg", "jpeg_ls", "pylibjpeg"}
-    for name in modules():
-        found = {module.split(".")[0] for _, module in names_imported(name)} & heavy
+    for name, path in modules().items():
+        found = {module.split(".")[0] for _, module in imports_of(path)} & heavy
         assert found <= ({"pydicom"} if name.startswith("reveal_bench.dicom.") else set()), name
 
 
@@ -186,13 +165,14 @@ def test_imports_are_light(statement: str, forbidden: str) -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_the_picture_is_that_of_the_imports() -> None:
+def test_the_picture_is_that_of_the_imports(monkeypatch: pytest.MonkeyPatch) -> None:
     path = ROOT / "docs" / "draw_architecture.py"
     spec = importlib.util.spec_from_file_location("draw_architecture", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    monkeypatch.setattr(module, "tree_of", tree_of)  # the same, read once
     drawn = (ROOT / "docs" / "architecture.svg").read_text(encoding="utf-8")
     assert module.draw() == drawn, "run python docs/draw_architecture.py"
 

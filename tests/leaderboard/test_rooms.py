@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
 import reveal_leaderboard
 
-from tests.syntax import tree_of
+from tests.syntax import imports_of
 
 FOLDER = Path(reveal_leaderboard.__file__).parent
 STORED = {"settings", "store"}
@@ -43,23 +41,12 @@ def modules() -> dict[str, Path]:
 MODULES = modules()
 
 
-@cache
-def imports(module: str) -> tuple[tuple[str, str], ...]:
+def imports(module: str) -> Iterator[tuple[str, str]]:
     """(module imported, name taken of it) of everything that a module imports of the leaderboard, anywhere in it."""
-    return tuple(_imports(module))
-
-
-def _imports(module: str) -> Iterator[tuple[str, str]]:
-    for node in ast.walk(tree_of(MODULES[module])):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "reveal_leaderboard":
-            source = (node.module or "").partition(".")[2]
-            for alias in node.names:
-                whole = f"{source}.{alias.name}".strip(".")
-                yield (whole, "") if whole in MODULES else (source, alias.name)
-        elif isinstance(node, ast.Import):
-            yield from (
-                (alias.name.partition(".")[2], "") for alias in node.names if "reveal_leaderboard" in alias.name
-            )
+    for full, source in imports_of(MODULES[module]):
+        package, _, name = full.partition(".")
+        if package == "reveal_leaderboard":
+            yield (name, "") if name in MODULES else (source.partition(".")[2], full.rpartition(".")[2])
 
 
 @pytest.mark.parametrize("room", ROOMS)
