@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from reveal_bench.phantom.choices import choose
+
 __all__ = ["SHARES", "Storage", "draw_storage", "stored_values"]
 
 N_HEADERS = 7469
@@ -64,7 +66,7 @@ def draw_storage(rng: np.random.Generator, *, force: Mapping[str, str] | None = 
     >>> draw_storage(np.random.default_rng(0), force={"bits": "10", "photometric": "MONOCHROME1"}).bits_stored
     10
     """
-    drawn = {name: _choice(rng, shares) for name, shares in SHARES.items()}
+    drawn = {name: choose(rng, shares) for name, shares in SHARES.items()}
     choices = {**drawn, **(force or {})}
     bits = int(choices["bits"])
     top = (1 << bits) - 1
@@ -153,9 +155,3 @@ def _look_up_table(
         }
     ]
     return np.interp(shown, curve, np.arange(n_entries))
-
-
-def _choice(rng: np.random.Generator, shares: Mapping[str, float]) -> str:
-    names = list(shares)
-    weights = np.array([shares[name] for name in names])
-    return names[int(rng.choice(len(names), p=weights / weights.sum()))]
