@@ -22,12 +22,12 @@ from reveal_bench.phantom.votes import (
     draw_votes,
 )
 
-N = 6000
+N = 3000
 
 
 @pytest.fixture(scope="module")
 def pool():
-    """Whether each of three readers said "Agree All", and whether the suggestion was right, for 6,000 studies."""
+    """Whether each of three readers said "Agree All", and whether the suggestion was right, for 3,000 studies."""
     made = [(study, draw_votes(study)) for study in islice(studies("pool", seed=0), N)]
     agree = np.array([[vote.answer == "Agree All" for vote in votes.votes] for _, votes in made])
     right = np.array([set(votes.suggested) == set(study.labels) for study, votes in made])
