@@ -16,6 +16,8 @@ os.environ["HF_HOME"] = _CACHE.name
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
 os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
+# Tests run side by side on every core: threads of the linear algebra would only wait for each other, busily.
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
 import numpy as np  # noqa: E402
 import numpy.typing as npt  # noqa: E402

@@ -18,7 +18,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cached_property, lru_cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -68,7 +68,7 @@ _SETTINGS: Any = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Illustration:
     """A figure with what stands beside it.
 
@@ -88,17 +88,21 @@ class Illustration:
     draw: Callable[[float], Figure]
     has_narrow: bool = True
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "draw", cache(self.draw))  # its files and the page show the same figure
+    @cached_property
+    def _wide(self) -> Figure:
+        """The figure across a page, drawn once for its files and the page: drawing takes as long as rendering."""
+        return self.draw(WIDE)
 
     def file(self, kind: str) -> bytes:
         """Bytes of the figure across a page, as "png" or "svg"."""
-        return render(self.draw(WIDE), kind, title=self.title, description=self.alt, salt=self.name)
+        return render(self._wide, kind, title=self.title, description=self.alt, salt=self.name)
 
     def for_page(self) -> list[tuple[str, str]]:
         """("wide" or "narrow", SVG element): a page shows the one that fits."""
-        widths = {"wide": WIDE, "narrow": NARROW} if self.has_narrow else {"wide": WIDE}
-        return [(name, inline_svg(self.draw(width), f"{self.name}-{name}")) for name, width in widths.items()]
+        shown = [("wide", inline_svg(self._wide, f"{self.name}-wide"))]
+        if self.has_narrow:
+            shown.append(("narrow", inline_svg(self.draw(NARROW), f"{self.name}-narrow")))
+        return shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,16 +179,19 @@ def render(
     title: str = "",
     description: str = "",
     salt: str = "reveal-bench",
-    ground: str = "white",
+    ground: str = "auto",
 ) -> bytes:
-    """Bytes of the figure as "png" or "svg", without dates or names of programs; SVG with title and description."""
+    """Bytes of the figure as "png" or "svg", without dates or names of programs; SVG with title and description.
+
+    `ground` is the colour behind it, by default its own; the figure itself stays as it is.
+    """
     metadata: dict[str, Any] = {"Software": None}
     if kind == "svg":
         metadata = {"Date": None, "Creator": None, "Title": plain(title), "Description": plain(description)}
     with style(salt), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # said once, by the report
         buffer = io.BytesIO()
-        figure.savefig(buffer, format=kind, dpi=DPI, metadata=metadata, facecolor=ground)
+        figure.savefig(buffer, format=kind, dpi=DPI, facecolor=ground, metadata=metadata)
     data = buffer.getvalue()
     return data.replace(_FONT, _FONT + b", Verdana, sans-serif") if kind == "svg" else data
 

@@ -30,12 +30,12 @@ def run(*words: object, expect: int = 0, cwd: Path = ROOT) -> subprocess.Complet
     return done
 
 
-def call(*words: object, expect: int = 0) -> subprocess.CompletedProcess[str]:
+def call(*words: object, expect: int = 0, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
     """The same in this process, which has the imports behind it: for tests of many commands."""
     out, err, code = io.StringIO(), io.StringIO(), 0
     before = signal.getsignal(signal.SIGTERM)
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
-        patch.chdir(ROOT)
+        patch.chdir(cwd)
         patch.setattr(sys, "argv", ["reveal-bench", *map(str, words)])
         try:
             main()

@@ -38,7 +38,7 @@ from reveal_bench.kinds.findings.records import StudyManifest
 from reveal_bench.kinds.localization.records import Manifest
 from reveal_bench.predictions import LintReport, lint_predictions
 from tests.leaderboard.conftest import BENCHMARK, METADATA, Board
-from tests.leaderboard.databases import DATABASE_SOURCE
+from tests.leaderboard.databases import DATABASE_SOURCE, as_it_was
 
 SUBMISSIONS = "/api/v1/submissions"
 NOBODY = "0" * 32
@@ -193,6 +193,23 @@ def api_world(
         yield World(app, services, custody, *people)
     finally:
         store.engine.dispose()
+
+
+@pytest.fixture(scope="module")
+def kept_world(board: Board, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """One application for the tests of a module."""
+    with api_world(board, tmp_path_factory.mktemp("api")) as made:
+        yield made
+
+
+@pytest.fixture
+def world(kept_world: World) -> Iterator[World]:
+    """The same application for every test, with nothing in it that another test sent or changed."""
+    services, kept_world.custody.ends_with = kept_world.services, None
+    with as_it_was(services.store.engine):
+        yield kept_world
+    for name, _ in list(services.intake.blobs.names()):
+        services.intake.blobs.remove(name)
 
 
 def blobs(folder: Path) -> Blobs:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from threading import Barrier, Thread
 from typing import Any
@@ -146,6 +147,12 @@ def guesses(manifest: Manifest, *, seed: int = 0, masks: bool = True) -> list[Lo
     return predictions
 
 
+@cache
+def good_lines(board: Board, seed: int, masks: bool) -> tuple[str, ...]:
+    """The lines of a prediction file that passes the linter; most tests of a process want the same few."""
+    return tuple(predictions_to_jsonl(guesses(board.manifest, seed=seed, masks=masks)).splitlines())
+
+
 @pytest.fixture
 def write_file(board: Board, tmp_path: Path) -> Callable[..., Path]:
     """Writes a prediction file that passes the linter, with broken lines put in if asked."""
@@ -153,7 +160,7 @@ def write_file(board: Board, tmp_path: Path) -> Callable[..., Path]:
     def write(
         name: str = "good.jsonl", *, seed: int = 0, masks: bool = True, broken: Mapping[int, str] | None = None
     ) -> Path:
-        lines = predictions_to_jsonl(guesses(board.manifest, seed=seed, masks=masks)).splitlines()
+        lines = list(good_lines(board, seed, masks))
         for number, line in (broken or {}).items():
             lines[number - 1] = line
         path = tmp_path / name

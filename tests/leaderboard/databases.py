@@ -12,10 +12,12 @@ import os
 import pwd
 import shutil
 import signal
+import sqlite3
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
@@ -167,6 +169,17 @@ class Databases:
 
 
 DATABASE_SOURCE = Databases()
+
+
+@contextmanager
+def as_it_was(engine: sa.Engine) -> Iterator[None]:
+    """Whatever the block writes into the SQLite database of `engine`, which stays open, is gone afterwards."""
+    with closing(sqlite3.connect(str(engine.url.database))) as now, closing(sqlite3.connect(":memory:")) as kept:
+        now.backup(kept)
+        try:
+            yield
+        finally:
+            kept.backup(now)
 
 
 def _account() -> pwd.struct_passwd:

@@ -11,10 +11,14 @@ from typing import Any
 import httpx
 import pytest
 from reveal_leaderboard.custody.confinement import landlock_abi
+from reveal_leaderboard.store.blobs import Blobs
 
 from reveal_bench.cli import client
 from reveal_bench.predictions import predictions_to_jsonl
-from tests.leaderboard.conftest import BENCHMARK, METADATA, RARE, WAIT_SECONDS, Board, Server, guesses
+from tests.leaderboard.conftest import BENCHMARK, METADATA, RARE, WAIT_SECONDS, Board, Server, guesses, serve
+from tests.leaderboard.test_blobs import bucket
+
+__all__ = ["bucket"]
 
 pytestmark = pytest.mark.processes
 
@@ -29,13 +33,27 @@ def floats(value: Any) -> Iterator[float]:
 
 
 @pytest.fixture(scope="module")
-def scored(server: Server, board: Board, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def uploads(bucket: str) -> str:
+    """Where this server keeps uploads; those of the other rooms' servers lie in their data folders."""
+    return f"s3://{bucket}/live"
+
+
+@pytest.fixture(scope="module")
+def server(board: Board, uploads: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with serve(board, tmp_path_factory.mktemp("server"), "--blobs", uploads) as running_server:
+        yield running_server
+
+
+@pytest.fixture(scope="module")
+def scored(server: Server, board: Board, uploads: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The first file of the board, sent and followed to its score by the project's own client."""
     file = tmp_path_factory.mktemp("first") / "good.jsonl"
     file.write_text(predictions_to_jsonl(guesses(board.manifest)), encoding="utf-8")
     document = client.submit(file, url=server.url, benchmark=BENCHMARK, metadata=METADATA)
     assert (document["status"], document["queue_position"]) == ("queued", 1)
-    with server.worker("--once"):
+    assert len(list(Blobs(uploads).names())) == 2  # the file, and its predictions
+    assert not (server.data / "blobs").exists()
+    with server.worker("--once", "--blobs", uploads):
         return list(client.follow(document["id"], url=server.url, timeout=WAIT_SECONDS))[-1]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import io
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,22 +28,19 @@ from tests.leaderboard.api_app import (
     SUBMISSIONS,
     Person,
     World,
-    api_world,
     in_state,
+    kept_world,
     private_parts,
     problem,
     sent,
+    world,
 )
 from tests.leaderboard.conftest import BENCHMARK, METADATA, Board
 
+__all__ = ["kept_world", "world"]
+
 WriteFile = Callable[..., Path]
 BOARD = f"/api/v1/leaderboard?benchmark={BENCHMARK}"
-
-
-@pytest.fixture
-def world(board: Board, tmp_path: Path) -> Iterator[World]:
-    with api_world(board, tmp_path) as made:
-        yield made
 
 
 # Who sees what -------------------------------------------------------------------------------------------------------
@@ -331,11 +328,11 @@ METRICS = [
 
 def test_metrics_are_for_operators(world: World) -> None:
     problem(world.client(host="127.0.0.1").get("/metrics"), 404, "not-found")
+    apps = {token: FastAPI() for token in (None, "t0ken")}
+    for token, app in apps.items():
+        add_api(app, replace(world.services, metrics=lambda: "up 1\n", metrics_token=token))
     for token, host, headers, status in METRICS:
-        services = replace(world.services, metrics=lambda: "up 1\n", metrics_token=token)
-        app = FastAPI()
-        add_api(app, services)
-        answer = TestClient(app, client=(host, 50000)).get("/metrics", headers=headers)
+        answer = TestClient(apps[token], client=(host, 50000)).get("/metrics", headers=headers)
         assert (answer.status_code, answer.text == "up 1\n") == (status, status == 200), (token, host, headers)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +15,12 @@ from reveal_leaderboard.custody import ParseFailed
 from reveal_leaderboard.store import boards
 from reveal_leaderboard.store.database import has_no_room
 
-from tests.leaderboard.api_app import SUBMISSIONS, World, api_world, problem, sent
+from tests.leaderboard.api_app import SUBMISSIONS, World, api_world, kept_world, problem, sent, world
 from tests.leaderboard.conftest import BENCHMARK, METADATA, Board
 
+__all__ = ["kept_world", "world"]
+
 WriteFile = Callable[..., Path]
-
-
-@pytest.fixture
-def world(board: Board, tmp_path: Path) -> Iterator[World]:
-    with api_world(board, tmp_path) as made:
-        yield made
 
 
 def close_board(world: World) -> None:

@@ -2,33 +2,32 @@
 
 from __future__ import annotations
 
-import json
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
+import uvicorn
+from fastapi import FastAPI
 from reveal_leaderboard.cli import app
-from reveal_leaderboard.custody import confinement
+from reveal_leaderboard.custody import Custody, confinement
 from reveal_leaderboard.custody.confinement import confine, is_inside, landlock_abi, program_places, readable_places
 from typer.testing import CliRunner
 
+from reveal_bench.predictions import predictions_to_jsonl
 from tests.conftest import in_child
-from tests.leaderboard.conftest import BENCHMARK, Board
+from tests.leaderboard.conftest import BENCHMARK, Board, guesses, keep_kernels
 
 pytestmark = pytest.mark.processes
 needs_landlock = pytest.mark.skipif(landlock_abi() == 0, reason="this kernel has no Landlock")
 
-ATTEMPTS = """
-import json, os, sys
-from pathlib import Path
 
-holdout, public, stranger = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
-shard = sys.argv[4]
-
-
-def outcome(attempt):
+def outcome(attempt: Callable[[], object]) -> str:
     try:
         attempt()
     except OSError as error:
@@ -36,60 +35,75 @@ def outcome(attempt):
     return "opened"
 
 
-def attempts():
-    import pyarrow.parquet as pq
-
+def attempts(holdout: Path, shard: Path, public: Path, stranger: int) -> dict[str, str]:
+    """What comes of trying to reach this and that, by name."""
     return {
         "public manifest": outcome(lambda: pq.read_table(public / "manifest" / "holdout.parquet")),
         "own data": outcome(lambda: Path("written-here").write_text("x")),
         "listdir": outcome(lambda: os.listdir(holdout)),
         "listdir of its parent": outcome(lambda: os.listdir(holdout.parent)),
-        "open": outcome(lambda: open(shard, "rb")),
+        "open": outcome(lambda: shard.open("rb")),
         "os.open": outcome(lambda: os.open(shard, os.O_RDONLY)),
         "parquet": outcome(lambda: pq.read_table(shard)),
         "write": outcome(lambda: (holdout / "planted").write_text("x")),
-        "rename away": outcome(lambda: os.rename(shard, "stolen")),
+        "rename away": outcome(lambda: shard.rename("stolen")),
         "hard link": outcome(lambda: os.link(shard, "stolen")),
-        "symbolic link": outcome(lambda: (os.symlink(shard, "link"), open("link", "rb"))),
-        "through its own root": outcome(lambda: open("/proc/self/root" + shard, "rb")),
-        "another process": outcome(lambda: open(f"/proc/{stranger}/cmdline", "rb")),
-        "a child process": outcome(lambda: _child()),
+        "symbolic link": outcome(lambda: (os.symlink(shard, "link"), Path("link").open("rb"))),
+        "through its own root": outcome(lambda: Path(f"/proc/self/root{shard}").open("rb")),
+        "another process": outcome(lambda: Path(f"/proc/{stranger}/cmdline").open("rb")),
+        "a child process": outcome(lambda: child_reads(shard)),
     }
 
 
-def _child():
-    import subprocess
+def child_reads(path: Path) -> None:
+    if subprocess.run(["/bin/cat", path], check=False, capture_output=True).returncode != 0:
+        raise PermissionError
 
-    subprocess.run(["/bin/cat", shard], check=False, capture_output=True).returncode == 0 or _denied()
 
+def in_the_server(board: Board, data: Path, do: Callable[[FastAPI, Custody], None]) -> int:
+    """The exit code of a copy of this process in which ``serve`` hands over its application instead of listening."""
+    custodies: list[Custody] = []
+    keep_kernels(data)
+    import_module("reveal_leaderboard.web.app")  # once, before the copy
 
-def _denied():
-    raise PermissionError
-"""
+    def serve() -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Custody, "warm_up", lambda custody: custodies.append(custody))
+            patch.setattr(uvicorn, "run", lambda application, **_: do(application, custodies[0]))
+            app(["serve", "--data", str(data), "--benchmark", str(board.folder)], standalone_mode=False)
 
-IN_THE_SERVER = """
-import uvicorn
-
-uvicorn.run = lambda *a, **k: print(json.dumps(attempts()))
-from reveal_leaderboard import cli
-
-cli.app(["serve", "--data", sys.argv[5], "--benchmark", str(public)])
-"""
+    return in_child(serve)
 
 
 @needs_landlock
 def test_the_confined_server_opens_its_own_files_and_no_others(board: Board, tmp_path: Path) -> None:
-    data = tmp_path / "data"
-    data.mkdir(mode=0o700)
+    stranger = os.getpid()
     [shard] = (board.holdout / "localization").glob("*.parquet")
-    arguments = (board.holdout, board.folder, str(os.getpid()), shard, data)
-    command = [sys.executable, "-c", ATTEMPTS + IN_THE_SERVER, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.stdout, done.stderr
-    outcomes = json.loads(done.stdout.splitlines()[-1])
-    assert {name for name, outcome in outcomes.items() if outcome == "opened"} == {"public manifest", "own data"}
-    refused = {outcome for outcome in outcomes.values() if outcome != "opened"}
-    assert refused <= {"PermissionError", "OSError"}  # OSError: EXDEV of a link across the border
+
+    def look(application: FastAPI, custody: Custody) -> None:
+        outcomes = attempts(board.holdout, shard, board.folder, stranger)
+        assert {name for name, outcome in outcomes.items() if outcome == "opened"} == {"public manifest", "own data"}
+        refused = {outcome for outcome in outcomes.values() if outcome != "opened"}
+        assert refused <= {"PermissionError", "OSError"}  # OSError: EXDEV of a link across the border
+
+    assert in_the_server(board, tmp_path / "data", look) == 0
+
+
+@needs_landlock
+def test_a_server_that_gave_up_its_rights_still_lints(board: Board, tmp_path: Path) -> None:
+    """Templates start, and start again, although Landlock holds the server already."""
+    data = tmp_path / "data"
+
+    def lint(application: FastAPI, custody: Custody) -> None:
+        upload, canonical = data / "upload", data / "canonical.npz"
+        upload.write_text(predictions_to_jsonl(guesses(board.manifest)))
+        assert custody.parse(upload, board.manifest, name="mine", canonical=canonical).report.ok
+        assert canonical.exists()
+        os.kill(custody.template_ids()[0], signal.SIGKILL)
+        assert custody.parse(upload, board.manifest, name="mine").report.ok
+        assert f"landlock-{landlock_abi()}, seccomp" in custody.confinement
+
+    assert in_the_server(board, data, lint) == 0
 
 
 @needs_landlock

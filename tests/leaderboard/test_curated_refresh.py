@@ -1,4 +1,4 @@
-"""A curated benchmark is refreshed: five corrected labels, twenty new studies, and a board with submissions on it.
+"""A curated benchmark is refreshed: five corrected labels, ten new studies, and a board with submissions on it.
 
 One documented run (docs/curation.md): curate, build, score; refresh, build the next version, score all stored
 submissions again, switch. The old version stays what it was, for `load_dataset`, for permalinks and for receipts.
@@ -54,7 +54,7 @@ from tests.leaderboard.conftest import METADATA
 from tests.leaderboard.databases import DATABASE_SOURCE
 
 NAME, KEY = "reveal-cxr", bytes(range(32))
-N_FIRST, N_LATER = 120, 60
+N_FIRST, N_LATER = 70, 30
 QUALITIES = {"Good": 0.7, "Fair": 0.4, "Chance": 0.0}
 
 
@@ -110,10 +110,10 @@ def versions(tmp_path_factory: pytest.TempPathFactory) -> tuple[Version, Version
     root = tmp_path_factory.mktemp("refresh")
     pool = root / "pool"
     write_curation_world(pool, n_studies=N_FIRST + N_LATER, seed=2, long_side=64)
-    first = curated(root / "v1", pool, slice(0, N_FIRST), 60)
+    first = curated(root / "v1", pool, slice(0, N_FIRST), 30)
     split(first, pool / "facts.csv")
     old = built(first, root, pool, "1.0.0")
-    later = curated(root / "later", pool, slice(N_FIRST, None), 20)
+    later = curated(root / "later", pool, slice(N_FIRST, None), 10)
     placed = read_table(first.path("split.parquet"), Placed)
     corrected = [("study", "labels", "why")]
     corrected += [(one.study_id, "COPD" if one.labels != ("COPD",) else "None", "seen on CT") for one in placed[:5]]
@@ -131,14 +131,14 @@ def test_both_versions_load_and_nobody_changed_sides(versions: tuple[Version, Ve
         rows = datasets.load_dataset(str(version.public), "multilabel", split="released")
         assert rows.num_rows == len(read_studies(version.public, "released"))
         sizes[read_folder_info(version.public).version] = (rows.num_rows, len(read_studies(version.private, "holdout")))
-    assert sizes == {"1.0.0": (30, 30), "2.0.0": (40, 40)}
+    assert sizes == {"1.0.0": (15, 15), "2.0.0": (20, 20)}
     before, after = (
         {(one.patient_id, half) for half, folder in (("released", v.public), ("holdout", v.private))
          for one in read_studies(folder, half)}
         for v in versions
     )  # fmt: skip
     assert before <= after
-    assert len({patient for patient, _ in after}) == len(after) == 80
+    assert len({patient for patient, _ in after}) == len(after) == 40
     assert new.curation.record("refresh") is not None
     relabelled = [
         one
@@ -192,7 +192,7 @@ def test_the_board_shows_the_new_version_with_every_submission_scored_again(
     second = {submission.model_name: score for submission, score in store.board_rows(NAME, "2.0.0")}
     assert set(second) == set(QUALITIES)
     for score in second.values():
-        assert "10 questions of this one have no answer and are misses" in score.released["note"]
+        assert "5 questions of this one have no answer and are misses" in score.released["note"]
         assert score.shown_of == score.submission_id
     frozen = {submission.model_name: score.released for submission, score in store.board_rows(NAME, "1.0.0")}
     assert frozen == {name: score.released for name, score in first.items()}

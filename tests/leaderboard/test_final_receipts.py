@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +20,13 @@ from reveal_leaderboard.store.tables import receipts as table
 from reveal_leaderboard.store.tables import scores
 
 from reveal_bench.evaluation.receipts import FINAL_SCHEMA, SCHEMA, receipt_hash, verify_receipt
-from tests.leaderboard.api_app import SUBMISSIONS, Person, World, api_world, problem, released, sent
+from tests.leaderboard.api_app import SUBMISSIONS, Person, World, kept_world, problem, released, sent, world
 from tests.leaderboard.conftest import BENCHMARK as SERVED_BENCHMARK
-from tests.leaderboard.conftest import Board, at_once
+from tests.leaderboard.conftest import at_once
 from tests.leaderboard.databases import on_both
 from tests.leaderboard.filled_board import BENCHMARK, VERSION, FilledBoard, filled
 
-__all__ = ["filled"]
+__all__ = ["filled", "kept_world", "world"]
 
 PUBLIC, FINAL = 0.93, 0.21
 
@@ -150,13 +150,6 @@ def test_final_figures_from_before_are_signed_once(filled: FilledBoard) -> None:
 # Over the API --------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def world(board: Board, tmp_path: Path) -> Iterator[World]:
-    (tmp_path / "vault").mkdir(mode=0o700)
-    with api_world(board, tmp_path) as made:
-        yield made
-
-
 def score(world: World, file: Path, model: str, value: float, final: float | None, signer: receipts.Signer) -> str:
     """A submission that is scored and signed, as by a worker."""
     found = sent(world, file, model)
@@ -177,6 +170,7 @@ def score(world: World, file: Path, model: str, value: float, final: float | Non
 def test_a_final_receipt_is_shown_when_its_figures_are(
     world: World, write_file: Callable[..., Path], tmp_path: Path
 ) -> None:
+    (tmp_path / "vault").mkdir(mode=0o700)
     signer = receipts.Signer(tmp_path / "vault")
     plain = score(world, write_file(seed=1), "Plain", 0.47, None, signer)
     found = score(world, write_file(seed=2), "Pointer", 0.62, 0.38, signer)

@@ -21,15 +21,16 @@ from reveal_leaderboard.web.pages.submit import FIELDS
 from reveal_leaderboard.web.services import NotAdminError
 
 from tests.leaderboard.browser.world import IMAGES, STUDIES, World
+from tests.leaderboard.databases import as_it_was
 
 FORM = ["Net", "1.0", "Northern Lab", "cnn", "none (not prompted)", None, None, None, None, None]
 assert len(FORM) == len(FIELDS)
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
+@pytest.fixture(scope="module")
+def kept_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """A board with an admin, two teams, and a scored submission of each."""
-    world = World(tmp_path, mode="oidc")
+    world = World(tmp_path_factory.mktemp("pages"), mode="oidc")
     world.boss, _ = world.member("Boss", "Maintainers", is_admin=True)  # type: ignore[attr-defined]
     world.ada, world.north = world.member("Ada", "Northern Lab")  # type: ignore[attr-defined]
     world.bo, world.south = world.member("Bo", "Southern Lab")  # type: ignore[attr-defined]
@@ -39,6 +40,13 @@ def world(tmp_path: Path) -> Iterator[World]:
     world.score(0.6)
     yield world
     world.store.engine.dispose()
+
+
+@pytest.fixture
+def world(kept_world: World) -> Iterator[World]:
+    """The same board for every test, as it was made."""
+    with as_it_was(kept_world.store.engine):
+        yield kept_world
 
 
 def asking(world: Any, user: User | None, **query: str) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,7 @@ from tests.leaderboard.probing import (
 
 WORLDS = {
     "300 studies": (300, 0.90, (10, 30, 38, 46, 60, 75, 100, 140)),
-    "668 studies": (668, 0.95, (10, 30, 35, 85, 120, 309)),
+    "668 studies": (668, 0.90, (10, 30, 35, 85, 120, 309)),
     "120 studies": (120, 0.95, (10, 30, 35, 50, 60)),
 }
 """Studies, the AUROC of the model, and how many studies have each label; the first one is too rare to be shown."""
@@ -71,6 +72,12 @@ def draw(name: str, seed: int) -> World:
     return World(tuple(f"label of {n}" for n in counts), present, np.clip(beliefs, 1e-4, 1 - 1e-4))
 
 
+@cache
+def nameless(n_studies: int) -> tuple[StudyRecord, ...]:
+    """Studies of which the board says nothing, each of a patient of its own."""
+    return tuple(StudyRecord(f"s{i}", f"p{i}", ()) for i in range(n_studies))
+
+
 @dataclass
 class GuardedBoard:
     """What the leaderboard shows a team: released figures, its best again while the ladder holds, until the quota."""
@@ -96,7 +103,7 @@ class GuardedBoard:
         return answer
 
     def _rows(self, calls: BoolArray) -> StudyRows:
-        studies = tuple(StudyRecord(f"s{i}", f"p{i}", ()) for i in range(len(calls)))
+        studies = nameless(len(calls))
         given = np.ones(len(calls), bool)
         return StudyRows(self.world.labels, studies, calls, self.world.present, None, given)
 
@@ -117,7 +124,7 @@ def attack_together(
     world: World, strategy: Strategy, *, seed: int, each: int, policy: ReleasePolicy = SETTINGS.release
 ) -> tuple[FloatArray, BoolArray]:
     """Gain per label of five teams who ask `each` times, and which labels' calls they changed."""
-    policy = replace(policy, n_resamples=10)  # they do not use the intervals, whose widths tell nothing
+    policy = replace(policy, n_resamples=2)  # they do not use the intervals, whose widths tell nothing
     steps = {x: policy.step_of(int(n)) for x, n in zip(world.labels, world.present.sum(axis=0), strict=True)}
     boards = [GuardedBoard(world, policy, each) for _ in range(TEAMS)]
     prober = Prober(world.labels, world.beliefs, step=steps, seed=seed)
@@ -192,4 +199,4 @@ def test_a_board_that_answers_nothing_teaches_nothing() -> None:
 def test_the_model_is_as_good_as_it_should_be() -> None:
     worlds = [draw("668 studies", seed) for seed in range(10)]
     aurocs = [roc_auc_score(world.present[:, -1], world.beliefs[:, -1]) for world in worlds]
-    assert np.mean(aurocs) == pytest.approx(0.95, abs=0.01)
+    assert np.mean(aurocs) == pytest.approx(0.90, abs=0.015)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,12 +18,12 @@ from reveal_leaderboard.store.store import NewSubmission, NotAllowedError, Store
 from reveal_leaderboard.web.pages.submit import WAITING, _account
 from starlette.testclient import TestClient
 
-from tests.leaderboard.api_app import SUBMISSIONS, World, api_world, problem
-from tests.leaderboard.conftest import BENCHMARK, METADATA, Board
+from tests.leaderboard.api_app import SUBMISSIONS, World, kept_world, problem, world
+from tests.leaderboard.conftest import BENCHMARK, METADATA
 from tests.leaderboard.databases import on_both
 from tests.leaderboard.people_world import accounts, engine, me, person, steps, team_of
 
-__all__ = ["accounts", "engine"]
+__all__ = ["accounts", "engine", "kept_world", "world"]
 
 WAITS = "Example Lab waits for the maintainers’ approval and may submit once they have given it"
 
@@ -155,12 +155,6 @@ def test_teams_of_an_older_board_are_approved(empty_database_url: str) -> None:
 
 
 # Over the API ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def world(board: Board, tmp_path: Path) -> Iterator[World]:
-    with api_world(board, tmp_path) as made:
-        yield made
 
 
 @pytest.mark.parametrize("way", ["token", "session"])

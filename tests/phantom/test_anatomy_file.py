@@ -18,7 +18,7 @@ from reveal_bench.reports.anatomy import PLAUSIBLE, is_plausible, read_anatomy
 from reveal_bench.reports.run_errors import categorize, shares
 from reveal_bench.sources import chexlocalize
 
-N, N_VAL, SEED, SIDE = 60, 6, 5, 300
+N, N_VAL, SEED, SIDE = 60, 6, 5, 256
 GRID = Grid(8)
 
 

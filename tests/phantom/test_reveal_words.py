@@ -8,6 +8,7 @@ from itertools import islice
 import numpy as np
 import pytest
 
+from reveal_bench.curation.comments import labels_after
 from reveal_bench.findings import REVEAL_LABELS
 from reveal_bench.phantom.reports import write_report
 from reveal_bench.phantom.reveal_studies import studies
@@ -101,6 +102,19 @@ def test_readers_are_three_of_seventeen_and_say_what_they_would_change(pool):
                 assert (vote.comment, vote.labels) == ("", votes.suggested)
             for label in set(vote.labels or votes.suggested) ^ set(votes.suggested):
                 assert label.lower() in vote.comment.lower()
+
+
+def test_the_rules_read_the_readers_comments(pool):
+    """What is not told is "Equivocal" from a reader who disagrees: it names no label, and the list stays unknown."""
+    _, _, made = pool
+    commented = ((votes.suggested, vote) for _, votes in made for vote in votes.votes if vote.comment)
+    asked = [
+        (vote, labels_after(vote.comment, suggested, vote.answer.lower().replace(" ", "_")))
+        for suggested, vote in islice(commented, 2500)
+    ]
+    assert len(asked) == 2500
+    assert [vote for vote, found in asked if found is not None and found != vote.labels] == []
+    assert sum(found is not None for _, found in asked) / 2500 >= 0.97
 
 
 def test_a_benchmark_holds_what_a_majority_accepted():

@@ -9,15 +9,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from reveal_bench.curation.folder import CurationFolder
 from reveal_bench.evaluation.prices import Prices
 from reveal_bench.geometry import Grid
 from reveal_bench.kinds.localization.records import LocalizationPrediction, Manifest, read_manifest
 from reveal_bench.models.questions import AskSettings
 from reveal_bench.models.run_folder import Exchange, RunInfo, write_outputs
 from reveal_bench.predictions import predictions_to_jsonl
+from reveal_bench.reports.curation import report
 from reveal_bench.reports.style import Illustration
-from tests.conftest import World
+from tests.conftest import World, made_once
 from tests.dataset.conftest import benchmark  # noqa: F401  (a fixture)
+from tests.reports import report_folder
 
 SPLIT = "released"
 
@@ -90,8 +93,19 @@ def run_paths(tmp_path_factory: pytest.TempPathFactory, manifest: Manifest) -> d
     }
 
 
+@pytest.fixture(scope="session")
+def curated(tmp_path_factory: pytest.TempPathFactory) -> CurationFolder:
+    """The small curation with all steps and its report."""
+
+    def make(root: Path) -> None:
+        root.mkdir()
+        report(report_folder.whole(root))
+
+    return CurationFolder(made_once(tmp_path_factory, "curation", make) / "curation")
+
+
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reports without figures, for tests of what stands beside them: drawing takes longer than all else."""
-    monkeypatch.setattr(Illustration, "for_page", lambda _: [])
-    monkeypatch.setattr(Illustration, "file", lambda *_: b"")
+    """Figures are their descriptions, for tests of what stands beside them: drawing takes longer than all else."""
+    monkeypatch.setattr(Illustration, "for_page", lambda _: [("wide", "<svg/>")])
+    monkeypatch.setattr(Illustration, "file", lambda drawn, _: drawn.alt.encode())

@@ -27,13 +27,6 @@ from tests.reports.report_folder import FORMULA, LONG, SCRIPT, write_csv
 from tests.reports.test_figures import check_texts
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> CurationFolder:
-    folder = made.whole(tmp_path_factory.mktemp("whole"))
-    report(folder)
-    return folder
-
-
 def page_of(folder: CurationFolder, name: str = "index.html") -> str:
     return folder.path(f"report/{name}").read_text(encoding="utf-8")
 
@@ -51,8 +44,8 @@ def section_of(page: str, key: str) -> str:
 # Whole -------------------------------------------------------------------------------------------------------------
 
 
-def test_flow_has_the_numbers_that_are_known(whole: CurationFolder) -> None:
-    stages = find_stages({step: read_curated(whole).counts(step) for step in BEFORE_REFRESH})
+def test_flow_has_the_numbers_that_are_known(curated: CurationFolder) -> None:
+    stages = find_stages({step: read_curated(curated).counts(step) for step in BEFORE_REFRESH})
     assert [stage.n for stage in stages] == [87, 87, 60, 60, 45, 30]
     assert [dict(stage.leaving) for stage in stages[1:5]] == [
         {
@@ -75,44 +68,46 @@ def test_flow_has_the_numbers_that_are_known(whole: CurationFolder) -> None:
     assert unbalanced(stages) == []
 
 
-def test_kappa_is_that_of_the_votes(whole: CurationFolder) -> None:
+def test_kappa_is_that_of_the_votes(curated: CurationFolder) -> None:
     # 135 votes agree with a majority that agrees, 30 do not with one that does not, 15 agree alone:
     # observed 165/180, expected (150 * 135 + 30 * 45) / 180**2 = 2/3, kappa 0.75
-    assert "is 0.750 [" in section_of(page_of(whole), "agreement")
-    assert "substantial agreement" in section_of(page_of(whole), "agreement")
+    assert "is 0.750 [" in section_of(page_of(curated), "agreement")
+    assert "substantial agreement" in section_of(page_of(curated), "agreement")
 
 
-def test_agreement_tables(whole: CurationFolder) -> None:
-    labels = rows_of(whole, "agreement_labels.csv")
+def test_agreement_tables(curated: CurationFolder) -> None:
+    labels = rows_of(curated, "agreement_labels.csv")
     assert [row["label"] for row in labels[:4]] == ["all", "Airspace opacity", "Pleural effusion", "COPD"]
     assert [float(row["positive_ratio"]) for row in labels[1:4]] == pytest.approx([30 / 45, 30 / 45, 15 / 45])
-    readers = rows_of(whole, "agreement_readers.csv")
+    readers = rows_of(curated, "agreement_readers.csv")
     assert [int(row["studies"]) for row in readers] == [60, 60, 60]
     assert sum(float(row["agree_all"]) for row in readers) == pytest.approx((60 + 45 + 45) / 60)
 
 
-def test_halves(whole: CurationFolder) -> None:
-    prevalence = {row["label"]: int(row["released"]) + int(row["holdout"]) for row in rows_of(whole, "prevalence.csv")}
+def test_halves(curated: CurationFolder) -> None:
+    prevalence = {
+        row["label"]: int(row["released"]) + int(row["holdout"]) for row in rows_of(curated, "prevalence.csv")
+    }
     assert {label: n for label, n in prevalence.items() if n} == {
         "Airspace opacity": 15,
         "Pleural effusion": 15,
         "COPD": 15,
     }
     per_study = {row["findings"]: int(row["released"]) + int(row["holdout"]) for row in rows_of(
-        whole, "findings_per_study.csv")}  # fmt: skip
+        curated, "findings_per_study.csv")}  # fmt: skip
     assert per_study == {"1": 15, "2": 15}
-    sex = [row for row in rows_of(whole, "demographics.csv") if row["characteristic"] == "sex"]
+    sex = [row for row in rows_of(curated, "demographics.csv") if row["characteristic"] == "sex"]
     assert [row["category"] for row in sex] == ["F", "M"]
     assert sum(int(row["total"]) for row in sex) == 30
-    draws = rows_of(whole, "draws.csv")
+    draws = rows_of(curated, "draws.csv")
     assert [row["taken"] for row in draws].count("True") == 1
     assert min(float(row["largest_difference"]) for row in draws) == pytest.approx(
         next(float(row["largest_difference"]) for row in draws if row["taken"] == "True")
     )
 
 
-def test_every_part_of_the_paper_is_named(whole: CurationFolder) -> None:
-    page = page_of(whole)
+def test_every_part_of_the_paper_is_named(curated: CurationFolder) -> None:
+    page = page_of(curated)
     for named in ("Figure 1", "Figures 3 and 4", "Table 1", "Table S2", "Tables S3 and S4"):
         assert named in page
 
@@ -120,38 +115,34 @@ def test_every_part_of_the_paper_is_named(whole: CurationFolder) -> None:
 # Bytes -------------------------------------------------------------------------------------------------------------
 
 
-def test_same_curation_same_bytes_and_no_place(whole: CurationFolder, tmp_path: Path) -> None:
+def test_same_curation_same_bytes_and_no_place(curated: CurationFolder, tmp_path: Path) -> None:
     again = made.whole(tmp_path / "again")
     outputs = report(again).outputs
-    assert outputs == whole.record("report").outputs  # type: ignore[union-attr]
+    assert outputs == curated.record("report").outputs  # type: ignore[union-attr]
     for name in outputs:
         assert str(tmp_path) not in again.path(name).read_text(encoding="utf-8")
 
 
-def test_done_once(whole: CurationFolder) -> None:
-    assert not report(whole).is_new
-
-
-def test_page_needs_nothing_else(whole: CurationFolder) -> None:
+def test_page_needs_nothing_else(curated: CurationFolder) -> None:
     for name in ("index.html", "public.html"):
-        page = page_of(whole, name)
+        page = page_of(curated, name)
         assert "<script" not in page
         assert not re.search(r"(src|href)=\"(?!#)", page)
         assert "http" not in re.sub(r"http://www.w3.org/(2000/svg|1999/xlink)|http-equiv", "", page)
 
 
-def test_drawings_are_xml_with_a_title(whole: CurationFolder) -> None:
-    drawings = [name for name in whole.record("report").outputs if name.endswith(".svg")]  # type: ignore[union-attr]
+def test_drawings_are_xml_with_a_title(curated: CurationFolder) -> None:
+    drawings = [name for name in curated.record("report").outputs if name.endswith(".svg")]  # type: ignore[union-attr]
     assert len(drawings) == 7
     for name in drawings:
-        root = ElementTree.fromstring(whole.path(name).read_text(encoding="utf-8"))
+        root = ElementTree.fromstring(curated.path(name).read_text(encoding="utf-8"))
         assert root.findtext("{http://www.w3.org/2000/svg}title")
 
 
-def test_ids_are_there_once(whole: CurationFolder) -> None:
-    ids = re.findall(r'\sid="([^"]+)"', page_of(whole))
+def test_ids_are_there_once(curated: CurationFolder) -> None:
+    ids = re.findall(r'\sid="([^"]+)"', page_of(curated))
     assert len(ids) == len(set(ids)) > 20
-    assert set(re.findall(r'href="#([^"]+)"|url\(#([^)]+)\)', page_of(whole))) <= {(i, "") for i in ids} | {
+    assert set(re.findall(r'href="#([^"]+)"|url\(#([^)]+)\)', page_of(curated))) <= {(i, "") for i in ids} | {
         ("", i) for i in ids
     }
 
@@ -159,8 +150,8 @@ def test_ids_are_there_once(whole: CurationFolder) -> None:
 # Hostile text ------------------------------------------------------------------------------------------------------
 
 
-def test_hostile_names_are_text(whole: CurationFolder) -> None:
-    page = page_of(whole)
+def test_hostile_names_are_text(curated: CurationFolder) -> None:
+    page = page_of(curated)
     assert "<b>films" not in page
     assert "&lt;b&gt;films&lt;/b&gt;" in page
     assert "&lt;script&gt;alert(&#39;me &amp; you&#39;)" in page
@@ -169,8 +160,8 @@ def test_hostile_names_are_text(whole: CurationFolder) -> None:
     assert LONG in page
 
 
-def test_formulas_are_no_formulas_in_a_spreadsheet(whole: CurationFolder) -> None:
-    readers = {row["reader"] for row in rows_of(whole, "agreement_readers.csv")}
+def test_formulas_are_no_formulas_in_a_spreadsheet(curated: CurationFolder) -> None:
+    readers = {row["reader"] for row in rows_of(curated, "agreement_readers.csv")}
     assert readers == {SCRIPT, "'" + FORMULA, LONG}
     assert Csv("t", ("a", "b"), (("-1", -1),)).text() == "a,b\n'-1,-1\n"
 
@@ -192,8 +183,8 @@ def test_text_is_no_markup(given: str, shown: str) -> None:
 
 
 @pytest.mark.parametrize("width", [WIDE, NARROW])
-def test_no_text_of_the_flow_is_cut_or_lies_on_another(whole: CurationFolder, width: float) -> None:
-    stages = find_stages({step: read_curated(whole).counts(step) for step in BEFORE_REFRESH})
+def test_no_text_of_the_flow_is_cut_or_lies_on_another(curated: CurationFolder, width: float) -> None:
+    stages = find_stages({step: read_curated(curated).counts(step) for step in BEFORE_REFRESH})
     check_texts(draw_flow(stages).draw(width))
     check_texts(draw_flow(find_stages({})).draw(width))
 
@@ -211,9 +202,11 @@ def test_nothing_done(tmp_path: Path) -> None:
     assert "not done" in page_of(folder, "flow.svg")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_report_grows_and_shrinks_with_the_steps(tmp_path: Path) -> None:
     folder = made.begin(tmp_path)
-    report(folder)
+    assert report(folder).is_new
+    assert not report(folder).is_new
     assert "Studies with reports: 87" in page_of(folder, "flow.svg")
     assert not folder.path("report/agreement_labels.svg").exists()
     made.read(folder)
@@ -235,6 +228,7 @@ def test_changed_output_is_not_reported(tmp_path: Path) -> None:
     assert "“consensus” is damaged (agreement.json was changed after it was written)" in shown
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_no_facts(tmp_path: Path) -> None:
     folder = made.begin(tmp_path)
     made.read(folder)
@@ -258,13 +252,13 @@ def test_undefined_kappas_are_called_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_after_a_refresh(whole: CurationFolder, tmp_path: Path) -> None:
-    placed = read_table(whole.path("split.parquet"), Placed)
+def test_after_a_refresh(curated: CurationFolder, tmp_path: Path) -> None:
+    placed = read_table(curated.path("split.parquet"), Placed)
     one = next(study for study in placed if study.half == "holdout")
     rows = [(one.study_id, "Pneumothorax", SCRIPT)]
     corrections = write_csv(tmp_path / "corrections.csv", ("study", "labels", "why"), rows)
     folder = CurationFolder.create(tmp_path / "next", name="Next")
-    refresh(folder, whole, corrections=corrections)
+    refresh(folder, curated, corrections=corrections)
     report(folder)
     page = page_of(folder)
     shown = section_of(page, "refresh")
@@ -307,10 +301,10 @@ def added(root: Path, n: int) -> CurationFolder:
     ids=["halved", "one", "retired"],
 )  # fmt: skip
 def test_added_studies_are_not_said_to_be_balanced(
-    whole: CurationFolder, tmp_path: Path, n: int, retires: bool, said: str
+    curated: CurationFolder, tmp_path: Path, n: int, retires: bool, said: str
 ) -> None:
     folder = CurationFolder.create(tmp_path / "next", name="Next")
-    refresh(folder, whole, additions=added(tmp_path / "more", n), retire_holdout=retires)
+    refresh(folder, curated, additions=added(tmp_path / "more", n), retire_holdout=retires)
     report(folder)
     shown = section_of(page_of(folder), "balance")
     assert re.search(said, shown)

@@ -258,7 +258,10 @@ class Blobs:
 
     def has_room(self, n_bytes: int) -> bool:
         """Whether a file of `n_bytes` can be received now: the disk has room and may be written to."""
-        disk = os.statvfs(self._incoming)
+        try:
+            disk = os.statvfs(self._incoming)
+        except OSError:  # the folder is gone
+            return False
         return disk.f_bavail * disk.f_frsize >= n_bytes and not disk.f_flag & os.ST_RDONLY
 
     def sweep(self) -> int:

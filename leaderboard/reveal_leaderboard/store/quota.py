@@ -92,9 +92,11 @@ def balance(connection: sa.Connection, team_id: str, benchmark: str, version: st
     at = moment(connection)
     ours = _account(benchmark, version) & (ledger.c.team_id == team_id)
     amount, kind = ledger.c.amount, ledger.c.kind
-    granted = -_sum(connection, amount, ours & (kind == "granted"))
-    used = _sum(connection, amount, ours & (kind != "granted"))
-    charged = _sum(connection, sa.literal(1), ours & (kind == "charged"))
+    by_kind = sa.select(kind, sa.func.sum(amount), sa.func.count()).where(ours).group_by(kind)
+    lines = {name: (int(total), n) for name, total, n in connection.execute(by_kind)}
+    granted = -lines.pop("granted", (0, 0))[0]
+    used = sum(total for total, _ in lines.values())
+    charged = lines.get("charged", (0, 0))[1]
     of_all = _sum(connection, amount, _account(benchmark, version) & (kind != "granted"))
     midnight = at - at % DAY
     today = _used_since(connection, ours, midnight)
@@ -200,18 +202,26 @@ def _sum(connection: sa.Connection, amount: Any, where: sa.ColumnElement[bool]) 
     return int(connection.execute(sa.select(sa.func.coalesce(sa.func.sum(amount), 0)).where(where)).scalar_one())
 
 
-def _used_since(connection: sa.Connection, ours: sa.ColumnElement[bool], start: float) -> int:
-    """Reservations made since `start` that were not refunded, whenever that was, and those of repetitions."""
+def _refunded() -> sa.ColumnElement[bool]:
+    """Whether a reservation was refunded, whenever that was; that of a repetition of something scored is not."""
     back, later = ledger.alias("back"), ledger.alias("later")
     is_again = sa.exists().where(later.c.submission_id == back.c.submission_id, later.c.sending > back.c.sending)
     is_scored = sa.exists().where(submissions.c.id == back.c.submission_id, submissions.c.status == "scored")
-    refunded = sa.exists().where(
+    return sa.exists().where(
         back.c.submission_id == ledger.c.submission_id,
         back.c.sending == ledger.c.sending,
         back.c.kind == "refunded",
         ~is_scored | is_again,  # else it is the last refund of something scored: of a repetition
     )
-    return _sum(connection, ledger.c.amount, ours & (ledger.c.kind == "reserved") & (ledger.c.at >= start) & ~refunded)
+
+
+_STANDS = (ledger.c.kind == "reserved") & ~_refunded()
+"""Of a line of the ledger. Putting such an expression together takes longer than asking it."""
+
+
+def _used_since(connection: sa.Connection, ours: sa.ColumnElement[bool], start: float) -> int:
+    """Reservations made since `start` that were not refunded, whenever that was, and those of repetitions."""
+    return _sum(connection, ledger.c.amount, ours & (ledger.c.at >= start) & _STANDS)
 
 
 def _sentence(left: int, total: int, left_today: int, per_day: int, board_left: int) -> str:
