@@ -38,6 +38,25 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 """Room of reveal_bench -> rooms it may import. `cli` and the package itself may import anything; nobody imports cli."""
 
+STORED = {"settings", "store"}
+SHOWN = STORED | {"accounts", "release", "boards"}
+LEADERBOARD_MAY_IMPORT: dict[str, set[str]] = {
+    "settings": set(),
+    "store": {"settings"},
+    "accounts": STORED,
+    "release": STORED | {"accounts"},
+    "boards": STORED | {"accounts", "release"},  # a board shows what was released
+    "custody": STORED | {"accounts", "release"},
+    "worker": SHOWN | {"custody"},
+    "web": SHOWN | {"custody"},
+    "readers": SHOWN | {"custody", "web"},
+    "cli": SHOWN | {"custody", "worker", "web", "readers"},
+}
+"""Room of reveal_leaderboard -> rooms of it that it may import."""
+
+VAULT = {"Signer", "append", "append_missing"}
+"""What of `release.receipts` needs the vault: only a worker and an operator's command sign."""
+
 SAY_NOTHING = {
     "utils", "helpers", "common", "constants", "types", "errors", "config", "logging", "validators", "base", "registry",
 }  # fmt: skip
@@ -63,19 +82,39 @@ def imported_by(name: str) -> list[str]:
     return [other for other in found if other in modules()]
 
 
-def test_rooms_import_one_way() -> None:
-    wrong = []
-    for name in modules():
-        package, _, rest = name.partition(".")
-        room = rest.split(".")[0]
-        if package != "reveal_bench" or room in ("", "cli"):
-            continue
-        allowed = MAY_IMPORT[room] | {room, ""}
-        for other in imported_by(name):
-            target = other.partition(".")[2].split(".")[0]
-            if target not in allowed:
-                wrong.append(f"{name} imports {other}")
+def room_of(name: str) -> str:
+    """First part of a module's name below its package; the package itself has none."""
+    return name.partition(".")[2].split(".")[0]
+
+
+@pytest.mark.parametrize(
+    ("package", "may_import"), [("reveal_bench", MAY_IMPORT), ("reveal_leaderboard", LEADERBOARD_MAY_IMPORT)]
+)
+def test_rooms_import_one_way(package: str, may_import: dict[str, set[str]]) -> None:
+    own = [name for name in modules() if name.startswith(package)]
+    assert {*map(room_of, own)} - {"", "cli", "__main__"} == may_import.keys() - {"cli"}
+    wrong = [
+        f"{name} imports {other}"
+        for name in own
+        for other in imported_by(name)
+        if other.startswith(package)
+        and room_of(name) in may_import
+        and room_of(other) not in may_import[room_of(name)] | {room_of(name), ""}
+    ]
     assert wrong == []
+
+
+@pytest.mark.parametrize("room", ["web", "readers"])
+def test_what_faces_visitors_has_no_way_to_the_vault(room: str) -> None:
+    receipts = "reveal_leaderboard.release.receipts"
+    for name, path in modules().items():
+        if name.startswith(f"reveal_leaderboard.{room}"):
+            taken = {full for full, _ in imports_of(path)}
+            assert "worker" not in map(room_of, imported_by(name)), name
+            assert taken.isdisjoint(f"{receipts}.{one}" for one in VAULT), name
+            if receipts in taken:  # the module itself: then by what is called of it
+                text = path.read_text(encoding="utf-8")
+                assert not any(f"receipts.{one}(" in text for one in VAULT), name
 
 
 def test_no_circle_of_files() -> None:
