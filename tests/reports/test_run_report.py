@@ -187,6 +187,7 @@ def test_the_same_runs_give_the_same_bytes_and_leftovers_go(world: World, run_pa
     assert first == second
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_what_a_reader_must_know_is_said(world: World, manifest: Manifest, tmp_path: Path) -> None:
     cells = dict(list(guesses(manifest, 1).items())[:20])
     path = write_run(tmp_path / "short", manifest, [cells], n_asked=len(manifest.asked_pairs()), limit=None)
@@ -218,6 +219,7 @@ def test_csv_leaves_undefined_empty_and_defuses_formulas() -> None:
     )
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_no_patient_is_shown_or_named(
     report: Path, world: World, run_paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
