@@ -46,6 +46,11 @@ EVERYBODY = {"files", "arrays", "version", "arguments", "__main__"}
 BOX, GAP, ROW = (134, 34), 12, 70
 
 
+def tree_of(path: Path) -> ast.Module:
+    """The syntax tree of a file."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def rooms_of(package: str) -> dict[str, set[str]]:
     """Room -> rooms of the same package that it imports, wherever in its files it does."""
     folder = PACKAGES[package]
@@ -55,7 +60,7 @@ def rooms_of(package: str) -> dict[str, set[str]]:
         if room in {"__init__", *EVERYBODY}:
             continue
         found = arrows.setdefault(room, set())
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(tree_of(path)):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             if isinstance(node, ast.ImportFrom) and node.module:
                 names = [f"{node.module}.{alias.name}" for alias in node.names]

@@ -8,14 +8,13 @@ import re
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import ROOT
-from tests.syntax import tree_of
+from tests.syntax import imports_of, tree_of
 
 PACKAGES = {"reveal_bench": ROOT / "reveal_bench", "reveal_leaderboard": ROOT / "leaderboard" / "reveal_leaderboard"}
 
@@ -39,6 +38,25 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 """Room of reveal_bench -> rooms it may import. `cli` and the package itself may import anything; nobody imports cli."""
 
+STORED = {"settings", "store"}
+SHOWN = STORED | {"accounts", "release", "boards"}
+LEADERBOARD_MAY_IMPORT: dict[str, set[str]] = {
+    "settings": set(),
+    "store": {"settings"},
+    "accounts": STORED,
+    "release": STORED | {"accounts"},
+    "boards": STORED | {"accounts", "release"},  # a board shows what was released
+    "custody": STORED | {"accounts", "release"},
+    "worker": SHOWN | {"custody"},
+    "web": SHOWN | {"custody"},
+    "readers": SHOWN | {"custody", "web"},
+    "cli": SHOWN | {"custody", "worker", "web", "readers"},
+}
+"""Room of reveal_leaderboard -> rooms of it that it may import."""
+
+VAULT = {"Signer", "append", "append_missing"}
+"""What of `release.receipts` needs the vault: only a worker and an operator's command sign."""
+
 SAY_NOTHING = {
     "utils", "helpers", "common", "constants", "types", "errors", "config", "logging", "validators", "base", "registry",
 }  # fmt: skip
@@ -58,45 +76,45 @@ def modules() -> dict[str, Path]:
 
 
 @cache
-def imported_by(name: str) -> tuple[str, ...]:
+def imported_by(name: str) -> list[str]:
     """Modules of the two packages that a module imports, wherever in the file it does."""
-    return tuple(_imported_by(name))
+    found = (full if full in modules() else module for full, module in imports_of(modules()[name]))
+    return [other for other in found if other in modules()]
 
 
-def _imported_by(name: str) -> Iterator[str]:
-    for full, module in names_imported(name):
-        if full in modules():
-            yield full
-        elif module in modules():
-            yield module
+def room_of(name: str) -> str:
+    """First part of a module's name below its package; the package itself has none."""
+    return name.partition(".")[2].split(".")[0]
 
 
-@cache
-def names_imported(name: str) -> tuple[tuple[str, str], ...]:
-    """(dotted name, its module) of everything that a module imports, wherever in the file it does."""
-    found: list[tuple[str, str]] = []
-    for node in ast.walk(tree_of(modules()[name])):
-        if isinstance(node, ast.Import):
-            found += [(alias.name, alias.name) for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            assert node.level == 0, f"{name}: relative import"
-            found += [(f"{node.module}.{alias.name}", node.module) for alias in node.names]
-    return tuple(found)
-
-
-def test_rooms_import_one_way() -> None:
-    wrong = []
-    for name in modules():
-        package, _, rest = name.partition(".")
-        room = rest.split(".")[0]
-        if package != "reveal_bench" or room in ("", "cli"):
-            continue
-        allowed = MAY_IMPORT[room] | {room, ""}
-        for other in imported_by(name):
-            target = other.partition(".")[2].split(".")[0]
-            if target not in allowed:
-                wrong.append(f"{name} imports {other}")
+@pytest.mark.parametrize(
+    ("package", "may_import"), [("reveal_bench", MAY_IMPORT), ("reveal_leaderboard", LEADERBOARD_MAY_IMPORT)]
+)
+def test_rooms_import_one_way(package: str, may_import: dict[str, set[str]]) -> None:
+    own = [name for name in modules() if name.startswith(package)]
+    assert {*map(room_of, own)} - {"", "cli", "__main__"} == may_import.keys() - {"cli"}
+    wrong = [
+        f"{name} imports {other}"
+        for name in own
+        for other in imported_by(name)
+        if other.startswith(package)
+        and room_of(name) in may_import
+        and room_of(other) not in may_import[room_of(name)] | {room_of(name), ""}
+    ]
     assert wrong == []
+
+
+@pytest.mark.parametrize("room", ["web", "readers"])
+def test_what_faces_visitors_has_no_way_to_the_vault(room: str) -> None:
+    receipts = "reveal_leaderboard.release.receipts"
+    for name, path in modules().items():
+        if name.startswith(f"reveal_leaderboard.{room}"):
+            taken = {full for full, _ in imports_of(path)}
+            assert "worker" not in map(room_of, imported_by(name)), name
+            assert taken.isdisjoint(f"{receipts}.{one}" for one in VAULT), name
+            if receipts in taken:  # the module itself: then by what is called of it
+                text = path.read_text(encoding="utf-8")
+                assert not any(f"receipts.{one}(" in text for one in VAULT), name
 
 
 def test_no_circle_of_files() -> None:
@@ -132,8 +150,8 @@ def test_nobody_imports_a_command_line_and_the_library_does_not_know_the_leaderb
 
 def test_pydicom_stays_in_its_room_and_no_decoder_is_imported() -> None:
     heavy = {"pydicom", "gdcm", "openjpeg", "jpeg_ls", "pylibjpeg"}
-    for name in modules():
-        found = {module.split(".")[0] for _, module in names_imported(name)} & heavy
+    for name, path in modules().items():
+        found = {module.split(".")[0] for _, module in imports_of(path)} & heavy
         assert found <= ({"pydicom"} if name.startswith("reveal_bench.dicom.") else set()), name
 
 
@@ -186,13 +204,14 @@ def test_imports_are_light(statement: str, forbidden: str) -> None:
     assert done.stdout.strip() == "[]"
 
 
-def test_the_picture_is_that_of_the_imports() -> None:
+def test_the_picture_is_that_of_the_imports(monkeypatch: pytest.MonkeyPatch) -> None:
     path = ROOT / "docs" / "draw_architecture.py"
     spec = importlib.util.spec_from_file_location("draw_architecture", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    monkeypatch.setattr(module, "tree_of", tree_of)  # the same, read once
     drawn = (ROOT / "docs" / "architecture.svg").read_text(encoding="utf-8")
     assert module.draw() == drawn, "run python docs/draw_architecture.py"
 

@@ -49,6 +49,7 @@ import numpy as np
 from reveal_bench.arrays import FloatArray
 from reveal_bench.findings import REVEAL_LABELS
 from reveal_bench.kinds.findings.records import age_band
+from reveal_bench.phantom.choices import choose
 from reveal_bench.phantom.dicom_headers import draw_header
 from reveal_bench.phantom.reports import write_report
 from reveal_bench.phantom.reveal import NOTICE, RARE, TRANSFER_SYNTAXES, write_reveal
@@ -237,7 +238,7 @@ def _header(study: RevealStudy) -> dict[Any, Any]:
     rng = study.rng(31, image.number)
     draw_storage(rng, force={k: v for k, v in RARE.get(study.index, {}).items() if k not in ("syntax", "meta")})
     if "syntax" not in RARE.get(study.index, {}):
-        rng.choice(list(TRANSFER_SYNTAXES), p=list(TRANSFER_SYNTAXES.values()))
+        choose(rng, TRANSFER_SYNTAXES)
     return draw_header(study, image, rng, plant=False)
 
 

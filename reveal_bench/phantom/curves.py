@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.typing import ArrayLike
 
-__all__ = ["Points", "Shape", "area", "blob", "closed_curve", "open_curve", "strip"]
+__all__ = ["Points", "Shape", "area", "blob", "closed_curve", "is_inside", "open_curve", "strip"]
 
 Points = npt.NDArray[np.float64]
 
@@ -59,6 +59,17 @@ def area(contour: Points) -> float:
     """Area inside a closed contour that does not cross itself."""
     x, y = contour[:, 0], contour[:, 1]
     return float(abs(np.dot(x, np.roll(y, -1)) - np.dot(y, np.roll(x, -1))) / 2)
+
+
+def is_inside(points: Points, contour: Points) -> npt.NDArray[np.bool_]:
+    """Which of the points a closed contour holds, by the even-odd rule: how many edges lie to the right of each."""
+    a, b = contour, np.roll(contour, -1, axis=0)
+    x, y = points[:, :1], points[:, 1:]
+    crosses = (a[:, 1] > y) != (b[:, 1] > y)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        edge_x = a[:, 0] + (y - a[:, 1]) * (b[:, 0] - a[:, 0]) / (b[:, 1] - a[:, 1])
+    inside: npt.NDArray[np.bool_] = np.count_nonzero(crosses & (edge_x > x), axis=1) % 2 == 1
+    return inside
 
 
 @dataclass(frozen=True, slots=True)

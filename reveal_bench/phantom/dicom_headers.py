@@ -14,12 +14,12 @@ source says, it is chosen.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from reveal_bench.phantom.choices import choose
 from reveal_bench.phantom.reveal_studies import RevealImage, RevealStudy
 
 __all__ = ["PLANTED", "draw_header", "identifiers"]
@@ -56,8 +56,8 @@ MACHINES = (
 AT_BEDSIDE = ("DRX-REVOLUTION", "DRX-Revolution", "DRX-1")
 """Models on wheels; the others stand in a room."""
 
-KVP_AT_BEDSIDE = (("85", 69), ("110", 79), ("95", 7), ("90", 4), ("100", 4), ("83", 1), ("107", 1))
-KVP_IN_A_ROOM = (("120", 30), ("115", 11), ("125", 5), ("140", 1), ("112", 1))
+KVP_AT_BEDSIDE = {"85": 69, "110": 79, "95": 7, "90": 4, "100": 4, "83": 1, "107": 1}
+KVP_IN_A_ROOM = {"120": 30, "115": 11, "125": 5, "140": 1, "112": 1}
 MAS = (
     1.6,
     1.6,
@@ -84,10 +84,10 @@ MAS = (
     19.8,
 )
 
-POSITIONS = {
-    "AP": (("AP", 0.93), ("", 0.05), (None, 0.02)),
-    "PA": (("PA", 0.80), ("POSTERO ANTERIOR", 0.17), ("", 0.03)),
-    "LATERAL": (("LL", 0.72), ("LATERAL", 0.15), ("RL", 0.07), ("LARGE LATERAL", 0.02), ("", 0.04)),
+POSITIONS: dict[str, dict[str | None, float]] = {
+    "AP": {"AP": 0.93, "": 0.05, None: 0.02},
+    "PA": {"PA": 0.80, "POSTERO ANTERIOR": 0.17, "": 0.03},
+    "LATERAL": {"LL": 0.72, "LATERAL": 0.15, "RL": 0.07, "LARGE LATERAL": 0.02, "": 0.04},
 }
 """ViewPosition as written, per view."""
 VIEW_CODES = {
@@ -95,26 +95,26 @@ VIEW_CODES = {
     "PA": ("272479007", "postero-anterior"),
     "LATERAL": ("399067008", "lateral projection"),
 }
-BODY_PARTS = (("CHEST", 0.80), ("PORT CHEST", 0.12), ("EXTREMETY", 0.03), ("", 0.05))
-SPACINGS = (("imager", 0.34), ("different", 0.12), ("zero", 0.02), ("pixel", 0.02), ("both", 0.50))
+BODY_PARTS = {"CHEST": 0.80, "PORT CHEST": 0.12, "EXTREMETY": 0.03, "": 0.05}
+SPACINGS = {"imager": 0.34, "different": 0.12, "zero": 0.02, "pixel": 0.02, "both": 0.50}
 """Which of PixelSpacing and ImagerPixelSpacing are there; 34 % and 12 % are measured."""
 
 
 def draw_acquisition(rng: np.random.Generator, view: str, *, at_bedside: bool) -> Attributes:
     """Attributes of one exposure (DICOM keyword -> value)."""
     machines = [machine for machine in MACHINES if (machine.model in AT_BEDSIDE) == at_bedside]
-    machine = _pick(rng, [(machine, machine.share) for machine in machines])
+    machine = choose(rng, {machine: machine.share for machine in machines})
     is_computed = rng.random() < 0.15
     attributes: Attributes = {
         "Modality": "CR" if is_computed or rng.random() < 962 / 7469 else "DX",
         "SOPClassUID": "1.2.840.10008.5.1.4.1.1.1" + ("" if is_computed else ".1"),
         "Manufacturer": machine.manufacturer,
         "ManufacturerModelName": machine.model,
-        "KVP": _pick(rng, KVP_AT_BEDSIDE if at_bedside else KVP_IN_A_ROOM),
+        "KVP": choose(rng, KVP_AT_BEDSIDE if at_bedside else KVP_IN_A_ROOM),
         "ImageType": ["ORIGINAL" if rng.random() < 0.4 else "DERIVED", "PRIMARY"],
         "PresentationIntentType": None if is_computed else "FOR PRESENTATION",
-        "BodyPartExamined": _pick(rng, BODY_PARTS),
-        "InstanceNumber": _pick(rng, (("1", 0.6), ("2", 0.2), ("1001", 0.1), ("", 0.1))),
+        "BodyPartExamined": choose(rng, BODY_PARTS),
+        "InstanceNumber": choose(rng, {"1": 0.6, "2": 0.2, "1001": 0.1, "": 0.1}),
     }
     if machine.detector:
         attributes["DetectorType"] = machine.detector
@@ -131,7 +131,7 @@ def draw_acquisition(rng: np.random.Generator, view: str, *, at_bedside: bool) -
 
 
 def _spacing(rng: np.random.Generator, spacing: str) -> Attributes:
-    kind = _pick(rng, SPACINGS)
+    kind = choose(rng, SPACINGS)
     twice = f"{spacing}\\{spacing}"
     at_patient = f"{0.96 * float(spacing):.6f}"
     found: dict[str, Attributes] = {
@@ -145,7 +145,7 @@ def _spacing(rng: np.random.Generator, spacing: str) -> Attributes:
 
 
 def _view(rng: np.random.Generator, view: str) -> Attributes:
-    position = _pick(rng, POSITIONS[view])
+    position = choose(rng, POSITIONS[view])
     attributes: Attributes = {"ViewPosition": position}
     if rng.random() < 0.3:
         code, meaning = VIEW_CODES[view]
@@ -153,11 +153,6 @@ def _view(rng: np.random.Generator, view: str) -> Attributes:
         attributes["ViewCodeSequence"] = [item]
     attributes["PatientOrientation"] = "A\\F" if view == "LATERAL" else "L\\F"
     return attributes
-
-
-def _pick(rng: np.random.Generator, choices: Sequence[tuple[Any, float]]) -> Any:
-    weights = np.array([weight for _, weight in choices], float)
-    return choices[int(rng.choice(len(choices), p=weights / weights.sum()))][0]
 
 
 Attributes = dict[Any, Any]
@@ -199,14 +194,15 @@ DEIDENTIFIED_CHANCE = 0.95
 def draw_header(study: RevealStudy, image: RevealImage, rng: np.random.Generator, *, plant: bool = True) -> Attributes:
     """Attributes of one film, but for those of its pixels; with `plant` also what must not leak.
 
-    Examples
-    --------
-    >>> from itertools import islice
-    >>> from reveal_bench.phantom.reveal_studies import studies
-    >>> study = next(islice(studies(seed=0), 1))
-    >>> header = draw_header(study, study.images[0], np.random.default_rng(0))
-    >>> header["StudyInstanceUID"] == study.study_uid, header["PatientName"]
-    (True, 'Leakington^Planted^Q')
+        Examples
+        --------
+        >>> from itertools import islice
+        >>> from reveal_bench.phantom.choices import choose
+    from reveal_bench.phantom.reveal_studies import studies
+        >>> study = next(islice(studies(seed=0), 1))
+        >>> header = draw_header(study, study.images[0], np.random.default_rng(0))
+        >>> header["StudyInstanceUID"] == study.study_uid, header["PatientName"]
+        (True, 'Leakington^Planted^Q')
     """
     attributes: Attributes = {
         "SpecificCharacterSet": "ISO_IR 100",

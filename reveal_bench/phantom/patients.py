@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from reveal_bench.phantom.anatomy import Anatomy, draw_anatomy
+from reveal_bench.phantom.choices import choose
 from reveal_bench.phantom.findings_drawn import Drawn, draw_findings
 
 __all__ = ["PREVALENCE", "Film", "Study", "draw_film", "films"]
@@ -36,7 +37,7 @@ FIRST_PATIENT = {"val": 64541, "test": 64741}
 """The source numbers its 200 validation and 500 test patients without a gap; further validation patients get numbers
 that collide with nobody."""
 MANY_VAL, FURTHER_VAL = 200, 1_000_000
-FILMS = {"val": (0.84, 0.15, 0.01), "test": (0.70, 0.265, 0.035)}
+FILMS = {"val": {1: 0.84, 2: 0.15, 3: 0.01}, "test": {1: 0.70, 2: 0.265, 3: 0.035}}
 """Chance of one, two and three films per study: 234 films of 200 patients, 668 of 500."""
 LATERAL_CHANCE = 0.52
 """Of a film after the first; with the above about 13 % of all films."""
@@ -93,14 +94,14 @@ def films(split: str, *, seed: int) -> Iterator[Film]:
     while True:
         key = (seed, sorted(FIRST_PATIENT).index(split), index)
         rng = np.random.default_rng(key)
-        n_films = 1 + int(rng.choice(3, p=FILMS[split]))
+        n_films = choose(rng, FILMS[split])
         sex, age = str(rng.choice(["Female", "Male"])), int(np.clip(rng.normal(62, 17), 18, 90))
         study = Study(split, index, _sample_findings(rng), sex, age, n_films)
         first = "PA" if rng.random() < 0.25 else "AP"
         for number in range(1, n_films + 1):
             view = "LATERAL" if number > 1 and rng.random() < LATERAL_CHANCE else first
-            weights = (0.62, 0.16, 0.1, 0.12) if view == "AP" else (0.08, 0.6, 0.27, 0.05)
-            size = SIZES[int(rng.choice(len(SIZES), p=weights))] if view != "LATERAL" else SIZES[1]
+            chances = (0.62, 0.16, 0.1, 0.12) if view == "AP" else (0.08, 0.6, 0.27, 0.05)
+            size = choose(rng, dict(zip(SIZES, chances, strict=True))) if view != "LATERAL" else SIZES[1]
             yield Film(study, number, view, size, (*key, number))
         index += 1
 

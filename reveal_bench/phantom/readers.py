@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from reveal_bench.phantom.curves import Points, area
+from reveal_bench.phantom.curves import Points, area, is_inside
 
 __all__ = ["MASK_IOU", "POINT_HIT", "interior_point", "perturb", "reader_contours", "reader_point"]
 
@@ -94,7 +94,7 @@ def interior_point(rng: np.random.Generator, contour: Points) -> tuple[float, fl
     half = len(contour) // 2
     across = (contour[:half] + contour[::-1][:half]) / 2  # middles of a strip
     tried = np.concatenate([rng.uniform(low, high, (24, 2)), across])
-    inside = tried[[_is_inside(point, contour) for point in tried]]
+    inside = tried[is_inside(tried, contour)]
     if len(inside) == 0:
         middle = contour.mean(axis=0)
         return float(middle[0]), float(middle[1])
@@ -113,16 +113,11 @@ def _outside_point(
         for _ in range(8):
             point = middle + rng.normal(0, reach, 2) * spread
             point = np.clip(point, 0.02, (size[1] - 0.02, size[0] - 0.02))
-            if not any(_is_inside(point, contour, margin=0.006) for contour in contours):
+            if not any(_holds(contour, point) for contour in contours):
                 return float(point[0]), float(point[1])
     return 0.02, 0.02
 
 
-def _is_inside(point: Points, contour: Points, *, margin: float = 0.0) -> bool:
-    a, b = contour, np.roll(contour, -1, axis=0)
-    crosses = (a[:, 1] > point[1]) != (b[:, 1] > point[1])
-    a1, b1 = a[crosses], b[crosses]
-    xs = a1[:, 0] + (point[1] - a1[:, 1]) * (b1[:, 0] - a1[:, 0]) / (b1[:, 1] - a1[:, 1])
-    if np.count_nonzero(xs > point[0]) % 2 == 1:
-        return True
-    return bool(margin > 0 and np.linalg.norm(contour - point, axis=1).min() < margin)
+def _holds(contour: Points, point: Points, *, margin: float = 0.006) -> bool:
+    """Whether a point lies in a contour or within `margin` of one of its corners."""
+    return bool(is_inside(point[None], contour)[0] or np.linalg.norm(contour - point, axis=1).min() < margin)

@@ -39,6 +39,7 @@ import numpy.typing as npt
 
 from reveal_bench.findings import REVEAL_LABELS
 from reveal_bench.phantom.anatomy import Anatomy
+from reveal_bench.phantom.choices import choose
 from reveal_bench.phantom.dicom_headers import draw_header
 from reveal_bench.phantom.findings_drawn import Drawn
 from reveal_bench.phantom.radiograph import render
@@ -513,7 +514,7 @@ def _write_film(
     rng = study.rng(31, image.number)
     rare = RARE.get(study.index, {}) if traps else {}
     storage = draw_storage(rng, force={name: value for name, value in rare.items() if name not in ("syntax", "meta")})
-    syntax = rare.get("syntax") or str(rng.choice(list(TRANSFER_SYNTAXES), p=list(TRANSFER_SYNTAXES.values())))
+    syntax = rare.get("syntax") or choose(rng, TRANSFER_SYNTAXES)
     grey = _develop(study, image, body, long_side)
     attributes = {**draw_header(study, image, rng), **storage.attributes}
     path = layout.place(study, image)

@@ -12,11 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 
 from reveal_bench.findings import REVEAL_LABELS, canonical_finding
 from reveal_bench.phantom.anatomy import Anatomy, draw_anatomy
-from reveal_bench.phantom.curves import Points, Shape, blob, closed_curve, strip
+from reveal_bench.phantom.curves import Points, Shape, blob, closed_curve, is_inside, strip
 from reveal_bench.phantom.findings_drawn import Drawn, draw_findings
 from reveal_bench.phantom.reveal_studies import RevealImage, RevealStudy
 
@@ -118,7 +117,7 @@ def _wander(rng: np.random.Generator, region: Points, *, density: float = 420) -
     low, high = region.min(axis=0), region.max(axis=0)
     tried = rng.uniform(low, high, (int(density * np.prod(high - low)), 2))
     fading = rng.random(len(tried)) < (tried[:, 1] - low[1]) / 0.15  # sparse towards the upper edge
-    points = tried[_is_inside(tried, region) & fading]
+    points = tried[is_inside(tried, region) & fading]
     order, left = [0], np.ones(len(points), bool)
     left[0] = False
     while left.any():
@@ -127,17 +126,6 @@ def _wander(rng: np.random.Generator, region: Points, *, density: float = 420) -
         left[order[-1]] = False
     line: Points = points[order]
     return line
-
-
-def _is_inside(points: Points, contour: Points) -> npt.NDArray[np.bool_]:
-    """Even-odd rule: how many edges lie to the right of each point."""
-    a, b = contour, np.roll(contour, -1, axis=0)
-    x, y = points[:, :1], points[:, 1:]
-    crosses = (a[:, 1] > y) != (b[:, 1] > y)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        edge_x = a[:, 0] + (y - a[:, 1]) * (b[:, 0] - a[:, 0]) / (b[:, 1] - a[:, 1])
-    inside: npt.NDArray[np.bool_] = np.count_nonzero(crosses & (edge_x > x), axis=1) % 2 == 1
-    return inside
 
 
 def _draw_nodule(rng: np.random.Generator, anatomy: Anatomy, drawn: Drawn) -> None:

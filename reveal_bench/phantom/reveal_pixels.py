@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from reveal_bench.phantom.reveal_studies import choice
+from reveal_bench.phantom.choices import choose
 
 __all__ = ["SHARES", "Storage", "draw_storage", "stored_values"]
 
@@ -66,7 +66,7 @@ def draw_storage(rng: np.random.Generator, *, force: Mapping[str, str] | None = 
     >>> draw_storage(np.random.default_rng(0), force={"bits": "10", "photometric": "MONOCHROME1"}).bits_stored
     10
     """
-    drawn = {name: choice(rng, shares) for name, shares in SHARES.items()}
+    drawn = {name: choose(rng, shares) for name, shares in SHARES.items()}
     choices = {**drawn, **(force or {})}
     bits = int(choices["bits"])
     top = (1 << bits) - 1

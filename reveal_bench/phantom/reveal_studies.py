@@ -18,22 +18,21 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from reveal_bench.findings import REVEAL_LABELS
+from reveal_bench.phantom.choices import choose
 
-__all__ = ["STAGES", "RevealImage", "RevealStudy", "Stage", "choice", "made_uid", "studies"]
+__all__ = ["STAGES", "RevealImage", "RevealStudy", "Stage", "made_uid", "studies"]
 
 Stage = Literal["benchmark", "pool"]
 STAGES: tuple[Stage, ...] = ("benchmark", "pool")
 
-N_LABELS = (0.13, 0.33, 0.37, 0.17)
+N_LABELS = {1: 0.13, 2: 0.33, 3: 0.37, 4: 0.17}
 """Chance of one, two, three, four labels in the stage `benchmark`."""
 
 WEIGHTS = {
@@ -148,8 +147,8 @@ def _study(stage: Stage, seed: int, index: int) -> RevealStudy:
     is_further = stage == "pool" and index % FURTHER == FURTHER - 1
     patient = index - is_further
     who = np.random.default_rng((seed, STAGES.index(stage), patient, 0, 1))
-    age_band = choice(who, AGES)
-    patient_class = str(choice(rng, PATIENT_CLASSES))
+    age_band = choose(who, AGES)
+    patient_class = choose(rng, PATIENT_CLASSES)
     return RevealStudy(
         seed=seed,
         stage=stage,
@@ -157,8 +156,8 @@ def _study(stage: Stage, seed: int, index: int) -> RevealStudy:
         patient=patient,
         labels=_labels(rng, stage),
         age=None if age_band is None else int(who.integers(age_band[0], age_band[1] + 1)),
-        sex=str(choice(who, SEXES)),
-        race=str(choice(who, RACES)),
+        sex=choose(who, SEXES),
+        race=choose(who, RACES),
         patient_class=patient_class,
         images=_images(rng, at_bedside=patient_class != "outpatient"),
     )
@@ -168,7 +167,7 @@ def _labels(rng: np.random.Generator, stage: Stage) -> tuple[str, ...]:
     if stage == "pool":
         chances = rng.random(len(REVEAL_LABELS))
         return tuple(label for label, chance in zip(REVEAL_LABELS, chances, strict=True) if chance < POOL[label])
-    n_labels = 1 + int(rng.choice(len(N_LABELS), p=N_LABELS))
+    n_labels = choose(rng, N_LABELS)
     weights = np.array([WEIGHTS[label] for label in REVEAL_LABELS])
     drawn = rng.choice(len(REVEAL_LABELS), n_labels, replace=False, p=weights / weights.sum())
     return tuple(REVEAL_LABELS[i] for i in sorted(drawn))
@@ -182,20 +181,3 @@ def _images(rng: np.random.Generator, *, at_bedside: bool) -> tuple[RevealImage,
         view = "LATERAL" if rng.random() < LATERAL else frontal
         images.append(RevealImage(2, view, PORTRAIT if view == "LATERAL" else size))
     return tuple(images)
-
-
-def choice(rng: np.random.Generator, shares: Mapping[Any, float]) -> Any:
-    """A key of `shares`, by its share of their sum.
-
-    What ``rng.choice(p=...)`` draws, by the same single random number, without its checks of `p` at every draw.
-    """
-    keys, limits = _limits(tuple(shares.items()))
-    return keys[bisect_right(limits, rng.random())]
-
-
-@cache
-def _limits(shares: tuple[tuple[Any, float], ...]) -> tuple[list[Any], list[float]]:
-    """The keys, and up to where in [0, 1] each one's share goes when they are laid end to end."""
-    weights = np.array([share for _, share in shares])
-    ends = (weights / weights.sum()).cumsum()
-    return [key for key, _ in shares], (ends / ends[-1]).tolist()

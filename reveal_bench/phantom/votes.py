@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from reveal_bench.findings import REVEAL_LABELS
+from reveal_bench.phantom.choices import choose
 from reveal_bench.phantom.reveal_studies import POOL, RevealStudy
 
 __all__ = [
@@ -107,8 +108,7 @@ def cast_votes(rng: np.random.Generator, suggested: Sequence[str], truth: Sequen
 
 def _wrong(rng: np.random.Generator, truth: tuple[str, ...]) -> tuple[str, ...]:
     """A suggestion with one label too many or too few; airspace opacity above all."""
-    weights = np.array([POOL[label] ** 1.5 for label in REVEAL_LABELS])
-    label = REVEAL_LABELS[int(rng.choice(len(REVEAL_LABELS), p=weights / weights.sum()))]
+    label = choose(rng, {label: POOL[label] ** 1.5 for label in REVEAL_LABELS})
     return _ordered(set(truth) ^ {label})
 
 

@@ -68,8 +68,7 @@ def test_feasible_cases_are_solved(name, seed):
 
 def test_the_paper_s_readings_leave_no_slack():
     assert sum(TABLE_S4) == 3000
-    counts = Counter(one.reader for one in drawn(1000, TABLE_S4))
-    assert counts == readers(TABLE_S4)
+    assert loads(1000, readers(TABLE_S4), np.random.default_rng(0)) == readers(TABLE_S4)
 
 
 @given(
@@ -113,10 +112,10 @@ def test_slack_is_shared_evenly():
 
 
 def test_order_of_input_does_not_matter_and_seed_does():
-    names = readers(TABLE_S4)
-    one = draw_assignment(studies(1000), names, np.random.default_rng(1))
-    other = draw_assignment(studies(1000)[::-1], dict(reversed(names.items())), np.random.default_rng(1))
-    assert one == other != draw_assignment(studies(1000), names, np.random.default_rng(2))
+    names = readers([60, 40, 80, 50, 70])
+    one = draw_assignment(studies(100), names, np.random.default_rng(1))
+    other = draw_assignment(studies(100)[::-1], dict(reversed(names.items())), np.random.default_rng(1))
+    assert one == other != draw_assignment(studies(100), names, np.random.default_rng(2))
 
 
 def test_pairs_of_readers_meet_at_random():

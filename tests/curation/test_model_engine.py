@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from decimal import Decimal
+from multiprocessing import get_context
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,7 +32,6 @@ from reveal_bench.models.asking import (
     Patience,
     RunStoppedError,
 )
-from tests.conftest import ROOT
 from tests.curation.model_server import BAD_TEXTS, FRACTURE, GOOD_TEXTS, ModelServer, phantom_reports, running_model
 
 TRUTH = phantom_reports(30, seed=15)
@@ -249,32 +250,26 @@ def test_bad_engines_are_refused(tmp_path: Path) -> None:
 
 # Killed and run again -------------------------------------------------------------------------------------------------
 
-WORKER = """
-import json, sys
-from dataclasses import asdict
-from pathlib import Path
 
-def guard(event, arguments):
+def only_loopback(event: str, arguments: tuple[Any, ...]) -> None:
+    """An audit hook: the process ends before it speaks to anything beyond this machine."""
     if event == "socket.connect" and arguments[1][0] not in ("127.0.0.1", "::1"):
-        raise SystemExit(f"a connection beyond loopback: {arguments[1]}")
+        os._exit(3)
     if event == "socket.getaddrinfo" and arguments[0] not in ("127.0.0.1", "localhost", "::1"):
-        raise SystemExit(f"a name beyond loopback: {arguments[0]}")
-
-sys.addaudithook(guard)
-from reveal_bench.models.asking import Asker, ModelSettings
-from reveal_bench.curation.model_engine import ModelEngine
-from reveal_bench.curation.report_tables import Report
-
-url, root, out = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
-reports = [Report(*report) for report in json.loads((root / "reports.json").read_text(encoding="utf-8"))]
-engine = ModelEngine(Asker(ModelSettings("phantom-1"), url, root / "cache", max_connections=4))
-outcomes = sorted(engine.run(reports), key=lambda one: one.study_id)
-out.write_text(json.dumps([asdict(one) for one in outcomes]), encoding="utf-8")
-"""
+        os._exit(4)
 
 
-def start(url: str, root: Path, out: Path) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-c", WORKER, url, str(root), str(out)], cwd=ROOT)
+def extracted(url: str, cache: Path, out: Path, reports: list[Report]) -> None:
+    sys.addaudithook(only_loopback)
+    found = run(engine(url, cache, patience=Patience()), reports)
+    out.write_text(json.dumps([asdict(found[study_id]) for study_id in sorted(found)]), encoding="utf-8")
+
+
+def start(*given: Any) -> BaseProcess:
+    """A copy of this process, which has the imports behind it, that extracts."""
+    process = get_context("fork").Process(target=extracted, args=given)
+    process.start()
+    return process
 
 
 def test_killed_and_run_again_only_what_was_under_way_is_asked_again(tmp_path: Path) -> None:
@@ -283,25 +278,26 @@ def test_killed_and_run_again_only_what_was_under_way_is_asked_again(tmp_path: P
     reports = [*by_labels.values(), *NORMAL]  # no two have the same findings to be labelled
     bad = {report.text for report in reports[:2]}
     n_needed = len(reports) + len(by_labels) - 2 + 2 * 2  # two are asked three times and then quarantined
-    (tmp_path / "reports.json").write_text(
-        json.dumps([(one.study_id, one.patient_id, one.text) for one in reports]), encoding="utf-8"
-    )
+    cache, out = tmp_path / "cache", tmp_path / "out.json"
     with running_model(TRUTH, faults={text: ["wrong schema"] * 50 for text in bad}, gated_from=20) as model:
-        worker = start(model.url, tmp_path, tmp_path / "out.json")
+        worker = start(model.url, cache, out, reports)
         assert model.wait_for_asked(24)
-        worker.send_signal(signal.SIGKILL)
-        assert worker.wait(30) == -signal.SIGKILL
-        assert not (tmp_path / "out.json").exists()
-        assert len(list((tmp_path / "cache").rglob("*.json"))) == 20
+        worker.kill()
+        worker.join(30)
+        assert worker.exitcode == -signal.SIGKILL
+        assert not out.exists()
+        assert len(list(cache.rglob("*.json"))) == 20
         model.open_gate()
         assert model.wait_for_open(0)
-        assert start(model.url, tmp_path, tmp_path / "out.json").wait(120) == 0
+        worker = start(model.url, cache, out, reports)
+        worker.join(120)
+        assert worker.exitcode == 0
         assert len(model.asked) == n_needed + 4
     with running_model(TRUTH, faults={text: ["wrong schema"] * 50 for text in bad}) as model:
         undisturbed = run(engine(model.url, tmp_path / "another"), reports)
         assert len(model.asked) == n_needed
     whole = json.dumps([asdict(undisturbed[study_id]) for study_id in sorted(undisturbed)])
-    assert (tmp_path / "out.json").read_text(encoding="utf-8") == whole
+    assert out.read_text(encoding="utf-8") == whole
     assert sum(isinstance(one, Quarantined) for one in undisturbed.values()) == 2
 
 

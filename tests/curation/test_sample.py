@@ -10,8 +10,9 @@ import pytest
 
 from reveal_bench.curation.folder import CurationError, CurationFolder
 from reveal_bench.curation.sample import PAPER_STRATA, draw_sample, sample
-from reveal_bench.curation.tables import Sampled, Suggestion, in_order, read_table, write_table
+from reveal_bench.curation.tables import Sampled, Suggestion, in_order, read_table
 from reveal_bench.findings import REVEAL_LABELS
+from tests.curation.made_folder import done
 
 AO, PE, CM = "Airspace opacity", "Pleural effusion", "Cardiomegaly"
 
@@ -173,12 +174,7 @@ def test_a_study_that_is_there_twice_is_refused():
 def curation(tmp_path, suggestions, name="c"):
     """A folder in which extract is done."""
     folder = CurationFolder.create(tmp_path / name, name="test", seed=3)
-
-    def work(scratch):
-        write_table(scratch / "suggestions.parquet", suggestions, Suggestion)
-        return {}
-
-    folder.run("extract", {}, work, writes=["suggestions.parquet"])
+    done(folder, "extract", "suggestions.parquet", suggestions, Suggestion)
     return folder
 
 

@@ -5,7 +5,6 @@ The samples have the shape that lmms-eval 0.7.3 was seen to write. ``test_lmms_r
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import importlib.util
 import io
@@ -27,7 +26,7 @@ from reveal_bench.models.prompts import compose
 from reveal_bench.models.questions import AskSettings, Shown, list_questions
 from reveal_bench.models.run_folder import write_outputs
 from reveal_bench.models.shots import ShotPool
-from tests.syntax import tree_of
+from tests.syntax import imports_of
 
 SETTINGS = AskSettings()
 FEW = AskSettings(style="few-shot", shots=2, shots_split="validation")
@@ -165,12 +164,7 @@ def test_the_task_file_names_functions_that_are_there(export: Path) -> None:
 
 
 def test_the_module_needs_nothing_of_this_package() -> None:
-    names = set()
-    for node in ast.walk(tree_of(MODULE)):
-        if isinstance(node, ast.Import):
-            names |= {alias.name.split(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            names.add(str(node.module).split(".")[0])
+    names = {module.split(".")[0] for _, module in imports_of(MODULE)}
     assert names - set(sys.stdlib_module_names) == {"PIL"}
 
 

@@ -10,7 +10,7 @@ import pytest
 from reveal_bench.curation.assign import assign, read_readers
 from reveal_bench.curation.folder import CurationFolder
 from reveal_bench.curation.sample import PAPER_STRATA, sample
-from reveal_bench.curation.tables import Assignment, Sampled, Suggestion, Vote, read_table, write_table
+from reveal_bench.curation.tables import Assignment, Sampled, Suggestion, Vote, read_table
 from reveal_bench.curation.votes import import_votes
 from reveal_bench.findings import REVEAL_LABELS
 from reveal_bench.metrics.agreement import (
@@ -26,6 +26,7 @@ from reveal_bench.phantom import votes
 from reveal_bench.phantom.curation import READERS, cast, expected_agreement, write_readers, write_votes
 from reveal_bench.phantom.reveal_studies import studies
 from reveal_bench.phantom.votes import AGREE_IF_RIGHT, AGREE_IF_WRONG, SILENT, SUGGESTION_RIGHT, draw_votes
+from tests.curation.made_folder import done
 
 AO, PE = "Airspace opacity", "Pleural effusion"
 
@@ -221,12 +222,7 @@ def test_votes_go_through_every_step(tmp_path):
     some = [(study, draw_votes(study).suggested) for study in islice(studies("pool", seed=0), 1400)]
     folder = CurationFolder.create(tmp_path / "c", name="small")
     rows = [Suggestion(one.study_uid, one.case_id, (), suggested, "ok", "given") for one, suggested in some]
-
-    def suggestions(scratch):
-        write_table(scratch / "suggestions.parquet", rows, Suggestion)
-        return {}
-
-    folder.run("extract", {}, suggestions, writes=["suggestions.parquet"])
+    done(folder, "extract", "suggestions.parquet", rows, Suggestion)
     sample(folder, strata={n: size // 10 for n, size in PAPER_STRATA.items()})
     write_readers(tmp_path / "readers.csv")
     assert read_readers(tmp_path / "readers.csv") == READERS

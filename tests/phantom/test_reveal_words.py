@@ -23,12 +23,12 @@ from reveal_bench.phantom.votes import (
     draw_votes,
 )
 
-N = 6000
+N = 3000
 
 
 @pytest.fixture(scope="module")
 def pool():
-    """Whether each of three readers said "Agree All", and whether the suggestion was right, for 6,000 studies."""
+    """Whether each of three readers said "Agree All", and whether the suggestion was right, for 3,000 studies."""
     made = [(study, draw_votes(study)) for study in islice(studies("pool", seed=0), N)]
     agree = np.array([[vote.answer == "Agree All" for vote in votes.votes] for _, votes in made])
     right = np.array([set(votes.suggested) == set(study.labels) for study, votes in made])
@@ -110,11 +110,11 @@ def test_the_rules_read_the_readers_comments(pool):
     commented = ((votes.suggested, vote) for _, votes in made for vote in votes.votes if vote.comment)
     asked = [
         (vote, labels_after(vote.comment, suggested, vote.answer.lower().replace(" ", "_")))
-        for suggested, vote in islice(commented, 5000)
+        for suggested, vote in islice(commented, 2500)
     ]
-    assert len(asked) == 5000
+    assert len(asked) == 2500
     assert [vote for vote, found in asked if found is not None and found != vote.labels] == []
-    assert sum(found is not None for _, found in asked) / 5000 >= 0.97
+    assert sum(found is not None for _, found in asked) / 2500 >= 0.97
 
 
 def test_a_benchmark_holds_what_a_majority_accepted():

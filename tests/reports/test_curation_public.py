@@ -41,9 +41,9 @@ def large(curated: CurationFolder) -> Curated:
 
 
 @pytest.fixture(scope="module")
-def files(large: Curated) -> Mapping[str, str]:
-    """All files of the report on `large`: drawing its figures takes seconds."""
-    return make_report(large)
+def page(large: Curated) -> str:
+    """The page that may be published on `large`, with its figures."""
+    return public_page(large)
 
 
 def words_of(page: str) -> str:
@@ -77,8 +77,8 @@ def with_other_holdout_labels(curated: Curated, labels: Labels) -> Curated:
 
 
 @pytest.mark.parametrize("labels", [(), (HERNIA,), REVEAL_LABELS], ids=["none", "hernia", "all"])
-def test_nothing_depends_on_labels_of_the_holdout(large: Curated, files: Mapping[str, str], labels: Labels) -> None:
-    assert public_page(with_other_holdout_labels(large, labels)) == files["public.html"]
+def test_nothing_depends_on_labels_of_the_holdout(large: Curated, page: str, labels: Labels) -> None:
+    assert public_page(with_other_holdout_labels(large, labels)) == page
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -93,9 +93,10 @@ def test_depends_on_the_labels_of_the_released_half(large: Curated) -> None:
     assert public_page(replace(large, placed=placed)) != public_page(large)
 
 
-def test_counts_of_the_holdout_are_nowhere(files: Mapping[str, str]) -> None:
-    index = files["index.html"]
-    told = set(re.findall(r"(?<![\d.])\d+", re.sub(r"<[^>]*>", " ", words_of(files["public.html"]))))
+@pytest.mark.usefixtures("undrawn")
+def test_counts_of_the_holdout_are_nowhere(large: Curated, page: str) -> None:
+    index = make_report(large)["index.html"]
+    told = set(re.findall(r"(?<![\d.])\d+", re.sub(r"<[^>]*>", " ", words_of(page))))
     for n in ("87", "73", "160"):  # lung mass alone, with COPD, in all
         assert re.search(rf">{n}\b", index)
     assert {"73", "144", "247"} & told == set()  # 71 + 73 with COPD, 87 + 160 label sums
@@ -115,16 +116,16 @@ def test_no_study_patient_or_reader_is_named(curated: CurationFolder) -> None:
     assert "Reader 3" in page
 
 
-def test_small_numbers_of_the_released_half_are_not_shown(files: Mapping[str, str]) -> None:
-    page = words_of(files["public.html"])
+def test_small_numbers_of_the_released_half_are_not_shown(page: str) -> None:
+    page = words_of(page)
     assert f"{HERNIA}: fewer than 10" in page
     assert f"{MASS}: fewer than 10" in page  # none at all looks the same
     assert "1 to 2 findings" not in page
     assert "1 finding: 129; 2 findings: 71" in page  # 120 and 9 have one
 
 
-def test_holdout_comes_in_bands(large: Curated, files: Mapping[str, str]) -> None:
-    page = files["public.html"]
+@pytest.mark.usefixtures("undrawn")
+def test_holdout_comes_in_bands(large: Curated, page: str) -> None:
     told = re.sub(r"<[^>]*>", " ", page).replace("\u00a0", " ")
     assert re.search(r"Male\s+89 \(44", told)
     assert "50 to 75 %" in page  # 83 of 160 women
@@ -134,6 +135,7 @@ def test_holdout_comes_in_bands(large: Curated, files: Mapping[str, str]) -> Non
     assert "not shown" in public_page(few)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_rare_values_are_not_named(large: Curated) -> None:
     placed = list(large.placed or ())
     sex = {one.study_id: "other" if i < 3 else "F" for i, one in enumerate(placed)}
@@ -153,6 +155,7 @@ def with_columns(curated: Curated, *names: str) -> Curated:
     return replace(curated, balance={**curated.balance, "facts": facts})
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_columns_that_are_no_acquisition_are_left_out(large: Curated) -> None:
     page = words_of(public_page(with_columns(large, "physician", "Referring physician", "site", "kvp")))
     assert "Q. Worth kvp" in page
@@ -188,6 +191,7 @@ def with_counts(curated: Curated, step: str, **changes: Any) -> Curated:
     return replace(curated, states={**curated.states, step: state})
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize(("n_selected", "are_told"), [(30, True), (50, True), (51, False), (60, False)])
 def test_strata_are_not_told_when_nearly_all_were_selected(
     n_selected: int, are_told: bool, curated: CurationFolder
@@ -228,12 +232,12 @@ def test_what_was_not_answered_is_not_called_unreadable() -> None:
 )
 @pytest.mark.usefixtures("undrawn")
 def test_models_are_named_without_a_path(model: str, shown: str, curated: CurationFolder) -> None:
-    curated = read_curated(curated)
-    state = curated.states["extract"]
+    known = read_curated(curated)
+    state = known.states["extract"]
     assert state.record is not None
     settings = {**state.record.settings, "engine": f"{model}|calls:two|prompts:1|settings:0123abcd"}
     state = replace(state, record=replace(state.record, settings=settings))
-    page = words_of(public_page(replace(curated, states={**curated.states, "extract": state})))
+    page = words_of(public_page(replace(known, states={**known.states, "extract": state})))
     assert f"read out of the reports by {shown}|calls:two|prompts:1|settings:0123abcd:" in page
     assert "secret" not in page
 

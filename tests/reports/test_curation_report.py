@@ -13,7 +13,7 @@ import pytest
 from reveal_bench.curation.folder import CurationFolder
 from reveal_bench.curation.refresh import refresh
 from reveal_bench.curation.sample import sample
-from reveal_bench.curation.tables import Placed, Selected, read_table, write_table
+from reveal_bench.curation.tables import Placed, Selected, read_table
 from reveal_bench.reports.curation import report
 from reveal_bench.reports.curation_agreement import rubric_table
 from reveal_bench.reports.curation_data import landis_koch, read_curated
@@ -22,6 +22,7 @@ from reveal_bench.reports.curation_steps import BEFORE_REFRESH, Stage, draw_flow
 from reveal_bench.reports.page import Csv, Note, Page, Section, Text, render_page
 from reveal_bench.reports.style import NARROW, WIDE, number, share
 from reveal_bench.sources.source import BuildError
+from tests.curation.made_folder import done
 from tests.reports import report_folder as made
 from tests.reports.report_folder import FORMULA, LONG, SCRIPT, write_csv
 from tests.reports.test_figures import check_texts
@@ -280,12 +281,7 @@ def added(root: Path, n: int) -> CurationFolder:
     for step in ("extract", "sample", "assign", "import-votes", "consensus"):
         folder.run(step, {}, lambda scratch: {}, writes=())
     rows = [Selected(f"new-{i}", f"new-patient-{i}", ("COPD",), 3, "less_common") for i in range(n)]
-
-    def work(scratch: Path) -> dict[str, int]:
-        write_table(scratch / "selection.parquet", rows, Selected)
-        return {}
-
-    folder.run("select", {}, work, writes=("selection.parquet",))
+    done(folder, "select", "selection.parquet", rows, Selected)
     return folder
 
 

@@ -4,7 +4,6 @@ import base64
 import io
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 
 import numpy as np
 import pytest
@@ -37,37 +36,9 @@ from tests.dataset.card_folders import (
     study,
     tasks_folder,
 )
+from tests.reports.html_page import HtmlPage
 
 MAKERS = {"localization": localization_folder, "multilabel": findings_folder, "tasks": tasks_folder}
-VOID = {"meta", "img", "input", "line", "rect", "br", "hr", "link"}
-
-
-class Page(HTMLParser):
-    """Collects what a page refers to, and whether its elements are closed in order."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.open, self.sources, self.images, self.faults, self.cells = [], [], [], [], []
-        self.feed(text)
-
-    def handle_starttag(self, tag, attributes):
-        given = dict(attributes)
-        self.sources += [given[name] for name in ("src", "href") if name in given]
-        if tag == "img":
-            self.images.append(given)
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_data(self, data):
-        if self.open[-1:] in (["td"], ["th"]) and data.strip():
-            self.cells.append(data.strip())
-
-    def handle_startendtag(self, tag, attributes):
-        """Of SVG."""
-
-    def handle_endtag(self, tag):
-        if tag not in VOID and (not self.open or self.open.pop() != tag):
-            self.faults.append(tag)
 
 
 @pytest.mark.parametrize(("n", "of"), [(0, 1), (1, 1), (0, 7), (3, 7), (187, 668), (668, 668), (1, 13735)])
@@ -90,12 +61,11 @@ def test_the_share_of_nothing():
 def test_the_page_needs_nothing_else_and_is_whole(tmp_path, config, pixels):
     folder = MAKERS[config](tmp_path, pixels=pixels)
     text = render_report(folder)
-    page = Page(text)
-    assert page.faults == page.open == []
+    page = HtmlPage(text)
     assert all(source.startswith(("data:image/", "#")) for source in page.sources)
     assert not re.search(r"(?<!w3\.org/)https?://(?!www\.w3\.org)|@import|url\((?!#)", text)
     assert str(tmp_path) not in text
-    assert all("alt" in image and image["width"] for image in page.images)
+    assert all("alt" in image and image["width"] for image in page.all("img"))
     assert ("pixels withheld" in text) == (pixels == "withhold")
 
 
@@ -106,7 +76,7 @@ def test_numbers_of_a_findings_folder(tmp_path):
     assert "9 images" in told
     # Mass in studies 0 and 3 of 6; Wilson's interval of 2 of 6 is 9.7 to 70.0 %
     assert "Mass 2 of 6, 33.3 % (9.7 to 70.0)" in text
-    assert "33.3 %" in Page(text).cells
+    assert "33.3 %" in HtmlPage(text).cells
     # Edema with Mass: both of the 2, and 2 of the 6
     assert 'title="2 of 2 with Mass also have Edema"' in text
     assert 'title="2 of 6 with Edema also have Mass"' in text
@@ -122,8 +92,8 @@ def test_every_finding_has_an_example_with_all_its_pictures(tmp_path):
     assert "Example of Edema, Mass" in text
     assert text.count("radiograph") == 1
     edit(folder, "multilabel/test", lambda row: row.update(labels=[2]) if row["study_id"] == "study-5" else None)
-    page = Page(render_report(folder))
-    assert [image["alt"] for image in page.images] == ["AP radiograph", "AP radiograph", "LATERAL radiograph"]
+    page = HtmlPage(render_report(folder))
+    assert [image["alt"] for image in page.all("img")] == ["AP radiograph", "AP radiograph", "LATERAL radiograph"]
 
 
 def test_tasks_are_shown_with_prompt_answer_and_prior(tmp_path):
@@ -149,7 +119,7 @@ def test_text_of_the_data_is_no_markup(tmp_path):
     text = render_report(folder)
     assert "<script" not in text
     assert "<b>" not in text
-    assert Page(text).faults == []
+    HtmlPage(text)  # is well formed
 
 
 def test_it_is_never_written_into_the_dataset(tmp_path):
@@ -248,7 +218,7 @@ def test_no_co_occurrence_of_fewer_than_two():
 
 
 def test_columns_of_co_occurrence_are_named_by_findings(tmp_path):
-    assert Page(render_report(findings_folder(tmp_path))).cells.count("Mass") >= 2
+    assert HtmlPage(render_report(findings_folder(tmp_path))).cells.count("Mass") >= 2
 
 
 def test_markdown_of_the_card():

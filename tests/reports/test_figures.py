@@ -174,8 +174,9 @@ def test_errors_fill_as_many_figures_as_pages() -> None:
     keys = [group.key for group in GROUPS]
     drawn = list(draw_errors(ErrorShares(shares, dict.fromkeys(keys, 4), reviewed=False), keys))
     assert [one.name for one in drawn] == ["error-categories-1", "error-categories-2"]
-    assert [len(one.draw(WIDE).axes) for one in drawn] == [6, 1]
-    assert all(one.draw(WIDE).get_size_inches()[1] * 25.4 < 250 for one in drawn)
+    figures = [one.draw(WIDE) for one in drawn]
+    assert [len(figure.axes) for figure in figures] == [6, 1]
+    assert all(figure.get_size_inches()[1] * 25.4 < 250 for figure in figures)
     assert "run 3: 25.0\u00a0%" in drawn[0].alt
 
 

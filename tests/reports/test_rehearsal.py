@@ -7,7 +7,6 @@ import io
 import json
 import re
 from collections.abc import Sequence
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from reveal_bench.kinds.questions import Question, ViewedImage
 from reveal_bench.models.questions import AskSettings, Message, Shown
 from reveal_bench.reports import rehearsal
 from reveal_bench.reports.rehearsal import RehearsalCount, rehearse
+from tests.reports.html_page import HtmlPage
 
 
 def png(value: int) -> bytes:
@@ -73,32 +73,13 @@ def test_every_message_and_every_picture_is_there_as_it_would_be_sent(tmp_path: 
     assert [path.name for path in out.parent.iterdir()] == ["rehearsal"]  # nothing is left of the work
 
 
-class Page(HTMLParser):
-    """Headings, texts of messages and sources of pictures, as a browser would take them."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.sources: list[str] = []
-        self.texts: list[str] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.sources += [value or "" for name, value in attributes if name in ("src", "href")]
-
-    def handle_data(self, data: str) -> None:
-        self.texts.append(data)
-
-
 def test_the_page_needs_nothing_beside_it_and_takes_texts_as_texts(tmp_path: Path) -> None:
     rehearse(tmp_path / "out", QUESTIONS, AskSettings(), compose)
     text = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
-    page = Page(text)
-    assert page.tags.count("article") == 3
-    assert page.tags.count("img") == 6
-    assert "script" not in page.tags
-    assert "link" not in page.tags
+    page = HtmlPage(text)
+    assert len(page.all("article")) == 3
+    assert len(page.all("img")) == 6
+    assert page.all("script") == page.all("link") == []
     decoded = [base64.b64decode(source.removeprefix("data:image/png;base64,")) for source in page.sources]
     assert decoded == [png(value) for value in (1, ord("a"), 1, ord("a"), 1, ord("b"))]
     assert page.texts.count("<script>alert(1)</script> & über") == 3

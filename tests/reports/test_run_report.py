@@ -6,7 +6,6 @@ import csv
 import math
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
@@ -21,38 +20,11 @@ from reveal_bench.reports.run_page import PAGE, write_run_report
 from reveal_bench.reports.runs import open_world
 from tests.conftest import World
 from tests.reports.conftest import SPLIT, guesses, write_run
+from tests.reports.html_page import HtmlPage
 
 Paths = dict[str, Path]
 TWO = ("Edema", "Cardiomegaly")
-VOID = {"meta", "img", "br"}
 HOSTILE = '<script>alert("x")</script> & $y_1$'
-
-
-class Reader(HTMLParser):
-    """Checks that every element is closed in its turn, and collects what the tests ask about."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.texts: list[str] = []
-        self.feed(text)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.texts.append(data)
-
-    def all(self, name: str) -> list[dict[str, str | None]]:
-        return [attrs for tag, attrs in self.tags if tag == name]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -140,7 +112,7 @@ def test_error_categories_add_up_to_one(report: Path) -> None:
 
 def test_page_is_well_formed_and_holds_all_it_shows(report: Path) -> None:
     text = (report / PAGE).read_text(encoding="utf-8")
-    page = Reader(text)
+    page = HtmlPage(text)
     assert not re.search(r"""(src|href)=["']?\s*(https?:)?//""", text)
     assert "@import" not in text
     assert page.all("script") == page.all("link") == []
@@ -161,12 +133,12 @@ def test_page_is_well_formed_and_holds_all_it_shows(report: Path) -> None:
 def test_labels_are_shown_and_never_run(report: Path) -> None:
     text = (report / PAGE).read_text(encoding="utf-8")
     assert "<script" not in text
-    assert HOSTILE in "".join(Reader(text).texts)
+    assert HOSTILE in "".join(HtmlPage(text).texts)
     assert "<script" not in (report / "figures" / "hit-rates.svg").read_text(encoding="utf-8")
 
 
 def test_page_says_what_it_is_made_of(report: Path, world: World) -> None:
-    text = " ".join(Reader((report / PAGE).read_text(encoding="utf-8")).texts)
+    text = " ".join(HtmlPage((report / PAGE).read_text(encoding="utf-8")).texts)
     for part in ("synthetic stand-in for CheXlocalize", "chexlocalize 1.0.0, split released", "Not for clinical use",
                  "grid_hit|b:50|seed:2|unit:patient|v:1", "point_hit|b:50|seed:2|unit:patient|v:1",
                  "plain background", "50 bootstrap resamples of patients"):  # fmt: skip
@@ -187,6 +159,7 @@ def test_the_same_runs_give_the_same_bytes_and_leftovers_go(world: World, run_pa
     assert first == second
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_what_a_reader_must_know_is_said(world: World, manifest: Manifest, tmp_path: Path) -> None:
     cells = dict(list(guesses(manifest, 1).items())[:20])
     path = write_run(tmp_path / "short", manifest, [cells], n_asked=len(manifest.asked_pairs()), limit=None)
@@ -218,6 +191,7 @@ def test_csv_leaves_undefined_empty_and_defuses_formulas() -> None:
     )
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_no_patient_is_shown_or_named(
     report: Path, world: World, run_paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
