@@ -108,6 +108,7 @@ def _build(
     auth = open_auth(Accounts(store.engine), listening.auth, os.environ)
     catalogue = Catalogue(store, read_published_boards(folders).values())
     log_to_stderr([word for name in catalogue.names for one in catalogue.versions(name) for word in one.key])
+    catalogue.warn_of_budgets()
     custody = Custody(at.data / "custody")
     threading.Thread(target=custody.warm_up, name="warm-up", daemon=True).start()
     front = Front(
