@@ -151,6 +151,8 @@ def worker(
 
     try:
         holdouts = open_holdouts((_name_and_folder(text) for text in holdout), shared=at.shared, vault=vault)
+    except OSError as error:
+        raise typer.BadParameter(f"{error.filename} must be open to this user: {error.strerror}") from None
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     if processes > 1:
