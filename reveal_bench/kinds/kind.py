@@ -350,7 +350,7 @@ class ShownKind(ABC):
     def case_answers(
         self, predictions: Sequence[Any], records: Sequence[Any], rows: Any, protocol: Mapping[str, Any]
     ) -> Mapping[str, Sequence[CaseAnswer]]:
-        """Key of a record -> what a system answered, with its outcomes of `rows`, which are None where readers score."""
+        """Key of a record -> what a system answered, with outcomes of `rows`, None where readers score."""
 
 
 class BoardKind(ABC):

@@ -5,7 +5,7 @@ and nobody is shown it by itself.
 
 * ``gallery.json``: benchmark, version, split, `groups`, `systems`, `outcomes` (what a right and a wrong answer are
   called) and `cases`, each with `id`, `images` (ids), `view`, the size of its thumbnail and `results`: for every group
-  its number and a character per system: ``+`` right, ``-`` wrong, ``.`` not judged. It is small: the page opens with it.
+  its number and a character per system: ``+`` right, ``-`` wrong, ``.`` not judged. The page opens with it alone.
 * ``cases/N.json``: case number N: `films`, `told`, `marks` by reader, `answers` by system;
 * ``films/N-K.jpg``: film K of it, grey, at most `max_side` pixels a side; ``thumbnails/N.jpg``: the first one, small.
 
@@ -34,7 +34,7 @@ from reveal_bench.kinds.folder import FolderInfo, check_split, read_folder_info,
 from reveal_bench.kinds.kind import Kind
 from reveal_bench.masks import Rle, decode_mask, shrink_mask
 
-__all__ = ["CASES", "FILMS", "INDEX", "SCHEMA", "THUMBNAILS", "prepare_gallery"]
+__all__ = ["CASES", "FILMS", "INDEX", "SCHEMA", "THUMBNAILS", "named_files", "prepare_gallery"]
 
 SCHEMA = 1
 INDEX, CASES, FILMS, THUMBNAILS = "gallery.json", "cases", "films", "thumbnails"
@@ -92,7 +92,9 @@ def prepare_gallery(
     systems = {
         name: _answers(kind, info, folder, split, records, path, thresholds) for name, path in predictions.items()
     }
-    shown = records if most is None or most >= len(records) else [records[i * len(records) // most] for i in range(most)]
+    shown = (
+        records if most is None or most >= len(records) else [records[i * len(records) // most] for i in range(most)]
+    )
     cases = {kind.key_of(record): kind.case(record) for record in shown}
     groups = _groups(info, cases, systems)
     new = out.with_name(f".{out.name}.new")
@@ -118,6 +120,25 @@ def prepare_gallery(
     finally:
         shutil.rmtree(new, ignore_errors=True)
     return len(entries)
+
+
+def named_files(texts: Sequence[str]) -> dict[str, Path]:
+    """NAME=FILE, or a file that is called by its name without ending.
+
+    Raises
+    ------
+    ValueError
+        If a file is missing or a name is there twice.
+    """
+    found: dict[str, Path] = {}
+    for text in texts:
+        name, _, file = text.rpartition("=")
+        path = Path(file)
+        name = name or path.stem
+        if not path.is_file() or name in found:
+            raise ArgumentError("predictions", "must be NAME=FILE of a file, each name once", repr(text))
+        found[name] = path
+    return found
 
 
 def _answers(

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reveal_leaderboard.cli.admin import admin, audit, backup, restore
+from reveal_leaderboard.cli.gallery import gallery as prepare_gallery
 from reveal_leaderboard.cli.process import (
     Host,
     Port,
@@ -45,6 +46,7 @@ app.add_typer(admin, name="admin")
 app.command()(backup)
 app.command()(restore)
 app.command()(audit)
+app.command("gallery")(prepare_gallery)
 add_readers(app)
 log = logging.getLogger("reveal_leaderboard")
 
@@ -56,6 +58,7 @@ class _Listening:
     auth: str
     proxies: int
     max_upload_mb: int
+    galleries: tuple[Path, ...] = ()
 
 
 @app.command()
@@ -73,16 +76,22 @@ def serve(
     port: Port = 7860,
     proxies: Proxies = 0,
     max_upload_mb: Annotated[int, typer.Option(min=1, help="Largest request, in megabytes.")] = 200,
+    gallery: Annotated[
+        list[Path] | None,
+        typer.Option(
+            exists=True, file_okay=False, help="Released cases to look at, made by `gallery`; one per benchmark."
+        ),
+    ] = None,
 ) -> None:
     """Serve the pages and the API. The process gives up opening files it has no business with."""
     log_to_stderr()
-    listening = _Listening(auth, proxies, max_upload_mb)
+    listening = _Listening(auth, proxies, max_upload_mb, tuple(folder.resolve() for folder in gallery or ()))
     check_auth(auth, host, proxies)
     at = places(data, database, blobs, settings)
     folders = [_folder_and_split(text) for text in benchmark]
     lock = lock_folder(at.data)
     live_in(at.data)
-    confinement = _confine(at, [folder for folder, _ in folders])
+    confinement = _confine(at, [*(folder for folder, _ in folders), *listening.galleries])
     try:
         application, close = _build(at, folders, listening, confinement)
     except ValueError as error:
@@ -99,6 +108,7 @@ def _build(
 ) -> tuple[FastAPI, Callable[[], None]]:
     from reveal_leaderboard.accounts.accounts import Accounts
     from reveal_leaderboard.boards.catalogue import Catalogue, read_published_boards
+    from reveal_leaderboard.boards.galleries import open_galleries
     from reveal_leaderboard.custody import Custody
     from reveal_leaderboard.web.app import Front, build_app
     from reveal_leaderboard.web.auth import open_auth
@@ -106,7 +116,9 @@ def _build(
     store, blobs = at.open_store(), at.open_blobs()
     blobs.sweep()
     auth = open_auth(Accounts(store.engine), listening.auth, os.environ)
-    catalogue = Catalogue(store, read_published_boards(folders).values())
+    published = list(read_published_boards(folders).values())
+    galleries = open_galleries(listening.galleries, published)
+    catalogue = Catalogue(store, published)
     log_to_stderr([word for name in catalogue.names for one in catalogue.versions(name) for word in one.key])
     custody = Custody(at.data / "custody")
     threading.Thread(target=custody.warm_up, name="warm-up", daemon=True).start()
@@ -116,6 +128,7 @@ def _build(
         blocked=at.private,
         max_upload_bytes=listening.max_upload_mb * 1_000_000,
         metrics_token=os.environ.get("REVEAL_METRICS_TOKEN") or None,
+        galleries=galleries,
     )
     return build_app(store, blobs, catalogue, custody, auth, front), custody.close
 

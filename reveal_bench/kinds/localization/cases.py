@@ -48,9 +48,7 @@ def answers_of_images(
         hit = values.get("point_hit", math.nan)
         is_hit = None if math.isnan(hit) else hit > 0
         marks = () if prediction is None else (_mark(prediction, sizes[image_id], grid),)
-        answers.setdefault(image_id, []).append(
-            CaseAnswer(finding, is_hit, _words(prediction, is_hit, values), marks)
-        )
+        answers.setdefault(image_id, []).append(CaseAnswer(finding, is_hit, _words(prediction, is_hit, values), marks))
     return answers
 
 

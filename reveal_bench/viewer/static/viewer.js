@@ -5,8 +5,8 @@ const MOST_SCALE = 16, STEP = 1.25, NUDGE = 60;
 const KINDS = { model: { colour: "#ff9d3c" }, reference: { colour: "#63d17a", dash: [8, 5] } };
 
 /**
- * What a mask is drawn by: `area`, a picture of it in `colour` if it is filled, and `outline`, its edge as a path in
- * the mask's own pixels.
+ * What a mask is drawn by: `area`, a picture of it in `colour` if it is filled, `outline`, its edge as a path in
+ * the mask's own pixels, and `top`, where its label stands.
  */
 export function drawnMask({ width, height, runs }, colour, isFilled) {
   const inside = new Uint8Array(width * height), outline = new Path2D();
@@ -23,7 +23,8 @@ export function drawnMask({ width, height, runs }, colour, isFilled) {
   const line = (x0, y0, x1, y1) => { outline.moveTo(x0, y0); outline.lineTo(x1, y1); };
   trace(height, width, (y, x) => is(x, y - 1) !== is(x, y), (y, from, to) => line(from, y, to, y));
   trace(width, height, (x, y) => is(x - 1, y) !== is(x, y), (x, from, to) => line(x, from, x, to));
-  return { width, height, outline, area: isFilled ? painted(inside, width, height, colour) : null };
+  const first = Math.max(inside.indexOf(1), 0), top = [(first % width) / width, Math.floor(first / width) / height];
+  return { width, height, outline, top, area: isFilled ? painted(inside, width, height, colour) : null };
 }
 
 function painted(inside, width, height, colour) {
@@ -161,17 +162,14 @@ export class Viewer {
   }
 
   paintMark(context, mark, left, top) {
-    const { colour, dash = [] } = KINDS[mark.kind] ?? mark, { rect, point, label } = mark;
+    const { colour, dash = [] } = KINDS[mark.kind] ?? mark, { rect, point, mask, label } = mark;
     const w = this.film.facts.width * this.scale, h = this.film.facts.height * this.scale;
     context.strokeStyle = context.fillStyle = colour;
     context.lineWidth = 2 * (window.devicePixelRatio || 1);
-    if (mark.mask) {
-      this.paintMask(context, mark.mask, [left, top, w, h]);
-      return;
-    }
     context.setLineDash(dash);
-    const [x0, y0] = [left + (rect ?? point)[0] * w, top + (rect ?? point)[1] * h];
-    if (rect) context.strokeRect(x0, y0, (rect[2] - rect[0]) * w, (rect[3] - rect[1]) * h);
+    const corner = rect ?? point ?? mask.top, [x0, y0] = [left + corner[0] * w, top + corner[1] * h];
+    if (mask) this.paintMask(context, mask, [left, top, w, h]);
+    else if (rect) context.strokeRect(x0, y0, (rect[2] - rect[0]) * w, (rect[3] - rect[1]) * h);
     else {
       context.beginPath();
       context.arc(x0, y0, 9, 0, 2 * Math.PI);
