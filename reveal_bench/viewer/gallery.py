@@ -65,7 +65,7 @@ def prepare_gallery(
     predictions : name of a system -> its prediction file; what is not answered in it is shown as unanswered
     out : new or empty folder
     max_side : pixels of a film's longer side
-    most : cases to show, evenly spread over the split; all unless said
+    most : cases to show, of those in which there is something to find, evenly spread; all unless said
     thresholds : probability from which a label counts as called (findings)
     private : whether references that are kept private may be shown, to their owner alone
 
@@ -92,10 +92,7 @@ def prepare_gallery(
     systems = {
         name: _answers(kind, info, folder, split, records, path, thresholds) for name, path in predictions.items()
     }
-    shown = (
-        records if most is None or most >= len(records) else [records[i * len(records) // most] for i in range(most)]
-    )
-    cases = {kind.key_of(record): kind.case(record) for record in shown}
+    cases = _chosen({kind.key_of(record): kind.case(record) for record in records}, most)
     groups = _groups(info, cases, systems)
     new = out.with_name(f".{out.name}.new")
     shutil.rmtree(new, ignore_errors=True)  # of an attempt that was interrupted
@@ -120,6 +117,16 @@ def prepare_gallery(
     finally:
         shutil.rmtree(new, ignore_errors=True)
     return len(entries)
+
+
+def _chosen(cases: dict[str, Case], most: int | None) -> dict[str, Case]:
+    """Those in which there is something to find come first; of them `most`, evenly spread."""
+    keys = sorted(cases, key=lambda key: not cases[key].groups)
+    if most is not None:
+        there = [key for key in keys if cases[key].groups] or keys
+        most = min(most, len(there))
+        keys = [there[i * len(there) // most] for i in range(most)]
+    return {key: cases[key] for key in keys}
 
 
 def named_files(texts: Sequence[str]) -> dict[str, Path]:

@@ -1,4 +1,4 @@
-"""The page of cases on this machine alone: a server on the loopback address, which reaches nothing and keeps nothing."""
+"""The page of cases on this machine alone: a server on the loopback address, which keeps nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def loopback_server(galleries: Galleries, port: int = 0) -> ThreadingHTTPServer:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             path = unquote(urlsplit(self.path).path)
-            is_ours = self.headers.get("Host") == f"{HOST}:{self.server.server_address[1]}"
+            is_ours = self.headers.get("Host") == f"{HOST}:{self.connection.getsockname()[1]}"
             place = path.removeprefix(PATH).removeprefix("/") if path == PATH or path.startswith(f"{PATH}/") else None
             served = galleries.answer(place) if is_ours and place is not None else None
             if served is None:

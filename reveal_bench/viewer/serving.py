@@ -23,8 +23,8 @@ __all__ = ["CONTENT_POLICY", "FILM_VIEWER", "Galleries", "Gallery", "PATH", "Ser
 
 PATH = "/gallery"
 PAGE = "gallery.html"
-SCRIPT, STYLE = "text/javascript", "text/css"
-FILM_VIEWER = {"viewer.js": SCRIPT, "film.js": SCRIPT, "made.js": SCRIPT, "viewer.css": STYLE}
+SCRIPT, STYLE, ICON = "text/javascript", "text/css", "image/svg+xml"
+FILM_VIEWER = {"viewer.js": SCRIPT, "film.js": SCRIPT, "made.js": SCRIPT, "viewer.css": STYLE, "icon.svg": ICON}
 """Files that show films on any page -> media type."""
 STATIC = {**FILM_VIEWER, "gallery.js": SCRIPT, "case.js": SCRIPT, "gallery.css": STYLE}
 FILE = re.compile(r"gallery\.json|cases/\d+\.json|films/\d+-\d+\.jpg|thumbnails/\d+\.jpg")

@@ -7,16 +7,19 @@ follows from the public manifests.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.dataset.tables import IDS
 from reveal_bench.kinds.folder import read_folder_info
+from reveal_bench.viewer.gallery import prepare_gallery
 from reveal_bench.viewer.serving import Galleries, Gallery
 from reveal_leaderboard.boards.catalogue import Published
 
-__all__ = ["check_gallery", "manifest_ids", "open_galleries", "private_manifests"]
+__all__ = ["check_gallery", "open_galleries", "prepare_board_gallery"]
 
 SHOWN = 3
 COLUMNS = [name for name, what in IDS.items() if what != "patient"]
@@ -49,7 +52,7 @@ def check_gallery(gallery: Gallery, manifests: Iterable[Path]) -> None:
         With the first of the ids.
     """
     for manifest in manifests:
-        held_out = sorted(gallery.ids & manifest_ids(manifest))
+        held_out = sorted(gallery.ids & _manifest_ids(manifest))
         if held_out:
             named = ", ".join(held_out[:SHOWN]) + (" ..." if len(held_out) > SHOWN else "")
             raise ArgumentError(
@@ -58,7 +61,30 @@ def check_gallery(gallery: Gallery, manifests: Iterable[Path]) -> None:
             )  # fmt: skip
 
 
-def manifest_ids(manifest: Path) -> set[str]:
+def prepare_board_gallery(
+    benchmark: str, dataset: Path, split: str, predictions: Mapping[str, Path], out: Path, **options: Any
+) -> int:
+    """Make a gallery of `benchmark` by :func:`~reveal_bench.viewer.gallery.prepare_gallery`; how many cases it has.
+
+    Raises
+    ------
+    ValueError
+        If the folder is of another benchmark, or a case of the split is held out in another.
+    """
+    info = read_folder_info(dataset)
+    if info.benchmark != benchmark:
+        raise ArgumentError("dataset", f"must be a folder of {benchmark}", f"one of {info.benchmark}")
+    n = prepare_gallery(dataset, split, predictions, out, **options)
+    private = [name for name, one in info.splits.items() if one.get("references") == "private"]
+    try:
+        check_gallery(Gallery(out), [dataset / "manifest" / f"{name}.parquet" for name in private])
+    except ValueError:
+        shutil.rmtree(out)
+        raise
+    return n
+
+
+def _manifest_ids(manifest: Path) -> set[str]:
     """Ids of the images, studies and tasks that a public manifest names."""
     import pyarrow.parquet as pq
 
@@ -68,9 +94,3 @@ def manifest_ids(manifest: Path) -> set[str]:
         for value in column:
             ids.update(value if isinstance(value, list) else [value])
     return ids
-
-
-def private_manifests(folder: Path) -> list[Path]:
-    """Manifests of the splits of a dataset folder whose references are held out."""
-    splits = read_folder_info(folder).splits
-    return [folder / "manifest" / f"{name}.parquet" for name, one in splits.items() if one["references"] == "private"]

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reveal_leaderboard.cli.admin import admin, audit, backup, restore
-from reveal_leaderboard.cli.gallery import gallery as prepare_gallery
 from reveal_leaderboard.cli.process import (
     Host,
     Port,
@@ -46,7 +45,6 @@ app.add_typer(admin, name="admin")
 app.command()(backup)
 app.command()(restore)
 app.command()(audit)
-app.command("gallery")(prepare_gallery)
 add_readers(app)
 log = logging.getLogger("reveal_leaderboard")
 
@@ -202,6 +200,41 @@ def _supervise(processes: int) -> None:
 def migrate(data: Data, database: Database = None) -> None:
     """Bring the database to this version (server and workers do so at start, too)."""
     places(data, database, None, None).open_store()
+
+
+@app.command("gallery")
+def make_gallery(
+    benchmark: Annotated[str, typer.Argument(help="Name of the board's benchmark.", show_default=False)],
+    dataset: Annotated[
+        Path, typer.Option(help="Its public dataset folder, with pictures.", exists=True, file_okay=False)
+    ],
+    out: Annotated[Path, typer.Option(help="New or empty folder, for `serve --gallery`.", show_default=False)],
+    split: Annotated[str, typer.Option(help="Split whose references are public.")] = "released",
+    predictions: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=FILE", help="Answers of a system; once per system.")
+    ] = None,
+    most: Annotated[int | None, typer.Option(min=1, help="Cases to show, spread over the split.")] = None,
+    max_side: Annotated[int, typer.Option(min=64, help="Longer side of a film in pixels.")] = 2048,
+) -> None:
+    """Prepare films, references and answers of released cases to be looked at. Mind the licence of the films."""
+    from reveal_bench.cli.output import progress
+    from reveal_bench.evaluation.score import LintError
+    from reveal_bench.viewer.gallery import named_files
+    from reveal_leaderboard.boards.galleries import prepare_board_gallery
+
+    told = "preparing"
+    try:
+        with progress(told) as bar:
+            n = prepare_board_gallery(
+                benchmark, dataset, split, named_files(predictions or []), out, max_side=max_side, most=most,
+                progress=lambda done, total: bar(told, done, total),
+            )  # fmt: skip
+    except LintError as error:
+        typer.echo(error.report.render(), err=True)
+        raise typer.BadParameter(str(error)) from None
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    typer.echo(f"{out}: {n:,} cases; `serve --gallery {out}` shows them")
 
 
 @app.command()

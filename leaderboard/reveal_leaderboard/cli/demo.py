@@ -241,7 +241,8 @@ Ctrl-C ends the server and the worker; running this again takes a few seconds.""
         serve = ["serve", *common]
         for folder in (self.public, self.studies / "public"):
             serve += ["--benchmark", folder]
-        serve += ["--gallery", self.gallery]
+        if self.gallery.is_dir():  # a demo made by an earlier version has none
+            serve += ["--gallery", self.gallery]
         work = ["worker", *common]
         for name, folder in holdouts.items():
             work += ["--holdout", f"{name}={folder}"]

@@ -64,7 +64,7 @@ MAX_SECONDS = 86_400.0
 CHOSEN = "reveal-reader"
 OWN = {
     "app.js": "text/javascript", "panel.js": "text/javascript", "scales.js": "text/javascript",
-    "style.css": "text/css", "icon.svg": "image/svg+xml",
+    "style.css": "text/css",
 }  # fmt: skip
 STATIC = {**OWN, **FILM_VIEWER}
 

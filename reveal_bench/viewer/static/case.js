@@ -137,11 +137,12 @@ export class CaseView {
     const isReference = one.key === "0";
     const marks = one.answers ? one.answers.flatMap((answer) => answer.marks) : this.shown.marks[one.name];
     return marks.filter((mark) => mark.film === film && (!this.group || mark.group === this.group)).flatMap((mark) => {
-      const label = one.label ?? (isReference ? mark.group : one.name), { colour } = one;
+      const label = one.label ?? (isReference && !this.group ? mark.group : one.name), { colour } = one;
+      const at = isReference ? "top" : "bottom";
       mark.drawn ??= mark.masks.map((mask) => drawnMask(mask, colour, isReference));
       const isPointed = mark.points.length > 0; // then the point has the label
       return [
-        ...mark.drawn.map((mask) => ({ colour, mask, label: isPointed && one.answers ? "" : label })),
+        ...mark.drawn.map((mask) => ({ colour, mask, at, label: isPointed && one.answers ? "" : label })),
         ...mark.boxes.map((rect) => ({ colour, rect, label: isPointed && one.answers ? "" : label })),
         ...mark.points.map((point) => ({ colour, point, label: one.answers ? label : "" })),
       ];

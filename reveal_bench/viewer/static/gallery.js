@@ -94,19 +94,19 @@ function card(one) {
     alt: `${one.view} radiograph`, loading: "lazy", decoding: "async", width, height,
   });
   link.append(picture, ...one.results.map(([number, found]) => summary(state.index.groups[number], found)));
-  if (!one.results.length) link.append(made("span", "Nothing asked", { class: "soft" }));
+  if (!one.results.length) link.append(made("span", "Nothing to find", { class: "result soft" }));
   item.append(link);
   return item;
 }
 
-/** Such as "Edema 3 of 5 hit". */
+/** Such as "Edema 3 of 5": how many systems are right. */
 function summary(group, found) {
   const line = made("span", "", { class: "result" }), judged = [...found].filter((one) => one !== ".");
-  line.append(made("strong", group));
+  line.append(made("strong", group), " ");
   if (state.index.outcomes && found.length) {
     const right = judged.filter((one) => one === "+").length;
-    const words = `${right} of ${found.length} ${state.index.outcomes[0]}`;
-    line.append(" ", made("span", words, { class: right ? "soft" : "soft none" }));
+    const words = `${right} of ${found.length}`;
+    line.append(made("span", words, { class: right ? "soft" : "none" }));
   }
   return line;
 }
@@ -212,6 +212,9 @@ async function begin() {
   const { benchmark, version, split, synthetic, groups } = state.index;
   find("title").textContent = `Cases of ${benchmark}`;
   find("about").textContent = `version ${version}, ${split}${synthetic ? ", synthetic data" : ""}`;
+  const { outcomes, systems } = state.index;
+  find("legend").textContent = outcomes && systems.length
+    ? `Beside each finding: answers that count as ${outcomes[0]}, of ${systems.length} systems.` : "";
   state.filters = filters();
   options("group", [["", "All findings"], ...groups.map((name) => [name, name])]);
   options("show", state.filters);

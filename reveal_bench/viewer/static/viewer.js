@@ -6,7 +6,8 @@ const KINDS = { model: { colour: "#ff9d3c" }, reference: { colour: "#63d17a", da
 
 /**
  * What a mask is drawn by: `area`, a picture of it in `colour` if it is filled, `outline`, its edge as a path in
- * the mask's own pixels, and `top`, where its label stands.
+ * the mask's own pixels, and its `top` and `bottom`, where
+ * labels stand.
  */
 export function drawnMask({ width, height, runs }, colour, isFilled) {
   const inside = new Uint8Array(width * height), outline = new Path2D();
@@ -23,8 +24,9 @@ export function drawnMask({ width, height, runs }, colour, isFilled) {
   const line = (x0, y0, x1, y1) => { outline.moveTo(x0, y0); outline.lineTo(x1, y1); };
   trace(height, width, (y, x) => is(x, y - 1) !== is(x, y), (y, from, to) => line(from, y, to, y));
   trace(width, height, (x, y) => is(x - 1, y) !== is(x, y), (x, from, to) => line(x, from, x, to));
-  const first = Math.max(inside.indexOf(1), 0), top = [(first % width) / width, Math.floor(first / width) / height];
-  return { width, height, outline, top, area: isFilled ? painted(inside, width, height, colour) : null };
+  const share = (at) => [(at % width) / width, Math.floor(at / width) / height];
+  const [top, bottom] = [inside.indexOf(1), inside.lastIndexOf(1)].map((at) => share(Math.max(at, 0)));
+  return { width, height, outline, top, bottom, area: isFilled ? painted(inside, width, height, colour) : null };
 }
 
 function painted(inside, width, height, colour) {
@@ -39,7 +41,8 @@ function painted(inside, width, height, colour) {
 export class Viewer {
   /**
    * `onTouch` is called when this frame becomes the one that keys are for. An overlay has a `kind` or a `colour` (and
-   * perhaps a `dash`), a `label`, and a `rect`, a `point` or a `mask` (of `drawnMask`).
+   * perhaps a `dash`), a `label`, and a `rect`, a `point` or a `mask` (of `drawnMask`, with
+   * `at`, the end of it that is labelled).
    */
   constructor(film, { title, overlays, drag, onTouch }) {
     this.film = film;
@@ -167,7 +170,7 @@ export class Viewer {
     context.strokeStyle = context.fillStyle = colour;
     context.lineWidth = 2 * (window.devicePixelRatio || 1);
     context.setLineDash(dash);
-    const corner = rect ?? point ?? mask.top, [x0, y0] = [left + corner[0] * w, top + corner[1] * h];
+    const corner = rect ?? point ?? mask[mark.at], [x0, y0] = [left + corner[0] * w, top + corner[1] * h];
     if (mask) this.paintMask(context, mask, [left, top, w, h]);
     else if (rect) context.strokeRect(x0, y0, (rect[2] - rect[0]) * w, (rect[3] - rect[1]) * h);
     else {
@@ -179,7 +182,7 @@ export class Viewer {
     }
     context.setLineDash([]);
     context.font = `${13 * (window.devicePixelRatio || 1)}px system-ui, sans-serif`;
-    const place = [x0 + 4, y0 > top + 20 ? y0 - 6 : y0 + 18];
+    const place = [x0 + 4, y0 > top + 20 && mark.at !== "bottom" ? y0 - 6 : y0 + 18];
     Object.assign(context, { strokeStyle: "#000", lineWidth: 3, lineJoin: "round" }); // legible on bright film, too
     context.strokeText(label, ...place);
     context.fillText(label, ...place);
