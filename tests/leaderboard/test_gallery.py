@@ -93,7 +93,7 @@ def test_the_routes_bring_a_stricter_policy_and_keep_that_of_the_gate(shown: Sho
     assert client.get("/gallery/chexlocalize/gallery.json").json()["benchmark"] == "chexlocalize"
     assert client.get("/gallery/chexlocalize/films/0-0.jpg").headers["content-type"] == "image/jpeg"
     assert client.get("/gallery/chexlocalize/%2e%2e/holdout.jsonl").status_code == 404
-    assert navigation(galleries) == [("Cases", "/gallery")]
+    assert navigation(galleries) == [("Cases", "gallery")]
 
 
 def test_where_there_is_no_gallery_nothing_leads_to_one() -> None:

@@ -26,5 +26,5 @@ def add_gallery(app: FastAPI, galleries: Galleries) -> None:
 
 
 def navigation(galleries: Galleries) -> list[tuple[str, str]]:
-    """The way there in the bar of pages, if there is a gallery."""
-    return [("Cases", PATH)] if galleries.names else []
+    """The way there in the bar of pages, if there is a gallery; Gradio puts the slash before it."""
+    return [("Cases", PATH.removeprefix("/"))] if galleries.names else []
