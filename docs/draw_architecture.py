@@ -31,7 +31,7 @@ ROWS: dict[str, list[list[str]]] = {
         ["", "", "cli", "", ""],
         ["", "reports", "", "", ""],
         ["curation", "", "", "", ""],
-        ["", "models", "", "", ""],
+        ["", "models", "viewer", "", ""],
         ["dataset", "", "evaluation", "", ""],
         ["sources", "predictions", "", "", "phantom"],
         ["", "kinds", "", "evaluate_modules", ""],

@@ -34,6 +34,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "models": BELOW_MODELS,
     "curation": {"models"} | BELOW_MODELS,
     "reports": {"models", "curation"} | BELOW_MODELS,
+    "viewer": {"evaluation", "kinds"} | BASE,
     "phantom": {"kinds", "dicom"} | BASE,
 }
 """Room of reveal_bench -> rooms it may import. `cli` and the package itself may import anything; nobody imports cli."""

@@ -85,6 +85,7 @@ def test_commands_of_the_first_versions() -> None:
         "submit",
         "validate",
         "verify-receipt",
+        "view",
         "withdraw",
     ]
 
