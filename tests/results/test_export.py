@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import tomllib
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from tests.conftest import ROOT
 from tests.evaluation.test_receipts import KEY, STRANGER, public
 from tests.results.schemas import CITATION, EVERY_EVAL_EVER
 from tests.results.test_forms import SCORE, receipt
-from tests.transcripts import plain, shell, steps
+from tests.transcripts import plain, steps
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ def signed(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("form", ["eval-results", "every-eval-ever", "latex", "markdown", "claim", "tripod-llm"])
 def test_every_form_of_a_receipt(signed: Path, form: str) -> None:
     done = call("export", signed, "--to", form, "--key", public(KEY), "--dataset", "lab/data")
-    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stderr == ""
     assert "0.47" in done.stdout
     if form == "every-eval-ever":
         jsonschema.Draft7Validator(EVERY_EVAL_EVER).validate(json.loads(done.stdout))
@@ -40,18 +41,24 @@ def test_a_key_that_came_with_the_receipt_is_said_to_have(signed: Path) -> None:
 
 
 def test_what_is_refused(signed: Path, tmp_path: Path) -> None:
-    done = call("export", signed, "--to", "markdown", "--key", public(STRANGER))
-    assert (done.exit_code, done.stdout) == (1, "")
+    done = call("export", signed, "--to", "markdown", "--key", public(STRANGER), expect=1)
+    assert (done.stdout, "neither is nor succeeded" in done.stderr) == ("", True)
     document = json.loads(signed.read_text())
     document["receipt"]["released"]["figures"][0]["value"] = "0.97"
     signed.write_text(json.dumps(document))
-    done = call("export", signed, "--to", "markdown")
-    assert (done.exit_code, done.stdout) == (1, "")
+    done = call("export", signed, "--to", "markdown", expect=1)
+    assert (done.stdout, "was changed" in done.stderr) == ("", True)
     score = tmp_path / "score.json"
     score.write_text(json.dumps(SCORE))
-    assert call("export", score, "--to", "eval-results").exit_code == 2, "no --dataset"
-    done = call("export", score, "--to", "claim", "--run", tmp_path)
-    assert "must be a run folder" in done.stderr
+    assert "--dataset is needed" in call("export", score, "--to", "eval-results", expect=2).stderr
+    assert "must be a run folder" in call("export", score, "--to", "claim", "--run", tmp_path, expect=1).stderr
+
+
+def test_the_transcript_of_the_page(signed: Path) -> None:
+    (signed.parent / "board.key").write_text(public(KEY) + "\n")
+    for step in steps((ROOT / "docs" / "results.md").read_text(), after="## An example"):
+        printed = call(*shlex.split(step.command)[1:], cwd=signed.parent).stdout
+        assert step.matches(printed), f"$ {step.command}\n{plain(printed)}"
 
 
 def test_the_repository_says_the_same_of_itself_three_times() -> None:

@@ -166,7 +166,8 @@ def test_names_in_latex_are_text() -> None:
     row = latex_table(of_receipt(receipt(model=HOSTILE))).splitlines()[4]
     assert row.split(" & $0.47$ ")[0] == (
         r"A\textbar{}B \textless{}img src=x\textgreater{} [l](http://e.org) *b* 50\% of\_\{x\} "
-        r"\textbackslash{}input\{y\} \$z\$ \textasciitilde{} \textasciicircum{} \#1 \& \textasciigrave{}c\textasciigrave{}"
+        r"\textbackslash{}input\{y\} \$z\$ \textasciitilde{} \textasciicircum{} \#1 \& "
+        r"\textasciigrave{}c\textasciigrave{}"
     )
 
 
