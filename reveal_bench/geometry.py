@@ -19,6 +19,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from reveal_bench.arguments import ArgumentError
+
 __all__ = ["MAX_CELLS", "Grid", "box_centre", "is_inside"]
 
 MAX_CELLS = 26
@@ -74,7 +76,7 @@ class Grid:
 
     def __post_init__(self) -> None:
         if not 1 <= self.n <= MAX_CELLS:
-            raise ValueError(f"`n` must lie in [1, {MAX_CELLS}], got {self.n}")
+            raise ArgumentError("n", f"must lie in [1, {MAX_CELLS}]", self.n)
 
     @property
     def cells(self) -> list[str]:
@@ -97,10 +99,12 @@ class Grid:
         """
         match = _CELL.fullmatch(cell)
         if match is None:
-            raise ValueError(f"`cell` must be a capital letter and a number such as 'D5', got {cell!r}")
+            raise ArgumentError("cell", "must be a capital letter and a number such as 'D5'", repr(cell))
         column, row = ord(match[1]) - ord("A"), int(match[2]) - 1
         if column >= self.n or row >= self.n:
-            raise ValueError(f"`cell` must lie in the {self.n} x {self.n} grid (A1 to {self.cells[-1]}), got {cell!r}")
+            raise ArgumentError(
+                "cell", f"must lie in the {self.n} x {self.n} grid (A1 to {self.cells[-1]})", repr(cell)
+            )
         return column, row
 
     def square(self, size: tuple[int, int]) -> tuple[float, float, float]:

@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import IntArray
 
 if TYPE_CHECKING:
@@ -266,7 +267,7 @@ def encode_mask(mask: npt.ArrayLike) -> Rle:
     """
     array = np.asarray(mask)
     if array.ndim != 2 or array.size == 0:
-        raise ValueError(f"`mask` must have shape (height, width) with at least one pixel, got {array.shape}")
+        raise ArgumentError("mask", "must have shape (height, width) with at least one pixel", array.shape)
     flat = array.astype(bool).ravel(order="F")
     return _rle_of_edges(_edges(flat), (int(array.shape[0]), int(array.shape[1])))
 
@@ -360,7 +361,7 @@ def union_masks(masks: PackedMasks) -> Rle:
     """
     sizes = {(int(height), int(width)) for height, width in masks.sizes}
     if len(sizes) != 1:
-        raise ValueError(f"`masks` must all be of one size, got {sorted(sizes) or 'no mask'}")
+        raise ArgumentError("masks", "must all be of one size", sorted(sizes) or "no mask")
     spans = [masks.ends[a:b] for a, b in zip(masks.offsets[:-1], masks.offsets[1:], strict=True)]
     starts, stops = (np.concatenate(parts) for parts in zip(*(_foreground(ends) for ends in spans), strict=True))
     order = np.argsort(starts, kind="stable")
@@ -395,7 +396,7 @@ def tight_box(boxes: Sequence[Box]) -> Box:
     (10, 0, 14.5, 15)
     """
     if not boxes:
-        raise ValueError("`boxes` must have at least one box, got none")
+        raise ArgumentError("boxes", "must have at least one box", "none")
     if len(boxes) == 1:
         return boxes[0]  # as it is written: x + width - x need not be width
     left, top = min(x for x, _, _, _ in boxes), min(y for _, y, _, _ in boxes)
@@ -423,7 +424,7 @@ def pack_boxes(boxes: Sequence[Sequence[Box]], sizes: Sequence[tuple[int, int]])
            [0, 0, 0]])
     """
     if len(boxes) != len(sizes):
-        raise ValueError(f"`boxes` must have the length of `sizes` ({len(sizes)}), got {len(boxes)}")
+        raise ArgumentError("boxes", f"must have the length of `sizes` ({len(sizes)})", len(boxes), ("sizes",))
     ends = [_run_ends(boxes[i], sizes[i], i) for i in range(len(boxes))]
     offsets = np.cumsum([0, *(len(part) for part in ends)]).astype(np.int64)
     flat = np.concatenate([np.zeros(0, np.int32), *ends]).astype(np.int32)

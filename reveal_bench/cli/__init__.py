@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from typing import Any
 
 import typer
 
@@ -53,8 +54,17 @@ def _message(error: Exception) -> str:
         return f"{error.filename}: {error.strerror[0].lower()}{error.strerror[1:]}"
     if not isinstance(error, ArgumentError):
         return str(error)
+    options = _options()
     remedy = REMEDIES.get(error.argument, "")
-    return error.spelled(lambda name: f"--{name.replace('_', '-')}") + (f"\n{remedy}" if remedy else "")
+    return error.spelled(lambda name: options.get(name, f"`{name}`")) + (f"\n{remedy}" if remedy else "")
+
+
+def _options() -> dict[str, str]:
+    """Parameter -> its option, of the command that was called."""
+    command: Any = typer.main.get_command(app)
+    for word in sys.argv[1:]:
+        command = getattr(command, "commands", {}).get(word, command)
+    return {option.name: option.opts[0] for option in command.params if option.opts[0].startswith("--")}
 
 
 app.command()(data.phantom)

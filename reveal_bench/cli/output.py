@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -257,23 +258,24 @@ def print_refusal(problem: dict[str, Any]) -> None:
     """What a problem document says in detail: fields of the metadata, or the linter's report, a line each."""
     for entry in problem.get("errors", []):
         typer.echo(f"  {entry.get('field')}: {entry.get('rule')}", err=True)
-    for line in _some(
-        _problem_line(entry, entry["severity"]) for entry in problem.get("report", {}).get("problems", [])
-    ):
+    for line in _problem_lines(problem.get("report") or {}, "error", "warning"):
         typer.echo(line, err=True)
 
 
 def warnings_of(report: Mapping[str, Any]) -> list[str]:
     """The first warnings of a lint report's document, a line each: what refuses no file, but is seldom meant."""
-    found = (_problem_line(entry) for entry in report.get("problems", []) if entry["severity"] == "warning")
-    return _some(found, most=3)
+    return _problem_lines(report, "warning", most=3)
 
 
-def _problem_line(entry: Mapping[str, Any], *severity: str) -> str:
-    place = f"{entry['file']}:{entry['line']}" if entry.get("line") else entry["file"]
-    hint = f"  hint: {entry['hint']}" if entry.get("hint") else ""
-    said = " ".join(filter(None, [entry["field"], entry["message"]]))
-    return f"{': '.join([place, *severity, said])}{hint}"
+def _problem_lines(report: Mapping[str, Any], *severities: str, most: int = 50) -> list[str]:
+    from reveal_bench.entries.report import LintProblem
+
+    names = [field.name for field in fields(LintProblem)]  # of a server, which leaves out null and may say more
+    found = [LintProblem(**{name: entry.get(name) for name in names}) for entry in report.get("problems", [])]
+    told = [
+        one.told(report["format"], with_severity=len(severities) > 1) for one in found if one.severity in severities
+    ]
+    return _some(told, most)
 
 
 def _some(lines: Iterable[str], most: int = 50) -> list[str]:

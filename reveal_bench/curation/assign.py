@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import IntArray
 from reveal_bench.curation.folder import CurationError, CurationFolder, Progress, StepRecord
 from reveal_bench.curation.tables import Assignment, Sampled, read_table, write_table
@@ -167,7 +168,7 @@ def draw_assignment(
     if per_study < 1 or most < 1:
         raise ValueError(f"`per_study` and `most` must be at least 1, got {per_study} and {most}")
     if len(set(studies)) < len(studies):
-        raise ValueError("`studies` must name each study once")
+        raise ArgumentError("studies", "must name each study once")
     load = loads(len(studies), capacities, rng, per_study=per_study, most=most)
     names = [sorted(load)[i] for i in rng.permutation(len(load))]
     order = rng.permutation(len(studies))
@@ -308,7 +309,7 @@ class _Readings:
         self.fixed = set(votes)
         stray = sorted(self.fixed - {(one.study_id, one.reader) for one in assignments})
         if stray:
-            raise ValueError(f"`votes` must be of studies that were assigned, got {stray[0][0]!r} of {stray[0][1]!r}")
+            raise ArgumentError("votes", "must be of studies that were assigned", f"{stray[0][0]!r} of {stray[0][1]!r}")
         self.active = [name for name in sorted(capacities) if name not in stopped]
         self.limits = {name: min(capacities[name], most) for name in self.active}
         self.of_reader: dict[str, set[str]] = {name: set() for name in sorted(names | set(capacities))}

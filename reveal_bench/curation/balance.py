@@ -38,6 +38,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import BoolArray, FloatArray
 from reveal_bench.findings import hint
 from reveal_bench.sources.mapping import VOCABULARIES, folded
@@ -115,7 +116,7 @@ class Differences:
     def __init__(self, columns: Sequence[Column]) -> None:
         lengths = {len(column.texts) for column in columns}
         if len(lengths) != 1:
-            raise ValueError(f"`columns` must be one or more of the same number of studies, got {sorted(lengths)}")
+            raise ArgumentError("columns", "must be one or more of the same number of studies", sorted(lengths))
         self.members, self.numbers = np.zeros((*lengths, 0)), np.zeros((*lengths, 0))
         for column in columns:
             names, members = column.categories()
@@ -246,7 +247,7 @@ def compare_counts(table: npt.ArrayLike, rng: np.random.Generator, *, n_simulate
     """
     given = np.asarray(table, np.float64)
     if given.ndim != 2 or len(given) != 2 or not (np.isfinite(given) & (given >= 0) & (np.floor(given) == given)).all():
-        raise ValueError(f"`table` must be two rows of counts, got {np.asarray(table).tolist()}")
+        raise ArgumentError("table", "must be two rows of counts", np.asarray(table).tolist())
     counts = given[:, given.any(axis=0)].astype(np.int64)
     if counts.shape[1] < 2 or not counts.any(axis=1).all():
         return CountsTest("none", NAN, NAN, NAN, 0, NAN, 0)

@@ -37,6 +37,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray, IntArray
 from reveal_bench.curation.folder import CurationError, CurationFolder, Progress, StepRecord
 from reveal_bench.curation.tables import (
@@ -131,7 +132,7 @@ def consensus(
         If `n_resamples` is below 1.
     """
     if n_resamples < 1:
-        raise ValueError(f"`n_resamples` must be at least 1, got {n_resamples}")
+        raise ArgumentError("n_resamples", "must be at least 1", n_resamples)
     reviser = _by_rules() if revise == "rules" else revise
 
     def work(scratch: Path) -> Mapping[str, Any]:

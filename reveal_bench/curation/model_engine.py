@@ -20,6 +20,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.curation.folder import Progress
 from reveal_bench.curation.prompts import (
     PROMPT_VERSION,
@@ -48,7 +49,7 @@ class _Questioner:
 
     def __init__(self, asker: Asker, task: str, more_tries: int) -> None:
         if more_tries < 0:
-            raise ValueError(f"`more_tries` must be at least 0, got {more_tries}")
+            raise ArgumentError("more_tries", "must be at least 0", more_tries)
         self.asker, self.task, self.more_tries = asker, task, more_tries
         self.n_refused = self.n_unanswered = 0
 
@@ -111,7 +112,7 @@ class ModelEngine(_Questioner):
 
     def __init__(self, asker: Asker, calls: Literal["two", "one"] = "two", *, more_tries: int = 2) -> None:
         if calls not in ("two", "one"):
-            raise ValueError(f'`calls` must be "two" or "one", got {calls!r}')
+            raise ArgumentError("calls", 'must be "two" or "one"', repr(calls))
         super().__init__(asker, f"calls:{calls}", more_tries)
         self.calls = calls
 

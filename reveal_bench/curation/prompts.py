@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, NoReturn, TypeVar
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.curation.tables import Finding, Labels, in_order
 from reveal_bench.findings import REVEAL_LABELS, REVEAL_TERMS
 from reveal_bench.models.asking import Request
@@ -326,7 +327,7 @@ def labels_prompt(findings: Sequence[Finding]) -> Prompt[tuple[Finding, ...]]:
         If there are none: nothing is to be asked then.
     """
     if not findings:
-        raise ValueError("`findings` must not be empty")
+        raise ArgumentError("findings", "must not be empty")
     names = [f"{one.side} {one.finding}" if one.side else one.finding for one in findings]
     request = Request((("system", _LABELS_TASK), ("user", _json(names))), "labels", LABELS_SCHEMA)
 

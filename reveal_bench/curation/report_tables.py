@@ -21,6 +21,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.curation.folder import Progress
 from reveal_bench.curation.tables import Suggestion
 from reveal_bench.sources.source import BuildError, Problem
@@ -222,7 +223,7 @@ class SuggestionColumns:
 
     def __post_init__(self) -> None:
         if not self.separator:
-            raise ValueError("`separator` must not be empty")
+            raise ArgumentError("separator", "must not be empty")
 
 
 def read_reports(path: Path, columns: ReportColumns, *, sheet: str | None = None) -> list[Report]:

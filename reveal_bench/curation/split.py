@@ -321,7 +321,7 @@ def write_benchmark(
     known = dict(demographics or {})
     unknown = [name for name in known if name not in VOCABULARIES]
     if unknown:
-        raise ValueError(f"`demographics` must be of {', '.join(VOCABULARIES)}, got {unknown[0]!r}")
+        raise ArgumentError("demographics", f"must be of {', '.join(VOCABULARIES)}", repr(unknown[0]))
     names = [name for name in VOCABULARIES if name in known]
     out.mkdir(parents=True, exist_ok=True)
     path = out / LABELS_NAME

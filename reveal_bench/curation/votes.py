@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.curation.folder import CurationError, CurationFolder, Progress, StepRecord
 from reveal_bench.curation.tables import (
     ANSWERS,
@@ -83,7 +84,7 @@ def import_votes(
     named = {**COLUMNS, **(columns or {})}
     unknown = sorted(named.keys() - COLUMNS.keys())
     if unknown:
-        raise ValueError(f"`columns` must be of {', '.join(COLUMNS)}, got {unknown[0]!r}")
+        raise ArgumentError("columns", f"must be of {', '.join(COLUMNS)}", repr(unknown[0]))
     rows = _read(table, named, required=[*NEEDED, *(columns or {})])
 
     def work(scratch: Path) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.dataset.build import replace_targets, workplace
 from reveal_bench.dataset.holdout import check_apart, check_name
 from reveal_bench.dataset.layout import SHARD_BYTES, FolderWriter
@@ -246,18 +247,18 @@ def attach_images(
     """
     root = Path(root)
     if not root.is_dir():
-        raise ValueError(f"`root` must be a folder, got {root}")
+        raise ArgumentError("root", "must be a folder", root)
     job = _Job(SourceFiles(root, progress), keep_going, progress, AttachLog() if log is None else log)
     if not isinstance(dataset, str | Path):
         if out is not None:
-            raise ValueError("`out` must be None unless `dataset` is a dataset folder")
+            raise ArgumentError("out", "must be None unless `dataset` is a dataset folder", None, ("dataset",))
         return job.dataset(dataset)
     folder = open_folder(Path(dataset))
     if out is None:
         return job.folder_splits(folder)
     if folder.is_private:
-        raise ValueError(
-            f"`dataset` must not be the private folder of a holdout when `out` is given, got {folder.path}"
+        raise ArgumentError(
+            "dataset", "must not be the private folder of a holdout when `out` is given", folder.path, ("out",)
         )
     check_name(out, what="out", overwrite=False)
     check_apart(folder.path, out)
@@ -286,7 +287,7 @@ class _Job:
         """A Dataset with pictures."""
         features = rows.features
         if not ("image" in features and "pixel_sha256" in features) and "image_facts" not in features:
-            raise ValueError(f"`dataset` must have the columns of a main config, got {', '.join(features)}")
+            raise ArgumentError("dataset", "must have the columns of a main config", ", ".join(features))
         tables = rows.with_format("arrow").iter(batch_size=BATCH_ROWS)
         plain = (row for table in tables for row in table.to_pylist())
         made = _on_disk(self.attached(plain, "images", len(rows)), features)

@@ -26,6 +26,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.dataset.hub_checks import Progress, Publication, PublishRefusedError, prepare, prepare_holdout
 from reveal_bench.dataset.hub_repository import HubError, ParentMovedError, RemoteFile, Repository, State, hub_errors
 from reveal_bench.kinds.folder import FOLDER_INFO
@@ -306,7 +307,7 @@ def check_holdout_token(token: str, public_token: str | None = None) -> None:
     from huggingface_hub import get_token
 
     if not token:
-        raise ValueError("`token` must be given for a holdout: none is looked up")
+        raise ArgumentError("token", "must be given for a holdout: none is looked up")
     for other in (public_token, get_token()):
         if other and hmac.compare_digest(token.encode(), other.encode()):
             raise ValueError("`token` of a holdout must be one of its own, got the token of the public repositories")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.dicom.dataset import quiet_pydicom
 
 if TYPE_CHECKING:
@@ -106,20 +107,20 @@ def write_dicom(
 
 def _check(pixels: npt.NDArray[Any], bits_stored: int, transfer_syntax: str, meta_header: bool) -> None:
     if pixels.ndim != 2 or pixels.dtype.kind not in "iu" or not pixels.size:
-        raise ValueError(f"`pixels` must be a 2-D integer array, got shape {pixels.shape} of {pixels.dtype}")
+        raise ArgumentError("pixels", "must be a 2-D integer array", f"shape {pixels.shape} of {pixels.dtype}")
     if not 1 <= bits_stored <= 16:
-        raise ValueError(f"`bits_stored` must lie in [1, 16], got {bits_stored}")
+        raise ArgumentError("bits_stored", "must lie in [1, 16]", bits_stored)
     if transfer_syntax not in TRANSFER_SYNTAXES:
-        raise ValueError(f"`transfer_syntax` must be one of {', '.join(TRANSFER_SYNTAXES)}, got {transfer_syntax!r}")
+        raise ArgumentError("transfer_syntax", f"must be one of {', '.join(TRANSFER_SYNTAXES)}", repr(transfer_syntax))
     if transfer_syntax == "jpeg2000-lossless" and min(pixels.shape) < _SMALLEST_J2K:
-        raise ValueError(f"`pixels` must have sides of at least {_SMALLEST_J2K} for JPEG 2000, got {pixels.shape}")
+        raise ArgumentError("pixels", f"must have sides of at least {_SMALLEST_J2K} for JPEG 2000", pixels.shape)
     if not meta_header and transfer_syntax not in ("implicit", "explicit"):
         raise ValueError(f"`transfer_syntax` {transfer_syntax!r} cannot be told without a meta header")
     signed = pixels.dtype.kind == "i"
     low, high = (-(1 << bits_stored - 1), (1 << bits_stored - 1) - 1) if signed else (0, (1 << bits_stored) - 1)
     if pixels.min() < low or pixels.max() > high:
         found = f"[{pixels.min()}, {pixels.max()}]"
-        raise ValueError(f"`pixels` must lie in [{low}, {high}] ({bits_stored} bits), got {found}")
+        raise ArgumentError("pixels", f"must lie in [{low}, {high}] ({bits_stored} bits)", found)
 
 
 def _picture(pixels: npt.NDArray[Any], bits_stored: int, photometric: str) -> Dataset:
@@ -157,7 +158,7 @@ def _apply(dataset: Dataset, attributes: Attributes) -> None:
     for key, value in attributes.items():
         tag = tag_for_keyword(key) if isinstance(key, str) else (key[0] << 16) + key[1]
         if tag is None:
-            raise ValueError(f"`attributes` has no DICOM keyword {key!r}")
+            raise ArgumentError("attributes", f"has no DICOM keyword {key!r}")
         if value is None:
             dataset.pop(tag, None)
         else:

@@ -41,6 +41,15 @@ class LintProblem:
     message: str
     hint: str = ""
 
+    def told(self, form: str, *, with_severity: bool = True) -> str:
+        """The problem as one line of text; `form` is the file's, which says what its numbers count."""
+        counted = {"jsonl": ":", "csv": ":", "tsv": ":", "parquet": ": row "}.get(form, ": entry ")
+        place = self.file if self.line is None else f"{self.file}{counted}{self.line}"
+        field = f" {self.field}:" if self.field else ""
+        hint = f"  hint: {self.hint}" if self.hint else ""
+        severity = f" {self.severity}:" if with_severity else ""
+        return f"{place}:{severity}{field} {self.message}{hint}"
+
 
 @dataclass(frozen=True)
 class LintReport:
@@ -142,7 +151,7 @@ class LintReport:
         p.jsonl (jsonl): 3 predictions, 1 error, 0 warnings: refused
         """
         ordered = sorted(self.problems, key=lambda problem: problem.severity == "warning")  # stable
-        lines = [self._problem_line(problem) for problem in ordered[:most]]
+        lines = [problem.told(self.format) for problem in ordered[:most]]
         if len(ordered) > most:
             lines.append(f"... and {len(ordered) - most} more")
         verdict = "accepted" if self.ok else "refused"
@@ -150,15 +159,6 @@ class LintReport:
         lines.append(f"{self.file} ({self.format}): {read}, {self.verdict}: {verdict}")
         lines += [f"  {name}: {words}" for name, words in statistics_in_words(self.statistics).items()]
         return "\n".join(lines)
-
-    def _problem_line(self, problem: LintProblem) -> str:
-        place = problem.file
-        if problem.line is not None:
-            place += {"jsonl": ":", "csv": ":", "tsv": ":", "parquet": ": row "}.get(self.format, ": entry ")
-            place += str(problem.line)
-        field = f" {problem.field}:" if problem.field else ""
-        hint = f"  hint: {problem.hint}" if problem.hint else ""
-        return f"{place}: {problem.severity}:{field} {problem.message}{hint}"
 
 
 def verdict_of(n_errors: int, n_warnings: int) -> str:

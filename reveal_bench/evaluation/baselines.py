@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray
 from reveal_bench.geometry import Grid
 from reveal_bench.kinds.localization.records import Annotation, LocalizationPrediction, LocalizationRecord, Manifest
@@ -90,7 +91,12 @@ def fit_location_prior(
             if drawn is None:
                 continue
             if annotation.finding not in by_finding:
-                raise ValueError(f"`findings` must hold every finding of `records`, {annotation.finding!r} is missing")
+                raise ArgumentError(
+                    "findings",
+                    f"must hold every finding of `records`, {annotation.finding!r} is missing",
+                    None,
+                    ("records",),
+                )
             by_finding[annotation.finding].append(drawn)
     everything = [drawn for found in by_finding.values() for drawn in found]
     if not everything:

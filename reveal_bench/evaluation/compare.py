@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray
 from reveal_bench.kinds.kind import Rows
 from reveal_bench.metrics import METRICS
@@ -317,18 +318,20 @@ def rank(
         for all, or there are too few replicates.
     """
     if not systems:
-        raise ValueError("`systems` must hold at least one system, got none")
+        raise ArgumentError("systems", "must hold at least one system", "none")
     if metric not in METRICS or METRICS[metric].better == "neither":
-        raise ValueError(f"`metric` must have a better direction, got {metric!r}")
+        raise ArgumentError("metric", "must have a better direction", repr(metric))
     n_pairs = len(systems) * (len(systems) - 1) // 2
     if n_resamples < 2 / ALPHA * n_pairs:
-        raise ValueError(
-            f"`n_resamples` must be at least {2 / ALPHA:.0f} for each of the {n_pairs} pairs of systems "
-            f"({2 / ALPHA * n_pairs:.0f}), or none could be told apart, got {n_resamples}"
+        raise ArgumentError(
+            "n_resamples",
+            f"must be at least {2 / ALPHA:.0f} for each of the {n_pairs} pairs of systems "
+            f"({2 / ALPHA * n_pairs:.0f}), or none could be told apart",
+            n_resamples,
         )
     for name, rows in systems.items():
         if metric not in rows.metrics():
-            raise ValueError(f"`metric` must apply to every system, got {metric!r}, which does not apply to {name!r}")
+            raise ArgumentError("metric", "must apply to every system", f"{metric!r}, which does not apply to {name!r}")
     first = next(iter(systems.values()))
     chosen = first.macro_over(first.groups if findings is None else findings)
     resampled = first.resample(
@@ -337,7 +340,7 @@ def rank(
     values, replicates = side_by_side([means[metric] for means in resampled])
     n_shared = int((~np.isnan(values[0, 1:])).sum())
     if n_shared == 0:
-        raise ValueError("`systems` must share a finding that is defined for all of them, got none")
+        raise ArgumentError("systems", "must share a finding that is defined for all of them", "none")
     macros = replicates[:, :, 0]
     macros = macros[:, ~np.isnan(macros[0])]
     sign = -1 if METRICS[metric].better == "lower" else 1

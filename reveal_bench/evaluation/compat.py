@@ -27,6 +27,7 @@ from pathlib import Path
 
 import numpy as np
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray
 from reveal_bench.kinds.localization.scoring import CaseRows
 from reveal_bench.metrics.intervals import check_interval, find_intervals, mean_of_defined
@@ -119,12 +120,12 @@ def chexlocalize_tables(
     """
     check_interval("chexlocalize", n_resamples)
     if metric not in rows.values:
-        raise ValueError(f"`metric` must be among {list(rows.values)}, got {metric!r}")
+        raise ArgumentError("metric", f"must be among {list(rows.values)}", repr(metric))
     ids = sorted(set(rows.image_ids if images is None else images))
     unknown = sorted(set(ids) - {image_id for image_id, _ in rows.all_images})
     if unknown or not ids:
-        raise ValueError(
-            f"`images` must be images of the split, at least one, got {unknown[0] if unknown else 'none'!r}"
+        raise ArgumentError(
+            "images", "must be images of the split, at least one", repr(unknown[0] if unknown else "none")
         )
     place = {image_id: i for i, image_id in enumerate(ids)}
     column = {finding: i for i, finding in enumerate(rows.findings)}

@@ -156,7 +156,7 @@ def score_file(
         )
     if interval not in kind.intervals:
         known = " or ".join(map(repr, kind.intervals))
-        raise ValueError(f"`interval` must be {known} for a benchmark of {kind.name}, got {interval!r}")
+        raise ArgumentError("interval", f"must be {known} for a benchmark of {kind.name}", repr(interval))
     options: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed, "unit": unit, "interval": interval}
     protocol = {**kind.protocol(info, grid=grid, thresholds=thresholds), **options, "allow_missing": allow_missing}
     manifest, records = kind.read_manifest(folder, split), kind.read_records(folder, split)

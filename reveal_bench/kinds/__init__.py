@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.kinds.findings import Findings
 from reveal_bench.kinds.kind import Kind
 from reveal_bench.kinds.localization import Localization
@@ -32,5 +33,5 @@ def kind_of(info: FolderInfo, *, known_only: bool = False) -> Kind:
 
     known = BENCHMARKS.get(info.benchmark)
     if known is None and known_only:
-        raise ValueError(f"`benchmark` must be one of {', '.join(BENCHMARKS)}, got {info.benchmark!r}")
+        raise ArgumentError("benchmark", f"must be one of {', '.join(BENCHMARKS)}", repr(info.benchmark))
     return KINDS["localization" if known is None else known.kind]

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from reveal_bench.arguments import ArgumentError
+
 __all__ = ["FOLDER_INFO", "FolderInfo", "check_split", "read_folder_info", "split_shards"]
 
 
@@ -60,7 +62,7 @@ def check_split(info: FolderInfo, folder: Path, split: str) -> None:
     """Raise ValueError, naming the splits there are, unless `split` is one of them."""
     if split not in info.splits:
         known = ", ".join(info.splits)
-        raise ValueError(f"`split` must be one of the splits of {folder} ({known}), got {split!r}")
+        raise ArgumentError("split", f"must be one of the splits of {folder} ({known})", repr(split))
 
 
 def split_shards(folder: Path, config: str, split: str) -> list[Path]:

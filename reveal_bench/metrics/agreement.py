@@ -33,6 +33,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray, IntArray
 
 __all__ = [
@@ -164,7 +165,7 @@ def unit_tables(
     """
     k = n_categories
     if k < 2:
-        raise ValueError(f"`n_categories` must be at least 2, got {k}")
+        raise ArgumentError("n_categories", "must be at least 2", k)
     a = check_codes("rater_a", rater_a, low=0, limit=k)
     b = check_codes("rater_b", rater_b, low=0, limit=k)
     unit = check_codes("units", units, low=0, limit=n_units)
@@ -216,7 +217,9 @@ def resample_tables(counts: Counts, tables: FloatArray) -> FloatArray:
         If `tables` has not one entry per unit of `counts`.
     """
     if len(tables) != counts.shape[1]:
-        raise ValueError(f"`tables` must have one entry per unit of `counts` ({counts.shape[1]}), got {len(tables)}")
+        raise ArgumentError(
+            "tables", f"must have one entry per unit of `counts` ({counts.shape[1]})", len(tables), ("counts",)
+        )
     shape = tables.shape[1:]
     replicates: FloatArray = (counts @ tables.reshape(len(tables), math.prod(shape))).reshape(len(counts), *shape)
     return replicates
@@ -234,7 +237,7 @@ def kappa_from_tables(tables: FloatArray, *, weights: Weights | None = None) -> 
     distance = np.abs(np.subtract.outer(np.arange(k), np.arange(k))).astype(np.float64)
     costs = {None: (distance > 0).astype(np.float64), "linear": distance, "quadratic": distance**2}
     if weights not in costs:
-        raise ValueError(f"`weights` must be None, 'linear' or 'quadratic', got {weights!r}")
+        raise ArgumentError("weights", "must be None, 'linear' or 'quadratic'", repr(weights))
     cost = costs[weights]
     observed = (tables * cost).sum(axis=(-2, -1)) * tables.sum(axis=(-2, -1))
     expected = ((tables.sum(axis=-1) @ cost) * tables.sum(axis=-2)).sum(axis=-1)
@@ -277,10 +280,10 @@ def _ac1(agreement: FloatArray, share: FloatArray) -> FloatArray:
 def _check_tables(tables: FloatArray) -> int:
     """Number of categories."""
     if tables.ndim < 2 or tables.shape[-1] != tables.shape[-2] or tables.shape[-1] < 2:
-        raise ValueError(f"`tables` must have shape (..., k, k) with k at least 2, got {tables.shape}")
+        raise ArgumentError("tables", "must have shape (..., k, k) with k at least 2", tables.shape)
     bad = tables[~(np.isfinite(tables) & (tables >= 0))]
     if len(bad):
-        raise ValueError(f"`tables` must hold finite numbers of at least 0, got {bad[0]}")
+        raise ArgumentError("tables", "must hold finite numbers of at least 0", bad[0])
     return int(tables.shape[-1])
 
 
@@ -335,7 +338,7 @@ def reader_against_majority(
     ([[2.0, 1.0], [0.0, 2.0]], 0.615)
     """
     if min_votes < 1:
-        raise ValueError(f"`min_votes` must be at least 1, got {min_votes}")
+        raise ArgumentError("min_votes", "must be at least 1", min_votes)
     cast = _one_hot(votes, n_categories)
     present = cast.sum(axis=-1)
     others = cast.sum(axis=1, keepdims=True) - (0 if own_vote else cast)  # (n_studies, 1 or n_readers, n_labels, k)
@@ -386,7 +389,7 @@ def ac1_from_sums(sums: FloatArray) -> FloatArray:
 def _one_hot(votes: npt.ArrayLike, n_categories: int) -> FloatArray:
     """(n_studies, n_readers, n_labels, k): 1 where the reader chose the category, all 0 where absent."""
     if n_categories < 2:
-        raise ValueError(f"`n_categories` must be at least 2, got {n_categories}")
+        raise ArgumentError("n_categories", "must be at least 2", n_categories)
     codes = check_codes("votes", votes, low=-1, limit=n_categories, n_dims=(2, 3))
     codes = codes[..., None] if codes.ndim == 2 else codes
     chosen: FloatArray = (codes[..., None] == np.arange(n_categories)).astype(np.float64)

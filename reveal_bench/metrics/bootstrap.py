@@ -24,6 +24,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray, IntArray
 from reveal_bench.metrics.intervals import Interval, find_intervals, mean_of_defined
 
@@ -228,7 +229,7 @@ def bootstrap_means(
     _check_codes("groups", groups, len(values), n_groups)
     _check_codes("units", units, len(values), n_units)
     if np.isinf(values).any():
-        raise ValueError(f"`values` must be finite or NaN, got {values[np.isinf(values)][0]}")
+        raise ArgumentError("values", "must be finite or NaN", values[np.isinf(values)][0])
     defined = ~np.isnan(values)
     cells = units[defined] * n_groups + groups[defined]
     shape = (n_units, n_groups)
@@ -302,13 +303,18 @@ def code_cases(
         If the lengths differ or a case belongs to a unit that is not in `units`.
     """
     if len(case_findings) != len(case_units):
-        raise ValueError(
-            f"`case_units` must have the length of `case_findings` ({len(case_findings)}), got {len(case_units)}"
+        raise ArgumentError(
+            "case_units",
+            f"must have the length of `case_findings` ({len(case_findings)})",
+            len(case_units),
+            ("case_findings",),
         )
     unit_code = {unit: i for i, unit in enumerate(units)}
     strangers = sorted(set(case_units) - set(unit_code))
     if strangers:
-        raise ValueError(f"`units` must hold every unit of `case_units`, {strangers[0]!r} is missing")
+        raise ArgumentError(
+            "units", f"must hold every unit of `case_units`, {strangers[0]!r} is missing", None, ("case_units",)
+        )
     finding_code = {finding: i for i, finding in enumerate(findings)}
     groups = np.array([finding_code.get(finding, -1) for finding in case_findings], np.int64)
     kept = groups >= 0
@@ -349,7 +355,9 @@ def estimate_means(
         If the lengths differ, a case belongs to a unit that is not in `units`, or the interval does not apply.
     """
     if len(case_findings) != len(values):
-        raise ValueError(f"`case_findings` must have the length of `values` ({len(values)}), got {len(case_findings)}")
+        raise ArgumentError(
+            "case_findings", f"must have the length of `values` ({len(values)})", len(case_findings), ("values",)
+        )
     kept, groups, codes = code_cases(case_findings, case_units, findings=findings, units=units)
     means = bootstrap_means(values[kept], groups, codes, n_groups=len(findings), counts=counts)
     return estimates_from(means, findings, recipe=recipe, interval=interval)

@@ -16,6 +16,7 @@ from typing import Any, get_args
 import numpy as np
 import numpy.typing as npt
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray, IntArray
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.agreement import (
@@ -119,7 +120,9 @@ def estimate_labels(
     units, n_units = _units(n_studies, patients, all_patients)
     sums = label_sums(predictions, references, units=units, n_units=n_units)
     if sums.confusion.shape[1] != len(labels):
-        raise ValueError(f"`labels` must name the {sums.confusion.shape[1]} columns of `references`, got {len(labels)}")
+        raise ArgumentError(
+            "labels", f"must name the {sums.confusion.shape[1]} columns of `references`", len(labels), ("references",)
+        )
     counts = resampling_counts(n_units, n_resamples=n_resamples, seed=seed)
     total, drawn = sums.total(), sums.resample(counts)
     left_out = sums.left_out() if interval == "bca" else None
@@ -231,12 +234,12 @@ def code_ratings(
         scale = list(categories)
     elif is_ordered and seen:
         if max(seen) - min(seen) >= MAX_CATEGORIES:
-            raise ValueError(f"`categories` must be given for ratings from {min(seen)} to {max(seen)}")
+            raise ArgumentError("categories", f"must be given for ratings from {min(seen)} to {max(seen)}")
         scale = list(range(min(seen), max(seen) + 1))
     else:
         scale = sorted(set(seen))
     if len(set(scale)) != len(scale):
-        raise ValueError(f"`categories` must not hold one twice, got {scale}")
+        raise ArgumentError("categories", "must not hold one twice", scale)
     scale = scale if len(scale) > 1 else [*scale, None]  # all ratings equal: a scale of one has no agreement beyond it
     code: dict[Hashable, int] = {category: i for i, category in enumerate(scale)}
     columns = []
@@ -282,7 +285,9 @@ def _units(n_cases: int, patients: Sequence[str] | None, all_patients: Sequence[
     code = {name: i for i, name in enumerate(names)}
     strangers = sorted(set(patients) - set(code))
     if strangers:
-        raise ValueError(f"`all_patients` must hold every patient of `patients`, {strangers[0]!r} is missing")
+        raise ArgumentError(
+            "all_patients", f"must hold every patient of `patients`, {strangers[0]!r} is missing", None, ("patients",)
+        )
     return np.array([code[name] for name in patients], np.int64), len(names)
 
 

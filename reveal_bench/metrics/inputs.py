@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.masks import Rle, encode_mask, pack_masks
 
 __all__ = [
@@ -81,7 +82,9 @@ class CheckedInputs:
         if options.get("all_patients") is not None:
             strangers = sorted(set(options.get("patients") or ["(none given)"]) - set(options["all_patients"]))
             if strangers:
-                raise ValueError(f"`all_patients` must hold every patient of `patients`, {strangers[0]!r} is missing")
+                raise ArgumentError(
+                    "all_patients", f"must hold every patient of `patients`, {strangers[0]!r} is missing"
+                )
         if is_given:  # only now: what was refused must not stay behind
             self.add_batch(predictions=predictions, references=references)
         return super().compute(**options)  # type: ignore[misc]
@@ -101,7 +104,7 @@ def _paired(predictions: Any, references: Any) -> tuple[list[Any], list[Any]]:
             raise ValueError(f"`{name}` must be a list with one entry per case, got {_short(values)}")
     if len(predictions) != len(references):
         wanted = f"the length of `references` ({len(references)})"
-        raise ValueError(f"`predictions` must have {wanted}, got {len(predictions)}")
+        raise ArgumentError("predictions", f"must have {wanted}", len(predictions))
     return list(predictions), list(references)
 
 
@@ -186,7 +189,7 @@ def read_places(values: Sequence[Any], stored: int | None = None) -> tuple[list[
     kinds = [_kind_of_place(value) for value in values]
     given = {kind for kind in kinds if kind is not None} | ({stored} if stored is not None else set())
     if len(given) > 1:
-        raise ValueError("`predictions` must be all points or all cells, got both")
+        raise ArgumentError("predictions", "must be all points or all cells", "both")
     kind = given.pop() if given else POINTS
     if kind == CELLS:
         return [value if isinstance(value, str) else "" for value in values], CELLS
@@ -288,7 +291,7 @@ def label_matrix(
         If a name is not in `labels`, there are none, or a vector has another length.
     """
     if labels is not None and len(set(labels)) != len(labels):
-        raise ValueError(f"`labels` must not hold one twice, got {list(labels)}")
+        raise ArgumentError("labels", "must not hold one twice", list(labels))
     rows = [*predictions, *references]
     if any(len(row) and not isinstance(row[0], str) for row in rows):
         widths = sorted({len(row) for row in rows})
@@ -300,7 +303,7 @@ def label_matrix(
         return np.array(predictions, bool), np.array(references, bool), names
     names = sorted({name for row in rows for name in row}) if labels is None else list(labels)
     if not names:
-        raise ValueError("`labels` must be given when no study has a label")
+        raise ArgumentError("labels", "must be given when no study has a label")
     code = {name: i for i, name in enumerate(names)}
     matrices = []
     for argument, column in (("predictions", predictions), ("references", references)):

@@ -19,6 +19,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray, IntArray
 
 __all__ = ["INTERVALS", "Interval", "Intervals", "check_interval", "find_intervals", "mean_of_defined"]
@@ -59,11 +60,13 @@ def check_interval(interval: Interval, n_resamples: int) -> None:
     ValueError
     """
     if interval not in INTERVALS:
-        raise ValueError(f"`interval` must be one of {', '.join(INTERVALS)}, got {interval!r}")
+        raise ArgumentError("interval", f"must be one of {', '.join(INTERVALS)}", repr(interval))
     if interval == "chexlocalize" and int(SHARES[0] * n_resamples) < 1:
-        raise ValueError(
-            "`n_resamples` must be at least 40 for interval 'chexlocalize', whose low end is the sorted replicates' "
-            f"element int(0.025 * n_resamples) - 1, got {n_resamples}"
+        raise ArgumentError(
+            "n_resamples",
+            "must be at least 40 for interval 'chexlocalize', whose low end is the sorted replicates' element "
+            "int(0.025 * n_resamples) - 1",
+            n_resamples,
         )
 
 
@@ -102,7 +105,7 @@ def find_intervals(
         return Intervals(mean_of_defined(ordered.T).round(3), low.round(3), high.round(3), n_empty)
     if interval == "bca":
         if left_out is None:
-            raise ValueError("`left_out` must be given for interval 'bca', got None")
+            raise ArgumentError("left_out", "must be given for interval 'bca'", "None")
         low, high = np.array([_bca(*column) for column in zip(values, replicates.T, left_out.T, strict=True)]).T
     else:
         low, high = _percentiles(replicates)

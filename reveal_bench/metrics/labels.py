@@ -35,6 +35,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.typing import ArrayLike
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 from reveal_bench.metrics.agreement import Counts, check_codes, divide, kappa_from_tables, resample_tables
 
@@ -176,7 +177,7 @@ def apply_thresholds(probabilities: ArrayLike, thresholds: ArrayLike = 0.5) -> B
     array, cut = np.asarray(probabilities, np.float64), np.asarray(thresholds, np.float64)
     if array.ndim != 2 or cut.shape not in ((), array.shape[1:]):
         shapes = f"{cut.shape} for `probabilities` {array.shape}"
-        raise ValueError(f"`thresholds` must be () or (n_labels,) for (n_studies, n_labels), got {shapes}")
+        raise ArgumentError("thresholds", "must be () or (n_labels,) for (n_studies, n_labels)", shapes)
     for name, values in (("probabilities", array), ("thresholds", cut)):
         bad = values[~((values >= 0) & (values <= 1))]
         if len(bad):
@@ -251,7 +252,7 @@ def ratio_from_sums(
     _check_option("metric", metric, get_args(Ratio))
     _check_option("average", average, (None, "macro", "micro", "weighted", "samples"))
     if not (np.isnan(zero_division) or zero_division in (0, 1)):
-        raise ValueError(f"`zero_division` must be NaN, 0 or 1, got {zero_division}")
+        raise ArgumentError("zero_division", "must be NaN, 0 or 1", zero_division)
     which = get_args(Ratio).index(metric)
     if average == "samples":
         total, n_defined = np.moveaxis(sums.ratios[..., which, :], -1, 0)
@@ -315,7 +316,7 @@ def ranking_replicates(
     score = np.asarray(scores, np.float64)
     positive = _check_pair("scores", score, references)
     if not np.isfinite(score).all():
-        raise ValueError(f"`scores` must be finite, got {score[~np.isfinite(score)][0]}")
+        raise ArgumentError("scores", "must be finite", score[~np.isfinite(score)][0])
     unit, _ = _check_units(units, counts.shape[1], len(score))
     if average == "micro":
         unit = np.repeat(unit, score.shape[1])
@@ -387,10 +388,12 @@ def _check_pair(name: str, values: npt.NDArray[Any], references: ArrayLike) -> B
 def _check_units(units: ArrayLike | None, n_units: int | None, n_studies: int) -> tuple[IntArray, int]:
     n = n_studies if n_units is None else n_units
     if units is None and n != n_studies:
-        raise ValueError(f"`units` must be given unless there is one per study ({n_studies}), got none for {n} units")
+        raise ArgumentError(
+            "units", f"must be given unless there is one per study ({n_studies})", f"none for {n} units"
+        )
     codes = check_codes("units", np.arange(n) if units is None else units, low=0, limit=n)
     if len(codes) != n_studies:
-        raise ValueError(f"`units` must have the length of `references` ({n_studies}), got {len(codes)}")
+        raise ArgumentError("units", f"must have the length of `references` ({n_studies})", len(codes))
     return codes, n
 
 

@@ -25,6 +25,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 from reveal_bench.geometry import Grid, is_inside
 from reveal_bench.masks import PackedMasks
@@ -195,7 +196,7 @@ def mask_iou(predictions: PackedMasks, references: PackedMasks, *, slice: Slice 
     [0.5]
     """
     if slice not in ("true_positive", "all"):
-        raise ValueError(f"`slice` must be 'true_positive' or 'all', got {slice!r}")
+        raise ArgumentError("slice", "must be 'true_positive' or 'all'", repr(slice))
     _check_length("predictions", len(predictions), len(references))
     differ = np.flatnonzero((predictions.sizes != references.sizes).any(axis=1))
     if len(differ):

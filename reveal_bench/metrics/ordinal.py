@@ -24,6 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray
 from reveal_bench.metrics.agreement import cohen_kappa, mean_absolute_difference
 
@@ -269,7 +270,7 @@ def reader_agreement(
 
 def _column(scores: FloatArray, criterion: str) -> FloatArray:
     if criterion not in REPORTED:
-        raise ValueError(f"`criteria` must be of {', '.join(REPORTED)}, got {criterion!r}")
+        raise ArgumentError("criteria", f"must be of {', '.join(REPORTED)}", repr(criterion))
     if criterion == CONTENT:
         return content_score(*(scores[:, CRITERIA.index(part)] for part in CONTENT_CRITERIA))
     return scores[:, CRITERIA.index(criterion)]

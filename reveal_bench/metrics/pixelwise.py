@@ -17,6 +17,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray, IntArray
 from reveal_bench.masks import PackedMasks
 
@@ -95,7 +96,7 @@ def shared_areas(predictions: PackedMasks, references: PackedMasks) -> IntArray:
     """
     if len(predictions) != len(references):
         wanted = f"the length of `references` ({len(references)})"
-        raise ValueError(f"`predictions` must have {wanted}, got {len(predictions)}")
+        raise ArgumentError("predictions", f"must have {wanted}", len(predictions))
     differ = np.flatnonzero((predictions.sizes != references.sizes).any(axis=1))
     if len(differ):
         i = int(differ[0])
@@ -138,11 +139,11 @@ def heat_map_point(heat_map: npt.ArrayLike, *, size: tuple[int, int] | None = No
     """
     array = np.asarray(heat_map, np.float64)
     if array.ndim != 2 or array.size == 0:
-        raise ValueError(f"`heat_map` must have shape (height, width) with at least one pixel, got {array.shape}")
+        raise ArgumentError("heat_map", "must have shape (height, width) with at least one pixel", array.shape)
     if not np.isfinite(array).all():
-        raise ValueError(f"`heat_map` must be finite, got {array[~np.isfinite(array)][0]}")
+        raise ArgumentError("heat_map", "must be finite", array[~np.isfinite(array)][0])
     height, width = array.shape if size is None else size
     if height < 1 or width < 1:
-        raise ValueError(f"`size` must be (height, width) with both at least 1, got ({height}, {width})")
+        raise ArgumentError("size", "must be (height, width) with both at least 1", f"({height}, {width})")
     row, column = divmod(int(array.argmax()), array.shape[1])
     return (column + 0.5) * width / array.shape[1], (row + 0.5) * height / array.shape[0]

@@ -150,10 +150,10 @@ class ModelSettings:
         if not self.model.strip():
             raise ArgumentError("model", "must name a model", "a blank")
         if self.structure not in ("schema", "object", "none"):
-            raise ValueError(f'`structure` must be "schema", "object" or "none", got {self.structure!r}')
+            raise ArgumentError("structure", 'must be "schema", "object" or "none"', repr(self.structure))
         taken = {"model", "messages", "response_format", "stream", "n"} & set(self.extra)
         if taken:
-            raise ValueError(f"`extra` must not set {', '.join(sorted(taken))}")
+            raise ArgumentError("extra", f"must not set {', '.join(sorted(taken))}")
 
     def document(self) -> dict[str, Any]:
         """The settings as JSON."""
@@ -204,7 +204,7 @@ class Patience:
         if self.attempts < 1 or self.in_a_row < 1:
             raise ValueError(f"`attempts` and `in_a_row` must be at least 1, got {self.attempts} and {self.in_a_row}")
         if not (self.attempt_timeout > 0 and 0 <= self.first_pause <= self.longest_pause):
-            raise ValueError("`attempt_timeout` must be positive, and 0 <= `first_pause` <= `longest_pause`")
+            raise ArgumentError("attempt_timeout", "must be positive, and 0 <= `first_pause` <= `longest_pause`")
 
     def pause(self, n_failed: int, asked_for: float | None) -> float:
         """Seconds before the next attempt, after `n_failed` of them."""

@@ -34,6 +34,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray
 from reveal_bench.entries.jsonl import Entry
 from reveal_bench.entries.report import ProblemLog
@@ -57,7 +58,7 @@ def check_threshold(threshold: Threshold) -> None:
     """Raise ValueError unless `threshold` is one."""
     is_number = isinstance(threshold, float) and 0 < threshold < 1
     if threshold is not None and threshold != "otsu" and not is_number:
-        raise ValueError(f"`threshold` must be a number in (0, 1), 'otsu' or None, got {threshold!r}")
+        raise ArgumentError("threshold", "must be a number in (0, 1), 'otsu' or None", repr(threshold))
 
 
 class PlaceReader:
@@ -214,9 +215,9 @@ def _numbers(name: str, value: Any, shape: tuple[int, ...]) -> Any:
 def _mask(value: Any, size: tuple[int, int]) -> npt.NDArray[Any]:
     array = _array("mask", value)
     if array.shape != size:
-        raise ValueError(f"`mask` must have the picture's shape {size} (height, width), got {array.shape}")
+        raise ArgumentError("mask", f"must have the picture's shape {size} (height, width)", array.shape)
     if array.dtype.kind not in "biu" or (array.dtype.kind != "b" and not np.isin(array, (0, 1)).all()):
-        raise ValueError(f"`mask` must be of bool or of 0 and 1, got {array.dtype} (a `heat_map`?)")
+        raise ArgumentError("mask", "must be of bool or of 0 and 1", f"{array.dtype} (a `heat_map`?)")
     return array
 
 
@@ -232,22 +233,22 @@ def _heat_map(value: Any) -> FloatArray:
         raise ValueError(f"`heat_map` {rule}, got {array.dtype} of shape {array.shape}")
     if not np.isfinite(array).all():
         row, column = np.argwhere(~np.isfinite(array))[0].tolist()
-        raise ValueError(f"`heat_map` must be finite, got {array[row, column]} at row {row}, column {column}")
+        raise ArgumentError("heat_map", "must be finite", f"{array[row, column]} at row {row}, column {column}")
     return array.astype(np.float64)
 
 
 def _label_list(value: Any, choices: Sequence[str]) -> list[str]:
     if not isinstance(value, list | tuple | set | frozenset):
-        raise ValueError(f"`labels` must be a list of labels, got {reprlib.repr(value)}")
+        raise ArgumentError("labels", "must be a list of labels", reprlib.repr(value))
     if any(label not in choices for label in value) or len(set(value)) != len(value):
-        raise ValueError(f"`labels` must be among {', '.join(choices)}, each once, got {reprlib.repr(list(value))}")
+        raise ArgumentError("labels", f"must be among {', '.join(choices)}, each once", reprlib.repr(list(value)))
     return [label for label in choices if label in value]
 
 
 def _probabilities(value: Any, choices: Sequence[str]) -> dict[str, float]:
     if not isinstance(value, Mapping) or set(value) != set(choices):
         got = list(value) if isinstance(value, Mapping) else value
-        raise ValueError(f"`probabilities` must map every one of {', '.join(choices)}, got {reprlib.repr(got)}")
+        raise ArgumentError("probabilities", f"must map every one of {', '.join(choices)}", reprlib.repr(got))
     probabilities = {label: _numbers(f"probabilities[{label}]", value[label], ()) for label in choices}
     for label, probability in probabilities.items():
         if not 0 <= probability <= 1:

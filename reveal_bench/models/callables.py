@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.kinds import KINDS, kind_of
 from reveal_bench.kinds.findings.records import FindingsPrediction
 from reveal_bench.kinds.folder import read_folder_info
@@ -129,7 +130,7 @@ def run_callable(
     folder = Path(folder)
     _check_options(batch_size, threshold, on_error)
     if kind_of(read_folder_info(folder), known_only=True).scored_by == "readers":
-        raise ValueError(f"`folder` must be of a benchmark of localizations or labels, got one of tasks, {folder}")
+        raise ArgumentError("folder", "must be of a benchmark of localizations or labels", f"one of tasks, {folder}")
     settings = AskSettings.of_folder(folder, grid=grid)
     asked = list_questions(folder, split, settings, limit=limit)
     model = name or str(getattr(predict, "__name__", type(predict).__name__))
@@ -183,10 +184,10 @@ def _reader(folder: Path, run: RunInfo, threshold: Threshold, work: _Work) -> Re
 
 def _check_options(batch_size: int | None, threshold: Threshold, on_error: str) -> None:
     if batch_size is not None and (type(batch_size) is not int or batch_size < 1):
-        raise ValueError(f"`batch_size` must be a whole number of at least 1, or None, got {batch_size!r}")
+        raise ArgumentError("batch_size", "must be a whole number of at least 1, or None", repr(batch_size))
     check_threshold(threshold)
     if on_error not in ("raise", "miss"):
-        raise ValueError(f"`on_error` must be 'raise' or 'miss', got {on_error!r}")
+        raise ArgumentError("on_error", "must be 'raise' or 'miss'", repr(on_error))
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +243,7 @@ class _Caller:
             return self._failed(batch, error)
         if not isinstance(answers, list | tuple) or len(answers) != len(batch):
             got = f"{len(answers)}" if isinstance(answers, list | tuple) else type(answers).__name__
-            raise ValueError(f"`predict` must answer a batch with a list of {len(batch)} answers, got {got}")
+            raise ArgumentError("predict", f"must answer a batch with a list of {len(batch)} answers", got)
         return [self._outcome(question, answer) for question, answer in zip(batch, answers, strict=True)]
 
     def _failed(self, batch: Sequence[Question], error: Exception) -> list[_Outcome]:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.kinds.questions import Question
 from reveal_bench.models.answers import read_reply
 from reveal_bench.models.questions import DESCRIBED, AskSettings, ShotUsed
@@ -75,7 +76,7 @@ def import_logs(paths: Sequence[Path]) -> tuple[RunInfo, list[Exchange]]:
     """
     logs = _opened(paths)
     if not logs:
-        raise ValueError(f"`paths` must hold logs (.eval), got none in {', '.join(str(path) for path in paths)}")
+        raise ArgumentError("paths", "must hold logs (.eval)", f"none in {', '.join(str(path) for path in paths)}")
     first = logs[0]
     for log in logs[1:]:
         differing = [name for name, value in log.key.items() if value != first.key[name]]
@@ -125,7 +126,7 @@ def _opened(paths: Sequence[Path]) -> list[_Log]:
     files: list[Path] = []
     for path in paths:
         if not Path(path).exists():
-            raise ValueError(f"`paths` must exist, got {path}")
+            raise ArgumentError("paths", "must exist", path)
         files += sorted(Path(path).rglob("*.eval")) if Path(path).is_dir() else [Path(path)]
     logs = [_open(path) for path in dict.fromkeys(files)]
     return sorted(logs, key=lambda log: (log.header.eval.created, log.path.name))

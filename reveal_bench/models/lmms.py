@@ -88,7 +88,7 @@ def export_tasks(folder: Path, split: str, out: Path, settings: AskSettings, *, 
     settings = replace(settings, detail="auto")
     questions = list_questions(folder, split, settings, limit=limit)
     if not questions:
-        raise ValueError(f"`split` must ask something, {split!r} of {folder} does not")
+        raise ArgumentError("split", f"must ask something, {split!r} of {folder} does not")
     asked = {
         "schema": 1,
         **describe_split(folder, split),
@@ -205,7 +205,7 @@ def import_samples(paths: Sequence[Path], export: Path, *, model: str | None = N
     for log in logs[1:]:
         if (log.model, log.parameters) != (logs[0].model, logs[0].parameters):
             told = " and ".join(f"{log.model} {dict(log.parameters)} ({log.path.name})" for log in (logs[0], log))
-            raise ValueError(f"`paths` must be of one model and its parameters, got {told}")
+            raise ArgumentError("paths", "must be of one model and its parameters", told)
     found: dict[tuple[str, int], Exchange] = {}
     versions: dict[str, None] = {}
     for log in logs:
@@ -266,7 +266,7 @@ def _read_export(export: Path) -> tuple[dict[str, Any], dict[str, _Exported]]:
     try:
         asked = json.loads((export / SETTINGS).read_bytes())
     except (FileNotFoundError, NotADirectoryError):
-        raise ValueError(f"`export` must be a folder that export_tasks wrote, {export} has no {SETTINGS}") from None
+        raise ArgumentError("export", f"must be a folder that export_tasks wrote, {export} has no {SETTINGS}") from None
     if asked.get("schema") != 1:
         raise ValueError(f"{export / SETTINGS}: `schema` must be 1, got {asked.get('schema')!r}")
     questions = {}
@@ -281,11 +281,11 @@ def _sample_files(paths: Sequence[Path], task: str) -> list[Path]:
     files: dict[Path, None] = {}
     for path in map(Path, paths):
         if not path.exists():
-            raise ValueError(f"`paths` must exist, got {path}")
+            raise ArgumentError("paths", "must exist", path)
         files.update(dict.fromkeys(path.rglob(f"*_samples_{task}.jsonl") if path.is_dir() else [path]))
     if not files:
         told = ", ".join(str(path) for path in paths) or "nothing"
-        raise ValueError(f"`paths` must hold files *_samples_{task}.jsonl (--log_samples), got {told}")
+        raise ArgumentError("paths", f"must hold files *_samples_{task}.jsonl (--log_samples)", told)
     return sorted(files, key=lambda path: (path.name, path))
 
 
@@ -294,7 +294,7 @@ def _log(path: Path, task: str, model: str | None) -> _Log:
     beside = path.with_name(path.name.partition("_samples_")[0] + "_results.json")
     if not beside.is_file():
         if model is None:
-            raise ValueError(f"`model` must be given, {path} has no {beside.name} beside it")
+            raise ArgumentError("model", f"must be given, {path} has no {beside.name} beside it")
         return _Log(path, model, {}, counts_tokens=False)
     try:
         results = json.loads(beside.read_bytes())

@@ -20,6 +20,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.geometry import Grid
 
 if TYPE_CHECKING:
@@ -76,11 +77,11 @@ class SquareView:
 
     def __post_init__(self) -> None:
         if min(self.size) < 1:
-            raise ValueError(f"`size` must be (height, width) of at least 1 pixel, got {self.size}")
+            raise ArgumentError("size", "must be (height, width) of at least 1 pixel", self.size)
         if self.side < 1:
-            raise ValueError(f"`side` must be at least 1, got {self.side}")
+            raise ArgumentError("side", "must be at least 1", self.side)
         if self.margin < 0:
-            raise ValueError(f"`margin` must be at least 0, got {self.margin}")
+            raise ArgumentError("margin", "must be at least 0", self.margin)
 
     @property
     def box(self) -> tuple[float, float, float]:
@@ -125,7 +126,7 @@ def whole_picture(image: Image, *, side: int) -> Image:
         If the picture is of another mode, or `side` is below 1.
     """
     if side < 1:
-        raise ValueError(f"`side` must be at least 1, got {side}")
+        raise ArgumentError("side", "must be at least 1", side)
     scale = min(1.0, side / max(image.size))
     size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
     return _resized(image, size, (0, 0, image.width, image.height))
@@ -145,7 +146,7 @@ def check_side(side: int, grid: Grid) -> None:
     """Raise ValueError if the cells of a square of `side` pixels are too small for readable names."""
     least = math.ceil(SMALLEST_CELL * grid.n)
     if side < least:
-        raise ValueError(f"`side` must be at least {least} for a grid of {grid.n} cells per side, got {side}")
+        raise ArgumentError("side", f"must be at least {least} for a grid of {grid.n} cells per side", side)
 
 
 def draw_grid(image: Image, grid: Grid) -> Image:
@@ -169,7 +170,7 @@ def draw_grid(image: Image, grid: Grid) -> Image:
 
     _check_mode(image)
     if image.width != image.height:
-        raise ValueError(f"`image` must be square, got {image.width} x {image.height}")
+        raise ArgumentError("image", "must be square", f"{image.width} x {image.height}")
     side = image.width
     check_side(side, grid)
     margin = grid_margin(side, grid)
@@ -216,7 +217,7 @@ def _resized(image: Image, size: tuple[int, int], box: tuple[float, float, float
 
 def _check_mode(image: Image) -> None:
     if image.mode not in ("L", "RGB"):
-        raise ValueError(f"`image` must be of mode L or RGB, got {image.mode}")
+        raise ArgumentError("image", "must be of mode L or RGB", image.mode)
 
 
 def _letter_size(side: int, grid: Grid) -> int:

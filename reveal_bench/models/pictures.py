@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.kinds.folder import check_split, read_folder_info, split_shards
 from reveal_bench.models.questions import CONFIGS
 
@@ -99,7 +100,7 @@ class FolderPictures:
         """
         place = self._places.get(image_id)
         if place is None:
-            raise ValueError(f"`image_id` must be of an image whose inputs are in {self.folder}, got {image_id!r}")
+            raise ArgumentError("image_id", f"must be of an image whose inputs are in {self.folder}", repr(image_id))
         data = None if place.is_withheld else self._groups.picture(place)
         if data is None:
             raise ValueError(f"{self.folder} holds no picture of {image_id}: {_REMEDY}")

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.geometry import Grid
 from reveal_bench.kinds.questions import Question, ViewedImage
 from reveal_bench.models.overlay import Form, cells_are_named, shown_png
@@ -124,11 +125,11 @@ def compose(
         settings are of another version of the prompts.
     """
     if settings.prompt_version != VERSION:
-        raise ValueError(f"`prompt_version` must be {VERSION!r}, the one at hand, got {settings.prompt_version!r}")
+        raise ArgumentError("prompt_version", f"must be {VERSION!r}, the one at hand", repr(settings.prompt_version))
     if question.form != settings.form:
-        raise ValueError(f"`question` must have the form {settings.form!r} of the settings, got {question.form!r}")
+        raise ArgumentError("question", f"must have the form {settings.form!r} of the settings", repr(question.form))
     if len(shots) > settings.shots:
-        raise ValueError(f"`shots` must be at most {settings.shots} in style {settings.style}, got {len(shots)}")
+        raise ArgumentError("shots", f"must be at most {settings.shots} in style {settings.style}", len(shots))
     messages = [Message("system", (_SYSTEM,))]
     for shot in shots:
         messages.append(Message("user", _parts(shot.question, settings, pictures)))

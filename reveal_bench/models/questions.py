@@ -163,7 +163,7 @@ class AskSettings:
         info = read_folder_info(folder)
         forms = kind_of(info, known_only=True).forms
         if form is not None and form not in forms:
-            raise ValueError(f"`form` must be one of {', '.join(forms)} for {info.benchmark}, got {form!r}")
+            raise ArgumentError("form", f"must be one of {', '.join(forms)} for {info.benchmark}", repr(form))
         chosen = form or forms[0]
         default_side = SQUARE_SIDE if chosen in LOCAL else WHOLE_SIDE
         few = style == "few-shot"
@@ -193,7 +193,7 @@ class AskSettings:
         """
         names = {field.name for field in fields(cls)}
         if set(document) != names:
-            raise ValueError(f"`settings` must have the fields {sorted(names)}, got {sorted(document)}")
+            raise ArgumentError("settings", f"must have the fields {sorted(names)}", sorted(document))
         return cls(**document)
 
 
@@ -208,9 +208,9 @@ def list_questions(folder: Path, split: str, settings: AskSettings, *, limit: in
     info = read_folder_info(folder)
     kind = kind_of(info, known_only=True)
     if settings.form not in kind.forms:
-        raise ValueError(f"`form` must be one of {', '.join(kind.forms)} for {info.benchmark}, got {settings.form!r}")
+        raise ArgumentError("form", f"must be one of {', '.join(kind.forms)} for {info.benchmark}", repr(settings.form))
     if limit is not None and limit < 1:
-        raise ValueError(f"`limit` must be at least 1, got {limit}")
+        raise ArgumentError("limit", "must be at least 1", limit)
     listed = kind.questions(folder, split, info, settings.form)
     return list(listed)[:limit]
 
@@ -254,7 +254,9 @@ def _shots_split(folder: Path, info: FolderInfo, asked_for: str | None) -> str:
     having = [split for split in info.splits if split_shards(folder, "localization", split)]
     if asked_for is not None:
         if asked_for not in having:
-            raise ValueError(f"`shots_split` must have references in {folder} ({', '.join(having)}), got {asked_for!r}")
+            raise ArgumentError(
+                "shots_split", f"must have references in {folder} ({', '.join(having)})", repr(asked_for)
+            )
         return asked_for
     if not having:
         raise ValueError(f"{folder} has no split with references: there is no example to show")

@@ -27,6 +27,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.evaluation.prices import Prices
 from reveal_bench.files import write_all
 from reveal_bench.kinds import KINDS
@@ -94,13 +95,15 @@ class RunInfo:
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
-            raise ValueError(f"`kind` must be one of {', '.join(KINDS)}, got {self.kind!r}")
+            raise ArgumentError("kind", f"must be one of {', '.join(KINDS)}", repr(self.kind))
         if not 1 <= len(self.model) <= LONGEST_NAME or not self.model.isprintable():
-            raise ValueError(f"`model` must be a name of 1 to {LONGEST_NAME} characters in a line, got {self.model!r}")
+            raise ArgumentError(
+                "model", f"must be a name of 1 to {LONGEST_NAME} characters in a line", repr(self.model)
+            )
         if self.epochs < 1:
-            raise ValueError(f"`epochs` must be at least 1, got {self.epochs}")
+            raise ArgumentError("epochs", "must be at least 1", self.epochs)
         if self.settings is not None and self.settings.grid != self.grid:
-            raise ValueError(f"`grid` must be that of the settings, {self.settings.grid}, got {self.grid}")
+            raise ArgumentError("grid", f"must be that of the settings, {self.settings.grid}", self.grid)
 
     def document(self) -> dict[str, Any]:
         """The information as JSON."""
@@ -113,7 +116,7 @@ class RunInfo:
         if not isinstance(document, dict) or not isinstance(document.get("model"), str):
             raise ValueError(f"must hold one JSON object with a `model`, got {str(document)[:100]}")
         if document.get("schema") != 1:
-            raise ValueError(f"`schema` must be 1, got {document.get('schema')!r}: another version wrote this run")
+            raise ArgumentError("schema", "must be 1", f"{document.get('schema')!r}: another version wrote this run")
         if set(document) != {"schema", *_NAMES}:
             raise ValueError(f"the fields must be {sorted({'schema', *_NAMES})}, got {sorted(document)}")
         given = {name: document[name] for name in _NAMES}
@@ -289,11 +292,11 @@ def read_run(out: Path) -> Run:
 def _check(exchanges: Sequence[Exchange], run: RunInfo) -> None:
     for (question, epoch), n in Counter((e.question, e.epoch) for e in exchanges).items():
         if n > 1:
-            raise ValueError(f"`exchanges` must hold one per question and epoch, got {n} of {question!r}, {epoch}")
+            raise ArgumentError("exchanges", "must hold one per question and epoch", f"{n} of {question!r}, {epoch}")
         if not 1 <= epoch <= run.epochs:
-            raise ValueError(f"`epoch` must lie in [1, {run.epochs}], got {epoch} of {question!r}")
+            raise ArgumentError("epoch", f"must lie in [1, {run.epochs}]", f"{epoch} of {question!r}")
     if len(exchanges) > (most := run.n_asked * run.epochs):
-        raise ValueError(f"`exchanges` must be at most {most}, as many as are asked, got {len(exchanges)}")
+        raise ArgumentError("exchanges", f"must be at most {most}, as many as are asked", len(exchanges))
 
 
 def _summary(exchanges: Sequence[Exchange], run: RunInfo) -> RunSummary:

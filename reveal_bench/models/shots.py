@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.geometry import Grid
 from reveal_bench.kinds.folder import FolderInfo, read_folder_info, split_shards
 from reveal_bench.kinds.images import VIEWS
@@ -159,10 +160,10 @@ class ShotPool:
         if self._settings.shots == 0:
             return ()
         if question.finding is None:
-            raise ValueError(f"`question` must be about a finding to have examples, got {question.id!r}")
+            raise ArgumentError("question", "must be about a finding to have examples", repr(question.id))
         asked = question.image
         if asked.image_id not in self._who:
-            raise ValueError(f"`question` must be about an image of the folder, got {asked.image_id!r}")
+            raise ArgumentError("question", "must be about an image of the folder", repr(asked.image_id))
         who = self._who[asked.image_id]
         allowed = [
             example

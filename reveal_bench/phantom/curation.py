@@ -46,6 +46,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray
 from reveal_bench.findings import REVEAL_LABELS
 from reveal_bench.kinds.findings.records import age_band
@@ -162,7 +163,7 @@ def write_pool(
     if n_studies < 1 or workers < 1:
         raise ValueError(f"`n_studies` and `workers` must be at least 1, got {n_studies} and {workers}")
     if out.exists() and any(out.iterdir()):
-        raise ValueError(f"`out` must be a new or empty folder, got {out}")
+        raise ArgumentError("out", "must be a new or empty folder", out)
     out.mkdir(parents=True, exist_ok=True)
     (out / "SYNTHETIC.txt").write_text(NOTICE, encoding="utf-8")
     n_right, last_patient, n_patients = 0, -1, 0

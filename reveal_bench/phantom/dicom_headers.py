@@ -194,15 +194,13 @@ DEIDENTIFIED_CHANCE = 0.95
 def draw_header(study: RevealStudy, image: RevealImage, rng: np.random.Generator, *, plant: bool = True) -> Attributes:
     """Attributes of one film, but for those of its pixels; with `plant` also what must not leak.
 
-        Examples
-        --------
-        >>> from itertools import islice
-        >>> from reveal_bench.phantom.choices import choose
-    from reveal_bench.phantom.reveal_studies import studies
-        >>> study = next(islice(studies(seed=0), 1))
-        >>> header = draw_header(study, study.images[0], np.random.default_rng(0))
-        >>> header["StudyInstanceUID"] == study.study_uid, header["PatientName"]
-        (True, 'Leakington^Planted^Q')
+    Examples
+    --------
+    >>> from reveal_bench.phantom.reveal_studies import studies
+    >>> study = next(studies(seed=0))
+    >>> header = draw_header(study, study.images[0], np.random.default_rng(0))
+    >>> header["StudyInstanceUID"] == study.study_uid, header["PatientName"]
+    (True, 'Leakington^Planted^Q')
     """
     attributes: Attributes = {
         "SpecificCharacterSet": "ISO_IR 100",

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.files import replacing
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
 from reveal_bench.masks import empty_rle, rasterize_polygons
@@ -111,7 +112,7 @@ def write_chexlocalize(
         values = f"{n_images}, {n_val}, {long_side}"
         raise ValueError(f"`n_images`, `n_val`, `long_side` must be >= 1, >= 0 and in [64, 8192], got {values}")
     if out.exists() and any(out.iterdir()):
-        raise ValueError(f"`out` must be a new or empty folder, got {out}")
+        raise ArgumentError("out", "must be a new or empty folder", out)
     root = out / "chexlocalize" / "chexlocalize" if traps else out
     (root / "CheXlocalize").mkdir(parents=True)
     (root / "CheXpert").mkdir()

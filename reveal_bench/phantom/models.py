@@ -12,6 +12,7 @@ from typing import Literal
 
 import numpy as np
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.geometry import Grid
 from reveal_bench.kinds.findings.records import FindingsPrediction, StudyRecord
 from reveal_bench.kinds.localization.records import Annotation, LocalizationPrediction, LocalizationRecord, Manifest
@@ -57,11 +58,11 @@ def model_predictions(
     if not (0 <= quality <= 1 and 0 <= missing_rate <= 1):
         raise ValueError(f"`quality` and `missing_rate` must lie in [0, 1], got {quality} and {missing_rate}")
     if kind not in ("cell", "point", "mask", "all"):
-        raise ValueError(f"`kind` must be 'cell', 'point', 'mask' or 'all', got {kind!r}")
+        raise ArgumentError("kind", "must be 'cell', 'point', 'mask' or 'all'", repr(kind))
     by_id = {record.image_id: record for record in records}
     unknown = [image_id for image_id in manifest.rows if image_id not in by_id]
     if unknown:
-        raise ValueError(f"`records` must hold every image of the manifest, {unknown[0]!r} is missing")
+        raise ArgumentError("records", f"must hold every image of the manifest, {unknown[0]!r} is missing")
     grid = Grid(manifest.grid)
     predictions = []
     for number, (image_id, finding) in enumerate(manifest.asked_pairs(), start=1):
@@ -92,7 +93,7 @@ def study_predictions(
         If `quality` is outside [0, 1].
     """
     if not 0 <= quality <= 1:
-        raise ValueError(f"`quality` must lie in [0, 1], got {quality}")
+        raise ArgumentError("quality", "must lie in [0, 1]", quality)
     predictions = []
     for number, study in enumerate(studies):
         rng = np.random.default_rng([seed, number])

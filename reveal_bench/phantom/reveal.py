@@ -37,6 +37,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.findings import REVEAL_LABELS
 from reveal_bench.phantom.anatomy import Anatomy
 from reveal_bench.phantom.choices import choose
@@ -492,11 +493,11 @@ def _check(out: Path, n_studies: int, long_side: int, layout: str, stage: str) -
     if n_studies < 1 or not 64 <= long_side <= 8192:
         raise ValueError(f"`n_studies`, `long_side` must be >= 1 and in [64, 8192], got {n_studies}, {long_side}")
     if layout not in ("dicom", "midrc"):
-        raise ValueError(f"`layout` must be 'dicom' or 'midrc', got {layout!r}")
+        raise ArgumentError("layout", "must be 'dicom' or 'midrc'", repr(layout))
     if stage not in ("benchmark", "pool"):
-        raise ValueError(f"`stage` must be 'benchmark' or 'pool', got {stage!r}")
+        raise ArgumentError("stage", "must be 'benchmark' or 'pool'", repr(stage))
     if out.exists() and any(out.iterdir()):
-        raise ValueError(f"`out` must be a new or empty folder, got {out}")
+        raise ArgumentError("out", "must be a new or empty folder", out)
 
 
 def _develop(study: RevealStudy, image: RevealImage, body: Body, long_side: int) -> npt.NDArray[np.uint8]:

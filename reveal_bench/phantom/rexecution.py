@@ -30,6 +30,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.kinds.tasks.records import CRITERIA, QUESTION_SCORES, TAGS, Rating
 from reveal_bench.phantom.anatomy import Anatomy
 from reveal_bench.phantom.curves import Points, area
@@ -216,7 +217,7 @@ def write_rexecution(
     if n_tasks < 1 or not 64 <= long_side <= 8192:
         raise ValueError(f"`n_tasks`, `long_side` must be >= 1 and in [64, 8192], got {n_tasks}, {long_side}")
     if out.exists() and any(out.iterdir()):
-        raise ValueError(f"`out` must be a new or empty folder, got {out}")
+        raise ArgumentError("out", "must be a new or empty folder", out)
     tree = out / (TREE_OF_WGET if traps else TREE)
     tree.mkdir(parents=True)
     for place in (out, tree):

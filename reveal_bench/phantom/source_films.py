@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.phantom.curves import Points
 from reveal_bench.phantom.patients import Film, draw_film, films
 from reveal_bench.phantom.radiograph import render
@@ -118,7 +119,7 @@ def start_download(out: Path, source: str, *, n_images: int, long_side: int) -> 
     if n_images < 1 or not 64 <= long_side <= 8192:
         raise ValueError(f"`n_images` and `long_side` must be >= 1 and in [64, 8192], got {n_images}, {long_side}")
     if out.exists() and any(out.iterdir()):
-        raise ValueError(f"`out` must be a new or empty folder, got {out}")
+        raise ArgumentError("out", "must be a new or empty folder", out)
     out.mkdir(parents=True, exist_ok=True)
     (out / "SYNTHETIC.txt").write_text(NOTICE.format(source=source), encoding="utf-8")
     return out

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray
 from reveal_bench.findings import hint
 from reveal_bench.geometry import Grid
@@ -177,7 +178,7 @@ def is_enough(share: float, min_share: float) -> bool:
 def check_share(min_share: float) -> None:
     """Raise ValueError unless `min_share` lies in [0, 1]."""
     if not 0 <= min_share <= 1:
-        raise ValueError(f"`min_share` must lie in [0, 1], got {min_share}")
+        raise ArgumentError("min_share", "must lie in [0, 1]", min_share)
 
 
 def read_anatomy(path: Path) -> dict[str, Regions]:
@@ -235,7 +236,7 @@ def _read_line(line: str) -> tuple[str, Regions]:
 
 def _read_region(name: str, drawn: Any) -> Polygons:
     if name not in REGIONS:
-        raise ValueError(f"`regions` must be among {', '.join(REGIONS)}, got {hint(name[:60], REGIONS)}")
+        raise ArgumentError("regions", f"must be among {', '.join(REGIONS)}", hint(name[:60], REGIONS))
     field = f"regions.{name}"
     if not isinstance(drawn, list) or not drawn or not all(isinstance(part, list) and part for part in drawn):
         _refuse(field, "must be a contour [[x, y], ...], or a list of contours", drawn)

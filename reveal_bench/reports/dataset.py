@@ -79,7 +79,7 @@ def wilson_interval(n: int, of: int) -> tuple[float, float]:
     [0.0, 0.2775]
     """
     if not 0 <= n <= of:
-        raise ValueError(f"`n` must lie in [0, {of}], got {n}")
+        raise ArgumentError("n", f"must lie in [0, {of}]", n)
     if of == 0:
         return math.nan, math.nan
     share, square = n / of, Z * Z
@@ -133,7 +133,7 @@ def render_report(folder: Path, *, split: str | None = None, progress: Progress 
         if table.config == opened.kind.config:
             tables.setdefault(table.split, []).append(table)
     if split is not None and split not in tables:
-        raise ValueError(f"`split` must be one with references in {folder} ({', '.join(tables)}), got {split!r}")
+        raise ArgumentError("split", f"must be one with references in {folder} ({', '.join(tables)})", repr(split))
     if split is not None:
         tables = {split: tables[split]}
     chosen = Chosen(opened)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray
 from reveal_bench.reports.style import (
     DASHED,
@@ -471,7 +472,7 @@ def heat_maps(
     note : written below the panels, such as why there is no image
     """
     if len(columns) > COLUMNS_ABREAST:
-        raise ValueError(f"`columns` must be at most {COLUMNS_ABREAST}, got {len(columns)}")
+        raise ArgumentError("columns", f"must be at most {COLUMNS_ABREAST}", len(columns))
     with style():
         left, gap, below, right = 34.0, 1.5, 5.0, 18.0
         side = min(30.0, (width - left - right - gap * (len(columns) - 1)) / len(columns))

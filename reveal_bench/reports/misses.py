@@ -84,15 +84,15 @@ def write_misses(
     """
     out = Path(out).resolve()
     if max_per_finding < 1:
-        raise ValueError(f"`max_per_finding` must be at least 1, got {max_per_finding}")
+        raise ArgumentError("max_per_finding", "must be at least 1", max_per_finding)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ArgumentError("out", "must be a new or empty folder", out)
     for model, cases in case_errors.items():
         if getattr(cases, "grid", grid) != grid:
-            raise ValueError(f"`grid` must be that of `case_errors[{model!r}]`, {cases.grid}, got {grid}")  # type: ignore[attr-defined]
+            raise ArgumentError("grid", f"must be that of `case_errors[{model!r}]`, {cases.grid}", grid)  # type: ignore[attr-defined]
     chosen = _choose(case_errors, seed, max_per_finding)
     if not chosen:
-        raise ValueError("`case_errors` must hold a miss that nobody has judged, got none")
+        raise ArgumentError("case_errors", "must hold a miss that nobody has judged", "none")
     touched = _touched_cells(records, {(case.image_id, case.finding) for case, _ in chosen}, Grid(grid))
     new = out.with_name(f".{out.name}.new")
     shutil.rmtree(new, ignore_errors=True)  # of an attempt that was interrupted
@@ -140,7 +140,7 @@ def _touched_cells(
             touched[record.image_id, finding] = np.argwhere(covered).tolist()
     lacking = sorted(pairs - touched.keys())
     if lacking:
-        raise ValueError(f"`records` must hold the reference of every case, {lacking[0]} is missing")
+        raise ArgumentError("records", f"must hold the reference of every case, {lacking[0]} is missing")
     return touched
 
 

@@ -22,6 +22,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.kinds.questions import Question
 from reveal_bench.models.questions import AskSettings, Message, Shown
 from reveal_bench.reports.page import render
@@ -81,7 +82,7 @@ def rehearse(
     check_extra("jinja2")
     out = Path(out)
     if out.is_symlink() or (out.exists() and not (out.is_dir() and not any(out.iterdir()))):
-        raise ValueError(f"`out` must not exist or be an empty folder, got {out}")
+        raise ArgumentError("out", "must not exist or be an empty folder", out)
     out.parent.mkdir(parents=True, exist_ok=True)
     scratch = out.parent / f".{out.name}.{uuid.uuid4().hex[:8]}"
     try:
@@ -114,7 +115,7 @@ class _Stage:
         for n_questions, question in enumerate(questions, start=1):
             self._add(n_questions, question, compose(question))
         if not n_questions:
-            raise ValueError("`questions` must hold at least one question, got none")
+            raise ArgumentError("questions", "must hold at least one question", "none")
         count = RehearsalCount(
             n_questions, self.n_messages, self.n_pictures, len(self.names), self.bytes_sent, len(self.on_page)
         )

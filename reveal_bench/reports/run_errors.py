@@ -35,6 +35,7 @@ from hashlib import sha256
 import numpy as np
 import numpy.typing as npt
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray
 from reveal_bench.geometry import Grid
 from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord
@@ -149,7 +150,7 @@ def categorize(
     for prediction in predictions:
         pair = (prediction.image_id, prediction.finding)
         if pair in by_pair:
-            raise ValueError(f"`predictions` must name each (image, finding) once, got {pair} twice")
+            raise ArgumentError("predictions", "must name each (image, finding) once", f"{pair} twice")
         by_pair[pair] = prediction
     looked_at = {record.patient_id for record in records if not (frontal_only and record.view == "LATERAL")}
     found = CaseErrors(grid=grid, patients=sorted(looked_at))
@@ -299,7 +300,7 @@ def shares(
         If `max_reviewed` or `n_resamples` is below 1.
     """
     if max_reviewed < 1:
-        raise ValueError(f"`max_reviewed` must be at least 1, got {max_reviewed}")
+        raise ArgumentError("max_reviewed", "must be at least 1", max_reviewed)
     names = list(dict.fromkeys(case.finding for case in case_errors) if findings is None else findings)
     units = sorted({*getattr(case_errors, "patients", ()), *(case.patient_id for case in case_errors)}) or [""]
     tally = _tally(case_errors, names, units, max_reviewed, seed)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray
 from reveal_bench.kinds.localization.records import LocalizationPrediction
 from reveal_bench.kinds.localization.scoring import CaseRows, resample_systems, score_localization
@@ -164,11 +165,11 @@ def score_runs(
     asked = tuple(world.info.findings if findings is None else findings)
     unknown = [name for name in asked if name not in world.info.findings]
     if unknown:
-        raise ValueError(f"`findings` must be among {list(world.info.findings)}, got {unknown}")
+        raise ArgumentError("findings", f"must be among {list(world.info.findings)}", unknown)
     have = runs[0].rows.n_defined("grid_chance")
     shown = tuple(name for name in asked if have[name])
     if not shown:
-        raise ValueError(f"`findings` must have at least one case in split {world.split!r}, got none")
+        raise ArgumentError("findings", f"must have at least one case in split {world.split!r}", "none")
     systems = [
         replace(run.rows, values={"hit": run.rows.values[run.metric], "chance": run.rows.values["grid_chance"]})
         for run in runs

@@ -76,7 +76,7 @@ def write_run_report(
     loaded = load_runs(runs, world, progress=progress)
     labels = [run.label for run in loaded]
     if reference is not None and reference not in labels:
-        raise ValueError(f"`reference` must be the label of a run ({', '.join(labels)}), got {reference!r}")
+        raise ArgumentError("reference", f"must be the label of a run ({', '.join(labels)})", repr(reference))
     place = len(labels) - 1 if reference is None else labels.index(reference)
     options = Options(place, anatomy, reviews, findings, n_resamples, seed, progress)
     report = REPORTS[world.kind.run_report](world, loaded, options)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, ClassVar
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.evaluation.compare import Comparison, compare
 from reveal_bench.kinds.kind import Rows
@@ -69,7 +70,7 @@ class ScoreReport(RunReport):
         known = self.rows[0].groups
         unknown = [name for name in self.options.findings or () if name not in known]
         if unknown:
-            raise ValueError(f"`findings` must be among {list(known)}, got {unknown}")
+            raise ArgumentError("findings", f"must be among {list(known)}", unknown)
         return tuple(self.options.findings or known)
 
     @cached_property

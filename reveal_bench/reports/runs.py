@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.evaluation.score import LintError
 from reveal_bench.kinds import kind_of
@@ -117,7 +118,7 @@ def _only_split(info: FolderInfo, of_runs: Sequence[str]) -> str:
         return "released"
     if len(info.splits) == 1:
         return next(iter(info.splits))
-    raise ValueError(f"`split` must be given: one of {', '.join(info.splits)}")
+    raise ArgumentError("split", f"must be given: one of {', '.join(info.splits)}")
 
 
 def load_runs(runs: Sequence[tuple[str, Path]], world: World, *, progress: Progress | None = None) -> list[ReportRun]:
@@ -137,7 +138,7 @@ def load_runs(runs: Sequence[tuple[str, Path]], world: World, *, progress: Progr
         If a prediction file has errors; its `report` lists them.
     """
     if not 1 <= len(runs) <= MOST_RUNS:
-        raise ValueError(f"`runs` must be 1 to {MOST_RUNS} runs, got {len(runs)}")
+        raise ArgumentError("runs", f"must be 1 to {MOST_RUNS} runs", len(runs))
     for _, path in runs:
         if not Path(path).exists():
             raise ValueError(f"{path} is neither a run folder nor a prediction file: there is nothing")
@@ -188,7 +189,7 @@ def _labels(given: Sequence[str], paths: Sequence[Path], folders: Sequence[Run |
         chosen.append(label or longer[number][level])
     twice = [label for label, n in Counter(chosen).items() if n > 1]
     if twice:
-        raise ValueError(f"`runs` must have labels of their own, got {twice[0]!r} twice: give LABEL=PATH")
+        raise ArgumentError("runs", "must have labels of their own", f"{twice[0]!r} twice: give LABEL=PATH")
     for label in chosen:
         if not (label.strip() and label.isprintable() and len(label) <= MOST_LABEL):
             got = repr(label[:40])

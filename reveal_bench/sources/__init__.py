@@ -14,6 +14,7 @@ from __future__ import annotations
 from importlib import import_module
 from pathlib import Path
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.benchmarks import SOURCES
 from reveal_bench.sources.source import Builder, BuildError, Inspection, Problem, Reading
 
@@ -42,9 +43,9 @@ def detect_builder(root: Path) -> Builder:
     """
     root = Path(root)
     if not root.exists():
-        raise ValueError(f"`root` must exist, got {root}")
+        raise ArgumentError("root", "must exist", root)
     confidence = {name: builder.detect(root) for name, builder in BUILDERS.items()}
     best = max(confidence, key=lambda name: confidence[name])
     if confidence[best] <= 0:
-        raise ValueError(f"`root` must be a download of one of {', '.join(BUILDERS)}, recognised none in {root}")
+        raise ArgumentError("root", f"must be a download of one of {', '.join(BUILDERS)}, recognised none in {root}")
     return BUILDERS[best]

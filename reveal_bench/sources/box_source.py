@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.sources.boxes import Faults, Gallery, PictureKind, count_warnings, is_synthetic
 from reveal_bench.sources.source import Extra, Inspection, Pixels, Reading, Record
 
@@ -146,5 +147,5 @@ class BoxSource(Generic[Parsed]):
     def _files(self, root: Path) -> dict[str, Path]:
         files = self.find(root)
         if not files:
-            raise ValueError(f"`root` must hold {self.needs}, got {root}")
+            raise ArgumentError("root", f"must hold {self.needs}", root)
         return files

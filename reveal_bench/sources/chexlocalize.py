@@ -32,6 +32,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS, hint
 from reveal_bench.kinds.images import PictureFile
 from reveal_bench.kinds.localization.records import Annotation, LocalizationRecord, Polygons, Reader, SalientPoint
@@ -362,7 +363,7 @@ def _from(root: Path, path: Path, download: Download) -> str:
 def _download(root: Path, pictures: Path | None) -> Download:
     download = find_download(root, pictures)
     if download is None:
-        raise ValueError(f"`root` must hold {ANNOTATIONS}/gt_segmentations_*.json, got {root}")
+        raise ArgumentError("root", f"must hold {ANNOTATIONS}/gt_segmentations_*.json", root)
     return download
 
 

@@ -16,6 +16,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
+from reveal_bench.arguments import ArgumentError
+
 __all__ = ["KEY_BYTES", "IdKind", "check_collisions", "keyed_id", "read_id_key"]
 
 IdKind = Literal["study", "image", "patient"]
@@ -45,12 +47,12 @@ def keyed_id(key: bytes, kind: IdKind, uid: str) -> str:
     True
     """
     if len(key) < KEY_BYTES:
-        raise ValueError(f"`key` must have at least {KEY_BYTES} bytes, got {len(key)}")
+        raise ArgumentError("key", f"must have at least {KEY_BYTES} bytes", len(key))
     if kind not in KINDS:
-        raise ValueError(f"`kind` must be one of {', '.join(KINDS)}, got {kind!r}")
+        raise ArgumentError("kind", f"must be one of {', '.join(KINDS)}", repr(kind))
     bare = uid.strip(" \0")
     if not bare:
-        raise ValueError("`uid` must not be empty")
+        raise ArgumentError("uid", "must not be empty")
     digest = hmac.new(key, f"reveal-bench\0{kind}\0{bare}".encode(), hashlib.sha256).hexdigest()
     return f"{kind}-{digest[:DIGITS]}"
 

@@ -336,7 +336,7 @@ def inspect(root: Path, *, mapping: Path | None = None, workers: int = 1) -> Ins
     path = mapping_path(root, mapping)
     joining = join(root, path, workers=workers)
     if joining.is_empty and not nodes.files:
-        raise ValueError(f"`root` must hold {WANTED}, got {root}")
+        raise ArgumentError("root", f"must hold {WANTED}", root)
     warnings = [*joining.warnings, *check_files(root, nodes, problems, verify=False, workers=workers)]
     warnings += _mismatches(joining, nodes)
     if path is None:
@@ -409,7 +409,7 @@ def read(
 
 def _folder(root: Path) -> Path:
     if not root.is_dir():
-        raise ValueError(f"`root` must be a folder with {WANTED}, got {root}")
+        raise ArgumentError("root", f"must be a folder with {WANTED}", root)
     return root
 
 

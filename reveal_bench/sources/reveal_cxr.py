@@ -316,7 +316,7 @@ def inspect(root: Path, *, mapping: Path | None = None, workers: int = 1) -> Ins
     root = Path(root)
     joining = join(_folder(root), mapping_path(root, mapping), workers=workers)
     if joining.is_empty:
-        raise ValueError(f"`root` must hold DICOM radiographs and a table of labels, got {root}")
+        raise ArgumentError("root", "must hold DICOM radiographs and a table of labels", root)
     warnings = list(joining.warnings)
     if joining.mapping is None and not joining.problems:
         warnings.append(f"no mapping says what the columns mean. {suggestion(root, joining.tree)}")
@@ -526,7 +526,7 @@ def mapping_path(root: Path, mapping: Path | None) -> Path | None:
 
 def _folder(root: Path) -> Path:
     if not root.is_dir():
-        raise ValueError(f"`root` must be a folder with DICOM radiographs and a table of labels, got {root}")
+        raise ArgumentError("root", "must be a folder with DICOM radiographs and a table of labels", root)
     return root
 
 

@@ -26,6 +26,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.kinds.images import StudyImage
 from reveal_bench.kinds.tasks.records import CATEGORIES, RUBRIC, ReferenceBox, TaskRecord
 from reveal_bench.kinds.tasks.rows import rating_row, ratings_features
@@ -154,8 +155,8 @@ def _parse(root: Path, pictures: Path | None, *, need_pictures: bool) -> _Found:
     found = _Found()
     folder = _folder(root)
     if root.is_dir() and not find_tables(root, TASKS):
-        raise ValueError(
-            f"`root` must hold a task file, {' or '.join(TASKS + suffix for suffix in SUFFIXES)}, got {root}"
+        raise ArgumentError(
+            "root", f"must hold a task file, {' or '.join(TASKS + suffix for suffix in SUFFIXES)}", root
         )
     found.task_file = root if root.is_file() else _one_table(folder, TASKS, found)
     found.rating_file = _one_table(folder, RATINGS, found)

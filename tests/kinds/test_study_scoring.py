@@ -162,7 +162,7 @@ def test_the_command_scores_studies(tmp_path: Path, rng: np.random.Generator) ->
     assert "agreement:" not in plain.stdout
     assert "95 % intervals (bca), 1000 resamples of studies" in plain.stdout
     assert "submission.json states thresholds, which are not applied" in plain.stderr
-    for thresholds, told in (("null", ""), ('"0.5"', "--thresholds must be a number in [0, 1]"), ("true", "got True")):
+    for thresholds, told in (("null", ""), ('"0.5"', "`thresholds` must be a number in [0, 1]"), ("true", "got True")):
         (tmp_path / "other.json").write_text(f'{{"thresholds": {thresholds}}}')
         options = ("--metadata", tmp_path / "other.json")
         assert told in call("score", file, tmp_path / "data", *options, expect=int(bool(told))).stderr

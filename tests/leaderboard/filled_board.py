@@ -24,6 +24,7 @@ from reveal_leaderboard.release.fingerprints import Fingerprint
 from reveal_leaderboard.release.outcomes import ScoredOutcome
 from reveal_leaderboard.release.release import Figure, ReleasedScore
 from reveal_leaderboard.settings import load_settings
+from reveal_leaderboard.store import quota
 from reveal_leaderboard.store.blobs import Blobs
 from reveal_leaderboard.store.boards import register_version
 from reveal_leaderboard.store.queue import Queue
@@ -104,6 +105,10 @@ class FilledBoard:
         return job.subject
 
     def fill(self) -> None:
+        """Submissions in every state; a second member, a token, a flag and a grant."""
+        me, reader = f"user:{self.user.id}", self.accounts.sign_in("https://id.example.org", "2", "Example Reader")
+        self.accounts.add_member(self.team, reader, "reader", me)
+        self.accounts.issue_token(self.user, self.team, name="laptop")
         self.score(b"first", "Model A", 0.47)
         self.score(b"not better", "Model A", 0.47)  # held by the ladder
         withdrawn = self.score(b"better", "Model B", 0.58)
@@ -117,6 +122,9 @@ class FilledBoard:
         hidden = self.score(b"best", "Model D", 0.71)
         self.store.hide(hidden.id, who="user:admin", why="asked for by its team")
         self.send(b"waits", "Model E")
+        with self.store.write() as connection:
+            self.store.raise_flag(connection, hidden.id, "probing", None, "nearly the predictions of another")
+            quota.grant(connection, self.team.id, BENCHMARK, VERSION, 2, who="user:admin", why="for the challenge")
 
     def all_rows(self) -> dict[str, list[Any]]:
         """Every row of every table."""

@@ -13,7 +13,7 @@ from reveal_leaderboard.release.fingerprints import Fingerprint
 from reveal_leaderboard.release.outcomes import ScoredOutcome
 from reveal_leaderboard.store.audit import Report, audit
 from reveal_leaderboard.store.boards import register_version
-from reveal_leaderboard.store.tables import chains, events, ledger, receipts, scores, submissions, teams
+from reveal_leaderboard.store.tables import chains, events, ledger, receipts, scores, submissions, teams, users
 
 from tests.leaderboard.databases import on_both
 from tests.leaderboard.filled_board import BENCHMARK, FilledBoard, filled, released
@@ -174,6 +174,75 @@ CHANGES: dict[str, tuple[Callable[[sa.Connection], object], str, str]] = {
     ),
     "never-sent": (lambda c: c.execute(ledger.delete()), "ledger", "must hold its sendings from 1 on, it holds"),
 }
+
+
+OF_ROWS = {
+    "a person is renamed": ("UPDATE users SET name = 'Other' WHERE subject = '1'", "user"),
+    "a person becomes an administrator": ("UPDATE users SET is_admin = 1 WHERE subject = '2'", "user"),
+    "a person signs in as another": ("UPDATE users SET subject = '3' WHERE subject = '2'", "user"),
+    "an account is closed": ("UPDATE users SET disabled_at = 1.0 WHERE subject = '2'", "user"),
+    "a team is renamed": ("UPDATE teams SET name = 'Other'", "team"),
+    "a team waits": ("UPDATE teams SET waiting_since = 1.0", "team"),
+    "a team is closed": ("UPDATE teams SET disabled_at = 1.0", "team"),
+    "a team is older": ("UPDATE teams SET created_at = 1.0", "team"),
+    "a reader becomes an owner": ("UPDATE members SET role = 'owner'", "team"),
+    "a member goes": ("DELETE FROM members WHERE role = 'reader'", "team"),
+    "a member was there before": ("UPDATE members SET since = 1.0", "team"),
+    "a grant is another's": ("UPDATE ledger SET who = 'user:x' WHERE kind = 'granted'", "team"),
+    "a grant was earlier": ("UPDATE ledger SET at = 1.0 WHERE kind = 'granted'", "team"),
+    "a grant is larger": ("UPDATE ledger SET amount = -9 WHERE kind = 'granted'", "team"),
+    "a token may more": ("UPDATE tokens SET scopes = '[\"read\", \"submit\", \"admin\"]'", "token"),
+    "a token lives on": ("UPDATE tokens SET expires_at = expires_at + 1", "token"),
+    "a token is another secret": ("UPDATE tokens SET key_hash = 'ab'", "token"),
+    "a token is another person's": (
+        "UPDATE tokens SET user_id = (SELECT id FROM users WHERE subject = '2')", "token"
+    ),
+    "a token is gone": ("DELETE FROM tokens", "token"),
+    "a flag is cleared": ("UPDATE flags SET cleared_at = 1.0, cleared_by = 'user:admin'", "flag"),
+    "a flag says something else": ("UPDATE flags SET detail = ''", "flag"),
+    "a flag is of another kind": ("UPDATE flags SET kind = 'duplicate'", "flag"),
+    "a flag is gone": ("DELETE FROM flags", "flag"),
+    "a submission is of another kind": ("UPDATE submissions SET kind = 'reader'", "submission"),
+    "a submission is prompted otherwise": ("UPDATE submissions SET prompt_style = 'point'", "submission"),
+    "a submission's metadata": ("UPDATE submissions SET metadata = '{}'", "submission"),
+    "a submission's file name": ("UPDATE submissions SET filename = 'other.jsonl'", "submission"),
+    "a submission's sender": (
+        "UPDATE submissions SET user_id = (SELECT id FROM users WHERE subject = '2')", "submission"
+    ),
+    "a submission was sent before": ("UPDATE submissions SET created_at = created_at - 1", "submission"),
+    "a submission was hidden for another reason": ("UPDATE submissions SET hidden_why = 'x'", "submission"),
+    "a submission has other predictions": ("UPDATE submissions SET canonical = sha256", "submission"),
+    "a submission looks well": ("UPDATE submissions SET signs = '[]'", "submission"),
+    "a submission's incident": ("UPDATE submissions SET incident = 'INC-00000001'", "submission"),
+    "a charge was earlier": ("UPDATE ledger SET at = 1.0 WHERE kind = 'charged'", "submission"),
+    "a charge was another's": ("UPDATE ledger SET who = 'user:x' WHERE kind = 'charged'", "submission"),
+    "a board is closed": ("UPDATE boards SET state = 'closed'", "board"),
+    "a board is paused for another reason": ("UPDATE boards SET why = 'x'", "board"),
+    "a version's facts": ("UPDATE versions SET facts = '{\"n_images\": 1}'", "board"),
+    "a version's split": ("UPDATE versions SET split = 'test'", "board"),
+    "a version was shown before": ("UPDATE versions SET shown_at = shown_at - 1", "board"),
+    "what a frozen version showed": (
+        "INSERT INTO results VALUES ('frozen', 'chexlocalize', '0.9.0', 'board', '{\"entries\": []}', 1.0)", "board"
+    ),
+}  # fmt: skip
+"""Single changes of the database -> whose record does not hold any more."""
+
+
+@pytest.mark.parametrize("name", OF_ROWS)
+def test_a_row_that_was_changed_is_found(filled: FilledBoard, name: str) -> None:
+    statement, subject = OF_ROWS[name]
+    with filled.store.write() as connection:
+        connection.exec_driver_sql(statement)
+    said = [problem.text for problem in report(filled).problems if problem.area == "records"]
+    assert said
+    assert all(text.startswith(f"{subject} ") for text in said)
+
+
+def test_a_person_whom_no_event_knows_is_found(filled: FilledBoard) -> None:
+    with filled.store.write() as connection:
+        row = {"issuer": "i", "subject": "s", "name": "n", "is_admin": True, "created_at": 0.0}
+        connection.execute(users.insert().values(id="f" * 24, **row))
+    assert [problem.text for problem in report(filled).problems] == [f"no event knows user {'f' * 24}"]
 
 
 @pytest.mark.parametrize("name", CHANGES)

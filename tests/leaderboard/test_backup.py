@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from reveal_leaderboard.store import backup as backups
+from reveal_leaderboard.store import events, tables
 from reveal_leaderboard.store.backup import BackupError, backup, restore
 from reveal_leaderboard.store.blobs import Blobs
 from reveal_leaderboard.store.queue import Queue
@@ -124,6 +125,8 @@ def test_a_board_from_before_predictions_were_kept_is_copied_and_opened(filled: 
     with filled.store.write() as connection:
         for column in ("canonical", "stamp", "signs"):
             connection.exec_driver_sql(f"ALTER TABLE submissions DROP COLUMN {column}")
+        chain_without_records(connection)
+        connection.exec_driver_sql("ALTER TABLE events DROP COLUMN record")
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0004'")
     made = backup(url_of(filled), filled.blobs.url, tmp_path / "copy")
     uploads = {f"blobs/{row}" for row in _hashes(filled)}
@@ -135,6 +138,18 @@ def test_a_board_from_before_predictions_were_kept_is_copied_and_opened(filled: 
     assert {f"blobs/{one.sha256}" for one in found} == uploads
     assert {(one.canonical, one.stamp, one.signs) for one in found} == {(None, None, None)}
     again.store.engine.dispose()
+
+
+def chain_without_records(connection: sa.Connection) -> None:
+    """Chain the events as a program did that knew of no records."""
+    head = events.GENESIS
+    for row in connection.execute(sa.select(tables.events).order_by(tables.events.c.id)).all():
+        facts = {**row._mapping, "record": None, "previous": head}
+        del facts["hash"]
+        head = events._hash(facts)
+        mine = tables.events.update().where(tables.events.c.id == row.id)
+        connection.execute(mine.values(previous=facts["previous"], hash=head))
+    connection.execute(tables.chains.update().where(tables.chains.c.name == "events").values(head=head))
 
 
 def _hashes(board: FilledBoard) -> list[str]:

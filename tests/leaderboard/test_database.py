@@ -6,6 +6,7 @@ import json
 import stat
 import time
 from pathlib import Path
+from unittest.mock import ANY
 
 import pytest
 import sqlalchemy as sa
@@ -15,7 +16,7 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from reveal_leaderboard.store import database
 from reveal_leaderboard.store.database import connect, insert_if_absent, keep_private, migrate, moment, reading
-from reveal_leaderboard.store.events import GENESIS, history, verify_events
+from reveal_leaderboard.store.events import GENESIS, history, verify_events, verify_records
 from reveal_leaderboard.store.store import Store
 from reveal_leaderboard.store.tables import chains, teams
 from reveal_leaderboard.store.tables import tables as metadata
@@ -127,7 +128,9 @@ def test_the_first_version_is_carried_over_whole(empty_database_url: str) -> Non
         assert [(e.at, e.to_status, e.why) for e in history(connection, "submission:s3")] == [
             (30.0, "received", "because – ü"),
             (30.0, "scoring", "because – ü"),
+            (ANY, "recorded", "as it stood when events began to hold what they left"),
         ]
+        assert list(verify_records(connection)) == []
         assert connection.execute(sa.text("SELECT issuer, subject FROM users")).one() == ("local", "local")
         assert compare_metadata(MigrationContext.configure(connection), metadata) == []
 
@@ -150,7 +153,7 @@ def test_a_database_of_a_later_version_is_refused(database_url: str) -> None:
     engine = connect(database_url)
     with engine.begin() as connection:
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
-    with pytest.raises(ValueError, match="must be of version 0006 or before, got 9999"):
+    with pytest.raises(ValueError, match="must be of version 0007 or before, got 9999"):
         migrate(engine)
 
 

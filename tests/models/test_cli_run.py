@@ -93,7 +93,7 @@ def test_a_dry_run_asks_nobody(films: Path, truth: Truth, tmp_path: Path) -> Non
         (("--model", "chat", "--out", "x", "--price-in", "1"), "give both of `--price-in` and `--price-out`"),
         (("--model", "chat", "--out", "x"), "--model must be provider/name, or have an --endpoint, got 'chat'"),
         (("--answer", "labels", "--dry-run", "x"), "`form` must be one of cell, point, box"),
-        (("--grid", "20", "--side", "64", "--dry-run", "x"), "`side` must be at least"),
+        (("--grid", "20", "--side", "64", "--dry-run", "x"), "--side must be at least"),
     ],
 )
 def test_what_cannot_be_is_said(films: Path, options: tuple[str, ...], message: str) -> None:

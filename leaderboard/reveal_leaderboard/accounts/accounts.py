@@ -175,6 +175,8 @@ class Accounts(Credentials):
                 events.append(connection, subject=event_name(user), who=event_name(user), to_status="created", why="")
             elif (row.name, row.is_admin) != (user.name, user.is_admin):
                 connection.execute(table.update().where(*me).values(name=name, is_admin=user.is_admin))
+                if row.name != name:
+                    events.append(connection, subject=event_name(user), who=event_name(user), to_status="renamed")
             if user.is_admin and not was_admin:
                 why = "listed as an administrator in the settings"
                 events.append(connection, subject=event_name(user), who=event_name(user), to_status="admin", why=why)

@@ -7,17 +7,19 @@ problems, one sentence each, under the area where they lie. The chains prove tha
 somebody who could not rewrite all of it; against somebody who could, compare the heads that the report names with those
 of earlier reports kept elsewhere.
 
-What is checked: the chain of events; the chain of receipts with every signature, and that a key was followed by none
-but those it signed for; that each score, public or final, has the receipt of its figures, its team, its model and its
-time, and no receipt is of anything else; that each submission stands where its events leave it; that readers' ratings
-are those that its event knows; that every line of the ledger is of the team and board of its submission, agrees with
-what became of it, or was granted in an event; and, if asked, that every upload is stored with its content unchanged,
-and that what is stored of predictions made of uploads is unchanged, too. Predictions may be missing: they can be made
-again.
+What is checked: the chain of events; that every submission, team, person, token, flag and board stands, with what
+belongs to it (:mod:`reveal_leaderboard.store.records`), as its last event left it; the chain of receipts with every
+signature, and that a key was followed by none but those it signed for; that each score, public or final, has the
+receipt of its figures, its team, its model and its time, and no receipt is of anything else; that each submission
+stands where its events leave it; that readers' ratings are those that its event knows; that every line of the ledger is
+of the team and board of its submission, agrees with what became of it, or was granted in an event; and, if asked, that
+every upload is stored with its content unchanged, and that what is stored of predictions made of uploads is unchanged,
+too. Predictions may be missing: they can be made again.
 
-Not covered, for no chain holds them: names and rights of people, members of teams, tokens and sessions, metadata and
-kind of a submission, flags, places on the board (they are computed again), and times other than those of scores and
-events. What cannot be read at all is a problem of its area, not an end of the audit.
+Not covered, for no chain holds them: sessions, jobs and workers, when a token was last used or a row last changed,
+which of a model's submissions is shown (their events say), fingerprints, single ratings before a submission is read to
+its end, and places on the board, which are computed again. What cannot be read at all is a problem of its area, not an
+end of the audit.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ import sqlalchemy as sa
 from reveal_bench.evaluation.receipts import ReceiptError, exact, verify_receipt
 from reveal_leaderboard.store.blobs import Blobs
 from reveal_leaderboard.store.database import BUSY_TIMEOUT_MS, connect, reading
-from reveal_leaderboard.store.events import GENESIS, verify_events
+from reveal_leaderboard.store.events import GENESIS, verify_events, verify_records
 from reveal_leaderboard.store.quota import granted_words
 from reveal_leaderboard.store.ratings import READ_TO_THE_END, digest_of, ratings_of
 from reveal_leaderboard.store.scores import Receipt
@@ -47,7 +49,7 @@ from reveal_leaderboard.store.tables import STATUSES, chains, events, ledger, re
 __all__ = ["AREAS", "NoBoardError", "AuditProblem", "Report", "audit", "check_schema", "opened_to_read"]
 
 MIGRATIONS = Path(__file__).parent / "migrations"
-AREAS = ("events", "receipts", "scores", "submissions", "ledger", "uploads")
+AREAS = ("events", "records", "receipts", "scores", "submissions", "ledger", "uploads")
 AMOUNTS = {"reserved": 1, "charged": 0, "refunded": -1}
 ENDS = {
     **dict.fromkeys(("queued", "scoring", "reading"), ({"reserved"},)),
@@ -172,6 +174,7 @@ def audit(connection: sa.Connection, *, blobs: Blobs | None = None) -> Report:
     chain = _Chain()
     steps: list[tuple[str, Callable[[], Iterable[str]]]] = [
         ("events", lambda: verify_events(connection)),
+        ("records", lambda: verify_records(connection)),
         ("receipts", lambda: chain.verify(connection)),
         ("scores", lambda: _scores(connection, chain)),
         ("submissions", lambda: _statuses(connection)),

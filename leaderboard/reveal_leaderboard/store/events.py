@@ -7,22 +7,26 @@ number and the hash of the event before; the first one follows :data:`GENESIS`. 
 are and the last hash, so that an edit, a gap and a cut-off end are all found by :func:`verify_events`. Whoever can
 rewrite the whole database can rewrite the chain too: keep its head elsewhere now and then (`audit` prints it).
 
-:func:`append` locks the chain until the transaction ends: it is the last lock that a transaction takes.
+An event also holds the hash of its subject's record as the event leaves it (:mod:`reveal_leaderboard.store.records`);
+events from before version 0007 of the database hold none. :func:`append` locks the chain until the transaction ends: it
+is the last lock that a transaction takes, and comes after all changes.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import sqlalchemy as sa
 
 from reveal_leaderboard.store.database import locked, moment
+from reveal_leaderboard.store.records import record_of, subjects
 from reveal_leaderboard.store.tables import chains, events
 
-__all__ = ["GENESIS", "Event", "append", "history", "verify_events"]
+__all__ = ["GENESIS", "Event", "append", "history", "record_all", "verify_events", "verify_records"]
 
 GENESIS = "0" * 64
 CHAIN = "events"
@@ -38,6 +42,7 @@ class Event:
     subject : "submission:ID", "board:NAME", "team:ID", "user:ID", "token:ID" or "flag:ID"
     at : seconds since 1970 UTC by the database's clock
     previous, hash : 64 hexadecimal digits
+    record : hash of its subject's record, 64 hexadecimal digits; None if it has none
     """
 
     id: int
@@ -49,6 +54,7 @@ class Event:
     why: str
     previous: str
     hash: str
+    record: str | None = None
 
 
 def append(
@@ -74,6 +80,7 @@ def append(
         "to_status": to_status,
         "why": why,
         "previous": chain.head,
+        "record": record_of(connection, subject),
     }
     event = Event(**facts, hash=_hash(facts))
     connection.execute(events.insert().values(**asdict(event)))
@@ -91,7 +98,8 @@ def verify_events(connection: sa.Connection) -> list[str]:
     """The problems of the chain, one sentence each; empty if it is intact."""
     problems = []
     n, head = 0, GENESIS
-    query = sa.select(events).order_by(events.c.id).execution_options(yield_per=1000)
+    columns = [column for column in events.c if column.name != "record" or _has_records(connection)]
+    query = sa.select(*columns).order_by(events.c.id).execution_options(yield_per=1000)
     for row in connection.execute(query):
         event = Event(**row._mapping)
         if event.id != n + 1:
@@ -111,6 +119,34 @@ def verify_events(connection: sa.Connection) -> list[str]:
     return problems
 
 
+def record_all(connection: sa.Connection) -> None:
+    """Append an event for each subject, as it stands: from then on its record is vouched for."""
+    why = "as it stood when events began to hold what they left"
+    for subject in list(subjects(connection)):
+        append(connection, subject=subject, who="migration", to_status="recorded", why=why)
+
+
+def verify_records(connection: sa.Connection) -> Iterator[str]:
+    """What does not stand as its last event left it, one sentence each; nothing of a database from before records."""
+    if not _has_records(connection):
+        return
+    query = sa.select(events.c.subject, events.c.record).where(events.c.record.is_not(None)).order_by(events.c.id)
+    left = {row.subject: row.record for row in connection.execute(query)}
+    for subject in subjects(connection):
+        if subject not in left:
+            yield f"no event knows {subject.replace(':', ' ')}"
+        elif record_of(connection, subject) != left.pop(subject):
+            yield f"{subject.replace(':', ' ')} does not stand as its last event left it"
+    for subject in left:
+        yield f"{subject.replace(':', ' ')} is not there any more"
+
+
+def _has_records(connection: sa.Connection) -> bool:
+    return any(column["name"] == "record" for column in sa.inspect(connection).get_columns("events"))
+
+
 def _hash(facts: dict[str, Any]) -> str:
+    if facts["record"] is None:  # as of events from before there were records
+        facts = {name: value for name, value in facts.items() if name != "record"}
     text = json.dumps(facts, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode("ascii")).hexdigest()

@@ -317,6 +317,7 @@ events = sa.Table(
     sa.Column("why", sa.Text, nullable=False),
     _word("previous", 64),
     _word("hash", 64, unique=True),
+    _word("record", 64, nullable=True),  # of its subject as the event leaves it; NULL: from before there were records
     sa.Index(None, "subject"),
 )
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.kinds.canonical import Arrays, Codec, Fields, names_from, require, text_of_names
 from reveal_bench.kinds.findings.records import FindingsPrediction, StudyManifest, StudyRecord
 from reveal_bench.kinds.images import StudyImage
@@ -127,7 +128,7 @@ class FindingsCodec(Codec):
         ):
             raise ValueError(f"`predicted` and `present` must have shape {shape}, got {arrays['predicted'].shape}")
         if given.shape not in (shape, (0, len(labels))):
-            raise ValueError(f"`probabilities` must have shape {shape}, got {given.shape}")
+            raise ArgumentError("probabilities", f"must have shape {shape}", given.shape)
         probabilities = given if len(given) or not studies else None
         return StudyRows(
             labels, studies, arrays["predicted"], arrays["present"], probabilities, arrays["has_prediction"]

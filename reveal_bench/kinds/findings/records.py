@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.kinds.folder import check_split, read_folder_info, split_shards
 from reveal_bench.kinds.images import StudyImage, image_from_facts
 
@@ -61,7 +62,7 @@ def age_band(years: float | None) -> str:
     if years is None:
         return UNKNOWN
     if not 0 <= years <= 150:
-        raise ValueError(f"`years` must lie in [0, 150], got {years}")
+        raise ArgumentError("years", "must lie in [0, 150]", years)
     return AGE_BANDS[min(int(years // 10), 8)]
 
 

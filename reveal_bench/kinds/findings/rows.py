@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.kinds.findings.records import AGE_BANDS, AGREEMENTS, PATIENT_CLASSES, RACES, SEXES, StudyRecord
 from reveal_bench.kinds.images import VIEWS, Developed
 from reveal_bench.kinds.rows import (
@@ -84,7 +85,7 @@ def study_row(record: StudyRecord, findings: Sequence[str], developed: Sequence[
     """
     labels = sorted(code_of(findings, label, "labels") for label in set(record.labels))
     if len(labels) != len(record.labels):
-        raise ValueError(f"`labels` must name each finding once, got {', '.join(record.labels)}")
+        raise ArgumentError("labels", "must name each finding once", ", ".join(record.labels))
     agreement = record.agreement
     return {
         "study_id": record.study_id,

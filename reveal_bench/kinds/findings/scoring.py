@@ -219,13 +219,13 @@ def score_studies(
     by_study: dict[str, FindingsPrediction] = {}
     for prediction in predictions:
         if prediction.study_id in by_study:
-            raise ValueError(f"`predictions` must name each study once, got {prediction.study_id!r} twice")
+            raise ArgumentError("predictions", "must name each study once", f"{prediction.study_id!r} twice")
         by_study[prediction.study_id] = prediction
     if len({record.study_id for record in records}) != len(records):
-        raise ValueError("`records` must name each study once")
+        raise ArgumentError("records", "must name each study once")
     kinds = {prediction.probabilities is None for prediction in predictions}
     if len(kinds) == 2:
-        raise ValueError("`predictions` must all give labels, or all probabilities")
+        raise ArgumentError("predictions", "must all give labels, or all probabilities")
     column = {label: i for i, label in enumerate(labels)}
     present, predicted = (np.zeros((len(records), len(labels)), bool) for _ in range(2))
     probabilities = np.zeros((len(records), len(labels))) if kinds == {False} else None
@@ -253,7 +253,7 @@ def _thresholds(thresholds: float | Mapping[str, float], labels: Sequence[str]) 
         return float(thresholds)
     unknown = sorted(set(thresholds) - set(labels))
     if unknown:
-        raise ValueError(f"`thresholds` must be of the benchmark's labels, got {unknown}")
+        raise ArgumentError("thresholds", "must be of the benchmark's labels", unknown)
     return [float(thresholds.get(label, 0.5)) for label in labels]
 
 
@@ -285,10 +285,10 @@ def summarize_studies(
         If there is no such stratum or unit.
     """
     if unit not in ("patient", "study"):
-        raise ValueError(f"`unit` must be 'patient' or 'study', got {unit!r}")
+        raise ArgumentError("unit", "must be 'patient' or 'study'", repr(unit))
     parts = rows.strata()
     if stratum is not None and stratum not in parts:
-        raise ValueError(f"`stratum` must be one of {list(parts)}, got {stratum!r}")
+        raise ArgumentError("stratum", f"must be one of {list(parts)}", repr(stratum))
     part = rows if stratum is None else rows.take(parts[stratum])
 
     def units(studies: Sequence[StudyRecord]) -> list[str]:
@@ -388,18 +388,18 @@ def _ranking(metric: str) -> Ranking:
 
 def _check_systems(systems: Sequence[StudyRows], metrics: Sequence[str], labels: Sequence[str], unit: str) -> None:
     if unit not in ("patient", "study"):
-        raise ValueError(f"`unit` must be 'patient' or 'study', got {unit!r}")
+        raise ArgumentError("unit", "must be 'patient' or 'study'", repr(unit))
     if not systems:
-        raise ValueError("`systems` must hold at least one system, got none")
+        raise ArgumentError("systems", "must hold at least one system", "none")
     first = systems[0]
     if not len(first):
-        raise ValueError("`systems` must be scored on at least one study, got none")
+        raise ArgumentError("systems", "must be scored on at least one study", "none")
     unknown = [label for label in labels if label not in first.labels]
     if unknown or not labels:
-        raise ValueError(f"`labels` must be among {list(first.labels)}, got {unknown or 'none'}")
+        raise ArgumentError("labels", f"must be among {list(first.labels)}", unknown or "none")
     missing = [name for name in metrics if name not in study_metrics(systems)]
     if missing:
-        raise ValueError(f"`metrics` must be among {study_metrics(systems)}, got {missing}")
+        raise ArgumentError("metrics", f"must be among {study_metrics(systems)}", missing)
     studies = [(study.study_id, study.patient_id) for study in first.studies]
     for rows in systems:
         if rows.labels != first.labels or [(s.study_id, s.patient_id) for s in rows.studies] != studies:

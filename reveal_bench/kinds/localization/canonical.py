@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import IntArray
 from reveal_bench.geometry import Grid, box_centre, is_inside
 from reveal_bench.kinds.canonical import Arrays, Codec, Fields, names_from, require, text_of_names
@@ -158,7 +159,7 @@ class LocalizationCodec(Codec):
         findings = tuple(names["findings"])
         n = len(arrays["image"])
         if arrays["values"].shape != (len(names["metrics"]), n):
-            raise ValueError(f"`values` must have shape ({len(names['metrics'])}, {n}), got {arrays['values'].shape}")
+            raise ArgumentError("values", f"must have shape ({len(names['metrics'])}, {n})", arrays["values"].shape)
         limits = {"image": len(images), "finding": len(findings), "point_kind": len(_KINDS), "cell_kind": len(_KINDS)}
         for name, limit in limits.items():
             if len(arrays[name]) != n or (n and int(arrays[name].max()) >= limit):

@@ -19,6 +19,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.kinds.images import SPACING_SOURCES, VIEWS
 from reveal_bench.kinds.localization.records import READERS, Annotation, LocalizationRecord, SalientPoint
 from reveal_bench.kinds.rows import Fault, Row, code_of, size_faults
@@ -103,7 +104,7 @@ def localization_row(record: LocalizationRecord, findings: Sequence[str]) -> Row
     code = {finding: i for i, finding in enumerate(findings)}
     unknown = (set(record.label_status) ^ set(findings)) | _findings_used(record) - set(findings)
     if unknown:
-        raise ValueError(f"`label_status` must have one entry per finding of the benchmark, differs in {unknown}")
+        raise ArgumentError("label_status", f"must have one entry per finding of the benchmark, differs in {unknown}")
     image = {"bytes": record.image, "path": record.image_name} if record.image is not None else None
     return {
         "image": image,

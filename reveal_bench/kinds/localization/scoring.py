@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import BoolArray, FloatArray
 from reveal_bench.geometry import Grid, box_centre
 from reveal_bench.kinds.disclosure import Disclosure, disclosure_of_findings
@@ -120,7 +121,7 @@ def list_cases(records: Sequence[LocalizationRecord], predicted_masks: Collectio
     also = set() if _draws_boxes_alone(records) else set(predicted_masks)
     for record in records:
         if record.image_id in seen:
-            raise ValueError(f"`records` must name each image once, got {record.image_id!r} twice")
+            raise ArgumentError("records", "must name each image once", f"{record.image_id!r} twice")
         seen.add(record.image_id)
         present = set(record.asked("present"))
         for finding in record.label_status:
@@ -207,7 +208,7 @@ class CaseRows:
         """
         parts = self.strata()
         if stratum is not None and stratum not in parts:
-            raise ValueError(f"`stratum` must be one of {list(parts)}, got {stratum!r}")
+            raise ArgumentError("stratum", f"must be one of {list(parts)}", repr(stratum))
         rows = self if stratum is None else self.take(parts[stratum])
         return summarize(rows, n_resamples=n_resamples, seed=seed, unit=unit, interval=interval)
 
@@ -348,7 +349,7 @@ def _by_pair(predictions: Sequence[LocalizationPrediction]) -> dict[Pair, Locali
     for prediction in predictions:
         pair = (prediction.image_id, prediction.finding)
         if pair in by_pair:
-            raise ValueError(f"`predictions` must name each (image, finding) once, got {pair} twice")
+            raise ArgumentError("predictions", "must name each (image, finding) once", f"{pair} twice")
         by_pair[pair] = prediction
     return by_pair
 
@@ -532,15 +533,15 @@ def resample_systems(
         If a metric or finding is unknown to a system, or the systems were scored on different images.
     """
     if unit not in ("patient", "image"):
-        raise ValueError(f"`unit` must be 'patient' or 'image', got {unit!r}")
+        raise ArgumentError("unit", "must be 'patient' or 'image'", repr(unit))
     images = set(systems[0].all_images)
     for rows in systems:
         unknown = [name for name in findings if name not in rows.findings]
         if unknown:
-            raise ValueError(f"`findings` must be among {list(rows.findings)}, got {unknown}")
+            raise ArgumentError("findings", f"must be among {list(rows.findings)}", unknown)
         missing = [name for name in metrics if name not in rows.values]
         if missing:
-            raise ValueError(f"`metrics` must be among {list(rows.values)}, got {missing}")
+            raise ArgumentError("metrics", f"must be among {list(rows.values)}", missing)
         if set(rows.all_images) != images:
             stray = min(images ^ set(rows.all_images))
             raise ValueError(f"all systems must be scored on the same images, got {stray[0]!r} in some of them alone")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.kinds.canonical import Arrays, Codec, Fields, names_from, require, text_of_names
 from reveal_bench.kinds.tasks.lint import ANSWER_LIMITS
 from reveal_bench.kinds.tasks.records import AnswerBox, Rating, TaskAnswer, TaskManifest, TaskQuestion
@@ -155,7 +156,7 @@ class TasksCodec(Codec):
         columns = [tuple(names[name]) for name in ("task_ids", "patient_ids", "categories")]
         n = len(is_answered)
         if {len(column) for column in columns} | {len(ratings)} != {n} or ratings.shape[2] != len(CRITERIA):
-            raise ValueError(f"`ratings` must have shape ({n}, readers, {len(CRITERIA)}), got {ratings.shape}")
+            raise ArgumentError("ratings", f"must have shape ({n}, readers, {len(CRITERIA)})", ratings.shape)
         return RubricRows(columns[0], columns[1], columns[2], ratings, is_answered, names["missing"])
 
 

@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.kinds.folder import check_split, read_folder_info, split_shards
 from reveal_bench.kinds.images import StudyImage, image_from_facts
 from reveal_bench.kinds.localization.records import Box
@@ -278,11 +279,13 @@ def rating_array(ratings: Iterable[Rating], *, reader: str, answers: Sequence[An
             continue
         answer = (rating.task_id, rating.model)
         if answer in of_reader:
-            raise ValueError(f"`ratings` must hold one rating per answer and reader, got two of {answer} by {reader!r}")
+            raise ArgumentError(
+                "ratings", "must hold one rating per answer and reader", f"two of {answer} by {reader!r}"
+            )
         of_reader[answer] = rating
     if not of_reader:
         known = ", ".join(sorted(readers)) or "none"
-        raise ValueError(f"`reader` must be one of the readers of the ratings ({known}), got {reader!r}")
+        raise ArgumentError("reader", f"must be one of the readers of the ratings ({known})", repr(reader))
     array = np.full((len(answers), len(CRITERIA)), np.nan)
     for i, answer in enumerate(answers):
         found = of_reader.get(answer)
@@ -409,4 +412,6 @@ def meaning(criterion: str, score: int) -> str:
         if (entry.criterion, entry.score) == (criterion, score):
             return entry.description
     known = ", ".join(_MEANINGS)
-    raise ValueError(f"`criterion` must be one of {known} and `score` from 1 to 5, got {criterion!r} and {score!r}")
+    raise ArgumentError(
+        "criterion", f"must be one of {known} and `score` from 1 to 5", f"{criterion!r} and {score!r}", ("score",)
+    )

@@ -36,6 +36,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray, IntArray
 from reveal_bench.kinds.disclosure import Disclosure
 from reveal_bench.kinds.tasks.records import CATEGORIES, Rating, TaskRecord
@@ -131,7 +132,7 @@ class RubricRows:
         """
         parts = self.strata()
         if stratum is not None and stratum not in parts:
-            raise ValueError(f"`stratum` must be one of {list(parts)}, got {stratum!r}")
+            raise ArgumentError("stratum", f"must be one of {list(parts)}", repr(stratum))
         rows = self if stratum is None else self.take(parts[stratum])
         return summarize_rubric(rows, n_resamples=n_resamples, seed=seed, unit=unit, interval=interval)
 
@@ -168,7 +169,7 @@ class RubricRows:
         """
         unknown = sorted(set(metrics) - {"rubric_mean"})
         if unknown:
-            raise ValueError(f"`metrics` must be among ['rubric_mean'], got {unknown}")
+            raise ArgumentError("metrics", "must be among ['rubric_mean']", unknown)
         found = resample_rubrics(systems, groups, n_resamples=n_resamples, seed=seed, unit=unit)
         return [{"rubric_mean": figures} for figures in found]
 
@@ -251,9 +252,9 @@ def score_ratings(
         answer, given twice by a reader, or not a whole number from 1 to 5.
     """
     if not tasks:
-        raise ValueError("`tasks` must hold at least one task, got none")
+        raise ArgumentError("tasks", "must hold at least one task", "none")
     if missing not in ("lowest", "leave_out"):
-        raise ValueError(f"`missing` must be 'lowest' or 'leave_out', got {missing!r}")
+        raise ArgumentError("missing", "must be 'lowest' or 'leave_out'", repr(missing))
     given = list(ratings)
     place = {task.task_id: i for i, task in enumerate(tasks)}
     has_answer = {rating.task_id for rating in given} if answered is None else set(answered)
@@ -276,18 +277,18 @@ def score_ratings(
 def _check(ratings: Sequence[Rating], place: dict[str, int], has_answer: Collection[str]) -> None:
     unknown = sorted(set(has_answer) - set(place))
     if unknown:
-        raise ValueError(f"`answered` must be tasks of the split, got {unknown[0]!r}")
+        raise ArgumentError("answered", "must be tasks of the split", repr(unknown[0]))
     if len({rating.model for rating in ratings}) > 1:
-        raise ValueError(f"`ratings` must be of one model, got {sorted({rating.model for rating in ratings})}")
+        raise ArgumentError("ratings", "must be of one model", sorted({rating.model for rating in ratings}))
     seen = set()
     for rating in ratings:
         key = (rating.task_id, rating.reader)
         if rating.task_id not in place:
-            raise ValueError(f"`ratings` must be of tasks of the split, got {rating.task_id!r}")
+            raise ArgumentError("ratings", "must be of tasks of the split", repr(rating.task_id))
         if rating.task_id not in has_answer:
-            raise ValueError(f"`ratings` must be of answers, got one of the unanswered task {rating.task_id!r}")
+            raise ArgumentError("ratings", "must be of answers", f"one of the unanswered task {rating.task_id!r}")
         if key in seen:
-            raise ValueError(f"`ratings` must hold one per task and reader, got two of {key}")
+            raise ArgumentError("ratings", "must hold one per task and reader", f"two of {key}")
         seen.add(key)
         for name in CRITERIA:
             score = getattr(rating, name)
@@ -371,10 +372,10 @@ def resample_rubrics(
         If there is no system, a column is unknown, or the systems answered different tasks.
     """
     if not systems:
-        raise ValueError("`systems` must hold at least one system, got none")
+        raise ArgumentError("systems", "must hold at least one system", "none")
     unknown = sorted(set(columns) - {*REPORTED, *CATEGORIES})
     if unknown or not columns:
-        raise ValueError(f"`columns` must be among {[*REPORTED, *CATEGORIES]}, got {unknown or 'none'}")
+        raise ArgumentError("columns", f"must be among {[*REPORTED, *CATEGORIES]}", unknown or "none")
     first = systems[0]
     for rows in systems:
         if (rows.task_ids, rows.patient_ids) != (first.task_ids, first.patient_ids):
@@ -400,7 +401,7 @@ def _means(values: FloatArray, units: IntArray, counts: npt.NDArray[np.float32])
 
 def _units(rows: RubricRows, unit: str) -> tuple[IntArray, int]:
     if unit not in ("patient", "task"):
-        raise ValueError(f"`unit` must be 'patient' or 'task', got {unit!r}")
+        raise ArgumentError("unit", "must be 'patient' or 'task'", repr(unit))
     names = rows.patient_ids if unit == "patient" else rows.task_ids
     code = {name: i for i, name in enumerate(sorted(set(names)))}
     return np.array([code[name] for name in names], np.int64), len(code)
