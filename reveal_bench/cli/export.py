@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.cli import output as terminal
 from reveal_bench.cli.board import read_json, read_key
 
@@ -92,8 +93,8 @@ def _run_facts(run: Path, file_sha256: str) -> tuple[dict[str, Any], dict[str, A
 
     info = read_run_info(run)
     if info is None:
-        raise ValueError(f"--run must be a run folder: {run} has no {RUN}")
+        raise ArgumentError("run", "must be a run folder", run)
     made = [run / name for name in prediction_files(info.epochs)]
     if file_sha256 not in {hashlib.sha256(path.read_bytes()).hexdigest() for path in made if path.is_file()}:
-        raise ValueError(f"--run must be the folder that made the predictions: {run} has no file {file_sha256}")
+        raise ArgumentError("run", f"must have made the predictions, whose SHA-256 is {file_sha256}", run)
     return read_json(run / RUN), read_json(run / SUMMARY)

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.kinds.folder import FolderInfo
 from reveal_bench.metrics import METRICS
@@ -87,14 +88,12 @@ class Recorded:
     def __post_init__(self) -> None:
         of = (self.result.benchmark, self.result.version, self.result.split)
         if self.folder is not None and (self.folder.benchmark, self.folder.version) != of[:2]:
-            raise ValueError(
-                f"`folder` must be of {' '.join(of[:2])}, as the result is, "
-                f"got {self.folder.benchmark} {self.folder.version}"
-            )
+            got = f"{self.folder.benchmark} {self.folder.version}"
+            raise ArgumentError("folder", f"must be of {' '.join(of[:2])}, as the result is", got)
         if self.run is not None:
-            got = tuple(str(self.run.get(name)) for name in ("benchmark", "benchmark_version", "split"))
-            if got != of:
-                raise ValueError(f"`run` must be of {' '.join(of)}, as the result is, got {' '.join(got)}")
+            made = tuple(str(self.run.get(name)) for name in ("benchmark", "benchmark_version", "split"))
+            if made != of:
+                raise ArgumentError("run", f"must be of {' '.join(of)}, as the result is", " ".join(made))
 
     def card(self, *sections: str) -> str | None:
         """Where the dataset's card tells of something."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from math import isinf
 from typing import Any
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.metrics import METRICS
 from reveal_bench.results.facts import Figure, Result
 
@@ -36,7 +37,7 @@ def every_eval_ever(
         If the model is not known: a record is of a model.
     """
     if result.model is None:
-        raise ValueError("`model` must be given: a score document does not name the model, and the record must")
+        raise ArgumentError("model", "must be given: a score document does not name the model, and the record must")
     moment = str(int(at))
     source = {
         "source_name": "reveal-bench score" if result.receipt is None else "reveal-leaderboard",

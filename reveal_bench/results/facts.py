@@ -17,6 +17,7 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.evaluation.receipts import ReceiptError, verify_receipt
 from reveal_bench.files import parse_json
@@ -221,11 +222,11 @@ def read_result(path: Path, *, model: str | None = None, trusted_key: str | None
         raise ValueError(f"{path} must be JSON in UTF-8: {error}") from None
     if isinstance(document, dict) and not repeated and "receipt" in document:
         if model is not None:
-            raise ValueError(f"`model` must not be given with a receipt, which states its own: {path}")
+            raise ArgumentError("model", f"must not be given with a receipt, which states its own: {path}")
         return of_receipt(document, trusted_key)
     if isinstance(document, dict) and not repeated and "estimates" in document:
         if trusted_key is not None:
-            raise ValueError(f"`trusted_key` must not be given with a score document, which nobody signed: {path}")
+            raise ValueError(f"a key must not be given with a score document, which nobody signed: {path}")
         return of_score(document, model)
     raise ValueError(f"{path} must be a receipt, or a document of `reveal-bench score --json`, it is neither")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.benchmarks import hub_task
 from reveal_bench.results.facts import Result
 
@@ -44,9 +45,9 @@ def eval_results(
     from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml
 
     if not _REPO.fullmatch(dataset):
-        raise ValueError(f"`dataset` must be 'organization/name' of a dataset on the Hub, got {dataset!r}")
+        raise ArgumentError("dataset", "must be 'organization/name' of a dataset on the Hub", repr(dataset))
     if revision is not None and not _REVISION.fullmatch(revision):
-        raise ValueError(f"`revision` must be a commit, 40 hexadecimal digits, got {revision!r}")
+        raise ArgumentError("revision", "must be a commit, 40 hexadecimal digits", repr(revision))
     entry = EvalResultEntry(
         dataset_id=dataset,
         task_id=hub_task(result.benchmark, result.split),

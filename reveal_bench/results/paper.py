@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.results.facts import Figure, Result
 
 __all__ = ["escape_latex", "escape_markdown", "latex_table", "markdown_table"]
@@ -113,7 +114,7 @@ def _code(text: str) -> str:
 
 def _model(result: Result) -> str:
     if result.model is None:
-        raise ValueError("`model` must be given: a score document does not name the model, and a row does")
+        raise ArgumentError("model", "must be given: a score document does not name the model, and a row does")
     return result.model
 
 
