@@ -1,8 +1,17 @@
-"""``CITATION.cff`` of a dataset folder: whom the source's card names, and nobody else."""
+"""``CITATION.cff`` of a dataset folder: whom the source's card names, and nobody else.
+
+cffconvert checks all of them in `make soak`. By hand::
+
+    python3 -m venv V && V/bin/pip install cffconvert==2.0.0
+    REVEAL_CFFCONVERT=V/bin/cffconvert python -m pytest tests/dataset/test_citation.py
+"""
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+from pathlib import Path
 
 import jsonschema
 import pytest
@@ -11,6 +20,7 @@ import yaml
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset.card import card_template
 from reveal_bench.dataset.citation import render_citation
+from tests.conftest import ROOT
 from tests.results.schemas import CITATION
 
 
@@ -45,3 +55,16 @@ def test_a_card_that_cites_nothing_gives_no_file(monkeypatch: pytest.MonkeyPatch
     template = card_template(BENCHMARKS["chexlocalize"]).split("## Citation")[0] + "## Citation\n\nNone yet.\n"
     monkeypatch.setattr("reveal_bench.dataset.citation.card_template", lambda benchmark: template)
     assert render_citation(BENCHMARKS["chexlocalize"], version="1.0.0", synthetic=False) is None
+
+
+@pytest.mark.skipif("REVEAL_CFFCONVERT" not in os.environ, reason="needs cffconvert in its own environment: make soak")
+def test_cffconvert_finds_every_file_valid(tmp_path: Path) -> None:
+    program = Path(os.environ["REVEAL_CFFCONVERT"]).absolute()
+    texts = [(ROOT / "CITATION.cff").read_text(encoding="utf-8")]
+    for benchmark in BENCHMARKS.values():
+        texts += [render_citation(benchmark, version="1.0.0", synthetic=drawn) or "" for drawn in (False, True)]
+    for i, text in enumerate(texts):
+        path = tmp_path / f"{i}.cff"
+        path.write_text(text, encoding="utf-8")
+        done = subprocess.run([program, "--validate", "-i", path], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{text}{done.stdout}{done.stderr}"

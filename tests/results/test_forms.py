@@ -10,6 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 import yaml
+from huggingface_hub import parse_eval_result_entries
 from markdown_it import MarkdownIt
 
 from reveal_bench.evaluation.receipts import ReceiptError
@@ -75,6 +76,8 @@ def test_eval_results_are_in_the_form_of_the_hub(result: Result, url: str | None
     assert entry["dataset"] == {"id": "lab/data", "task_id": task, "revision": "0f" * 20}
     assert entry.get("source", {}).get("url") == url
     assert "verifyToken" not in entry
+    (read,) = parse_eval_result_entries([entry])
+    assert (read.task_id, read.value) == (task, float(result.headline().value))
 
 
 def test_eval_results_of_a_receipt_say_what_was_released() -> None:
