@@ -179,7 +179,7 @@ class Recorded:
             return None
         settings = {**(self.run.get("settings") or {}), **(self.run.get("parameters") or {})}
         told = ", ".join(f"{name} {json.dumps(value)}" for name, value in settings.items() if value is not None)
-        return f"{told or 'no settings'}; {self.run['epochs']} times per question"
+        return f"{told or 'no settings'}; epochs {self.run['epochs']}"
 
     @property
     def compute(self) -> str | None:

@@ -126,8 +126,8 @@ def _uncertainty(figure: Figure) -> dict[str, Any]:
     if figure.method is not None:
         interval["method"] = figure.method
     uncertainty: dict[str, Any] = {"confidence_interval": interval}
-    if not figure.is_macro and figure.n is not None and figure.n.isascii() and figure.n.isdigit():
-        uncertainty["num_samples"] = int(figure.n)
+    if figure.n_cases is not None:
+        uncertainty["num_samples"] = figure.n_cases
     if figure.n_resamples is not None:
         uncertainty["num_bootstrap_samples"] = figure.n_resamples
     return {"uncertainty": uncertainty}

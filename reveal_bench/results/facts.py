@@ -11,6 +11,7 @@ What was not recorded is None, and a form says so or has no such field; nothing 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
@@ -36,6 +37,9 @@ METHODS = {
 """Kind of interval -> what it is called in a paper."""
 LARGEST_FILE = 16 << 20
 DECIMALS = Decimal("0.001")
+LARGEST = 1_000_000_000  # of any metric; a hostile receipt may state more
+_PLAIN = re.compile(r"-?[0-9]{1,10}(\.[0-9]{1,20})?")
+_COUNT = re.compile(r"[0-9]{1,9}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +92,15 @@ class Figure:
         return {name: value for name, colon, value in (part.partition(":") for part in parts) if colon}
 
     @property
+    def n_cases(self) -> int | None:
+        """Cases behind a finding, where they are told as a number."""
+        return int(self.n) if not self.is_macro and self.n is not None and _COUNT.fullmatch(self.n) else None
+
+    @property
     def n_resamples(self) -> int | None:
         """Resamples behind the interval."""
         count = self.recipe.get("b", "")
-        return int(count) if count.isascii() and count.isdigit() else None
+        return int(count) if _COUNT.fullmatch(count) else None
 
     @property
     def method(self) -> str | None:
@@ -296,10 +305,12 @@ def _figure(entry: Mapping[str, Any]) -> Figure:
 
 
 def _decimal(number: object) -> Decimal | None:
-    """A finite number exactly as it was written."""
+    """A number exactly as it was written; of a receipt in plain decimals, never so long that it cannot be shown."""
     if number is None:
         return None
+    if isinstance(number, str) and not _PLAIN.fullmatch(number):
+        raise InvalidOperation(number)
     exact = Decimal(number if isinstance(number, str) else repr(number))
-    if not exact.is_finite():
+    if not exact.is_finite() or abs(exact) > LARGEST:
         raise InvalidOperation(number)
     return exact

@@ -64,7 +64,7 @@ def test_everything_that_is_recorded() -> None:
     assert claim["23"] == "reveal-bench 0.1.0, inspect-ai 0.3.285"
     assert claim["42"].startswith("n\\_resamples 500; seed 3")
     assert tripod["6a"] == "Model\\|A, as stated; the service answered as model-a-2026"
-    assert tripod["6c"] == 'style "zero-shot", temperature 0; 2 times per question'
+    assert tripod["6c"] == 'style "zero-shot", temperature 0; epochs 2'
     assert tripod["12"] == "tokens in 10, out 4; cost 0.05"
     assert "0.612 (0.500 to 0.710)" in tripod["17"]
 

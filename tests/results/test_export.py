@@ -11,9 +11,11 @@ import jsonschema
 import pytest
 import yaml
 
+from reveal_bench import run_callable
 from reveal_bench.version import __version__
 from tests.cli.test_score import call
 from tests.conftest import ROOT
+from tests.dataset.card_folders import localization_folder
 from tests.evaluation.test_receipts import KEY, STRANGER, public
 from tests.results.schemas import CITATION, EVERY_EVAL_EVER
 from tests.results.test_forms import SCORE, receipt
@@ -52,6 +54,19 @@ def test_what_is_refused(signed: Path, tmp_path: Path) -> None:
     score.write_text(json.dumps(SCORE))
     assert "--dataset is needed" in call("export", score, "--to", "eval-results", expect=2).stderr
     assert "must be a run folder" in call("export", score, "--to", "claim", "--run", tmp_path, expect=1).stderr
+
+
+def test_facts_of_a_run_folder(tmp_path: Path) -> None:
+    data, run, score = localization_folder(tmp_path / "made", n=3), tmp_path / "run", tmp_path / "score.json"
+    name, parameters = "Left|corner", {"temperature": 0}
+    run_callable(lambda image, finding: {"point": (1.0, 1.0)}, data, "test", name=name, parameters=parameters, out=run)
+    score.write_text(call("score", run / "predictions.jsonl", data, "--split", "test", "--json").stdout)
+    done = call("export", score, "--to", "tripod-llm", "--run", run, "--folder", data)
+    assert "| Left\\|corner, as stated |" in done.stdout
+    assert "| temperature 0; epochs 1 |" in done.stdout
+    assert "| images 3, patients 3, asked 3, predictions 3, missing 0 |" in done.stdout
+    (run / "predictions.jsonl").write_text("")
+    assert "--run must have made the" in call("export", score, "--to", "claim", "--run", run, expect=1).stderr
 
 
 def test_the_transcript_of_the_page(signed: Path) -> None:

@@ -202,6 +202,7 @@ def test_figures_of_another_submission_are_said_to_be() -> None:
         (receipt() | {"hash": "0" * 64}, None, "was changed"),
         (make(released={"figures": "none"}), None, "`released.figures` of the receipt must be a list"),
         (receipt(figure(value="NaN")), None, "`released.figures` of the receipt must be a list"),
+        (receipt(figure(value="1e999999999")), None, "`released.figures` of the receipt must be a list"),
         (receipt(figure(low="-")), None, "`released.figures` of the receipt must be a list"),
     ],
 )
@@ -222,6 +223,7 @@ def test_a_receipt_that_does_not_hold_is_refused(
         ('{"receipt": 1, "receipt": 2}', {}, "must be a receipt, or"),
         (json.dumps(SCORE | {"schema": 2}), {}, "`schema` of a score document must be 1, got 2"),
         (json.dumps(SCORE | {"protocol": None}), {}, "must have the fields of `score --json`"),
+        (json.dumps(SCORE | {"estimates": [figure(value=1e300)]}), {}, "must have the fields of `score --json`"),
         (json.dumps(SCORE), {"trusted_key": "k"}, "which nobody signed"),
         (json.dumps(receipt()), {"model": "Another"}, "states its own"),
     ],
