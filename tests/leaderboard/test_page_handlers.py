@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,12 +14,15 @@ import sqlalchemy as sa
 from reveal_leaderboard.accounts.people import User
 from reveal_leaderboard.store import boards, quota
 from reveal_leaderboard.store.tables import events, jobs
-from reveal_leaderboard.web.pages import admin, compare, entry, mine, submit
+from reveal_leaderboard.web.heads import Heads
+from reveal_leaderboard.web.pages import admin, board, compare, entry, mine, submit
 from reveal_leaderboard.web.pages import admin as admin_acts
 from reveal_leaderboard.web.pages import admin as admin_panels
 from reveal_leaderboard.web.pages import mine as tokens
 from reveal_leaderboard.web.pages.submit import FIELDS
 from reveal_leaderboard.web.services import NotAdminError
+from starlette.testclient import TestClient
+from starlette.types import Receive, Scope, Send
 
 from tests.leaderboard.browser.world import IMAGES, STUDIES, World
 from tests.leaderboard.databases import Kept
@@ -356,3 +360,60 @@ def test_the_other_boards_ledger_is_another_one(world: Any) -> None:
         assert quota.balance(connection, world.north.id, STUDIES, "1.0.0", policy).left == 10
     shown = mine._Handlers(world.services).show(asking(world, world.ada), world.north.id, STUDIES)[1]
     assert "Nothing was spent yet." in shown
+
+
+GRADIO = b"""<!doctype html><html><head><meta property="og:title" content="Gradio" />
+<meta name="twitter:description" content="Click to try out the app!" /></head>
+<body class="x"><p>app</p></body></html>"""
+
+
+async def like_gradio(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answers every address with the same document, in two parts."""
+    await send(
+        {"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/html; charset=utf-8")]}
+    )
+    await send({"type": "http.response.body", "body": GRADIO[:40], "more_body": True})
+    await send({"type": "http.response.body", "body": GRADIO[40:]})
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "title"),
+    [
+        ("/", 200, "CheXlocalize · REVEAL leaderboard"),
+        ("/?benchmark=nope", 404, "Not found · REVEAL leaderboard"),
+        ("/entry?id={mine}", 200, "Mine, Northern Lab · REVEAL leaderboard"),
+        ("/entry?id=0", 404, "Not found · REVEAL leaderboard"),
+        ("/submit", 200, "Submit · REVEAL leaderboard"),
+    ],
+)
+def test_a_page_says_what_it_is_before_any_script_runs(world: Any, path: str, status: int, title: str) -> None:
+    answer = TestClient(Heads(like_gradio, world.services)).get(path.format(mine=world.mine.id))
+    assert answer.status_code == status
+    assert f"<title>{title}</title>" in answer.text
+    assert f'<meta property="og:title" content="{title}">' in answer.text
+    assert not re.search("Gradio|Click to try", answer.text)
+    assert answer.headers["content-length"] == str(len(answer.content))
+
+
+def test_the_table_is_there_without_scripts(world: Any) -> None:
+    text = TestClient(Heads(like_gradio, world.services)).get("/").text
+    inside = text[text.index("<noscript>") : text.index("</noscript>")]
+    assert "Mine" in inside
+    assert "Northern Lab" in inside
+    assert re.search(r'<td class="rv-figure" data-label="Macro Hit rate, %"><span class="rv-value">70</span>', inside)
+
+
+def test_what_a_visitor_may_not_see_is_not_described(world: Any) -> None:
+    world.store.hide(world.mine.id, who="test", why="looked at")
+    text = TestClient(Heads(like_gradio, world.services)).get(f"/entry?id={world.mine.id}").text
+    assert "Mine" not in text
+    assert "Northern Lab" not in text
+
+
+def test_the_opening_says_what_is_ranked_who_leads_and_how_sure_that_is(world: Any) -> None:
+    *_, opening = board._Handlers(world.services).open(asking(world, None, benchmark=IMAGES))
+    words = " ".join(re.sub("<[^>]+>", " ", opening).split())
+    assert words.startswith("Where is each finding of a chest radiograph?")
+    assert "No model has a place yet." in words  # nobody ranked them here
+    *_, shown, _, _, _ = board._Handlers(world.services).open(asking(world, None, benchmark="nope"))
+    assert "There is no board of &#39;nope&#39; here." in shown
