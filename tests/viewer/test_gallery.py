@@ -18,7 +18,7 @@ from reveal_bench.kinds.findings.scoring import score_studies
 from reveal_bench.kinds.images import StudyImage
 from reveal_bench.kinds.tasks.records import AnswerBox, TaskAnswer, TaskRecord
 from reveal_bench.masks import decode_mask, encode_mask
-from reveal_bench.viewer.gallery import _mask, named_files, prepare_gallery
+from reveal_bench.viewer.gallery import CaseSource, _mask, named_files, prepare_gallery
 from tests.viewer.shown import Shown
 
 
@@ -71,7 +71,7 @@ def test_a_large_mask_is_made_smaller_and_a_pixel_of_it_stays() -> None:
 def test_of_few_cases_each_has_something_to_find_and_films_are_no_larger_than_said(
     shown: Shown, tmp_path: Path
 ) -> None:
-    assert prepare_gallery(shown.public, "released", {}, tmp_path / "out", most=2, max_side=32) == 2
+    assert prepare_gallery(CaseSource(shown.public, "released", {}, most=2, max_side=32), tmp_path / "out") == 2
     index = read(tmp_path / "out" / "gallery.json")
     assert all(case["results"] for case in index["cases"])
     with Image.open(tmp_path / "out" / "films" / "0-0.jpg") as film:
@@ -81,23 +81,23 @@ def test_of_few_cases_each_has_something_to_find_and_films_are_no_larger_than_sa
 def test_what_is_refused_leaves_nothing(shown: Shown, tmp_path: Path) -> None:
     out = tmp_path / "out"
     with pytest.raises(ValueError, match="references are public"):
-        prepare_gallery(shown.public, "holdout", {}, out)
+        prepare_gallery(CaseSource(shown.public, "holdout", {}), out)
     with pytest.raises(ValueError, match="references are public"):
-        prepare_gallery(shown.private, "holdout", {}, out)
+        prepare_gallery(CaseSource(shown.private, "holdout", {}), out)
     bad = tmp_path / "bad.jsonl"
     bad.write_text('{"image_id": "nobody"}\n')
     with pytest.raises(LintError):
-        prepare_gallery(shown.public, "released", {"Bad": bad}, out)
+        prepare_gallery(CaseSource(shown.public, "released", {"Bad": bad}), out)
     assert list(tmp_path.iterdir()) == [bad]
     out.mkdir()
     (out / "mine.txt").write_text("kept")
     with pytest.raises(ValueError, match="new or empty"):
-        prepare_gallery(shown.public, "released", {}, out)
+        prepare_gallery(CaseSource(shown.public, "released", {}), out)
 
 
 def test_pictures_that_are_withheld_cannot_be_looked_at(world: Any, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="is withheld"):
-        prepare_gallery(world.folder, "released", {}, tmp_path / "out")
+        prepare_gallery(CaseSource(world.folder, "released", {}), tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
 
 

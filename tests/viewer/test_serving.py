@@ -16,7 +16,7 @@ from tests.viewer.shown import Shown
 
 
 def test_files_of_the_page_and_of_the_gallery_and_no_others(shown: Shown) -> None:
-    galleries = Galleries([Gallery(shown.gallery)], home="/")
+    galleries = Galleries([Gallery.of_folder(shown.gallery)], home="/")
     page = galleries.answer("")
     assert page is not None
     text = page.body.decode()
@@ -51,7 +51,7 @@ def test_without_a_gallery_there_is_no_page() -> None:
 
 
 def test_a_strip_names_cases_that_are_there(shown: Shown) -> None:
-    galleries = Galleries([Gallery(shown.gallery)])
+    galleries = Galleries([Gallery.of_folder(shown.gallery)])
     strip = galleries.strip("chexlocalize", 3)
     assert len(strip) == 3
     first = json.loads((shown.gallery / "cases" / "0.json").read_text())
@@ -64,16 +64,16 @@ def test_a_strip_names_cases_that_are_there(shown: Shown) -> None:
 
 def test_a_folder_that_is_no_gallery_and_two_of_one_benchmark_are_refused(shown: Shown, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"gallery\.json"):
-        Gallery(tmp_path)
+        Gallery.of_folder(tmp_path)
     (tmp_path / "gallery.json").write_text('{"schema": 0}')
     with pytest.raises(ValueError, match="this version"):
-        Gallery(tmp_path)
+        Gallery.of_folder(tmp_path)
     with pytest.raises(ValueError, match="once per benchmark"):
-        Galleries([Gallery(shown.gallery)] * 2)
+        Galleries([Gallery.of_folder(shown.gallery)] * 2)
 
 
 def test_the_server_of_view_answers_to_its_own_address_alone(shown: Shown) -> None:
-    with loopback_server(Galleries([Gallery(shown.gallery)])) as server:
+    with loopback_server(Galleries([Gallery.of_folder(shown.gallery)])) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:

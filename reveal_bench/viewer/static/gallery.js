@@ -88,10 +88,9 @@ function overview() {
 
 function card(one) {
   const item = made("li"), link = made("a", "", { href: address(one), "data-number": one.number });
-  const [width, height] = one.thumbnail;
   const picture = made("img", "", {
     src: `/gallery/${encodeURIComponent(state.name)}/thumbnails/${one.number}.jpg`,
-    alt: `${one.view} radiograph`, loading: "lazy", decoding: "async", width, height,
+    alt: `${one.view} radiograph`, loading: "lazy", decoding: "async", width: 240, height: 240,
   });
   link.append(picture, ...one.results.map(([number, found]) => summary(state.index.groups[number], found)));
   if (!one.results.length) link.append(made("span", "Nothing to find", { class: "result soft" }));

@@ -56,7 +56,7 @@ def board(tmp_path_factory: pytest.TempPathFactory, twin_of: Callable[[str], Pat
         world.score(value)
     world.rank({a: (2, 2, 2, "B"), b: (1, 1, 1, "A")})
     shown = make_shown(tmp_path_factory.mktemp("shown"), twin_of("chexlocalize"))
-    with serving(world, Front(galleries=Galleries([Gallery(shown.gallery)], home="/"))) as address:
+    with serving(world, Front(galleries=Galleries([Gallery.of_folder(shown.gallery)], home="/"))) as address:
         yield Board(address, world, a, b)
 
 
