@@ -126,10 +126,10 @@ class CaseSource:
             name: _answers(kind, info, folder, split, records, path, thresholds) for name, path in predictions.items()
         }
         cases = _chosen({kind.key_of(record): kind.case(record) for record in records}, most)
-        groups = _groups(info, cases, systems)
         self.cases = list(cases.values())
         self.max_side = max_side
-        self._given = [{name: list(one.get(key, ())) for name, one in systems.items()} for key in cases]
+        self._given = [_given(case, systems) for case in self.cases]
+        groups = _groups(info, self.cases, self._given)
         self._pictures = _Pictures(kind, split_shards(folder, kind.config, split), set(cases))
         entries = [_entry(case, given, groups) for case, given in zip(self.cases, self._given, strict=True)]
         self.index: dict[str, Any] = {
@@ -260,10 +260,18 @@ def _answers(
     return kind.case_answers(report.predictions, records, rows, protocol)
 
 
-def _groups(info: FolderInfo, cases: Mapping[str, Case], systems: Mapping[str, Answers]) -> list[str]:
+def _given(case: Case, systems: Mapping[str, Answers]) -> Answers:
+    """What every system answered to a case; but for groups that are not there and that all systems say are not."""
+    given = {name: answers.get(case.key, ()) for name, answers in systems.items()}
+    wrong = {one.group for answers in given.values() for one in answers if one.is_hit is not True}
+    shown = wrong.union(case.groups)
+    return {name: [one for one in answers if one.group in shown] for name, answers in given.items()}
+
+
+def _groups(info: FolderInfo, cases: Sequence[Case], given: Sequence[Answers]) -> list[str]:
     """What is asked or answered of the cases shown: in the order of the benchmark's findings, others after them."""
-    there = {group: None for case in cases.values() for group in case.groups}
-    there |= {one.group: None for answers in systems.values() for key in cases for one in answers.get(key, ())}
+    there = {group: None for case in cases for group in case.groups}
+    there |= {one.group: None for answers in given for found in answers.values() for one in found}
     known = [finding for finding in info.findings if finding in there]
     return known + [group for group in there if group not in known]
 

@@ -13,12 +13,13 @@ from PIL import Image
 
 from reveal_bench.evaluation.score import LintError
 from reveal_bench.kinds import KINDS
+from reveal_bench.kinds.cases import Case, CaseAnswer
 from reveal_bench.kinds.findings.records import FindingsPrediction, StudyRecord
 from reveal_bench.kinds.findings.scoring import score_studies
 from reveal_bench.kinds.images import StudyImage
 from reveal_bench.kinds.tasks.records import AnswerBox, TaskAnswer, TaskRecord
 from reveal_bench.masks import decode_mask, encode_mask
-from reveal_bench.viewer.gallery import CaseSource, _mask, named_files, prepare_gallery
+from reveal_bench.viewer.gallery import CaseSource, _given, _mask, named_files, prepare_gallery
 from tests.viewer.shown import Shown
 
 
@@ -129,7 +130,20 @@ def test_a_study_is_right_where_its_labels_are_called_and_wrong_calls_count() ->
     assert case.groups == ("Edema", "Nodule")
     assert case.told == (("Reference labels", "Edema, Nodule"), ("Agreement", "three of three"))
     silent = score_studies([], [study], labels=labels)
-    assert [one.words for one in kind.case_answers([], [study], silent, {})["s"]] == ["no answer"] * 2
+    assert [(one.is_hit, one.words) for one in kind.case_answers([], [study], silent, {})["s"]] == [
+        (False, "no answer"), (False, "no answer"), (True, "no answer"),
+    ]  # fmt: skip
+
+
+def test_what_is_not_there_is_shown_where_a_system_called_it_and_the_others_were_right() -> None:
+    case = Case("s", (), ("Edema",), {})
+    found = {"A": ("Edema", "Nodule"), "B": ("Edema",)}
+    systems = {
+        name: {"s": [CaseAnswer(one, (one in called) == (one == "Edema"), "") for one in ("Edema", "Nodule", "Normal")]}
+        for name, called in found.items()
+    }
+    shown = {name: [(one.group, one.is_hit) for one in answers] for name, answers in _given(case, systems).items()}
+    assert shown == {"A": [("Edema", True), ("Nodule", False)], "B": [("Edema", True), ("Nodule", True)]}
 
 
 def test_an_answer_to_a_task_is_shown_with_its_boxes_on_their_film_and_not_judged() -> None:
