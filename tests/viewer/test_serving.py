@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import threading
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import httpx
@@ -12,6 +13,8 @@ import pytest
 
 from reveal_bench.viewer.server import loopback_server
 from reveal_bench.viewer.serving import STATIC, Galleries, Gallery
+from tests.cli.test_score import call
+from tests.conftest import World
 from tests.viewer.shown import Shown
 
 
@@ -70,6 +73,19 @@ def test_a_folder_that_is_no_gallery_and_two_of_one_benchmark_are_refused(shown:
         Gallery.of_folder(tmp_path)
     with pytest.raises(ValueError, match="once per benchmark"):
         Galleries([Gallery.of_folder(shown.gallery)] * 2)
+
+
+def test_view_says_where_the_cases_are_or_that_pictures_are_withheld(
+    shown: Shown, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_: ThreadingHTTPServer) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ThreadingHTTPServer, "serve_forever", interrupted)
+    said = call("view", shown.public, "--predictions", f"Net={shown.files['Right']}").stdout
+    assert re.search(rf"^{len(shown.records)} cases: http://127\.0\.0\.1:\d+/gallery", said)
+    assert "is withheld" in call("view", world.folder, expect=1).stderr
+    assert "NAME=FILE" in call("view", shown.public, "--predictions", "none.jsonl", expect=1).stderr
 
 
 def test_the_server_of_view_answers_to_its_own_address_alone(shown: Shown) -> None:
