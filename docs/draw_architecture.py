@@ -30,7 +30,7 @@ ROWS: dict[str, list[list[str]]] = {
     "reveal_bench": [
         ["", "", "cli", "", ""],
         ["", "reports", "", "", ""],
-        ["curation", "", "", "", ""],
+        ["curation", "", "", "results", ""],
         ["", "models", "viewer", "", ""],
         ["dataset", "", "evaluation", "", ""],
         ["sources", "predictions", "", "", "phantom"],

@@ -118,6 +118,7 @@ def _build(
     galleries = open_galleries(listening.galleries, published)
     catalogue = Catalogue(store, published)
     log_to_stderr([word for name in catalogue.names for one in catalogue.versions(name) for word in one.key])
+    catalogue.warn_of_budgets()
     custody = Custody(at.data / "custody")
     threading.Thread(target=custody.warm_up, name="warm-up", daemon=True).start()
     front = Front(
@@ -161,6 +162,8 @@ def worker(
 
     try:
         holdouts = open_holdouts((_name_and_folder(text) for text in holdout), shared=at.shared, vault=vault)
+    except OSError as error:
+        raise typer.BadParameter(f"{error.filename} must be open to this user: {error.strerror}") from None
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     if processes > 1:
