@@ -6,7 +6,6 @@ to judge; ``view`` shows cases in a browser.
 
 from __future__ import annotations
 
-import tempfile
 from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
@@ -500,17 +499,14 @@ def view(
     port: Annotated[int, typer.Option(min=0, max=65535, help="A free one unless said.")] = 0,
 ) -> None:
     """Look at cases in a browser: films, references, and where systems are right; on this machine alone."""
-    from reveal_bench.viewer.gallery import named_files, prepare_gallery
+    from reveal_bench.viewer.gallery import CaseSource, named_files
     from reveal_bench.viewer.server import loopback_server
     from reveal_bench.viewer.serving import PATH, Galleries, Gallery
 
-    told = "preparing"
-    with tempfile.TemporaryDirectory(prefix="reveal-view-") as place, terminal.progress(told) as progress:
-        prepare_gallery(
-            folder, split, named_files(predictions or []), Path(place) / "gallery", max_side=max_side, most=most,
-            private=True, progress=lambda done, total: progress(told, done, total),
-        )  # fmt: skip
-        with loopback_server(Galleries([Gallery(Path(place) / "gallery")]), port) as server:
-            typer.echo(f"http://127.0.0.1:{server.server_address[1]}{PATH}  (Ctrl-C ends it)")
-            with suppress(KeyboardInterrupt):
-                server.serve_forever()
+    files = named_files(predictions or [])
+    source = CaseSource(folder, split, files, max_side=max_side, most=most, private=True)
+    with loopback_server(Galleries([Gallery(source.index, source.read)]), port) as server:
+        source.read("thumbnails/0.jpg")  # a picture that is withheld is said now
+        typer.echo(f"{len(source.cases):,} cases: http://127.0.0.1:{server.server_port}{PATH}  (Ctrl-C ends it)")
+        with suppress(KeyboardInterrupt):
+            server.serve_forever()

@@ -4,8 +4,8 @@ The folder holds references: it is made only of a split whose references are pub
 and nobody is shown it by itself.
 
 * ``gallery.json``: benchmark, version, split, `groups`, `systems`, `outcomes` (what a right and a wrong answer are
-  called) and `cases`, each with `id`, `images` (ids), `view`, the size of its thumbnail and `results`: for every group
-  its number and a character per system: ``+`` right, ``-`` wrong, ``.`` not judged. The page opens with it alone.
+  called) and `cases`, each with `id`, `images` (ids), `view` and `results`: for every group its number and a character
+  per system: ``+`` right, ``-`` wrong, ``.`` not judged. The page opens with it alone.
 * ``cases/N.json``: case number N: `films`, `told`, `marks` by reader, `answers` by system;
 * ``films/N-K.jpg``: film K of it, grey, at most `max_side` pixels a side; ``thumbnails/N.jpg``: the first one, small.
 
@@ -17,10 +17,12 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -34,10 +36,11 @@ from reveal_bench.kinds.folder import FolderInfo, check_split, read_folder_info,
 from reveal_bench.kinds.kind import Kind
 from reveal_bench.masks import Rle, decode_mask, shrink_mask
 
-__all__ = ["CASES", "FILMS", "INDEX", "SCHEMA", "THUMBNAILS", "named_files", "prepare_gallery"]
+__all__ = ["CaseSource", "INDEX", "SCHEMA", "named_files", "prepare_gallery"]
 
 SCHEMA = 1
 INDEX, CASES, FILMS, THUMBNAILS = "gallery.json", "cases", "films", "thumbnails"
+FILE = re.compile(rf"(?P<room>{CASES}|{FILMS}|{THUMBNAILS})/(?P<number>\d+)(?:-(?P<film>\d+))?\.(?:json|jpg)")
 THUMBNAIL_PX, MASK_PX = 240, 512
 OUTCOMES = {True: "+", False: "-", None: "."}
 
@@ -45,29 +48,13 @@ Progress = Callable[[int, int], None]
 Answers = Mapping[str, Sequence[CaseAnswer]]
 
 
-def prepare_gallery(
-    folder: Path,
-    split: str,
-    predictions: Mapping[str, Path],
-    out: Path,
-    *,
-    max_side: int = 2048,
-    most: int | None = None,
-    thresholds: float = 0.5,
-    private: bool = False,
-    progress: Progress | None = None,
-) -> int:
-    """Make a gallery folder.
+def prepare_gallery(source: CaseSource, out: Path, *, progress: Progress | None = None) -> int:
+    """Write a gallery folder.
 
     Parameters
     ----------
-    folder, split : dataset folder with pictures, and the split whose references it holds
-    predictions : name of a system -> its prediction file; what is not answered in it is shown as unanswered
+    source : what is shown
     out : new or empty folder
-    max_side : pixels of a film's longer side
-    most : cases to show, of those in which there is something to find, evenly spread; all unless said
-    thresholds : probability from which a label counts as called (findings)
-    private : whether references that are kept private may be shown, to their owner alone
 
     Returns
     -------
@@ -75,30 +62,77 @@ def prepare_gallery(
 
     Raises
     ------
-    LintError
-        If a prediction file has errors.
     ValueError
-        If the references are private or absent, the folder has no pictures, or `out` is not empty.
+        If a picture is withheld, or `out` is not empty.
     """
-    folder, out = Path(folder), Path(out).resolve()
-    info = read_folder_info(folder)
-    check_split(info, folder, split)
-    if not private and info.splits[split].get("references") != "public":
-        raise ArgumentError("split", "must be one whose references are public", repr(split))
+    out = Path(out).resolve()
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ArgumentError("out", "must be a new or empty folder", out)
-    kind = kind_of(info)
-    records = kind.read_records(folder, split)
-    systems = {
-        name: _answers(kind, info, folder, split, records, path, thresholds) for name, path in predictions.items()
-    }
-    cases = _chosen({kind.key_of(record): kind.case(record) for record in records}, most)
-    groups = _groups(info, cases, systems)
     new = out.with_name(f".{out.name}.new")
     shutil.rmtree(new, ignore_errors=True)  # of an attempt that was interrupted
     try:
-        entries = _write_cases(new, kind, folder, split, cases, systems, groups, max_side, progress)
-        index = {
+        for name in (CASES, FILMS, THUMBNAILS):
+            (new / name).mkdir(parents=True)
+        for done, place in enumerate(source.places(), start=1):
+            (new / place).write_bytes(source.read(place) or b"")
+            if progress is not None:
+                progress(done, source.n_files)
+        if out.exists():
+            out.rmdir()
+        new.rename(out)
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+    return len(source.cases)
+
+
+class CaseSource:
+    """Every file of a gallery, made when it is read.
+
+    Parameters
+    ----------
+    folder, split : dataset folder with pictures, and the split whose references it holds
+    predictions : name of a system -> its prediction file; what is not answered in it is shown as unanswered
+    max_side : pixels of a film's longer side
+    most : cases to show, of those in which there is something to find, evenly spread; all unless said
+    thresholds : probability from which a label counts as called (findings)
+    private : whether references that are kept private may be shown, to their owner alone
+
+    Raises
+    ------
+    LintError
+        If a prediction file has errors.
+    ValueError
+        If the references are private or absent.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        split: str,
+        predictions: Mapping[str, Path],
+        *,
+        max_side: int = 2048,
+        most: int | None = None,
+        thresholds: float = 0.5,
+        private: bool = False,
+    ) -> None:
+        info = read_folder_info(folder)
+        check_split(info, folder, split)
+        if not private and info.splits[split].get("references") != "public":
+            raise ArgumentError("split", "must be one whose references are public", repr(split))
+        kind = kind_of(info)
+        records = kind.read_records(folder, split)
+        systems = {
+            name: _answers(kind, info, folder, split, records, path, thresholds) for name, path in predictions.items()
+        }
+        cases = _chosen({kind.key_of(record): kind.case(record) for record in records}, most)
+        self.cases = list(cases.values())
+        self.max_side = max_side
+        self._given = [_given(case, systems) for case in self.cases]
+        groups = _groups(info, self.cases, self._given)
+        self._pictures = _Pictures(kind, split_shards(folder, kind.config, split), set(cases))
+        entries = [_entry(case, given, groups) for case, given in zip(self.cases, self._given, strict=True)]
+        self.index: dict[str, Any] = {
             "schema": SCHEMA,
             "benchmark": info.benchmark,
             "version": info.version,
@@ -110,13 +144,77 @@ def prepare_gallery(
             "outcomes": kind.outcomes,
             "cases": entries,
         }
-        _write_json(new / INDEX, index)
-        if out.exists():
-            out.rmdir()
-        new.rename(out)
-    finally:
-        shutil.rmtree(new, ignore_errors=True)
-    return len(entries)
+
+    @property
+    def n_files(self) -> int:
+        """How many files there are."""
+        return 1 + sum(2 + len(case.films) for case in self.cases)
+
+    def places(self) -> Iterator[str]:
+        """Every file, those of a case together, in the order in which pictures are read fastest."""
+        numbers = {case.key: n for n, case in enumerate(self.cases)}
+        for key in self._pictures.order:
+            number = numbers[key]
+            yield f"{CASES}/{number}.json"
+            yield f"{THUMBNAILS}/{number}.jpg"
+            yield from (f"{FILMS}/{number}-{k}.jpg" for k in range(len(self.cases[number].films)))
+        yield INDEX
+
+    def read(self, place: str) -> bytes | None:
+        """A file, by its place in the folder; None if there is none of that name."""
+        if place == INDEX:
+            return _json(self.index)
+        match = FILE.fullmatch(place)
+        number = int(match["number"]) if match else len(self.cases)
+        if match is None or number >= len(self.cases):
+            return None
+        case = self.cases[number]
+        if match["room"] == CASES:
+            return _json(_document(case, number, self._given[number]))
+        k, side = int(match["film"] or 0), THUMBNAIL_PX if match["room"] == THUMBNAILS else self.max_side
+        return _film(case, self._pictures.of(case.key), k, side) if k < len(case.films) else None
+
+
+class _Pictures:
+    """Pictures of rows, read a row group at a time; the last group is kept, since neighbours are asked for together."""
+
+    def __init__(self, kind: Kind, shards: Sequence[Path], keys: Collection[str]) -> None:
+        import pyarrow.parquet as pq
+
+        self.kind = kind
+        self._groups: dict[str, tuple[Path, int]] = {}
+        for shard in shards:
+            with pq.ParquetFile(shard) as file:
+                for number in range(file.num_row_groups):
+                    column = file.read_row_group(number, columns=[kind.key]).column(kind.key)
+                    self._groups |= {key: (shard, number) for key in column.to_pylist() if key in keys}
+        self._kept: tuple[tuple[Path, int], dict[str, list[bytes | None]]] | None = None
+        self._lock = Lock()
+
+    @property
+    def order(self) -> list[str]:
+        """Keys in the order of the files."""
+        return list(self._groups)
+
+    def of(self, key: str) -> list[bytes | None]:
+        """The pictures of a row, in the order of its films."""
+        group = self._groups[key]
+        with self._lock:
+            if self._kept is None or self._kept[0] != group:
+                self._kept = group, self._read(*group)
+            return self._kept[1][key]
+
+    def _read(self, shard: Path, number: int) -> dict[str, list[bytes | None]]:
+        import pyarrow.parquet as pq
+
+        with pq.ParquetFile(shard) as file:
+            rows = file.read_row_group(number, columns=[self.kind.key, *self.kind.image_columns]).to_pylist()
+        found = {}
+        for row in rows:
+            cells = [row[name] for name in self.kind.image_columns]
+            flat = [one for cell in cells for one in (cell if isinstance(cell, list) else [cell])]
+            found[row[self.kind.key]] = [None if one is None else one["bytes"] for one in flat]
+        return found
 
 
 def _chosen(cases: dict[str, Case], most: int | None) -> dict[str, Case]:
@@ -162,83 +260,41 @@ def _answers(
     return kind.case_answers(report.predictions, records, rows, protocol)
 
 
-def _groups(info: FolderInfo, cases: Mapping[str, Case], systems: Mapping[str, Answers]) -> list[str]:
+def _given(case: Case, systems: Mapping[str, Answers]) -> Answers:
+    """What every system answered to a case; but for groups that are not there and that all systems say are not."""
+    given = {name: answers.get(case.key, ()) for name, answers in systems.items()}
+    wrong = {one.group for answers in given.values() for one in answers if one.is_hit is not True}
+    shown = wrong.union(case.groups)
+    return {name: [one for one in answers if one.group in shown] for name, answers in given.items()}
+
+
+def _groups(info: FolderInfo, cases: Sequence[Case], given: Sequence[Answers]) -> list[str]:
     """What is asked or answered of the cases shown: in the order of the benchmark's findings, others after them."""
-    there = {group: None for case in cases.values() for group in case.groups}
-    there |= {one.group: None for answers in systems.values() for key in cases for one in answers.get(key, ())}
+    there = {group: None for case in cases for group in case.groups}
+    there |= {one.group: None for answers in given for found in answers.values() for one in found}
     known = [finding for finding in info.findings if finding in there]
     return known + [group for group in there if group not in known]
 
 
-def _write_cases(
-    out: Path,
-    kind: Kind,
-    folder: Path,
-    split: str,
-    cases: Mapping[str, Case],
-    systems: Mapping[str, Answers],
-    groups: Sequence[str],
-    max_side: int,
-    progress: Progress | None,
-) -> list[dict[str, Any]]:
-    for name in (CASES, FILMS, THUMBNAILS):
-        (out / name).mkdir(parents=True)
-    entries: dict[str, dict[str, Any]] = {}
-    numbers = {key: n for n, key in enumerate(cases)}
-    for key, pictures in _pictures(kind, folder, split, numbers):
-        case, number = cases[key], numbers[key]
-        given = {name: list(answers.get(key, ())) for name, answers in systems.items()}
-        size = _write_films(out, number, case, pictures, max_side)
-        _write_json(out / CASES / f"{number}.json", _document(case, number, given))
-        entries[key] = {
-            "id": key,
-            "images": [film.image_id for film in case.films],
-            "view": case.films[0].view,
-            "thumbnail": size,
-            "results": _results(case, given, groups),
-        }
-        if progress is not None:
-            progress(len(entries), len(cases))
-    return [entries[key] for key in cases]
-
-
-def _pictures(
-    kind: Kind, folder: Path, split: str, chosen: Mapping[str, int]
-) -> Iterator[tuple[str, list[bytes | None]]]:
-    """Key and pictures of the rows `chosen`, each row's in the order of its films; a row group is in memory at once."""
-    import pyarrow.parquet as pq
-
-    for shard in split_shards(folder, kind.config, split):
-        with pq.ParquetFile(shard) as file:
-            for number in range(file.num_row_groups):
-                keys = file.read_row_group(number, columns=[kind.key]).column(kind.key).to_pylist()
-                places = [i for i, key in enumerate(keys) if key in chosen]
-                if places:
-                    table = file.read_row_group(number, columns=[kind.key, *kind.image_columns])
-                    for row in table.take(places).to_pylist():
-                        cells = [row[name] for name in kind.image_columns]
-                        flat = [one for cell in cells for one in (cell if isinstance(cell, list) else [cell])]
-                        yield row[kind.key], [None if one is None else one["bytes"] for one in flat]
-
-
-def _write_films(
-    out: Path, number: int, case: Case, pictures: Sequence[bytes | None], max_side: int
-) -> tuple[int, int]:
-    """Write the films and the thumbnail of a case; the thumbnail's width and height."""
-    if len(pictures) != len(case.films) or None in pictures or not pictures:
+def _film(case: Case, pictures: Sequence[bytes | None], k: int, max_side: int) -> bytes:
+    """Film `k` of a case as a grey JPEG without metadata, its longer side at most `max_side` pixels."""
+    data = pictures[k] if k < len(pictures) else None
+    if data is None:
         raise ValueError(f"the dataset folder must hold every picture to be looked at, that of {case.key} is withheld")
-    small = None
-    for k, data in enumerate(pictures):
-        with Image.open(io.BytesIO(data or b"")) as image:
-            grey = image.convert("L")
-        grey.info.clear()
-        grey.thumbnail((max_side, max_side), Image.Resampling.LANCZOS)
-        grey.save(out / FILMS / f"{number}-{k}.jpg", "JPEG", quality=90)
-        small = small or grey
-    assert small is not None
-    small.thumbnail((THUMBNAIL_PX, THUMBNAIL_PX), Image.Resampling.LANCZOS)
-    small.save(out / THUMBNAILS / f"{number}.jpg", "JPEG", quality=80)
-    return small.size
+    with Image.open(io.BytesIO(data)) as image:
+        image.draft("L", (max_side, max_side))
+        grey = image.convert("L")
+    grey.info.clear()
+    grey.thumbnail((max_side, max_side), Image.Resampling.LANCZOS)
+    buffer = io.BytesIO()
+    grey.save(buffer, "JPEG", quality=90)
+    return buffer.getvalue()
+
+
+def _entry(case: Case, given: Mapping[str, Sequence[CaseAnswer]], groups: Sequence[str]) -> dict[str, Any]:
+    images = [film.image_id for film in case.films]
+    results = _results(case, given, groups)
+    return {"id": case.key, "images": images, "view": case.films[0].view, "results": results}
 
 
 def _results(case: Case, given: Mapping[str, Sequence[CaseAnswer]], groups: Sequence[str]) -> list[list[Any]]:
@@ -289,5 +345,5 @@ def _mask(rle: Rle) -> dict[str, Any]:
     return {"width": size[0], "height": size[1], "runs": np.diff([0, *edges, len(flat)]).tolist()}
 
 
-def _write_json(path: Path, document: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(document, separators=(",", ":"), ensure_ascii=False) + "\n", encoding="utf-8")
+def _json(document: Mapping[str, Any]) -> bytes:
+    return (json.dumps(document, separators=(",", ":"), ensure_ascii=False) + "\n").encode()

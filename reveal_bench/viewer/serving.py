@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -65,22 +65,41 @@ def static_file(name: str) -> bytes:
     return (files("reveal_bench.viewer") / "static" / name).read_bytes()
 
 
+@dataclass(frozen=True)
 class Gallery:
-    """A gallery folder.
+    """Cases to look at.
 
     Attributes
     ----------
     index : what its ``gallery.json`` says
+    read : answers a file by its place, None where there is none
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = Path(folder).resolve()
+    index: Mapping[str, Any]
+    read: Callable[[str], bytes | None]
+
+    @classmethod
+    def of_folder(cls, folder: Path) -> Gallery:
+        """A gallery folder.
+
+        Raises
+        ------
+        ValueError
+            If it is none, or was prepared by another version.
+        """
+        folder = Path(folder).resolve()
         try:
-            self.index: dict[str, Any] = json.loads((self.folder / INDEX).read_text(encoding="utf-8"))
+            index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             raise ArgumentError("gallery", f"must be a folder with {INDEX}, as it is prepared", folder) from None
-        if self.index.get("schema") != SCHEMA:
+        if index.get("schema") != SCHEMA:
             raise ArgumentError("gallery", "must be prepared by this version of reveal-bench", folder)
+
+        def read(place: str) -> bytes | None:
+            path = folder / place
+            return path.read_bytes() if path.is_file() else None
+
+        return cls(index, read)
 
     @property
     def benchmark(self) -> str:
@@ -124,10 +143,8 @@ class Galleries:
         if first == "static":
             return Served(static_file(rest), STATIC[rest]) if rest in STATIC else None
         gallery = self._of.get(first)
-        if gallery is None or not FILE.fullmatch(rest) or not (gallery.folder / rest).is_file():
-            return None
-        seconds = 0 if rest == INDEX else KEPT_SECONDS
-        return Served((gallery.folder / rest).read_bytes(), MEDIA[Path(rest).suffix], seconds)
+        body = gallery.read(rest) if gallery is not None and FILE.fullmatch(rest) else None
+        return None if body is None else Served(body, MEDIA[Path(rest).suffix], 0 if rest == INDEX else KEPT_SECONDS)
 
     def strip(self, benchmark: str, n: int) -> list[tuple[str, str, str]]:
         """(address of the case, address of its thumbnail, alternative text) of `n` cases, spread over the gallery.

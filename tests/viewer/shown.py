@@ -13,7 +13,7 @@ from reveal_bench.dataset.build import build_folder
 from reveal_bench.kinds.localization.records import LocalizationRecord, read_localization
 from reveal_bench.masks import Rle, decode_mask
 from reveal_bench.sources import BUILDERS
-from reveal_bench.viewer.gallery import prepare_gallery
+from reveal_bench.viewer.gallery import CaseSource, prepare_gallery
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def make_shown(root: Path, download: Path) -> Shown:
     files = {name: root / f"{name}.jsonl" for name in lines}
     for name, path in files.items():
         path.write_text("\n".join(lines[name]) + "\n", encoding="utf-8")
-    prepare_gallery(public, "released", files, root / "gallery")
+    prepare_gallery(CaseSource(public, "released", files), root / "gallery")
     return Shown(public, private, files, root / "gallery")
 
 

@@ -13,12 +13,13 @@ from PIL import Image
 
 from reveal_bench.evaluation.score import LintError
 from reveal_bench.kinds import KINDS
+from reveal_bench.kinds.cases import Case, CaseAnswer
 from reveal_bench.kinds.findings.records import FindingsPrediction, StudyRecord
 from reveal_bench.kinds.findings.scoring import score_studies
 from reveal_bench.kinds.images import StudyImage
 from reveal_bench.kinds.tasks.records import AnswerBox, TaskAnswer, TaskRecord
 from reveal_bench.masks import decode_mask, encode_mask
-from reveal_bench.viewer.gallery import _mask, named_files, prepare_gallery
+from reveal_bench.viewer.gallery import CaseSource, _given, _mask, named_files, prepare_gallery
 from tests.viewer.shown import Shown
 
 
@@ -71,7 +72,7 @@ def test_a_large_mask_is_made_smaller_and_a_pixel_of_it_stays() -> None:
 def test_of_few_cases_each_has_something_to_find_and_films_are_no_larger_than_said(
     shown: Shown, tmp_path: Path
 ) -> None:
-    assert prepare_gallery(shown.public, "released", {}, tmp_path / "out", most=2, max_side=32) == 2
+    assert prepare_gallery(CaseSource(shown.public, "released", {}, most=2, max_side=32), tmp_path / "out") == 2
     index = read(tmp_path / "out" / "gallery.json")
     assert all(case["results"] for case in index["cases"])
     with Image.open(tmp_path / "out" / "films" / "0-0.jpg") as film:
@@ -81,23 +82,23 @@ def test_of_few_cases_each_has_something_to_find_and_films_are_no_larger_than_sa
 def test_what_is_refused_leaves_nothing(shown: Shown, tmp_path: Path) -> None:
     out = tmp_path / "out"
     with pytest.raises(ValueError, match="references are public"):
-        prepare_gallery(shown.public, "holdout", {}, out)
+        prepare_gallery(CaseSource(shown.public, "holdout", {}), out)
     with pytest.raises(ValueError, match="references are public"):
-        prepare_gallery(shown.private, "holdout", {}, out)
+        prepare_gallery(CaseSource(shown.private, "holdout", {}), out)
     bad = tmp_path / "bad.jsonl"
     bad.write_text('{"image_id": "nobody"}\n')
     with pytest.raises(LintError):
-        prepare_gallery(shown.public, "released", {"Bad": bad}, out)
+        prepare_gallery(CaseSource(shown.public, "released", {"Bad": bad}), out)
     assert list(tmp_path.iterdir()) == [bad]
     out.mkdir()
     (out / "mine.txt").write_text("kept")
     with pytest.raises(ValueError, match="new or empty"):
-        prepare_gallery(shown.public, "released", {}, out)
+        prepare_gallery(CaseSource(shown.public, "released", {}), out)
 
 
 def test_pictures_that_are_withheld_cannot_be_looked_at(world: Any, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="is withheld"):
-        prepare_gallery(world.folder, "released", {}, tmp_path / "out")
+        prepare_gallery(CaseSource(world.folder, "released", {}), tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -129,7 +130,20 @@ def test_a_study_is_right_where_its_labels_are_called_and_wrong_calls_count() ->
     assert case.groups == ("Edema", "Nodule")
     assert case.told == (("Reference labels", "Edema, Nodule"), ("Agreement", "three of three"))
     silent = score_studies([], [study], labels=labels)
-    assert [one.words for one in kind.case_answers([], [study], silent, {})["s"]] == ["no answer"] * 2
+    assert [(one.is_hit, one.words) for one in kind.case_answers([], [study], silent, {})["s"]] == [
+        (False, "no answer"), (False, "no answer"), (True, "no answer"),
+    ]  # fmt: skip
+
+
+def test_what_is_not_there_is_shown_where_a_system_called_it_and_the_others_were_right() -> None:
+    case = Case("s", (), ("Edema",), {})
+    found = {"A": ("Edema", "Nodule"), "B": ("Edema",)}
+    systems = {
+        name: {"s": [CaseAnswer(one, (one in called) == (one == "Edema"), "") for one in ("Edema", "Nodule", "Normal")]}
+        for name, called in found.items()
+    }
+    shown = {name: [(one.group, one.is_hit) for one in answers] for name, answers in _given(case, systems).items()}
+    assert shown == {"A": [("Edema", True), ("Nodule", False)], "B": [("Edema", True), ("Nodule", True)]}
 
 
 def test_an_answer_to_a_task_is_shown_with_its_boxes_on_their_film_and_not_judged() -> None:

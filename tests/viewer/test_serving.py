@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import threading
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import httpx
@@ -12,11 +13,13 @@ import pytest
 
 from reveal_bench.viewer.server import loopback_server
 from reveal_bench.viewer.serving import STATIC, Galleries, Gallery
+from tests.cli.test_score import call
+from tests.conftest import World
 from tests.viewer.shown import Shown
 
 
 def test_files_of_the_page_and_of_the_gallery_and_no_others(shown: Shown) -> None:
-    galleries = Galleries([Gallery(shown.gallery)], home="/")
+    galleries = Galleries([Gallery.of_folder(shown.gallery)], home="/")
     page = galleries.answer("")
     assert page is not None
     text = page.body.decode()
@@ -51,7 +54,7 @@ def test_without_a_gallery_there_is_no_page() -> None:
 
 
 def test_a_strip_names_cases_that_are_there(shown: Shown) -> None:
-    galleries = Galleries([Gallery(shown.gallery)])
+    galleries = Galleries([Gallery.of_folder(shown.gallery)])
     strip = galleries.strip("chexlocalize", 3)
     assert len(strip) == 3
     first = json.loads((shown.gallery / "cases" / "0.json").read_text())
@@ -64,16 +67,29 @@ def test_a_strip_names_cases_that_are_there(shown: Shown) -> None:
 
 def test_a_folder_that_is_no_gallery_and_two_of_one_benchmark_are_refused(shown: Shown, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"gallery\.json"):
-        Gallery(tmp_path)
+        Gallery.of_folder(tmp_path)
     (tmp_path / "gallery.json").write_text('{"schema": 0}')
     with pytest.raises(ValueError, match="this version"):
-        Gallery(tmp_path)
+        Gallery.of_folder(tmp_path)
     with pytest.raises(ValueError, match="once per benchmark"):
-        Galleries([Gallery(shown.gallery)] * 2)
+        Galleries([Gallery.of_folder(shown.gallery)] * 2)
+
+
+def test_view_says_where_the_cases_are_or_that_pictures_are_withheld(
+    shown: Shown, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_: ThreadingHTTPServer) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ThreadingHTTPServer, "serve_forever", interrupted)
+    said = call("view", shown.public, "--predictions", f"Net={shown.files['Right']}").stdout
+    assert re.search(rf"^{len(shown.records)} cases: http://127\.0\.0\.1:\d+/gallery", said)
+    assert "is withheld" in call("view", world.folder, expect=1).stderr
+    assert "NAME=FILE" in call("view", shown.public, "--predictions", "none.jsonl", expect=1).stderr
 
 
 def test_the_server_of_view_answers_to_its_own_address_alone(shown: Shown) -> None:
-    with loopback_server(Galleries([Gallery(shown.gallery)])) as server:
+    with loopback_server(Galleries([Gallery.of_folder(shown.gallery)])) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:

@@ -7,15 +7,14 @@ follows from the public manifests.
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.dataset.tables import IDS
 from reveal_bench.kinds.folder import read_folder_info
-from reveal_bench.viewer.gallery import prepare_gallery
+from reveal_bench.viewer.gallery import CaseSource, prepare_gallery
 from reveal_bench.viewer.serving import Galleries, Gallery
 from reveal_leaderboard.boards.catalogue import Published
 
@@ -33,7 +32,7 @@ def open_galleries(folders: Iterable[Path], published: Sequence[Published]) -> G
     ValueError
         If one is no gallery, of a benchmark that is not served, there twice, or shows a case that is held out.
     """
-    galleries = [Gallery(folder) for folder in folders]
+    galleries = [Gallery.of_folder(folder) for folder in folders]
     served = {one.name for one in published}
     for gallery in galleries:
         if gallery.benchmark not in served:
@@ -62,9 +61,18 @@ def check_gallery(gallery: Gallery, manifests: Iterable[Path]) -> None:
 
 
 def prepare_board_gallery(
-    benchmark: str, dataset: Path, split: str, predictions: Mapping[str, Path], out: Path, **options: Any
+    benchmark: str,
+    dataset: Path,
+    split: str,
+    predictions: Mapping[str, Path],
+    out: Path,
+    *,
+    progress: Callable[[int, int], None] | None = None,
+    **options: Any,
 ) -> int:
-    """Make a gallery of `benchmark` by :func:`~reveal_bench.viewer.gallery.prepare_gallery`; how many cases it has.
+    """Make a gallery of `benchmark`, with `options` of :class:`~reveal_bench.viewer.gallery.CaseSource`.
+
+    Returns how many cases it has.
 
     Raises
     ------
@@ -74,14 +82,11 @@ def prepare_board_gallery(
     info = read_folder_info(dataset)
     if info.benchmark != benchmark:
         raise ArgumentError("dataset", f"must be a folder of {benchmark}", f"one of {info.benchmark}")
-    n = prepare_gallery(dataset, split, predictions, out, **options)
+    source = CaseSource(dataset, split, predictions, **options)
     private = [name for name, one in info.splits.items() if one.get("references") == "private"]
-    try:
-        check_gallery(Gallery(out), [dataset / "manifest" / f"{name}.parquet" for name in private])
-    except ValueError:
-        shutil.rmtree(out)
-        raise
-    return n
+    manifests = [dataset / "manifest" / f"{name}.parquet" for name in private]
+    check_gallery(Gallery(source.index, source.read), manifests)
+    return prepare_gallery(source, out, progress=progress)
 
 
 def _manifest_ids(manifest: Path) -> set[str]:

@@ -49,7 +49,7 @@ from reveal_bench.predictions import findings_to_jsonl, predictions_to_jsonl
 from reveal_bench.reports.curation import report
 from reveal_bench.sources import BUILDERS
 from reveal_bench.sources.ids import read_id_key
-from reveal_bench.viewer.gallery import prepare_gallery
+from reveal_bench.viewer.gallery import CaseSource, prepare_gallery
 from reveal_leaderboard.worker.supervisor import Supervisor
 
 __all__ = [
@@ -139,7 +139,7 @@ class Demo:
         for half in ("released", "holdout"):
             self._predict(half)
         files = {entrant.name: self.predictions / entrant.stem / "released.jsonl" for entrant in ENTRANTS}
-        prepare_gallery(self.public, "released", files, self.gallery, most=GALLERY_CASES)
+        prepare_gallery(CaseSource(self.public, "released", files, most=GALLERY_CASES), self.gallery)
         self.echo(f"   and a second benchmark, curated from {self.n_studies} studies of DICOM files with reports")
         private = self.private / STUDIES
         prepare_studies(self.studies, n_studies=self.n_studies, seed=self.seed, private=private, echo=self.echo)

@@ -17,15 +17,14 @@ def case_of_study(record: StudyRecord) -> Case:
 
 
 def answers_of_studies(rows: StudyRows) -> dict[str, list[CaseAnswer]]:
-    """What a system called, by study: of the labels that the study has, or that were called."""
+    """What a system called, by study, label by label."""
     answers: dict[str, list[CaseAnswer]] = {}
     for i, study in enumerate(rows.studies):
         found = answers.setdefault(study.study_id, [])
         for j, label in enumerate(rows.labels):
             is_present, is_called = bool(rows.present[i, j]), bool(rows.predicted[i, j])
-            if is_present or is_called:
-                words = "no answer" if not rows.has_prediction[i] else "called" if is_called else "not called"
-                if rows.probabilities is not None and rows.has_prediction[i]:
-                    words += f", probability {rows.probabilities[i, j]:.2f}"
-                found.append(CaseAnswer(label, is_present == is_called, words))
+            words = "no answer" if not rows.has_prediction[i] else "called" if is_called else "not called"
+            if rows.probabilities is not None and rows.has_prediction[i]:
+                words += f", probability {rows.probabilities[i, j]:.2f}"
+            found.append(CaseAnswer(label, is_present == is_called, words))
     return answers

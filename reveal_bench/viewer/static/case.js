@@ -79,20 +79,29 @@ export class CaseView {
       return button;
     }));
     find("answers").replaceChildren(...this.people.map((one) => this.person(one)));
+    find("marks").hidden = !this.people.some(({ button }) => button);
     this.look(this.group);
   }
 
+  marksOf({ name, answers }) { return answers ? answers.flatMap(({ marks }) => marks) : this.shown.marks[name]; }
+
   person(one) {
-    const item = made("li"), button = made("button", "", { type: "button" });
+    const item = made("li");
+    one.said = made("div", "", { class: "said" });
+    item.append(this.marksOf(one).length ? this.switch(one) : made("p", one.name, { class: "name" }), one.said);
+    return item;
+  }
+
+  /** The name of somebody who drew something, by which the marks are switched. */
+  switch(one) {
+    const button = made("button", "", { type: "button" });
     const sample = made("span", one.label ?? "", { class: one.answers ? "sample" : "sample reader", "aria-hidden": "true" });
     sample.style.setProperty("--colour", one.colour);
     button.append(sample, made("span", one.name, { class: "name" }));
     if (one.key) button.append(made("kbd", one.key));
     button.addEventListener("click", () => this.toggle(one));
     one.button = button;
-    one.said = made("div", "", { class: "said" });
-    item.append(button, one.said);
-    return item;
+    return button;
   }
 
   /** Look at one finding, or with "" at all of them. */
@@ -124,7 +133,7 @@ export class CaseView {
   // What is drawn ----------------------------------------------------------------------------------------------------
 
   redraw() {
-    this.people?.forEach(({ name, button }) => button.setAttribute("aria-pressed", String(!this.off.has(name))));
+    this.people?.forEach(({ name, button }) => button?.setAttribute("aria-pressed", String(!this.off.has(name))));
     this.viewers.forEach((viewer, film) => {
       viewer.showsMarks = this.showsMarks;
       viewer.overlays = this.people.filter(({ name }) => !this.off.has(name)).flatMap((one) => this.overlays(one, film));
@@ -135,8 +144,7 @@ export class CaseView {
 
   overlays(one, film) {
     const isReference = one.key === "0";
-    const marks = one.answers ? one.answers.flatMap((answer) => answer.marks) : this.shown.marks[one.name];
-    return marks.filter((mark) => mark.film === film && (!this.group || mark.group === this.group)).flatMap((mark) => {
+    return this.marksOf(one).filter((mark) => mark.film === film && (!this.group || mark.group === this.group)).flatMap((mark) => {
       const label = one.label ?? (isReference && !this.group ? mark.group : one.name), { colour } = one;
       const at = isReference ? "top" : "bottom";
       mark.drawn ??= mark.masks.map((mask) => drawnMask(mask, colour, isReference));
@@ -163,7 +171,7 @@ export class CaseView {
   key(key, isShifted) {
     const name = { i: "invert", f: "fit", o: "one", r: "reset", d: "drag", g: "marks" }[key.toLowerCase()];
     const person = this.people?.find((one) => one.key === key);
-    if (person) this.toggle(person);
+    if (person?.button) this.toggle(person);
     else if (name) this.act(name);
     else if (key.toLowerCase() === "a") this.turnGroup();
     else if (this.active?.key(key, isShifted)) return true;

@@ -81,17 +81,17 @@ function overview() {
   document.body.classList.remove("reading");
   const n = state.index.cases.length;
   find("count").textContent = state.shown.length === n ? `${n} cases` : `${state.shown.length} of ${n} cases`;
-  find("cards").replaceChildren(...state.shown.map(card));
+  if (state.drawn !== address()) find("cards").replaceChildren(...state.shown.map(card));
+  state.drawn = address();
   document.title = `Cases · ${state.name}`;
   if (last) find("cards").querySelector(`[data-number="${last.number}"]`)?.focus();
 }
 
 function card(one) {
   const item = made("li"), link = made("a", "", { href: address(one), "data-number": one.number });
-  const [width, height] = one.thumbnail;
   const picture = made("img", "", {
     src: `/gallery/${encodeURIComponent(state.name)}/thumbnails/${one.number}.jpg`,
-    alt: `${one.view} radiograph`, loading: "lazy", decoding: "async", width, height,
+    alt: `${one.view} radiograph`, loading: "lazy", decoding: "async", width: 240, height: 240,
   });
   link.append(picture, ...one.results.map(([number, found]) => summary(state.index.groups[number], found)));
   if (!one.results.length) link.append(made("span", "Nothing to find", { class: "result soft" }));
@@ -99,13 +99,13 @@ function card(one) {
   return item;
 }
 
-/** Such as "Edema 3 of 5": how many systems are right. */
+/** Such as "Edema 3/5": how many systems are right. */
 function summary(group, found) {
   const line = made("span", "", { class: "result" }), judged = [...found].filter((one) => one !== ".");
   line.append(made("strong", group), " ");
   if (state.index.outcomes && found.length) {
     const right = judged.filter((one) => one === "+").length;
-    const words = `${right} of ${found.length}`;
+    const words = `${right}/${found.length}`;
     line.append(made("span", words, { class: right ? "soft" : "none" }));
   }
   return line;
@@ -214,7 +214,7 @@ async function begin() {
   find("about").textContent = `version ${version}, ${split}${synthetic ? ", synthetic data" : ""}`;
   const { outcomes, systems } = state.index;
   find("legend").textContent = outcomes && systems.length
-    ? `Beside each finding: answers that count as ${outcomes[0]}, of ${systems.length} systems.` : "";
+    ? `Beside each finding: answers judged “${outcomes[0]}”, of ${systems.length}.` : "";
   state.filters = filters();
   options("group", [["", "All findings"], ...groups.map((name) => [name, name])]);
   options("show", state.filters);

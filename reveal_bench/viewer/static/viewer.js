@@ -182,7 +182,8 @@ export class Viewer {
     }
     context.setLineDash([]);
     context.font = `${13 * (window.devicePixelRatio || 1)}px system-ui, sans-serif`;
-    const place = [x0 + 4, y0 > top + 20 && mark.at !== "bottom" ? y0 - 6 : y0 + 18];
+    const most = this.canvas.width - context.measureText(label).width - 4;
+    const place = [Math.max(4, Math.min(x0 + 4, most)), y0 > top + 20 && mark.at !== "bottom" ? y0 - 6 : y0 + 18];
     Object.assign(context, { strokeStyle: "#000", lineWidth: 3, lineJoin: "round" }); // legible on bright film, too
     context.strokeText(label, ...place);
     context.fillText(label, ...place);

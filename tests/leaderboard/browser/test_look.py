@@ -56,7 +56,7 @@ def board(tmp_path_factory: pytest.TempPathFactory, twin_of: Callable[[str], Pat
         world.score(value)
     world.rank({a: (2, 2, 2, "B"), b: (1, 1, 1, "A")})
     shown = make_shown(tmp_path_factory.mktemp("shown"), twin_of("chexlocalize"))
-    with serving(world, Front(galleries=Galleries([Gallery(shown.gallery)], home="/"))) as address:
+    with serving(world, Front(galleries=Galleries([Gallery.of_folder(shown.gallery)], home="/"))) as address:
         yield Board(address, world, a, b)
 
 
@@ -162,7 +162,7 @@ def test_cases_are_looked_at_by_keyboard_on_a_phone_and_on_a_desktop(page: Any, 
     n_cases = page.locator("#cards a").count()
     page.locator("#show").focus()
     page.keyboard.type("Wrong")  # the filter "Wrong: miss"
-    page.wait_for_function("location.search.includes('show=wrong-2')")
+    page.wait_for_url("**/gallery?*show=wrong-2*")
     assert 0 < page.locator("#cards a").count() < n_cases
     page.locator("#cards a").first.focus()
     page.keyboard.press("Enter")
@@ -176,16 +176,17 @@ def test_cases_are_looked_at_by_keyboard_on_a_phone_and_on_a_desktop(page: Any, 
 
     canvas = page.locator("#stage canvas")
     pressed = page.locator("#answers button").nth(0)
-    before = float(canvas.get_attribute("data-scale")), float(canvas.get_attribute("data-width"))
+    scale, window = canvas.get_attribute("data-scale"), canvas.get_attribute("data-width")
     for key in ("0", "ArrowUp", "w"):
         page.keyboard.press(key)
-    page.wait_for_function("then => +document.querySelector('#stage canvas').dataset.width < then", arg=before[1])
-    assert float(canvas.get_attribute("data-scale")) > before[0]
+    page.wait_for_selector(f"#stage canvas:not([data-width='{window}'])")
+    assert float(canvas.get_attribute("data-width")) < float(window)
+    assert float(canvas.get_attribute("data-scale")) > float(scale)
     assert pressed.get_attribute("aria-pressed") == "false"
 
     case = page.url
     page.keyboard.press("n")
-    page.wait_for_function("then => location.href !== then", arg=case)
+    page.wait_for_url(lambda url: url != case)
     page.goto(case)  # a case has an address
     page.wait_for_selector("#stage canvas[data-scale]")
     page.keyboard.press("Escape")
