@@ -50,7 +50,10 @@ class Watch:
             self.foreign.append(request.url)
 
     def console(self, message: Any) -> None:
-        if message.type == "error" and not message.text.startswith(LEFT):
+        is_lost = (
+            "status of 404" in message.text and message.location["url"] == message.page.url
+        )  # the page says so, too
+        if message.type == "error" and not message.text.startswith(LEFT) and not is_lost:
             self.errors.append(f"{message.text} {message.location}")
 
 
