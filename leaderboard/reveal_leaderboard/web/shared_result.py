@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from markupsafe import Markup
+
 from reveal_bench.metrics import METRICS
 from reveal_bench.results.paper import escape_latex, escape_markdown
 from reveal_leaderboard.boards.references import ReferenceRow
@@ -118,23 +120,24 @@ class SharedResult:
         ----------
         server : address of the board, such as "https://board.example.org"
         """
-        board = f"on {self.benchmark} {self.version}"
+        interval = f" (95\\,\\% interval {_bibtex(self.interval.replace('–', ' to '))})" if self.interval else ""
+        value = _bibtex(self.value.replace("\u00a0", " "))
         notes = [
-            f"Macro {self.metric} {self.measured.replace('–', ' to ')}",
-            f"split {self.split}",
+            f"Macro {_bibtex(self.metric)} {value}{interval}",
+            f"split {_bibtex(self.split)}",
             f"scored {self.scored_on}",
         ]
         if self.receipt:
             notes.append(f"receipt SHA-256 {self.receipt}")
         fields = {
-            "author": f"{{{escape_latex(self.team)}}}",
-            "title": f"{{{escape_latex(f'{self.model} {board}')}}}",
+            "author": f"{{{_bibtex(self.team)}}}",
+            "title": f"{{{_bibtex(self.model)} on {_bibtex(self.benchmark)} {_bibtex(self.version)}}}",
             "year": self.scored_on[:4],
             "howpublished": "REVEAL leaderboard",
-            "version": escape_latex(self.version),
+            "version": _bibtex(self.version),
             "url": f"{server}{self.path}".replace("%", r"\%"),
             "urldate": "YYYY-MM-DD",
-            "note": escape_latex(", ".join(notes).replace("\u00a0", " ")),
+            "note": ", ".join(notes),
         }
         lines = [f"  {name} = {{{text}}}," for name, text in fields.items()]
         return "\n".join((f"@misc{{reveal-{self.submission_id[:12]},", *lines, "}"))
@@ -144,10 +147,27 @@ class SharedResult:
         label = escape_markdown(f"{self.benchmark} {self.version}: {self.measured}")
         return f"[![{label}]({server}{self.badge})]({server}{self.path})"
 
+    def badge_html(self, server: str) -> str:
+        """The same as HTML."""
+        picture = Markup('<img src="{}" alt="{}" height="20">').format(
+            f"{server}{self.badge}", f"{self.benchmark} {self.version}: {self.measured}"
+        )
+        return str(Markup('<a href="{}">{}</a>').format(f"{server}{self.path}", picture))
+
+    @property
+    def card(self) -> str:
+        """Address of its preview card, below the server's."""
+        return f"/card/{self.submission_id}.png?{query_text({'version': self.version})}"
+
     @property
     def badge(self) -> str:
         """Address of its badge, below the server's."""
         return f"/badge/{self.submission_id}.svg?{query_text({'version': self.version})}"
+
+
+def _bibtex(text: str) -> str:
+    """A text as LaTeX inside a BibTeX field; BibTeX counts braces, escaped or not, so there are none of the text's."""
+    return escape_latex(text).replace(r"\{", r"{\textbraceleft}").replace(r"\}", r"{\textbraceright}")
 
 
 def is_percent(figure: Figure) -> bool:

@@ -54,7 +54,7 @@ def build(services: Services, page: gr.Blocks) -> None:
         benchmark = gr.Dropdown(names, value=names[0], label="Benchmark", min_width=180)
         first = gr.Dropdown([], label="Entry A", min_width=220)
         second = gr.Dropdown([], label="Entry B", min_width=220)
-    shown = gr.HTML(CHOOSE, elem_id="compare")
+    shown = gr.HTML("", elem_id="compare")  # nothing that moves when the lists above it come
     query = gr.Textbox("", visible=False)
     wire = _Handlers(services)
     chosen = [benchmark, first, second]
@@ -190,8 +190,8 @@ def _verdict(rows: Sequence[Mapping[str, Any]], a: Entry, b: Entry, *, is_rated:
     if a.tier is None or b.tier is None or (a.tier != b.tier) == bool(macro["told_apart"]):
         return headline, counted
     why = (
-        "Their tiers differ all the same: tiers test the macro alone, in all pairs of entries, and two entries may also "
-        "be parted because one of them is told apart from a third."
+        "Their tiers differ all the same: tiers test the macro alone, in all pairs of entries, and may also part two "
+        "because one of them is told apart from a third."
         if a.tier != b.tier
         else "They share a tier all the same: tiers are corrected for all pairs of entries of the board."
     )
