@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import unicodedata
+from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -96,6 +97,11 @@ class Picture:
         """As an SVG document; its texts are text."""
         named = [(type(shape).__name__, shape) for shape in self.shapes]
         return draw("picture.html", "picture", self, named, json.dumps(self.recipe, sort_keys=True)).encode()
+
+    @property
+    def data_address(self) -> str:
+        """The SVG document as an address that holds it."""
+        return f"data:image/svg+xml;base64,{b64encode(self.to_svg()).decode()}"
 
     def to_png(self) -> bytes:
         """As a PNG of the same size in pixels."""

@@ -21,6 +21,7 @@ from reveal_leaderboard.store.store import Score, Submission
 from reveal_leaderboard.web.pages.drawing import PRIVATE, draw, message, page_head, part
 from reveal_leaderboard.web.pages.strip import build_strip
 from reveal_leaderboard.web.pages.submission_view import changes_view, finding_plot, score_view, shown_metrics
+from reveal_leaderboard.web.result_pictures import badge
 from reveal_leaderboard.web.services import Services
 from reveal_leaderboard.web.shared_result import SharedResult, read_shared
 
@@ -155,7 +156,7 @@ def entry_view(
         parts.append(score_view(released, shown_metrics(released)))
         parts.append(draw(PAGE, "receipt", submission, final.version, is_final=True))
     if result is not None:
-        parts += [part("Share and cite"), draw(PAGE, "share", result, server)]
+        parts += [part("Share and cite"), draw(PAGE, "share", result, server, badge(result).data_address)]
     parts += [part("What it is"), _about(submission.metadata, submission)]
     steps = [(STATES.get(status, status), at, why) for at, status, why in events]
     parts.append(draw(PAGE, "history", steps))
