@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from reveal_leaderboard.accounts.people import User
 from reveal_leaderboard.store import boards, quota
 from reveal_leaderboard.store.tables import events, jobs
-from reveal_leaderboard.web.heads import Heads
+from reveal_leaderboard.web.link_preview import LinkPreviews
 from reveal_leaderboard.web.pages import admin, board, compare, entry, mine, submit
 from reveal_leaderboard.web.pages import admin as admin_acts
 from reveal_leaderboard.web.pages import admin as admin_panels
@@ -381,13 +381,13 @@ async def like_gradio(scope: Scope, receive: Receive, send: Send) -> None:
     [
         ("/", 200, "CheXlocalize · REVEAL leaderboard"),
         ("/?benchmark=nope", 404, "Not found · REVEAL leaderboard"),
-        ("/entry?id={mine}", 200, "Mine, Northern Lab · REVEAL leaderboard"),
-        ("/entry?id=0", 404, "Not found · REVEAL leaderboard"),
+        ("/entry?id={mine}", 200, "Mine 1.0, Northern Lab · REVEAL leaderboard"),
+        ("/entry?id=0", 404, "REVEAL leaderboard"),
         ("/submit", 200, "Submit · REVEAL leaderboard"),
     ],
 )
 def test_a_page_says_what_it_is_before_any_script_runs(world: Any, path: str, status: int, title: str) -> None:
-    answer = TestClient(Heads(like_gradio, world.services)).get(path.format(mine=world.mine.id))
+    answer = TestClient(LinkPreviews(like_gradio, world.services)).get(path.format(mine=world.mine.id))
     assert answer.status_code == status
     assert f"<title>{title}</title>" in answer.text
     assert f'<meta property="og:title" content="{title}">' in answer.text
@@ -396,7 +396,7 @@ def test_a_page_says_what_it_is_before_any_script_runs(world: Any, path: str, st
 
 
 def test_the_table_is_there_without_scripts(world: Any) -> None:
-    text = TestClient(Heads(like_gradio, world.services)).get("/").text
+    text = TestClient(LinkPreviews(like_gradio, world.services)).get("/").text
     inside = text[text.index("<noscript>") : text.index("</noscript>")]
     assert "Mine" in inside
     assert "Northern Lab" in inside
@@ -405,7 +405,7 @@ def test_the_table_is_there_without_scripts(world: Any) -> None:
 
 def test_what_a_visitor_may_not_see_is_not_described(world: Any) -> None:
     world.store.hide(world.mine.id, who="test", why="looked at")
-    text = TestClient(Heads(like_gradio, world.services)).get(f"/entry?id={world.mine.id}").text
+    text = TestClient(LinkPreviews(like_gradio, world.services)).get(f"/entry?id={world.mine.id}").text
     assert "Mine" not in text
     assert "Northern Lab" not in text
 

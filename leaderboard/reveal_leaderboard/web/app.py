@@ -43,8 +43,8 @@ from reveal_leaderboard.web.gate import (
     send_problem,
 )
 from reveal_leaderboard.web.gradio_gate import GradioGate
-from reveal_leaderboard.web.heads import Heads
 from reveal_leaderboard.web.intake import Intake
+from reveal_leaderboard.web.link_preview import LinkPreviews
 from reveal_leaderboard.web.metrics_page import CountRequests, Metrics
 from reveal_leaderboard.web.pages import about, admin, board, compare, entry, mine, read, submit
 from reveal_leaderboard.web.rate import Limits, RateLimit
@@ -179,7 +179,7 @@ def build_app(
     add_api(app, services)
     add_gallery(app, front.galleries)
     add_sign_in(app, auth)
-    app.add_middleware(Heads, services=services)
+    app.add_middleware(LinkPreviews, services=services)
     app.add_middleware(CountRequests, metrics=metrics, templates=list(app.openapi()["paths"]))
     guard(app, auth, max_body_bytes=front.max_upload_bytes, n_proxies=front.n_proxies, limits=front.limits)
     _mount_pages(app, services, front)

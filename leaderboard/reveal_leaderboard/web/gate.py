@@ -59,6 +59,7 @@ SECURE_HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
 }
+MAY_DIFFER = ("Cross-Origin-Resource-Policy",)  # of pictures that other sites may show
 
 log = logging.getLogger(__name__)
 
@@ -112,7 +113,8 @@ class SecureHeaders:
                 headers = MutableHeaders(raw=message.setdefault("headers", []))
                 own = headers.get(POLICY)
                 for name, value in self.headers.items():
-                    headers[name] = value
+                    if name not in MAY_DIFFER or name not in headers:
+                        headers[name] = value
                 if own is not None:  # of a page that may do less: browsers hold to both
                     headers.append(POLICY, own)
             await send(message)

@@ -135,6 +135,10 @@ class Run:
         for submission_id in self.ids.values():
             for path in ("", "/events", "/receipt", "/receipt?part=final", f"?version={version}"):
                 wire.get(f"/api/v1/submissions/{submission_id}{path}")
+            for path in ("badge/{}.svg", "card/{}.png", "figure/entry/{}.svg", "figure/entry/{}.png"):
+                wire.get(f"/{path.format(submission_id)}")
+        for form in ("svg", "png"):
+            assert wire.get(f"/figure/board/{IMAGES}.{form}").status_code == 200
         for path in ("benchmarks", "keys", "me", "me/submissions", "me/tokens", "openapi.json"):
             assert wire.get(f"/api/v1/{path}").status_code == 200
         for path in ("/healthz", "/readyz", "/metrics", "/me"):

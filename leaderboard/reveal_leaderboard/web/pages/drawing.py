@@ -69,6 +69,7 @@ def _environment() -> Environment:
     environment.globals |= {
         "address": _address, "in_words": in_words, "inside": _inside, "percent": percent, "plural": plural,
     }  # fmt: skip
+    environment.globals["day"] = lambda moment: datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d")
     environment.globals["when"] = lambda moment, **options: Markup(when(moment, **options))
     return environment
 
@@ -136,7 +137,8 @@ def _shown(
     unit: str = "",
 ) -> ShownFigure:
     value, *ends = (words(number) for number in numbers)
-    return ShownFigure(value + unit, between.join(ends), line)
+    spread = "no spread" if ends and ends[0] == ends[1] else between.join(ends)
+    return ShownFigure(value + unit, spread, line)
 
 
 def plural(n: int, noun: str) -> str:
