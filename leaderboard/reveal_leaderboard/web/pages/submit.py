@@ -66,6 +66,8 @@ MORE = ("parameters", "grid", "thresholds", "contact")
 
 NO_PROMPT = "none (not prompted)"
 MAX_FILE_BYTES = 64 * 1024
+INFO = {"organization": "one of your teams"}
+"""Field -> what is said at it, unless something is wrong with it."""
 
 
 def build_form(*, any_organization: bool) -> list[gr.components.Component]:
@@ -79,7 +81,7 @@ def build_form(*, any_organization: bool) -> list[gr.components.Component]:
         name = gr.Textbox(label="Model name", placeholder="as shown on the board", max_length=64, min_width=170)
         version = gr.Textbox(label="Version (optional)", placeholder="2026-11-21", max_length=64, min_width=130)
     organization = gr.Dropdown(
-        [], label="Organization", info="one of your teams", allow_custom_value=any_organization, min_width=170
+        [], label="Organization", info=INFO["organization"], allow_custom_value=any_organization, min_width=170
     )
     with gr.Row():
         kinds = [(label, key) for key, label in KINDS.items()]
@@ -205,7 +207,9 @@ def build(services: Services, page: gr.Blocks) -> None:
         with gr.Column(min_width=320):
             gr.HTML(part("1. The file"))
             benchmark = gr.Dropdown(names, value=names[0], label="Benchmark")
-            file = gr.File(label="Prediction file", file_count="single", type="filepath", height=120)
+            file = gr.File(
+                label="Prediction file", file_count="single", type="filepath", height=96, elem_classes="rv-drop"
+            )
             report = gr.HTML(EMPTY, elem_id="report")
             allow_missing = gr.Checkbox(label="Score missing predictions as misses (otherwise they are errors)")
         with gr.Column(min_width=320):
@@ -214,7 +218,8 @@ def build(services: Services, page: gr.Blocks) -> None:
                 label="Fill the form from a submission.json (optional)",
                 file_count="single",
                 type="filepath",
-                height=120,
+                height=96,
+                elem_classes="rv-drop",
             )
             filled = gr.HTML("", elem_id="filled")
             fields = build_form(any_organization=services.auth.mode == "local")
@@ -232,11 +237,11 @@ def build(services: Services, page: gr.Blocks) -> None:
     page.load(wire.open, None, [report, organization, balance], **QUIET)
     gr.on([file.change, benchmark.change, allow_missing.change], wire.check, chosen, [report, is_clean], **PRIVATE)
     gr.on([benchmark.change, organization.change], wire.balance, [benchmark, organization], balance, **QUIET)
-    described.change(wire.fill, [described, *fields], [filled, more, *fields], **QUIET)
-    listening = [is_clean.change, name.change, organization.change]
+    filling = described.change(wire.fill, [described, *fields], [filled, more, *fields], **QUIET)
+    listening = [is_clean.change, name.input, organization.input, filling.then]
     gr.on(listening, wire.ready, needed, [send, missing, answer], trigger_mode="always_last", **QUIET)
     everything = [*chosen, more, *fields]
-    send.click(wire.ask, everything, answer, validator=validate, **PRIVATE)
+    send.click(wire.ask, everything, [answer, *fields], **PRIVATE)
     answer.click(wire.answer, everything, [answer, balance], **PRIVATE)
     answer.change(None, js=FOLLOW, **PRIVATE)
 
@@ -255,18 +260,15 @@ def missing_view(*, is_clean: bool, name: str | None, organization: str | None) 
     return note(f"Still needed: {', '.join(needs)}.") if needs else ""
 
 
-def validate(
-    path: str | None, benchmark: str, allow_missing: bool, more: dict[str, Any] | None, *form: str | None
-) -> list[Any]:
-    """Of every input whether it is right, so that a fault stands at its field."""
+def faults_at_fields(problem: MetadataError | None) -> list[Any]:
+    """For every field of the form what is said at it: its fault, or else what it said before."""
     found: dict[int, str] = {}
-    try:
-        read_form(form, more or {})
-    except MetadataError as error:
-        for fault in error.errors:
-            found.setdefault(_place(fault["field"]), f"{FIELDS.get(fault['field'], fault['field'])}: {fault['rule']}")
-    others = [gr.validate(True, "") for _ in (path, benchmark, allow_missing, more)]
-    return others + [gr.validate(i not in found, found.get(i, "")) for i in range(len(form))]
+    for fault in [] if problem is None else problem.errors:
+        found.setdefault(_place(fault["field"]), fault["rule"])
+    return [
+        gr.update(info=found.get(i, INFO.get(field)), elem_classes=["rv-fault"] if i in found else [])
+        for i, field in enumerate(FIELDS)
+    ]
 
 
 def _place(field: str) -> int:
@@ -379,18 +381,19 @@ class _Handlers:
         allow_missing: bool,
         more: dict[str, Any] | None,
         *form: str | None,
-    ) -> str:
-        """Say what would be sent and what it costs, before it is sent."""
+    ) -> tuple[Any, ...]:
+        """Say what would be sent and what it costs, before it is sent; what is wrong, at its field."""
         actor = self.services.actor(request)
+        right = faults_at_fields(None)
         if actor is None:
-            return SIGN_IN
+            return SIGN_IN, *right
         try:
             metadata = read_form(form, more or {})
             version = self.services.catalogue.current(benchmark).version
         except MetadataError as error:
-            return metadata_view(error)
+            return metadata_view(error), *faults_at_fields(error)
         except UnknownBenchmarkError as error:
-            return message("bad", "Not sent.", str(error))
+            return message("bad", "Not sent.", str(error)), *right
         balance = self._balance(actor, benchmark, metadata.organization)
         return draw(
             PAGE, "confirm", metadata.model.name, metadata.organization, f"{benchmark} {version}", Markup(balance)
