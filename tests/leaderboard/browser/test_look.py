@@ -5,15 +5,19 @@ Nobody else is asked, nothing fails, nothing overflows, and axe-core finds nothi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
+from reveal_leaderboard.web.app import Front
 
+from reveal_bench.viewer.serving import Galleries, Gallery
 from tests.leaderboard.browser.browsing import assert_well_built, faults, running_browser, watched_page_of
 from tests.leaderboard.browser.served import serving
 from tests.leaderboard.browser.world import IMAGES, World
+from tests.viewer.shown import make_shown
 
 pytestmark = pytest.mark.browser
 PAGES = {
@@ -43,7 +47,7 @@ class Board:
 
 
 @pytest.fixture(scope="module")
-def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Board]:
+def board(tmp_path_factory: pytest.TempPathFactory, twin_of: Callable[[str], Path]) -> Iterator[Board]:
     """The real application over a world in local mode, in which everybody is an administrator."""
     world = World(tmp_path_factory.mktemp("look"))
     actor = world.accounts.local_actor()
@@ -51,7 +55,8 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Board]:
     for value in (0.5, 0.6):  # each better than the one before, or the ladder would hold it back
         world.score(value)
     world.rank({a: (2, 2, 2, "B"), b: (1, 1, 1, "A")})
-    with serving(world) as address:
+    shown = make_shown(tmp_path_factory.mktemp("shown"), twin_of("chexlocalize"))
+    with serving(world, Front(galleries=Galleries([Gallery(shown.gallery)], home="/"))) as address:
         yield Board(address, world, a, b)
 
 
@@ -144,3 +149,45 @@ def test_an_admin_hides_and_restores(page: Any, board: Board) -> None:
         page.locator("#answer").get_by_text(told).wait_for()
         shown = {submission.id for submission, _ in world.store.board_rows(IMAGES, "1.0.0")}
         assert (doubtful in shown) is (verb == "Restore")
+
+
+def test_cases_are_looked_at_by_keyboard_on_a_phone_and_on_a_desktop(page: Any, board: Board) -> None:
+    """From the board to a case that all but one system miss, its marks, its picture, and back."""
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.emulate_media(color_scheme="light")
+    page.goto(board.address)
+    page.get_by_role("link", name="Cases").click()
+    page.wait_for_selector("#cards a")
+    assert faults(page) == []
+    n_cases = page.locator("#cards a").count()
+    page.locator("#show").focus()
+    page.keyboard.type("Wrong")  # the filter "Wrong: miss"
+    page.wait_for_function("location.search.includes('show=wrong-2')")
+    assert 0 < page.locator("#cards a").count() < n_cases
+    page.locator("#cards a").first.focus()
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#stage canvas[data-scale]")
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.emulate_media(color_scheme="dark")
+    assert faults(page) == []
+    assert_well_built(page)
+    said = page.locator("#answers .said").all_inner_texts()
+    assert [text.split()[-1] for text in said[-2:]] == ["hit", "miss"]
+
+    canvas = page.locator("#stage canvas")
+    pressed = page.locator("#answers button").nth(0)
+    before = float(canvas.get_attribute("data-scale")), float(canvas.get_attribute("data-width"))
+    for key in ("0", "ArrowUp", "w"):
+        page.keyboard.press(key)
+    page.wait_for_function("then => +document.querySelector('#stage canvas').dataset.width < then", arg=before[1])
+    assert float(canvas.get_attribute("data-scale")) > before[0]
+    assert pressed.get_attribute("aria-pressed") == "false"
+
+    case = page.url
+    page.keyboard.press("n")
+    page.wait_for_function("then => location.href !== then", arg=case)
+    page.goto(case)  # a case has an address
+    page.wait_for_selector("#stage canvas[data-scale]")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#cards a")
+    assert "show=wrong-2" in page.url
