@@ -238,8 +238,16 @@ def build(services: Services, page: gr.Blocks) -> None:
     gr.on([file.change, benchmark.change, allow_missing.change], wire.check, chosen, [report, is_clean], **PRIVATE)
     gr.on([benchmark.change, organization.change], wire.balance, [benchmark, organization], balance, **QUIET)
     filling = described.change(wire.fill, [described, *fields], [filled, more, *fields], **QUIET)
-    listening = [is_clean.change, name.input, organization.input, filling.then]
-    gr.on(listening, wire.ready, needed, [send, missing, answer], trigger_mode="always_last", **QUIET)
+    opened = [send, missing, answer]
+    gr.on(
+        [is_clean.change, name.input, organization.input],
+        wire.ready,
+        needed,
+        opened,
+        trigger_mode="always_last",
+        **QUIET,
+    )
+    filling.then(wire.ready, needed, opened, **QUIET)
     everything = [*chosen, more, *fields]
     send.click(wire.ask, everything, [answer, *fields], **PRIVATE)
     answer.click(wire.answer, everything, [answer, balance], **PRIVATE)
@@ -395,9 +403,8 @@ class _Handlers:
         except UnknownBenchmarkError as error:
             return message("bad", "Not sent.", str(error)), *right
         balance = self._balance(actor, benchmark, metadata.organization)
-        return draw(
-            PAGE, "confirm", metadata.model.name, metadata.organization, f"{benchmark} {version}", Markup(balance)
-        )
+        shown = (metadata.model.name, metadata.organization, f"{benchmark} {version}", Markup(balance))
+        return draw(PAGE, "confirm", *shown), *right
 
     def answer(
         self, request: gr.Request, event: gr.EventData, path: str | None, benchmark: str, *rest: Any
