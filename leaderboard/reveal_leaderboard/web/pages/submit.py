@@ -235,19 +235,13 @@ def build(services: Services, page: gr.Blocks) -> None:
     chosen = [file, benchmark, allow_missing]
     needed = [is_clean, name, organization]
     page.load(wire.open, None, [report, organization, balance], **QUIET)
-    gr.on([file.change, benchmark.change, allow_missing.change], wire.check, chosen, [report, is_clean], **PRIVATE)
+    checking = [file.change, benchmark.change, allow_missing.change]
+    gr.on(checking, wire.check, chosen, [report, is_clean], **PRIVATE)
+    gr.on(checking, lambda: "", None, answer, **QUIET)
     gr.on([benchmark.change, organization.change], wire.balance, [benchmark, organization], balance, **QUIET)
-    filling = described.change(wire.fill, [described, *fields], [filled, more, *fields], **QUIET)
-    opened = [send, missing, answer]
-    gr.on(
-        [is_clean.change, name.input, organization.input],
-        wire.ready,
-        needed,
-        opened,
-        trigger_mode="always_last",
-        **QUIET,
-    )
-    filling.then(wire.ready, needed, opened, **QUIET)
+    described.change(wire.fill, [described, *fields], [filled, more, *fields], **QUIET)
+    filling = [is_clean.change, name.change, organization.change]
+    gr.on(filling, wire.ready, needed, [send, missing, answer], trigger_mode="always_last", **QUIET)
     everything = [*chosen, more, *fields]
     send.click(wire.ask, everything, [answer, *fields], **PRIVATE)
     answer.click(wire.answer, everything, [answer, balance], **PRIVATE)
