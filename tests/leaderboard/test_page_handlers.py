@@ -278,10 +278,11 @@ def test_what_is_wrong_with_the_form_stands_at_its_field(
     form: list[Any] = list(FORM)
     form[field] = value
     wire = submit._Handlers(world.services)
-    shown, *at_fields = wire.ask(asking(world, world.ada), good_file, IMAGES, False, {}, *form)
+    shown, folded, *at_fields = wire.ask(asking(world, world.ada), good_file, IMAGES, False, {}, *form)
     assert told in shown
     assert [i for i, update in enumerate(at_fields) if update["elem_classes"]] == [field]
     assert at_fields[field]["info"] in html.unescape(shown)
+    assert folded.get("open", False) is (field == 5)  # a fault is never folded away
     assert told in wire.send(asking(world, world.ada), good_file, IMAGES, False, {}, *form)
     assert world.store.count_waiting() == 0
 

@@ -102,6 +102,7 @@ def test_from_signing_in_to_a_score(page: Any, board: RealBoard) -> None:
     assert fault.locator("label").inner_text().startswith("Code")
     page.get_by_label("Code").fill("")
     send.click()
+    fault.wait_for(state="detached")
     page.get_by_role("button", name="Yes, send it").click()
     page.wait_for_url("**/submission?id=*")
     page.locator("#progress .rv-good", has_text="First try is scored.").wait_for()

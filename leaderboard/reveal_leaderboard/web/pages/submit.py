@@ -70,8 +70,8 @@ INFO = {"organization": "one of your teams"}
 """Field -> what is said at it, unless something is wrong with it."""
 
 
-def build_form(*, any_organization: bool) -> list[gr.components.Component]:
-    """The fields, in the order of `FIELDS`.
+def build_form(*, any_organization: bool) -> tuple[list[gr.components.Component], gr.Accordion]:
+    """The fields, in the order of `FIELDS`, and what the optional ones are folded in.
 
     Parameters
     ----------
@@ -87,13 +87,13 @@ def build_form(*, any_organization: bool) -> list[gr.components.Component]:
         kinds = [(label, key) for key, label in KINDS.items()]
         kind = gr.Dropdown(kinds, value="multimodal_llm", label="Kind", min_width=190)
         style = gr.Dropdown([NO_PROMPT, *PROMPT_STYLES], value="zero-shot", label="Prompt style", min_width=190)
-    with gr.Accordion("Links and training data (optional)", open=False):
+    with gr.Accordion("Links and training data (optional)", open=False) as folded:
         code = gr.Textbox(label="Code", placeholder="https://…", max_length=500)
         paper = gr.Textbox(label="Paper", placeholder="https://…", max_length=500)
         model = gr.Textbox(label="Model page", placeholder="https://…", max_length=500)
         training = gr.Textbox(label="Training data", lines=2, max_length=4000)
         overlap = gr.Textbox(label="Known overlap with the benchmark", lines=2, max_length=4000)
-    return [name, version, organization, kind, style, code, paper, model, training, overlap]
+    return [name, version, organization, kind, style, code, paper, model, training, overlap], folded
 
 
 def read_file(path: Path) -> Metadata:
@@ -179,7 +179,8 @@ FORMATS = (
 EMPTY = message("info", "No file yet.", FORMATS)
 SIGN_IN = sign_in("/submit", "Signing in says for which organization you submit, and whose budget is charged.")
 NO_TEAM, WAITING = draw(PAGE, "no_team"), draw(PAGE, "waiting")
-FAULTS_BELONG = {field: i for i, field in enumerate(FIELDS)} | {"model": 0, "links": 5}
+FIRST_FOLDED = list(FIELDS).index("links.code")
+FAULTS_BELONG = {field: i for i, field in enumerate(FIELDS)} | {"model": 0, "links": FIRST_FOLDED}
 """Field of a fault -> the place of the form's field at which it is told."""
 # An answer is brought into view; the one of a success leads to the page of the submission.
 FOLLOW = """() => {
@@ -222,7 +223,7 @@ def build(services: Services, page: gr.Blocks) -> None:
                 elem_classes="rv-drop",
             )
             filled = gr.HTML("", elem_id="filled")
-            fields = build_form(any_organization=services.auth.mode == "local")
+            fields, folded = build_form(any_organization=services.auth.mode == "local")
             gr.HTML(part("3. Send"))
             balance = gr.HTML("", elem_id="balance")
             send = gr.Button("Send for scoring …", variant="primary", interactive=False, elem_id="send")
@@ -243,7 +244,7 @@ def build(services: Services, page: gr.Blocks) -> None:
     filling = [is_clean.change, name.change, organization.change]
     gr.on(filling, wire.ready, needed, [send, missing, answer], trigger_mode="always_last", **QUIET)
     everything = [*chosen, more, *fields]
-    send.click(wire.ask, everything, [answer, *fields], **PRIVATE)
+    send.click(wire.ask, everything, [answer, folded, *fields], **PRIVATE)
     answer.click(wire.answer, everything, [answer, balance], **PRIVATE)
     answer.change(None, js=FOLLOW, **PRIVATE)
 
@@ -263,12 +264,13 @@ def missing_view(*, is_clean: bool, name: str | None, organization: str | None) 
 
 
 def faults_at_fields(problem: MetadataError | None) -> list[Any]:
-    """For every field of the form what is said at it: its fault, or else what it said before."""
+    """Whether the optional fields are unfolded, then what is said at every field: its fault, or what it always says."""
     found: dict[int, str] = {}
     for fault in [] if problem is None else problem.errors:
         found.setdefault(_place(fault["field"]), fault["rule"])
-    return [
-        gr.update(info=found.get(i, INFO.get(field)), elem_classes=["rv-fault"] if i in found else [])
+    unfolded = gr.update(open=True) if any(i >= FIRST_FOLDED for i in found) else gr.skip()
+    return [unfolded] + [
+        gr.update(info=found.get(i, INFO.get(field, "")), elem_classes=["rv-fault"] if i in found else [])
         for i, field in enumerate(FIELDS)
     ]
 
