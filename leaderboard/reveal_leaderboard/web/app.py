@@ -46,7 +46,7 @@ from reveal_leaderboard.web.gradio_gate import GradioGate
 from reveal_leaderboard.web.intake import Intake
 from reveal_leaderboard.web.link_preview import LinkPreviews
 from reveal_leaderboard.web.metrics_page import CountRequests, Metrics
-from reveal_leaderboard.web.pages import about, admin, board, compare, entry, mine, read, submit
+from reveal_leaderboard.web.pages import about, admin, board, compare, entry, mine, read, submission, submit
 from reveal_leaderboard.web.rate import Limits, RateLimit
 from reveal_leaderboard.web.services import Services
 from reveal_leaderboard.web.signin import add_sign_in
@@ -116,10 +116,11 @@ PAGES = (
     ("Compare", "/compare", compare),
     ("About", "/about", about),
     ("Entry", "/entry", entry),
+    ("Submission", "/submission", submission),
     ("Admin", "/admin", admin),
     ("Read", "/read", read),
 )
-UNLISTED = ("Entry", "Admin", "Read")
+UNLISTED = ("Entry", "Submission", "Admin", "Read")
 
 
 @dataclass(frozen=True)

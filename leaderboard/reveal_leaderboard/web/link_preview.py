@@ -42,7 +42,7 @@ HEAD, BODY = re.compile(rb"<head[^>]*>"), re.compile(rb"<body[^>]*>")
 WITHOUT_SCRIPTS = "These pages need JavaScript. What follows is the table; the same is at /api/v1/leaderboard."
 TITLES = {
     "/submit": "Submit", "/mine": "My submissions", "/compare": "Compare", "/about": "About", "/admin": "Admin",
-    "/read": "Read answers",
+    "/read": "Read answers", "/submission": "Submission",
 }  # fmt: skip
 WHAT_IT_IS = (
     "Models that read chest radiographs, ranked on cases that nobody but the scoring worker sees, with 95 % intervals."

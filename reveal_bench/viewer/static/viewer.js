@@ -41,7 +41,7 @@ function painted(inside, width, height, colour) {
 export class Viewer {
   /**
    * `onTouch` is called when this frame becomes the one that keys are for. An overlay has a `kind` or a `colour` (and
-   * perhaps a `dash`), a `label`, and a `rect`, a `point` or a `mask` (of `drawnMask`, with
+   * perhaps a `dash`), a `label`, and a `rect`, a `point`, `edges` or a `mask` (of `drawnMask`, with
    * `at`, the end of it that is labelled).
    */
   constructor(film, { title, overlays, drag, onTouch }) {
@@ -165,14 +165,21 @@ export class Viewer {
   }
 
   paintMark(context, mark, left, top) {
-    const { colour, dash = [] } = KINDS[mark.kind] ?? mark, { rect, point, mask, label } = mark;
+    const { colour, dash = [] } = KINDS[mark.kind] ?? mark, { rect, point, mask, edges, label } = mark;
     const w = this.film.facts.width * this.scale, h = this.film.facts.height * this.scale;
     context.strokeStyle = context.fillStyle = colour;
     context.lineWidth = 2 * (window.devicePixelRatio || 1);
     context.setLineDash(dash);
-    const corner = rect ?? point ?? mask[mark.at], [x0, y0] = [left + corner[0] * w, top + corner[1] * h];
+    const corner = rect ?? point ?? edges?.[0] ?? mask[mark.at], [x0, y0] = [left + corner[0] * w, top + corner[1] * h];
     if (mask) this.paintMask(context, mask, [left, top, w, h]);
-    else if (rect) context.strokeRect(x0, y0, (rect[2] - rect[0]) * w, (rect[3] - rect[1]) * h);
+    else if (edges) {
+      context.beginPath();
+      for (const [fromX, fromY, toX, toY] of edges) {
+        context.moveTo(left + fromX * w, top + fromY * h);
+        context.lineTo(left + toX * w, top + toY * h);
+      }
+      context.stroke();
+    } else if (rect) context.strokeRect(x0, y0, (rect[2] - rect[0]) * w, (rect[3] - rect[1]) * h);
     else {
       context.beginPath();
       context.arc(x0, y0, 9, 0, 2 * Math.PI);

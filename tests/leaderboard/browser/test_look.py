@@ -29,6 +29,7 @@ PAGES = {
     "/about": ("#about .rv-how", "About this leaderboard · REVEAL leaderboard"),
     "/admin": ("text=Exposure", "Admin · REVEAL leaderboard"),
     "/entry?id={a}": ("#entry .rv-score", "Net, Local user · REVEAL leaderboard"),
+    "/submission?id={a}": ("#progress .rv-score", "Net · REVEAL leaderboard"),
     "/entry?id=nothing": ("text=There is no entry to show here.", "Entry · REVEAL leaderboard"),
 }
 
@@ -143,9 +144,10 @@ def test_an_admin_hides_and_restores(page: Any, board: Board) -> None:
         ("Hide", "Hide it", "Doubtful of Northern Lab is off the board."),
         ("Restore", "Restore it", "Doubtful of Northern Lab is on the board again."),
     ):
-        page.get_by_label("Reason").fill(f"reason to {verb}")
-        page.get_by_role("button", name=f"{verb} …: Doubtful, Northern Lab").click()
-        page.locator("#answer").get_by_role("button", name=question).click()
+        row = page.locator("tr", has_text="Doubtful")
+        row.locator("summary").click()
+        row.get_by_label("Reason").fill(f"reason to {verb}")
+        row.get_by_role("button", name=question).click()
         page.locator("#answer").get_by_text(told).wait_for()
         shown = {submission.id for submission, _ in world.store.board_rows(IMAGES, "1.0.0")}
         assert (doubtful in shown) is (verb == "Restore")

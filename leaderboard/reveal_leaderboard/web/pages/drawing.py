@@ -48,10 +48,12 @@ REMEMBER = """(query) => {
   return [query];
 }"""
 
-# Clicks on our own buttons inside a gr.HTML reach its handler as an event with `act` and `id`.
+# Clicks on our own buttons inside a gr.HTML reach its handler as an event with `act`, `id` and, where a reason is asked
+# for beside the button, `why`.
 ACTIONS = """element.addEventListener('click', (event) => {
   const button = event.target.closest('button[data-act]');
-  if (button && !button.disabled) trigger('click', {act: button.dataset.act, id: button.dataset.id});
+  const why = button?.closest('.rv-why')?.querySelector('input')?.value || '';
+  if (button && !button.disabled) trigger('click', {act: button.dataset.act, id: button.dataset.id, why});
 });"""
 
 
