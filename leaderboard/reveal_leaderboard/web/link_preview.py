@@ -40,6 +40,12 @@ ENTRY = "/entry"
 GRADIOS_OWN = re.compile(rb'<meta\s+(?:property|name)="(?:og|twitter):[^>]*>|<title>[^<]*</title>')
 HEAD, BODY = re.compile(rb"<head[^>]*>"), re.compile(rb"<body[^>]*>")
 WITHOUT_SCRIPTS = "These pages need JavaScript. What follows is the table; the same is at /api/v1/leaderboard."
+STILL = (
+    "<style>@keyframes rv-show{to{visibility:visible}}"
+    "gradio-app:not(:has(.rv-head h1):has(nav a):has(.rv-strip :is(a,button))) *"
+    "{visibility:hidden;animation:rv-show 0s 4s forwards}</style>"
+)
+"""Keeps a page that Gradio still puts together from being seen to move; after four seconds it is shown as it is."""
 TITLES = {
     "/submit": "Submit", "/mine": "My submissions", "/compare": "Compare", "/about": "About", "/admin": "Admin",
     "/read": "Read answers", "/submission": "Submission",
@@ -73,7 +79,7 @@ class Preview:
         if self.image:
             told |= {"og:image": f"{server}{self.image}", "og:image:width": "1200", "og:image:height": "630"}
             told |= {"og:image:alt": self.description}
-        lines = [f"<title>{escape(self.title)}</title>"]
+        lines = [f"<title>{escape(self.title)}</title>", STILL]
         for name, text in told.items():
             attribute = "property" if name.startswith("og:") else "name"
             lines.append(f'<meta {attribute}="{name}" content="{escape(text)}">')

@@ -45,7 +45,8 @@ def build(services: Services, page: gr.Blocks) -> None:
     """Lay out `page`, which is the present Blocks."""
     names = services.names
     build_strip(services, page)
-    opening = gr.HTML(page_head("REVEAL leaderboard", LEAD), elem_id="opening")
+    films = ["rv-with-films"] if services.galleries.names else []
+    opening = gr.HTML(page_head("REVEAL leaderboard", LEAD), elem_id="opening", elem_classes=films)
     with gr.Row(elem_classes="rv-controls"):
         benchmark = gr.Dropdown(names, value=names[0], label="Benchmark", min_width=160)
         version = gr.Dropdown([], label="Version", min_width=120)
