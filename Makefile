@@ -10,6 +10,7 @@ PYTEST_ARGS ?=
 LANES ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 LMMS := .venv-lmms
 LMMS_TORCH ?= torch
+CFF := .venv-cff
 
 .PHONY: demo test soak load lint bench clean
 
@@ -21,7 +22,8 @@ test: $(VENV)/.installed-dev $(VENV)/.browser $(VENV)/.postgresql $(VENV)/.bubbl
 
 # The real lmms-eval in an environment of its own (2.4 GB), then the kill tests in full: every point with 20 seeds on both
 # databases, an hour or so.
-soak: $(VENV)/.installed-dev $(VENV)/.postgresql $(VENV)/.bubblewrap $(LMMS)/.installed
+soak: $(VENV)/.installed-dev $(VENV)/.postgresql $(VENV)/.bubblewrap $(LMMS)/.installed $(CFF)/.installed
+	REVEAL_CFFCONVERT=$(CFF)/bin/cffconvert $(BIN)/python -m pytest tests/dataset/test_citation.py
 	REVEAL_LMMS_PYTHON=$(LMMS)/bin/python $(BIN)/python -m pytest tests/models/test_lmms_real.py
 	REVEAL_KILL_SEEDS=20 $(BIN)/python -m pytest tests/leaderboard/kill --numprocesses auto --dist loadscope $(PYTEST_ARGS)
 
@@ -45,6 +47,12 @@ $(LMMS)/.installed:
 	$(PYTHON) -m venv $(LMMS)
 	$(LMMS)/bin/python -m pip install --quiet --disable-pip-version-check "$(LMMS_TORCH)" lmms-eval==0.7.3
 	$(LMMS)/bin/python -c "import transformers.pipelines" || $(LMMS)/bin/python -m pip uninstall --yes torchvision timm
+	touch $@
+
+# cffconvert (Apache-2.0) wants jsonschema below 4, so it has an environment of its own.
+$(CFF)/.installed:
+	$(PYTHON) -m venv $(CFF)
+	$(CFF)/bin/python -m pip install --quiet --disable-pip-version-check cffconvert==2.0.0
 	touch $@
 
 $(VENV)/.installed: $(BIN)/python $(SOURCES)
@@ -71,4 +79,4 @@ $(VENV)/.bubblewrap: $(VENV)/.installed-dev
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(LMMS) .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(LMMS) $(CFF) .pytest_cache .mypy_cache .ruff_cache

@@ -30,8 +30,8 @@ ROWS: dict[str, list[list[str]]] = {
     "reveal_bench": [
         ["", "", "cli", "", ""],
         ["", "reports", "", "", ""],
-        ["curation", "", "", "", ""],
-        ["", "models", "", "", ""],
+        ["curation", "", "", "results", ""],
+        ["", "models", "viewer", "", ""],
         ["dataset", "", "evaluation", "", ""],
         ["sources", "predictions", "", "", "phantom"],
         ["", "kinds", "", "evaluate_modules", ""],

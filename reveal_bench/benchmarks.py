@@ -24,7 +24,7 @@ from reveal_bench.findings import (
     VINDR_CXR_FINDINGS,
 )
 
-__all__ = ["BENCHMARKS", "SOURCES", "Benchmark", "Source", "bundled"]
+__all__ = ["BENCHMARKS", "SOURCES", "Benchmark", "Source", "bundled", "hub_task"]
 
 Kind = Literal["localization", "findings", "tasks"]
 Asks = Literal["present", "all"]
@@ -329,6 +329,17 @@ SOURCES: dict[str, tuple[Source, Benchmark]] = {
     source.name: (source, benchmark) for benchmark in BENCHMARKS.values() for source in benchmark.sources
 }
 """Name of a source -> its row, and the benchmark that is built of it."""
+
+
+def hub_task(benchmark: str, split: str) -> str:
+    """Id of the task that is a split of a benchmark, on the Hugging Face Hub.
+
+    Examples
+    --------
+    >>> hub_task("reveal-cxr", "holdout")
+    'reveal_cxr_holdout'
+    """
+    return f"{benchmark}_{split}".replace("-", "_")
 
 
 def bundled(name: str) -> Path:

@@ -50,6 +50,7 @@ __all__ = [
     "pack_regions",
     "parse_masks",
     "rasterize_polygons",
+    "shrink_mask",
     "tight_box",
     "union_masks",
 ]
@@ -270,6 +271,14 @@ def encode_mask(mask: npt.ArrayLike) -> Rle:
         raise ArgumentError("mask", "must have shape (height, width) with at least one pixel", array.shape)
     flat = array.astype(bool).ravel(order="F")
     return _rle_of_edges(_edges(flat), (int(array.shape[0]), int(array.shape[1])))
+
+
+def shrink_mask(mask: BoolMask, size: tuple[int, int]) -> BoolMask:
+    """A mask at another `size` (width, height), for pictures; whatever there is leaves at least one pixel."""
+    from PIL import Image
+
+    grey = np.asarray(Image.fromarray(mask.astype(np.uint8) * 255).resize(size, Image.Resampling.BOX))
+    return grey >= min(128, int(grey.max()) or 128)
 
 
 def _edges(flat: BoolMask) -> IntArray:

@@ -29,11 +29,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "kinds": {"metrics", "entries"} | BASE,
     "predictions": {"kinds", "metrics", "entries"} | BASE,
     "evaluation": {"predictions", "kinds", "metrics", "entries"} | BASE,
+    "results": {"evaluation", "kinds", "metrics"} | BASE,
     "sources": {"kinds", "dicom"} | BASE,
     "dataset": {"sources", "kinds", "dicom", "metrics"} | BASE,
     "models": BELOW_MODELS,
     "curation": {"models"} | BELOW_MODELS,
     "reports": {"models", "curation"} | BELOW_MODELS,
+    "viewer": {"evaluation", "kinds"} | BASE,
     "phantom": {"kinds", "dicom"} | BASE,
 }
 """Room of reveal_bench -> rooms it may import. `cli` and the package itself may import anything; nobody imports cli."""

@@ -47,6 +47,9 @@ def test_the_demo_runs_twice_and_ctrl_c_ends_everything(tmp_path: Path) -> None:
     url = next(line.split()[-1] for line in again.stdout if line.startswith("The board is at"))
     board = httpx.get(f"{url}/api/v1/leaderboard", params={"benchmark": "chexlocalize"}).json()
     assert {entry["model"] for entry in board["entries"]} == ENTRANTS
+    shown = httpx.get(f"{url}/gallery/chexlocalize/gallery.json").json()
+    assert set(shown["systems"]) == ENTRANTS
+    assert shown["cases"]
     again.send_signal(signal.SIGINT)
     _, errors = again.communicate(timeout=60)
     assert again.returncode == 0, errors

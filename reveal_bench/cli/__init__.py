@@ -14,7 +14,7 @@ from typing import Any
 import typer
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.cli import board, curate, data, run, score
+from reveal_bench.cli import board, curate, data, export, run, score
 
 app = typer.Typer(
     name="reveal-bench",
@@ -74,6 +74,7 @@ app.command()(data.validate)
 app.command()(data.diff)
 app.command()(run.report)
 app.command()(run.misses)
+app.command()(run.view)
 app.command()(data.attach)
 app.command()(score.baseline)
 app.command()(score.lint)
@@ -91,4 +92,5 @@ app.command()(board.status)
 app.command()(board.withdraw)
 app.command()(board.receipt)
 app.command(name="verify-receipt")(board.verify_receipt)
+app.command()(export.export)
 app.add_typer(curate.app, name="curate")

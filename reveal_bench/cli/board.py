@@ -23,7 +23,7 @@ from reveal_bench.cli.output import AllowMissing, AsJson, PredictionFile
 if TYPE_CHECKING:
     from reveal_bench.cli.client import Progress, Server
 
-__all__ = ["read_json", "receipt", "status", "submit", "withdraw"]
+__all__ = ["read_json", "read_key", "receipt", "status", "submit", "withdraw"]
 
 A_DAY = 24 * 3600.0
 
@@ -253,7 +253,7 @@ def verify_receipt(
 
     verified = receipts.verify_receipt(
         receipts.read_receipt(file),
-        None if key is None else _key(key),
+        None if key is None else read_key(key),
         previous=None if previous is None else receipts.read_receipt(previous),
         file_sha256=None if predictions is None else _sha256(predictions),
     )
@@ -284,7 +284,14 @@ def _plain(text: object) -> str:
     return "".join(c if c.isprintable() else "?" for c in str(text))
 
 
-def _key(text: str) -> str:
+def read_key(text: str) -> str:
+    """A public key as an option has it: the key, or a file that holds it and nothing else.
+
+    Raises
+    ------
+    ValueError
+        If the file holds something else.
+    """
     path = Path(text)
     if not path.is_file():
         return text

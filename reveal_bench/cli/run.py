@@ -1,11 +1,12 @@
 """Commands that ask models (``run``, ``import-inspect``, ``export-lmms``, ``import-lmms``) and show what they answered.
 
 ``report`` writes a page about a dataset folder, or about what models answered in it; ``misses`` writes what readers are
-to judge.
+to judge; ``view`` shows cases in a browser.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,6 +23,7 @@ from reveal_bench.cli.output import (
     PriceOut,
     Resamples,
     Seed,
+    Split,
     check_outside_datasets,
     prices_of,
 )
@@ -484,3 +486,27 @@ def _labelled(argument: str) -> tuple[str, Path]:
     if not sign or Path(argument).exists():
         return "", Path(argument)
     return label, Path(path)
+
+
+def view(
+    folder: Folder,
+    split: Split = "released",
+    predictions: Annotated[
+        list[str] | None, typer.Option(metavar="[NAME=]FILE", help="Answers of a system; once per system.")
+    ] = None,
+    most: Annotated[int | None, typer.Option(min=1, help="Cases to look at, spread over the split.")] = None,
+    max_side: Annotated[int, typer.Option(min=64, help="Longer side of a film in pixels.")] = 2048,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="A free one unless said.")] = 0,
+) -> None:
+    """Look at cases in a browser: films, references, and where systems are right; on this machine alone."""
+    from reveal_bench.viewer.gallery import CaseSource, named_files
+    from reveal_bench.viewer.server import loopback_server
+    from reveal_bench.viewer.serving import PATH, Galleries, Gallery
+
+    files = named_files(predictions or [])
+    source = CaseSource(folder, split, files, max_side=max_side, most=most, private=True)
+    with loopback_server(Galleries([Gallery(source.index, source.read)]), port) as server:
+        source.read("thumbnails/0.jpg")  # a picture that is withheld is said now
+        typer.echo(f"{len(source.cases):,} cases: http://127.0.0.1:{server.server_port}{PATH}  (Ctrl-C ends it)")
+        with suppress(KeyboardInterrupt):
+            server.serve_forever()

@@ -11,8 +11,8 @@ Croissant's RAI fields ask for); :mod:`reveal_bench.dataset.croissant` takes its
 
 Fields: `name`, `description`, `evaluation_framework` and `tasks`, each with `id`, `config`, `split`. A split of the
 main config is scored at home with ``reveal-bench score``; the inputs of a holdout are scored by the leaderboard alone.
-The file asks for nothing by itself: the Hub lists a benchmark once its maintainers have put the repository on their
-list.
+The file asks for nothing by itself, and says so: the Hub lists a benchmark once its maintainers have put the framework
+and the repository on their lists.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from reveal_bench.benchmarks import Benchmark, bundled
+from reveal_bench.benchmarks import Benchmark, bundled, hub_task
 from reveal_bench.dataset import card_tables
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.tally import Tally
@@ -286,6 +286,11 @@ def _holdout(kind: str, n_holdout: int | None, configs: Sequence[Config], asks: 
 
 
 FRAMEWORK = "reveal-bench"
+OURS = f"""\
+# `evaluation_framework: {FRAMEWORK}` is ours: `reveal-bench score` computes the scores, of a holdout the leaderboard.
+# The Hub lists a benchmark only if the framework is among those of huggingface.js (packages/tasks/src/eval.ts), which
+# this one is not. `inspect-ai` is, but would need a question and an answer in a column each, and score otherwise.
+"""
 INPUTS = "holdout_inputs"
 
 
@@ -299,7 +304,7 @@ def render_eval_yaml(benchmark: Benchmark, configs: Sequence[Config], *, version
     import yaml
 
     tasks = [
-        {"id": f"{benchmark.name}_{split}".replace("-", "_"), "config": config.name, "split": split}
+        {"id": hub_task(benchmark.name, split), "config": config.name, "split": split}
         for config in configs
         if config.default or config.name == INPUTS
         for split in config.splits
@@ -311,4 +316,4 @@ def render_eval_yaml(benchmark: Benchmark, configs: Sequence[Config], *, version
         "evaluation_framework": FRAMEWORK,
         "tasks": tasks,
     }
-    return yaml.safe_dump(document, sort_keys=False, width=120, allow_unicode=True)
+    return OURS + yaml.safe_dump(document, sort_keys=False, width=120, allow_unicode=True)

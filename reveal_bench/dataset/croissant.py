@@ -63,7 +63,8 @@ Json = dict[str, Any]
 
 CONFORMS_TO = ("http://mlcommons.org/croissant/1.1", "http://mlcommons.org/croissant/RAI/1.0")
 PARQUET = "application/x-parquet"
-ENCODINGS = {".parquet": PARQUET, ".json": "application/json", ".md": "text/markdown", ".yaml": "application/yaml"}
+YAML = "application/yaml"
+ENCODINGS = {".parquet": PARQUET, ".json": "application/json", ".md": "text/markdown", ".yaml": YAML, ".cff": YAML}
 RAI = {
     "rai:dataCollection": ("Collection",),
     "rai:dataAnnotationProtocol": ("Annotation",),

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from reveal_bench.benchmarks import Asks, Benchmark
 from reveal_bench.dataset.card import Config, private_card, render_card, render_eval_yaml
+from reveal_bench.dataset.citation import CITATION, render_citation
 from reveal_bench.dataset.croissant import render_croissant
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.folder import FOLDER_INFO, FolderInfo
@@ -203,7 +204,7 @@ class FolderWriter:
         self._splits[split] = {**size, "references": references}
 
     def finish(self, *, synthetic: bool, is_private: bool = False) -> FolderInfo:
-        """Write benchmark.json, the card, Croissant and eval.yaml (of a public folder), and the checksums."""
+        """Write benchmark.json and the checksums; of a public folder all descriptions, else only the card."""
         info = FolderInfo(
             benchmark=self.benchmark.name,
             version=self.version,
@@ -219,6 +220,8 @@ class FolderWriter:
             sums = self._sums()
         else:
             self._write("README.md", self._public_card(synthetic))
+            if (citation := render_citation(self.benchmark, version=self.version, synthetic=synthetic)) is not None:
+                self._write(CITATION, citation)
             self._write("eval.yaml", render_eval_yaml(self.benchmark, self._configs(), version=self.version))
             sums = self._sums()
             sized = {name: (sha256, (self.folder / name).stat().st_size) for name, sha256 in sums.items()}

@@ -35,6 +35,7 @@ from reveal_bench.dataset.tables import (
 )
 from reveal_bench.dataset.validate_card import (
     card_problems,
+    citation_problems,
     croissant_problems,
     eval_problems,
     load_problems,
@@ -190,6 +191,7 @@ def validate_folder(
     check.problems += card_problems(opened, promise, n_rows)
     if not opened.is_private:
         check.problems += eval_problems(opened, promise)
+        check.problems += citation_problems(opened)
         check.problems += croissant_problems(opened, promise, sums)
     if holdout is not None or not opened.is_private:
         private = None if holdout is None else Path(holdout)

@@ -1,4 +1,4 @@
-"""What must hold of the files that describe a dataset folder: card, ``eval.yaml``, ``croissant.json``; and loading it.
+"""What must hold of the files that describe a dataset folder: card, ``eval.yaml``, citation, Croissant; and loading it.
 
 What the card promises (configs, splits, rows) is compared with the files; every config and split is then loaded with
 `datasets` as a stranger would, offline.
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reveal_bench.dataset.card import PLACE, SECTIONS, front_matter, sections
+from reveal_bench.dataset.citation import CITATION
 from reveal_bench.dataset.croissant import CONFORMS_TO, RAI
 from reveal_bench.dataset.tables import MANIFEST, DatasetFolder, TableFile
 from reveal_bench.kinds.folder import split_shards
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Promise",
     "card_problems",
+    "citation_problems",
     "croissant_problems",
     "eval_problems",
     "load_problems",
@@ -149,6 +151,25 @@ def eval_problems(folder: DatasetFolder, promise: Promise) -> Iterator[Problem]:
     for task_id, config, split in tasks:
         if split not in promise.rows.get(config, {}):
             yield Problem(EVAL, task_id, "tasks", "must name a config and a split of the card", f"{config}, {split}")
+
+
+def citation_problems(folder: DatasetFolder) -> Iterator[Problem]:
+    """``CITATION.cff``, where there is one, must name authors, and this version."""
+    import yaml
+
+    path = folder.path / CITATION
+    if not path.exists():
+        return
+    try:
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        wanted = {"cff-version": "1.2.0", "version": folder.info.version}
+        wrong = [(name, f"must be {value}") for name, value in wanted.items() if document.get(name) != value]
+        wrong += [(name, "must be there") for name in ("title", "authors") if not document.get(name)]
+    except (OSError, ValueError, yaml.YAMLError, AttributeError) as error:
+        yield Problem(CITATION, None, "YAML", "must be a citation file", type(error).__name__)
+        return
+    for name, rule in wrong:
+        yield Problem(CITATION, None, name, rule, repr(document.get(name)))
 
 
 def croissant_problems(folder: DatasetFolder, promise: Promise, sums: Mapping[str, str]) -> Iterator[Problem]:

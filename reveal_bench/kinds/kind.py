@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from reveal_bench.benchmarks import Benchmark
     from reveal_bench.entries.report import LintReport
     from reveal_bench.kinds.canonical import Codec
+    from reveal_bench.kinds.cases import Case, CaseAnswer
     from reveal_bench.kinds.disclosure import Disclosure
     from reveal_bench.kinds.folder import FolderInfo
     from reveal_bench.kinds.images import Developed, PictureFile
@@ -331,6 +332,27 @@ class ScoredKind(ABC):
         """Checked predictions against references; `ratings` where readers score."""
 
 
+class ShownKind(ABC):
+    """How a row and the answers to it are shown to people.
+
+    Attributes
+    ----------
+    outcomes : what a right and a wrong answer are called; none where readers judge
+    """
+
+    outcomes: ClassVar[tuple[str, str] | None]
+
+    @abstractmethod
+    def case(self, record: Any) -> Case:
+        """A record with its references, as it is shown."""
+
+    @abstractmethod
+    def case_answers(
+        self, predictions: Sequence[Any], records: Sequence[Any], rows: Any, protocol: Mapping[str, Any]
+    ) -> Mapping[str, Sequence[CaseAnswer]]:
+        """Key of a record -> what a system answered, with outcomes of `rows`, None where readers score."""
+
+
 class BoardKind(ABC):
     """What a board shows and releases, and what its confined children need.
 
@@ -385,5 +407,5 @@ class BoardKind(ABC):
         return []
 
 
-class Kind(DatasetKind, ScoredKind, BoardKind):
+class Kind(DatasetKind, ScoredKind, ShownKind, BoardKind):
     """A kind of benchmark: its dataset, its answers and scores, its board."""

@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from reveal_bench.models.answer_words import Reply
 
 __all__ = [
-    "RUN", "TOKENS", "Exchange", "Run", "RunInfo", "RunSummary", "Scalar", "System", "alone", "check_same_run",
-    "from_line", "prediction_files", "read_run", "read_run_info", "to_line", "with_reply", "write_outputs",
-    "write_run_info",
+    "RUN", "SUMMARY", "TOKENS", "Exchange", "Run", "RunInfo", "RunSummary", "Scalar", "System", "alone",
+    "check_same_run", "from_line", "prediction_files", "read_run", "read_run_info", "to_line", "with_reply",
+    "write_outputs", "write_run_info",
 ]  # fmt: skip
 
 RUN, TRANSCRIPT, SUMMARY, SUBMISSION = "run.json", "transcript.jsonl", "summary.json", "submission.json"

@@ -55,8 +55,8 @@ BAR_SHARE = 0.82
 """Of the room of a group, what its bars fill."""
 MARKERS = "oDsv^PXhd<>*"
 CATEGORY_PAINTS: dict[str, tuple[str, Paint]] = {
-    "full_hit": ("full hit", Paint("#17305e")),
-    "partial_hit": ("partial hit", Paint("#8cc0e6")),
+    "full_hit": ("full hit", Paint("#0b4f48")),
+    "partial_hit": ("partial hit", Paint("#8fd0c6")),
     "position": ("position error", Paint("#f6e08a")),
     "anatomy": ("anatomy error", Paint("#c4512d", "////")),
     "miss_unreviewed": ("miss, not reviewed", Paint("#e3e6ea", "....")),

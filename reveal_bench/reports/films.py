@@ -22,7 +22,7 @@ from reveal_bench.kinds.images import VIEWS
 from reveal_bench.kinds.localization.records import READERS
 from reveal_bench.kinds.rows import Row
 from reveal_bench.kinds.tasks.records import CATEGORIES, TAGS
-from reveal_bench.masks import Rle, pack_masks
+from reveal_bench.masks import Rle, decode_mask, pack_masks, shrink_mask
 
 if TYPE_CHECKING:
     from PIL import Image as PILImage
@@ -139,7 +139,7 @@ def _drawn(canvas: PILImage.Image, drawing: Drawing, size: tuple[int, int], full
     from PIL import Image, ImageDraw
 
     colour = _rgb(drawing.colour)
-    for mask in _small_masks(drawing, size):
+    for mask in (shrink_mask(decode_mask(rle), size) for rle in drawing.rles):
         layer = Image.new("RGBA", size, (*colour, 0))
         layer.putalpha(_alpha(mask, filled=drawing.is_reference))
         canvas = Image.alpha_composite(canvas, layer)
@@ -169,20 +169,6 @@ def _ring(pen: ImageDraw.ImageDraw, x: float, y: float, colour: tuple[int, int, 
 
 def _rgb(colour: str) -> tuple[int, int, int]:
     return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
-
-
-def _small_masks(drawing: Drawing, size: tuple[int, int]) -> list[Any]:
-    """Masks at the size of the film; whatever there is leaves at least one pixel."""
-    import numpy as np
-    from PIL import Image
-
-    masks = pack_masks(drawing.rles)
-    small = []
-    for i in range(len(masks)):
-        dense = Image.fromarray(masks.dense(i).astype(np.uint8) * 255)
-        grey = np.asarray(dense.resize(size, Image.Resampling.BOX))
-        small.append(grey >= min(128, int(grey.max()) or 128))
-    return small
 
 
 def _alpha(mask: Any, *, filled: bool) -> PILImage.Image:

@@ -38,12 +38,12 @@ INCH = 25.4
 LINE = 3.4
 """Millimetres from one line of text to the next."""
 DPI = 200
-INK, SOFT, RULE, PANEL = "#1b1f24", "#57606a", "#d0d7de", "#f6f8fa"
+INK, SOFT, RULE, PANEL = "#16202b", "#4c5a69", "#d5dce3", "#f1f4f7"
 DASHED = (0, (2.2, 1.2))
 NBSP = "\u00a0"
 NOTHING = "–"
-_COLOURS = ("#17305e", "#e0792f", "#8cc0e6", "#8a2f55", "#f6e08a", "#2f7f6f")
-_DARK = ("#17305e", "#8a2f55", "#2f7f6f")
+_COLOURS = ("#0b4f48", "#e0792f", "#8fd0c6", "#8a2f55", "#f6e08a", "#17305e")
+_DARK = ("#0b4f48", "#8a2f55", "#17305e")
 _HATCHES = ("", "////", "....")
 _FONT = b"font-family: 'DejaVu Sans'"
 _FORBIDDEN = re.compile(

@@ -67,6 +67,7 @@ def test_commands_of_the_first_versions() -> None:
         "build",
         "compare",
         "diff",
+        "export",
         "export-lmms",
         "import-inspect",
         "import-lmms",
@@ -85,6 +86,7 @@ def test_commands_of_the_first_versions() -> None:
         "submit",
         "validate",
         "verify-receipt",
+        "view",
         "withdraw",
     ]
 

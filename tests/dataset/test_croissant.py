@@ -161,7 +161,9 @@ def test_two_builds_give_the_same_text(tmp_path):
 
 def test_eval_yaml_names_every_split_that_can_be_asked(built):
     folder, config = built
-    document = yaml.safe_load((folder / "eval.yaml").read_text())
+    text = (folder / "eval.yaml").read_text()
+    assert text.startswith("# `evaluation_framework: reveal-bench` is ours:"), "none of those that the Hub lists"
+    document = yaml.safe_load(text)
     assert list(document) == ["name", "description", "evaluation_framework", "tasks"]
     assert document["evaluation_framework"] == "reveal-bench"
     assert [(task["config"], task["split"]) for task in document["tasks"]] == [

@@ -101,6 +101,28 @@ def test_eval_yaml_must_name_something(folder):
     assert found(folder) == [("eval.yaml", "None", "tasks")]
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "field"),
+    [
+        ("cff-version: 1.2.0", "cff-version: 1.1.0", "cff-version"),
+        ("authors:", "writers:", "authors"),
+        ("version: 1.0.0", "version: 1.0.1", "version"),
+        ("title:", "title: [", "YAML"),
+    ],
+)
+def test_a_citation_file_with_a_fault(folder, old, new, field):
+    text = (folder / "CITATION.cff").read_text()
+    (folder / "CITATION.cff").write_text(text.replace(old, new, 1) if field != "version" else text.replace(old, new))
+    reseal(folder)
+    assert found(folder) == [("CITATION.cff", "None", field)]
+
+
+def test_a_folder_from_before_citation_files_has_none(folder):
+    (folder / "CITATION.cff").unlink()
+    change_croissant(folder, lambda d: drop(d, "distribution", "CITATION.cff"))
+    assert found(folder) == []
+
+
 def change_croissant(folder, change):
     path = folder / "croissant.json"
     document = json.loads(path.read_text())
@@ -119,7 +141,7 @@ def drop(document, kind, name):
         (lambda d: d.update({"rai:dataBiases": ""}), ("None", "rai:dataBiases")),
         (lambda d: d.update(conformsTo="http://mlcommons.org/croissant/1.0"), ("None", "conformsTo")),
         (lambda d: drop(d, "distribution", "manifest/holdout.parquet"), ("manifest/holdout.parquet", "distribution")),
-        (lambda d: d["distribution"][0].update(sha256="0" * 64), ("README.md", "sha256")),
+        (lambda d: d["distribution"][0].update(sha256="0" * 64), ("CITATION.cff", "sha256")),
         (lambda d: d["distribution"][0].update({"@id": "x.md"}), ("x.md", "distribution")),
         (lambda d: drop(d, "recordSet", "holdout_inputs"), ("holdout_inputs", "recordSet")),
         (lambda d: d.pop("recordSet"), ("None", "file")),

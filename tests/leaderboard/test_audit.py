@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
@@ -11,7 +13,7 @@ from reveal_leaderboard.boards.refresh import start_refresh, switch_version
 from reveal_leaderboard.release import receipts as signing
 from reveal_leaderboard.release.fingerprints import Fingerprint
 from reveal_leaderboard.release.outcomes import ScoredOutcome
-from reveal_leaderboard.store.audit import Report, audit
+from reveal_leaderboard.store.audit import Report, audit, opened_to_read, read_heads
 from reveal_leaderboard.store.boards import register_version
 from reveal_leaderboard.store.tables import chains, events, ledger, receipts, scores, submissions, teams, users
 
@@ -255,6 +257,43 @@ def test_what_was_changed_is_found(filled: FilledBoard, name: str) -> None:
     found = report(filled)
     assert not found.ok
     assert any(problem.area == area and text in problem.text for problem in found.problems), found.problems
+
+
+@on_both
+def test_a_chain_goes_on_from_the_heads_that_were_kept(filled: FilledBoard) -> None:
+    kept = read_heads(json.dumps(report(filled).to_json()))
+    filled.score_next(0.93)
+    with filled.store.read() as connection:
+        assert audit(connection, kept=kept).ok
+        other = {"events": (kept["events"][0], "0" * 64), "receipts": (99, "0" * 64)}
+        told = [problem.text for problem in audit(connection, kept=other).problems]
+    assert told == [
+        f"number {kept['events'][0]} has another hash than the one that was kept: the chain was written anew",
+        "the chain ends before number 99, whose hash was kept: what was there is lost",
+    ]
+    with pytest.raises(ValueError, match="must be a report as `audit --json` prints it"):
+        read_heads('{"heads": []}')
+
+
+def test_what_a_damaged_log_lost_is_found_by_what_was_kept(filled: FilledBoard, tmp_path: Path) -> None:
+    """SQLite reads its write-ahead log up to the first damage, and takes what comes after it for never written."""
+    file = Path(str(filled.store.engine.url.database))
+    log = file.with_name(file.name + "-wal")
+    filled.score_next(0.93)
+    kept = report(filled).heads
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for name in (file, log):
+        shutil.copy(name, copy)
+    damaged = copy / log.name
+    content = bytearray(damaged.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    damaged.write_bytes(content)
+    with opened_to_read(f"sqlite:///{copy / file.name}") as connection:
+        found = audit(connection, kept=kept)
+        assert audit(connection).ok  # by itself it looks whole
+    assert {problem.area for problem in found.problems} == {"events", "receipts"}
+    assert all("whose hash was kept: what was there is lost" in problem.text for problem in found.problems)
 
 
 def test_a_damaged_upload_is_found(filled: FilledBoard) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from reveal_leaderboard.boards import catalogue as catalogue_module
 from reveal_leaderboard.boards import refresh
 from reveal_leaderboard.boards.catalogue import Catalogue, Published, UnknownBenchmarkError
 from reveal_leaderboard.store.store import Store
@@ -55,3 +56,18 @@ def test_what_is_not_served_is_said(database_url: str, board: Board) -> None:
     assert catalogue.get(BENCHMARK, "9.9.9") is None
     with pytest.raises(UnknownBenchmarkError, match="This board serves: chexlocalize"):
         catalogue.current("nih")
+
+
+def test_a_budget_too_large_for_a_small_holdout_is_warned_of(
+    database_url: str, board: Board, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Catalogue(Store(database_url), [board.published]).warn_of_budgets()
+    n = board.published.n_items
+    told = (
+        f"{BENCHMARK} 1.0.0 holds out {n} cases: teams who collude learn too much from `quota.total` = 3, set it to 2"
+    )
+    assert caplog.messages == [told]
+    caplog.clear()
+    monkeypatch.setattr(catalogue_module, "FEW_ITEMS", n)
+    Catalogue(Store(database_url), [board.published]).warn_of_budgets()
+    assert caplog.messages == []

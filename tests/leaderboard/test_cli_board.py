@@ -32,6 +32,11 @@ class Operator:
         return done.output
 
 
+def in_one_line(output: str) -> str:
+    """What a command said in a box, without the box."""
+    return " ".join(output.replace("│", " ").split())
+
+
 @pytest.fixture
 def operator(filled: FilledBoard, tmp_path: Path) -> Operator:
     return Operator(filled, tmp_path / "data")
@@ -167,11 +172,34 @@ def test_an_audit_finds_what_was_changed(operator: Operator) -> None:
     assert "problems" in operator.run("audit", blobs=True, code=1)
 
 
+def test_an_audit_goes_on_from_a_report_that_was_kept(operator: Operator, tmp_path: Path) -> None:
+    kept = tmp_path / "kept.json"
+    kept.write_text(operator.run("audit", "--json", blobs=True))
+    assert operator.run("audit", "--kept", str(kept), blobs=True).endswith("intact\n")
+    report = json.loads(kept.read_text())
+    report["heads"]["receipts"]["length"] += 1
+    kept.write_text(json.dumps(report))
+    assert "what was there is lost" in operator.run("audit", "--kept", str(kept), blobs=True, code=1)
+    kept.write_text("{}")
+    assert "must be a report as `audit --json` prints it" in in_one_line(
+        operator.run("audit", "--kept", str(kept), code=2)
+    )
+
+
+def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    before = logging.getLogger().handlers[:]
+    done = CliRunner().invoke(app, ["serve", "--data", str(tmp_path / "file" / "data"), "--benchmark", str(tmp_path)])
+    logging.getLogger().handlers[:] = before  # the command's log went to a stream that is closed now
+    assert done.exit_code == 2
+    assert "must be a folder that this user may write to: Not a directory" in in_one_line(done.output)
+
+
 def test_where_no_board_is_none_is_made(tmp_path: Path) -> None:
     for words in (["audit"], ["admin", "boards"], ["admin", "orphans"]):
         done = CliRunner().invoke(app, [*words, "--data", str(tmp_path / "typo")])
         assert done.exit_code == 2
-        assert "there is no board at" in " ".join(done.output.replace("│", " ").split())
+        assert "there is no board at" in in_one_line(done.output)
     assert not (tmp_path / "typo").exists()
 
 
@@ -195,4 +223,4 @@ def test_a_serving_machine_must_not_be_reached_by_others_in_local_mode(tmp_path:
     done = CliRunner().invoke(app, words)
     logging.getLogger().handlers[:] = before  # the command's log went to a stream that is closed now
     assert done.exit_code == 2
-    assert "it listens on this machine only" in done.output.replace("\n", " ").replace("│", "").replace("  ", " ")
+    assert "it listens on this machine only" in in_one_line(done.output)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from reveal_leaderboard.custody.service import TemplateError
 from reveal_leaderboard.store.journal import JournalFormatter, set_up_journal
 
 from tests.conftest import ROOT
@@ -93,6 +94,17 @@ def test_of_an_exception_only_type_and_places_are_kept(journal: io.StringIO) -> 
     assert line["error"]["type"] == "builtins.RuntimeError"
     assert line["error"]["frames"][-1].startswith("test_journal.py:")
     assert line["error"]["cause"]["type"] == "json.decoder.JSONDecodeError"
+
+
+def test_why_a_template_does_not_start_is_told(journal: io.StringIO) -> None:
+    """It said so before it knew of any upload."""
+    try:
+        raise TemplateError("the template of x does not start: no module named y")
+    except TemplateError:
+        log.exception("the template of %s died", "reveal_leaderboard.custody.parsing")
+    (line,) = lines(journal)
+    assert line["event"] == "the template of reveal_leaderboard.custody.parsing died"
+    assert line["error"]["message"] == "the template of x does not start: no module named y"
 
 
 def test_other_libraries_say_only_where_and_how_grave(journal: io.StringIO) -> None:

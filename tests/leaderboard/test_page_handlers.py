@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,12 +15,15 @@ import sqlalchemy as sa
 from reveal_leaderboard.accounts.people import User
 from reveal_leaderboard.store import boards, quota
 from reveal_leaderboard.store.tables import events, jobs
-from reveal_leaderboard.web.pages import admin, compare, entry, mine, submit
+from reveal_leaderboard.web.link_preview import LinkPreviews
+from reveal_leaderboard.web.pages import admin, board, compare, entry, mine, submission, submit
 from reveal_leaderboard.web.pages import admin as admin_acts
 from reveal_leaderboard.web.pages import admin as admin_panels
 from reveal_leaderboard.web.pages import mine as tokens
 from reveal_leaderboard.web.pages.submit import FIELDS
 from reveal_leaderboard.web.services import NotAdminError
+from starlette.testclient import TestClient
+from starlette.types import Receive, Scope, Send
 
 from tests.leaderboard.browser.world import IMAGES, STUDIES, World
 from tests.leaderboard.databases import Kept
@@ -56,8 +61,8 @@ def asking(world: Any, user: User | None, **query: str) -> Any:
     return SimpleNamespace(request=None, query_params=query)
 
 
-def click(act: str, subject: str = "") -> gr.EventData:
-    return gr.EventData(None, {"act": act, "id": subject})
+def click(act: str, subject: str = "", why: str = "") -> gr.EventData:
+    return gr.EventData(None, {"act": act, "id": subject, "why": why})
 
 
 def n_events(world: Any) -> int:
@@ -80,7 +85,7 @@ def test_nobody_but_an_admin_is_sent_anything_or_changes_anything(world: Any, wh
     subjects = (world.theirs.id, world.south.id, world.bo.id, f"{IMAGES}:1.0.0")
     for act in admin_acts.Acts(world.services)._by_name:
         for subject in subjects:
-            told, *panels = wire.act(request, click(act, subject), "because", "")
+            told, *panels = wire.act(request, click(act, subject, "because"), "")
             assert "only an admin may do this" in told
             assert set(panels) == {""}
     assert "only an admin" in wire.set_state(request, IMAGES, "closed", "because", "")[0]
@@ -92,21 +97,20 @@ def test_nobody_but_an_admin_is_sent_anything_or_changes_anything(world: Any, wh
 
 def test_an_admin_hides_with_a_reason_and_restores(world: Any) -> None:
     wire, request = admin._Handlers(world.services), asking(world, world.boss)
-    assert "Hide it: Theirs" in wire.act(request, click("hide", world.theirs.id), "", "")[0]
-    assert "write the reason" in wire.act(request, click("hide-now", world.theirs.id), " ", "")[0]
+    assert "write the reason" in wire.act(request, click("hide-now", world.theirs.id, " "), "")[0]
     assert world.store.get(world.theirs.id).hidden_at is None
-    wire.act(request, click("hide-now", world.theirs.id), "copied", "")
+    wire.act(request, click("hide-now", world.theirs.id, "copied"), "")
     assert world.store.get(world.theirs.id).hidden_why == "copied"
-    wire.act(request, click("restore-now", world.theirs.id), "not copied", "")
+    wire.act(request, click("restore-now", world.theirs.id, "not copied"), "")
     assert world.store.get(world.theirs.id).hidden_at is None
 
 
 def test_an_admin_closes_others_but_not_the_own_account(world: Any) -> None:
     wire, request = admin._Handlers(world.services), asking(world, world.boss)
-    wire.act(request, click("close-user", world.bo.id), "", "")
+    wire.act(request, click("close-user", world.bo.id), "")
     assert world.accounts.user(world.bo.id).disabled_at is not None
     for act in ("close-user", "no-admin"):
-        assert "your own account" in wire.act(request, click(act, world.boss.id), "", "")[0]
+        assert "your own account" in wire.act(request, click(act, world.boss.id), "")[0]
     assert world.accounts.user(world.boss.id).is_admin
 
 
@@ -228,49 +232,81 @@ def good_file(world: Any, tmp_path: Path) -> str:
 def test_a_visitor_is_asked_to_sign_in_before_anything_is_read(world: Any, good_file: str) -> None:
     wire, request = submit._Handlers(world.services), asking(world, None)
     assert wire.check(request, good_file, IMAGES, False)[0] == submit.SIGN_IN
-    assert wire.send(request, good_file, IMAGES, False, {}, *FORM)[0] == submit.SIGN_IN
+    assert wire.send(request, good_file, IMAGES, False, {}, *FORM) == submit.SIGN_IN
+    assert wire.ask(request, good_file, IMAGES, False, {}, *FORM)[0] == submit.SIGN_IN
     assert wire.open(request)[0] == submit.SIGN_IN
 
 
-def test_a_good_file_is_linted_sent_once_and_watched(world: Any, good_file: str) -> None:
+def test_a_good_file_is_linted_asked_about_sent_once_and_watched(world: Any, good_file: str) -> None:
     wire, request = submit._Handlers(world.services), asking(world, world.ada)
-    report, button = wire.check(request, good_file, IMAGES, False)
+    asked = (good_file, IMAGES, False, {}, *FORM)
+    report, is_clean = wire.check(request, good_file, IMAGES, False)
     assert "can be sent: 60 predictions" in report
-    assert button["interactive"] is True
-    shown, button, sent, timer, balance = wire.send(request, good_file, IMAGES, False, {}, *FORM)
-    assert "In the queue, position 1." in shown
-    assert button["interactive"] is False  # until the file changes
-    assert timer.active is True
+    assert is_clean is True
+    question = wire.ask(request, *asked)[0]
+    assert f"Send Net for Northern Lab to {IMAGES} 1.0.0?" in question
+    assert "<b>9 of 10 left</b>" in question
+    assert wire.answer(request, click("keep"), *asked)[0] == ""
+    assert world.store.count_waiting() == 0  # a question spends nothing
+    shown, balance = wire.answer(request, click("send"), *asked)
+    sent = re.search(r"/submission\?id=(\w+)", shown)[1]  # type: ignore[index]
     assert "<b>8 of 10 left</b>" in balance
-    assert wire.send(request, good_file, IMAGES, False, {}, *FORM)[2] == sent
-    assert wire.watch(asking(world, world.bo), sent, IMAGES, None)[1].active is False  # not theirs to watch
+    assert f"/submission?id={sent}" in wire.send(request, *asked)
+
+    way = submission._Handlers(world.services)
+    shown, timer, kept = way.open(asking(world, world.ada, id=sent))
+    assert "In the queue, position 1." in shown
+    assert (timer.active, kept) == (True, sent)
+    for other in (world.bo, None):  # not theirs to watch
+        told, timer = way.watch(asking(world, other), sent)
+        assert "Net" not in told
+        assert timer.active is False
     world.score(0.9)
-    shown, timer, _ = wire.watch(asking(world, world.ada), sent, IMAGES, "Northern Lab")
+    shown, timer = way.watch(asking(world, world.ada), sent)
     assert "Net is scored." in shown
     assert f"/entry?id={sent}" in shown
+    world.rank({sent: (1, 1, 2, "A")})
+    shown, timer = way.watch(asking(world, world.ada), sent)
+    assert "Rank 1-2 of 3, tier A." in shown
     assert timer.active is False
-    assert "Net is scored." in wire.open(asking(world, world.ada, sent=sent))[3]
+
+
+def test_only_what_is_complete_can_be_sent_and_of_several_teams_none_is_chosen(world: Any) -> None:
+    wire, request = submit._Handlers(world.services), asking(world, world.ada)
+    assert wire.open(request)[1]["value"] == "Northern Lab"
+    world.accounts.create_team("Aardvark Lab", owner=world.ada, who=f"user:{world.boss.id}")
+    assert wire.open(asking(world, world.ada))[1]["value"] is None
+    button, missing, _ = wire.ready(request, True, " ", None)
+    assert button["interactive"] is False
+    assert "the model’s name, the organization" in missing
+    assert wire.ready(request, True, "Net", "Northern Lab")[0]["interactive"] is True
+    assert wire.ready(request, False, "Net", "Northern Lab")[0]["interactive"] is False
 
 
 @pytest.mark.parametrize(
     ("field", "value", "told"),
-    [
-        (0, "", "Model name"),
-        (2, "Southern Lab", "no team of yours"),
-        (2, None, "Organization"),
-        (5, "http://x", "Code"),
-    ],
-    ids=["name", "organization-of-others", "no-organization", "link"],
+    [(0, "", "Model name"), (2, None, "Organization"), (5, "http://x", "Code")],
+    ids=["name", "no-organization", "link"],
 )
-def test_what_is_wrong_with_the_form_is_said_and_nothing_is_queued(
+def test_what_is_wrong_with_the_form_stands_at_its_field(
     world: Any, good_file: str, field: int, value: str | None, told: str
 ) -> None:
     form: list[Any] = list(FORM)
     form[field] = value
     wire = submit._Handlers(world.services)
-    shown, button, *_ = wire.send(asking(world, world.ada), good_file, IMAGES, False, {}, *form)
+    shown, folded, *at_fields = wire.ask(asking(world, world.ada), good_file, IMAGES, False, {}, *form)
     assert told in shown
-    assert button["interactive"] is True
+    assert [i for i, update in enumerate(at_fields) if update["elem_classes"]] == [field]
+    assert at_fields[field]["info"] in html.unescape(shown)
+    assert folded.get("open", False) is (field == 5)  # a fault is never folded away
+    assert told in wire.send(asking(world, world.ada), good_file, IMAGES, False, {}, *form)
+    assert world.store.count_waiting() == 0
+
+
+def test_nothing_is_sent_for_a_team_of_others(world: Any, good_file: str) -> None:
+    form = [*FORM[:2], "Southern Lab", *FORM[3:]]
+    wire = submit._Handlers(world.services)
+    assert "no team of yours" in wire.send(asking(world, world.ada), good_file, IMAGES, False, {}, *form)
     assert world.store.count_waiting() == 0
 
 
@@ -278,13 +314,13 @@ def test_a_spent_budget_and_a_closed_board_are_told(world: Any, good_file: str) 
     wire = submit._Handlers(world.services)
     for n in range(9):
         world.send(world.ada, world.north, f"Net {n}")
-    shown = wire.send(asking(world, world.ada), good_file, IMAGES, False, {}, *FORM)[0]
+    shown = wire.send(asking(world, world.ada), good_file, IMAGES, False, {}, *FORM)
     assert "All 10 scored submissions of your organization" in shown
     balance = wire.balance(asking(world, world.ada), IMAGES, "Northern Lab")
     assert "<b>0 of 10 left</b>" in balance
     with world.store.write() as connection:
         boards.set_state(connection, IMAGES, "closed", who="test", why="the round is over")
-    assert "the round is over" in wire.send(asking(world, world.ada), good_file, IMAGES, False, {}, *FORM)[0]
+    assert "the round is over" in wire.send(asking(world, world.ada), good_file, IMAGES, False, {}, *FORM)
 
 
 def test_a_balance_is_shown_for_ones_own_team_only(world: Any) -> None:
@@ -369,3 +405,60 @@ def test_the_other_boards_ledger_is_another_one(world: Any) -> None:
         assert quota.balance(connection, world.north.id, STUDIES, "1.0.0", policy).left == 10
     shown = mine._Handlers(world.services).show(asking(world, world.ada), world.north.id, STUDIES)[1]
     assert "Nothing was spent yet." in shown
+
+
+GRADIO = b"""<!doctype html><html><head><meta property="og:title" content="Gradio" />
+<meta name="twitter:description" content="Click to try out the app!" /></head>
+<body class="x"><p>app</p></body></html>"""
+
+
+async def like_gradio(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answers every address with the same document, in two parts."""
+    await send(
+        {"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/html; charset=utf-8")]}
+    )
+    await send({"type": "http.response.body", "body": GRADIO[:40], "more_body": True})
+    await send({"type": "http.response.body", "body": GRADIO[40:]})
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "title"),
+    [
+        ("/", 200, "CheXlocalize · REVEAL leaderboard"),
+        ("/?benchmark=nope", 404, "Not found · REVEAL leaderboard"),
+        ("/entry?id={mine}", 200, "Mine 1.0, Northern Lab · REVEAL leaderboard"),
+        ("/entry?id=0", 404, "REVEAL leaderboard"),
+        ("/submit", 200, "Submit · REVEAL leaderboard"),
+    ],
+)
+def test_a_page_says_what_it_is_before_any_script_runs(world: Any, path: str, status: int, title: str) -> None:
+    answer = TestClient(LinkPreviews(like_gradio, world.services)).get(path.format(mine=world.mine.id))
+    assert answer.status_code == status
+    assert f"<title>{title}</title>" in answer.text
+    assert f'<meta property="og:title" content="{title}">' in answer.text
+    assert not re.search("Gradio|Click to try", answer.text)
+    assert answer.headers["content-length"] == str(len(answer.content))
+
+
+def test_the_table_is_there_without_scripts(world: Any) -> None:
+    text = TestClient(LinkPreviews(like_gradio, world.services)).get("/").text
+    inside = text[text.index("<noscript>") : text.index("</noscript>")]
+    assert "Mine" in inside
+    assert "Northern Lab" in inside
+    assert re.search(r'<td class="rv-figure" data-label="Macro Hit rate, %"><span class="rv-value">70</span>', inside)
+
+
+def test_what_a_visitor_may_not_see_is_not_described(world: Any) -> None:
+    world.store.hide(world.mine.id, who="test", why="looked at")
+    text = TestClient(LinkPreviews(like_gradio, world.services)).get(f"/entry?id={world.mine.id}").text
+    assert "Mine" not in text
+    assert "Northern Lab" not in text
+
+
+def test_the_opening_says_what_is_ranked_who_leads_and_how_sure_that_is(world: Any) -> None:
+    *_, opening = board._Handlers(world.services).open(asking(world, None, benchmark=IMAGES))
+    words = " ".join(re.sub("<[^>]+>", " ", opening).split())
+    assert words.startswith("Where is each finding of a chest radiograph?")
+    assert "No model has a place yet." in words  # nobody ranked them here
+    *_, shown, _, _, _ = board._Handlers(world.services).open(asking(world, None, benchmark="nope"))
+    assert "There is no board of &#39;nope&#39; here." in shown

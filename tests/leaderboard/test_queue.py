@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -238,3 +239,42 @@ def test_four_workers_do_forty_jobs_once_each(database_url: str) -> None:
     with world.store.read() as connection:
         assert verify_events(connection) == []
         assert set(connection.execute(sa.select(jobs.c.fence).where(jobs.c.kind == "score")).scalars()) == {1}
+
+
+class Clock:
+    """SQLite's clock, which a test sets: `ahead` seconds of the true time, which may be negative."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self.engine, self.ahead = engine, 0.0
+
+    def __enter__(self) -> Clock:
+        self.engine.dispose()
+        sa.event.listen(self.engine, "connect", self._take_over)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sa.event.remove(self.engine, "connect", self._take_over)
+        self.engine.dispose()
+
+    def _take_over(self, connection: Any, _: Any) -> None:
+        connection.create_function("julianday", 1, lambda _: (time.time() + self.ahead) / 86400 + 2440587.5)
+
+
+@pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("jump", [86400.0, -86400.0])
+def test_a_clock_that_is_set_loses_and_doubles_nothing(world: World, jump: float) -> None:
+    with Clock(world.store.engine) as clock:
+        leased, waiting = world.add(), world.add(sha256=sha(1))
+        before = world.take("first")
+        clock.ahead = jump
+        jobs_then = [world.take("second"), world.take("second")]
+        assert {job.subject for job in jobs_then} == {leased.id, waiting.id}  # the first worker is taken for dead
+        clock.ahead = -jump
+        assert not world.finish(before)  # and its late result is refused
+        assert all(world.finish(job, 0.5, job.subject) for job in jobs_then)
+        later = world.score(0.6, sha256=sha(2))
+        assert [world.kinds(one) for one in (leased, waiting, later)] == [["reserved", "charged"]] * 3
+        clock.ahead = 0.0
+        assert world.balance().charged == 3
+        with world.store.read() as connection:
+            assert verify_events(connection) == []

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import sqlalchemy as sa
+from jsonschema import Draft7Validator
 from reveal_leaderboard.boards.comparisons import compare_released
 from reveal_leaderboard.boards.exports import to_csv, to_json, to_parquet
 from reveal_leaderboard.boards.standings import standings
@@ -23,6 +24,8 @@ from reveal_leaderboard.web.pages.board_view import View
 from reveal_bench.evaluation.receipts import verify_receipt
 from reveal_bench.kinds.tasks.records import TaskAnswer
 from reveal_bench.predictions import answers_to_jsonl
+from reveal_bench.results.every_eval_ever import every_eval_ever
+from reveal_bench.results.facts import of_receipt
 from tests.leaderboard.elements import text_of
 from tests.leaderboard.task_world import (
     BENCHMARK,
@@ -34,6 +37,7 @@ from tests.leaderboard.task_world import (
     room,
     task_board,
 )
+from tests.results.schemas import EVERY_EVAL_EVER
 
 __all__ = ["kept_room", "room", "task_board"]
 
@@ -82,6 +86,12 @@ def test_from_the_upload_to_the_board(room: Room) -> None:
         receipt = receipt_file(connection, beta.id, "1.0.0", "public")
     assert report.problems == ()
     assert verify_receipt(receipt).receipt["metric_signature"].startswith("cohen_kappa_quadratic|")
+    shown_value = shown.entries[0].score.figure("rubric_mean")
+    assert shown_value is not None
+    headline = of_receipt(receipt).headline()
+    assert (headline.metric, float(headline.value)) == ("rubric_mean", shown_value.value)
+    assert headline.count == f"{shown_value.n} criteria"
+    Draft7Validator(EVERY_EVAL_EVER).validate(every_eval_ever(of_receipt(receipt), at=0))
 
 
 def test_two_entries_are_compared(room: Room) -> None:

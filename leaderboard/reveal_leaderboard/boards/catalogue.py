@@ -15,6 +15,7 @@ its name and version.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,11 @@ __all__ = [
     "BoardKey", "Catalogue", "Published", "UnknownBenchmarkError", "read_published",
     "read_published_boards",
 ]  # fmt: skip
+
+FEW_ITEMS, TOTAL_OF_FEW = 200, 2
+"""A team's budget on a holdout of fewer items than the first should not exceed the second."""
+
+log = logging.getLogger(__name__)
 
 
 class UnknownBenchmarkError(ValueError):
@@ -48,6 +54,17 @@ class Catalogue:
             for one in self._known.values():
                 boards.register_version(connection, one.name, one.version, one.split, one.facts())
         self.names = tuple(dict.fromkeys(name for name, _ in self._known))
+
+    def warn_of_budgets(self) -> None:
+        """Say which boards give out more answers than their holdout bears; see "What colluding teams can learn" in the
+        operator's guide."""
+        for one in self._known.values():
+            total = self.store.settings.of(one.name).quota.total
+            if one.scored_by == "program" and one.n_items < FEW_ITEMS and total > TOTAL_OF_FEW:
+                log.warning(
+                    "%s %s holds out %d cases: teams who collude learn too much from `quota.total` = %d, set it to %d",
+                    *(one.name, one.version, one.n_items, total, TOTAL_OF_FEW),
+                )
 
     def current(self, name: str) -> Published:
         """The version that the board of `name` shows.

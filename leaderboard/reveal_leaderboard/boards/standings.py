@@ -113,6 +113,7 @@ class Standings:
     history : versions that are or were on the board, newest first
     ranked_at : UTC time at which the ranks were computed, None if they were not yet
     notes : what a reader should know, for people
+    n_items : held-out images, studies or tasks; None of a version whose folder said nothing of them
     """
 
     benchmark: str
@@ -131,6 +132,7 @@ class Standings:
     history: tuple[BoardVersion, ...] = ()
     ranked_at: str | None = None
     notes: tuple[str, ...] = ()
+    n_items: int | None = None
 
     @property
     def primary(self) -> Metric:
@@ -209,6 +211,7 @@ def standings(store: Store, published: Published, version: str | None = None) ->
         comparable=bool(references) and not facts["synthetic"] and all(row.is_of_test_split for row in references),
         history=tuple(_board_version(row) for row in reversed(history)),
         ranked_at=None if ranked_at is None else iso_time(ranked_at),
+        n_items=facts.get(f"n_{published.items}"),
     )
     return replace(board, notes=tuple(_notes(board, document)))
 

@@ -56,6 +56,7 @@ class _Listening:
     auth: str
     proxies: int
     max_upload_mb: int
+    galleries: tuple[Path, ...] = ()
 
 
 @app.command()
@@ -73,16 +74,22 @@ def serve(
     port: Port = 7860,
     proxies: Proxies = 0,
     max_upload_mb: Annotated[int, typer.Option(min=1, help="Largest request, in megabytes.")] = 200,
+    gallery: Annotated[
+        list[Path] | None,
+        typer.Option(
+            exists=True, file_okay=False, help="Released cases to look at, made by `gallery`; one per benchmark."
+        ),
+    ] = None,
 ) -> None:
     """Serve the pages and the API. The process gives up opening files it has no business with."""
     log_to_stderr()
-    listening = _Listening(auth, proxies, max_upload_mb)
+    listening = _Listening(auth, proxies, max_upload_mb, tuple(folder.resolve() for folder in gallery or ()))
     check_auth(auth, host, proxies)
     at = places(data, database, blobs, settings)
     folders = [_folder_and_split(text) for text in benchmark]
     lock = lock_folder(at.data)
     live_in(at.data)
-    confinement = _confine(at, [folder for folder, _ in folders])
+    confinement = _confine(at, [*(folder for folder, _ in folders), *listening.galleries])
     try:
         application, close = _build(at, folders, listening, confinement)
     except ValueError as error:
@@ -99,6 +106,7 @@ def _build(
 ) -> tuple[FastAPI, Callable[[], None]]:
     from reveal_leaderboard.accounts.accounts import Accounts
     from reveal_leaderboard.boards.catalogue import Catalogue, read_published_boards
+    from reveal_leaderboard.boards.galleries import open_galleries
     from reveal_leaderboard.custody import Custody
     from reveal_leaderboard.web.app import Front, build_app
     from reveal_leaderboard.web.auth import open_auth
@@ -106,8 +114,11 @@ def _build(
     store, blobs = at.open_store(), at.open_blobs()
     blobs.sweep()
     auth = open_auth(Accounts(store.engine), listening.auth, os.environ)
-    catalogue = Catalogue(store, read_published_boards(folders).values())
+    published = list(read_published_boards(folders).values())
+    galleries = open_galleries(listening.galleries, published)
+    catalogue = Catalogue(store, published)
     log_to_stderr([word for name in catalogue.names for one in catalogue.versions(name) for word in one.key])
+    catalogue.warn_of_budgets()
     custody = Custody(at.data / "custody")
     threading.Thread(target=custody.warm_up, name="warm-up", daemon=True).start()
     front = Front(
@@ -116,6 +127,7 @@ def _build(
         blocked=at.private,
         max_upload_bytes=listening.max_upload_mb * 1_000_000,
         metrics_token=os.environ.get("REVEAL_METRICS_TOKEN") or None,
+        galleries=galleries,
     )
     return build_app(store, blobs, catalogue, custody, auth, front), custody.close
 
@@ -150,6 +162,8 @@ def worker(
 
     try:
         holdouts = open_holdouts((_name_and_folder(text) for text in holdout), shared=at.shared, vault=vault)
+    except OSError as error:
+        raise typer.BadParameter(f"{error.filename} must be open to this user: {error.strerror}") from None
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     if processes > 1:
@@ -189,6 +203,41 @@ def _supervise(processes: int) -> None:
 def migrate(data: Data, database: Database = None) -> None:
     """Bring the database to this version (server and workers do so at start, too)."""
     places(data, database, None, None).open_store()
+
+
+@app.command("gallery")
+def make_gallery(
+    benchmark: Annotated[str, typer.Argument(help="Name of the board's benchmark.", show_default=False)],
+    dataset: Annotated[
+        Path, typer.Option(help="Its public dataset folder, with pictures.", exists=True, file_okay=False)
+    ],
+    out: Annotated[Path, typer.Option(help="New or empty folder, for `serve --gallery`.", show_default=False)],
+    split: Annotated[str, typer.Option(help="Split whose references are public.")] = "released",
+    predictions: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=FILE", help="Answers of a system; once per system.")
+    ] = None,
+    most: Annotated[int | None, typer.Option(min=1, help="Cases to show, spread over the split.")] = None,
+    max_side: Annotated[int, typer.Option(min=64, help="Longer side of a film in pixels.")] = 2048,
+) -> None:
+    """Prepare films, references and answers of released cases to be looked at. Mind the licence of the films."""
+    from reveal_bench.cli.output import progress
+    from reveal_bench.evaluation.score import LintError
+    from reveal_bench.viewer.gallery import named_files
+    from reveal_leaderboard.boards.galleries import prepare_board_gallery
+
+    told = "preparing"
+    try:
+        with progress(told) as bar:
+            n = prepare_board_gallery(
+                benchmark, dataset, split, named_files(predictions or []), out, max_side=max_side, most=most,
+                progress=lambda done, total: bar(told, done, total),
+            )  # fmt: skip
+    except LintError as error:
+        typer.echo(error.report.render(), err=True)
+        raise typer.BadParameter(str(error)) from None
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    typer.echo(f"{out}: {n:,} cases; `serve --gallery {out}` shows them")
 
 
 @app.command()

@@ -420,17 +420,24 @@ def audit(
     database: Database = None,
     blobs: BlobsAt = None,
     uploads: Annotated[bool, typer.Option(help="Hash every stored file, too.")] = True,
+    kept: Annotated[
+        Path | None, typer.Option(help="An earlier report (--json), kept elsewhere, with which the chains must go on.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The whole report as JSON.")] = False,
 ) -> None:
     """Check the chains of events and receipts, and that scores, ledger and uploads agree with them. Writes nothing."""
-    from reveal_leaderboard.store.audit import NoBoardError, check_schema, opened_to_read
+    from reveal_leaderboard.store.audit import NoBoardError, check_schema, opened_to_read, read_heads
     from reveal_leaderboard.store.audit import audit as check
 
     at = places(data, database, blobs, None)
     try:
+        heads = None if kept is None else read_heads(kept.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise typer.BadParameter(f"{kept}: {error}", param_hint="--kept") from None
+    try:
         with opened_to_read(at.database) as connection:
             check_schema(connection)
-            report = check(connection, blobs=at.open_blobs() if uploads else None)
+            report = check(connection, blobs=at.open_blobs() if uploads else None, kept=heads)
     except NoBoardError as error:
         raise typer.BadParameter(str(error), param_hint="--database" if database else "--data") from None
     if as_json:

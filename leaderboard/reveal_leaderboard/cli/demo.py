@@ -49,6 +49,7 @@ from reveal_bench.predictions import findings_to_jsonl, predictions_to_jsonl
 from reveal_bench.reports.curation import report
 from reveal_bench.sources import BUILDERS
 from reveal_bench.sources.ids import read_id_key
+from reveal_bench.viewer.gallery import CaseSource, prepare_gallery
 from reveal_leaderboard.worker.supervisor import Supervisor
 
 __all__ = [
@@ -58,6 +59,7 @@ __all__ = [
 
 BENCHMARK = "chexlocalize"
 MARKER = "reveal-demo.json"
+GALLERY_CASES = 24
 Echo = Callable[[str], None]
 
 
@@ -102,7 +104,7 @@ class Demo:
         self.private, self.server = self.root / "private", self.root / "server"
         self.holdout, self.studies = self.private / "holdout", self.root / "studies"
         self.n_studies, self.settings = n_images * 3 // 4, self.root / "settings.toml"
-        self.predictions = self.root / "predictions"
+        self.predictions, self.gallery = self.root / "predictions", self.root / "gallery"
 
     def prepare(self) -> None:
         """Make the world, the dataset and the prediction files, unless they are there already.
@@ -136,6 +138,8 @@ class Demo:
         self.echo("3  predicting both halves: three models, two baselines")
         for half in ("released", "holdout"):
             self._predict(half)
+        files = {entrant.name: self.predictions / entrant.stem / "released.jsonl" for entrant in ENTRANTS}
+        prepare_gallery(CaseSource(self.public, "released", files, most=GALLERY_CASES), self.gallery)
         self.echo(f"   and a second benchmark, curated from {self.n_studies} studies of DICOM files with reports")
         private = self.private / STUDIES
         prepare_studies(self.studies, n_studies=self.n_studies, seed=self.seed, private=private, echo=self.echo)
@@ -159,6 +163,7 @@ class Demo:
             "private",
             "server",
             "predictions",
+            "gallery",
             "studies",
             "log.txt",
             "settings.toml",
@@ -218,6 +223,7 @@ class Demo:
         self.echo(f"""
 The board is at  {url}
 Try next:
+  - look at {url}/gallery: released films with what every model answered
   - break a line of {file}
     and drop the file on {url}/submit: the linter names line, field and value
   - reveal-bench score {self.predictions / "phantom-chat" / "released.jsonl"} {self.public}
@@ -235,6 +241,8 @@ Ctrl-C ends the server and the worker; running this again takes a few seconds.""
         serve = ["serve", *common]
         for folder in (self.public, self.studies / "public"):
             serve += ["--benchmark", folder]
+        if self.gallery.is_dir():  # a demo made by an earlier version has none
+            serve += ["--gallery", self.gallery]
         work = ["worker", *common]
         for name, folder in holdouts.items():
             work += ["--holdout", f"{name}={folder}"]

@@ -64,8 +64,12 @@ def run_server(application: FastAPI, host: str, port: int) -> None:
 
 def lock_folder(data: Path) -> BinaryIO:
     """Keep a second server from the same folder; the kernel releases it when this process ends."""
-    data.mkdir(parents=True, exist_ok=True, mode=0o700)
-    lock = (data / "server.lock").open("ab")
+    try:
+        data.mkdir(parents=True, exist_ok=True, mode=0o700)
+        lock = (data / "server.lock").open("ab")
+    except OSError as error:
+        words = f"{data} must be a folder that this user may write to: {error.strerror}"
+        raise typer.BadParameter(words, param_hint="--data") from None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

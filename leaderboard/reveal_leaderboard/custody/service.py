@@ -102,7 +102,12 @@ log = logging.getLogger(__name__)
 
 
 class TemplateError(RuntimeError):
-    """A template does not start or does not stay; the message holds the end of what it said."""
+    """A template does not start or does not stay; the message holds the end of what it said.
+
+    It said that before its first request, so that nothing of an upload or a reference can be in it.
+    """
+
+    loggable = True
 
 
 class _TemplateDiedError(Exception):

@@ -29,6 +29,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from reveal_bench.viewer.serving import FILM_VIEWER, static_file
 from reveal_leaderboard.readers.films import FilmError, ImageCache
 from reveal_leaderboard.readers.forms import FORMS, AnswerError
 from reveal_leaderboard.readers.store import (
@@ -61,11 +62,11 @@ __all__ = ["PeopleError", "build_readers_app", "read_people", "token_of"]
 MAX_BODY_BYTES = 64_000
 MAX_SECONDS = 86_400.0
 CHOSEN = "reveal-reader"
-STATIC = {
-    "app.js": "text/javascript", "viewer.js": "text/javascript", "film.js": "text/javascript",
-    "panel.js": "text/javascript", "scales.js": "text/javascript", "made.js": "text/javascript",
-    "style.css": "text/css", "icon.svg": "image/svg+xml",
+OWN = {
+    "app.js": "text/javascript", "panel.js": "text/javascript", "scales.js": "text/javascript",
+    "style.css": "text/css",
 }  # fmt: skip
+STATIC = {**OWN, **FILM_VIEWER}
 
 log = logging.getLogger(__name__)
 
@@ -234,7 +235,8 @@ def build_readers_app(
 
 def _add_pages(app: FastAPI) -> None:
     static = files("reveal_leaderboard.readers") / "static"
-    texts = {name: (static / name).read_bytes() for name in ("index.html", *STATIC)}
+    texts = {name: (static / name).read_bytes() for name in ("index.html", *OWN)}
+    texts |= {name: static_file(name) for name in FILM_VIEWER}
 
     @app.get("/", include_in_schema=False)
     def index() -> Response:

@@ -15,6 +15,7 @@ else, as the board's own page asks them. `details` are the scores; there is no c
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -106,12 +107,24 @@ class _Votes:
         return answer, said, labels
 
 
+def outline(rects: Sequence[Sequence[float]]) -> list[list[float]]:
+    """The edges [x0, y0, x1, y1] around cells of one grid, without those between two of them; the topmost first."""
+    edges: Counter[tuple[float, float, float, float]] = Counter()
+    for x0, y0, x1, y1 in rects:
+        edges.update([(x0, y0, x1, y0), (x0, y1, x1, y1), (x0, y0, x0, y1), (x1, y0, x1, y1)])
+    return sorted((list(edge) for edge, n in edges.items() if n == 1), key=lambda edge: (edge[1], edge[0]))
+
+
 class _Errors:
     title = "Say what kind of error it is"
 
     def panel(self, content: Mapping[str, Any]) -> dict[str, Any]:
         overlays = [
-            *({"kind": "reference", "rect": rect, "label": "Reference"} for rect in content["reference"]),
+            *(
+                {"kind": "reference", "edges": outline(rects), "label": "Reference"}
+                for rects in [content["reference"]]
+                if rects
+            ),
             *({"kind": "model", "rect": rect, "label": "Model"} for rect in content["model"]),
             *({"kind": "model", "point": point, "label": "Model"} for point in content["points"]),
         ]

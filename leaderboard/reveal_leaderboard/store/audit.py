@@ -24,12 +24,14 @@ end of the audit.
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -46,7 +48,7 @@ from reveal_leaderboard.store.scores import Receipt
 from reveal_leaderboard.store.submissions import stored_names
 from reveal_leaderboard.store.tables import STATUSES, chains, events, ledger, receipts, scores, submissions, teams
 
-__all__ = ["AREAS", "NoBoardError", "AuditProblem", "Report", "audit", "check_schema", "opened_to_read"]
+__all__ = ["AREAS", "NoBoardError", "AuditProblem", "Report", "audit", "check_schema", "opened_to_read", "read_heads"]
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 AREAS = ("events", "records", "receipts", "scores", "submissions", "ledger", "uploads")
@@ -164,12 +166,17 @@ def check_schema(connection: sa.Connection) -> None:
         raise NoBoardError(f"the database is newer {of}: audit it with the program that made it")
 
 
-def audit(connection: sa.Connection, *, blobs: Blobs | None = None) -> Report:
+Heads = Mapping[str, tuple[int, str]]
+"""Chain -> (length, last hash)."""
+
+
+def audit(connection: sa.Connection, *, blobs: Blobs | None = None, kept: Heads | None = None) -> Report:
     """Audit the board of `connection`, which must see one moment of it: :func:`opened_to_read`, or ``store.read()``.
 
     Parameters
     ----------
     blobs : where the uploads are stored; None: they are not looked at, which is much faster
+    kept : heads of an earlier report, kept elsewhere, with which the chains must go on
     """
     chain = _Chain()
     steps: list[tuple[str, Callable[[], Iterable[str]]]] = [
@@ -184,6 +191,8 @@ def audit(connection: sa.Connection, *, blobs: Blobs | None = None) -> Report:
     ]
     if blobs is not None:
         steps.append(("uploads", lambda: _uploads(connection, blobs)))
+    for name, head in (kept or {}).items():
+        steps.append((name, partial(_goes_on, connection, name, *head)))
     problems = [AuditProblem(area, text) for area, step in steps for text in _told(step)]
     counts: dict[str, int | None] = {
         table.name: _count(connection, table) for table in (events, receipts, scores, submissions, ledger)
@@ -191,6 +200,34 @@ def audit(connection: sa.Connection, *, blobs: Blobs | None = None) -> Report:
     heads = {row.name: (row.length, row.head) for row in connection.execute(sa.select(chains).order_by(chains.c.name))}
     uploads = None if blobs is None else len(stored_names(connection)[0])
     return Report(tuple(problems), counts | {"uploads": uploads}, heads, tuple(chain.keys))
+
+
+def read_heads(text: str) -> dict[str, tuple[int, str]]:
+    """The heads in an earlier report, as :meth:`Report.to_json` writes it.
+
+    Raises
+    ------
+    ValueError
+        If the text is not such a report.
+    """
+    try:
+        heads = json.loads(text)["heads"]
+        return {name: (int(heads[name]["length"]), str(heads[name]["hash"])) for name in _CHAINED}
+    except (KeyError, TypeError, ValueError):
+        raise ValueError("must be a report as `audit --json` prints it, with the heads of both chains") from None
+
+
+_CHAINED = {"events": events, "receipts": receipts}
+
+
+def _goes_on(connection: sa.Connection, name: str, length: int, head: str) -> Iterator[str]:
+    """Whether a chain still holds the head that was kept."""
+    table = _CHAINED[name]
+    found = connection.execute(sa.select(table.c.hash).where(table.c.id == length)).scalar_one_or_none()
+    if found is None and length:
+        yield f"the chain ends before number {length}, whose hash was kept: what was there is lost"
+    elif length and found != head:
+        yield f"number {length} has another hash than the one that was kept: the chain was written anew"
 
 
 def _told(step: Callable[[], Iterable[str]]) -> Iterator[str]:

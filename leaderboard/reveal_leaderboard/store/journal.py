@@ -4,9 +4,10 @@ Conventions
 -----------
 A line has `time` (UTC), `level`, `logger`, `event` and perhaps `where`, `error` and named facts. `event` is the message
 as it stands in our source with its arguments put in, but only those that cannot be a user's words: numbers, ids and
-hashes, numbers of incidents, our own words for kinds and states, and what :func:`set_up_journal` was told to know.
-All else is replaced by its length. Of an exception the type and the places in the code are kept, never its message or
-any variable: a parser's message quotes the file it parsed. Of other libraries' lines only who, where and how grave.
+hashes, numbers of incidents, our own modules and words for kinds and states, and what :func:`set_up_journal` was told
+to know. All else is replaced by its length. Of an exception the type and the places in the code are kept, never a
+variable, and its message only if its class says by ``loggable = True`` that no user's words get into it: a parser's
+message quotes the file it parsed. Of other libraries' lines only who, where and how grave.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ FACTS = ("submission", "job", "kind", "status", "benchmark", "version", "inciden
 """Names under which a line may carry facts: ``log.info("...", extra={"submission": ID, "seconds": 1.5})``."""
 
 _WORDS = frozenset((*STATUSES, *JOB_STATES, *JOB_KINDS, *LEDGER_KINDS, *BOARD_STATES))
-_ID = re.compile(r"[0-9a-f]{24,64}|INC-[0-9A-F]{8}")
+_ID = re.compile(r"[0-9a-f]{24,64}|INC-[0-9A-F]{8}|reveal_leaderboard(\.[a-z_]+)+")
 _INCIDENT = re.compile(r"\bINC-[0-9A-F]{8}\b")
 _HANDLER = "reveal-journal"
 
@@ -87,12 +88,14 @@ class JournalFormatter(logging.Formatter):
 
 
 def _error(error: BaseException) -> dict[str, Any]:
-    """Type and places of an exception and of those it came from, without messages or variables."""
+    """Type and places of an exception and of those it came from; a message only where it is known to be ours."""
     frames = traceback.extract_tb(error.__traceback__)
     described: dict[str, Any] = {
         "type": f"{type(error).__module__}.{type(error).__qualname__}",
         "frames": [f"{PurePath(frame.filename).name}:{frame.lineno} {frame.name}" for frame in frames],
     }
+    if getattr(error, "loggable", False):
+        described["message"] = str(error)
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     if cause is not None:
         described["cause"] = _error(cause)

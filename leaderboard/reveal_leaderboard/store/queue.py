@@ -124,6 +124,8 @@ def _usual_seconds(connection: sa.Connection, benchmark: str, version: str) -> f
 
 
 LEASE_SECONDS = 60.0
+LONGEST_LEASE = 3600.0
+"""Seconds; a lease that ends later was given before the clock was set back, and does not count any more."""
 MAX_ATTEMPTS = 3
 STANDS_BACK = {"score": 0.0, "rank": 15.0, "rescore": 120.0}
 """Seconds by which a kind of job stands back: submissions go first, but nothing waits for ever on a busy board."""
@@ -201,8 +203,7 @@ class Queue:
         ours = sa.or_(sa.false(), *(sa.and_(table.benchmark == b, table.version == v) for b, v in served))
         with self.engine.begin() as connection:
             at = moment(connection)
-            abandoned = sa.and_(table.status == "leased", table.lease_until < at)
-            free = sa.or_(table.status == "queued", sa.and_(abandoned, table.attempts < max_attempts))
+            free = sa.or_(table.status == "queued", sa.and_(_abandoned(at), table.attempts < max_attempts))
             order = table.created_at + sa.case(STANDS_BACK, value=table.kind)
             query = sa.select(jobs).where(ours, free).order_by(order, table.id).limit(1)
             row = connection.execute(locked(query, skip=True)).one_or_none()
@@ -332,7 +333,7 @@ class Queue:
     def _set_aside_one(self, max_attempts: int) -> bool:
         """End one job that stopped its worker too often; each in a transaction of its own, as each locks a team."""
         table = jobs.c
-        spent = sa.and_(table.status == "leased", table.lease_until < now(), table.attempts >= max_attempts)
+        spent = sa.and_(_abandoned(now()), table.attempts >= max_attempts)
         with self._reading.begin() as connection:
             row = connection.execute(sa.select(jobs).where(spent).order_by(table.id).limit(1)).one_or_none()
         if row is None:
@@ -370,6 +371,12 @@ class Queue:
 
 def _job(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> Job:
     return Job(**connection.execute(sa.select(jobs).where(*where)).one()._mapping)
+
+
+def _abandoned(at: Any) -> sa.ColumnElement[bool]:
+    """Whether a job's lease has run out at the moment `at`."""
+    until = jobs.c.lease_until
+    return sa.and_(jobs.c.status == "leased", sa.or_(until < at, until > at + LONGEST_LEASE))
 
 
 def _lease(job: Job) -> list[sa.ColumnElement[bool]]:

@@ -20,6 +20,7 @@ from gradio.routes import App
 from starlette.routing import Match, Mount
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from reveal_bench.viewer.serving import Galleries
 from reveal_leaderboard import __version__
 from reveal_leaderboard.boards.catalogue import Catalogue
 from reveal_leaderboard.custody import Custody
@@ -28,6 +29,7 @@ from reveal_leaderboard.store.queue import Queue
 from reveal_leaderboard.store.store import Store
 from reveal_leaderboard.web.api import PREFIX, add_api
 from reveal_leaderboard.web.auth import Auth
+from reveal_leaderboard.web.gallery import add_gallery, navigation
 from reveal_leaderboard.web.gate import (
     SPACE_FRAMES,
     BodyLimit,
@@ -42,8 +44,9 @@ from reveal_leaderboard.web.gate import (
 )
 from reveal_leaderboard.web.gradio_gate import GradioGate
 from reveal_leaderboard.web.intake import Intake
+from reveal_leaderboard.web.link_preview import LinkPreviews
 from reveal_leaderboard.web.metrics_page import CountRequests, Metrics
-from reveal_leaderboard.web.pages import about, admin, board, compare, entry, mine, read, submit
+from reveal_leaderboard.web.pages import about, admin, board, compare, entry, mine, read, submission, submit
 from reveal_leaderboard.web.rate import Limits, RateLimit
 from reveal_leaderboard.web.services import Services
 from reveal_leaderboard.web.signin import add_sign_in
@@ -113,10 +116,11 @@ PAGES = (
     ("Compare", "/compare", compare),
     ("About", "/about", about),
     ("Entry", "/entry", entry),
+    ("Submission", "/submission", submission),
     ("Admin", "/admin", admin),
     ("Read", "/read", read),
 )
-UNLISTED = ("Entry", "Admin", "Read")
+UNLISTED = ("Entry", "Submission", "Admin", "Read")
 
 
 @dataclass(frozen=True)
@@ -131,6 +135,7 @@ class Front:
     max_upload_bytes : largest request body
     metrics_token : whoever asks for ``/metrics`` must bear it; without one, only this machine may ask
     limits : of requests; None for those of the mode
+    galleries : cases to look at, of benchmarks that have a gallery
     """
 
     n_proxies: int = 0
@@ -139,6 +144,7 @@ class Front:
     max_upload_bytes: int = MAX_UPLOAD_BYTES
     metrics_token: str | None = None
     limits: Limits | None = None
+    galleries: Galleries = field(default_factory=Galleries)
 
 
 def build_app(
@@ -169,9 +175,12 @@ def build_app(
         confinement=front.confinement,
         metrics=metrics,
         metrics_token=front.metrics_token,
+        galleries=front.galleries,
     )
     add_api(app, services)
+    add_gallery(app, front.galleries)
     add_sign_in(app, auth)
+    app.add_middleware(LinkPreviews, services=services)
     app.add_middleware(CountRequests, metrics=metrics, templates=list(app.openapi()["paths"]))
     guard(app, auth, max_body_bytes=front.max_upload_bytes, n_proxies=front.n_proxies, limits=front.limits)
     _mount_pages(app, services, front)
@@ -194,13 +203,14 @@ def _no_app_yet() -> Iterator[None]:
 
 def _mount_pages(app: FastAPI, services: Services, front: Front) -> None:
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
+    further = navigation(front.galleries)
     with _no_app_yet():
         with gr.Blocks(title="REVEAL leaderboard", analytics_enabled=False, delete_cache=(3600, 3600)) as pages:
-            Navbar(main_page_name=MAIN_PAGE)
+            Navbar(further, main_page_name=MAIN_PAGE)
             board.build(services, pages)
         for name, path, module in PAGES:
             with pages.route(name, path, show_in_navbar=name not in UNLISTED) as page:
-                Navbar(main_page_name=MAIN_PAGE)
+                Navbar(further, main_page_name=MAIN_PAGE)
                 module.build(services, page)
         pages.queue(default_concurrency_limit=4, max_size=64)
     gr.mount_gradio_app(

@@ -40,6 +40,7 @@ MAX_PLAIN_ERROR = 16 * 1024
 # Gradio's pages are built from inline scripts and, in its HTML component, from templates compiled in the browser. So
 # the policy cannot forbid those: what stops foreign markup is that all user text is escaped. The policy stops requests
 # to other sites, foreign forms and framing.
+POLICY = "Content-Security-Policy"
 CONTENT_POLICY = (
     "default-src 'self'",
     "script-src 'self' 'unsafe-inline' 'unsafe-eval'",
@@ -58,6 +59,7 @@ SECURE_HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), microphone=(), geolocation=()",
 }
+MAY_DIFFER = ("Cross-Origin-Resource-Policy",)  # of pictures that other sites may show
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +82,7 @@ async def send_problem(
 
 
 class SecureHeaders:
-    """Adds the security headers to every answer.
+    """Adds the security headers to every answer; a content policy of its own stays beside ours.
 
     Parameters
     ----------
@@ -92,7 +94,7 @@ class SecureHeaders:
         self.app = app
         frames = " ".join(framed_by) or "'none'"
         self.headers = {
-            "Content-Security-Policy": "; ".join((*CONTENT_POLICY, f"frame-ancestors {frames}")),
+            POLICY: "; ".join((*CONTENT_POLICY, f"frame-ancestors {frames}")),
             **SECURE_HEADERS,
         }
         if not framed_by:
@@ -109,8 +111,12 @@ class SecureHeaders:
         async def stamped(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(raw=message.setdefault("headers", []))
+                own = headers.get(POLICY)
                 for name, value in self.headers.items():
-                    headers[name] = value
+                    if name not in MAY_DIFFER or name not in headers:
+                        headers[name] = value
+                if own is not None:  # of a page that may do less: browsers hold to both
+                    headers.append(POLICY, own)
             await send(message)
 
         await self.app(scope, receive, stamped)

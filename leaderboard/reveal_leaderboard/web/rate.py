@@ -26,7 +26,7 @@ from reveal_leaderboard.web.gate import SAFE_METHODS, send_problem
 __all__ = ["Limits", "Rate", "RateLimit", "cost_of"]
 
 MAX_BUCKETS = 50_000
-STATIC = ("/assets/", "/static/", "/svelte/", "/theme.css", "/favicon.ico", "/healthz", "/readyz")
+STATIC = ("/assets/", "/static/", "/gallery/", "/svelte/", "/theme.css", "/favicon.ico", "/healthz", "/readyz")
 UPLOADS = ("/gradio_api/upload", "/api/v1/submissions")
 SIGN_INS = ("/login", "/api/v1/me/tokens")
 READ, WRITE, UPLOAD, SIGN_IN = 1, 2, 20, 20

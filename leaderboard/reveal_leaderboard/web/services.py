@@ -9,8 +9,10 @@ applied to that answer.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from reveal_bench.viewer.serving import Galleries
 
 if TYPE_CHECKING:
     import gradio as gr
@@ -40,6 +42,7 @@ class Services:
     confinement : how this process is kept from what it has no business with, for ``/readyz``
     metrics : renders ``/metrics``; None where they are off
     metrics_token : whoever asks for ``/metrics`` must bear it; without one, only this machine may ask
+    galleries : cases to look at
     """
 
     store: Store
@@ -50,6 +53,7 @@ class Services:
     confinement: str = "none"
     metrics: Callable[[], str] | None = None
     metrics_token: str | None = None
+    galleries: Galleries = field(default_factory=Galleries)
 
     @property
     def settings(self) -> Settings:
@@ -70,6 +74,10 @@ class Services:
     def read_boards(self) -> list[str]:
         """Names of the benchmarks whose answers readers score."""
         return [name for name in self.names if any(one.scored_by == "readers" for one in self.catalogue.versions(name))]
+
+    def strip(self, benchmark: str, n: int) -> list[tuple[str, str, str]]:
+        """(address, thumbnail, alternative text) of `n` cases of a benchmark; none if it has no gallery."""
+        return self.galleries.strip(benchmark, n)
 
     def actor(self, request: gr.Request) -> Actor | None:
         """Who sent an event of a page, from its cookie or token; None for a visitor."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from reveal_bench.benchmarks import Benchmark
     from reveal_bench.entries.report import LintReport
     from reveal_bench.kinds.canonical import Codec
+    from reveal_bench.kinds.cases import Case, CaseAnswer
     from reveal_bench.kinds.disclosure import Disclosure
     from reveal_bench.kinds.findings.records import FindingsPrediction, StudyManifest, StudyRecord
     from reveal_bench.kinds.findings.scoring import StudyRows
@@ -47,6 +48,7 @@ class Findings(Kind):
     picture_words: ClassVar = "the elements of `images` are"
     primary: ClassVar = "f1"
     released: ClassVar = (*RELEASED_PER_LABEL, "auroc")
+    outcomes: ClassVar = ("right", "wrong")
     forms: ClassVar = ("labels",)
     has_strata: ClassVar = True
 
@@ -200,6 +202,24 @@ class Findings(Kind):
         from reveal_bench.kinds.findings.scoring import score_studies
 
         return score_studies(predictions, records, labels=manifest.labels, thresholds=protocol["thresholds"])
+
+    def case(self, record: StudyRecord) -> Case:
+        """See :mod:`reveal_bench.kinds.findings.cases`."""
+        from reveal_bench.kinds.findings.cases import case_of_study
+
+        return case_of_study(record)
+
+    def case_answers(
+        self,
+        predictions: Sequence[FindingsPrediction],
+        records: Sequence[StudyRecord],
+        rows: StudyRows,
+        protocol: Mapping[str, Any],
+    ) -> Mapping[str, Sequence[CaseAnswer]]:
+        """See :mod:`reveal_bench.kinds.findings.cases`."""
+        from reveal_bench.kinds.findings.cases import answers_of_studies
+
+        return answers_of_studies(rows)
 
     def disclose(self, rows: StudyRows, *, min_cell: int, n_resamples: int, seed: int) -> Disclosure:
         """See :mod:`reveal_bench.kinds.findings.scoring`."""

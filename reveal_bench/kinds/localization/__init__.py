@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from reveal_bench.benchmarks import Benchmark
     from reveal_bench.entries.report import LintReport
     from reveal_bench.kinds.canonical import Codec
+    from reveal_bench.kinds.cases import Case, CaseAnswer
     from reveal_bench.kinds.disclosure import Disclosure
     from reveal_bench.kinds.folder import FolderInfo
     from reveal_bench.kinds.images import Developed, PictureFile
@@ -47,6 +48,7 @@ class Localization(Kind):
     primary: ClassVar = "point_hit"
     stand_ins: ClassVar = ("grid_hit",)
     released: ClassVar = ("point_hit", "grid_hit", "grid_chance", "mask_iou_all", "box_iou")
+    outcomes: ClassVar = ("hit", "miss")
     forms: ClassVar = ("cell", "point", "box")
     uses_grid: ClassVar = True
     run_report: ClassVar = "hits"
@@ -241,6 +243,26 @@ class Localization(Kind):
 
         grid, asks = protocol["grid"], protocol["asks"]
         return score_localization(predictions, records, findings=manifest.findings, grid=grid, asks=asks)
+
+    def case(self, record: LocalizationRecord) -> Case:
+        """See :mod:`reveal_bench.kinds.localization.cases`."""
+        from reveal_bench.kinds.localization.cases import case_of_image
+
+        return case_of_image(record)
+
+    def case_answers(
+        self,
+        predictions: Sequence[LocalizationPrediction],
+        records: Sequence[LocalizationRecord],
+        rows: CaseRows,
+        protocol: Mapping[str, Any],
+    ) -> Mapping[str, Sequence[CaseAnswer]]:
+        """See :mod:`reveal_bench.kinds.localization.cases`."""
+        from reveal_bench.geometry import Grid
+        from reveal_bench.kinds.localization.cases import answers_of_images
+
+        sizes = {record.image_id: record.size for record in records}
+        return answers_of_images(predictions, rows, sizes, Grid(protocol["grid"]))
 
     def disclose(self, rows: CaseRows, *, min_cell: int, n_resamples: int, seed: int) -> Disclosure:
         """See :mod:`reveal_bench.kinds.localization.scoring`."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from reveal_bench.benchmarks import Benchmark
     from reveal_bench.entries.report import LintReport
     from reveal_bench.kinds.canonical import Codec
+    from reveal_bench.kinds.cases import Case, CaseAnswer
     from reveal_bench.kinds.disclosure import Disclosure
     from reveal_bench.kinds.folder import FolderInfo
     from reveal_bench.kinds.images import Developed, PictureFile
@@ -45,6 +46,7 @@ class Tasks(Kind):
     picture_words: ClassVar = "pictures are"
     primary: ClassVar = "rubric_mean"
     released: ClassVar = ("rubric_mean", "share_of_5", "cohen_kappa_quadratic")
+    outcomes: ClassVar = None
     forms: ClassVar = ("text",)
     scored_by: ClassVar = "readers"
     run_report: ClassVar = "answers"
@@ -214,6 +216,24 @@ class Tasks(Kind):
 
         answered = [answer.task_id for answer in predictions]
         return score_ratings(ratings, records, answered=answered, missing=protocol["missing"])
+
+    def case(self, record: TaskRecord) -> Case:
+        """See :mod:`reveal_bench.kinds.tasks.cases`."""
+        from reveal_bench.kinds.tasks.cases import case_of_task
+
+        return case_of_task(record)
+
+    def case_answers(
+        self,
+        predictions: Sequence[TaskAnswer],
+        records: Sequence[TaskRecord],
+        rows: None,
+        protocol: Mapping[str, Any],
+    ) -> Mapping[str, Sequence[CaseAnswer]]:
+        """See :mod:`reveal_bench.kinds.tasks.cases`."""
+        from reveal_bench.kinds.tasks.cases import answers_of_tasks
+
+        return answers_of_tasks(predictions, records)
 
     def disclose(self, rows: RubricRows, *, min_cell: int, n_resamples: int, seed: int) -> Disclosure:
         """See :mod:`reveal_bench.kinds.tasks.scoring`."""

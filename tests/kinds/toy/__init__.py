@@ -18,6 +18,7 @@ from reveal_bench.entries.jsonl import Entry, check_entries, read_jsonl
 from reveal_bench.entries.report import LintReport
 from reveal_bench.entries.source import Limits, open_source
 from reveal_bench.kinds.canonical import Arrays, Codec, Fields, names_from, require, text_of_names
+from reveal_bench.kinds.cases import Case, CaseAnswer
 from reveal_bench.kinds.disclosure import Disclosure, disclosure_of_findings
 from reveal_bench.kinds.folder import FolderInfo, read_folder_info, split_shards
 from reveal_bench.kinds.images import Developed, PictureFile
@@ -53,6 +54,7 @@ class Toy(Kind):
     picture_words: ClassVar = "pictures are"
     primary: ClassVar = "percent_agreement"
     released: ClassVar = ("percent_agreement",)
+    outcomes: ClassVar = ("right", "wrong")
     forms: ClassVar = ("labels",)
     intervals: ClassVar = ("percentile",)
 
@@ -84,6 +86,14 @@ class Toy(Kind):
 
     def asked_of(self, row: Row, findings: Sequence[str], asks: str) -> list[str]:
         return list(GROUPS)
+
+    def case(self, record: TubeRecord) -> Case:
+        return Case(record.film_id, (), GROUPS, {})
+
+    def case_answers(
+        self, predictions: Sequence[Answer], records: Sequence[TubeRecord], rows: TubeRows, protocol: Mapping[str, Any]
+    ) -> dict[str, list[CaseAnswer]]:
+        return {}
 
     def bare_record(self, entry: Row, findings: Sequence[str]) -> TubeRecord:
         return TubeRecord(entry["film_id"], "", "", False)

@@ -50,7 +50,9 @@ class Watch:
             self.foreign.append(request.url)
 
     def console(self, message: Any) -> None:
-        if message.type == "error" and not message.text.startswith(LEFT):
+        is_page = message.location["url"].split("#")[0] == message.page.url.split("#")[0]
+        is_lost = is_page and "status of 404" in message.text  # which the page says, too
+        if message.type == "error" and not message.text.startswith(LEFT) and not is_lost:
             self.errors.append(f"{message.text} {message.location}")
 
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from reveal_leaderboard.web.app import build_app
+from reveal_leaderboard.web.app import Front, build_app
 
 from tests.leaderboard.browser.world import World
 from tests.leaderboard.conftest import serving as serving_app
 
 
 @contextmanager
-def serving(world: World) -> Iterator[str]:
+def serving(world: World, front: Front | None = None) -> Iterator[str]:
     """The address of the board, until the end of the block."""
-    app = build_app(world.store, world.intake.blobs, world.catalogue, world.intake.custody, world.auth)
+    app = build_app(world.store, world.intake.blobs, world.catalogue, world.intake.custody, world.auth, front)
     try:
         with serving_app(app) as address:
             yield address

@@ -5,15 +5,19 @@ Nobody else is asked, nothing fails, nothing overflows, and axe-core finds nothi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
+from reveal_leaderboard.web.app import Front
 
+from reveal_bench.viewer.serving import Galleries, Gallery
 from tests.leaderboard.browser.browsing import assert_well_built, faults, running_browser, watched_page_of
 from tests.leaderboard.browser.served import serving
 from tests.leaderboard.browser.world import IMAGES, World
+from tests.viewer.shown import make_shown
 
 pytestmark = pytest.mark.browser
 PAGES = {
@@ -25,6 +29,7 @@ PAGES = {
     "/about": ("#about .rv-how", "About this leaderboard · REVEAL leaderboard"),
     "/admin": ("text=Exposure", "Admin · REVEAL leaderboard"),
     "/entry?id={a}": ("#entry .rv-score", "Net, Local user · REVEAL leaderboard"),
+    "/submission?id={a}": ("#progress .rv-score", "Net · REVEAL leaderboard"),
     "/entry?id=nothing": ("text=There is no entry to show here.", "Entry · REVEAL leaderboard"),
 }
 
@@ -43,7 +48,7 @@ class Board:
 
 
 @pytest.fixture(scope="module")
-def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Board]:
+def board(tmp_path_factory: pytest.TempPathFactory, twin_of: Callable[[str], Path]) -> Iterator[Board]:
     """The real application over a world in local mode, in which everybody is an administrator."""
     world = World(tmp_path_factory.mktemp("look"))
     actor = world.accounts.local_actor()
@@ -51,7 +56,8 @@ def board(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Board]:
     for value in (0.5, 0.6):  # each better than the one before, or the ladder would hold it back
         world.score(value)
     world.rank({a: (2, 2, 2, "B"), b: (1, 1, 1, "A")})
-    with serving(world) as address:
+    shown = make_shown(tmp_path_factory.mktemp("shown"), twin_of("chexlocalize"))
+    with serving(world, Front(galleries=Galleries([Gallery.of_folder(shown.gallery)], home="/"))) as address:
         yield Board(address, world, a, b)
 
 
@@ -138,9 +144,53 @@ def test_an_admin_hides_and_restores(page: Any, board: Board) -> None:
         ("Hide", "Hide it", "Doubtful of Northern Lab is off the board."),
         ("Restore", "Restore it", "Doubtful of Northern Lab is on the board again."),
     ):
-        page.get_by_label("Reason").fill(f"reason to {verb}")
-        page.get_by_role("button", name=f"{verb} …: Doubtful, Northern Lab").click()
-        page.locator("#answer").get_by_role("button", name=question).click()
+        row = page.locator("tr", has_text="Doubtful")
+        row.locator("summary").click()
+        row.get_by_label("Reason").fill(f"reason to {verb}")
+        row.get_by_role("button", name=question).click()
         page.locator("#answer").get_by_text(told).wait_for()
         shown = {submission.id for submission, _ in world.store.board_rows(IMAGES, "1.0.0")}
         assert (doubtful in shown) is (verb == "Restore")
+
+
+def test_cases_are_looked_at_by_keyboard_on_a_phone_and_on_a_desktop(page: Any, board: Board) -> None:
+    """From the board to a case that all but one system miss, its marks, its picture, and back."""
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.emulate_media(color_scheme="light")
+    page.goto(board.address)
+    page.get_by_role("link", name="Cases").click()
+    page.wait_for_selector("#cards a")
+    assert faults(page) == []
+    n_cases = page.locator("#cards a").count()
+    page.locator("#show").focus()
+    page.keyboard.type("Wrong")  # the filter "Wrong: miss"
+    page.wait_for_url("**/gallery?*show=wrong-2*")
+    assert 0 < page.locator("#cards a").count() < n_cases
+    page.locator("#cards a").first.focus()
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#stage canvas[data-scale]")
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.emulate_media(color_scheme="dark")
+    assert faults(page) == []
+    assert_well_built(page)
+    said = page.locator("#answers .said").all_inner_texts()
+    assert [text.split()[-1] for text in said[-2:]] == ["hit", "miss"]
+
+    canvas = page.locator("#stage canvas")
+    pressed = page.locator("#answers button").nth(0)
+    scale, window = canvas.get_attribute("data-scale"), canvas.get_attribute("data-width")
+    for key in ("0", "ArrowUp", "w"):
+        page.keyboard.press(key)
+    page.wait_for_selector(f"#stage canvas:not([data-width='{window}'])")
+    assert float(canvas.get_attribute("data-width")) < float(window)
+    assert float(canvas.get_attribute("data-scale")) > float(scale)
+    assert pressed.get_attribute("aria-pressed") == "false"
+
+    case = page.url
+    page.keyboard.press("n")
+    page.wait_for_url(lambda url: url != case)
+    page.goto(case)  # a case has an address
+    page.wait_for_selector("#stage canvas[data-scale]")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("#cards a")
+    assert "show=wrong-2" in page.url

@@ -15,6 +15,7 @@ from __future__ import annotations
 import atexit
 import json
 import multiprocessing
+import os
 import random
 import signal
 from collections.abc import Iterator, Sequence
@@ -84,9 +85,9 @@ class Player:
 
 
 class Arena:
-    """The board at `url`, with all else below `root`; everything random is drawn from `seed`."""
+    """The board at `url` with its uploads at `blobs`, all else below `root`; everything random is drawn from `seed`."""
 
-    def __init__(self, board: Board, url: str, root: Path, seed: int) -> None:
+    def __init__(self, board: Board, url: str, blobs: str, root: Path, seed: int) -> None:
         self.board, self.url, self.root, self.data = board, url, root, root / "data"
         self.draw = random.Random(seed)
         self.numbers = count(1)
@@ -97,7 +98,7 @@ class Arena:
         keep_kernels(self.data)
         self.texts = [predictions_to_jsonl(guesses(board.manifest, seed=n)) for n in range(N_FILES)]
         self.undisturbed: dict[int, tuple[str, bytes]] = {}
-        self.store, self.blobs = Store(url), Blobs(self.data / "blobs")
+        self.store, self.blobs = Store(url), Blobs(blobs)
         self.server: Player
         self.workers: list[Player] = []
 
@@ -108,10 +109,11 @@ class Arena:
         number = next(self.numbers)
         desk = Desk(self.data / "desks" / str(number))  # a confined server reads and writes below its data only
         desk.give(Orders(number, is_held=True))
-        options = ["--data", str(self.data), "--database", self.url, *map(str, words)]
+        options = ["--data", str(self.data), "--database", self.url, "--blobs", self.blobs.url, *map(str, words)]
         scratch, log = self.root / "scratch", self.root / f"{command}.log"
         scratch.mkdir(exist_ok=True)
-        process = FORKS.Process(target=run, args=(desk, log, scratch, [command, *options]), daemon=True)
+        bucket = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+        process = FORKS.Process(target=run, args=(desk, log, scratch, [command, *options], bucket), daemon=True)
         process.start()
         assert process.pid is not None
         player = Player(process, process.pid, desk)
@@ -258,7 +260,7 @@ class Arena:
             placed = connection.execute(sa.select(results.c.document).where(results.c.kind == "rank")).scalar_one()
             assert set(placed["entries"]) == known
         assert self.blobs.orphans(self.store, older_than=0) == []
-        assert list((self.data / "blobs" / "incoming").iterdir()) == []
+        assert list(self.data.glob("blobs/incoming/*")) == []
 
     def _check_one(self, connection: sa.Connection, send: Send) -> None:
         mine = submissions.c.id == send.id
@@ -298,9 +300,9 @@ class Arena:
 
 
 @contextmanager
-def arena(board: Board, url: str, root: Path, seed: int) -> Iterator[Arena]:
+def arena(board: Board, url: str, blobs: str, root: Path, seed: int) -> Iterator[Arena]:
     """An arena with its first runs behind it."""
-    opened = Arena(board, url, root, seed)
+    opened = Arena(board, url, blobs, root, seed)
     try:
         opened.open()
         yield opened

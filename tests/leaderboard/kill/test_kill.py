@@ -3,7 +3,7 @@
 Each seed of a database has one arena, in which the points are met one after the other: after each kill everything that
 the board holds is checked. One seed is run, or as many as REVEAL_KILL_SEEDS says, from REVEAL_KILL_FIRST_SEED on. With
 one seed, SQLite meets one point for each state that a kill leaves, and PostgreSQL those within a transaction; with more
-(``make soak``), both meet all.
+(``make soak``), both meet all. Beside SQLite the uploads lie in a folder, beside PostgreSQL in a bucket.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ from tests.leaderboard.conftest import Board, wait_until
 from tests.leaderboard.databases import DATABASE_SOURCE
 from tests.leaderboard.kill.arena import PATIENCE, Arena, Send, arena
 from tests.leaderboard.kill.orders import AT_THE_DATABASE, EACH_STATE, SERVER_POINTS, WORKER_POINTS
+from tests.leaderboard.test_blobs import bucket
+
+__all__ = ["bucket"]
 
 FIRST_SEED = int(os.environ.get("REVEAL_KILL_FIRST_SEED", "0"))
 N_SEEDS = int(os.environ.get("REVEAL_KILL_SEEDS", "1"))
@@ -33,7 +36,11 @@ def place(request: pytest.FixtureRequest, board: Board, tmp_path_factory: pytest
     root = tmp_path_factory.mktemp("arena")
     (root / "data").mkdir()
     url = DATABASE_SOURCE.migrated(request.cls.kind, root / "data")
-    with arena(board, url, root, seed=request.param) as opened:
+    is_bucket = request.cls.kind == "postgresql"  # as on several machines
+    blobs = (
+        f"s3://{request.getfixturevalue('bucket')}/{root.name}" if is_bucket else f"file://{root / 'data' / 'blobs'}"
+    )
+    with arena(board, url, blobs, root, seed=request.param) as opened:
         yield opened
     DATABASE_SOURCE.drop(url)
 

@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -257,8 +257,14 @@ def wrap_blobs(seams: Seams) -> None:
     wrap(Store, "add_submission", add)
 
 
-def run(desk: Desk, log: Path, scratch: Path, words: Sequence[str]) -> None:
-    """Run a command of the leaderboard in this process, which was forked for it, with `scratch` for temporary files."""
+def run(desk: Desk, log: Path, scratch: Path, words: Sequence[str], bucket: Mapping[str, str]) -> None:
+    """Run a command of the leaderboard in this process, which was forked for it, with `scratch` for temporary files.
+
+    Parameters
+    ----------
+    bucket : variables of the environment that say where a bucket is
+    """
+    os.environ.update(bucket)
     from reveal_leaderboard import cli
     from reveal_leaderboard.web import app
 

@@ -21,7 +21,7 @@ from tests.leaderboard.leak.wire import Visitor
 
 SETTINGS = "[quota]\nper_day = 30\ntotal = 30\n"
 MAX_UPLOAD_MB = 2
-PAGES = ("/", "/submit", "/mine", "/compare", "/about", "/entry", "/admin", "/read")
+PAGES = ("/", "/submit", "/mine", "/compare", "/about", "/entry", "/submission", "/admin", "/read")
 FORMATS = ("json", "csv", "parquet")
 
 
@@ -135,6 +135,10 @@ class Run:
         for submission_id in self.ids.values():
             for path in ("", "/events", "/receipt", "/receipt?part=final", f"?version={version}"):
                 wire.get(f"/api/v1/submissions/{submission_id}{path}")
+            for path in ("badge/{}.svg", "card/{}.png", "figure/entry/{}.svg", "figure/entry/{}.png"):
+                wire.get(f"/{path.format(submission_id)}")
+        for form in ("svg", "png"):
+            assert wire.get(f"/figure/board/{IMAGES}.{form}").status_code == 200
         for path in ("benchmarks", "keys", "me", "me/submissions", "me/tokens", "openapi.json"):
             assert wire.get(f"/api/v1/{path}").status_code == 200
         for path in ("/healthz", "/readyz", "/metrics", "/me"):
@@ -146,7 +150,7 @@ class Run:
     def visit_every_page(self) -> None:
         """Open every page as browsers do, and call every handler that it has."""
         a, b = self.ids["images A"], self.ids["images B"]
-        queries = [f"/entry?id={one}" for one in self.ids.values()]
+        queries = [f"/{page}?id={one}" for page in ("entry", "submission") for one in self.ids.values()]
         queries += [f"/entry?id={a}&version={FIRST}", f"/compare?a={a}&b={b}", "/entry?id=0", "/compare?a=0&b=1"]
         queries += [f"/?benchmark={STUDIES}", f"/?benchmark={IMAGES}&version={FIRST}", "/?benchmark=none&version=x"]
         for number, path in enumerate(queries):

@@ -200,7 +200,7 @@ def test_pages_run_our_scripts_alone(page: Page) -> None:
     assert "unsafe" not in str(policy)
     assert not re.search(r"<script(?![^>]*src=)|<style|\son\w+=|style=|https?://", index.text)
     named = re.findall(r'(?:src|href)="(/static/[^"]+)"', index.text)
-    assert len(named) == 3
+    assert len(named) == 4
     assert {page.nobody.get(path).status_code for path in [*named, "/static/film.js"]} == {200}
     for path in ("/static/app.py", "/static/..%2fapp.py", "/static/index.html"):
         assert page.nobody.get(path).status_code == 404

@@ -1,6 +1,6 @@
 // The reader's way through the list: what is shown, saved, and which key does what.
 
-import { Film } from "./film.js";
+import { Film, unpack } from "./film.js";
 import { made } from "./made.js";
 import { Panel } from "./panel.js";
 import { Viewer } from "./viewer.js";
@@ -168,7 +168,8 @@ async function hang(item) {
     const view = { UNKNOWN: "View not known", LATERAL: "Lateral" }[facts.view] ?? facts.view;
     const title = item.films.length > 1 ? `${view}, ${number + 1} of ${item.films.length}` : view;
     const overlays = item.panel.overlays.filter(({ film }) => (film ?? 0) === number);
-    return new Viewer(new Film(facts, buffer), { title, overlays, drag: () => state.drag, onTouch: activate });
+    const values = unpack(buffer, facts.width, facts.height);
+    return new Viewer(new Film(facts, values), { title, overlays, drag: () => state.drag, onTouch: activate });
   });
   const faults = frames.filter(({ facts }) => !facts);
   find("stage").replaceChildren(...state.viewers.map(({ element }) => element), ...faults);

@@ -23,6 +23,7 @@ from reveal_leaderboard.web.api.accounts import account_routes
 from reveal_leaderboard.web.api.boards import board_routes
 from reveal_leaderboard.web.api.documents import Problem
 from reveal_leaderboard.web.api.health import health_routes, key_routes
+from reveal_leaderboard.web.api.pictures import picture_routes
 from reveal_leaderboard.web.api.problems import ProblemError, add_problems
 from reveal_leaderboard.web.api.submissions import submission_routes
 from reveal_leaderboard.web.gate import PROBLEM_TYPE
@@ -38,6 +39,7 @@ def add_api(app: FastAPI, services: Services) -> None:
     app.include_router(account_routes(services), prefix=PREFIX, tags=["account"])
     app.include_router(key_routes(services), prefix=PREFIX, tags=["receipts"])
     app.include_router(health_routes(services), tags=["health"])
+    app.include_router(picture_routes(services))
     add_problems(app)
     describe(app)
     add_unknown(app)

@@ -57,19 +57,15 @@ class Acts:
             "switch": self._ask_switch,
             "switch-now": self._switch,
             "clear-flag": self._clear_flag,
-            "hide": self._ask_reason,
-            "restore": self._ask_reason,
             "hide-now": self._hide,
             "restore-now": self._restore,
             "approve-team": self._approve_team,
-            "refuse-team": self._ask_refusal,
             "refuse-now": self._refuse_team,
             "close-team": self._close_team,
             "open-team": self._open_team,
             "close-user": self._close_user,
             "open-user": self._open_user,
             "make-admin": lambda actor, subject, why: self._set_admin(actor, subject, is_admin=True),
-            "revoke-token": self._ask_revocation,
             "revoke-now": self._revoke_token,
             "no-admin": lambda actor, subject, why: self._set_admin(actor, subject, is_admin=False),
         }
@@ -148,12 +144,6 @@ class Acts:
         done = self.services.store.clear_flag(subject, actor.name)
         return message("good", "The flag is cleared.") if done else message("info", "The flag was cleared before.")
 
-    def _ask_reason(self, actor: Actor, subject: str, why: str) -> str:
-        found = self._submission(subject)
-        act, verb = ("restore-now", "Restore it") if found.hidden_at is not None else ("hide-now", "Hide it")
-        told = "Write the reason into the field above first; its team is shown it."
-        return draw(PAGE, "ask", f"{verb}: {found.model_name}, {found.team}?", told, verb, act, subject)
-
     def _hide(self, actor: Actor, subject: str, why: str) -> str:
         found = self.services.store.hide(subject, who=actor.name, why=_reason(why))
         return message("good", f"{found.model_name} of {found.team} is off the board.")
@@ -185,11 +175,6 @@ class Acts:
             return message("info", f"{team.name} was approved before.")
         return message("good", f"{team.name} is approved and may submit now.")
 
-    def _ask_refusal(self, actor: Actor, subject: str, why: str) -> str:
-        team = self._team(subject)
-        told = "Write the reason into the field above first; its members are shown it. The team is closed with it."
-        return draw(PAGE, "ask", f"Refuse the team {team.name}?", told, "Refuse it", "refuse-now", subject)
-
     def _refuse_team(self, actor: Actor, subject: str, why: str) -> str:
         team = self._team(subject)
         reason = _reason(why)
@@ -197,12 +182,6 @@ class Acts:
             raise ValueError(f"{team.name} was approved before: close it if it must not submit")
         self.services.accounts.disable_team(team, actor.name, reason)
         return message("good", f"{team.name} is refused and closed.")
-
-    def _ask_revocation(self, actor: Actor, subject: str, why: str) -> str:
-        token, owner = self._token(subject)
-        told = "Write the reason into the field above first; its owner is shown it. No token comes back to life."
-        title = f"Revoke the token {token.name} of {owner}, for {token.team.name}?"
-        return draw(PAGE, "ask", title, told, "Revoke it", "revoke-now", subject)
 
     def _revoke_token(self, actor: Actor, subject: str, why: str) -> str:
         token, owner = self._token(subject)
@@ -374,11 +353,6 @@ def build(services: Services, page: gr.Blocks) -> None:
     gr.HTML(page_head("Admin"))
     answer = gr.HTML(CLOSED, elem_id="answer", js_on_load=ACTIONS)
     with gr.Column(visible=False) as everything:
-        reason = gr.Textbox(
-            label="Reason",
-            info="for pausing, hiding, restoring, refusing, closing, revoking and granting; those concerned see it",
-            max_length=500,
-        )
         panels: dict[str, gr.HTML] = {}
         with gr.Tabs():
             with gr.Tab("Boards"):
@@ -386,6 +360,7 @@ def build(services: Services, page: gr.Blocks) -> None:
                 with gr.Row():
                     benchmark = gr.Dropdown(services.names, value=services.names[0], label="Board", min_width=160)
                     state = gr.Dropdown(list(BOARD_STATES), value="paused", label="State", min_width=120)
+                    why_state = gr.Textbox(label="Reason, which submitters see", max_length=500, min_width=200)
                     set_state = gr.Button("Set the state", min_width=140)
                 panels |= {name: gr.HTML("", js_on_load=ACTIONS) for name in ("versions", "exposure")}
             with gr.Tab("Queue"):
@@ -401,6 +376,7 @@ def build(services: Services, page: gr.Blocks) -> None:
                     team = gr.Dropdown([], label="Team", min_width=160)
                     of = gr.Dropdown(services.names, value=services.names[0], label="On the board", min_width=160)
                     more = gr.Number(1, label="More submissions", precision=0, minimum=1, maximum=100, min_width=110)
+                    why_grant = gr.Textbox(label="Reason, for the team’s ledger", max_length=500, min_width=200)
                     grant = gr.Button("Grant them", min_width=120)
     wire = _Handlers(services)
     shown = [panels[name] for name in PANELS]
@@ -410,9 +386,9 @@ def build(services: Services, page: gr.Blocks) -> None:
     timer.tick(wire.live, None, [panels[name] for name in LIVE], **QUIET)
     search.input(wire.refresh, search, shown, **QUIET)
     for element in (answer, *(panels[name] for name in ("versions", "flags", "submissions", *PEOPLE))):
-        element.click(wire.act, [reason, search], [answer, *shown], **QUIET)
-    set_state.click(wire.set_state, [benchmark, state, reason, search], [answer, *shown], **QUIET)
-    grant.click(wire.grant, [team, of, more, reason, search], [answer, *shown], **QUIET)
+        element.click(wire.act, search, [answer, *shown], **QUIET)
+    set_state.click(wire.set_state, [benchmark, state, why_state, search], [answer, *shown], **QUIET)
+    grant.click(wire.grant, [team, of, more, why_grant, search], [answer, *shown], **QUIET)
 
 
 class _Handlers:
@@ -442,10 +418,11 @@ class _Handlers:
         except NotAdminError:
             return ("",) * len(LIVE)
 
-    def act(self, request: gr.Request, event: gr.EventData, why: str | None, search: str | None) -> tuple[Any, ...]:
-        """A click on one of the page's own buttons."""
+    def act(self, request: gr.Request, event: gr.EventData, search: str | None) -> tuple[Any, ...]:
+        """A click on one of the page's own buttons, with the reason written beside it."""
         data = event._data if isinstance(event._data, dict) else {}
-        told = self.acts.do(request, str(data.get("act", "")), str(data.get("id", ""))[:200], (why or "")[:500])
+        act, subject, why = (str(data.get(name, ""))[:most] for name, most in (("act", 50), ("id", 200), ("why", 500)))
+        told = self.acts.do(request, act, subject, why)
         return told, *self._panels(request, search)
 
     def set_state(
@@ -476,13 +453,15 @@ class _Handlers:
         return self.panels.drawn(actor, (search or "")[:100])
 
 
+RECENT_SECONDS = 24 * 3600.0
 LEVELS = {"low": "low", "watch": "watch", "close": "close the board for a refresh"}
 
 
 def workers_view(workers: Sequence[WorkerRow], now: float) -> str:
-    """Workers, and whether they are alive."""
+    """Workers that were seen within a day, and whether they are alive."""
     alive = {worker.name for worker in workers if now - worker.seen_at < ALIVE_SECONDS}
-    return draw(PAGE, "workers", workers, alive, ROWS_SHOWN)
+    recent = [worker for worker in workers if now - worker.seen_at < RECENT_SECONDS]
+    return draw(PAGE, "workers", recent, alive, ROWS_SHOWN, len(workers) - len(recent))
 
 
 def submissions_view(submissions: Sequence[Submission], search: str = "") -> str:

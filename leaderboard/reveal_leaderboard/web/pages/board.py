@@ -18,17 +18,25 @@ from reveal_leaderboard.store import boards
 from reveal_leaderboard.store.metadata import KINDS
 from reveal_leaderboard.web.pages import board_notes, drawing
 from reveal_leaderboard.web.pages.board_view import OVERVIEW, View, column_groups, render
-from reveal_leaderboard.web.pages.drawing import ACTIONS, PRIVATE, QUIET, REMEMBER, message, page_head
+from reveal_leaderboard.web.pages.drawing import ACTIONS, PRIVATE, QUIET, REMEMBER, draw, message, page_head
 from reveal_leaderboard.web.pages.rubric_view import render_board
 from reveal_leaderboard.web.pages.strip import build_strip
 from reveal_leaderboard.web.services import Services
 
 __all__ = ["build"]
 
-SEARCH = 3  # its place among the choices
+SEARCH, BOARD = 3, 6  # their places in an answer
 ALL_KINDS, ALL_TEAMS = "All kinds", "All teams"
 LOADING = message("busy", "Reading the board …")
 LEAD = "Findings on chest radiographs, scored against holdouts whose references this server cannot open."
+N_FILMS = 6
+FILTERS = draw("pieces.html", "filters")
+# On a phone all choices but the first are folded away, so that the board is seen; wider pages do not show the button.
+FOLD = """const button = element.querySelector('button');
+button.addEventListener('click', () => {
+  const isOpen = document.querySelector('.rv-controls').classList.toggle('rv-open');
+  button.setAttribute('aria-expanded', String(isOpen));
+});"""
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +45,7 @@ def build(services: Services, page: gr.Blocks) -> None:
     """Lay out `page`, which is the present Blocks."""
     names = services.names
     build_strip(services, page)
-    gr.HTML(page_head("REVEAL leaderboard", LEAD))
+    opening = gr.HTML(page_head("REVEAL leaderboard", LEAD), elem_id="opening")
     with gr.Row(elem_classes="rv-controls"):
         benchmark = gr.Dropdown(names, value=names[0], label="Benchmark", min_width=160)
         version = gr.Dropdown([], label="Version", min_width=120)
@@ -45,12 +53,13 @@ def build(services: Services, page: gr.Blocks) -> None:
         search = gr.Textbox(label="Search", placeholder="model or team", max_length=100, min_width=160)
         kind = gr.Dropdown([(ALL_KINDS, "")], value="", label="Kind", min_width=150)
         organization = gr.Dropdown([(ALL_TEAMS, "")], value="", label="Organization", min_width=150)
+    gr.HTML(FILTERS, js_on_load=FOLD)
     shown = gr.HTML(LOADING, elem_id="board", js_on_load=ACTIONS)
     order = gr.Textbox("", visible=False)
     query = gr.Textbox("", visible=False)
     wire = _Handlers(services)
     choices: list[Any] = [benchmark, version, columns, search, kind, organization]
-    outputs = [*choices, shown, order, query]
+    outputs = [*choices, shown, order, query, opening]
     steps = [
         page.load(wire.open, None, outputs, **QUIET),
         benchmark.input(wire.other_board, benchmark, outputs, **QUIET),
@@ -64,7 +73,7 @@ def build(services: Services, page: gr.Blocks) -> None:
 
 
 class _Handlers:
-    """What happens on the page's events; each answers with all choices, the board, the order and the address."""
+    """What happens on the page's events; each answers with all choices, the board, order, address and opening."""
 
     def __init__(self, services: Services) -> None:
         self.services = services
@@ -75,7 +84,8 @@ class _Handlers:
         name = asked.get("benchmark", "")
         known = name in self.services.names
         version = asked.get("version") if known else None
-        return self._answer(name if known else self.services.names[0], version, View.from_query(asked))
+        answer = self._answer(name if known else self.services.names[0], version, View.from_query(asked))
+        return answer if known or not name else _instead(answer, name)
 
     def other_board(self, benchmark: str) -> tuple[Any, ...]:
         """Another benchmark: its present version, nothing filtered."""
@@ -96,15 +106,22 @@ class _Handlers:
         try:
             board = self._standings(benchmark, version)
             view = _known(view, board)
-            draw = render_board if board.scored_by == "readers" else render
-            shown = self._closed(benchmark) + draw(board, view) + self._moves(board)
+            table = render_board if board.scored_by == "readers" else render
+            shown = self._closed(benchmark) + table(board, view) + self._moves(board)
+            opening = board_notes.opening(board, self.services.strip(benchmark, N_FILMS))
         except UnknownBenchmarkError as error:
-            return (*[gr.skip()] * 6, message("bad", "This board does not exist.", str(error)), gr.skip(), "")
+            return (
+                *[gr.skip()] * 6,
+                message("bad", "This board does not exist.", str(error)),
+                gr.skip(),
+                "",
+                gr.skip(),
+            )
         except Exception:
             log.exception("the board of %s could not be drawn", benchmark)
             sorry = message("bad", "The board cannot be read now.", "Please reload the page in a moment.")
-            return (*[gr.skip()] * 6, sorry, gr.skip(), gr.skip())
-        return (*self._choices(board, view), shown, _order(view), drawing.query_text(_query(board, view)))
+            return (*[gr.skip()] * 6, sorry, gr.skip(), gr.skip(), gr.skip())
+        return (*self._choices(board, view), shown, _order(view), drawing.query_text(_query(board, view)), opening)
 
     def _standings(self, benchmark: str, version: str | None) -> Standings:
         """The board of the version asked for; of the present one if the board never showed that."""
@@ -141,6 +158,12 @@ class _Handlers:
             gr.update(choices=[(ALL_KINDS, ""), *kinds], value=view.kind),
             gr.update(choices=[(ALL_TEAMS, ""), *((team, team) for team in teams)], value=view.organization),
         ]
+
+
+def _instead(answer: tuple[Any, ...], asked: str) -> tuple[Any, ...]:
+    """The answer with a word on the board that was asked for and is not there."""
+    told = message("bad", f"There is no board of {asked[:100]!r} here.", "This is the first of those that are.")
+    return (*answer[:BOARD], told + answer[BOARD], *answer[BOARD + 1 :])
 
 
 def _but_search(answer: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from reveal_bench.kinds import KINDS
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_leaderboard.boards.references import ReferenceRow
 from reveal_leaderboard.boards.standings import Entry, Standings
@@ -24,6 +25,7 @@ __all__ = [
     "legend",
     "moves",
     "notes",
+    "opening",
     "plots_of",
     "rounding",
     "synthetic",
@@ -38,6 +40,18 @@ RANK_SENTENCE = (
     "Entries with the same letter cannot be told apart on this many patients, so they share a place and a range: with "
     "95 % confidence, for all entries at once, the true rank lies within it. The order inside a tier claims nothing."
 )
+
+
+def opening(board: Standings, films: Sequence[tuple[str, str, str]] = ()) -> str:
+    """What is ranked, who leads and how sure that is; `films` are (address, thumbnail, alternative text) of cases."""
+    kind = KINDS[board.kind]
+    placed = [entry for entry in board.entries if entry.rank is not None]
+    first = [entry for entry in placed if entry.tier == placed[0].tier]
+    figure = first[0].figure(board.primary.name) if first else None
+    rows = [row for row in board.references if row.kind in PANEL_ROWS] if board.comparable else []
+    beside = [(row.name, row.macro[board.primary.name][0]) for row in rows if board.primary.name in row.macro]
+    question = re.split(r"(?<=[?.]) ", kind.question)[0]
+    return draw(PAGE, "opening", board, question, kind.items, first, figure, beside, films)
 
 
 def synthetic(board: Standings) -> str:
@@ -117,7 +131,8 @@ def plots_of(board: Standings, entries: Sequence[Entry], columns: str) -> str:
     if rows:
         shapes += " Hollow square: human readers; hollow diamond: other published rows, without an interval."
     shapes += _cut(entries, MOST_IN_FOREST)
-    main = plots.forest(marks, title=f"Macro {metric.title}, %", note=shapes)
+    # without published rows it would only repeat the table, whose cells draw every interval
+    main = plots.forest(marks, title=f"Macro {metric.title}, %", note=shapes) if rows else ""
     few = dict(zip(ascii_lowercase, entries[:MOST_IN_PANEL], strict=False))
     beside = [row for row in rows if row.kind in PANEL_ROWS]
     panels = []

@@ -96,7 +96,7 @@ def render(board: Standings, view: View | None = None) -> str:
     view = view or View()
     entries = _in_order(board, view)
     columns, left_out = _columns(board, view)
-    parts = [head_of(board, len(entries), f"macro {board.primary.title}")]
+    parts = [head_of(board, len(entries), f"{board.primary.title.lower()}, the mean over findings")]
     if entries or (board.comparable and columns):
         parts.append(_table(board, entries, columns, view))
     parts += [board_notes.left_out(left_out, board.min_cell), board_notes.plots_of(board, entries, view.columns)]
@@ -196,13 +196,13 @@ def _figure_head(column: _Column, view: View) -> _Head:
     return _head(column.key, f"{column.title},\N{NO-BREAK SPACE}%", view, direction=direction)
 
 
-def _entry_cell(entry: Entry, column: _Column, board: Standings) -> tuple[Figure | None, str, str]:
-    """The figure of a cell, or what stands in its place and why."""
+def _entry_cell(entry: Entry, column: _Column, board: Standings) -> tuple[Figure | None, str, str, str]:
+    """The figure of a cell, or what stands in its place and why; and the title of its column."""
     figure = entry.figure(column.metric.name, column.finding)
     has_metric = any(figure.metric == column.metric.name for figure in entry.score.figures)
     if has_metric or column.finding in entry.score.hidden:
-        return figure, "–", f"fewer than {board.min_cell} cases: not shown"
-    return figure, "n/a", "the file has nothing that this metric needs"
+        return figure, "–", f"fewer than {board.min_cell} cases: not shown", f"{column.title}, %"
+    return figure, "n/a", "the file has nothing that this metric needs", f"{column.title}, %"
 
 
 def _published(rows: Sequence[ReferenceRow], columns: Sequence[_Column]) -> list[tuple[Any, ...]]:
@@ -221,12 +221,12 @@ def _published(rows: Sequence[ReferenceRow], columns: Sequence[_Column]) -> list
     ]
 
 
-def _reference_cell(row: ReferenceRow, column: _Column) -> tuple[float | None, str]:
-    """A published value, if there is one, and where it comes from."""
-    metric, finding = column.metric.name, column.finding
+def _reference_cell(row: ReferenceRow, column: _Column) -> tuple[float | None, str, str]:
+    """A published value, if there is one, and where it comes from; and the title of its column."""
+    metric, finding, label = column.metric.name, column.finding, f"{column.title}, %"
     if finding == MACRO and metric in row.macro:
-        return row.macro[metric]
-    return row.figures.get(metric, {}).get(finding), ""
+        return (*row.macro[metric], label)
+    return row.figures.get(metric, {}).get(finding), "", label
 
 
 def _apart(board: Standings) -> str:

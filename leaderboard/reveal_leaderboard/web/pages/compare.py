@@ -12,7 +12,7 @@ from reveal_bench.kinds import KINDS
 from reveal_bench.metrics import METRICS
 from reveal_leaderboard.boards.comparisons import compare_released
 from reveal_leaderboard.boards.standings import Entry, standings
-from reveal_leaderboard.release.release import Figure
+from reveal_leaderboard.release.release import Figure, primary_figure
 from reveal_leaderboard.web.pages.drawing import (
     PRIVATE,
     QUIET,
@@ -32,8 +32,8 @@ from reveal_leaderboard.web.services import Services
 __all__ = ["build", "compare_view"]
 
 LEAD = (
-    "Differences of the figures that are shown of both entries. Their intervals follow from those of the two, so that "
-    "a comparison tells nothing new about the held-out labels."
+    "Differences of the figures that are shown of both entries, with intervals made of those of the two: a comparison "
+    "tells nothing new about the held-out labels."
 )
 CHOOSE = message("info", "Choose two entries.", "Their differences are then shown per finding.")
 NOT_THERE = "It was withdrawn, its team shows another one of this model, or it is not scored on the present version."
@@ -54,7 +54,7 @@ def build(services: Services, page: gr.Blocks) -> None:
         benchmark = gr.Dropdown(names, value=names[0], label="Benchmark", min_width=180)
         first = gr.Dropdown([], label="Entry A", min_width=220)
         second = gr.Dropdown([], label="Entry B", min_width=220)
-    shown = gr.HTML(CHOOSE, elem_id="compare")
+    shown = gr.HTML("", elem_id="compare")  # nothing that moves when the lists above it come
     query = gr.Textbox("", visible=False)
     wire = _Handlers(services)
     chosen = [benchmark, first, second]
@@ -83,11 +83,13 @@ class _Handlers:
             found = self.services.store.get(wanted) if wanted else None
             benchmark = benchmark or (found.benchmark if found is not None else None)
         name = benchmark if benchmark in self.services.names else self.services.names[0]
+        if not a and not b:
+            a, b = self._first_two(str(name))
         return self._answer(str(name), a, b)
 
     def other_board(self, benchmark: str) -> tuple[Any, ...]:
-        """Another benchmark, nothing chosen."""
-        return self._answer(benchmark, "", "")
+        """Another benchmark, with its first two entries."""
+        return self._answer(benchmark, *self._first_two(benchmark))
 
     def show(self, benchmark: str, a: str | None, b: str | None) -> tuple[Any, ...]:
         """Two entries of one board."""
@@ -106,6 +108,15 @@ class _Handlers:
         query = query_text({"benchmark": benchmark, "a": a or None, "b": b or None})
         lists = (gr.update(choices=choices, value=a or None), gr.update(choices=choices, value=b or None))
         return gr.update(value=benchmark), *lists, markup, query
+
+    def _first_two(self, benchmark: str) -> tuple[str, str]:
+        """The first two entries of a board that have a place, which is what most come for; empty without two."""
+        try:
+            placed = [entry for entry in self._entries(benchmark).values() if entry.rank is not None]
+        except Exception:
+            log.exception("a board could not be read")
+            return "", ""
+        return (placed[0].submission_id, placed[1].submission_id) if len(placed) > 1 else ("", "")
 
     def _entries(self, benchmark: str) -> dict[str, Entry]:
         published = self.services.catalogue.current(benchmark)
@@ -152,10 +163,39 @@ def compare_view(document: Mapping[str, Any], a: Entry, b: Entry) -> str:
             )
             for metric in dict.fromkeys(str(row["metric"]) for row in rows)
         ]
+    named = [(_named(entry), entry.submission_id, _placed(entry)) for entry in (a, b)]
+    return draw("compare.html", "page", *named, head, groups, *_verdict(rows, a, b, is_rated=is_rated), note)
+
+
+def _placed(entry: Entry) -> str:
+    return "" if entry.tier is None else f"rank {entry.place.replace('-', '–')}, tier {entry.tier}"
+
+
+def _verdict(rows: Sequence[Mapping[str, Any]], a: Entry, b: Entry, *, is_rated: bool) -> tuple[str, str]:
+    """The result of the macro that ranks, and how that goes with the tiers and with the correction over all rows."""
+    primary = primary_figure(a.score)
+    wanted = None if primary is None else (primary.metric, primary.finding)
+    macro = next((row for row in rows if (row["metric"], row["finding"]) == wanted), None)
     told = sum(bool(row["told_apart"]) for row in rows)
-    verdict = f"{told} of {plural(len(rows), 'difference')} told apart." if told else "No difference is told apart."
-    named = [(_named(entry), entry.submission_id) for entry in (a, b)]
-    return draw("compare.html", "page", *named, head, groups, verdict, note)
+    counted = f"{told} of {plural(len(rows), 'difference')} told apart" if told else "No difference is told apart"
+    n_tested = sum(row["low"] is not None for row in rows)
+    counted += f", after Holm’s correction over all {n_tested} tested on this page." if n_tested > 1 else "."
+    if macro is None or macro["value"] is None:
+        return counted, ""
+    words, unit = (_rated_points, "") if is_rated else (_points, " points")
+    ends = "" if macro["low"] is None else f" ({words(macro['low'])} to {words(macro['high'])})"
+    apart = "told apart" if macro["told_apart"] else "not told apart"
+    title = METRICS[str(macro["metric"])].title
+    headline = f"Macro {title}: A − B is {words(macro['value'])}{unit}{ends}, {apart}."
+    if a.tier is None or b.tier is None or (a.tier != b.tier) == bool(macro["told_apart"]):
+        return headline, counted
+    why = (
+        "Their tiers differ all the same: tiers test the macro alone, in all pairs of entries, and may also part two "
+        "because one of them is told apart from a third."
+        if a.tier != b.tier
+        else "They share a tier all the same: tiers are corrected for all pairs of entries of the board."
+    )
+    return headline, f"{counted} {why}"
 
 
 def _row(row: Mapping[str, Any], a: Entry, b: Entry, reach: float) -> dict[str, Any]:
@@ -172,7 +212,11 @@ def _row(row: Mapping[str, Any], a: Entry, b: Entry, reach: float) -> dict[str, 
 def _rated_row(row: Mapping[str, Any], a: Entry, b: Entry, reach: float) -> dict[str, Any]:
     cells = [(entry.figure(str(row["metric"]), str(row["finding"])), None) for entry in (a, b)]
     name = TITLES[str(row["finding"])]
-    return _shown(row, name, cells, lambda number: signed(number, plus=True), reach, "too few answers differ")
+    return _shown(row, name, cells, _rated_points, reach, "too few answers differ")
+
+
+def _rated_points(difference: float) -> str:
+    return signed(difference, plus=True)
 
 
 def _shown(
@@ -185,7 +229,7 @@ def _shown(
 ) -> dict[str, Any]:
     """A row as the template asks for it; `words` says a difference."""
     value, low, high = row["value"], row["low"], row["high"]
-    has_bar = None not in (value, low, high)
+    has_bar = None not in (value, low, high) and low != high  # without any spread a bar would claim certainty
     return {
         "name": name,
         "cells": cells,

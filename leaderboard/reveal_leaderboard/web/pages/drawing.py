@@ -48,10 +48,12 @@ REMEMBER = """(query) => {
   return [query];
 }"""
 
-# Clicks on our own buttons inside a gr.HTML reach its handler as an event with `act` and `id`.
+# Clicks on our own buttons inside a gr.HTML reach its handler as an event with `act`, `id` and, where a reason is asked
+# for beside the button, `why`.
 ACTIONS = """element.addEventListener('click', (event) => {
   const button = event.target.closest('button[data-act]');
-  if (button && !button.disabled) trigger('click', {act: button.dataset.act, id: button.dataset.id});
+  const why = button?.closest('.rv-why')?.querySelector('input')?.value || '';
+  if (button && !button.disabled) trigger('click', {act: button.dataset.act, id: button.dataset.id, why});
 });"""
 
 
@@ -69,6 +71,7 @@ def _environment() -> Environment:
     environment.globals |= {
         "address": _address, "in_words": in_words, "inside": _inside, "percent": percent, "plural": plural,
     }  # fmt: skip
+    environment.globals["day"] = lambda moment: datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d")
     environment.globals["when"] = lambda moment, **options: Markup(when(moment, **options))
     return environment
 
@@ -136,7 +139,8 @@ def _shown(
     unit: str = "",
 ) -> ShownFigure:
     value, *ends = (words(number) for number in numbers)
-    return ShownFigure(value + unit, between.join(ends), line)
+    spread = "no spread" if ends and ends[0] == ends[1] else between.join(ends)
+    return ShownFigure(value + unit, spread, line)
 
 
 def plural(n: int, noun: str) -> str:

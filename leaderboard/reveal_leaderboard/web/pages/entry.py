@@ -21,7 +21,9 @@ from reveal_leaderboard.store.store import Score, Submission
 from reveal_leaderboard.web.pages.drawing import PRIVATE, draw, message, page_head, part
 from reveal_leaderboard.web.pages.strip import build_strip
 from reveal_leaderboard.web.pages.submission_view import changes_view, finding_plot, score_view, shown_metrics
+from reveal_leaderboard.web.result_pictures import badge
 from reveal_leaderboard.web.services import Services
+from reveal_leaderboard.web.shared_result import SharedResult, read_shared
 
 __all__ = ["build", "entry_view", "may_see", "withdrawn_view"]
 
@@ -49,7 +51,9 @@ def build(services: Services, page: gr.Blocks) -> None:
             if not may_see(submission, scores, actor):
                 gone = read_withdrawn(services.store, submission)
                 return _unknown(wanted) if gone is None else withdrawn_view(gone)
-            return _page(services, submission, scores, None if version is None else str(version), actor)
+            return _page(
+                services, submission, scores, None if version is None else str(version), actor, _server(request)
+            )
         except Exception:
             log.exception("an entry could not be drawn")
             return page_head("Entry") + message("bad", "The entry cannot be read now.", "Please reload in a moment.")
@@ -77,8 +81,19 @@ def withdrawn_view(gone: WithdrawnEntry) -> str:
     return draw(PAGE, "withdrawn", gone)
 
 
+def _server(request: gr.Request) -> str:
+    """The address of the board, as the reader's browser has it; the gate lets only known hosts through."""
+    asked = request.request
+    return "" if asked is None else f"{asked.url.scheme}://{asked.url.netloc}"
+
+
 def _page(
-    services: Services, submission: Submission, scores: list[Score], version: str | None, actor: Actor | None
+    services: Services,
+    submission: Submission,
+    scores: list[Score],
+    version: str | None,
+    actor: Actor | None,
+    server: str,
 ) -> str:
     names = list(dict.fromkeys(score.version for score in scores))
     wanted = version if version in names else (names[-1] if names else None)
@@ -86,7 +101,18 @@ def _page(
     events = [(e.at, e.to_status, e.why if is_own else "") for e in services.store.events_of(submission.id)]
     synthetic = any(one.synthetic for one in services.catalogue.versions(submission.benchmark))
     human = None if synthetic else _human(submission.benchmark)
-    return entry_view(submission, scores, wanted, events, is_own=is_own, human=human)
+    result = _shared(services, submission, scores, wanted)
+    return entry_view(submission, scores, wanted, events, is_own=is_own, human=human, result=result, server=server)
+
+
+def _shared(
+    services: Services, submission: Submission, scores: Sequence[Score], version: str | None
+) -> SharedResult | None:
+    """What of it may travel; None where visitors would not see it."""
+    score = next((one for one in scores if one.part == "public" and one.version == version), None)
+    if score is None or score.is_held or not may_see(submission, scores, None):
+        return None
+    return read_shared(services, submission, score)
 
 
 def _human(benchmark: str) -> ReferenceRow | None:
@@ -101,6 +127,8 @@ def entry_view(
     *,
     is_own: bool = False,
     human: ReferenceRow | None = None,
+    result: SharedResult | None = None,
+    server: str = "",
 ) -> str:
     """The whole page.
 
@@ -110,22 +138,28 @@ def entry_view(
     version : the one whose figures are shown
     events : (moment, what it became, why); a public reader is given no reasons
     is_own : whether the reader is of the team, or an admin
+    result : what may travel of it; None while visitors see nothing
+    server : address of the board, such as "https://board.example.org"
     """
     title = f"{submission.model_name}, {submission.team}"
     parts = [page_head(title, markup=draw(PAGE, "lead", submission, version or submission.version))]
+    if result is not None:
+        parts.append(draw(PAGE, "headline", result))
     parts.append(_state(submission, is_own=is_own))
     public = [score for score in scores if score.part == "public"]
     score = next((s for s in public if s.version == version), None)
     if score is not None:
-        parts += _score_parts(submission, score, public, human)
+        parts += _score_parts(submission, score, public, human, result)
     for final in (s for s in scores if s.part == "final" and s.version == version):
         released = ReleasedScore.from_json(final.released)
         parts.append(part("Final figures", note="On patients that the public score never used; the round is over."))
         parts.append(score_view(released, shown_metrics(released)))
         parts.append(draw(PAGE, "receipt", submission, final.version, is_final=True))
+    if result is not None:
+        parts += [part("Share and cite"), draw(PAGE, "share", result, server, badge(result).data_address)]
     parts += [part("What it is"), _about(submission.metadata, submission)]
     steps = [(STATES.get(status, status), at, why) for at, status, why in events]
-    parts += [part("History"), draw(PAGE, "history", steps)]
+    parts.append(draw(PAGE, "history", steps))
     return "".join(parts)
 
 
@@ -143,7 +177,11 @@ def _state(submission: Submission, *, is_own: bool) -> str:
 
 
 def _score_parts(
-    submission: Submission, score: Score, scores: Sequence[Score], human: ReferenceRow | None
+    submission: Submission,
+    score: Score,
+    scores: Sequence[Score],
+    human: ReferenceRow | None,
+    result: SharedResult | None,
 ) -> list[str]:
     released = ReleasedScore.from_json(score.released)
     titles = shown_metrics(released)
@@ -157,6 +195,8 @@ def _score_parts(
     if titles:
         primary = next(iter(titles))
         parts.append(finding_plot(released, primary, titles[primary], human=human))
+        if result is not None:
+            parts.append(draw(PAGE, "downloads", result))
     parts.append(draw(PAGE, "receipt", submission, score.version, is_final=False))
     if len(scores) > 1:
         parts += [part("Versions", note="A refresh scores every entry anew; each version keeps its own figures.")]

@@ -8,6 +8,8 @@ percents, agreement of readers is a coefficient. Every text of a submitter is es
 
 from __future__ import annotations
 
+from typing import Any
+
 from reveal_bench.kinds.tasks.records import CATEGORIES, TaskQuestion, meaning
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.metrics.ordinal import CONTENT, CRITERIA, HIGHEST, LOWEST, REPORTED
@@ -76,9 +78,9 @@ def _title(metric: str, finding: str) -> tuple[str, str]:
     return "Completely correct" if metric == CORRECT else "Readers’ agreement, κ", ""
 
 
-def _row(entry: Entry, columns: list[tuple[str, str]]) -> tuple[Entry, str, list[Cell], bool]:
+def _row(entry: Entry, columns: list[tuple[str, str]]) -> tuple[Entry, str, list[tuple[Any, ...]], bool]:
     """A row of the board, as its template asks for it; no line is drawn between the tiers."""
-    return entry, KINDS.get(entry.kind, entry.kind), [_cell(entry.figure(*column)) for column in columns], False
+    return entry, KINDS.get(entry.kind, entry.kind), [(*_cell(entry.figure(*c)), _title(*c)[0]) for c in columns], False
 
 
 def render_score(score: ReleasedScore) -> str:

@@ -31,6 +31,21 @@
     event.stopPropagation();
     event.target.click();
   };
+  // Copies the text below a button with data-copy; where the browser forbids it, selects it instead.
+  const copy = async (event) => {
+    const button = event.target.closest?.("button[data-copy]");
+    const text = button?.parentElement.querySelector("pre");
+    if (!text) return;
+    try {
+      await navigator.clipboard.writeText(text.textContent);
+      button.textContent = "Copied";
+    } catch {
+      getSelection().selectAllChildren(text);
+      button.textContent = "Selected";
+    }
+    setTimeout(() => { button.textContent = "Copy"; }, 2000);
+  };
+  document.addEventListener("click", copy);
   document.addEventListener("keydown", enter, true);
   document.body.prepend(skip);
   follow();

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_leaderboard.boards.references import ReferenceRow
+from reveal_leaderboard.boards.standings import Entry
 from reveal_leaderboard.release.release import ReleasedScore
 from reveal_leaderboard.store.queue import Waiting
 from reveal_leaderboard.store.quota import Balance, LedgerRow
@@ -98,15 +99,22 @@ FINAL = ("scored", "refused", "failed", "withdrawn")
 STEPS = ("queued", "scoring", "scored")
 
 
-def progress_view(submission: Submission, waiting: Waiting | None, score: Score | None, why: str = "") -> str:
+def progress_view(
+    submission: Submission,
+    waiting: Waiting | None,
+    score: Score | None,
+    why: str = "",
+    place: tuple[Entry, int] | None = None,
+) -> str:
     """The whole box.
 
     Parameters
     ----------
     waiting : the place in the queue, while there is one
     why : the reason of the last event, for a submission that ended without a score
+    place : its row of the board and the number of rows, once it is there
     """
-    parts = [steps(submission.status), _state(submission, waiting, why)]
+    parts = [steps(submission.status), _state(submission, waiting, why, place)]
     if score is not None and submission.status == "scored":
         released = ReleasedScore.from_json(score.released)
         if score.is_held:
@@ -129,7 +137,7 @@ def steps(status: str) -> str:
     return draw(PAGE, "steps", items)
 
 
-def _state(submission: Submission, waiting: Waiting | None, why: str) -> str:
+def _state(submission: Submission, waiting: Waiting | None, why: str, place: tuple[Entry, int] | None) -> str:
     if submission.status in ("received", "linted", "queued"):
         told = ("busy", _place(waiting), _expected(waiting))
     elif submission.status == "scoring":
@@ -137,13 +145,20 @@ def _state(submission: Submission, waiting: Waiting | None, why: str) -> str:
     elif submission.status == "reading":
         told = ("info", "The answers wait for readers.", "This may take days; you need not wait here.")
     elif submission.status == "scored":
-        told = ("good", f"{submission.model_name} is scored.", "")
+        told = ("good", f"{submission.model_name} is scored.", "" if place is None else rank_in_words(*place))
     elif submission.status == "withdrawn":
         told = ("info", "You have withdrawn it; nothing was charged.", "")
     else:
         number = f" Incident {submission.incident}." if submission.incident else ""
         told = ("bad", f"The submission was {submission.status}.", f"{why}{number} Nothing was charged.")
     return draw(PAGE, "state", *told, submission)
+
+
+def rank_in_words(row: Entry, n_rows: int) -> str:
+    """Where an entry stands on its board, such as "Rank 2-3 of 8, tier B." """
+    if row.tier is None:
+        return f"On the board: {row.place}."
+    return f"Rank {row.place} of {n_rows}, tier {row.tier}."
 
 
 def _place(waiting: Waiting | None) -> str:

@@ -1,7 +1,8 @@
-"""Sending a file: choose, drop, read the linter's report, say what made it, send, watch it being scored.
+"""Sending a file: choose, drop, read the linter's report, say what made it, be asked once more, send.
 
-The form about the model can be filled from a ``submission.json``. What such a file says beyond the fields of the form
-(parameters, thresholds, the grid, a contact) is kept and sent along; the page names it.
+What was sent has a page of its own (:mod:`.submission`), to which a success leads. The form about the model can be
+filled from a ``submission.json``. What such a file says beyond the fields of the form (parameters, thresholds, the
+grid, a contact) is kept and sent along; the page names it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
+from markupsafe import Markup
 
 from reveal_bench.entries.report import statistics_in_words
 from reveal_leaderboard.accounts.accounts import TeamNameError
@@ -22,12 +24,23 @@ from reveal_leaderboard.custody import Lint, ParseFailed
 from reveal_leaderboard.store import boards, quota
 from reveal_leaderboard.store.boards import BoardClosedError
 from reveal_leaderboard.store.metadata import KINDS, PROMPT_STYLES, Metadata, MetadataError, read_metadata
-from reveal_leaderboard.store.store import KeyReusedError, NotAllowedError, Submission
+from reveal_leaderboard.store.store import KeyReusedError, NotAllowedError
 from reveal_leaderboard.web.intake import NotAMemberError
 from reveal_leaderboard.web.pages import board_notes
-from reveal_leaderboard.web.pages.drawing import PRIVATE, QUIET, draw, link, message, page_head, part, sign_in
+from reveal_leaderboard.web.pages.drawing import (
+    ACTIONS,
+    PRIVATE,
+    QUIET,
+    draw,
+    link,
+    message,
+    note,
+    page_head,
+    part,
+    sign_in,
+)
 from reveal_leaderboard.web.pages.strip import build_strip
-from reveal_leaderboard.web.pages.submission_view import FINAL, balance_view, progress_view
+from reveal_leaderboard.web.pages.submission_view import balance_view
 from reveal_leaderboard.web.services import Services
 
 __all__ = ["FIELDS", "build", "lint_view"]
@@ -53,10 +66,12 @@ MORE = ("parameters", "grid", "thresholds", "contact")
 
 NO_PROMPT = "none (not prompted)"
 MAX_FILE_BYTES = 64 * 1024
+INFO = {"organization": "one of your teams"}
+"""Field -> what is said at it, unless something is wrong with it."""
 
 
-def build_form(*, any_organization: bool) -> list[gr.components.Component]:
-    """The fields, in the order of `FIELDS`.
+def build_form(*, any_organization: bool) -> tuple[list[gr.components.Component], gr.Accordion]:
+    """The fields, in the order of `FIELDS`, and what the optional ones are folded in.
 
     Parameters
     ----------
@@ -66,19 +81,19 @@ def build_form(*, any_organization: bool) -> list[gr.components.Component]:
         name = gr.Textbox(label="Model name", placeholder="as shown on the board", max_length=64, min_width=170)
         version = gr.Textbox(label="Version (optional)", placeholder="2026-11-21", max_length=64, min_width=130)
     organization = gr.Dropdown(
-        [], label="Organization", info="one of your teams", allow_custom_value=any_organization, min_width=170
+        [], label="Organization", info=INFO["organization"], allow_custom_value=any_organization, min_width=170
     )
     with gr.Row():
         kinds = [(label, key) for key, label in KINDS.items()]
         kind = gr.Dropdown(kinds, value="multimodal_llm", label="Kind", min_width=190)
         style = gr.Dropdown([NO_PROMPT, *PROMPT_STYLES], value="zero-shot", label="Prompt style", min_width=190)
-    with gr.Accordion("Links and training data (optional)", open=False):
+    with gr.Accordion("Links and training data (optional)", open=False) as folded:
         code = gr.Textbox(label="Code", placeholder="https://…", max_length=500)
         paper = gr.Textbox(label="Paper", placeholder="https://…", max_length=500)
         model = gr.Textbox(label="Model page", placeholder="https://…", max_length=500)
         training = gr.Textbox(label="Training data", lines=2, max_length=4000)
         overlap = gr.Textbox(label="Known overlap with the benchmark", lines=2, max_length=4000)
-    return [name, version, organization, kind, style, code, paper, model, training, overlap]
+    return [name, version, organization, kind, style, code, paper, model, training, overlap], folded
 
 
 def read_file(path: Path) -> Metadata:
@@ -156,19 +171,22 @@ def lint_view(report: Lint) -> str:
     return draw(PAGE, "lint", report, ordered, LINT_ROWS_SHOWN, statistics_in_words(report.statistics))
 
 
-POLL_SECONDS = 1.0
-LEAD = (
+LEAD = "A file is checked as soon as it is dropped, as often as you like; only a released score is charged. "
+FORMATS = (
     "JSON lines. Labels with probabilities may also be CSV, and places CSV, Parquet, CheXlocalize or COCO JSON. "
-    "The file is checked before anything is sent, as often as you like; only a released score is charged. "
+    "What the check finds appears here."
 )
-EMPTY = message("info", "No file yet.", "Its report appears here as soon as it is dropped. Checking costs nothing.")
-NOTHING_SENT = message("info", "Nothing sent yet.")
+EMPTY = message("info", "No file yet.", FORMATS)
 SIGN_IN = sign_in("/submit", "Signing in says for which organization you submit, and whose budget is charged.")
 NO_TEAM, WAITING = draw(PAGE, "no_team"), draw(PAGE, "waiting")
-# Keeps the number of what was sent in the address: a reload goes on watching it.
-REMEMBER = """(id) => {
-  if (id) history.replaceState(null, '', location.pathname + '?sent=' + encodeURIComponent(id));
-  return [id];
+FIRST_FOLDED = list(FIELDS).index("links.code")
+FAULTS_BELONG = {field: i for i, field in enumerate(FIELDS)} | {"model": 0, "links": FIRST_FOLDED}
+"""Field of a fault -> the place of the form's field at which it is told."""
+# An answer is brought into view; the one of a success leads to the page of the submission.
+FOLLOW = """() => {
+  const answer = document.getElementById('answer');
+  const way = answer?.querySelector('a[href^="/submission?"]');
+  if (way) location.assign(way.href); else answer?.scrollIntoView({block: 'nearest'});
 }"""
 
 REFUSALS = (
@@ -186,42 +204,80 @@ def build(services: Services, page: gr.Blocks) -> None:
     manifest = "What is asked: " + link("/api/v1/benchmarks", "list of benchmarks and manifests") + "."
     build_strip(services, page)
     gr.HTML(page_head("Submit predictions", LEAD, markup=manifest))
-    account = gr.HTML("", elem_id="account")
-    with gr.Row():
-        with gr.Column(min_width=300):
+    with gr.Row(elem_id="submit"):
+        with gr.Column(min_width=320):
             gr.HTML(part("1. The file"))
             benchmark = gr.Dropdown(names, value=names[0], label="Benchmark")
+            file = gr.File(
+                label="Prediction file", file_count="single", type="filepath", height=96, elem_classes="rv-drop"
+            )
+            report = gr.HTML(EMPTY, elem_id="report")
             allow_missing = gr.Checkbox(label="Score missing predictions as misses (otherwise they are errors)")
-            balance = gr.HTML("", elem_id="balance")
-            file = gr.File(label="Prediction file", file_count="single", type="filepath", height=170)
-        with gr.Column(min_width=300):
+        with gr.Column(min_width=320):
             gr.HTML(part("2. The model"))
             described = gr.File(
                 label="Fill the form from a submission.json (optional)",
                 file_count="single",
                 type="filepath",
-                height=170,
+                height=96,
+                elem_classes="rv-drop",
             )
             filled = gr.HTML("", elem_id="filled")
-            fields = build_form(any_organization=services.auth.mode == "local")
-    gr.HTML(part("3. What the check found"))
-    report = gr.HTML(EMPTY, elem_id="report")
-    send = gr.Button("Send for scoring", variant="primary", interactive=False, elem_id="send")
-    gr.HTML(part("4. Progress"))
-    progress = gr.HTML(NOTHING_SENT, elem_id="progress")
-    sent, more = gr.State(""), gr.State({})
-    timer = gr.Timer(POLL_SECONDS, active=False)
+            fields, folded = build_form(any_organization=services.auth.mode == "local")
+            gr.HTML(part("3. Send"))
+            balance = gr.HTML("", elem_id="balance")
+            send = gr.Button("Send for scoring …", variant="primary", interactive=False, elem_id="send")
+            missing = gr.HTML(missing_view(is_clean=False, name=None, organization=None), elem_id="missing")
+            answer = gr.HTML("", elem_id="answer", js_on_load=ACTIONS)
+    is_clean, more = gr.State(False), gr.State({})
     wire = _Handlers(services)
+    name: Any = fields[0]
     organization: Any = fields[2]
     chosen = [file, benchmark, allow_missing]
-    page.load(wire.open, None, [account, organization, balance, progress, sent, timer], **QUIET)
-    gr.on([file.change, benchmark.change, allow_missing.change], wire.check, chosen, [report, send], **PRIVATE)
+    needed = [is_clean, name, organization]
+    page.load(wire.open, None, [report, organization, balance], **QUIET)
+    checking = [file.change, benchmark.change, allow_missing.change]
+    gr.on(checking, wire.check, chosen, [report, is_clean], **PRIVATE)
+    gr.on(checking, lambda: "", None, answer, **QUIET)
     gr.on([benchmark.change, organization.change], wire.balance, [benchmark, organization], balance, **QUIET)
     described.change(wire.fill, [described, *fields], [filled, more, *fields], **QUIET)
-    outputs = [progress, send, sent, timer, balance]
-    step = send.click(wire.send, [*chosen, more, *fields], outputs, **PRIVATE)
-    step.then(None, sent, sent, js=REMEMBER, **PRIVATE)
-    timer.tick(wire.watch, [sent, benchmark, organization], [progress, timer, balance], **QUIET)
+    filling = [is_clean.change, name.change, organization.change]
+    gr.on(filling, wire.ready, needed, [send, missing, answer], trigger_mode="always_last", **QUIET)
+    everything = [*chosen, more, *fields]
+    send.click(wire.ask, everything, [answer, folded, *fields], **PRIVATE)
+    answer.click(wire.answer, everything, [answer, balance], **PRIVATE)
+    answer.change(None, js=FOLLOW, **PRIVATE)
+
+
+def missing_view(*, is_clean: bool, name: str | None, organization: str | None) -> str:
+    """What a submission still needs before it can be sent; nothing if it has everything."""
+    needs = [
+        what
+        for is_there, what in (
+            (is_clean, "a file without errors"),
+            (bool((name or "").strip()), "the model’s name"),
+            (bool(organization), "the organization"),
+        )
+        if not is_there
+    ]
+    return note(f"Still needed: {', '.join(needs)}.") if needs else ""
+
+
+def faults_at_fields(problem: MetadataError | None) -> list[Any]:
+    """Whether the optional fields are unfolded, then what is said at every field: its fault, or what it always says."""
+    found: dict[int, str] = {}
+    for fault in [] if problem is None else problem.errors:
+        found.setdefault(_place(fault["field"]), fault["rule"])
+    unfolded = gr.update(open=True) if any(i >= FIRST_FOLDED for i in found) else gr.skip()
+    return [unfolded] + [
+        gr.update(info=found.get(i, INFO.get(field, "")), elem_classes=["rv-fault"] if i in found else [])
+        for i, field in enumerate(FIELDS)
+    ]
+
+
+def _place(field: str) -> int:
+    """The field of the form at which a fault of the metadata is told; the first one if it has none."""
+    return FAULTS_BELONG.get(field, FAULTS_BELONG.get(field.partition(".")[0], 0))
 
 
 def teams_of(actor: Actor | None) -> list[Team]:
@@ -247,33 +303,33 @@ class _Handlers:
         self.services = services
 
     def open(self, request: gr.Request) -> tuple[Any, ...]:
-        """Who is signed in, for which organizations; and what was sent before, if the address names it."""
+        """Who is signed in, for which organizations; of several none is chosen yet."""
         actor = self.services.actor(request)
         teams = [team.name for team in teams_of(actor)]
-        account = _account(actor)
-        first = teams[0] if teams else None
-        sent = str(request.query_params.get("sent", ""))[:64]
-        submission = self._own(sent, actor)
-        progress, is_on = (NOTHING_SENT, False) if submission is None else self._progress(submission)
-        balance = self._balance(actor, self.services.names[0], first)
-        organization = gr.update(choices=teams, value=first)
-        return account, organization, balance, progress, "" if submission is None else sent, gr.Timer(active=is_on)
+        only = teams[0] if len(teams) == 1 else None
+        balance = self._balance(actor, self.services.names[0], only)
+        return _account(actor) or EMPTY, gr.update(choices=teams, value=only), balance
 
-    def check(self, request: gr.Request, path: str | None, benchmark: str, allow_missing: bool) -> tuple[str, Any]:
-        """Lint the dropped file; the button opens only for a clean one."""
-        off = gr.update(interactive=False)
+    def check(self, request: gr.Request, path: str | None, benchmark: str, allow_missing: bool) -> tuple[str, bool]:
+        """Lint the dropped file, and whether it may be sent."""
+        actor = self.services.actor(request)
+        if actor is None:
+            return SIGN_IN, False
         if path is None:
-            return EMPTY, off
-        if self.services.actor(request) is None:
-            return SIGN_IN, off
+            return _account(actor) or EMPTY, False
         try:
             report = self.services.intake.lint(Path(path), benchmark, name=path, allow_missing=allow_missing)
         except (ParseFailed, UnknownBenchmarkError) as error:
-            return message("bad", "The file could not be checked.", str(error)), off
+            return message("bad", "The file could not be checked.", str(error)), False
         except Exception:
             log.exception("linting failed")
-            return _our_fault("The file could not be checked."), off
-        return lint_view(report), gr.update(interactive=report.ok)
+            return _our_fault("The file could not be checked."), False
+        return lint_view(report), report.ok
+
+    def ready(self, request: gr.Request, is_clean: bool, name: str | None, organization: str | None) -> tuple[Any, ...]:
+        """The button opens once nothing is missing; a question asked about other values is taken back."""
+        missing = missing_view(is_clean=is_clean, name=name, organization=organization)
+        return gr.update(interactive=not missing), missing, ""
 
     def fill(self, request: gr.Request, path: str | None, *form: str | None) -> tuple[Any, ...]:
         """Fill the form from a ``submission.json``; an organization that is not one of the actor's is left unchosen."""
@@ -321,7 +377,7 @@ class _Handlers:
         except UnknownBenchmarkError:
             return ""
 
-    def send(
+    def ask(
         self,
         request: gr.Request,
         path: str | None,
@@ -330,13 +386,48 @@ class _Handlers:
         more: dict[str, Any] | None,
         *form: str | None,
     ) -> tuple[Any, ...]:
-        """Queue the file and start watching it; on success the button stays off until the file changes."""
-        stay = gr.update(interactive=True), gr.skip(), gr.skip(), gr.skip()
+        """Say what would be sent and what it costs, before it is sent; what is wrong, at its field."""
+        actor = self.services.actor(request)
+        right = faults_at_fields(None)
+        if actor is None:
+            return SIGN_IN, *right
+        try:
+            metadata = read_form(form, more or {})
+            version = self.services.catalogue.current(benchmark).version
+        except MetadataError as error:
+            return metadata_view(error), *faults_at_fields(error)
+        except UnknownBenchmarkError as error:
+            return message("bad", "Not sent.", str(error)), *right
+        balance = self._balance(actor, benchmark, metadata.organization)
+        shown = (metadata.model.name, metadata.organization, f"{benchmark} {version}", Markup(balance))
+        return draw(PAGE, "confirm", *shown), *right
+
+    def answer(
+        self, request: gr.Request, event: gr.EventData, path: str | None, benchmark: str, *rest: Any
+    ) -> tuple[Any, Any]:
+        """What was answered to the question: send it, or not."""
+        data = event._data if isinstance(event._data, dict) else {}
+        if data.get("act") != "send":
+            return "", gr.skip()
+        organization = rest[2 + list(FIELDS).index("organization")]
+        shown = self.send(request, path, benchmark, *rest)
+        return shown, self.balance(request, benchmark, organization)
+
+    def send(
+        self,
+        request: gr.Request,
+        path: str | None,
+        benchmark: str,
+        allow_missing: bool,
+        more: dict[str, Any] | None,
+        *form: str | None,
+    ) -> str:
+        """Queue the file; the answer leads to the page of the submission."""
         actor = self.services.actor(request)
         if actor is None:
-            return SIGN_IN, *stay
+            return SIGN_IN
         if path is None:
-            return message("bad", "There is no file to send."), gr.update(interactive=False), *stay[1:]
+            return message("bad", "There is no file to send.")
         try:
             metadata = read_form(form, more or {})
             with Path(path).open("rb") as stream:
@@ -344,45 +435,17 @@ class _Handlers:
                     stream, benchmark, metadata, actor=actor, filename=path, allow_missing=allow_missing
                 )
         except MetadataError as error:
-            return metadata_view(error), *stay
+            return metadata_view(error)
         except quota.QuotaExceededError as error:
-            return message("bad", "Not sent.", error.balance.why), *stay
+            return message("bad", "Not sent.", error.balance.why)
         except REFUSALS as error:
-            return message("bad", "Not sent.", str(error)), *stay
+            return message("bad", "Not sent.", str(error))
         except Exception:
             log.exception("sending failed")
-            return _our_fault("The file could not be sent."), *stay
+            return _our_fault("The file could not be sent.")
         if outcome.submission is None:
-            return message("bad", "The file was not queued.", "See what the check found."), *stay
-        shown, is_on = self._progress(outcome.submission)
-        if not outcome.is_new:
-            shown = message("info", "You have sent this file under this name before: here it is.") + shown
-        balance = self._balance(actor, benchmark, metadata.organization)
-        return shown, gr.update(interactive=False), outcome.submission.id, gr.Timer(active=is_on), balance
-
-    def watch(self, request: gr.Request, sent: str, benchmark: str, organization: str | None) -> tuple[Any, Any, Any]:
-        """The state of what was sent, until it is final."""
-        actor = self.services.actor(request)
-        submission = self._own(sent, actor)
-        if submission is None:
-            return gr.skip(), gr.Timer(active=False), gr.skip()
-        shown, is_on = self._progress(submission)
-        balance = gr.skip() if is_on else self._balance(actor, benchmark, organization)
-        return shown, gr.Timer(active=is_on), balance
-
-    def _own(self, submission_id: str, actor: Actor | None) -> Submission | None:
-        submission = self.services.store.get(submission_id) if submission_id else None
-        if submission is None or actor is None or not (actor.is_admin or actor.belongs_to(submission.team_id)):
-            return None
-        return submission
-
-    def _progress(self, submission: Submission) -> tuple[str, bool]:
-        """The state as HTML, and whether it may still change."""
-        is_on = submission.status not in FINAL
-        waiting = self.services.queue.position(submission.id) if is_on else None
-        score = self.services.store.score_of(submission.id)
-        events = self.services.store.events_of(submission.id)
-        return progress_view(submission, waiting, score, events[-1].why if events else ""), is_on
+            return message("bad", "The file was not queued.", "See what the check found.")
+        return draw(PAGE, "sent", outcome.submission, outcome.is_new)
 
 
 def _our_fault(what: str) -> str:

@@ -2,10 +2,48 @@
 // The state is (scale, x, y): screen pixels per film pixel, and the film's place in the middle of the frame.
 
 const MOST_SCALE = 16, STEP = 1.25, NUDGE = 60;
-const COLOURS = { model: "#ff9d3c", reference: "#63d17a" };
+const KINDS = { model: { colour: "#ff9d3c" }, reference: { colour: "#63d17a", dash: [8, 5] } };
+
+/**
+ * What a mask is drawn by: `area`, a picture of it in `colour` if it is filled, `outline`, its edge as a path in
+ * the mask's own pixels, and its `top` and `bottom`, where
+ * labels stand.
+ */
+export function drawnMask({ width, height, runs }, colour, isFilled) {
+  const inside = new Uint8Array(width * height), outline = new Path2D();
+  for (let n = 0, at = 0; n < runs.length; at += runs[n++]) if (n % 2) inside.fill(1, at, at + runs[n]);
+  const is = (x, y) => (x >= 0 && y >= 0 && x < width && y < height ? inside[y * width + x] : 0);
+  const trace = (rows, columns, differ, line) => {
+    for (let row = 0; row <= rows; row++) {
+      for (let from = 0, to = 0; from < columns; from = to + 1) {
+        for (to = from; to < columns && differ(row, to); to++);
+        if (to > from) line(row, from, to);
+      }
+    }
+  };
+  const line = (x0, y0, x1, y1) => { outline.moveTo(x0, y0); outline.lineTo(x1, y1); };
+  trace(height, width, (y, x) => is(x, y - 1) !== is(x, y), (y, from, to) => line(from, y, to, y));
+  trace(width, height, (x, y) => is(x - 1, y) !== is(x, y), (x, from, to) => line(x, from, x, to));
+  const share = (at) => [(at % width) / width, Math.floor(at / width) / height];
+  const [top, bottom] = [inside.indexOf(1), inside.lastIndexOf(1)].map((at) => share(Math.max(at, 0)));
+  return { width, height, outline, top, bottom, area: isFilled ? painted(inside, width, height, colour) : null };
+}
+
+function painted(inside, width, height, colour) {
+  const canvas = Object.assign(document.createElement("canvas"), { width, height }), context = canvas.getContext("2d");
+  const image = context.createImageData(width, height);
+  const shade = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
+  inside.forEach((is, at) => { if (is) image.data.set([...shade, 255], 4 * at); });
+  context.putImageData(image, 0, 0);
+  return canvas;
+}
 
 export class Viewer {
-  /** `onTouch` is called when this frame becomes the one that keys are for. */
+  /**
+   * `onTouch` is called when this frame becomes the one that keys are for. An overlay has a `kind` or a `colour` (and
+   * perhaps a `dash`), a `label`, and a `rect`, a `point`, `edges` or a `mask` (of `drawnMask`, with
+   * `at`, the end of it that is labelled).
+   */
   constructor(film, { title, overlays, drag, onTouch }) {
     this.film = film;
     this.overlays = overlays;
@@ -126,13 +164,22 @@ export class Viewer {
     Object.assign(canvas.dataset, { scale, x, y, center, width, inverted: film.inverted });
   }
 
-  paintMark(context, { kind, rect, point, label }, left, top) {
+  paintMark(context, mark, left, top) {
+    const { colour, dash = [] } = KINDS[mark.kind] ?? mark, { rect, point, mask, edges, label } = mark;
     const w = this.film.facts.width * this.scale, h = this.film.facts.height * this.scale;
-    context.strokeStyle = context.fillStyle = COLOURS[kind];
+    context.strokeStyle = context.fillStyle = colour;
     context.lineWidth = 2 * (window.devicePixelRatio || 1);
-    context.setLineDash(kind === "reference" ? [8, 5] : []);
-    const [x0, y0] = [left + (rect ?? point)[0] * w, top + (rect ?? point)[1] * h];
-    if (rect) context.strokeRect(x0, y0, (rect[2] - rect[0]) * w, (rect[3] - rect[1]) * h);
+    context.setLineDash(dash);
+    const corner = rect ?? point ?? edges?.[0] ?? mask[mark.at], [x0, y0] = [left + corner[0] * w, top + corner[1] * h];
+    if (mask) this.paintMask(context, mask, [left, top, w, h]);
+    else if (edges) {
+      context.beginPath();
+      for (const [fromX, fromY, toX, toY] of edges) {
+        context.moveTo(left + fromX * w, top + fromY * h);
+        context.lineTo(left + toX * w, top + toY * h);
+      }
+      context.stroke();
+    } else if (rect) context.strokeRect(x0, y0, (rect[2] - rect[0]) * w, (rect[3] - rect[1]) * h);
     else {
       context.beginPath();
       context.arc(x0, y0, 9, 0, 2 * Math.PI);
@@ -142,10 +189,25 @@ export class Viewer {
     }
     context.setLineDash([]);
     context.font = `${13 * (window.devicePixelRatio || 1)}px system-ui, sans-serif`;
-    const place = [x0 + 4, y0 > top + 20 ? y0 - 6 : y0 + 18];
+    const most = this.canvas.width - context.measureText(label).width - 4;
+    const place = [Math.max(4, Math.min(x0 + 4, most)), y0 > top + 20 && mark.at !== "bottom" ? y0 - 6 : y0 + 18];
     Object.assign(context, { strokeStyle: "#000", lineWidth: 3, lineJoin: "round" }); // legible on bright film, too
     context.strokeText(label, ...place);
     context.fillText(label, ...place);
+  }
+
+  /** The area, through which the film is seen, and its edge in lines of the same width at any scale. */
+  paintMask(context, { width, height, outline, area }, [left, top, w, h]) {
+    const lineWidth = context.lineWidth;
+    if (area) {
+      context.globalAlpha = 0.22;
+      context.drawImage(area, left, top, w, h);
+      context.globalAlpha = 1;
+    }
+    context.setTransform(w / width, 0, 0, h / height, left, top);
+    context.lineWidth = lineWidth / (w / width);
+    context.stroke(outline);
+    context.setTransform(1, 0, 0, 1, 0, 0);
   }
 
   listen() {

@@ -1,4 +1,5 @@
 // A film in full depth: 16-bit values, a pyramid of halved copies, and the table from values to greys.
+// What is drawn on it is in shares of its width and height.
 // Window functions: DICOM PS3.3 C.11.2.1.2 and C.11.2.1.3. `slope * value + intercept` is what a window is about.
 
 const DEPTH = 65536;
@@ -25,10 +26,22 @@ export function shown(value, { center, width, function: kind }) {
   return Math.min(1, Math.max(0, (value - c) / w + 0.5));
 }
 
+/** A film of a picture that the browser decodes: eight bits, shown as it is. */
+export async function filmOfPicture(blob) {
+  const bitmap = await createImageBitmap(blob), { width, height } = bitmap;
+  const canvas = Object.assign(document.createElement("canvas"), { width, height });
+  const context = canvas.getContext("2d", { willReadFrequently: true });
+  context.drawImage(bitmap, 0, 0);
+  const { data } = context.getImageData(0, 0, width, height), values = new Uint16Array(width * height);
+  for (let at = 0; at < values.length; at++) values[at] = data[4 * at];
+  const window = { center: 127.5, width: 255, function: "LINEAR_EXACT" };
+  return new Film({ width, height, slope: 1, intercept: 0, invert: false, window, range: [0, 255], table: null }, values);
+}
+
 export class Film {
-  constructor(facts, buffer) {
+  /** `facts` are size, window and what takes values to it; `values` are 16 bits, row by row. */
+  constructor(facts, values) {
     this.facts = facts;
-    const values = unpack(buffer, facts.width, facts.height);
     this.levels = [{ width: facts.width, height: facts.height, values }];
     while (Math.min(this.last.width, this.last.height) > 256) this.levels.push(halved(this.last));
     this.start = facts.table === null ? null : Uint8Array.from(atob(facts.table), (c) => c.charCodeAt(0));

@@ -1,0 +1,101 @@
+"""Which galleries of cases a board may show: of released cases alone, checked before the server starts.
+
+The operator prepares a gallery (``reveal-leaderboard gallery``) and names it to the server; no film appears by itself.
+The server reads galleries and never the references of a holdout: that a gallery shows none of the holdout's cases
+follows from the public manifests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.dataset.tables import IDS
+from reveal_bench.kinds.folder import read_folder_info
+from reveal_bench.viewer.gallery import CaseSource, prepare_gallery
+from reveal_bench.viewer.serving import Galleries, Gallery
+from reveal_leaderboard.boards.catalogue import Published
+
+__all__ = ["check_gallery", "open_galleries", "prepare_board_gallery"]
+
+SHOWN = 3
+COLUMNS = [name for name, what in IDS.items() if what != "patient"]
+
+
+def open_galleries(folders: Iterable[Path], published: Sequence[Published]) -> Galleries:
+    """The galleries in `folders`, for a server of `published` benchmarks.
+
+    Raises
+    ------
+    ValueError
+        If one is no gallery, of a benchmark that is not served, there twice, or shows a case that is held out.
+    """
+    galleries = [Gallery.of_folder(folder) for folder in folders]
+    served = {one.name for one in published}
+    for gallery in galleries:
+        if gallery.benchmark not in served:
+            raise ArgumentError("gallery", f"must be of a benchmark that is served ({', '.join(sorted(served))})",
+                                gallery.benchmark)  # fmt: skip
+        check_gallery(gallery, [one.manifest_file for one in published])
+    return Galleries(galleries, home="/")
+
+
+def check_gallery(gallery: Gallery, manifests: Iterable[Path]) -> None:
+    """Refuse a gallery that shows a case or an image which one of `manifests`, of what is held out, names.
+
+    Raises
+    ------
+    ValueError
+        With the first of the ids.
+    """
+    for manifest in manifests:
+        held_out = sorted(gallery.ids & _manifest_ids(manifest))
+        if held_out:
+            named = ", ".join(held_out[:SHOWN]) + (" ..." if len(held_out) > SHOWN else "")
+            raise ArgumentError(
+                "gallery", "must show no case of a split whose references are held out",
+                f"{len(held_out):,} of {gallery.benchmark}: {named}",
+            )  # fmt: skip
+
+
+def prepare_board_gallery(
+    benchmark: str,
+    dataset: Path,
+    split: str,
+    predictions: Mapping[str, Path],
+    out: Path,
+    *,
+    progress: Callable[[int, int], None] | None = None,
+    **options: Any,
+) -> int:
+    """Make a gallery of `benchmark`, with `options` of :class:`~reveal_bench.viewer.gallery.CaseSource`.
+
+    Returns how many cases it has.
+
+    Raises
+    ------
+    ValueError
+        If the folder is of another benchmark, or a case of the split is held out in another.
+    """
+    info = read_folder_info(dataset)
+    if info.benchmark != benchmark:
+        raise ArgumentError("dataset", f"must be a folder of {benchmark}", f"one of {info.benchmark}")
+    source = CaseSource(dataset, split, predictions, **options)
+    private = [name for name, one in info.splits.items() if one.get("references") == "private"]
+    manifests = [dataset / "manifest" / f"{name}.parquet" for name in private]
+    check_gallery(Gallery(source.index, source.read), manifests)
+    return prepare_gallery(source, out, progress=progress)
+
+
+def _manifest_ids(manifest: Path) -> set[str]:
+    """Ids of the images, studies and tasks that a public manifest names."""
+    import pyarrow.parquet as pq
+
+    names = [name for name in pq.read_schema(manifest).names if name in COLUMNS]
+    ids: set[str] = set()
+    for column in pq.read_table(manifest, columns=names).to_pydict().values():
+        for value in column:
+            ids.update(value if isinstance(value, list) else [value])
+    return ids

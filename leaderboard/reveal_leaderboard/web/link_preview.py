@@ -1,0 +1,167 @@
+"""What is told of a page before any script runs: its title, tags for link previews, its status, the board's table.
+
+Gradio serves one document for all pages, with tags of its own and always with status 200. Here the tags are replaced by
+ours; a board that is not there and an entry that the asker may not see answer 404, or 410 if its team withdrew it; and
+who has no JavaScript reads the table of the board. What the page itself says stays the same.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fastapi.concurrency import run_in_threadpool
+from markupsafe import Markup, escape
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+
+from reveal_leaderboard.boards.catalogue import UnknownBenchmarkError
+from reveal_leaderboard.boards.standings import standings
+from reveal_leaderboard.boards.withdrawn import read_withdrawn
+from reveal_leaderboard.web.api.access import look
+from reveal_leaderboard.web.pages import board_notes
+from reveal_leaderboard.web.pages.board_view import render
+from reveal_leaderboard.web.pages.drawing import query_text
+from reveal_leaderboard.web.pages.entry import may_see
+from reveal_leaderboard.web.pages.rubric_view import render_board
+from reveal_leaderboard.web.shared_result import read_shared
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from reveal_leaderboard.store.store import Submission
+    from reveal_leaderboard.web.services import Services
+
+__all__ = ["LinkPreviews", "Preview"]
+
+SITE = "REVEAL leaderboard"
+ENTRY = "/entry"
+GRADIOS_OWN = re.compile(rb'<meta\s+(?:property|name)="(?:og|twitter):[^>]*>|<title>[^<]*</title>')
+HEAD, BODY = re.compile(rb"<head[^>]*>"), re.compile(rb"<body[^>]*>")
+WITHOUT_SCRIPTS = "These pages need JavaScript. What follows is the table; the same is at /api/v1/leaderboard."
+TITLES = {
+    "/submit": "Submit", "/mine": "My submissions", "/compare": "Compare", "/about": "About", "/admin": "Admin",
+    "/read": "Read answers", "/submission": "Submission",
+}  # fmt: skip
+WHAT_IT_IS = (
+    "Models that read chest radiographs, ranked on cases that nobody but the scoring worker sees, with 95 % intervals."
+)
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What a link to a page shows; `path` and `image` are addresses below the server's.
+
+    Attributes
+    ----------
+    table : HTML for readers without JavaScript
+    """
+
+    path: str
+    title: str = SITE
+    description: str = WHAT_IT_IS
+    image: str = ""
+    status: int = 200
+    table: str = ""
+
+    def tags(self, server: str) -> bytes:
+        """As the tags that sites read."""
+        told = {"og:site_name": SITE, "og:type": "website", "og:title": self.title, "og:description": self.description}
+        told |= {"og:url": f"{server}{self.path}", "description": self.description}
+        told |= {"twitter:card": "summary_large_image" if self.image else "summary"}
+        if self.image:
+            told |= {"og:image": f"{server}{self.image}", "og:image:width": "1200", "og:image:height": "630"}
+            told |= {"og:image:alt": self.description}
+        lines = [f"<title>{escape(self.title)}</title>"]
+        for name, text in told.items():
+            attribute = "property" if name.startswith("og:") else "name"
+            lines.append(f'<meta {attribute}="{name}" content="{escape(text)}">')
+        return "\n".join(lines).encode()
+
+
+class LinkPreviews:
+    """Puts our tags into every page that Gradio serves, and gives an entry's page its status."""
+
+    def __init__(self, app: ASGIApp, services: Services) -> None:
+        self.app, self.services = app, services
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one connection."""
+        if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD"):
+            await self.app(scope, receive, send)
+            return
+        start: Message | None = None
+        body = b""
+
+        async def described(message: Message) -> None:
+            nonlocal start, body
+            if message["type"] == "http.response.start" and _is_page(message):
+                start = message
+                return
+            if start is None:
+                await send(message)
+                return
+            body += message.get("body", b"")
+            if not message.get("more_body", False):
+                await self._send(scope, start, body, send)
+
+        await self.app(scope, receive, described)
+
+    async def _send(self, scope: Scope, start: Message, body: bytes, send: Send) -> None:
+        request = Request(scope)
+        preview = await run_in_threadpool(self._preview, request)
+        if GRADIOS_OWN.search(body):
+            tags = preview.tags(f"{request.url.scheme}://{request.url.netloc}")
+            body = HEAD.sub(lambda head: head[0] + b"\n" + tags, GRADIOS_OWN.sub(b"", body), count=1)
+            if preview.table:
+                table = f"<noscript><p>{WITHOUT_SCRIPTS}</p>{preview.table}</noscript>".encode()
+                body = BODY.sub(lambda found: found[0] + table, body, count=1)
+            MutableHeaders(raw=start["headers"])["content-length"] = str(len(body))
+        await send({**start, "status": preview.status})
+        await send({"type": "http.response.body", "body": body})
+
+    def _preview(self, request: Request) -> Preview:
+        path = request.url.path
+        if path == "/":
+            return self._of_board(request.query_params.get("benchmark"))
+        if path.rstrip("/") != ENTRY:
+            return Preview(path, f"{TITLES[path]} · {SITE}" if path in TITLES else SITE)
+        wanted, version = request.query_params.get("id", "")[:64], request.query_params.get("version")
+        submission = self.services.store.get(wanted)
+        if submission is None:
+            return Preview(path, status=404)
+        scores = self.services.store.scores_of(submission.id)
+        if not may_see(submission, scores, self.services.auth.actor(request)):
+            return Preview(path, status=404 if read_withdrawn(self.services.store, submission) is None else 410)
+        return self._of_entry(submission, version)
+
+    def _of_board(self, name: str | None) -> Preview:
+        """The board: who leads, and its table."""
+        catalogue = self.services.catalogue
+        if name and name not in catalogue.names:
+            return Preview("/", f"Not found · {SITE}", "There is no such board here.", status=404)
+        try:
+            board = standings(self.services.store, catalogue.current(name or catalogue.names[0]))
+        except UnknownBenchmarkError:  # its version that is shown is another server's
+            return Preview("/")
+        opening = board_notes.opening(board)
+        words = " ".join(Markup(opening).striptags().split())
+        table = render_board(board) if board.scored_by == "readers" else render(board)
+        address = f"/?{query_text({'benchmark': board.benchmark})}"
+        return Preview(address, f"{board.title} · {SITE}", words, table=opening + table)
+
+    def _of_entry(self, submission: Submission, version: str | None) -> Preview:
+        """What visitors are told of it; of what its team alone may see, nothing is told."""
+        visible = look(self.services, submission, version)
+        if not visible.is_public or visible.score is None:
+            return Preview(ENTRY)
+        result = read_shared(self.services, submission, visible.score)
+        title = f"{result.model}, {result.team} · {SITE}"
+        return Preview(result.path, title, result.spoken, result.card)
+
+
+def _is_page(start: Message) -> bool:
+    headers = MutableHeaders(raw=start["headers"])
+    is_html = headers.get("content-type", "").startswith("text/html")
+    return bool(start["status"] == 200 and is_html and "content-encoding" not in headers)

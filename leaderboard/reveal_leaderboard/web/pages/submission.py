@@ -1,0 +1,81 @@
+"""One submission on its way: its place in the queue, then its figures and its rank. It has an address of its own.
+
+It is for its team and the admins alone; to others it looks like one that never was.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gradio as gr
+
+from reveal_leaderboard.accounts.people import Actor
+from reveal_leaderboard.boards.catalogue import UnknownBenchmarkError
+from reveal_leaderboard.boards.standings import Entry, standings
+from reveal_leaderboard.store.store import Submission
+from reveal_leaderboard.web.pages.drawing import PRIVATE, QUIET, draw, message, page_head, sign_in
+from reveal_leaderboard.web.pages.strip import build_strip
+from reveal_leaderboard.web.pages.submission_view import FINAL, progress_view
+from reveal_leaderboard.web.services import Services
+
+__all__ = ["build"]
+
+PAGE = "submission.html"
+POLL_SECONDS = 1.0
+TITLE = "Your submission"
+LOADING = page_head(TITLE) + message("busy", "Reading the submission …")
+UNKNOWN = page_head(TITLE) + draw(PAGE, "unknown")
+
+
+def build(services: Services, page: gr.Blocks) -> None:
+    """Lay out the page inside the present Blocks."""
+    wire = _Handlers(services)
+    build_strip(services, page)
+    shown = gr.HTML(LOADING, elem_id="progress")
+    asked = gr.State("")
+    timer = gr.Timer(POLL_SECONDS, active=False)
+    page.load(wire.open, None, [shown, timer, asked], **PRIVATE)
+    timer.tick(wire.watch, asked, [shown, timer], **QUIET)
+
+
+class _Handlers:
+    """What happens on the page's events; each asks anew who is there."""
+
+    def __init__(self, services: Services) -> None:
+        self.services = services
+
+    def open(self, request: gr.Request) -> tuple[Any, ...]:
+        """The submission that the address names."""
+        asked = str(request.query_params.get("id", ""))[:64]
+        return *self.watch(request, asked), asked
+
+    def watch(self, request: gr.Request, asked: str) -> tuple[str, Any]:
+        """The state of a submission; the timer runs until it is final and has its place."""
+        actor = self.services.actor(request)
+        submission = self._own(asked, actor)
+        if submission is None:
+            way = sign_in(f"/submission?id={asked}" if asked else "/submit")
+            return (page_head(TITLE) + way if actor is None else UNKNOWN), gr.Timer(active=False)
+        is_on = submission.status not in FINAL
+        place = None if is_on else self._place(submission)
+        waiting = self.services.queue.position(submission.id) if is_on else None
+        score = self.services.store.score_of(submission.id)
+        events = self.services.store.events_of(submission.id)
+        head = page_head(submission.model_name, f"{submission.team}, {submission.benchmark} {submission.version}")
+        shown = progress_view(submission, waiting, score, events[-1].why if events else "", place)
+        return head + shown, gr.Timer(active=is_on or (place is not None and place[0].is_new))
+
+    def _own(self, asked: str, actor: Actor | None) -> Submission | None:
+        submission = self.services.store.get(asked) if asked else None
+        if submission is None or actor is None or not (actor.is_admin or actor.belongs_to(submission.team_id)):
+            return None
+        return submission
+
+    def _place(self, submission: Submission) -> tuple[Entry, int] | None:
+        """Its row of the board and the number of rows, if it has one."""
+        try:
+            board = standings(self.services.store, self.services.catalogue.current(submission.benchmark))
+        except UnknownBenchmarkError:
+            return None
+        row = next((one for one in board.entries if one.submission_id == submission.id), None)
+        return None if row is None else (row, len(board.entries))

@@ -1,0 +1,224 @@
+"""The pictures of a result: badge, card and figure, all of :class:`..picture.Picture`.
+
+Scales run from 0 to 100 %, of coefficients from -1 to 1, of ratings from 1 to 5. Their colours are those of the light
+pages, as a picture does not know on which ground it will stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from reveal_bench.metrics import METRICS
+from reveal_bench.metrics.bootstrap import MACRO
+from reveal_leaderboard.boards.standings import Standings
+from reveal_leaderboard.release.release import Figure
+from reveal_leaderboard.web.pages.drawing import AGREEMENT, RATING, in_words
+from reveal_leaderboard.web.picture import Box, Dot, Line, Picture, Words, fitted, width_of
+from reveal_leaderboard.web.shared_result import Beside, SharedResult, is_percent
+
+__all__ = ["badge", "board_figure", "card", "entry_figure", "state_badge"]
+
+INK, SOFT, GRID, BAR, TEAL, PAGE = "#16202b", "#4c5a69", "#d5dce3", "#7fb7b0", "#0b4f48", "#ffffff"
+HEIGHT, LETTERS = 20, 11  # of a badge
+MARGIN = 64
+
+
+def badge(result: SharedResult) -> Picture:
+    """A label of benchmark and version, and the value with its interval."""
+    recipe = _recipe(result, "badge")
+    rank = f" · rank {result.place.replace('-', '–')}" if result.place else ""
+    return _badge(f"{result.benchmark} {result.version}", f"{result.measured}{rank}", TEAL, result.spoken, recipe)
+
+
+def state_badge(left: str, state: str) -> Picture:
+    """A badge of an entry without figures: that it is withdrawn, or that there is none."""
+    return _badge(left, state, SOFT, f"{left}: {state}", {"drawn": "badge", "state": state})
+
+
+def _badge(left: str, right: str, colour: str, title: str, recipe: Mapping[str, Any]) -> Picture:
+    middle = round(width_of(left, LETTERS)) + 12
+    width = middle + round(width_of(right, LETTERS)) + 12
+    drawn = Picture(width, HEIGHT, f"{left}: {right}", title, recipe, ground="#4a5561")
+    drawn.shapes = [
+        Box(middle, 0, width - middle, HEIGHT, colour),
+        Words(middle / 2, 14, left, LETTERS, PAGE, "middle"),
+        Words((middle + width) / 2, 14, right, LETTERS, PAGE, "middle"),
+    ]
+    return drawn
+
+
+def card(result: SharedResult) -> Picture:
+    """The preview of 1200 x 630 that other sites show beside a link."""
+    drawn = Picture(1200, 630, f"{result.model}, {result.team}", result.spoken, _recipe(result, "card"))
+    wide = drawn.width - 2 * MARGIN
+    drawn.shapes = [
+        Box(0, 0, drawn.width, 14, TEAL),
+        Words(MARGIN, 84, "REVEAL leaderboard", 26, TEAL, is_bold=True),
+        Words(drawn.width - MARGIN, 84, f"{result.benchmark} {result.version}", 26, SOFT, "end"),
+        Words(MARGIN, 178, fitted(result.model, 58, wide, is_bold=True), 58, INK, is_bold=True),
+        Words(MARGIN, 226, fitted(result.team, 30, wide), 30, SOFT),
+        Words(MARGIN, 352, result.value, 96, TEAL, is_bold=True),
+    ]
+    figure = result.figure
+    if figure is not None:
+        after = MARGIN + width_of(result.value, 96, is_bold=True) + 36
+        if result.interval:
+            drawn.shapes.append(Words(after, 352, f"95 % interval {result.interval}", 30, SOFT))
+        drawn.shapes.append(Words(after, 310, f"Macro {result.metric}", 30, INK))
+        drawn.shapes += _card_scale(figure, result.beside, wide)
+    if result.ranked:
+        drawn.shapes.append(Words(MARGIN, 588, result.ranked, 34, INK, is_bold=True))
+    drawn.shapes.append(Words(drawn.width - MARGIN, 588, f"scored {result.scored_on}", 24, SOFT, "end"))
+    return drawn
+
+
+def _card_scale(figure: Figure, beside: Sequence[Beside], wide: float) -> list[Box | Line | Dot | Words]:
+    axis = _axis(figure)
+
+    def at(value: float) -> float:
+        return MARGIN + wide * axis.share(value)
+
+    shapes: list[Box | Line | Dot | Words] = [Line(MARGIN, 430, MARGIN + wide, 430, GRID, 3)]
+    for k, tick in enumerate(axis.ticks):
+        anchor = _end(k, len(axis.ticks))
+        shapes += [Line(at(tick), 420, at(tick), 440, GRID, 3), Words(at(tick), 476, axis.say(tick), 22, SOFT, anchor)]
+    for other in beside:
+        shapes += [Dot(at(other.value), 430, 11, INK, is_hollow=True)]
+        shapes += [Words(at(other.value), 404, other.name, 22, SOFT, "middle")]
+    if figure.low is not None and figure.high is not None:
+        shapes.append(Line(at(figure.low), 430, at(figure.high), 430, BAR, 16))
+    return [*shapes, Dot(at(figure.value), 430, 15, TEAL)]
+
+
+@dataclass(frozen=True)
+class _Row:
+    name: str
+    value: float
+    low: float | None
+    high: float | None
+    words: str
+    is_published: bool = False
+
+
+@dataclass(frozen=True)
+class _Axis:
+    low: float
+    high: float
+    ticks: tuple[float, ...]
+    unit: str
+
+    def share(self, value: float) -> float:
+        """Where a value lies, from 0 to 1."""
+        return min(max((value - self.low) / (self.high - self.low), 0.0), 1.0)
+
+    def say(self, tick: float) -> str:
+        """A tick in words."""
+        return f"{100 * tick:.0f} %" if self.unit else f"{tick:g}".replace("-", "−")
+
+
+def _axis(figure: Figure) -> _Axis:
+    if is_percent(figure):
+        return _Axis(0, 1, (0, 0.25, 0.5, 0.75, 1), "%")
+    if figure.metric == RATING:
+        return _Axis(1, 5, (1, 2, 3, 4, 5), "")
+    if figure.metric == AGREEMENT or METRICS[figure.metric].low < 0:
+        return _Axis(-1, 1, (-1, -0.5, 0, 0.5, 1), "")
+    return _Axis(0, 1, (0, 0.25, 0.5, 0.75, 1), "%")
+
+
+def entry_figure(result: SharedResult, metric: str | None = None) -> Picture | None:
+    """The findings of one metric, by default of the one that ranks; None if nothing of it is released."""
+    primary = result.figure
+    wanted = metric or (None if primary is None else primary.metric)
+    rows, shown = [], None
+    for finding in (MACRO, *result.score.shown):
+        figure = None if wanted is None else result.score.figure(wanted, finding)
+        if figure is not None:
+            shown = shown or figure
+            rows.append(_row("Macro" if finding == MACRO else finding, figure))
+            if finding == MACRO and primary is not None and wanted == primary.metric:
+                rows += [_published(other) for other in result.beside]
+    if shown is None:
+        return None
+    title = f"{result.model}, {result.team}: {METRICS[shown.metric].title} by finding"
+    return _plot(title, rows, _axis(shown), _recipe(result, "findings of one entry", shown))
+
+
+def board_figure(board: Standings) -> Picture | None:
+    """The macro that ranks, of every entry of a board; None while there is none."""
+    rows, shown = [], None
+    for entry in board.entries:
+        figure = entry.figure(board.primary.name)
+        if figure is not None:
+            shown = shown or figure
+            place = f"{entry.place.replace('-', '–')}  " if entry.rank_low is not None else ""
+            rows.append(_row(f"{place}{entry.model} {entry.model_version}".rstrip() + f", {entry.team}", figure))
+    if shown is None:
+        return None
+    recipe = {
+        "benchmark": board.benchmark, "version": board.version, "split": board.split, "metric": shown.metric,
+        "signature": shown.signature, "receipt_sha256": None, "drawn": "macros of all entries of a board",
+        "date": (board.ranked_at or "")[:10] or None,
+    }  # fmt: skip
+    return _plot(f"{board.title} {board.version}: macro {board.primary.title}", rows, _axis(shown), recipe)
+
+
+def _row(name: str, figure: Figure) -> _Row:
+    shown = in_words(figure)
+    words = f"{shown.value} ({shown.interval})" if shown.interval else shown.value
+    return _Row(name, figure.value, figure.low, figure.high, words)
+
+
+def _published(other: Beside) -> _Row:
+    return _Row(other.name.lower(), other.value, None, None, f"{100 * other.value:.0f}", is_published=True)
+
+
+WIDE, LEFT, RIGHT, STEP, TOP = 960, 300, 130, 30, 64
+
+
+def _plot(title: str, rows: Sequence[_Row], axis: _Axis, recipe: Mapping[str, Any]) -> Picture:
+    """A row per figure on one scale, its value at the right, the recipe below."""
+    bottom = TOP + STEP * len(rows)
+    told = f"{title}. " + "; ".join(f"{row.name} {row.words}" for row in rows) + "."
+    drawn = Picture(WIDE, bottom + 62, title, told, recipe)
+    put = drawn.shapes.append
+
+    def at(value: float) -> float:
+        return round(LEFT + (WIDE - LEFT - RIGHT) * axis.share(value), 1)
+
+    put(Words(16, 32, fitted(title, 18, WIDE - 32, is_bold=True), 18, INK, is_bold=True))
+    for tick in axis.ticks:
+        put(Line(at(tick), TOP - 10, at(tick), bottom, GRID))
+        put(Words(at(tick), bottom + 18, axis.say(tick), 12, SOFT, "middle"))
+    for k, row in enumerate(rows):
+        y = TOP + STEP * k + 8
+        if row.low is not None and row.high is not None:
+            put(Line(at(row.low), y, at(row.high), y, BAR, 6))
+        colour = INK if row.is_published else TEAL
+        put(Dot(at(row.value), y, 5, colour, is_hollow=row.is_published, hint=f"{row.name}: {row.words}"))
+        put(Words(LEFT - 16, y + 5, fitted(row.name, 14, LEFT - 32), 14, INK, "end"))
+        put(Words(WIDE - 16, y + 5, row.words, 14, INK, "end"))
+    parts = (recipe["benchmark"], recipe["version"], recipe["split"], recipe["signature"], recipe["date"])
+    put(Words(16, bottom + 46, fitted(" · ".join(str(part) for part in parts if part), 11, WIDE - 32), 11, SOFT))
+    return drawn
+
+
+def _end(k: int, n: int) -> Any:
+    return "start" if k == 0 else "end" if k == n - 1 else "middle"
+
+
+def _recipe(result: SharedResult, drawn: str, figure: Figure | None = None) -> dict[str, Any]:
+    shown = figure or result.figure
+    return {
+        "benchmark": result.benchmark,
+        "version": result.version,
+        "split": result.split,
+        "entry": result.submission_id,
+        "metric": None if shown is None else shown.metric,
+        "signature": None if shown is None else shown.signature,
+        "receipt_sha256": result.receipt or None,
+        "drawn": drawn,
+        "date": result.scored_on,
+    }

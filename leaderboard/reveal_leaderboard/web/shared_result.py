@@ -1,0 +1,221 @@
+"""An entry as a result that travels: its headline, how to cite it, and what its badge, card and figures are drawn of.
+
+Conventions
+-----------
+Everything is made of the board (:mod:`reveal_leaderboard.boards.standings`), of the entry's released figures and of
+published rows. What a visitor may not see on the entry's page has no result here either.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from markupsafe import Markup
+
+from reveal_bench.metrics import METRICS
+from reveal_bench.results.paper import escape_latex, escape_markdown
+from reveal_leaderboard.boards.references import ReferenceRow
+from reveal_leaderboard.boards.standings import Entry, iso_time, standings
+from reveal_leaderboard.release.receipts import receipt_file
+from reveal_leaderboard.release.release import Figure, ReleasedScore, primary_figure
+from reveal_leaderboard.web.pages.drawing import in_words, query_text
+
+if TYPE_CHECKING:
+    from reveal_leaderboard.store.store import Score, Submission
+    from reveal_leaderboard.web.services import Services
+
+__all__ = ["Beside", "SharedResult", "read_shared"]
+
+
+@dataclass(frozen=True)
+class Beside:
+    """A published value that stands beside the entry's: what chance gives, or what human readers reached."""
+
+    name: str
+    kind: str
+    value: float
+    source: str
+
+
+@dataclass(frozen=True)
+class SharedResult:
+    """One entry on one version of its benchmark.
+
+    Attributes
+    ----------
+    place : its rank or range of ranks, such as "2-5"; empty for an entry that has none
+    n_ranked : how many entries have a place
+    figure : the macro that ranks; None if it is not released
+    beside : published values of that macro, measured on the same data
+    receipt : SHA-256 of the receipt, empty if there is none
+    scored_on : UTC day
+    """
+
+    submission_id: str
+    model: str
+    team: str
+    benchmark: str
+    title: str
+    version: str
+    split: str
+    score: ReleasedScore
+    scored_on: str
+    place: str = ""
+    tier: str = ""
+    n_ranked: int = 0
+    beside: tuple[Beside, ...] = ()
+    receipt: str = ""
+
+    @property
+    def figure(self) -> Figure | None:
+        """The macro that ranks."""
+        return primary_figure(self.score)
+
+    @property
+    def metric(self) -> str:
+        """Title of the metric that ranks."""
+        return "" if self.figure is None else METRICS[self.figure.metric].title
+
+    @property
+    def ranked(self) -> str:
+        """Its place in words, such as "Rank 2-5 of 8 · tier B"; empty without one."""
+        if not self.place:
+            return ""
+        return f"Rank {self.place.replace('-', '–')} of {self.n_ranked} · tier {self.tier}"
+
+    @property
+    def value(self) -> str:
+        """The macro in words, such as "78 %"."""
+        if self.figure is None:
+            return "no figure shown"
+        shown = in_words(self.figure).value
+        return f"{shown}\u00a0%" if is_percent(self.figure) and "%" not in shown else shown
+
+    @property
+    def interval(self) -> str:
+        """Its 95 % interval in words, such as "72–84"; empty without one."""
+        return "" if self.figure is None else in_words(self.figure).interval
+
+    @property
+    def measured(self) -> str:
+        """Value and interval, such as "78 % (72–84)"."""
+        return f"{self.value} ({self.interval})" if self.interval else self.value
+
+    @property
+    def spoken(self) -> str:
+        """All of it in one sentence."""
+        told = f"{self.model} by {self.team}: macro {self.metric} {self.measured}, {self.title} {self.version}"
+        return f"{told}. {self.ranked}." if self.ranked else f"{told}."
+
+    @property
+    def path(self) -> str:
+        """The permanent address of these figures, below the server's."""
+        return f"/entry?{query_text({'id': self.submission_id, 'version': self.version})}"
+
+    def bibtex(self, server: str) -> str:
+        """A BibTeX entry; the day on which it was looked at is left to the reader.
+
+        Parameters
+        ----------
+        server : address of the board, such as "https://board.example.org"
+        """
+        interval = f" (95\\,\\% interval {_bibtex(self.interval.replace('–', ' to '))})" if self.interval else ""
+        value = _bibtex(self.value.replace("\u00a0", " "))
+        notes = [
+            f"Macro {_bibtex(self.metric)} {value}{interval}",
+            f"split {_bibtex(self.split)}",
+            f"scored {self.scored_on}",
+        ]
+        if self.receipt:
+            notes.append(f"receipt SHA-256 {self.receipt}")
+        fields = {
+            "author": f"{{{_bibtex(self.team)}}}",
+            "title": f"{{{_bibtex(self.model)} on {_bibtex(self.benchmark)} {_bibtex(self.version)}}}",
+            "year": self.scored_on[:4],
+            "howpublished": "REVEAL leaderboard",
+            "version": _bibtex(self.version),
+            "url": f"{server}{self.path}".replace("%", r"\%"),
+            "urldate": "YYYY-MM-DD",
+            "note": ", ".join(notes),
+        }
+        lines = [f"  {name} = {{{text}}}," for name, text in fields.items()]
+        return "\n".join((f"@misc{{reveal-{self.submission_id[:12]},", *lines, "}"))
+
+    def badge_markdown(self, server: str) -> str:
+        """The badge as a picture that leads to the entry, in Markdown."""
+        label = escape_markdown(f"{self.benchmark} {self.version}: {self.measured}")
+        return f"[![{label}]({server}{self.badge})]({server}{self.path})"
+
+    def badge_html(self, server: str) -> str:
+        """The same as HTML."""
+        picture = Markup('<img src="{}" alt="{}" height="20">').format(
+            f"{server}{self.badge}", f"{self.benchmark} {self.version}: {self.measured}"
+        )
+        return str(Markup('<a href="{}">{}</a>').format(f"{server}{self.path}", picture))
+
+    @property
+    def card(self) -> str:
+        """Address of its preview card, below the server's."""
+        return f"/card/{self.submission_id}.png?{query_text({'version': self.version})}"
+
+    @property
+    def badge(self) -> str:
+        """Address of its badge, below the server's."""
+        return f"/badge/{self.submission_id}.svg?{query_text({'version': self.version})}"
+
+
+def _bibtex(text: str) -> str:
+    """A text as LaTeX inside a BibTeX field; BibTeX counts braces, escaped or not, so there are none of the text's."""
+    return escape_latex(text).replace(r"\{", r"{\textbraceleft}").replace(r"\}", r"{\textbraceright}")
+
+
+def is_percent(figure: Figure) -> bool:
+    """Whether the figure is shown in percent."""
+    return METRICS[figure.metric].low == 0 and METRICS[figure.metric].high == 1
+
+
+def read_shared(services: Services, submission: Submission, score: Score) -> SharedResult:
+    """What is told of a submission's public score, which the asker may see."""
+    published = services.catalogue.current(submission.benchmark)
+    board = standings(services.store, published, score.version)
+    entry = next((one for one in board.entries if one.submission_id == submission.id), None)
+    model = submission.metadata.get("model") or {}
+    released = ReleasedScore.from_json(score.released)
+    with services.store.read() as connection:
+        receipt = receipt_file(connection, submission.id, score.version)
+    return SharedResult(
+        submission_id=submission.id,
+        model=_plain(f"{submission.model_name} {model.get('version') or ''}"),
+        team=_plain(submission.team),
+        benchmark=board.benchmark,
+        title=board.title,
+        version=score.version,
+        split=board.split,
+        score=released,
+        scored_on=iso_time(score.scored_at)[:10],
+        place="" if entry is None or entry.rank_low is None else entry.place,
+        tier="" if entry is None else entry.tier or "",
+        n_ranked=_n_ranked(board.entries),
+        beside=_beside(board.references, primary_figure(released)) if board.comparable else (),
+        receipt="" if receipt is None else str(receipt["hash"]),
+    )
+
+
+def _n_ranked(entries: tuple[Entry, ...]) -> int:
+    return sum(entry.rank_low is not None for entry in entries)
+
+
+def _beside(rows: tuple[ReferenceRow, ...], figure: Figure | None) -> tuple[Beside, ...]:
+    """What human readers and chance reach in the same macro, where a paper says so."""
+    names = {"human": "Human readers", "chance": "Chance"}
+    found: dict[str, Beside] = {}
+    for row in rows:
+        if figure is not None and row.kind in names and figure.metric in row.macro:
+            found.setdefault(row.kind, Beside(names[row.kind], row.kind, row.macro[figure.metric][0], row.source))
+    return tuple(found.values())
+
+
+def _plain(text: str) -> str:
+    """On one line, without what does not print."""
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())

@@ -1,0 +1,114 @@
+"""``CITATION.cff``: how to cite a dataset folder, in the Citation File Format 1.2.0.
+
+All of it is in the card's template already: its section "Citation" gives the works to cite, its YAML block the
+licence. The authors are those of the first entry, which is the source's own; of synthetic data, which no source
+made, they are the authors of the program. An author list that ends in "and others" ends so here too. Where a template
+cites nothing, there is no file.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from typing import Any
+
+from reveal_bench.benchmarks import Benchmark
+from reveal_bench.dataset.card import SYNTHETIC_LICENCE, card_template, front_matter
+from reveal_bench.dataset.croissant import SPDX, citation
+
+__all__ = ["CITATION", "render_citation"]
+
+CITATION = "CITATION.cff"
+TYPES = {"article": "article", "inproceedings": "conference-paper"}
+PROGRAM_AUTHORS = [{"name": "The reveal-bench authors"}]
+
+_ENTRY = re.compile(r"^@(\w+)\{\w+,$(.*?)^\}$", re.MULTILINE | re.DOTALL)
+_FIELD = re.compile(r"(\w+)\s*=\s*\{((?:[^{}]|\{[^{}]*\})*)\}")
+_ACCENT = re.compile(r"\{\\(['`^\"~])(\w)\}")
+_COMBINING = {"'": "\u0301", "`": "\u0300", "^": "\u0302", '"': "\u0308", "~": "\u0303"}
+_ARXIV = re.compile(r"(?:arXiv:)?(\d{4}\.\d{4,5})")
+
+
+def render_citation(benchmark: Benchmark, *, version: str, synthetic: bool) -> str | None:
+    """Text of ``CITATION.cff``, or None where the card's template cites nothing."""
+    import yaml
+
+    template = card_template(benchmark)
+    works = list(_works(citation(template)))
+    if not works:
+        return None
+    document = {
+        "cff-version": "1.2.0",
+        "message": "Please cite the works that this dataset was made of.",
+        "type": "dataset",
+        "title": ("Synthetic stand-in for " if synthetic else "") + benchmark.title,
+        "version": version,
+        "authors": PROGRAM_AUTHORS if synthetic else works[0]["authors"],
+        **_licence(template, synthetic),
+        **({} if synthetic else {"preferred-citation": works[0]}),
+        "references": works if synthetic else works[1:],
+    }
+    kept = {name: value for name, value in document.items() if value}
+    return yaml.dump(kept, Dumper=_no_anchors(), sort_keys=False, width=120, allow_unicode=True)
+
+
+def _no_anchors() -> Any:
+    """A dumper that writes a list twice rather than point at it."""
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        def ignore_aliases(self, data: Any) -> bool:
+            return True
+
+    return Dumper
+
+
+def _licence(template: str, synthetic: bool) -> dict[str, str]:
+    """An SPDX name where there is one, else the address of the source's terms."""
+    if synthetic:
+        return {"license": SPDX[SYNTHETIC_LICENCE]}
+    block, _ = front_matter(template)
+    if block["license"] in SPDX:
+        return {"license": SPDX[block["license"]]}
+    return {"license-url": block["license_link"]} if "license_link" in block else {}
+
+
+def _works(bibtex: str) -> Iterator[dict[str, Any]]:
+    """The entries of a BibTeX text as works of a citation file."""
+    for kind, body in _ENTRY.findall(bibtex):
+        entry = {name.lower(): _plain(text) for name, text in _FIELD.findall(body)}
+        work: dict[str, Any] = {
+            "type": TYPES.get(kind, "generic"),
+            "title": entry["title"],
+            "authors": [_author(name) for name in entry["author"].split(" and ")],
+            "year": int(entry["year"]),
+        }
+        arxiv = _ARXIV.fullmatch(entry.get("eprint") or entry.get("journal", ""))
+        if arxiv is not None:
+            work["url"] = f"https://arxiv.org/abs/{arxiv[1]}"
+        elif "journal" in entry:
+            work["journal"] = entry["journal"]
+        if "booktitle" in entry:
+            work["conference"] = {"name": entry["booktitle"]}
+        if "publisher" in entry:
+            work["publisher"] = {"name": entry["publisher"]}
+        work |= {name: entry[of] for name, of in _SAME.items() if of in entry}
+        first, dash, last = entry.get("pages", "").partition("–")
+        work |= {name: page for name, page in (("start", first), ("end", last if dash else "")) if page}
+        yield work
+
+
+_SAME = {"volume": "volume", "issue": "number", "doi": "doi"}
+"""Field of a citation file -> the field of BibTeX that it repeats."""
+
+
+def _author(name: str) -> dict[str, str]:
+    family, comma, given = name.partition(", ")
+    return {"family-names": family, "given-names": given} if comma else {"name": name}
+
+
+def _plain(text: str) -> str:
+    """A BibTeX text without its accents' commands and line ends."""
+    accented = _ACCENT.sub(lambda match: unicodedata.normalize("NFC", match[2] + _COMBINING[match[1]]), text)
+    return " ".join(accented.replace("--", "–").split())

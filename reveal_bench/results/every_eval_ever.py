@@ -1,0 +1,133 @@
+"""A record of Every Eval Ever (https://github.com/evaleval/every_eval_ever): all figures with their uncertainty.
+
+The form is version 0.2.2 of its ``eval.schema.json``. Counts of a receipt are bands, which the schema's whole numbers
+cannot hold: they stand as text in the score's details.
+"""
+
+from __future__ import annotations
+
+from math import isinf
+from typing import Any
+
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.metrics import METRICS
+from reveal_bench.results.facts import Figure, Result
+
+__all__ = ["SCHEMA_VERSION", "every_eval_ever"]
+
+SCHEMA_VERSION = "0.2.2"
+NOT_RECORDED = "not recorded"
+
+
+def every_eval_ever(
+    result: Result, *, at: float, organization: str | None = None, dataset: str | None = None, url: str | None = None
+) -> dict[str, Any]:
+    """The record as JSON values.
+
+    Parameters
+    ----------
+    at : when the record is made, seconds since 1970
+    organization : who ran the evaluation
+    dataset : repository of the benchmark on the Hugging Face Hub, "organization/name"
+    url : address of `organization`, such as the leaderboard's
+
+    Raises
+    ------
+    ValueError
+        If the model is not known: a record is of a model.
+    """
+    if result.model is None:
+        raise ArgumentError("model", "must be given: a score document does not name the model, and the record must")
+    moment = str(int(at))
+    source = {
+        "source_name": "reveal-bench score" if result.receipt is None else "reveal-leaderboard",
+        "source_type": "evaluation_run",
+        "source_organization_name": organization or NOT_RECORDED,
+        # whoever scores at home may be anybody; a leaderboard scores what others send
+        "evaluator_relationship": "other" if result.receipt is None else "third_party",
+        "additional_details": _details(result),
+    }
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "evaluation_id": f"{result.benchmark}/{result.model}/{moment}",
+        **({} if result.time is None else {"evaluation_timestamp": result.time}),
+        "retrieved_timestamp": moment,
+        "source_metadata": source | ({} if url is None else {"source_organization_url": url}),
+        "eval_library": {"name": "reveal-bench", "version": result.software.get("reveal-bench", "unknown")},
+        "model_info": {
+            "name": result.model,
+            "id": result.model,
+            **({} if result.team is None else {"additional_details": {"submitted_by": result.team}}),
+        },
+        "evaluation_results": [
+            _entry(result, figure, dataset)
+            for figure in result.figures
+            if figure.metric in METRICS and not isinf(METRICS[figure.metric].high)  # the schema wants both ends
+        ],
+    }
+
+
+def _details(result: Result) -> dict[str, str]:
+    """Facts of the whole result that the schema has no field for, as texts."""
+    facts = {
+        "prediction_file_sha256": result.file_sha256,
+        "references_sha256": result.references_sha256,
+        "allow_missing": str(result.allow_missing).lower(),
+        "submission": result.submission,
+        "part": result.part,
+        "note": result.caveat,
+    }
+    if result.receipt is not None:
+        signed = result.receipt
+        facts |= {"receipt_sha256": signed.hash, "receipt_number": str(signed.number), "receipt_key_id": signed.key_id}
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+def _entry(result: Result, figure: Figure, dataset: str | None) -> dict[str, Any]:
+    metric = METRICS[figure.metric]
+    return {
+        "evaluation_result_id": f"{figure.metric}/{figure.finding}",
+        "evaluation_name": f"{result.title}, {figure.finding}",
+        "source_data": _source_data(result, dataset),
+        "metric_config": {
+            "evaluation_description": f"{metric.formula}; undefined: {metric.undefined}",
+            "metric_id": f"reveal-bench.{metric.name}",
+            "metric_name": metric.title,
+            "lower_is_better": metric.better == "lower",
+            "score_type": "continuous",
+            "min_score": metric.low,
+            "max_score": metric.high,
+            "additional_details": {"better": metric.better, "version": str(metric.version)},
+        },
+        "score_details": {
+            "score": float(figure.value),
+            "details": {
+                name: text
+                for name, text in (("finding", figure.finding), ("n", figure.n), ("signature", figure.signature))
+                if text is not None
+            },
+            **_uncertainty(figure),
+        },
+    }
+
+
+def _source_data(result: Result, dataset: str | None) -> dict[str, Any]:
+    details = {"version": result.version, "split": result.split, "references_sha256": result.references_sha256}
+    if dataset is None:
+        return {"dataset_name": result.title, "source_type": "other", "additional_details": details}
+    hub = {"source_type": "hf_dataset", "hf_repo": dataset, "hf_split": result.split}
+    return {"dataset_name": result.title, **hub, "additional_details": details}
+
+
+def _uncertainty(figure: Figure) -> dict[str, Any]:
+    if figure.low is None or figure.high is None:
+        return {}
+    interval: dict[str, Any] = {"lower": float(figure.low), "upper": float(figure.high), "confidence_level": 0.95}
+    if figure.method is not None:
+        interval["method"] = figure.method
+    uncertainty: dict[str, Any] = {"confidence_interval": interval}
+    if figure.n_cases is not None:
+        uncertainty["num_samples"] = figure.n_cases
+    if figure.n_resamples is not None:
+        uncertainty["num_bootstrap_samples"] = figure.n_resamples
+    return {"uncertainty": uncertainty}

@@ -1,0 +1,316 @@
+"""A result as plain facts: what every form in this package is written from.
+
+Conventions
+-----------
+A result comes from a *receipt*, which a leaderboard signed, or from a *score document*, which ``score --json`` prints.
+Figures are exact decimals. A receipt holds released figures alone, rounded already, and every form repeats these and
+nothing finer. Its signature is checked first: a receipt that fails is refused. A figure that is undefined is left out.
+
+What was not recorded is None, and a form says so or has no such field; nothing is guessed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Any
+
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.benchmarks import BENCHMARKS
+from reveal_bench.evaluation.receipts import ReceiptError, verify_receipt
+from reveal_bench.files import parse_json
+from reveal_bench.kinds import KINDS
+from reveal_bench.metrics import METRICS
+from reveal_bench.metrics.bootstrap import MACRO
+from reveal_bench.metrics.docs import plural_of
+
+__all__ = ["Figure", "Receipt", "Result", "of_receipt", "of_score", "read_result"]
+
+METHODS = {
+    "percentile": "percentile bootstrap",
+    "bca": "bias-corrected and accelerated bootstrap",
+    "chexlocalize": "bootstrap, as the code of CheXlocalize has it",
+}
+"""Kind of interval -> what it is called in a paper."""
+LARGEST_FILE = 16 << 20
+DECIMALS = Decimal("0.001")
+LARGEST = 1_000_000_000  # of any metric; a hostile receipt may state more
+_PLAIN = re.compile(r"-?[0-9]{1,10}(\.[0-9]{1,20})?")
+_COUNT = re.compile(r"[0-9]{1,9}")
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One number of a result, with its 95 % interval.
+
+    Attributes
+    ----------
+    metric, finding : name in METRICS; the finding, or "macro"
+    value, low, high : exact, as released or computed; the interval may be missing
+    n : cases behind a finding (of a receipt, a band of them such as "60-119"), findings behind a macro
+    signature : recipe of the number, see :class:`reveal_bench.metrics.bootstrap.Estimate`
+    """
+
+    metric: str
+    finding: str
+    value: Decimal
+    low: Decimal | None
+    high: Decimal | None
+    n: str | None
+    signature: str | None
+
+    @property
+    def is_macro(self) -> bool:
+        """Whether it is a mean over findings."""
+        return self.finding == MACRO
+
+    @property
+    def title(self) -> str:
+        """The metric's standard name."""
+        return METRICS[self.metric].title if self.metric in METRICS else self.metric
+
+    @property
+    def what(self) -> str:
+        """Name of the metric and what it is over."""
+        return f"{self.title}, macro average" if self.is_macro else f"{self.title}, {self.finding}"
+
+    @property
+    def count(self) -> str:
+        """What is behind the number, in words."""
+        if self.n is None:
+            return "not recorded"
+        by_readers = any(kind.scored_by == "readers" and self.metric in kind.released for kind in KINDS.values())
+        return f"{self.n} {'cases' if not self.is_macro else 'criteria' if by_readers else 'findings'}"
+
+    @property
+    def recipe(self) -> dict[str, str]:
+        """Parts of the signature by their names: b, seed, unit, i, v."""
+        parts = (self.signature or "").split("|")[1:]
+        return {name: value for name, colon, value in (part.partition(":") for part in parts) if colon}
+
+    @property
+    def n_cases(self) -> int | None:
+        """Cases behind a finding, where they are told as a number."""
+        return int(self.n) if not self.is_macro and self.n is not None and _COUNT.fullmatch(self.n) else None
+
+    @property
+    def n_resamples(self) -> int | None:
+        """Resamples behind the interval."""
+        count = self.recipe.get("b", "")
+        return int(count) if _COUNT.fullmatch(count) else None
+
+    @property
+    def method(self) -> str | None:
+        """How the interval was made, in words."""
+        if self.n_resamples is None:
+            return None
+        recipe = self.recipe
+        kind = recipe.get("i", "percentile")
+        unit = plural_of(recipe.get("unit", "unit"))
+        return f"{METHODS.get(kind, kind)}, {self.n_resamples} resamples of {unit}, seed {recipe.get('seed', '?')}"
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What names a receipt: its number in the chain, its hash (64 hexadecimal digits) and its key."""
+
+    number: int
+    hash: str
+    key_id: str
+
+
+@dataclass(frozen=True)
+class Result:
+    """A result as plain facts.
+
+    Attributes
+    ----------
+    benchmark, version, split : what was scored against
+    part : "public" or "final" of a receipt, else None
+    model, team : as stated by who submitted; of a score document as the caller says, or None
+    time : when it was scored, ISO 8601 in UTC
+    file_sha256, references_sha256 : of the prediction file, of the references
+    n_predictions, n_missing : of a score document
+    allow_missing : whether questions without an answer counted as misses, instead of refusing the file
+    receipt : of a receipt, else None
+    shown_of : the submission whose figures these are, where it is another than the receipt's own
+    """
+
+    benchmark: str
+    version: str
+    split: str
+    figures: tuple[Figure, ...]
+    file_sha256: str
+    references_sha256: str
+    allow_missing: bool
+    software: Mapping[str, str]
+    part: str | None = None
+    model: str | None = None
+    team: str | None = None
+    time: str | None = None
+    n_predictions: int | None = None
+    n_missing: int | None = None
+    protocol: Mapping[str, Any] = field(default_factory=dict)
+    receipt: Receipt | None = None
+    submission: str | None = None
+    shown_of: str | None = None
+
+    @property
+    def title(self) -> str:
+        """Name of the benchmark for people."""
+        known = BENCHMARKS.get(self.benchmark)
+        return self.benchmark if known is None else known.title
+
+    @property
+    def place(self) -> str:
+        """Benchmark, version, split and part in words."""
+        part = "" if self.part is None else f", {self.part} part"
+        return f"{self.title} {self.version}, split {self.split}{part}"
+
+    @property
+    def caveat(self) -> str | None:
+        """What must be said beside the figures where they are not those of the submission that the receipt names."""
+        if self.shown_of is None:
+            return None
+        return f"the figures are those of submission {self.shown_of}, which this one did not surpass"
+
+    def shown(self, value: Decimal) -> str:
+        """A figure as people read it: as released, of a score document with three decimals."""
+        return format(value if self.receipt is not None else value.quantize(DECIMALS), "f")
+
+    def interval(self, figure: Figure) -> tuple[str, str] | None:
+        """Both ends of the figure's interval as people read them."""
+        if figure.low is None or figure.high is None:
+            return None
+        return self.shown(figure.low), self.shown(figure.high)
+
+    def headline(self, metric: str | None = None, finding: str = MACRO) -> Figure:
+        """The figure of `metric`, by default of the metric that ranks.
+
+        Raises
+        ------
+        ValueError
+            If the result has no such figure.
+        """
+        ranking = (name for kind in KINDS.values() for name in (kind.primary, *kind.stand_ins))
+        wanted = [metric] if metric is not None else list(ranking)
+        have = {(figure.metric, figure.finding): figure for figure in self.figures}
+        found = next((have[name, finding] for name in wanted if (name, finding) in have), None)
+        if found is None:
+            known = ", ".join(f"{name} {of}" for name, of in have) or "none"
+            raise ValueError(f"the result must have a figure of {metric or 'the metric that ranks'} {finding}: {known}")
+        return found
+
+
+def read_result(path: Path, *, model: str | None = None, trusted_key: str | None = None) -> Result:
+    """Read a receipt, whose signature is checked, or a score document.
+
+    Parameters
+    ----------
+    model : name of the model, which a score document does not hold; not for a receipt, which states it
+    trusted_key : public key that the leaderboard published
+
+    Raises
+    ------
+    ReceiptError
+        If the receipt does not hold.
+    ValueError
+        If the file is neither.
+    """
+    with path.open("rb") as file:
+        data = file.read(LARGEST_FILE + 1)
+    if len(data) > LARGEST_FILE:
+        raise ValueError(f"{path} must be at most {LARGEST_FILE >> 20} MiB, it is larger")
+    repeated: list[str] = []
+    try:
+        document = parse_json(data.decode("utf-8"), repeated)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} must be JSON in UTF-8: {error}") from None
+    if isinstance(document, dict) and not repeated and "receipt" in document:
+        if model is not None:
+            raise ArgumentError("model", f"must not be given with a receipt, which states its own: {path}")
+        return of_receipt(document, trusted_key)
+    if isinstance(document, dict) and not repeated and "estimates" in document:
+        if trusted_key is not None:
+            raise ValueError(f"a key must not be given with a score document, which nobody signed: {path}")
+        return of_score(document, model)
+    raise ValueError(f"{path} must be a receipt, or a document of `reveal-bench score --json`, it is neither")
+
+
+def of_receipt(document: Mapping[str, Any], trusted_key: str | None = None) -> Result:
+    """The facts of a receipt file, after its signature was checked.
+
+    Raises
+    ------
+    ReceiptError
+        If anything that is checked does not hold.
+    """
+    receipt = verify_receipt(document, trusted_key).receipt
+    try:
+        figures = _figures(receipt["released"]["figures"])
+    except (KeyError, TypeError, AttributeError, InvalidOperation):
+        raise ReceiptError("`released.figures` of the receipt must be a list of figures with their decimals") from None
+    names = ("benchmark", "version", "split", "part", "model", "team", "time", "file_sha256", "allow_missing")
+    return Result(
+        **{name: receipt[name] for name in names},
+        figures=figures,
+        references_sha256=receipt["reference_hash"],
+        software={name: str(version) for name, version in receipt["software"].items()},
+        receipt=Receipt(receipt["number"], document["hash"], receipt["key_id"]),
+        submission=receipt["submission"],
+        shown_of=receipt["shown_of"],
+    )
+
+
+def of_score(document: Mapping[str, Any], model: str | None = None) -> Result:
+    """The facts of a document of ``reveal-bench score --json``.
+
+    Raises
+    ------
+    ValueError
+        If it is not in that form.
+    """
+    if document.get("schema") != 1:
+        raise ValueError(f"`schema` of a score document must be 1, got {document.get('schema')!r}")
+    names = ("benchmark", "version", "split", "file_sha256", "references_sha256", "n_predictions", "n_missing")
+    try:
+        return Result(
+            **{name: document[name] for name in names},
+            figures=_figures(document["estimates"]),
+            allow_missing=document["protocol"]["allow_missing"],
+            protocol=document["protocol"],
+            software={document["software"]["name"]: document["software"]["version"]},
+            model=model,
+        )
+    except (KeyError, TypeError, AttributeError, InvalidOperation) as error:
+        raise ValueError(f"a score document must have the fields of `score --json`; wrong: {error}") from None
+
+
+def _figures(entries: Any) -> tuple[Figure, ...]:
+    if not isinstance(entries, list):
+        raise TypeError("figures")
+    return tuple(_figure(entry) for entry in entries if entry["value"] is not None)
+
+
+def _figure(entry: Mapping[str, Any]) -> Figure:
+    low, high = (_decimal(entry.get(name)) for name in ("low", "high"))
+    value = _decimal(entry["value"])
+    if value is None:
+        raise TypeError("value")
+    n, signature = (None if entry.get(name) is None else str(entry[name]) for name in ("n", "signature"))
+    return Figure(str(entry["metric"]), str(entry["finding"]), value, low, high, n, signature)
+
+
+def _decimal(number: object) -> Decimal | None:
+    """A number exactly as it was written; of a receipt in plain decimals, never so long that it cannot be shown."""
+    if number is None:
+        return None
+    if isinstance(number, str) and not _PLAIN.fullmatch(number):
+        raise InvalidOperation(number)
+    exact = Decimal(number if isinstance(number, str) else repr(number))
+    if not exact.is_finite() or abs(exact) > LARGEST:
+        raise InvalidOperation(number)
+    return exact

@@ -1,0 +1,349 @@
+"""A dataset folder and prediction files -> a gallery folder: films with references, answers and outcomes, to look at.
+
+The folder holds references: it is made only of a split whose references are public, unless its maker says otherwise,
+and nobody is shown it by itself.
+
+* ``gallery.json``: benchmark, version, split, `groups`, `systems`, `outcomes` (what a right and a wrong answer are
+  called) and `cases`, each with `id`, `images` (ids), `view` and `results`: for every group its number and a character
+  per system: ``+`` right, ``-`` wrong, ``.`` not judged. The page opens with it alone.
+* ``cases/N.json``: case number N: `films`, `told`, `marks` by reader, `answers` by system;
+* ``films/N-K.jpg``: film K of it, grey, at most `max_side` pixels a side; ``thumbnails/N.jpg``: the first one, small.
+
+Marks are in shares of a film's width and height. A mask is `width`, `height` and `runs`: lengths of runs along the rows
+of the mask made smaller, those outside first.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import shutil
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.evaluation.score import LintError
+from reveal_bench.kinds import kind_of
+from reveal_bench.kinds.cases import Case, CaseAnswer, CaseFilm, Mark
+from reveal_bench.kinds.folder import FolderInfo, check_split, read_folder_info, split_shards
+from reveal_bench.kinds.kind import Kind
+from reveal_bench.masks import Rle, decode_mask, shrink_mask
+
+__all__ = ["CaseSource", "INDEX", "SCHEMA", "named_files", "prepare_gallery"]
+
+SCHEMA = 1
+INDEX, CASES, FILMS, THUMBNAILS = "gallery.json", "cases", "films", "thumbnails"
+FILE = re.compile(rf"(?P<room>{CASES}|{FILMS}|{THUMBNAILS})/(?P<number>\d+)(?:-(?P<film>\d+))?\.(?:json|jpg)")
+THUMBNAIL_PX, MASK_PX = 240, 512
+OUTCOMES = {True: "+", False: "-", None: "."}
+
+Progress = Callable[[int, int], None]
+Answers = Mapping[str, Sequence[CaseAnswer]]
+
+
+def prepare_gallery(source: CaseSource, out: Path, *, progress: Progress | None = None) -> int:
+    """Write a gallery folder.
+
+    Parameters
+    ----------
+    source : what is shown
+    out : new or empty folder
+
+    Returns
+    -------
+    How many cases are in it.
+
+    Raises
+    ------
+    ValueError
+        If a picture is withheld, or `out` is not empty.
+    """
+    out = Path(out).resolve()
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ArgumentError("out", "must be a new or empty folder", out)
+    new = out.with_name(f".{out.name}.new")
+    shutil.rmtree(new, ignore_errors=True)  # of an attempt that was interrupted
+    try:
+        for name in (CASES, FILMS, THUMBNAILS):
+            (new / name).mkdir(parents=True)
+        for done, place in enumerate(source.places(), start=1):
+            (new / place).write_bytes(source.read(place) or b"")
+            if progress is not None:
+                progress(done, source.n_files)
+        if out.exists():
+            out.rmdir()
+        new.rename(out)
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+    return len(source.cases)
+
+
+class CaseSource:
+    """Every file of a gallery, made when it is read.
+
+    Parameters
+    ----------
+    folder, split : dataset folder with pictures, and the split whose references it holds
+    predictions : name of a system -> its prediction file; what is not answered in it is shown as unanswered
+    max_side : pixels of a film's longer side
+    most : cases to show, of those in which there is something to find, evenly spread; all unless said
+    thresholds : probability from which a label counts as called (findings)
+    private : whether references that are kept private may be shown, to their owner alone
+
+    Raises
+    ------
+    LintError
+        If a prediction file has errors.
+    ValueError
+        If the references are private or absent.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        split: str,
+        predictions: Mapping[str, Path],
+        *,
+        max_side: int = 2048,
+        most: int | None = None,
+        thresholds: float = 0.5,
+        private: bool = False,
+    ) -> None:
+        info = read_folder_info(folder)
+        check_split(info, folder, split)
+        if not private and info.splits[split].get("references") != "public":
+            raise ArgumentError("split", "must be one whose references are public", repr(split))
+        kind = kind_of(info)
+        records = kind.read_records(folder, split)
+        systems = {
+            name: _answers(kind, info, folder, split, records, path, thresholds) for name, path in predictions.items()
+        }
+        cases = _chosen({kind.key_of(record): kind.case(record) for record in records}, most)
+        self.cases = list(cases.values())
+        self.max_side = max_side
+        self._given = [_given(case, systems) for case in self.cases]
+        groups = _groups(info, self.cases, self._given)
+        self._pictures = _Pictures(kind, split_shards(folder, kind.config, split), set(cases))
+        entries = [_entry(case, given, groups) for case, given in zip(self.cases, self._given, strict=True)]
+        self.index: dict[str, Any] = {
+            "schema": SCHEMA,
+            "benchmark": info.benchmark,
+            "version": info.version,
+            "split": split,
+            "synthetic": info.synthetic,
+            "kind": kind.name,
+            "groups": groups,
+            "systems": list(systems),
+            "outcomes": kind.outcomes,
+            "cases": entries,
+        }
+
+    @property
+    def n_files(self) -> int:
+        """How many files there are."""
+        return 1 + sum(2 + len(case.films) for case in self.cases)
+
+    def places(self) -> Iterator[str]:
+        """Every file, those of a case together, in the order in which pictures are read fastest."""
+        numbers = {case.key: n for n, case in enumerate(self.cases)}
+        for key in self._pictures.order:
+            number = numbers[key]
+            yield f"{CASES}/{number}.json"
+            yield f"{THUMBNAILS}/{number}.jpg"
+            yield from (f"{FILMS}/{number}-{k}.jpg" for k in range(len(self.cases[number].films)))
+        yield INDEX
+
+    def read(self, place: str) -> bytes | None:
+        """A file, by its place in the folder; None if there is none of that name."""
+        if place == INDEX:
+            return _json(self.index)
+        match = FILE.fullmatch(place)
+        number = int(match["number"]) if match else len(self.cases)
+        if match is None or number >= len(self.cases):
+            return None
+        case = self.cases[number]
+        if match["room"] == CASES:
+            return _json(_document(case, number, self._given[number]))
+        k, side = int(match["film"] or 0), THUMBNAIL_PX if match["room"] == THUMBNAILS else self.max_side
+        return _film(case, self._pictures.of(case.key), k, side) if k < len(case.films) else None
+
+
+class _Pictures:
+    """Pictures of rows, read a row group at a time; the last group is kept, since neighbours are asked for together."""
+
+    def __init__(self, kind: Kind, shards: Sequence[Path], keys: Collection[str]) -> None:
+        import pyarrow.parquet as pq
+
+        self.kind = kind
+        self._groups: dict[str, tuple[Path, int]] = {}
+        for shard in shards:
+            with pq.ParquetFile(shard) as file:
+                for number in range(file.num_row_groups):
+                    column = file.read_row_group(number, columns=[kind.key]).column(kind.key)
+                    self._groups |= {key: (shard, number) for key in column.to_pylist() if key in keys}
+        self._kept: tuple[tuple[Path, int], dict[str, list[bytes | None]]] | None = None
+        self._lock = Lock()
+
+    @property
+    def order(self) -> list[str]:
+        """Keys in the order of the files."""
+        return list(self._groups)
+
+    def of(self, key: str) -> list[bytes | None]:
+        """The pictures of a row, in the order of its films."""
+        group = self._groups[key]
+        with self._lock:
+            if self._kept is None or self._kept[0] != group:
+                self._kept = group, self._read(*group)
+            return self._kept[1][key]
+
+    def _read(self, shard: Path, number: int) -> dict[str, list[bytes | None]]:
+        import pyarrow.parquet as pq
+
+        with pq.ParquetFile(shard) as file:
+            rows = file.read_row_group(number, columns=[self.kind.key, *self.kind.image_columns]).to_pylist()
+        found = {}
+        for row in rows:
+            cells = [row[name] for name in self.kind.image_columns]
+            flat = [one for cell in cells for one in (cell if isinstance(cell, list) else [cell])]
+            found[row[self.kind.key]] = [None if one is None else one["bytes"] for one in flat]
+        return found
+
+
+def _chosen(cases: dict[str, Case], most: int | None) -> dict[str, Case]:
+    """Those in which there is something to find come first; of them `most`, evenly spread."""
+    keys = sorted(cases, key=lambda key: not cases[key].groups)
+    if most is not None:
+        there = [key for key in keys if cases[key].groups] or keys
+        most = min(most, len(there))
+        keys = [there[i * len(there) // most] for i in range(most)]
+    return {key: cases[key] for key in keys}
+
+
+def named_files(texts: Sequence[str]) -> dict[str, Path]:
+    """NAME=FILE, or a file that is called by its name without ending.
+
+    Raises
+    ------
+    ValueError
+        If a file is missing or a name is there twice.
+    """
+    found: dict[str, Path] = {}
+    for text in texts:
+        name, _, file = text.rpartition("=")
+        path = Path(file)
+        name = name or path.stem
+        if not path.is_file() or name in found:
+            raise ArgumentError("predictions", "must be NAME=FILE of a file, each name once", repr(text))
+        found[name] = path
+    return found
+
+
+def _answers(
+    kind: Kind, info: FolderInfo, folder: Path, split: str, records: Sequence[Any], path: Path, thresholds: float
+) -> Answers:
+    """What a prediction file says of every case, with the outcomes of its scored rows."""
+    manifest = kind.read_manifest(folder, split)
+    protocol = kind.protocol(info, grid=None, thresholds=thresholds)
+    report = kind.lint(Path(path), manifest, allow_missing=True)
+    if not report.ok:
+        raise LintError(report)
+    is_scored = kind.scored_by == "program"
+    rows = kind.score(report.predictions, records, manifest, protocol) if is_scored else None
+    return kind.case_answers(report.predictions, records, rows, protocol)
+
+
+def _given(case: Case, systems: Mapping[str, Answers]) -> Answers:
+    """What every system answered to a case; but for groups that are not there and that all systems say are not."""
+    given = {name: answers.get(case.key, ()) for name, answers in systems.items()}
+    wrong = {one.group for answers in given.values() for one in answers if one.is_hit is not True}
+    shown = wrong.union(case.groups)
+    return {name: [one for one in answers if one.group in shown] for name, answers in given.items()}
+
+
+def _groups(info: FolderInfo, cases: Sequence[Case], given: Sequence[Answers]) -> list[str]:
+    """What is asked or answered of the cases shown: in the order of the benchmark's findings, others after them."""
+    there = {group: None for case in cases for group in case.groups}
+    there |= {one.group: None for answers in given for found in answers.values() for one in found}
+    known = [finding for finding in info.findings if finding in there]
+    return known + [group for group in there if group not in known]
+
+
+def _film(case: Case, pictures: Sequence[bytes | None], k: int, max_side: int) -> bytes:
+    """Film `k` of a case as a grey JPEG without metadata, its longer side at most `max_side` pixels."""
+    data = pictures[k] if k < len(pictures) else None
+    if data is None:
+        raise ValueError(f"the dataset folder must hold every picture to be looked at, that of {case.key} is withheld")
+    with Image.open(io.BytesIO(data)) as image:
+        image.draft("L", (max_side, max_side))
+        grey = image.convert("L")
+    grey.info.clear()
+    grey.thumbnail((max_side, max_side), Image.Resampling.LANCZOS)
+    buffer = io.BytesIO()
+    grey.save(buffer, "JPEG", quality=90)
+    return buffer.getvalue()
+
+
+def _entry(case: Case, given: Mapping[str, Sequence[CaseAnswer]], groups: Sequence[str]) -> dict[str, Any]:
+    images = [film.image_id for film in case.films]
+    results = _results(case, given, groups)
+    return {"id": case.key, "images": images, "view": case.films[0].view, "results": results}
+
+
+def _results(case: Case, given: Mapping[str, Sequence[CaseAnswer]], groups: Sequence[str]) -> list[list[Any]]:
+    """[number of the group, a character per system] of every group asked or answered."""
+    by_system = [{one.group: OUTCOMES[one.is_hit] for one in answers} for answers in given.values()]
+    there = {*case.groups, *(group for found in by_system for group in found)}
+    return [
+        [n, "".join(found.get(group, ".") for found in by_system)] for n, group in enumerate(groups) if group in there
+    ]
+
+
+def _document(case: Case, number: int, given: Mapping[str, Sequence[CaseAnswer]]) -> dict[str, Any]:
+    return {
+        "id": case.key,
+        "films": [{"file": f"{FILMS}/{number}-{k}.jpg", **asdict(film)} for k, film in enumerate(case.films)],
+        "told": case.told,
+        "groups": case.groups,
+        "marks": {name: [_mark(mark, case.films) for mark in marks] for name, marks in case.marks.items()},
+        "answers": {name: [_answer(one, case.films) for one in answers] for name, answers in given.items()},
+    }
+
+
+def _answer(answer: CaseAnswer, films: Sequence[CaseFilm]) -> dict[str, Any]:
+    marks = [_mark(mark, films) for mark in answer.marks]
+    return {"group": answer.group, "result": OUTCOMES[answer.is_hit], "words": answer.words, "marks": marks}
+
+
+def _mark(mark: Mark, films: Sequence[CaseFilm]) -> dict[str, Any]:
+    film = films[mark.film]
+    width, height = film.width, film.height
+    corners = [(x / width, y / height, (x + wide) / width, (y + high) / height) for x, y, wide, high in mark.boxes]
+    return {
+        "film": mark.film,
+        "group": mark.group,
+        "masks": [_mask(rle) for rle in mark.masks],
+        "boxes": [[round(share, 5) for share in box] for box in corners],
+        "points": [[round(x / width, 5), round(y / height, 5)] for x, y in mark.points],
+    }
+
+
+def _mask(rle: Rle) -> dict[str, Any]:
+    """A mask of at most MASK_PX pixels a side, as lengths of runs along its rows."""
+    height, width = rle.size
+    scale = min(1.0, MASK_PX / max(width, height))
+    size = (max(1, round(width * scale)), max(1, round(height * scale)))
+    flat = shrink_mask(decode_mask(rle), size).ravel()
+    edges = np.flatnonzero(np.diff(flat, prepend=np.False_))
+    return {"width": size[0], "height": size[1], "runs": np.diff([0, *edges, len(flat)]).tolist()}
+
+
+def _json(document: Mapping[str, Any]) -> bytes:
+    return (json.dumps(document, separators=(",", ":"), ensure_ascii=False) + "\n").encode()

@@ -1,0 +1,172 @@
+"""What answers the requests of the page of cases: by a board's server, or by ``reveal-bench view`` on this machine.
+
+Addresses below ``/gallery``, all read with GET: the page itself (``?benchmark=NAME&case=ID``), ``static/FILE``,
+``list.json`` (which galleries there are), and ``NAME/FILE`` for the files of a gallery. Of a gallery folder nothing is
+served but the files that :mod:`reveal_bench.viewer.gallery` writes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.viewer.gallery import INDEX, SCHEMA
+
+__all__ = ["CONTENT_POLICY", "FILM_VIEWER", "Galleries", "Gallery", "PATH", "Served", "static_file"]
+
+PATH = "/gallery"
+PAGE = "gallery.html"
+SCRIPT, STYLE, ICON = "text/javascript", "text/css", "image/svg+xml"
+FILM_VIEWER = {"viewer.js": SCRIPT, "film.js": SCRIPT, "made.js": SCRIPT, "viewer.css": STYLE, "icon.svg": ICON}
+"""Files that show films on any page -> media type."""
+STATIC = {**FILM_VIEWER, "gallery.js": SCRIPT, "case.js": SCRIPT, "gallery.css": STYLE}
+FILE = re.compile(r"gallery\.json|cases/\d+\.json|films/\d+-\d+\.jpg|thumbnails/\d+\.jpg")
+MEDIA = {".json": "application/json", ".jpg": "image/jpeg"}
+KEPT_SECONDS = 300
+
+CONTENT_POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self'",
+        "connect-src 'self'",
+        "form-action 'none'",
+        "base-uri 'none'",
+    )
+)
+"""Of every answer here: our own files alone, no script and no style in the page."""
+
+
+@dataclass(frozen=True)
+class Served:
+    """An answer; a browser may keep it for `seconds`."""
+
+    body: bytes
+    media: str
+    seconds: int = 0
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The content policy, and how long it may be kept."""
+        kept = f"max-age={self.seconds}" if self.seconds else "no-cache"
+        return {"Content-Security-Policy": CONTENT_POLICY, "Cache-Control": kept}
+
+
+def static_file(name: str) -> bytes:
+    """A file of ``static/``."""
+    return (files("reveal_bench.viewer") / "static" / name).read_bytes()
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """Cases to look at.
+
+    Attributes
+    ----------
+    index : what its ``gallery.json`` says
+    read : answers a file by its place, None where there is none
+    """
+
+    index: Mapping[str, Any]
+    read: Callable[[str], bytes | None]
+
+    @classmethod
+    def of_folder(cls, folder: Path) -> Gallery:
+        """A gallery folder.
+
+        Raises
+        ------
+        ValueError
+            If it is none, or was prepared by another version.
+        """
+        folder = Path(folder).resolve()
+        try:
+            index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            raise ArgumentError("gallery", f"must be a folder with {INDEX}, as it is prepared", folder) from None
+        if index.get("schema") != SCHEMA:
+            raise ArgumentError("gallery", "must be prepared by this version of reveal-bench", folder)
+
+        def read(place: str) -> bytes | None:
+            path = folder / place
+            return path.read_bytes() if path.is_file() else None
+
+        return cls(index, read)
+
+    @property
+    def benchmark(self) -> str:
+        """Name of the benchmark."""
+        return str(self.index["benchmark"])
+
+    @property
+    def ids(self) -> set[str]:
+        """Ids of its cases and of their images."""
+        return {name for case in self.index["cases"] for name in (case["id"], *case["images"])}
+
+
+class Galleries:
+    """Galleries by benchmark, one of each.
+
+    Parameters
+    ----------
+    home : address of the page to which a way back is shown, None without one
+    """
+
+    def __init__(self, galleries: Iterable[Gallery] = (), *, home: str | None = None) -> None:
+        self.home = home
+        self._of: dict[str, Gallery] = {}
+        for one in galleries:
+            if one.benchmark in self._of:
+                raise ArgumentError("gallery", f"must be given once per benchmark, {one.benchmark} is there twice")
+            self._of[one.benchmark] = one
+
+    @property
+    def names(self) -> list[str]:
+        """Benchmarks that have one."""
+        return list(self._of)
+
+    def answer(self, place: str) -> Served | None:
+        """What is at an address below :data:`PATH`, without its slash; None if there is nothing."""
+        if place == "":
+            return Served(static_file(PAGE), "text/html") if self._of else None
+        if place == "list.json":
+            return Served(json.dumps({"home": self.home, "galleries": self.names}).encode(), MEDIA[".json"])
+        first, _, rest = place.partition("/")
+        if first == "static":
+            return Served(static_file(rest), STATIC[rest]) if rest in STATIC else None
+        gallery = self._of.get(first)
+        body = gallery.read(rest) if gallery is not None and FILE.fullmatch(rest) else None
+        return None if body is None else Served(body, MEDIA[Path(rest).suffix], 0 if rest == INDEX else KEPT_SECONDS)
+
+    def strip(self, benchmark: str, n: int) -> list[tuple[str, str, str]]:
+        """(address of the case, address of its thumbnail, alternative text) of `n` cases, spread over the gallery.
+
+        None of a benchmark without a gallery.
+        """
+        if benchmark not in self._of:
+            return []
+        index = self._of[benchmark].index
+        cases = index["cases"]
+        n = min(n, len(cases))
+        chosen = [i * len(cases) // n for i in range(n)]
+        return [
+            (
+                f"{PATH}?{urlencode({'benchmark': benchmark, 'case': cases[i]['id']})}",
+                f"{PATH}/{quote(benchmark)}/thumbnails/{i}.jpg",
+                _spoken(cases[i], index["groups"]),
+            )
+            for i in chosen
+        ]
+
+
+def _spoken(case: dict[str, Any], groups: list[str]) -> str:
+    asked = ", ".join(groups[number] for number, _ in case["results"])
+    return f"{case['view']} radiograph" + (f", asked for {asked}" if asked else "")

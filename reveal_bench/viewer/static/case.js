@@ -1,0 +1,200 @@
+// One case: its films, whose marks are drawn on them, and what every system answered.
+
+import { filmOfPicture } from "./film.js";
+import { made } from "./made.js";
+import { drawnMask, Viewer } from "./viewer.js";
+
+const find = (id) => document.getElementById(id);
+// Okabe and Ito's colours, told apart by colour-blind eyes, those that show on a dark film; green is the reference's.
+const REFERENCE = "#2fd6a3", READERS = ["#ffffff", "#c9c9c9"];
+const COLOURS = ["#e69f00", "#56b4e9", "#f0e442", "#cc79a7", "#ff7f2a", "#8fb8ff"];
+const SIGNS = { "+": "✓", "-": "✗", ".": "·" };
+const VIEWS = { UNKNOWN: "View not known", LATERAL: "Lateral", FRONTAL: "Frontal" };
+
+export class CaseView {
+  constructor() {
+    this.viewers = [];
+    this.off = new Set(); // whose marks are switched off; it stays so from case to case
+    this.drag = "move";
+  }
+
+  close() {
+    this.viewers.forEach((viewer) => viewer.close());
+    this.viewers = [];
+    this.active = null;
+    this.shown = null;
+  }
+
+  /** Draw a case; `group` is the finding that is looked at first, "" for the first one asked. */
+  async show(shown, { systems, groups }, { base, group }) {
+    this.close();
+    Object.assign(this, { shown, showsMarks: true });
+    const answered = Object.values(shown.answers).flat().map((one) => one.group);
+    const there = new Set([...shown.groups, ...answered]);
+    this.groups = groups.filter((name) => there.has(name));
+    this.group = this.groups.includes(group) ? group : this.groups[0] ?? "";
+    this.people = [
+      ...Object.keys(shown.marks).map((name, n) => ({ name, key: n ? "" : "0", colour: n ? READERS[n - 1] : REFERENCE })),
+      ...systems.map((name, n) => ({
+        name, key: n < 9 ? String(n + 1) : "", label: String(n + 1), colour: COLOURS[n % COLOURS.length],
+        answers: shown.answers[name],
+      })),
+    ];
+    this.panel();
+    find("stage").replaceChildren(made("p", "Loading the film", { class: "waiting" }));
+    const films = await Promise.all(shown.films.map(async ({ file }) => {
+      const answer = await fetch(`${base}/${file}`);
+      if (!answer.ok) return null;
+      return filmOfPicture(await answer.blob());
+    }));
+    if (this.shown !== shown) return; // another case was opened meanwhile
+    this.viewers = films.map((film, n) => film && this.viewer(film, n)).filter(Boolean);
+    const lost = films.some((film) => !film) ? [made("p", "A film could not be loaded.", { class: "waiting" })] : [];
+    find("stage").replaceChildren(...this.viewers.map(({ element }) => element), ...lost);
+    find("stage").style.setProperty("--columns", Math.min(this.viewers.length || 1, 2));
+    this.activate(this.viewers[0]);
+    this.redraw();
+  }
+
+  viewer(film, n) {
+    const { view, is_prior: isPrior } = this.shown.films[n];
+    const title = `${VIEWS[view] ?? view}${isPrior ? ", earlier" : ""}`;
+    return new Viewer(film, { title, overlays: [], drag: () => this.drag, onTouch: (one) => this.activate(one) });
+  }
+
+  activate(viewer) {
+    this.active = viewer;
+    this.viewers.forEach((one) => one.element.classList.toggle("active", one === viewer && this.viewers.length > 1));
+    this.reflect();
+  }
+
+  // What stands beside the films -------------------------------------------------------------------------------------
+
+  panel() {
+    find("told").replaceChildren(...this.shown.told.flatMap(([name, text]) => [made("dt", name), made("dd", text)]));
+    const names = this.groups.length > 1 ? [...this.groups, ""] : this.groups;
+    find("groups").replaceChildren(...names.map((name) => {
+      const button = made("button", name || "All", { type: "button", "data-group": name });
+      button.addEventListener("click", () => this.look(name));
+      return button;
+    }));
+    find("answers").replaceChildren(...this.people.map((one) => this.person(one)));
+    find("marks").hidden = !this.people.some(({ button }) => button);
+    this.look(this.group);
+  }
+
+  marksOf({ name, answers }) { return answers ? answers.flatMap(({ marks }) => marks) : this.shown.marks[name]; }
+
+  person(one) {
+    const item = made("li");
+    one.said = made("div", "", { class: "said" });
+    item.append(this.marksOf(one).length ? this.switch(one) : made("p", one.name, { class: "name" }), one.said);
+    return item;
+  }
+
+  /** The name of somebody who drew something, by which the marks are switched. */
+  switch(one) {
+    const button = made("button", "", { type: "button" });
+    const sample = made("span", one.label ?? "", { class: one.answers ? "sample" : "sample reader", "aria-hidden": "true" });
+    sample.style.setProperty("--colour", one.colour);
+    button.append(sample, made("span", one.name, { class: "name" }));
+    if (one.key) button.append(made("kbd", one.key));
+    button.addEventListener("click", () => this.toggle(one));
+    one.button = button;
+    return button;
+  }
+
+  /** Look at one finding, or with "" at all of them. */
+  look(group) {
+    this.group = group;
+    for (const button of find("groups").children) {
+      button.setAttribute("aria-pressed", String(button.dataset.group === group));
+    }
+    for (const one of this.people) {
+      const found = (one.answers ?? []).filter((answer) => !group || answer.group === group);
+      one.said.replaceChildren(...found.map((answer) => this.said(answer, !group)));
+      if (one.answers && !found.length) one.said.append(made("p", "· no answer"));
+    }
+    this.redraw();
+  }
+
+  said({ group, result, words }, isNamed) {
+    const line = made("p", "", { class: { "+": "right", "-": "wrong", ".": "open" }[result] });
+    if (result !== ".") line.append(made("span", `${SIGNS[result]} `, { "aria-hidden": "true" }));
+    line.append(isNamed ? `${group}: ${words}` : words);
+    return line;
+  }
+
+  toggle({ name }) {
+    if (!this.off.delete(name)) this.off.add(name);
+    this.redraw();
+  }
+
+  // What is drawn ----------------------------------------------------------------------------------------------------
+
+  redraw() {
+    this.people?.forEach(({ name, button }) => button?.setAttribute("aria-pressed", String(!this.off.has(name))));
+    this.viewers.forEach((viewer, film) => {
+      viewer.showsMarks = this.showsMarks;
+      viewer.overlays = this.people.filter(({ name }) => !this.off.has(name)).flatMap((one) => this.overlays(one, film));
+      viewer.draw();
+    });
+    this.reflect();
+  }
+
+  overlays(one, film) {
+    const isReference = one.key === "0";
+    return this.marksOf(one).filter((mark) => mark.film === film && (!this.group || mark.group === this.group)).flatMap((mark) => {
+      const label = one.label ?? (isReference && !this.group ? mark.group : one.name), { colour } = one;
+      const at = isReference ? "top" : "bottom";
+      mark.drawn ??= mark.masks.map((mask) => drawnMask(mask, colour, isReference));
+      const isPointed = mark.points.length > 0; // then the point has the label
+      return [
+        ...mark.drawn.map((mask) => ({ colour, mask, at, label: isPointed && one.answers ? "" : label })),
+        ...mark.boxes.map((rect) => ({ colour, rect, label: isPointed && one.answers ? "" : label })),
+        ...mark.points.map((point) => ({ colour, point, label: one.answers ? label : "" })),
+      ];
+    });
+  }
+
+  // Keys and buttons -------------------------------------------------------------------------------------------------
+
+  act(name) {
+    if (name === "drag") this.drag = this.drag === "move" ? "window" : "move";
+    else if (name === "marks") {
+      this.showsMarks = !this.showsMarks;
+      this.redraw();
+    } else this.active?.[name]?.();
+    this.reflect();
+  }
+
+  key(key, isShifted) {
+    const name = { i: "invert", f: "fit", o: "one", r: "reset", d: "drag", g: "marks" }[key.toLowerCase()];
+    const person = this.people?.find((one) => one.key === key);
+    if (person?.button) this.toggle(person);
+    else if (name) this.act(name);
+    else if (key.toLowerCase() === "a") this.turnGroup();
+    else if (this.active?.key(key, isShifted)) return true;
+    else if (key === "ArrowLeft" || key === "ArrowRight") this.turn(key === "ArrowLeft" ? -1 : 1);
+    else return false;
+    return true;
+  }
+
+  turnGroup() {
+    const buttons = [...find("groups").children], at = buttons.findIndex(({ dataset }) => dataset.group === this.group);
+    if (buttons.length) this.look(buttons[(at + 1) % buttons.length].dataset.group);
+  }
+
+  turn(step) {
+    const { viewers, active } = this;
+    if (viewers.length) this.activate(viewers[(viewers.indexOf(active) + step + viewers.length) % viewers.length]);
+  }
+
+  reflect() {
+    const press = (name, isOn) => document.querySelector(`[data-do="${name}"]`).setAttribute("aria-pressed", String(isOn));
+    press("invert", this.active?.film.inverted ?? false);
+    press("drag", this.drag === "window");
+    press("marks", this.showsMarks ?? true);
+    find("drag-name").textContent = this.drag;
+  }
+}

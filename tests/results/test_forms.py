@@ -1,0 +1,242 @@
+"""Results in the forms of others: each against its owner's schema, and never finer than what was released."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from huggingface_hub import parse_eval_result_entries
+from markdown_it import MarkdownIt
+
+from reveal_bench.evaluation.receipts import ReceiptError
+from reveal_bench.results.every_eval_ever import every_eval_ever
+from reveal_bench.results.facts import Result, of_receipt, of_score, read_result
+from reveal_bench.results.hub import eval_results
+from reveal_bench.results.paper import latex_table, markdown_table
+from tests.evaluation.test_receipts import KEY, STRANGER, make, public
+from tests.results.schemas import EVAL_RESULTS, EVERY_EVAL_EVER
+
+HOSTILE = "A|B <img src=x> [l](http://e.org) *b* 50% of_{x} \\input{y} $z$ ~ ^ #1 & `c`"
+SIGNATURE = "point_hit|b:1000|seed:0|unit:patient|v:1"
+
+
+def figure(**changes: Any) -> dict[str, Any]:
+    return {
+        "metric": "point_hit", "finding": "macro", "value": "0.47", "low": "0.42", "high": "0.52", "n": "5",
+        "signature": SIGNATURE,
+    } | changes  # fmt: skip
+
+
+def receipt(*figures: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    shown = [*figures] or [figure(), figure(finding="Edema", value="0.5", low="0.3", high=None, n="60-119")]
+    return make(released={"figures": shown}, **changes)
+
+
+SCORE: dict[str, Any] = {
+    "schema": 1, "benchmark": "reveal-cxr", "version": "1.2.0", "split": "released", "references_sha256": "ab" * 32,
+    "file": "p.jsonl", "file_sha256": "cd" * 32, "format": "jsonl", "n_predictions": 90, "n_missing": 10,
+    "protocol": {"n_resamples": 500, "seed": 3, "unit": "study", "interval": "bca", "allow_missing": True},
+    "estimates": [
+        {
+            "metric": "f1", "finding": "macro", "value": 0.61249, "low": 0.5, "high": 0.71, "n": 11, "n_undefined": 1,
+            "n_empty_replicates": 0, "signature": "f1|b:500|seed:3|unit:study|i:bca|v:1",
+        },
+        {
+            "metric": "f1", "finding": "Edema", "value": 0.7, "low": 0.6, "high": 0.8, "n": 90, "n_undefined": 0,
+            "n_empty_replicates": 0, "signature": "f1|b:500|seed:3|unit:study|i:bca|v:1",
+        },
+        {
+            "metric": "f1", "finding": "Mass", "value": None, "low": None, "high": None, "n": 0, "n_undefined": 90,
+            "n_empty_replicates": 500, "signature": "f1|b:500|seed:3|unit:study|i:bca|v:1",
+        },
+    ],
+    "strata": {}, "notes": [], "software": {"name": "reveal-bench", "version": "0.1.0"},
+}  # fmt: skip
+
+BOTH = [of_receipt(receipt()), of_score(SCORE, "Model A")]
+
+
+def record(result: Result, **options: Any) -> dict[str, Any]:
+    made = every_eval_ever(result, at=1_800_000_000.7, **options)
+    jsonschema.Draft7Validator(EVERY_EVAL_EVER).validate(made)
+    return made
+
+
+@pytest.mark.parametrize("result", BOTH, ids=["receipt", "score"])
+@pytest.mark.parametrize("url", [None, "https://board.example.org/entry?id=1"])
+def test_eval_results_are_in_the_form_of_the_hub(result: Result, url: str | None) -> None:
+    (entry,) = yaml.safe_load(eval_results(result, dataset="lab/data", revision="0f" * 20, url=url))
+    jsonschema.Draft7Validator(EVAL_RESULTS).validate([entry])
+    task = f"{result.benchmark.replace('-', '_')}_{result.split}"
+    assert entry["dataset"] == {"id": "lab/data", "task_id": task, "revision": "0f" * 20}
+    assert entry.get("source", {}).get("url") == url
+    assert "verifyToken" not in entry
+    (read,) = parse_eval_result_entries([entry])
+    assert (read.task_id, read.value) == (task, float(result.headline().value))
+
+
+def test_eval_results_of_a_receipt_say_what_was_released() -> None:
+    signed = receipt()
+    (entry,) = yaml.safe_load(eval_results(of_receipt(signed), dataset="lab/data"))
+    assert (entry["value"], entry["date"]) == (0.47, "2026-11-22T05:00:00Z")
+    assert entry["notes"] == (
+        "Hit rate, macro average; 95 % interval 0.42 to 0.52; n 5 findings; CheXlocalize 1.0.0, split holdout, "
+        f"public part; {SIGNATURE}; receipt {signed['hash']}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"dataset": "data"}, "`dataset` must be 'organization/name'"),
+        ({"dataset": "lab/data", "revision": "main"}, "`revision` must be a commit"),
+        (
+            {"dataset": "lab/data", "metric": "auroc"},
+            "must have a figure of auroc macro: point_hit macro, point_hit Ed",
+        ),
+    ],
+)
+def test_eval_results_refuse(options: dict[str, str], named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        eval_results(BOTH[0], **options)
+
+
+def test_the_record_of_a_receipt() -> None:
+    signed = receipt(figure(), figure(finding="Edema", n="60-119"), figure(metric="grid_hit", low=None, high=None))
+    made = record(of_receipt(signed), organization="Example board", dataset="lab/data", url="https://board.example.org")
+    assert made["evaluation_id"] == "chexlocalize/Model A/1800000000"
+    assert made["source_metadata"]["additional_details"]["receipt_sha256"] == signed["hash"]
+    macro, edema, bare = made["evaluation_results"]
+    assert macro["score_details"]["uncertainty"] == {
+        "confidence_interval": {
+            "lower": 0.42, "upper": 0.52, "confidence_level": 0.95,
+            "method": "percentile bootstrap, 1000 resamples of patients, seed 0",
+        },
+        "num_bootstrap_samples": 1000,
+    }  # fmt: skip
+    assert edema["score_details"]["details"]["n"] == "60-119", "a band, which is no number"
+    assert "uncertainty" not in bare["score_details"]
+    assert bare["metric_config"]["metric_name"] == "Grid hit rate"
+    assert macro["source_data"]["hf_repo"] == "lab/data"
+
+
+def test_the_record_of_a_score_document() -> None:
+    made = record(of_score(SCORE, "Model A"))
+    assert [entry["evaluation_result_id"] for entry in made["evaluation_results"]] == ["f1/macro", "f1/Edema"]
+    assert made["evaluation_results"][0]["score_details"]["score"] == 0.61249
+    uncertainty = made["evaluation_results"][1]["score_details"]["uncertainty"]
+    assert (uncertainty["num_samples"], uncertainty["num_bootstrap_samples"]) == (90, 500)
+    method = "bias-corrected and accelerated bootstrap, 500 resamples of studies, seed 3"
+    assert uncertainty["confidence_interval"]["method"] == method
+    assert made["source_metadata"]["source_organization_name"] == "not recorded"
+    with pytest.raises(ValueError, match="`model` must be given"):
+        every_eval_ever(of_score(SCORE), at=0)
+
+
+def test_a_chance_rate_that_is_neither_better_nor_worse_is_in_the_record() -> None:
+    (entry,) = record(of_receipt(receipt(figure(metric="grid_chance"))))["evaluation_results"]
+    assert entry["metric_config"]["additional_details"]["better"] == "neither"
+
+
+def test_markdown_row() -> None:
+    signed = receipt(figure(value="0.5", low="0.40", high="0.65"))
+    lines = markdown_table(of_receipt(signed)).splitlines()
+    assert lines[:3] == [
+        "| Model | Hit rate, macro average (95 % CI)<sup>a</sup> | n |",
+        "|---|---|---|",
+        "| Model A | 0.5 (0.40 to 0.65) | 5 findings |",
+    ]
+    assert f"Signature `{SIGNATURE}`. Receipt (SHA-256) `{signed['hash']}`." in lines[4]
+
+
+def test_a_score_document_is_rounded_to_three_decimals_in_a_row() -> None:
+    assert "| Model A | 0.612 (0.500 to 0.710) | 11 findings |" in markdown_table(of_score(SCORE, "Model A"))
+    assert r"Model A & $0.612$ ($0.500$ to $0.710$) & 11 findings \\" in latex_table(of_score(SCORE, "Model A"))
+
+
+def test_names_in_markdown_are_text() -> None:
+    rendered = MarkdownIt("gfm-like").render(markdown_table(of_receipt(receipt(model=HOSTILE))))
+    shown = HOSTILE.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    assert f"<td>{shown}</td>" in rendered
+
+
+def test_names_in_latex_are_text() -> None:
+    row = latex_table(of_receipt(receipt(model=HOSTILE))).splitlines()[4]
+    assert row.split(" & $0.47$ ")[0] == (
+        r"A\textbar{}B \textless{}img src=x\textgreater{} [l](http://e.org) *b* 50\% of\_\{x\} "
+        r"\textbackslash{}input\{y\} \$z\$ \textasciitilde{} \textasciicircum{} \#1 \& "
+        r"\textasciigrave{}c\textasciigrave{}"
+    )
+
+
+def test_latex_names_the_receipt() -> None:
+    signed = receipt()
+    table = latex_table(of_receipt(signed))
+    assert signed["hash"] in table.replace(r"\allowbreak ", "")
+    assert table.count("&") == 4, "two in the head, two in the row"
+
+
+def test_figures_of_another_submission_are_said_to_be() -> None:
+    held = of_receipt(receipt(shown_of="ab" * 16))
+    said = f"figures are those of submission {'ab' * 16}"
+    (entry,) = yaml.safe_load(eval_results(held, dataset="lab/data"))
+    note = record(held)["source_metadata"]["additional_details"]["note"]
+    for text in (entry["notes"], note, markdown_table(held), latex_table(held)):
+        assert said in text
+
+
+@pytest.mark.parametrize(
+    ("document", "key", "named"),
+    [
+        (
+            receipt() | {"signature": receipt(key=STRANGER)["signature"]},
+            None,
+            "signature of receipt 1 is not by the key",
+        ),
+        (receipt(), public(STRANGER), "neither is nor succeeded"),
+        (receipt() | {"hash": "0" * 64}, None, "was changed"),
+        (make(released={"figures": "none"}), None, "`released.figures` of the receipt must be a list"),
+        (receipt(figure(value="NaN")), None, "`released.figures` of the receipt must be a list"),
+        (receipt(figure(value="1e999999999")), None, "`released.figures` of the receipt must be a list"),
+        (receipt(figure(low="-")), None, "`released.figures` of the receipt must be a list"),
+    ],
+)
+def test_a_receipt_that_does_not_hold_is_refused(
+    tmp_path: Path, document: dict[str, Any], key: str | None, named: str
+) -> None:
+    path = tmp_path / "receipt.json"
+    path.write_text(json.dumps(document))
+    with pytest.raises(ReceiptError, match=named):
+        read_result(path, trusted_key=key)
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "named"),
+    [
+        ("{", {}, "must be JSON in UTF-8"),
+        ("[]", {}, "must be a receipt, or a document of `reveal-bench score --json`"),
+        ('{"receipt": 1, "receipt": 2}', {}, "must be a receipt, or"),
+        (json.dumps(SCORE | {"schema": 2}), {}, "`schema` of a score document must be 1, got 2"),
+        (json.dumps(SCORE | {"protocol": None}), {}, "must have the fields of `score --json`"),
+        (json.dumps(SCORE | {"estimates": [figure(value=1e300)]}), {}, "must have the fields of `score --json`"),
+        (json.dumps(SCORE), {"trusted_key": "k"}, "which nobody signed"),
+        (json.dumps(receipt()), {"model": "Another"}, "states its own"),
+    ],
+)
+def test_what_is_no_result_is_refused(tmp_path: Path, text: str, options: dict[str, str], named: str) -> None:
+    path = tmp_path / "file.json"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=named):
+        read_result(path, **options)
+
+
+def test_a_trusted_receipt_is_read_from_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "receipt.json"
+    path.write_text(json.dumps(receipt()))
+    result = read_result(path, trusted_key=public(KEY))
+    assert [one.value for one in result.figures] == [Decimal("0.47"), Decimal("0.5")]

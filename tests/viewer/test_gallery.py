@@ -1,0 +1,164 @@
+"""What a gallery folder says: outcomes of scored rows, masks that are the references', and nothing of a patient."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from reveal_bench.evaluation.score import LintError
+from reveal_bench.kinds import KINDS
+from reveal_bench.kinds.cases import Case, CaseAnswer
+from reveal_bench.kinds.findings.records import FindingsPrediction, StudyRecord
+from reveal_bench.kinds.findings.scoring import score_studies
+from reveal_bench.kinds.images import StudyImage
+from reveal_bench.kinds.tasks.records import AnswerBox, TaskAnswer, TaskRecord
+from reveal_bench.masks import decode_mask, encode_mask
+from reveal_bench.viewer.gallery import CaseSource, _given, _mask, named_files, prepare_gallery
+from tests.viewer.shown import Shown
+
+
+def read(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def test_the_index_has_every_case_with_the_outcomes_of_its_rows(shown: Shown) -> None:
+    index = read(shown.gallery / "gallery.json")
+    assert (index["benchmark"], index["split"], index["outcomes"]) == ("chexlocalize", "released", ["hit", "miss"])
+    assert index["systems"] == ["Right", "Wrong"]
+    found = {
+        (case["id"], index["groups"][number], results) for case in index["cases"] for number, results in case["results"]
+    }
+    assert found == {(one.image_id, finding, "+-") for one in shown.records for finding in one.asked("present")}
+    asked = [bool(case["results"]) for case in index["cases"]]
+    assert asked == sorted(asked, reverse=True)  # what has something to find comes first
+    assert {case["id"] for case in index["cases"]} == {one.image_id for one in shown.records}
+
+
+def test_a_case_has_its_marks_in_shares_and_its_film_without_metadata(shown: Shown) -> None:
+    case = read(shown.gallery / "cases" / "0.json")
+    (record,) = [one for one in shown.records if one.image_id == case["id"]]
+    finding = case["groups"][0]
+    (mark, *_) = [one for one in case["marks"]["Reference"] if one["group"] == finding]
+    reference = record.reference(finding)
+    assert reference is not None
+    assert reference.rle is not None
+    drawn = mark["masks"][0]
+    flat = np.repeat(np.arange(len(drawn["runs"])) % 2 == 1, drawn["runs"])
+    assert np.array_equal(flat.reshape(drawn["height"], drawn["width"]), decode_mask(reference.rle))  # it is small
+    right, wrong = (case["answers"][name][0] for name in ("Right", "Wrong"))
+    assert (right["words"], wrong["words"]) == ("hit", "miss")
+    assert wrong["marks"][0]["points"] == [[round(0.5 / record.width, 5), round(0.5 / record.height, 5)]]
+    with Image.open(shown.gallery / case["films"][0]["file"]) as film:
+        assert (film.size, film.mode, film.getexif()) == ((record.width, record.height), "L", {})
+    texts = "".join(path.read_text(encoding="utf-8") for path in shown.gallery.rglob("*.json"))
+    assert "patient_id" not in texts
+    assert "study_id" not in texts
+
+
+def test_a_large_mask_is_made_smaller_and_a_pixel_of_it_stays() -> None:
+    mask = np.zeros((2048, 1024), bool)
+    mask[1000, 500] = True
+    drawn = _mask(encode_mask(mask))
+    assert (drawn["width"], drawn["height"]) == (256, 512)  # a quarter
+    assert drawn["runs"] == [250 * 256 + 125, 1, 512 * 256 - 250 * 256 - 126]
+
+
+def test_of_few_cases_each_has_something_to_find_and_films_are_no_larger_than_said(
+    shown: Shown, tmp_path: Path
+) -> None:
+    assert prepare_gallery(CaseSource(shown.public, "released", {}, most=2, max_side=32), tmp_path / "out") == 2
+    index = read(tmp_path / "out" / "gallery.json")
+    assert all(case["results"] for case in index["cases"])
+    with Image.open(tmp_path / "out" / "films" / "0-0.jpg") as film:
+        assert max(film.size) == 32
+
+
+def test_what_is_refused_leaves_nothing(shown: Shown, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with pytest.raises(ValueError, match="references are public"):
+        prepare_gallery(CaseSource(shown.public, "holdout", {}), out)
+    with pytest.raises(ValueError, match="references are public"):
+        prepare_gallery(CaseSource(shown.private, "holdout", {}), out)
+    bad = tmp_path / "bad.jsonl"
+    bad.write_text('{"image_id": "nobody"}\n')
+    with pytest.raises(LintError):
+        prepare_gallery(CaseSource(shown.public, "released", {"Bad": bad}), out)
+    assert list(tmp_path.iterdir()) == [bad]
+    out.mkdir()
+    (out / "mine.txt").write_text("kept")
+    with pytest.raises(ValueError, match="new or empty"):
+        prepare_gallery(CaseSource(shown.public, "released", {}), out)
+
+
+def test_pictures_that_are_withheld_cannot_be_looked_at(world: Any, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="is withheld"):
+        prepare_gallery(CaseSource(world.folder, "released", {}), tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_systems_are_named_by_hand_or_by_their_files(tmp_path: Path) -> None:
+    path = tmp_path / "net=1.jsonl"
+    path.write_text("")
+    assert named_files([f"Net={tmp_path / 'net=1.jsonl'}"][:0]) == {}
+    plain = tmp_path / "net.jsonl"
+    plain.write_text("")
+    assert named_files([f"Net L={plain}", str(plain)]) == {"Net L": plain, "net": plain}
+    for wrong in ([str(plain), f"net={plain}"], [f"a={tmp_path / 'none.jsonl'}"]):
+        with pytest.raises(ValueError, match="NAME=FILE"):
+            named_files(wrong)
+
+
+def test_a_study_is_right_where_its_labels_are_called_and_wrong_calls_count() -> None:
+    labels = ("Edema", "Nodule", "Normal")
+    study = StudyRecord("s", "p", ("Edema", "Nodule"), "three_of_three", (StudyImage("i", "PA", 8, 4),))
+    given = [FindingsPrediction("s", probabilities={"Edema": 0.9, "Nodule": 0.2, "Normal": 0.5})]
+    rows = score_studies(given, [study], labels=labels, thresholds=0.5)
+    kind = KINDS["findings"]
+    (answers,) = kind.case_answers(given, [study], rows, {}).values()
+    assert [(one.group, one.is_hit, one.words) for one in answers] == [
+        ("Edema", True, "called, probability 0.90"),
+        ("Nodule", False, "not called, probability 0.20"),
+        ("Normal", False, "called, probability 0.50"),
+    ]
+    case = kind.case(study)
+    assert case.groups == ("Edema", "Nodule")
+    assert case.told == (("Reference labels", "Edema, Nodule"), ("Agreement", "three of three"))
+    silent = score_studies([], [study], labels=labels)
+    assert [(one.is_hit, one.words) for one in kind.case_answers([], [study], silent, {})["s"]] == [
+        (False, "no answer"), (False, "no answer"), (True, "no answer"),
+    ]  # fmt: skip
+
+
+def test_what_is_not_there_is_shown_where_a_system_called_it_and_the_others_were_right() -> None:
+    case = Case("s", (), ("Edema",), {})
+    found = {"A": ("Edema", "Nodule"), "B": ("Edema",)}
+    systems = {
+        name: {"s": [CaseAnswer(one, (one in called) == (one == "Edema"), "") for one in ("Edema", "Nodule", "Normal")]}
+        for name, called in found.items()
+    }
+    shown = {name: [(one.group, one.is_hit) for one in answers] for name, answers in _given(case, systems).items()}
+    assert shown == {"A": [("Edema", True), ("Nodule", False)], "B": [("Edema", True), ("Nodule", True)]}
+
+
+def test_an_answer_to_a_task_is_shown_with_its_boxes_on_their_film_and_not_judged() -> None:
+    images, prior = (StudyImage("i", "PA", 8, 4),), (StudyImage("before", "PA", 8, 4),)
+    task = TaskRecord("t", "s", "p", "What is new?", "diagnosis_support", images, prior, reference_answer="A nodule.")
+    answer = TaskAnswer("t", "None.", (AnswerBox("before", "heart", (1.0, 1.0, 2.0, 2.0)),))
+    kind = KINDS["tasks"]
+    ((given,),) = kind.case_answers([answer], [task], None, {}).values()
+    assert (given.group, given.is_hit, given.words) == ("Diagnosis support", None, "None.")
+    assert [(mark.film, mark.boxes) for mark in given.marks] == [(1, ((1.0, 1.0, 2.0, 2.0),))]
+    case = kind.case(task)
+    assert [(film.image_id, film.is_prior) for film in case.films] == [("i", False), ("before", True)]
+    assert case.told == (("Prompt", "What is new?"), ("Reference answer", "A nodule."))
+
+
+def test_a_thumbnail_is_small(shown: Shown) -> None:
+    data = (shown.gallery / "thumbnails" / "0.jpg").read_bytes()
+    assert max(Image.open(io.BytesIO(data)).size) <= 240
