@@ -184,7 +184,7 @@ def test_an_owner_invites_and_only_the_person_accepts(world: Any) -> None:
     )
     told = wire.answer(asking(world, world.bo), click("accept", invitation), world.south.id, IMAGES)
     assert "You belong to Northern Lab" in told[0]
-    assert "invites you" not in told[1]
+    assert "Ada invites you" not in told[1]
     told = wire.invite(asking(world, world.bo), world.north.id, IMAGES, world.bo.id, "owner")
     assert "Not done" in told[0]
     assert [role for _, role in world.accounts.members(world.north)] == ["owner", "reader"]

@@ -2,9 +2,10 @@
 
 Conventions
 -----------
-The record of a subject ("submission:ID", "team:ID", "user:ID", "token:ID", "invitation:ID", "flag:ID", "board:NAME") is its row and the
-rows that belong to it: of a submission its lines of the ledger, of a team its members and what it was granted, of a
-board its versions and what those that are frozen show. Left out is what changes without an event (:data:`LEFT_OUT`).
+The record of a subject ("submission:ID", "team:ID", "user:ID", "token:ID", "invitation:ID", "flag:ID", "board:NAME")
+is its row and the rows that belong to it: of a submission its lines of the ledger, of a team its members and what it
+was granted, of a board its versions and what those that are frozen show. Left out is what changes without an event
+(:data:`LEFT_OUT`).
 A change is made first and its event appended after it, in one transaction, so that the last event of a subject holds
 the hash of the record as it must stand.
 """

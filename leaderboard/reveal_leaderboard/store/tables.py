@@ -16,9 +16,10 @@ from typing import Any
 import sqlalchemy as sa
 
 __all__ = [
-    "BOARD_STATES", "CRITERIA", "INVITATION_STATES", "JOB_KINDS", "JOB_STATES", "LEDGER_KINDS", "STATUSES", "answers", "boards", "chains",
-    "events", "fingerprints", "flags", "invitations", "jobs", "ledger", "members", "ratings", "receipts", "results", "scores",
-    "sessions", "submissions", "tables", "teams", "tokens", "users", "versions", "workers",
+    "BOARD_STATES", "CRITERIA", "INVITATION_STATES", "JOB_KINDS", "JOB_STATES", "LEDGER_KINDS", "STATUSES", "answers",
+    "boards", "chains", "events", "fingerprints", "flags", "invitations", "jobs", "ledger", "members", "ratings",
+    "receipts", "results", "scores", "sessions", "submissions", "tables", "teams", "tokens", "users", "versions",
+    "workers",
 ]  # fmt: skip
 
 STATUSES = ("received", "linted", "queued", "scoring", "reading", "scored", "refused", "failed", "withdrawn")

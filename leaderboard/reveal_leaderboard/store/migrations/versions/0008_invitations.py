@@ -12,8 +12,8 @@ def upgrade() -> None:
     op.create_table(
         "invitations",
         sa.Column("id", sa.String(32), primary_key=True),
-        sa.Column("team_id", sa.ForeignKey("teams.id"), nullable=False),
-        sa.Column("user_id", sa.ForeignKey("users.id"), nullable=False),
+        sa.Column("team_id", sa.String(32), sa.ForeignKey("teams.id"), nullable=False),
+        sa.Column("user_id", sa.String(32), sa.ForeignKey("users.id"), nullable=False),
         sa.Column("role", sa.String(20), nullable=False),
         sa.Column("who", sa.String(120), nullable=False),
         sa.Column("created_at", sa.Float(53), nullable=False),
