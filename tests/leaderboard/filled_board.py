@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from reveal_leaderboard.accounts import invitations
 from reveal_leaderboard.accounts.accounts import Accounts
 from reveal_leaderboard.release import receipts
 from reveal_leaderboard.release.fingerprints import Fingerprint
@@ -107,7 +108,9 @@ class FilledBoard:
     def fill(self) -> None:
         """Submissions in every state; a second member, a token, a flag and a grant."""
         me, reader = f"user:{self.user.id}", self.accounts.sign_in("https://id.example.org", "2", "Example Reader")
-        self.accounts.add_member(self.team, reader, "reader", me)
+        with self.store.write() as connection:
+            invited = invitations.invite(connection, self.team, reader, "reader", me)
+            invitations.accept(connection, invited, reader)
         self.accounts.issue_token(self.user, self.team, name="laptop")
         self.score(b"first", "Model A", 0.47)
         self.score(b"not better", "Model A", 0.47)  # held by the ladder

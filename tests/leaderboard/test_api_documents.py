@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
 from fastapi import FastAPI
+from reveal_leaderboard.accounts import invitations
 from reveal_leaderboard.release.receipts import Signer, append
 from reveal_leaderboard.store import boards
 from reveal_leaderboard.store.metadata import Metadata
@@ -231,6 +232,26 @@ def test_tokens_are_made_in_the_browser_alone(world: World) -> None:
     problem(world.client(world.other, browser=True).delete(f"/api/v1/me/tokens/{token['id']}"), 404, "not-found")
     assert browser.delete(f"/api/v1/me/tokens/{token['id']}").status_code == 204
     problem(world.client().get("/api/v1/me", headers=bearer), 401, "sign-in")
+
+
+def test_an_invitation_is_answered_by_the_person_invited_in_the_browser(world: World) -> None:
+    accounts, team = world.services.accounts, world.owner.team
+    guest = accounts.sign_in("https://id.example.org", "guest", "Guest")
+    with world.services.store.write() as connection:
+        first, second = (invitations.invite(connection, team, guest, "reader", "cli") for _ in range(2))
+    _, secret = accounts.issue_token(guest, accounts.create_team("Guests", owner=guest, who="cli"), name="t")
+    person = Person(guest, team, secret, accounts.new_session(guest))
+    browser, path = world.client(person, browser=True), "/api/v1/me/invitations"
+    listed = world.client(person).get(path).json()["invitations"]
+    assert [(one["id"], one["role"], one["inviter"]) for one in listed] == [(second, "reader", "the board's operator")]
+    assert listed[0]["team"] == {"id": team.id, "name": team.name}
+    accept = {"answer": "accept"}
+    problem(world.client(person).post(f"{path}/{second}", json=accept), 403, "session-only")
+    problem(world.client(world.owner, browser=True).post(f"{path}/{second}", json=accept), 404, "not-found")
+    problem(browser.post(f"{path}/{first}", json=accept), 404, "not-found")  # the second took its place
+    assert browser.post(f"{path}/{second}", json={"answer": "decline"}).status_code == 204
+    problem(browser.post(f"{path}/{second}", json=accept), 404, "not-found")
+    assert guest.id not in {user.id for user, _ in accounts.members(team)}
 
 
 def test_a_token_without_the_scope_does_not_submit(world: World, write_file: WriteFile) -> None:

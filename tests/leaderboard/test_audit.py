@@ -218,6 +218,8 @@ OF_ROWS = {
     "a submission's incident": ("UPDATE submissions SET incident = 'INC-00000001'", "submission"),
     "a charge was earlier": ("UPDATE ledger SET at = 1.0 WHERE kind = 'charged'", "submission"),
     "a charge was another's": ("UPDATE ledger SET who = 'user:x' WHERE kind = 'charged'", "submission"),
+    "an invitation was accepted": ("UPDATE invitations SET status = 'open'", "invitation"),
+    "an invitation is for another role": ("UPDATE invitations SET role = 'owner'", "invitation"),
     "a board is closed": ("UPDATE boards SET state = 'closed'", "board"),
     "a board is paused for another reason": ("UPDATE boards SET why = 'x'", "board"),
     "a version's facts": ("UPDATE versions SET facts = '{\"n_images\": 1}'", "board"),

@@ -102,14 +102,14 @@ def test_a_tokens_use_is_noted_once_a_minute(engine: sa.Engine, accounts: Accoun
 def test_a_token_is_for_one_team_and_ends_with_the_membership(accounts: Accounts) -> None:
     jane, bob = person(accounts, "jane"), person(accounts, "bob")
     lab, other = team_of(accounts, jane), team_of(accounts, bob, "Other")
-    accounts.add_member(lab, bob, "member", me(jane))
+    accounts.add_member(lab, bob, "member", "cli")
     _, secret = accounts.issue_token(bob, lab, name="laptop")
     actor = accounts.token_actor(secret)
     assert actor.team(lab.id) == lab
     assert actor.team(other.id) is None
     accounts.remove_member(lab, bob, me(jane))
     assert accounts.token_actor(secret) is None
-    accounts.add_member(lab, bob, "member", me(jane))
+    accounts.add_member(lab, bob, "member", "cli")
     assert accounts.token_actor(secret) is None  # it was revoked, not asleep
 
 
@@ -138,7 +138,7 @@ def test_a_token_needs_a_place_in_the_team(accounts: Accounts) -> None:
     lab = team_of(accounts, jane)
     with pytest.raises(TokenError, match="one of yours"):
         accounts.issue_token(bob, lab, name="laptop")
-    accounts.add_member(lab, bob, "reader", me(jane))
+    accounts.add_member(lab, bob, "reader", "cli")
     with pytest.raises(TokenError, match="a reader of Example Lab does not submit"):
         accounts.issue_token(bob, lab, name="laptop")
     token, _ = accounts.issue_token(bob, lab, name="laptop", scopes=["read"])

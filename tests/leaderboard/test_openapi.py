@@ -38,7 +38,7 @@ CHECKS = (
 )
 EXAMPLES = 8  # per operation and person
 OF_KNOWN = 3  # what is known leaves less to make up
-SECURED = {"/api/v1/me", "/api/v1/me/submissions", "/api/v1/me/ledger", "/api/v1/me/tokens"}
+SECURED = {"/api/v1/me", "/api/v1/me/submissions", "/api/v1/me/ledger", "/api/v1/me/tokens", "/api/v1/me/invitations"}
 
 
 @pytest.fixture(scope="module")
@@ -146,6 +146,7 @@ NEED_MORE = {
     "POST /api/v1/submissions",  # a file that the linter passes
     "GET /api/v1/submissions/{submission_id}/receipt",  # a signature
     "DELETE /api/v1/me/tokens/{token_id}",  # the id of a token
+    "POST /api/v1/me/invitations/{invitation_id}",  # the id of an invitation
     "POST /api/v1/submissions/{submission_id}/choose",  # one that is not withdrawn yet
 }
 """Operations whose successes are in test_api_documents."""

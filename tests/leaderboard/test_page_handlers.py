@@ -167,12 +167,25 @@ def test_a_team_is_shown_to_its_members_only(world: Any) -> None:
     assert "Mine" not in "".join(wire.show(asking(world, None), world.north.id, IMAGES))
 
 
-def test_only_an_owner_adds_and_removes_members(world: Any) -> None:
+def test_an_owner_invites_and_only_the_person_accepts(world: Any) -> None:
     wire = mine._Handlers(world.services)
     assert "Not done" in wire.act(asking(world, world.ada), click("remove", world.bo.id), world.south.id, IMAGES)[0]
-    told = wire.add_member(asking(world, world.ada), world.north.id, IMAGES, world.bo.id, "reader")
-    assert "Bo is reader of Northern Lab" in told[0]
-    told = wire.add_member(asking(world, world.bo), world.north.id, IMAGES, world.bo.id, "owner")
+    told = wire.invite(asking(world, world.ada), world.north.id, IMAGES, world.bo.id, "reader")
+    assert "Bo is invited to Northern Lab as reader" in told[0]
+    assert "invited until" in told[3]
+    told = wire.invite(asking(world, world.bo), world.north.id, IMAGES, world.bo.id, "owner")
+    assert "Not invited" in told[0]
+    assert [role for _, role in world.accounts.members(world.north)] == ["owner"]  # nobody is added unasked
+    offered = wire.open(asking(world, world.bo))[0]
+    assert "Ada invites you to Northern Lab as reader" in offered
+    invitation = offered.split('data-act="accept" data-id="')[1].split('"')[0]
+    assert (
+        "no such open invitation" in wire.answer(asking(world, world.ada), click("accept", invitation), None, IMAGES)[0]
+    )
+    told = wire.answer(asking(world, world.bo), click("accept", invitation), world.south.id, IMAGES)
+    assert "You belong to Northern Lab" in told[0]
+    assert "Ada invites you" not in told[1]
+    told = wire.invite(asking(world, world.bo), world.north.id, IMAGES, world.bo.id, "owner")
     assert "Not done" in told[0]
     assert [role for _, role in world.accounts.members(world.north)] == ["owner", "reader"]
     listed = wire.show(asking(world, world.bo), world.north.id, IMAGES)[0]

@@ -52,7 +52,7 @@ def test_only_a_team_that_no_administrator_made_waits(accounts: Accounts, by: st
 def test_a_team_that_waits_submits_nothing_by_any_way_of_asking(engine: sa.Engine, accounts: Accounts) -> None:
     jane, bob = person(accounts, "jane"), person(accounts, "bob")
     lab = team_of(accounts, jane, is_asked=True)
-    accounts.add_member(lab, bob, "member", me(jane))
+    accounts.add_member(lab, bob, "member", "cli")
     _, secret = accounts.issue_token(bob, lab, name="cluster")
     by_token = accounts.token_actor(secret)
     for actor in (actor_of(accounts, jane), actor_of(accounts, bob), by_token):

@@ -12,8 +12,7 @@ taken away a moment ago count no more.
 A team always has an owner. Two teams never have names that differ in case or spaces only. Where the settings ask for
 it (`accounts.new_teams`), a team that no administrator made waits until one approves it, and submits nothing before.
 
-Functions that check who may change something take the `connection` of their caller's transaction; a check raises, or
-returns nothing.
+Nobody is let into a team without being asked (:mod:`reveal_leaderboard.accounts.invitations`), but by the operator.
 """
 
 from __future__ import annotations
@@ -27,16 +26,25 @@ import sqlalchemy as sa
 from pydantic import TypeAdapter, ValidationError
 from sqlalchemy.exc import IntegrityError
 
-from reveal_leaderboard.accounts.credentials import Credentials, is_admin, memberships_of, revoke
+from reveal_leaderboard.accounts import invitations
+from reveal_leaderboard.accounts.credentials import Credentials, memberships_of, revoke
 from reveal_leaderboard.accounts.people import (
     ROLES,
     SCOPES,
     Actor,
     Membership,
-    NotPermittedError,
     Team,
     User,
     team_key,
+)
+from reveal_leaderboard.accounts.rights import (
+    check_consent,
+    check_may_create,
+    check_owner_left,
+    check_right,
+    event_name,
+    is_trusted,
+    lock_team,
 )
 from reveal_leaderboard.store import events, tables
 from reveal_leaderboard.store.database import locked, moment
@@ -44,88 +52,6 @@ from reveal_leaderboard.store.metadata import Name
 from reveal_leaderboard.store.submissions import NotAllowedError, waits_for_approval
 
 __all__ = ["AccountDisabledError", "Accounts", "TeamNameError"]
-
-OPERATOR = "cli"
-
-
-def event_name(whom: User | Team) -> str:
-    """As events name a person or a team."""
-    return f"{type(whom).__name__.lower()}:{whom.id}"
-
-
-def is_trusted(connection: sa.Connection, who: str) -> bool:
-    """Whether `who` is the operator or an administrator."""
-    kind, _, user_id = who.partition(":")
-    return kind == OPERATOR or (kind == "user" and is_admin(connection, user_id))
-
-
-def check_right(connection: sa.Connection, who: str, team: Team | None = None) -> None:
-    """Refuse anybody but the operator, administrators and, where `team` is given, its owners.
-
-    Raises
-    ------
-    NotPermittedError
-        If it is refused.
-    """
-    if is_trusted(connection, who):
-        return
-    if team is None:
-        raise NotPermittedError("only administrators may do this")
-    kind, _, user_id = who.partition(":")
-    users, members = tables.users, tables.members
-    role = (
-        sa.select(members.c.role)
-        .join(users, users.c.id == members.c.user_id)
-        .where(members.c.team_id == team.id, users.c.id == user_id, users.c.disabled_at.is_(None))
-    )
-    if kind != "user" or connection.execute(role).scalar_one_or_none() != "owner":
-        raise NotPermittedError(f"only owners of {team.name} and administrators may change its members")
-
-
-def check_may_create(connection: sa.Connection, owner: User, who: str) -> None:
-    """Refuse a person's second team; whether there was one, the events tell even after the person left it.
-
-    Raises
-    ------
-    NotPermittedError
-        If it is refused.
-    """
-    if is_trusted(connection, who):
-        return
-    if who != event_name(owner):
-        raise NotPermittedError("only administrators may make a team for somebody else")
-    # Two requests of one person wait for each other here.
-    connection.execute(locked(sa.select(tables.users.c.id).where(tables.users.c.id == owner.id)))
-    made = [tables.events.c.who == who, tables.events.c.to_status == "created", tables.events.c.subject.like("team:%")]
-    if connection.execute(sa.select(sa.func.count()).select_from(tables.events).where(*made)).scalar_one():
-        raise NotPermittedError("you made a team already; ask an administrator for another")
-
-
-def lock_team(connection: sa.Connection, team: Team) -> None:
-    """Let changes of one team's members wait for each other.
-
-    Raises
-    ------
-    ValueError
-        If there is no such team.
-    """
-    query = locked(sa.select(tables.teams.c.id).where(tables.teams.c.id == team.id))
-    if connection.execute(query).one_or_none() is None:
-        raise ValueError(f"team must be one that there is, got {team.id}")
-
-
-def check_owner_left(connection: sa.Connection, team: Team, user: User) -> None:
-    """Refuse to take the last owner of `team` away.
-
-    Raises
-    ------
-    ValueError
-        If `user` is the only one.
-    """
-    members = tables.members
-    query = sa.select(members.c.user_id).where(members.c.team_id == team.id, members.c.role == "owner")
-    if set(connection.execute(query).scalars()) == {user.id}:
-        raise ValueError(f"user must not be the last owner of {team.name}, got {user.id}: make another owner first")
 
 
 LOCAL_ISSUER = "local"
@@ -297,12 +223,12 @@ class Accounts(Credentials):
             return team
 
     def add_member(self, team: Team, user: User, role: str, who: str) -> None:
-        """Add `user` to `team`, or change their role.
+        """Change the role of a member of `team`; the operator adds a person, too, whom others can only invite.
 
         Raises
         ------
         NotPermittedError
-            If `who` neither owns the team nor is an administrator.
+            If `who` neither owns the team nor is an administrator, or `user` is no member and has to be asked.
         ValueError
             If `role` is not one of `ROLES`, or the last owner would stop being one.
         """
@@ -316,6 +242,8 @@ class Accounts(Credentials):
                 check_owner_left(connection, team, user)
             changed = connection.execute(table.update().where(*_place(team, user)).values(role=role)).rowcount
             if not changed:
+                check_consent(user, who)
+                invitations.end_open(connection, team, user, "withdrawn", who)
                 row = {"team_id": team.id, "user_id": user.id, "role": role, "since": moment(connection)}
                 connection.execute(table.insert().values(**row))
             why = f"{event_name(user)} is {role}"

@@ -39,7 +39,7 @@ class Event:
     Attributes
     ----------
     id : 1 for the first of all
-    subject : "submission:ID", "board:NAME", "team:ID", "user:ID", "token:ID" or "flag:ID"
+    subject : "submission:ID", "board:NAME", "team:ID", "user:ID", "token:ID", "invitation:ID" or "flag:ID"
     at : seconds since 1970 UTC by the database's clock
     previous, hash : 64 hexadecimal digits
     record : hash of its subject's record, 64 hexadecimal digits; None if it has none

@@ -2,9 +2,10 @@
 
 Conventions
 -----------
-The record of a subject ("submission:ID", "team:ID", "user:ID", "token:ID", "flag:ID", "board:NAME") is its row and the
-rows that belong to it: of a submission its lines of the ledger, of a team its members and what it was granted, of a
-board its versions and what those that are frozen show. Left out is what changes without an event (:data:`LEFT_OUT`).
+The record of a subject ("submission:ID", "team:ID", "user:ID", "token:ID", "invitation:ID", "flag:ID", "board:NAME")
+is its row and the rows that belong to it: of a submission its lines of the ledger, of a team its members and what it
+was granted, of a board its versions and what those that are frozen show. Left out is what changes without an event
+(:data:`LEFT_OUT`).
 A change is made first and its event appended after it, in one transaction, so that the last event of a subject holds
 the hash of the record as it must stand.
 """
@@ -20,6 +21,7 @@ import sqlalchemy as sa
 from reveal_leaderboard.store.tables import (
     boards,
     flags,
+    invitations,
     ledger,
     members,
     results,
@@ -46,6 +48,7 @@ _RECORDS: dict[str, list[tuple[sa.Column[str], sa.ColumnElement[bool]]]] = {
     "team": [(teams.c.id, sa.true()), (members.c.team_id, sa.true()), (ledger.c.team_id, _GRANTED)],
     "user": [(users.c.id, sa.true())],
     "token": [(tokens.c.id, sa.true())],
+    "invitation": [(invitations.c.id, sa.true())],
     "flag": [(flags.c.id, sa.true())],
     "board": [(boards.c.benchmark, sa.true()), (versions.c.benchmark, sa.true()), (results.c.benchmark, _FROZEN)],
 }

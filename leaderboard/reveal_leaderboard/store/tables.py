@@ -16,9 +16,10 @@ from typing import Any
 import sqlalchemy as sa
 
 __all__ = [
-    "BOARD_STATES", "CRITERIA", "JOB_KINDS", "JOB_STATES", "LEDGER_KINDS", "STATUSES", "answers", "boards", "chains",
-    "events", "fingerprints", "flags", "jobs", "ledger", "members", "ratings", "receipts", "results", "scores",
-    "sessions", "submissions", "tables", "teams", "tokens", "users", "versions", "workers",
+    "BOARD_STATES", "CRITERIA", "INVITATION_STATES", "JOB_KINDS", "JOB_STATES", "LEDGER_KINDS", "STATUSES", "answers",
+    "boards", "chains", "events", "fingerprints", "flags", "invitations", "jobs", "ledger", "members", "ratings",
+    "receipts", "results", "scores", "sessions", "submissions", "tables", "teams", "tokens", "users", "versions",
+    "workers",
 ]  # fmt: skip
 
 STATUSES = ("received", "linted", "queued", "scoring", "reading", "scored", "refused", "failed", "withdrawn")
@@ -27,6 +28,7 @@ JOB_KINDS = ("score", "rescore", "rank", "compare")
 """There are no jobs of kind "compare" any more; the rule of the database knows them still."""
 LEDGER_KINDS = ("reserved", "charged", "refunded", "granted")
 BOARD_STATES = ("open", "paused", "closed")
+INVITATION_STATES = ("open", "accepted", "declined", "withdrawn")
 CRITERIA = ("process", "execution", "synthesis", "language", "image_content", "image_style")
 """Columns of ratings, as the records of the tasks name them."""
 
@@ -87,6 +89,22 @@ members = sa.Table(
     _word("role", 20),
     _moment("since"),
     sa.CheckConstraint("role IN ('owner', 'member', 'reader')", name="role"),
+)
+
+invitations = sa.Table(
+    "invitations",
+    tables,
+    _id(),
+    sa.Column("team_id", sa.ForeignKey("teams.id"), nullable=False),
+    sa.Column("user_id", sa.ForeignKey("users.id"), nullable=False, index=True),
+    _word("role", 20),
+    _word("who", 120),  # by whom
+    _moment("created_at"),
+    _moment("expires_at"),
+    _word("status", 20),
+    sa.CheckConstraint("role IN ('owner', 'member', 'reader')", name="role"),
+    sa.CheckConstraint(f"status IN {INVITATION_STATES}", name="status"),
+    sa.Index(None, "team_id", "status"),
 )
 
 sessions = sa.Table(
@@ -309,7 +327,9 @@ events = sa.Table(
     "events",
     tables,
     sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),  # 1, 2, 3 ... without a gap
-    _word("subject", 200),  # "submission:ID", "board:NAME", "team:ID", "user:ID", "token:ID", "flag:ID"
+    _word(
+        "subject", 200
+    ),  # "submission:ID", "board:NAME", "team:ID", "user:ID", "token:ID", "flag:ID", "invitation:ID"
     _moment("at"),
     _word("who", 120),
     _word("from_status", 20, nullable=True),

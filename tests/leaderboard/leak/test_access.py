@@ -33,6 +33,8 @@ ROUTES: dict[tuple[str, str], tuple[int, int, int, int]] = {
     ("GET", "/api/v1/me"): SIGNED_IN,
     ("GET", "/api/v1/me/submissions"): SIGNED_IN,
     ("GET", "/api/v1/me/ledger"): SIGNED_IN,
+    ("GET", "/api/v1/me/invitations"): SIGNED_IN,
+    ("POST", "/api/v1/me/invitations/{invitation_id}"): NOT_WITH_A_TOKEN,
     ("GET", "/api/v1/me/tokens"): NOT_WITH_A_TOKEN,
     ("POST", "/api/v1/me/tokens"): NOT_WITH_A_TOKEN,
     ("DELETE", "/api/v1/me/tokens/{token_id}"): NOT_WITH_A_TOKEN,
@@ -52,10 +54,12 @@ def world(board: Board, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wo
 
 def status(world: World, who: str, method: str, route: str, submission_id: str) -> int:
     person = {"owner": world.owner, "other": world.other, "operator": world.admin}.get(who)
-    path = route.format(submission_id=submission_id, name=BENCHMARK, token_id="0" * 24)
+    path = route.format(submission_id=submission_id, name=BENCHMARK, token_id="0" * 24, invitation_id="0" * 24)
     query = {"benchmark": BENCHMARK} if path.endswith(("leaderboard", "ledger")) else {}
     query |= {"a": submission_id, "b": submission_id} if path.endswith("compare") else {}
-    body = {"team_id": world.owner.team.id, "name": "n", "scopes": ["read"], "days": 1}
+    body: dict[str, object] = {"team_id": world.owner.team.id, "name": "n", "scopes": ["read"], "days": 1}
+    if "invitations" in path:
+        body = {"answer": "accept"}
     is_form = path.endswith("/submissions")
     given = {"json": body} if method == "POST" and not is_form else {}
     answer = world.client(person).request(method, path, params=query, **given)

@@ -1,4 +1,4 @@
-"""Routes of the person who is asking: who they are, what they sent, what they spent, and their tokens."""
+"""Routes of the person who is asking: who they are, what they sent and spent, who invites them, and their tokens."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request
 
+from reveal_leaderboard.accounts import invitations
 from reveal_leaderboard.accounts.credentials import TokenError
-from reveal_leaderboard.accounts.people import Actor
+from reveal_leaderboard.accounts.people import Actor, NotPermittedError
 from reveal_leaderboard.store import quota
 from reveal_leaderboard.web.api.access import SIGN_IN, find_published, look, permitted, submission_document
 from reveal_leaderboard.web.api.documents import (
     Account,
     Budget,
     Fault,
+    InvitationAnswer,
+    InvitationDocument,
+    InvitationList,
     LedgerDocument,
     LedgerList,
     LedgerRow,
@@ -37,6 +41,7 @@ def account_routes(services: Services) -> APIRouter:
     """The routes below ``/me``."""
     router = APIRouter(dependencies=SIGN_IN)
     _add_account(router, services)
+    _add_invitations(router, services)
     _add_tokens(router, services)
     return router
 
@@ -97,26 +102,51 @@ def _teams(actor: Actor) -> list[Membership]:
     return [Membership(id=m.team.id, name=m.team.name, role=m.role) for m in actor.memberships]
 
 
-def _add_tokens(router: APIRouter, services: Services) -> None:
-    def in_browser(request: Request) -> Actor:
-        actor = permitted(services, request, "read")
-        if actor.via == "token":
-            raise ProblemError("session-only")
-        return actor
+def _in_browser(services: Services, request: Request) -> Actor:
+    actor = permitted(services, request, "read")
+    if actor.via == "token":
+        raise ProblemError("session-only")
+    return actor
 
+
+def _add_invitations(router: APIRouter, services: Services) -> None:
+    @router.get("/me/invitations", responses=answers("sign-in", "scope", *ALWAYS))
+    def invited(request: Request) -> InvitationList:
+        """The teams that the asker is invited to."""
+        actor = permitted(services, request, "read")
+        with services.store.read() as connection:
+            found = invitations.of_user(connection, actor.user)
+        return InvitationList(invitations=[InvitationDocument.model_validate(one) for one in found])
+
+    @router.post("/me/invitations/{invitation_id}", status_code=204, responses={**IN_BROWSER, **answers("not-found")})
+    def answer(
+        request: Request, invitation_id: Annotated[str, Path(pattern=r"^[0-9a-f]{1,32}$")], given: InvitationAnswer
+    ) -> None:
+        """Accept or decline an invitation: only the person invited can."""
+        actor = _in_browser(services, request)
+        act = invitations.accept if given.answer == "accept" else invitations.decline
+        try:
+            with services.store.write() as connection:
+                act(connection, invitation_id, actor.user)
+        except NotPermittedError:
+            raise ProblemError("not-found") from None
+
+
+def _add_tokens(router: APIRouter, services: Services) -> None:
     @router.get("/me/tokens", responses=answers("sign-in", "scope", "session-only", *ALWAYS))
     def tokens(request: Request) -> TokenList:
         """The asker's tokens, without their secrets, those that are over too."""
         return TokenList(
             tokens=[
-                TokenDocument.model_validate(token) for token in services.accounts.tokens_of(in_browser(request).user)
+                TokenDocument.model_validate(token)
+                for token in services.accounts.tokens_of(_in_browser(services, request).user)
             ]
         )
 
     @router.post("/me/tokens", status_code=201, responses=IN_BROWSER)
     def issue(request: Request, wanted: TokenRequest) -> TokenIssued:
         """A new token for one of the asker's teams; its secret is in this answer and nowhere else."""
-        actor = in_browser(request)
+        actor = _in_browser(services, request)
         team = next((m.team for m in actor.memberships if m.team.id == wanted.team_id), None)
         if team is None:
             raise ProblemError(
@@ -133,6 +163,6 @@ def _add_tokens(router: APIRouter, services: Services) -> None:
     @router.delete("/me/tokens/{token_id}", status_code=204, responses={**IN_BROWSER, **answers("not-found")})
     def revoke(request: Request, token_id: Annotated[str, Path(pattern=r"^[0-9a-f]{1,32}$")]) -> None:
         """End a token at once."""
-        actor = in_browser(request)
+        actor = _in_browser(services, request)
         if not services.accounts.revoke_token(token_id, actor.name):
             raise ProblemError("not-found")

@@ -22,7 +22,8 @@ from reveal_leaderboard.store.metadata import Links, Model
 
 __all__ = [
     "Account", "BenchmarkDocument", "BenchmarkList", "Board", "BoardVersion", "Budget", "Comparison", "Document",
-    "EntryDocument", "EventDocument", "EventList", "Fault", "FigureDocument", "Health", "Id", "Key", "Keys",
+    "EntryDocument", "EventDocument", "EventList", "Fault", "FigureDocument", "Health", "Id",
+    "InvitationAnswer", "InvitationDocument", "InvitationList", "Key", "Keys",
     "LedgerDocument", "LedgerList", "LedgerRow", "ManifestDocument", "ManifestRow",
     "Membership", "MetricDocument", "Moment", "Problem", "ProblemPage", "PublicMetadata", "Readiness", "Receipt",
     "ReferenceDocument", "ScoreDocument", "SubmissionDocument", "SubmissionList", "SubmissionReceived",
@@ -452,6 +453,38 @@ class LedgerList(Document):
     """The accounts of all teams of the asker."""
 
     ledgers: list[LedgerDocument]
+
+
+class InvitedTo(Document):
+    """A team that invites."""
+
+    id: Id
+    name: str
+
+
+class InvitationDocument(Document):
+    """An open invitation; `inviter` is the name of who invites."""
+
+    id: Id
+    team: InvitedTo
+    role: str
+    inviter: str
+    created_at: Moment
+    expires_at: Moment
+
+
+class InvitationList(Document):
+    """The asker's open invitations, oldest first."""
+
+    invitations: list[InvitationDocument]
+
+
+class InvitationAnswer(BaseModel):
+    """What the person invited says."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    answer: Literal["accept", "decline"]
 
 
 class TokenDocument(Document):

@@ -48,7 +48,9 @@ PROBLEMS: Mapping[str, Kind] = {
         "Tokens are made on the page of your submissions and sent as `Authorization: Bearer TOKEN`.",
     ),
     "scope": Kind(403, "The token may not do this", "The token lacks the scope that the request needs."),
-    "session-only": Kind(403, "Only in the browser", "A token cannot make or revoke tokens: sign in on the page."),
+    "session-only": Kind(
+        403, "Only in the browser", "A token cannot make or revoke tokens, nor answer invitations: sign in on the page."
+    ),
     "not-a-member": Kind(
         403,
         "You are not a member of that organization",

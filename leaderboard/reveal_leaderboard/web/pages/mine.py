@@ -13,8 +13,10 @@ from typing import Any
 
 import gradio as gr
 
+from reveal_leaderboard.accounts import invitations
 from reveal_leaderboard.accounts.accounts import TeamNameError
 from reveal_leaderboard.accounts.credentials import TOKEN_DAYS, TokenError
+from reveal_leaderboard.accounts.invitations import INVITATION_DAYS
 from reveal_leaderboard.accounts.people import ROLES, SCOPES, Actor, Membership, NotPermittedError, Team, Token
 from reveal_leaderboard.boards.catalogue import UnknownBenchmarkError
 from reveal_leaderboard.store import quota
@@ -114,7 +116,7 @@ def _team(actor: Actor, team_id: str | None) -> Team | None:
 POLL_SECONDS = 5.0
 REFUSALS = (NotAllowedError, NotPermittedError, TeamNameError, ValueError)
 SIGN_IN = sign_in("/mine")
-NO_TEAM = message("info", "You belong to no organization yet.", "Make one below, or ask an owner to add you.")
+NO_TEAM = message("info", "You belong to no organization yet.", "Make one below, or ask an owner to invite you.")
 
 log = logging.getLogger(__name__)
 
@@ -124,7 +126,7 @@ def build(services: Services, page: gr.Blocks) -> None:
     wire = _Handlers(services)
     build_strip(services, page)
     gr.HTML(page_head("My submissions"))
-    account = gr.HTML("", elem_id="account")
+    account = gr.HTML("", elem_id="account", js_on_load=ACTIONS)
     with gr.Row(elem_classes="rv-controls"):
         team = gr.Dropdown([], label="Organization", min_width=200)
         benchmark = gr.Dropdown(services.names, value=services.names[0], label="Benchmark of the ledger", min_width=200)
@@ -137,11 +139,11 @@ def build(services: Services, page: gr.Blocks) -> None:
     ledger = gr.HTML("", elem_id="ledger")
     gr.HTML(part("Team"))
     members = gr.HTML("", elem_id="members", js_on_load=ACTIONS)
-    with gr.Accordion("Add a member", open=False):
+    with gr.Accordion("Invite a member", open=False):
         with gr.Row():
             user_id = gr.Textbox(label="Their id", info="shown on their own page", max_length=64, min_width=200)
             role = gr.Dropdown(list(ROLES), value="member", label="Role", min_width=120)
-        add = gr.Button("Add or change the role")
+        invite = gr.Button("Invite or change the role")
     with gr.Accordion("Make a team", open=False):
         name = gr.Textbox(label="Name", info="as it stands on the board", max_length=64)
         make = gr.Button("Make the team")
@@ -156,7 +158,8 @@ def build(services: Services, page: gr.Blocks) -> None:
     for element in (listed, answer):
         element.click(wire.act, [team, benchmark], with_answer, **PRIVATE)
     members.click(wire.act, [team, benchmark], with_answer, **PRIVATE)
-    add.click(wire.add_member, [team, benchmark, user_id, role], with_answer, **PRIVATE)
+    account.click(wire.answer, [team, benchmark], [answer, *shown], **PRIVATE)
+    invite.click(wire.invite, [team, benchmark, user_id, role], with_answer, **PRIVATE)
     make.click(wire.make_team, [name, benchmark], [answer, *shown], **PRIVATE)
 
 
@@ -193,22 +196,45 @@ class _Handlers:
             "withdraw-now": self._withdraw,
             "choose": self._choose,
             "remove": lambda who, user_id: self._remove(who, team_id, user_id),
+            "uninvite": lambda who, invitation_id: self._uninvite(who, team_id, invitation_id),
         }
         told = self._told(actor, lambda who: does[act](who, subject) if act in does else "")
         return told, *self._lists(self.services.actor(request), team_id, benchmark)
 
-    def add_member(
-        self, request: gr.Request, team_id: str | None, benchmark: str, user_id: str | None, role: str
-    ) -> tuple[str, str, str, str]:
-        """Add a person to the team, or change its role; the owner's right is checked where it is written."""
+    def answer(self, request: gr.Request, event: gr.EventData, team_id: str | None, benchmark: str) -> tuple[Any, ...]:
+        """A click on what an invitation offers: the actor's own is accepted or declined."""
+        data = event._data if isinstance(event._data, dict) else {}
+        act, invitation_id = str(data.get("act", "")), str(data.get("id", ""))[:64]
 
         def do(actor: Actor) -> str:
-            team = _membership(actor, team_id)
+            if act not in ("accept", "decline"):
+                return ""
+            with self.services.store.write() as connection:
+                team = getattr(invitations, act)(connection, invitation_id, actor.user)
+            done = "You belong to" if act == "accept" else "You declined to join"
+            return message("good", f"{done} {team.name}.")
+
+        told = self._told(self.services.actor(request), do)
+        return told, *self._page(self.services.actor(request), team_id, benchmark)
+
+    def invite(
+        self, request: gr.Request, team_id: str | None, benchmark: str, user_id: str | None, role: str
+    ) -> tuple[str, str, str, str]:
+        """Invite a person to the team, or change a member's role; the right to do so is checked where it is written."""
+
+        def do(actor: Actor) -> str:
+            membership = _membership(actor, team_id)
             user = self.services.accounts.user((user_id or "").strip())
-            if team is None or user is None:
-                return message("bad", "Not added.", "No person has this id: it stands on their own page.")
-            self.services.accounts.add_member(team.team, user, role, who=actor.name)
-            return message("good", f"{user.name} is {role} of {team.team.name}.")
+            if membership is None or user is None:
+                return message("bad", "Not invited.", "No person has this id: it stands on their own page.")
+            team = membership.team
+            if any(member.id == user.id for member, _ in self.services.accounts.members(team)):
+                self.services.accounts.add_member(team, user, role, who=actor.name)
+                return message("good", f"{user.name} is {role} of {team.name}.")
+            with self.services.store.write() as connection:
+                invitations.invite(connection, team, user, role, who=actor.name)
+            accepts = f"It stands on their page “My submissions” for {INVITATION_DAYS} days, to accept or decline."
+            return message("good", f"{user.name} is invited to {team.name} as {role}.", accepts)
 
         told = self._told(self.services.actor(request), do)
         return told, *self._lists(self.services.actor(request), team_id, benchmark)
@@ -264,6 +290,14 @@ class _Handlers:
         self.services.accounts.remove_member(team.team, user, who=actor.name)
         return message("good", f"{user.name} is no longer a member of {team.team.name}.")
 
+    def _uninvite(self, actor: Actor, team_id: str | None, invitation_id: str) -> str:
+        membership = _membership(actor, team_id)
+        if membership is None:
+            raise NotPermittedError("this is not a team of yours")
+        with self.services.store.write() as connection:
+            invitations.withdraw(connection, membership.team, invitation_id, who=actor.name)
+        return message("good", "The invitation is withdrawn.")
+
     # What is shown --------------------------------------------------------------------------------------------------
 
     def _page(self, actor: Actor | None, team_id: str | None, benchmark: str) -> tuple[Any, ...]:
@@ -273,7 +307,9 @@ class _Handlers:
         account = SIGN_IN
         if actor is not None:
             closed = self.services.accounts.closed_teams_of(actor.user)
-            account = account_view(actor, closed, is_local=actor.via == "local")
+            with self.services.store.read() as connection:
+                invited = invitations.of_user(connection, actor.user)
+            account = draw(PAGE, "invited", invited) + account_view(actor, closed, is_local=actor.via == "local")
         return account, gr.update(choices=choices, value=chosen), *self._lists(actor, chosen, benchmark)
 
     def _lists(self, actor: Actor | None, team_id: str | None, benchmark: str) -> tuple[str, str, str]:
@@ -284,7 +320,9 @@ class _Handlers:
         if membership is None:
             return NO_TEAM, "", ""
         members = self.services.accounts.members(membership.team)
-        shown = draw(PAGE, "team", membership, members, actor.user)
+        with self.services.store.read() as connection:
+            invited = invitations.of_team(connection, membership.team)
+        shown = draw(PAGE, "team", membership, members, invited, actor.user)
         return self._submissions(actor, membership), self._ledger(membership, benchmark), shown
 
     def _submissions(self, actor: Actor, membership: Membership) -> str:
@@ -326,7 +364,7 @@ PAGE = "mine.html"
 
 
 def account_view(actor: Actor, closed: Sequence[tuple[Team, str]] = (), *, is_local: bool) -> str:
-    """Who is signed in, with the id by which a team's owner adds the person.
+    """Who is signed in, with the id by which a team's owner invites the person.
 
     Parameters
     ----------

@@ -1,0 +1,114 @@
+"""Who may change people and teams, and what no change may leave behind.
+
+Conventions
+-----------
+Every check takes the `connection` of its caller's transaction; it raises, or returns nothing. `who` is the author of a
+change as events name it: ``user:ID``, or ``cli`` for the operator on the server's own machine.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from reveal_leaderboard.accounts.credentials import is_admin
+from reveal_leaderboard.accounts.people import NotPermittedError, Team, User
+from reveal_leaderboard.store import tables
+from reveal_leaderboard.store.database import locked
+
+__all__ = [
+    "check_consent", "check_may_create", "check_owner_left", "check_right", "event_name", "is_trusted", "lock_team",
+]  # fmt: skip
+
+OPERATOR = "cli"
+
+
+def event_name(whom: User | Team) -> str:
+    """As events name a person or a team."""
+    return f"{type(whom).__name__.lower()}:{whom.id}"
+
+
+def is_trusted(connection: sa.Connection, who: str) -> bool:
+    """Whether `who` is the operator or an administrator."""
+    kind, _, user_id = who.partition(":")
+    return kind == OPERATOR or (kind == "user" and is_admin(connection, user_id))
+
+
+def check_right(connection: sa.Connection, who: str, team: Team | None = None) -> None:
+    """Refuse anybody but the operator, administrators and, where `team` is given, its owners.
+
+    Raises
+    ------
+    NotPermittedError
+        If it is refused.
+    """
+    if is_trusted(connection, who):
+        return
+    if team is None:
+        raise NotPermittedError("only administrators may do this")
+    kind, _, user_id = who.partition(":")
+    users, members = tables.users, tables.members
+    role = (
+        sa.select(members.c.role)
+        .join(users, users.c.id == members.c.user_id)
+        .where(members.c.team_id == team.id, users.c.id == user_id, users.c.disabled_at.is_(None))
+    )
+    if kind != "user" or connection.execute(role).scalar_one_or_none() != "owner":
+        raise NotPermittedError(f"only owners of {team.name} and administrators may change its members")
+
+
+def check_consent(user: User, who: str) -> None:
+    """Refuse to let `user` into a team on anybody's word but the user's own or the operator's.
+
+    Raises
+    ------
+    NotPermittedError
+        If it is refused.
+    """
+    if who != event_name(user) and who.partition(":")[0] != OPERATOR:
+        raise NotPermittedError(f"{user.name} must accept an invitation first: nobody is added without being asked")
+
+
+def check_may_create(connection: sa.Connection, owner: User, who: str) -> None:
+    """Refuse a person's second team; whether there was one, the events tell even after the person left it.
+
+    Raises
+    ------
+    NotPermittedError
+        If it is refused.
+    """
+    if is_trusted(connection, who):
+        return
+    if who != event_name(owner):
+        raise NotPermittedError("only administrators may make a team for somebody else")
+    # Two requests of one person wait for each other here.
+    connection.execute(locked(sa.select(tables.users.c.id).where(tables.users.c.id == owner.id)))
+    made = [tables.events.c.who == who, tables.events.c.to_status == "created", tables.events.c.subject.like("team:%")]
+    if connection.execute(sa.select(sa.func.count()).select_from(tables.events).where(*made)).scalar_one():
+        raise NotPermittedError("you made a team already; ask an administrator for another")
+
+
+def lock_team(connection: sa.Connection, team: Team) -> None:
+    """Let changes of one team's members wait for each other.
+
+    Raises
+    ------
+    ValueError
+        If there is no such team.
+    """
+    query = locked(sa.select(tables.teams.c.id).where(tables.teams.c.id == team.id))
+    if connection.execute(query).one_or_none() is None:
+        raise ValueError(f"team must be one that there is, got {team.id}")
+
+
+def check_owner_left(connection: sa.Connection, team: Team, user: User) -> None:
+    """Refuse to take the last owner of `team` away.
+
+    Raises
+    ------
+    ValueError
+        If `user` is the only one.
+    """
+    members = tables.members
+    query = sa.select(members.c.user_id).where(members.c.team_id == team.id, members.c.role == "owner")
+    if set(connection.execute(query).scalars()) == {user.id}:
+        raise ValueError(f"user must not be the last owner of {team.name}, got {user.id}: make another owner first")
