@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 from reveal_leaderboard.accounts.people import Actor, Membership, Team, User
 from reveal_leaderboard.settings import BenchmarkSettings, ExposurePolicy, QuotaPolicy, ReleasePolicy, load_settings
-from reveal_leaderboard.store.queue import Waiting
+from reveal_leaderboard.store.queue import Waiting, WorkerRow
 from reveal_leaderboard.store.quota import Balance, LedgerRow
 from reveal_leaderboard.store.scores import Score
 from reveal_leaderboard.store.store import Submission
 from reveal_leaderboard.web.pages.about import about_view, policy_sentences
-from reveal_leaderboard.web.pages.admin import exposure_view
+from reveal_leaderboard.web.pages.admin import exposure_view, workers_view
 from reveal_leaderboard.web.pages.compare import compare_view
 from reveal_leaderboard.web.pages.drawing import draw
 from reveal_leaderboard.web.pages.entry import entry_view
@@ -107,6 +107,14 @@ def test_every_state_of_progress_is_told_in_words(
     markup = progress_view(replace(SUBMISSION, **changes), waiting, score(), "the reason")  # type: ignore[arg-type]
     assert [words for words in told if words not in markup] == []
     assert ("rv-score" in markup) is (changes["status"] == "scored")
+
+
+def test_workers_that_were_not_seen_for_a_day_are_only_counted() -> None:
+    now, hour = 1e6, 3600.0
+    seen = {"new": now, "silent": now - 23 * hour, "gone": now - 25 * hour, "long gone": 0.0}
+    told = text_of(workers_view([WorkerRow(name, [], 0.0, at, None, "none", None) for name, at in seen.items()], now))
+    assert [name in told for name in seen] == [True, True, False, False]
+    assert "2 more, not seen for a day." in told
 
 
 def test_a_balance_is_a_sentence_and_a_row_of_boxes() -> None:

@@ -115,6 +115,13 @@ def test_the_page_ends_before_it_is_too_long(
     assert len(list((tmp_path / "out" / "questions").iterdir())) == 3
 
 
+def test_ten_questions_are_shown_and_the_others_folded(tmp_path: Path) -> None:
+    rehearse(tmp_path / "out", [question(name) for name in "abcdefghijkl"], AskSettings(), compose)
+    shown, _, folded = (tmp_path / "out" / "index.html").read_text(encoding="utf-8").partition("<details")
+    assert (shown.count("<article"), folded.count("<article")) == (10, 2)
+    assert "<summary>Questions 11 to 12</summary>" in folded
+
+
 def test_an_empty_folder_is_free_and_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     assert rehearse(tmp_path / "empty", QUESTIONS[:1], AskSettings(), compose).questions == 1
