@@ -6,6 +6,7 @@ import html
 from dataclasses import replace
 
 import pytest
+from reveal_leaderboard.accounts.invitations import Invitation
 from reveal_leaderboard.accounts.people import Actor, Membership, Team, User
 from reveal_leaderboard.settings import BenchmarkSettings, ExposurePolicy, QuotaPolicy, ReleasePolicy, load_settings
 from reveal_leaderboard.store.queue import Waiting, WorkerRow
@@ -178,7 +179,8 @@ def test_a_comparison_says_which_differences_are_told_apart() -> None:
 
 
 def test_texts_of_people_are_escaped_on_every_page() -> None:
-    user, team = User("u", "local", "s", XSS), Team("t", XSS)
+    user, team, other = User("u", "local", "s", XSS), Team("t", XSS), User("v", "x", "y", XSS)
+    invitation = Invitation("i", team, other, "reader", XSS, 0.0, 0.0)
     actor = Actor(user, (Membership(team, "owner"),), frozenset(("read", "submit")), "session")
     hostile = replace(
         SUBMISSION, model_name=XSS, team=XSS, filename=XSS, split=XSS, prompt_style=XSS, kind=XSS,
@@ -189,7 +191,8 @@ def test_texts_of_people_are_escaped_on_every_page() -> None:
         progress_view(replace(hostile, status="failed", incident=XSS), None, None, XSS),
         submissions_view([hostile], waiting={}, reasons={}, may_change=True),
         account_view(actor, is_local=False) + account_view(actor, is_local=True),
-        draw("mine.html", "team", actor.memberships[0], [(user, "owner"), (User("v", "x", "y", XSS), "reader")], user),
+        draw("mine.html", "team", actor.memberships[0], [(user, "owner"), (other, "reader")], [invitation], user),
+        draw("mine.html", "invited", [invitation]),
         strip_view(actor),
         balance_view(BALANCE, XSS),
     ):

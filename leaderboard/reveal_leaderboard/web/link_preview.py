@@ -37,8 +37,8 @@ __all__ = ["LinkPreviews", "Preview"]
 
 SITE = "REVEAL leaderboard"
 ENTRY = "/entry"
-GRADIOS_OWN = re.compile(rb'<meta\s+(?:property|name)="(?:og|twitter):[^>]*>|<title>[^<]*</title>')
-HEAD, BODY = re.compile(rb"<head[^>]*>"), re.compile(rb"<body[^>]*>")
+GRADIOS_OWN = re.compile(rb'<meta\s+(?:property|name)="(?:og|twitter):[^>]*>')
+TITLE, HEAD, BODY = (re.compile(tag) for tag in (rb"<title>[^<]*</title>", rb"<head[^>]*>", rb"<body[^>]*>"))
 WITHOUT_SCRIPTS = "These pages need JavaScript. What follows is the table; the same is at /api/v1/leaderboard."
 STILL = (
     "<style>@keyframes rv-show{to{visibility:visible}}"
@@ -119,7 +119,8 @@ class LinkPreviews:
         preview = await run_in_threadpool(self._preview, request)
         if GRADIOS_OWN.search(body):
             tags = preview.tags(f"{request.url.scheme}://{request.url.netloc}")
-            body = HEAD.sub(lambda head: head[0] + b"\n" + tags, GRADIOS_OWN.sub(b"", body), count=1)
+            body = TITLE.sub(b"", GRADIOS_OWN.sub(b"", body))
+            body = HEAD.sub(lambda head: head[0] + b"\n" + tags, body, count=1)
             if preview.table:
                 table = f"<noscript><p>{WITHOUT_SCRIPTS}</p>{preview.table}</noscript>".encode()
                 body = BODY.sub(lambda found: found[0] + table, body, count=1)
