@@ -16,10 +16,10 @@ from typing import Any
 import sqlalchemy as sa
 
 __all__ = [
-    "BOARD_STATES", "CRITERIA", "INVITATION_STATES", "JOB_KINDS", "JOB_STATES", "LEDGER_KINDS", "STATUSES", "answers",
-    "boards", "chains", "events", "fingerprints", "flags", "invitations", "jobs", "ledger", "members", "ratings",
-    "receipts", "results", "scores", "sessions", "submissions", "tables", "teams", "tokens", "users", "versions",
-    "workers",
+    "BOARD_STATES", "CRITERIA", "DELIVERY_KINDS", "DELIVERY_STATES", "INVITATION_STATES", "JOB_KINDS", "JOB_STATES",
+    "LEDGER_KINDS", "STATUSES", "answers", "boards", "buckets", "chains", "deliveries", "events", "fingerprints",
+    "flags", "invitations", "jobs", "ledger", "members", "ratings", "receipts", "results", "scores", "sessions",
+    "submissions", "tables", "teams", "tokens", "users", "versions", "webhooks", "workers",
 ]  # fmt: skip
 
 STATUSES = ("received", "linted", "queued", "scoring", "reading", "scored", "refused", "failed", "withdrawn")
@@ -29,6 +29,8 @@ JOB_KINDS = ("score", "rescore", "rank", "compare")
 LEDGER_KINDS = ("reserved", "charged", "refunded", "granted")
 BOARD_STATES = ("open", "paused", "closed")
 INVITATION_STATES = ("open", "accepted", "declined", "withdrawn")
+DELIVERY_KINDS = ("scored", "withdrawn", "flagged", "test")
+DELIVERY_STATES = ("waiting", "delivered", "failed")
 CRITERIA = ("process", "execution", "synthesis", "language", "image_content", "image_style")
 """Columns of ratings, as the records of the tasks name them."""
 
@@ -366,4 +368,40 @@ workers = sa.Table(
     _word("job_id", 32, nullable=True),
     _word("confinement", 100),
     _word("receipt_key", 100, nullable=True),  # public half, base64
+)
+
+# Between servers, and to the outside ----------------------------------------------------------------------------------
+
+buckets = sa.Table(
+    "buckets",
+    tables,
+    _word("name", 150, primary_key=True),  # "address:ADDRESS", "user:ID" or "team:ID"
+    sa.Column("units", sa.Float(53), nullable=False),  # what was left in it
+    _moment("at"),  # when that was so
+    sa.Index(None, "at"),
+)
+
+webhooks = sa.Table(
+    "webhooks",
+    tables,
+    _word("name", 40, primary_key=True),  # as in the settings
+    sa.Column("read_to", sa.Integer, nullable=False),  # the last event that it was looked at for
+)
+
+deliveries = sa.Table(
+    "deliveries",
+    tables,
+    _id(),  # also the receiver's, by which it knows what it was told before
+    sa.Column("webhook", sa.ForeignKey("webhooks.name"), nullable=False),
+    sa.Column("event_id", sa.ForeignKey("events.id"), nullable=True),  # NULL: of a test
+    _word("kind", 20),
+    _word("status", 20),
+    sa.Column("attempts", sa.Integer, nullable=False),
+    _moment("next_at"),  # of a waiting one: when it is sent, or sent again if its sender went silent
+    sa.Column("answer", sa.Integer, nullable=True),  # HTTP status of the last answer; NULL: there was none
+    _moment("created_at"),
+    _moment("ended_at", nullable=True),
+    sa.CheckConstraint(f"kind IN {DELIVERY_KINDS}", name="kind"),
+    sa.CheckConstraint(f"status IN {DELIVERY_STATES}", name="status"),
+    sa.Index(None, "webhook", "status"),
 )

@@ -25,6 +25,7 @@ from reveal_leaderboard import __version__
 from reveal_leaderboard.boards.catalogue import Catalogue
 from reveal_leaderboard.custody import Custody
 from reveal_leaderboard.store.blobs import Blobs
+from reveal_leaderboard.store.buckets import SharedBuckets
 from reveal_leaderboard.store.queue import Queue
 from reveal_leaderboard.store.store import Store
 from reveal_leaderboard.web.api import PREFIX, add_api
@@ -79,7 +80,15 @@ class OwnMethods:
         return max(matches, key=lambda match: match.value, default=Match.NONE)
 
 
-def guard(app: FastAPI, auth: Auth, *, max_body_bytes: int, n_proxies: int = 0, limits: Limits | None = None) -> None:
+def guard(
+    app: FastAPI,
+    auth: Auth,
+    *,
+    max_body_bytes: int,
+    n_proxies: int = 0,
+    limits: Limits | None = None,
+    shared: SharedBuckets | None = None,
+) -> None:
     """Let requests to `app` through the gates only; to be called once, before or after Gradio is mounted.
 
     Parameters
@@ -88,6 +97,7 @@ def guard(app: FastAPI, auth: Auth, *, max_body_bytes: int, n_proxies: int = 0, 
     max_body_bytes : largest request body
     n_proxies : how many trusted proxies stand before the server; their word counts, nobody else's
     limits : how much may be asked for; in local mode, where everybody is one person, only what is given here
+    shared : what is counted together with other servers; without it, each counts by itself
     """
     # The last one added sees a request first. Gradio's own CORS rules stand down when there is a CORSMiddleware.
     app.add_middleware(NoTraces)
@@ -97,7 +107,7 @@ def guard(app: FastAPI, auth: Auth, *, max_body_bytes: int, n_proxies: int = 0, 
     app.add_middleware(BodyLimit, limit=max_body_bytes)
     app.add_middleware(SameOrigin, is_secure=auth.is_secure)
     if auth.mode != "local" or limits is not None:
-        app.add_middleware(RateLimit, auth=auth, limits=limits)
+        app.add_middleware(RateLimit, auth=auth, limits=limits, shared=shared)
     app.add_middleware(Problems)
     app.add_middleware(KnownHost, hosts=auth.hosts)
     app.add_middleware(Forwarded, n_proxies=n_proxies)
@@ -182,7 +192,14 @@ def build_app(
     add_sign_in(app, auth)
     app.add_middleware(LinkPreviews, services=services)
     app.add_middleware(CountRequests, metrics=metrics, templates=list(app.openapi()["paths"]))
-    guard(app, auth, max_body_bytes=front.max_upload_bytes, n_proxies=front.n_proxies, limits=front.limits)
+    guard(
+        app,
+        auth,
+        max_body_bytes=front.max_upload_bytes,
+        n_proxies=front.n_proxies,
+        limits=front.limits,
+        shared=SharedBuckets(store.engine),
+    )
     _mount_pages(app, services, front)
     return app
 

@@ -5,21 +5,30 @@ Conventions
 Token buckets: a request takes its cost from the bucket of its address and from that of its actor, an upload also from
 that of each team of the actor (of a token: its team), and is refused (429, with ``Retry-After``) if any holds less; a
 refused request takes nothing. Costs are in units of one read. An IPv6 address counts by its /64, since a single
-customer has that many. Buckets are in the memory of one server process: n servers allow n times as much. A bucket that
-has filled up again is as good as none, so the ones used longest ago are dropped first.
+customer has that many.
+
+Every request is counted in the memory of its server. Uploads, sign-ins and what a person or a program changes by the
+API are counted in the database, too (:mod:`reveal_leaderboard.store.buckets`), for all servers together and across
+restarts. Reading a page writes nothing, and of a stranger only a sign-in is written: visitors must not keep workers
+from the database. In memory, a bucket that has filled up again is as good as none, so the ones used longest ago are
+dropped first.
 """
 
 from __future__ import annotations
 
 import ipaddress
+import logging
 import math
 import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from anyio import to_thread
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from reveal_leaderboard.store.buckets import Rate, SharedBuckets
 from reveal_leaderboard.web.auth import Auth
 from reveal_leaderboard.web.gate import SAFE_METHODS, send_problem
 
@@ -29,15 +38,11 @@ MAX_BUCKETS = 50_000
 STATIC = ("/assets/", "/static/", "/gallery/", "/svelte/", "/theme.css", "/favicon.ico", "/healthz", "/readyz")
 UPLOADS = ("/gradio_api/upload", "/api/v1/submissions")
 SIGN_INS = ("/login", "/api/v1/me/tokens")
+BY_API = "/api/"
 READ, WRITE, UPLOAD, SIGN_IN = 1, 2, 20, 20
+SWEEP_SECONDS = 60.0
 
-
-@dataclass(frozen=True, slots=True)
-class Rate:
-    """A bucket of `burst` units that fills by `per_second`."""
-
-    burst: float
-    per_second: float
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +53,9 @@ class Limits:
     people and programs of a team together may upload twice as much as one of them: 60 files at once, then 2 a second.
     """
 
-    address: Rate = Rate(2000, 100)
-    actor: Rate = Rate(600, 20)
-    team: Rate = Rate(1200, 40)
+    address: Rate = field(default=Rate(2000, 100))
+    actor: Rate = field(default=Rate(600, 20))
+    team: Rate = field(default=Rate(1200, 40))
     open_requests: int = 400
 
 
@@ -60,11 +65,15 @@ def cost_of(method: str, path: str) -> int:
     >>> cost_of("GET", "/assets/index.js"), cost_of("GET", "/submit"), cost_of("POST", "/api/v1/submissions")
     (0, 1, 20)
     """
-    if path == "/login/callback" or (path.startswith(SIGN_INS) and (path == "/login" or method not in SAFE_METHODS)):
+    if _is_sign_in(method, path):
         return SIGN_IN
     if method in SAFE_METHODS:
         return 0 if path.startswith(STATIC) else READ
     return UPLOAD if _is_upload(method, path) else WRITE
+
+
+def _is_sign_in(method: str, path: str) -> bool:
+    return path == "/login/callback" or (path.startswith(SIGN_INS) and (path == "/login" or method not in SAFE_METHODS))
 
 
 def _is_upload(method: str, path: str) -> bool:
@@ -77,13 +86,21 @@ class RateLimit:
     Parameters
     ----------
     auth : finds the actor; requests of nobody are counted by address alone
+    shared : what all servers count together; None for a server that counts by itself
     clock : seconds, never going back
     """
 
     def __init__(
-        self, app: ASGIApp, auth: Auth, limits: Limits | None = None, *, clock: Callable[[], float] = time.monotonic
+        self,
+        app: ASGIApp,
+        auth: Auth,
+        limits: Limits | None = None,
+        *,
+        shared: SharedBuckets | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.app, self.auth, self.limits = app, auth, limits or Limits()
+        self._shared, self._clock, self._swept = shared, clock, clock()
         self._buckets = _Buckets(clock)
         self._open: Counter[str] = Counter()
 
@@ -106,23 +123,41 @@ class RateLimit:
                 del self._open[address]
 
     async def _count(self, address: str, scope: Scope, receive: Receive, send: Send) -> None:
-        cost = cost_of(scope["method"], scope["path"])
+        method, path = scope["method"], scope["path"]
+        cost, actor = cost_of(method, path), None
         charged = {f"address:{address}": self.limits.address}
         seconds = self._buckets.wait(charged, cost)
         if not seconds and cost and _has_credentials(scope):  # asked for only if the address may go on
             actor = await self.auth.find_actor(scope)
             if actor is not None:
                 charged[actor.name] = self.limits.actor
-                if _is_upload(scope["method"], scope["path"]):
+                if _is_upload(method, path):
                     charged |= {f"team:{m.team.id}": self.limits.team for m in actor.memberships}
                 seconds = self._buckets.wait(charged, cost)
+        if not seconds:
+            self._buckets.take(charged, cost)
+            if self._shared is not None and _is_shared(method, path, is_known=actor is not None):
+                seconds = await to_thread.run_sync(self._take_shared, self._shared, charged, cost)
+                if seconds:
+                    self._buckets.take(charged, -cost)
         if seconds:
             wait = max(1, math.ceil(seconds))
             detail = f"That is more than the board takes at once. Try again in {wait} s."
             await send_problem(send, 429, detail, {"retry-after": str(wait)})
             return
-        self._buckets.take(charged, cost)
         await self.app(scope, receive, send)
+
+    def _take_shared(self, shared: SharedBuckets, charged: dict[str, Rate], cost: float) -> float:
+        """Seconds to wait; 0 while the database does not answer, for the request itself meets that next."""
+        try:
+            if self._clock() > self._swept + SWEEP_SECONDS:
+                self._swept = self._clock()
+                rates = (self.limits.address, self.limits.actor, self.limits.team)
+                shared.sweep(max(rate.burst / rate.per_second for rate in rates))
+            return shared.take(charged, cost)
+        except SQLAlchemyError as error:
+            log.warning("the database does not answer: a request is counted by this server alone", exc_info=error)
+            return 0.0
 
 
 class _Buckets:
@@ -134,7 +169,7 @@ class _Buckets:
 
     def wait(self, rates: dict[str, Rate], cost: float) -> float:
         """Seconds until every bucket holds `cost`; 0 if they do now."""
-        return max(max(0.0, (cost - self._now_in(key, rate)) / rate.per_second) for key, rate in rates.items())
+        return max(rate.wait(self._now_in(key, rate), cost) for key, rate in rates.items())
 
     def take(self, rates: dict[str, Rate], cost: float) -> None:
         if not cost:
@@ -149,7 +184,13 @@ class _Buckets:
         if key not in self._left:
             return rate.burst
         left, at = self._left[key]
-        return min(rate.burst, left + (self._clock() - at) * rate.per_second)
+        return rate.filled(left, self._clock() - at)
+
+
+def _is_shared(method: str, path: str, *, is_known: bool) -> bool:
+    """Whether all servers count a request together."""
+    changes = method not in SAFE_METHODS and (path.startswith(BY_API) or _is_upload(method, path))
+    return _is_sign_in(method, path) or (is_known and changes)
 
 
 def _has_credentials(scope: Scope) -> bool:

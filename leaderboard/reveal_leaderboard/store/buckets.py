@@ -1,0 +1,69 @@
+"""Token buckets: how much somebody may still ask for, in memory or, for all servers together, in the database.
+
+Conventions
+-----------
+A bucket holds at most `burst` units and fills by `per_second`; one that nobody has taken from is full. What is taken
+from several buckets at once is taken from all or from none. In the database it is one short transaction, by the
+database's clock, that locks the buckets in the order of their names. A bucket that was written at a later time than now
+has seen the clock set back: it holds what it held, and fills from now on. So nobody waits until the old time comes
+again, and nobody is given anything. Buckets that must be full by now are removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from reveal_leaderboard.store.database import insert_if_absent, locked, moment
+from reveal_leaderboard.store.tables import buckets
+
+__all__ = ["Rate", "SharedBuckets"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A bucket of `burst` units that fills by `per_second`."""
+
+    burst: float
+    per_second: float
+
+    def filled(self, units: float, seconds: float) -> float:
+        """What a bucket holds that held `units` so many seconds ago."""
+        return min(self.burst, units + max(0.0, seconds) * self.per_second)
+
+    def wait(self, units: float, cost: float) -> float:
+        """Seconds until a bucket that holds `units` holds `cost`; 0 if it does now."""
+        return max(0.0, (cost - units) / self.per_second)
+
+
+class SharedBuckets:
+    """The buckets in the database of `engine`."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self._engine = engine
+
+    def take(self, rates: Mapping[str, Rate], cost: float) -> float:
+        """Take `cost` from every bucket named; the seconds to wait if any holds less, and then nothing is taken."""
+        with self._engine.begin() as connection:
+            at = moment(connection)
+            for name in sorted(rates):
+                insert_if_absent(connection, buckets, {"name": name, "units": rates[name].burst, "at": at})
+            query = sa.select(buckets).where(buckets.c.name.in_(rates)).order_by(buckets.c.name)
+            rows = connection.execute(locked(query)).all()
+            held = {row.name: rates[row.name].filled(row.units, at - row.at) for row in rows}
+            # One that was removed meanwhile was full.
+            wait = max((rates[name].wait(units, cost) for name, units in held.items()), default=0.0)
+            for row in rows:
+                if not wait or row.at > at:
+                    units = held[row.name] - (0.0 if wait else cost)
+                    mine = buckets.c.name == row.name
+                    connection.execute(buckets.update().where(mine).values(units=units, at=at))
+        return wait
+
+    def sweep(self, seconds: float) -> None:
+        """Remove the buckets that nobody has taken from for so long; those that somebody uses now are left alone."""
+        with self._engine.begin() as connection:
+            old = sa.select(buckets.c.name).where(buckets.c.at < moment(connection) - seconds)
+            connection.execute(buckets.delete().where(buckets.c.name.in_(locked(old, skip=True))))
