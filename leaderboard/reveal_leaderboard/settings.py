@@ -5,11 +5,16 @@ Conventions
 `settings.toml` beside this file holds every figure with its reason, and is printed by the page "About". An operator's
 file holds only what differs. Reading is strict: an unknown key, a wrong type or a figure out of range is an error, so
 that a misspelled key never leaves a holdout under another policy than its maintainer thinks. What a key may hold stands
-beside it in the classes below. These rules are for files alone: code may make a policy of any figures.
+beside it in the classes below. These rules are for files alone: code may make a policy of any figures. Webhooks, which
+an operator's file alone has, are no policy, and no page prints them. A file holds no secret: these are read from the
+environment, or from files that it names (:func:`secret_from`).
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
+import ipaddress
 import itertools
 import json
 import math
@@ -20,6 +25,7 @@ from dataclasses import asdict, dataclass, fields
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import PlainValidator, TypeAdapter, ValidationError
 from pydantic_core import PydanticCustomError
@@ -28,7 +34,7 @@ from reveal_bench.benchmarks import BENCHMARKS
 
 __all__ = [
     "AccountsPolicy", "BenchmarkSettings", "ExposurePolicy", "QuotaPolicy", "ReadingPolicy", "ReleasePolicy",
-    "Settings", "SettingsError", "load_settings",
+    "Settings", "SettingsError", "Webhook", "is_loopback", "load_settings", "secret_from", "webhook_keys",
 ]  # fmt: skip
 
 PACKAGED = Path(__file__).with_name("settings.toml")
@@ -36,6 +42,7 @@ Document = Mapping[str, Any]
 
 _TOML_NAMES = {int: "a whole number", float: "a number", str: "a text", list: "a list", bool: "true or false"}
 _STEPS = (0.01, 0.02, 0.05, 0.1, 0.25)
+WEBHOOK_EVENTS = ("scored", "withdrawn", "flagged")
 WIDEST_REACH = 0.05
 """The ends of intervals are not rounded further than this."""
 
@@ -83,6 +90,29 @@ def _are_bands(value: list[Any]) -> bool:
 def _are_steps(value: list[Any]) -> bool:
     numbers = all(type(step) in (int, float) and _is_step(step) for step in value)
     return numbers and len(value) > 0 and all(a >= b for a, b in itertools.pairwise(value))
+
+
+def _is_receiver(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname or "", parts.port
+    except ValueError:
+        return False
+    is_safe = parts.scheme == "https" or (parts.scheme == "http" and is_loopback(host))
+    is_plain = parts.username is None and not parts.fragment and url.isprintable() and len(url) <= 1000
+    return is_safe and is_plain and host != ""
+
+
+def _are_events(value: list[Any]) -> bool:
+    return len(value) > 0 and all(name in WEBHOOK_EVENTS and value.count(name) == 1 for name in value)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is this machine's own."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
 
 
 _STEP = _number(_is_step, "from 0.01 to 0.25 that divides 1")
@@ -256,10 +286,74 @@ class BenchmarkSettings:
     reading: ReadingPolicy = ReadingPolicy()
 
 
+@dataclass(frozen=True, slots=True)
+class Webhook:
+    """An address that is told what happens on the board.
+
+    Attributes
+    ----------
+    url : where to, by https, or by http on this machine
+    events : which of `WEBHOOK_EVENTS`
+    private : it may lie at an address that the internet does not reach, such as this machine's
+    """
+
+    url: Annotated[
+        str, _rule(str, _is_receiver, "https://... without a password, or http://... on this machine, in one line")
+    ]
+    events: Annotated[tuple[str, ...], _rule(list, _are_events, f"a list of some of {', '.join(WEBHOOK_EVENTS)}")]
+    private: Annotated[bool, _rule(bool, lambda _: True, "true or false")] = False
+
+
+def webhook_keys(name: str, environ: Mapping[str, str]) -> tuple[bytes, ...]:
+    """The keys that sign for a webhook, from ``REVEAL_WEBHOOK_NAME_SECRET`` or the file that ``..._FILE`` names.
+
+    Each is ``whsec_`` and 24 to 64 bytes in base64. While one follows another, both are given, the new one first.
+
+    Raises
+    ------
+    SettingsError
+        If what is given is no such key.
+    """
+    variable = f"REVEAL_WEBHOOK_{name.upper().replace('-', '_')}_SECRET"
+    keys = []
+    for text in (secret_from(environ, variable) or "").split():
+        try:
+            key = base64.b64decode(text.removeprefix("whsec_"), validate=True)
+        except binascii.Error:
+            key = b""
+        if not text.startswith("whsec_") or not 24 <= len(key) <= 64:
+            raise SettingsError(f"{variable} must hold whsec_ and 24 to 64 bytes in base64, got another text")
+        keys.append(key)
+    return tuple(keys)
+
+
+def secret_from(environ: Mapping[str, str], name: str) -> str | None:
+    """The secret in the variable `name`, or in the file that `name` with ``_FILE`` names; None if neither is set.
+
+    Raises
+    ------
+    SettingsError
+        If the file cannot be read, or is empty.
+    """
+    path = environ.get(f"{name}_FILE")
+    if not path:
+        return environ.get(name, "").strip() or None
+    try:
+        secret = Path(path).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        told = type(error).__name__
+        raise SettingsError(f"{name}_FILE must be a readable text file, got {path!r} ({told})") from None
+    if not secret:
+        raise SettingsError(f"{name}_FILE must hold the secret, got the empty file {path!r}")
+    return secret
+
+
 _TABLES = {
     "release": ReleasePolicy, "quota": QuotaPolicy, "exposure": ExposurePolicy, "reading": ReadingPolicy,
     "accounts": AccountsPolicy, "about": _About,
 }  # fmt: skip
+_NAMED = ("benchmarks", "webhooks")
+"""Tables of tables, each with a name of its own."""
 _OF_ALL = ("accounts",)
 """Tables that no benchmark has of its own."""
 
@@ -290,6 +384,12 @@ class Settings:
     def accounts(self) -> AccountsPolicy:
         """What holds for all benchmarks together."""
         return AccountsPolicy(**self._document["accounts"])
+
+    @property
+    def webhooks(self) -> dict[str, Webhook]:
+        """Who is told what happens, by name."""
+        named = self._document.get("webhooks", {})
+        return {name: Webhook(**{**table, "events": tuple(table["events"])}) for name, table in named.items()}
 
     def document(self, benchmark: str) -> dict[str, Any]:
         """The figures of `benchmark` as plain JSON values."""
@@ -331,10 +431,16 @@ def _read(path: Path) -> dict[str, Any]:
         raise SettingsError(f"{path}: cannot be read: {error.strerror}") from None
     except ValueError as error:  # bytes that are no text, or text that is no TOML
         raise SettingsError(f"{path}: must be TOML: {error}") from None
-    benchmarks = document.get("benchmarks", {})
-    _check_tables({name: table for name, table in document.items() if name != "benchmarks"}, path, "")
-    if not isinstance(benchmarks, dict):
-        raise SettingsError(f"{path}: `benchmarks` must be a table, got {benchmarks!r}")
+    general = {name: table for name, table in document.items() if name not in _NAMED}
+    _check_tables(general, path, "")
+    benchmarks, webhooks = (document.get(name, {}) for name in _NAMED)
+    for name, tables in zip(_NAMED, (benchmarks, webhooks), strict=True):
+        if not isinstance(tables, dict):
+            raise SettingsError(f"{path}: `{name}` must be a table, got {tables!r}")
+    for name, table in webhooks.items():
+        if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name) or len(name) > 40:
+            raise SettingsError(f"{path}: `webhooks` must be named by small letters, digits and hyphens, got {name!r}")
+        _check_table(Webhook, table, path, f"webhooks.{name}")
     for name, tables in benchmarks.items():
         if name not in BENCHMARKS:
             raise SettingsError(f"{path}: `benchmarks` must be of {', '.join(BENCHMARKS)}, got {name!r}")
@@ -347,25 +453,31 @@ def _read(path: Path) -> dict[str, Any]:
 def _check_tables(tables: Mapping[str, Any], path: Path, prefix: str) -> None:
     for name, table in tables.items():
         if name not in _TABLES:
-            raise SettingsError(f"{path}: tables must be of {', '.join(_TABLES)}, benchmarks, got `{prefix}{name}`")
+            known = ", ".join((*_TABLES, *_NAMED))
+            raise SettingsError(f"{path}: tables must be of {known}, got `{prefix}{name}`")
         if prefix and name in _OF_ALL:
             raise SettingsError(f"{path}: `{name}` must be the same for all benchmarks, got `{prefix}{name}`")
-        if not isinstance(table, dict):
-            raise SettingsError(f"{path}: `{prefix}{name}` must be a table, got {table!r}")
-        keys = [field.name for field in fields(_TABLES[name])]
-        for key in table:
-            if key not in keys:
-                raise SettingsError(f"{path}: keys of `{prefix}{name}` must be of {', '.join(keys)}, got {key!r}")
-        try:
-            _checker(name).validate_python(table)
-        except ValidationError as error:
-            first = error.errors()[0]
-            raise SettingsError(f"{path}: `{prefix}{name}.{first['loc'][0]}` {first['msg']}") from None
+        _check_table(_TABLES[name], table, path, f"{prefix}{name}")
+
+
+def _check_table(kind: type, table: Any, path: Path, name: str) -> None:
+    if not isinstance(table, dict):
+        raise SettingsError(f"{path}: `{name}` must be a table, got {table!r}")
+    keys = [field.name for field in fields(kind)]
+    for key in table:
+        if key not in keys:
+            raise SettingsError(f"{path}: keys of `{name}` must be of {', '.join(keys)}, got {key!r}")
+    try:
+        _checker(kind).validate_python(table)
+    except ValidationError as error:
+        first = error.errors()[0]
+        words = "must be given" if first["type"] == "missing" else first["msg"]
+        raise SettingsError(f"{path}: `{name}.{first['loc'][0]}` {words}") from None
 
 
 @cache  # making one takes longer than all else that is done with settings
-def _checker(name: str) -> TypeAdapter[Any]:
-    return TypeAdapter(_TABLES[name])
+def _checker(kind: type) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
 
 
 def _check_together(tables: Document, path: Path, prefix: str) -> None:

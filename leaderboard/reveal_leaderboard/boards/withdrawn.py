@@ -1,4 +1,4 @@
-"""What everybody may know of an entry that was public until its team withdrew it.
+"""Which entries are public, and what everybody may know of one that was until its team withdrew it.
 
 A paper may cite such an entry: its address says whose it was and when it was withdrawn, never its figures. What an
 admin hid, and what nobody but its team ever saw, leaves nothing behind: to everybody else it is as an id that never
@@ -12,9 +12,9 @@ from typing import Any
 
 from reveal_leaderboard.boards.standings import iso_time
 from reveal_leaderboard.store import boards
-from reveal_leaderboard.store.store import Store, Submission
+from reveal_leaderboard.store.store import Score, Store, Submission
 
-__all__ = ["WithdrawnEntry", "read_withdrawn"]
+__all__ = ["WithdrawnEntry", "is_public", "read_withdrawn"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,12 @@ class WithdrawnEntry:
         told: dict[str, Any] = {name: getattr(self, name) for name in names}
         told |= {"versions": list(self.versions), "frozen_on": list(self.frozen_on)}
         return told | {"sent_at": iso_time(self.sent_at), "withdrawn_at": iso_time(self.withdrawn_at)}
+
+
+def is_public(submission: Submission, score: Score | None) -> bool:
+    """Whether everybody may see a submission with this score of it: not withdrawn, hidden or held by the ladder."""
+    is_shown = submission.withdrawn_at is None and submission.hidden_at is None
+    return is_shown and submission.status == "scored" and score is not None and not score.is_held
 
 
 def read_withdrawn(store: Store, submission: Submission) -> WithdrawnEntry | None:

@@ -30,6 +30,7 @@ from reveal_leaderboard.cli.process import (
     secret_files,
 )  # fmt: skip
 from reveal_leaderboard.cli.readers import add_readers
+from reveal_leaderboard.cli.webhooks import webhooks
 from reveal_leaderboard.custody.confinement import confine, readable_places
 from reveal_leaderboard.store.places import BlobsAt, Data, Database, Places, SettingsFile, places
 
@@ -45,6 +46,7 @@ app.add_typer(admin, name="admin")
 app.command()(backup)
 app.command()(restore)
 app.command()(audit)
+app.command()(webhooks)
 add_readers(app)
 log = logging.getLogger("reveal_leaderboard")
 
@@ -158,6 +160,8 @@ def worker(
     from reveal_leaderboard.custody import Custody
     from reveal_leaderboard.custody.scratch import scratch_folder
     from reveal_leaderboard.release import receipts
+    from reveal_leaderboard.settings import SettingsError
+    from reveal_leaderboard.worker.webhooks import delivering, open_senders
     from reveal_leaderboard.worker.worker import Worker, open_holdouts
 
     try:
@@ -180,13 +184,18 @@ def worker(
             lease_seconds=lease_seconds,
             pause_before_finish=pause_before_finish,
         )
-        log_to_stderr([process.name, *(word for key in holdouts for word in key)])
+        log_to_stderr([process.name, *store.settings.webhooks, *(word for key in holdouts for word in key)])
+        try:
+            senders = open_senders(store, os.environ)
+        except SettingsError as error:
+            raise typer.BadParameter(str(error), param_hint="--settings") from None
         with store.write() as connection:  # those of a board that has final figures from before they were signed
             if n := receipts.append_missing(connection, process.signers):
                 log.info("signed %d receipts of final figures that had none", n)
         custody.warm_up([one.folder for one in holdouts.values()])
         _on_end_signals(process.stopping)
-        process.run(once=once)
+        with delivering(senders, to_the_end=once):
+            process.run(once=once)
 
 
 def _supervise(processes: int) -> None:

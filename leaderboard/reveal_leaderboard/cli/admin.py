@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from reveal_leaderboard.store.audit import Report
     from reveal_leaderboard.store.store import Store
 
-__all__ = ["admin", "audit", "backup", "restore"]
+__all__ = ["admin", "as_time", "audit", "backup", "restore", "show_table"]
 
 admin = typer.Typer(no_args_is_help=True, help="Boards, teams, people, flags and budgets.")
 Why = Annotated[str, typer.Option(help="The reason, shown to those concerned and kept in the event log.")]
@@ -44,14 +44,16 @@ def _who() -> str:
     return f"cli:{getpass.getuser()}"
 
 
-def _show(rows: Iterable[Iterable[object]], head: tuple[str, ...]) -> None:
+def show_table(rows: Iterable[Iterable[object]], head: tuple[str, ...]) -> None:
+    """Print rows in columns; None is a dash."""
     table = [list(head), *(["-" if cell is None else str(cell) for cell in row] for row in rows)]
     widths = [max(len(row[i]) for row in table) for i in range(len(head))]
     for row in table:
         typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
-def _time(moment: float | None) -> str | None:
+def as_time(moment: float | None) -> str | None:
+    """Seconds since 1970 as UTC to the minute."""
     return None if moment is None else datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M")
 
 
@@ -65,7 +67,7 @@ def boards(data: Data, database: Database = None) -> None:
 
     with _store(data, database) as store, store.read() as connection:
         rows = board_queries.list_boards(connection)
-        _show(((r.benchmark, r.version, r.state, r.why, _time(r.changed_at)) for r in rows),
+        show_table(((r.benchmark, r.version, r.state, r.why, as_time(r.changed_at)) for r in rows),
               ("board", "version", "state", "why", "since"))  # fmt: skip
 
 
@@ -97,7 +99,9 @@ def refresh(
             typer.echo(f"{n} submissions queued; of {done.total}, {done.done} are done and {done.left} left")
             return
         changes = refresh.switch_version(connection, benchmark, to, who=_who())
-    _show(((c.submission_id, c.before, c.after) for c in changes.changes), ("submission", "rank before", "rank now"))
+    show_table(
+        ((c.submission_id, c.before, c.after) for c in changes.changes), ("submission", "rank before", "rank now")
+    )
     if changes.dropped:
         typer.echo(f"not on the new board: {', '.join(changes.dropped)}")
 
@@ -121,22 +125,22 @@ def exposure(benchmark: str, data: Data, database: Database = None, settings: Se
 def people(data: Data, database: Database = None) -> None:
     """List people and teams, those first that wait for approval."""
     with _accounts(data, database) as accounts:
-        _show(
+        show_table(
             (
-                (u.id, u.name, u.issuer, u.subject, "admin" if u.is_admin else "", _time(u.disabled_at))
+                (u.id, u.name, u.issuer, u.subject, "admin" if u.is_admin else "", as_time(u.disabled_at))
                 for u in accounts.users()
             ),
             ("person", "name", "signs in by", "subject", "rights", "closed"),
         )
         typer.echo("")
-        _show(
+        show_table(
             (
                 (
                     t.id,
                     t.name,
                     ", ".join(f"{u.name} ({role})" for u, role in accounts.members(t)),
-                    _time(t.waiting_since),
-                    _time(t.disabled_at),
+                    as_time(t.waiting_since),
+                    as_time(t.disabled_at),
                 )
                 for t in sorted(accounts.teams(), key=lambda t: t.waiting_since is None or t.disabled_at is not None)
             ),
@@ -213,9 +217,16 @@ def tokens(data: Data, database: Database = None) -> None:
     """List the API tokens that work, without their secrets."""
     with _accounts(data, database) as accounts:
         rows = accounts.live_tokens()
-    _show(
+    show_table(
         (
-            (t.id, t.name, owner, t.team.name, " ".join(t.scopes), *map(_time, (t.created_at, t.used_at, t.expires_at)))
+            (
+                t.id,
+                t.name,
+                owner,
+                t.team.name,
+                " ".join(t.scopes),
+                *map(as_time, (t.created_at, t.used_at, t.expires_at)),
+            )
             for t, owner in rows
         ),
         ("token", "name", "owner", "team", "may", "made", "last used", "until"),
@@ -259,7 +270,7 @@ def flags(
         if clear is not None and not store.clear_flag(clear, _who()):
             raise LookupError(f"there is no open flag {clear}")
         rows = store.flags()
-        _show(((f.id, f.kind, f.submission_id, f.other_id, f.detail, _time(f.raised_at)) for f in rows),
+        show_table(((f.id, f.kind, f.submission_id, f.other_id, f.detail, as_time(f.raised_at)) for f in rows),
               ("flag", "kind", "submission", "other", "detail", "since"))  # fmt: skip
 
 
@@ -293,7 +304,7 @@ def workers(data: Data, database: Database = None) -> None:
     with _store(data, database) as store, store.read() as connection:
         for w in Queue.workers(connection):
             serves = ", ".join(f"{name} {version}" for name, version in w.serves)
-            typer.echo(f"{w.name}: {serves}; since {_time(w.started_at)}, seen {_time(w.seen_at)}; {w.confinement}")
+            typer.echo(f"{w.name}: {serves}; since {as_time(w.started_at)}, seen {as_time(w.seen_at)}; {w.confinement}")
 
 
 @admin.command()

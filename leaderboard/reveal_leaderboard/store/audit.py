@@ -19,8 +19,7 @@ too. Predictions may be missing: they can be made again.
 Not covered, for no chain holds them: sessions, jobs and workers, when a token was last used or a row last changed,
 which of a model's submissions is shown (their events say), buckets of rate limits, webhooks and their deliveries,
 fingerprints, single ratings before a submission is read to its end, and places on the board, which are computed again.
-What cannot be read at all is a problem of its area, not an
-end of the audit.
+What cannot be read at all is a problem of its area, not an end of the audit.
 """
 
 from __future__ import annotations

@@ -17,10 +17,8 @@ Environment
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
@@ -30,8 +28,9 @@ from starlette.requests import HTTPConnection
 
 from reveal_leaderboard.accounts.accounts import Accounts
 from reveal_leaderboard.accounts.people import Actor
+from reveal_leaderboard.settings import SettingsError, is_loopback, secret_from
 
-__all__ = ["MODES", "Auth", "Mode", "ModeError", "Provider", "check_mode", "is_loopback", "open_auth", "require"]
+__all__ = ["MODES", "Auth", "Mode", "ModeError", "Provider", "check_mode", "open_auth", "require"]
 
 Mode = Literal["local", "oidc", "huggingface"]
 MODES: tuple[Mode, ...] = ("local", "oidc", "huggingface")
@@ -245,16 +244,10 @@ def _needed(environ: Mapping[str, str], name: str) -> str:
 
 
 def _secret(environ: Mapping[str, str], name: str) -> str:
-    path = environ.get(f"{name}_FILE")
-    if not path:
-        return _needed(environ, name)
     try:
-        secret = Path(path).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ModeError(f"{name}_FILE must be a readable text file, got {path!r} ({type(error).__name__})") from None
-    if not secret:
-        raise ModeError(f"{name}_FILE must hold the secret, got the empty file {path!r}")
-    return secret
+        return secret_from(environ, name) or _needed(environ, name)
+    except SettingsError as error:
+        raise ModeError(str(error)) from None
 
 
 def _check_address(what: str, url: str) -> None:
@@ -268,11 +261,3 @@ def _check_address(what: str, url: str) -> None:
     is_safe = parts.scheme == "https" or (parts.scheme == "http" and is_loopback(host))
     if len(url) > MAX_ADDRESS or not is_safe or not host or parts.query or parts.fragment or parts.username is not None:
         raise ModeError(f"{what} must be an https:// address without query or password, got {url!r}")
-
-
-def is_loopback(host: str) -> bool:
-    """Whether an address is this machine's own."""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False

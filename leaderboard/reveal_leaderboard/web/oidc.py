@@ -23,7 +23,8 @@ from joserfc import jwt
 from joserfc.errors import InvalidKeyIdError, JoseError
 from joserfc.jwk import KeySet
 
-from reveal_leaderboard.web.auth import Provider, is_loopback
+from reveal_leaderboard.settings import is_loopback
+from reveal_leaderboard.web.auth import Provider
 
 __all__ = ["Claims", "Client", "ProviderError"]
 

@@ -18,7 +18,7 @@ from fastapi import Path, Request, Security
 from fastapi.security import APIKeyCookie, HTTPBearer
 
 from reveal_leaderboard.boards.catalogue import UnknownBenchmarkError
-from reveal_leaderboard.boards.withdrawn import read_withdrawn
+from reveal_leaderboard.boards.withdrawn import is_public, read_withdrawn
 from reveal_leaderboard.store import boards
 from reveal_leaderboard.web.api.documents import (
     EventDocument,
@@ -160,9 +160,7 @@ def own(services: Services, actor: Actor, submission_id: str) -> Submission:
 def look(services: Services, submission: Submission, version: str | None = None, *, is_own: bool = False) -> Visible:
     """A submission with its score, and whether everybody may see it."""
     score = services.store.score_of(submission.id, version)
-    is_shown = submission.withdrawn_at is None and submission.hidden_at is None
-    is_released = submission.status == "scored" and score is not None and not score.is_held
-    return Visible(submission, score, is_shown and is_released, is_own)
+    return Visible(submission, score, is_public(submission, score), is_own)
 
 
 def submission_document(services: Services, visible: Visible) -> SubmissionDocument:

@@ -12,10 +12,11 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from reveal_bench.evaluation.receipts import key_id
 from reveal_leaderboard.release import receipts
+from reveal_leaderboard.settings import is_loopback
 from reveal_leaderboard.store.database import moment
 from reveal_leaderboard.web.api.documents import Health, Key, Keys, Readiness
 from reveal_leaderboard.web.api.problems import ALWAYS, ProblemError, answers
-from reveal_leaderboard.web.auth import FORWARDED, is_loopback
+from reveal_leaderboard.web.auth import FORWARDED
 from reveal_leaderboard.web.services import Services
 
 __all__ = ["health_routes", "key_routes"]

@@ -1,0 +1,184 @@
+"""What webhooks are to be told: deliveries, made from the chain of events and each sent at least once.
+
+Conventions
+-----------
+The chain of events is the outbox: an event is there if and only if its change is, and events come to be in the order
+of their numbers, since each locks the chain until its transaction ends. The table `webhooks` holds for each up to which
+event it was looked at. :meth:`Deliveries.collect` goes on from there, and makes the deliveries and moves that mark in
+one transaction. So nothing is lost, nothing is told of a change that was undone, and whoever changes something need not
+know of webhooks. A new webhook begins with what happens after it was first seen.
+
+A delivery is *claimed* by whoever sends it, and is due again for another after :data:`LEASE_SECONDS`: who is killed
+before the answer is noted sends it, or another does, a second time under the same id. Its id is random, not the event's
+number, which comes again for another event on a board that was restored. Attempts follow each other at :data:`PAUSES`;
+after the last one, or at once where the receiver says that it is gone (410), the delivery has failed. Those that have
+ended are forgotten after :data:`KEPT_SECONDS`. All moments are the database's.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from reveal_leaderboard.store.database import insert_if_absent, locked, moment, now, reading
+from reveal_leaderboard.store.tables import chains, deliveries, events, webhooks
+
+__all__ = ["Deliveries", "Delivery"]
+
+PAUSES = (5.0, 300.0, 1800.0, 7200.0, 18_000.0, 36_000.0)
+"""Seconds after each attempt, as the Standard Webhooks specification recommends."""
+LEASE_SECONDS = 60.0
+KEPT_SECONDS = 30 * 86_400.0
+AT_ONCE = 500
+GONE = 410
+
+KIND = sa.case(
+    (sa.and_(events.c.subject.like("flag:%"), events.c.to_status == "raised"), "flagged"),
+    (sa.and_(events.c.from_status == "scoring", events.c.to_status == "scored"), "scored"),
+    (sa.and_(events.c.subject.like("submission:%"), events.c.to_status == "withdrawn"), "withdrawn"),
+    else_=None,
+)
+"""What an event is to a webhook, None for most; what is scored again by another version is not `scored`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """A row of the table of deliveries.
+
+    Attributes
+    ----------
+    event_id : None for a test
+    kind : "scored", "withdrawn", "flagged" or "test"
+    status : "waiting", "delivered" or "failed"
+    next_at : when a waiting one is sent
+    answer : HTTP status of the last answer; None if there was none
+    """
+
+    id: str
+    webhook: str
+    event_id: int | None
+    kind: str
+    status: str
+    attempts: int
+    next_at: float
+    answer: int | None
+    created_at: float
+    ended_at: float | None
+
+
+class Deliveries:
+    """The deliveries in the database of `engine`."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self.engine, self._reading = engine, reading(engine)
+
+    def collect(self, webhook: str, kinds: Collection[str]) -> None:
+        """Make the deliveries of what happened since the last time."""
+        with self._reading.begin() as connection:
+            mark = connection.execute(_read_to(webhook)).scalar_one_or_none()
+            if mark is not None and mark >= _last_event(connection):
+                return
+        with self.engine.begin() as connection:
+            _open(connection, webhook)
+            mark = connection.execute(locked(_read_to(webhook))).scalar_one()
+            query = sa.select(events.c.id, KIND).where(events.c.id > mark).order_by(events.c.id).limit(AT_ONCE)
+            found = connection.execute(query).all()
+            for event_id, kind in found:
+                if kind in kinds:
+                    _put(connection, webhook, kind, event_id)
+            if found:
+                mine = webhooks.c.name == webhook
+                connection.execute(webhooks.update().where(mine).values(read_to=found[-1].id))
+            old = deliveries.c.ended_at < moment(connection) - KEPT_SECONDS
+            connection.execute(deliveries.delete().where(deliveries.c.webhook == webhook, old))
+
+    def add_test(self, webhook: str) -> str:
+        """Put in a delivery that is of no event; returns its id."""
+        with self.engine.begin() as connection:
+            _open(connection, webhook)
+            return _put(connection, webhook, "test", None)
+
+    def claim(self, webhook: str, *, only: str | None = None) -> Delivery | None:
+        """The delivery that is due first, to be sent now; with `only`, that one if it is due; None if there is none."""
+        table = deliveries.c
+        where = [table.webhook == webhook, table.status == "waiting", _is_due()]
+        if only is not None:
+            where.append(table.id == only)
+        query = sa.select(deliveries).where(*where).order_by(table.created_at, table.id).limit(1)
+        with self._reading.begin() as connection:
+            if connection.execute(query).first() is None:
+                return None
+        with self.engine.begin() as connection:
+            row = connection.execute(locked(query, skip=True)).one_or_none()
+            if row is None:
+                return None
+            values = {"attempts": row.attempts + 1, "next_at": moment(connection) + LEASE_SECONDS}
+            connection.execute(deliveries.update().where(table.id == row.id).values(**values))
+            return Delivery(**{**row._mapping, **values})
+
+    def note(self, delivery: Delivery, answer: int | None) -> None:
+        """Write down how a claimed delivery was answered, unless it was claimed anew or asked for again meanwhile."""
+        table = deliveries.c
+        mine = sa.and_(
+            table.id == delivery.id, table.status == "waiting", table.attempts == delivery.attempts,
+            table.next_at == delivery.next_at,
+        )  # fmt: skip
+        with self.engine.begin() as connection:
+            at = moment(connection)
+            values: dict[str, object] = {"answer": answer}
+            if answer is not None and 200 <= answer < 300:
+                values |= {"status": "delivered", "ended_at": at}
+            elif answer == GONE or delivery.attempts > len(PAUSES):
+                values |= {"status": "failed", "ended_at": at}
+            else:
+                values["next_at"] = at + PAUSES[delivery.attempts - 1]
+            connection.execute(deliveries.update().where(mine).values(**values))
+
+    def retry(self, delivery_id: str) -> None:
+        """Send a delivery again now, whatever became of it.
+
+        Raises
+        ------
+        LookupError
+            If there is none with this id.
+        """
+        values = {"status": "waiting", "attempts": 0, "next_at": now(), "ended_at": None}
+        with self.engine.begin() as connection:
+            update = deliveries.update().where(deliveries.c.id == delivery_id).values(**values)
+            if connection.execute(update).rowcount != 1:
+                raise LookupError(f"there is no delivery {delivery_id!r}")
+
+    def newest(self, n: int) -> list[Delivery]:
+        """The last `n` deliveries, the newest first."""
+        query = sa.select(deliveries).order_by(deliveries.c.created_at.desc(), deliveries.c.id).limit(n)
+        with self._reading.begin() as connection:
+            return [Delivery(**row._mapping) for row in connection.execute(query)]
+
+
+def _open(connection: sa.Connection, webhook: str) -> None:
+    insert_if_absent(connection, webhooks, {"name": webhook, "read_to": _last_event(connection)})
+
+
+def _read_to(webhook: str) -> sa.Select[Any]:
+    return sa.select(webhooks.c.read_to).where(webhooks.c.name == webhook)
+
+
+def _last_event(connection: sa.Connection) -> int:
+    return int(connection.execute(sa.select(chains.c.length).where(chains.c.name == "events")).scalar_one())
+
+
+def _put(connection: sa.Connection, webhook: str, kind: str, event_id: int | None) -> str:
+    delivery_id, at = secrets.token_hex(16), moment(connection)
+    values: dict[str, Any] = {"id": delivery_id, "webhook": webhook, "event_id": event_id, "kind": kind}
+    values |= {"status": "waiting", "attempts": 0, "next_at": at, "created_at": at}
+    connection.execute(deliveries.insert().values(**values))
+    return delivery_id
+
+
+def _is_due() -> sa.ColumnElement[bool]:
+    """Whether it is time; a time beyond the longest pause was written before the clock was set back."""
+    return sa.or_(deliveries.c.next_at <= now(), deliveries.c.next_at > now() + PAUSES[-1])

@@ -1,0 +1,223 @@
+"""Tells webhooks what happens on the board: signed messages by HTTPS, each sent until it is taken.
+
+Conventions
+-----------
+Messages have the form of the Standard Webhooks specification 1.0: JSON with `type`, `timestamp` (of the event) and
+`data`; headers ``webhook-id``, the same at every attempt, ``webhook-timestamp`` of the attempt, and
+``webhook-signature``, for each key ``v1,`` and the HMAC-SHA256 over id, timestamp and body. What a message says is what
+everybody may see when it is sent: of an entry that is public, or was until its team withdrew it, its address, team and
+model; of any other only that something happened to one. Never a figure, a reason or a person.
+
+Each webhook has a thread, so that one that hangs holds up neither scoring nor the others. An attempt ends after
+:data:`SECONDS` whatever the receiver does. Of the answer only the status is read; a redirect is not followed. The
+host's name is looked up once for an attempt, its addresses are checked, and the connection goes to the one that was
+checked. Proxies of the environment are not used.
+
+Whoever has the keys in its environment sends: a worker, or ``reveal-leaderboard webhooks deliver`` where workers have
+no network.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import ipaddress
+import json
+import logging
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import httpx
+import sqlalchemy as sa
+
+from reveal_leaderboard.boards.standings import iso_time
+from reveal_leaderboard.boards.withdrawn import is_public, read_withdrawn
+from reveal_leaderboard.settings import Webhook, webhook_keys
+from reveal_leaderboard.store.deliveries import Deliveries, Delivery
+from reveal_leaderboard.store.store import Store, Submission
+from reveal_leaderboard.store.tables import events, flags
+
+__all__ = ["Sender", "delivering", "open_senders", "signatures"]
+
+SECONDS = 15.0
+POLL_SECONDS = 1.0
+AGAIN_SECONDS = 30.0
+LAST_SECONDS = 5.0
+
+log = logging.getLogger(__name__)
+
+
+class NotAllowedAddressError(OSError):
+    """The receiver lies where the settings do not allow it."""
+
+
+@dataclass(frozen=True)
+class Sender:
+    """Sends what one webhook is to be told.
+
+    Parameters
+    ----------
+    keys : what its messages are signed with, one signature for each
+    server : address of the board, such as "https://board.example.org"; empty: entries are named by their path alone
+    """
+
+    store: Store
+    name: str
+    webhook: Webhook
+    keys: Sequence[bytes]
+    server: str = ""
+
+    def run(self, stopping: threading.Event) -> None:
+        """Send what is due until told to stop."""
+        while not stopping.is_set():
+            try:
+                if not self.step():
+                    stopping.wait(POLL_SECONDS)
+            except Exception as error:  # such as a database that does not answer; what was claimed is due again later
+                log.warning("webhook %s waits", self.name, exc_info=error)
+                stopping.wait(AGAIN_SECONDS)
+
+    def step(self, *, only: str | None = None) -> bool:
+        """Send one message if one is due, with `only` that one; whether one was."""
+        deliveries = Deliveries(self.store.engine)
+        deliveries.collect(self.name, self.webhook.events)
+        delivery = deliveries.claim(self.name, only=only)
+        if delivery is None:
+            return False
+        answer = self._send(delivery)
+        log.info("webhook %s, delivery %s, attempt %d: %s", self.name, delivery.id, delivery.attempts, answer)
+        deliveries.note(delivery, answer)
+        return True
+
+    def _send(self, delivery: Delivery) -> int | None:
+        """The status of the answer; None if there was none."""
+        try:
+            body, at = _body(self.store, delivery, self.server), int(time.time())
+            headers = {
+                "content-type": "application/json",
+                "user-agent": "reveal-leaderboard",
+                "webhook-id": delivery.id,
+                "webhook-timestamp": str(at),
+                "webhook-signature": signatures(self.keys, delivery.id, at, body),
+            }
+            return asyncio.run(asyncio.wait_for(_post(self.webhook, headers, body), SECONDS))
+        except (OSError, ValueError, LookupError, httpx.HTTPError) as error:  # a timeout is an OSError
+            log.warning("webhook %s was not told", self.name, exc_info=error)
+            return None
+
+
+def signatures(keys: Sequence[bytes], message_id: str, at: int, body: bytes) -> str:
+    """The header ``webhook-signature`` of a message sent at so many seconds since 1970."""
+    signed = f"{message_id}.{at}.".encode() + body
+    codes = (base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode() for key in keys)
+    return " ".join(f"v1,{code}" for code in codes)
+
+
+def open_senders(store: Store, environ: Mapping[str, str]) -> list[Sender]:
+    """A sender for each webhook of the settings whose keys are in the environment.
+
+    Raises
+    ------
+    SettingsError
+        If what is there is no key.
+    """
+    server, senders = environ.get("REVEAL_URL", "").rstrip("/"), []
+    for name, webhook in store.settings.webhooks.items():
+        if keys := webhook_keys(name, environ):
+            senders.append(Sender(store, name, webhook, keys, server))
+        else:
+            log.warning("webhook %s has no key here: another process must deliver to it", name)
+    return senders
+
+
+@contextmanager
+def delivering(senders: Sequence[Sender], *, to_the_end: bool = False) -> Iterator[None]:
+    """Run senders while the block runs; with `to_the_end`, send what is due at its end, too."""
+    stopping = threading.Event()
+    threads = [
+        threading.Thread(target=sender.run, args=(stopping,), name=f"webhook {sender.name}", daemon=True)
+        for sender in senders
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+        stopping.set()
+        for thread, sender in zip(threads, senders, strict=True):
+            thread.join(LAST_SECONDS)
+            while to_the_end and sender.step():
+                pass
+    finally:
+        stopping.set()
+
+
+def _body(store: Store, delivery: Delivery, server: str) -> bytes:
+    event_id = delivery.event_id
+    at, data = (delivery.created_at, {}) if event_id is None else _told(store, event_id, delivery.kind, server)
+    message = {"type": delivery.kind, "timestamp": iso_time(at), "data": data}
+    return json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _told(store: Store, event_id: int, kind: str, server: str) -> tuple[float, dict[str, Any]]:
+    """When an event was, and what of it everybody may know now."""
+    with store.read() as connection:
+        event = connection.execute(sa.select(events.c.at, events.c.subject).where(events.c.id == event_id)).one()
+        submission_id = event.subject.partition(":")[2]
+        if kind == "flagged":
+            query = sa.select(flags.c.submission_id).where(flags.c.id == submission_id)
+            submission_id = connection.execute(query).scalar_one()
+    submission = store.get(submission_id)
+    if submission is None:
+        raise LookupError(f"event {event_id} is of a submission that is not there")
+    told: dict[str, Any] = {"event": event_id, "benchmark": submission.benchmark, "version": submission.version}
+    if _may_be_named(store, submission):
+        told |= {"entry": f"{server}/entry?id={submission.id}", "team": submission.team, "model": submission.model_name}
+    return event.at, told
+
+
+def _may_be_named(store: Store, submission: Submission) -> bool:
+    return is_public(submission, store.score_of(submission.id)) or read_withdrawn(store, submission) is not None
+
+
+async def _post(webhook: Webhook, headers: Mapping[str, str], body: bytes) -> int:
+    url = httpx.URL(webhook.url)
+    host = url.raw_host.decode("ascii")
+    address = await _address(host, url.port or (443 if url.scheme == "https" else 80), is_private=webhook.private)
+    sent_to = {"host": url.netloc.decode("ascii"), **headers}
+    async with (
+        httpx.AsyncClient(trust_env=False, follow_redirects=False, verify=_trusted(), timeout=SECONDS) as client,
+        client.stream(
+            "POST", url.copy_with(host=address), content=body, headers=sent_to, extensions={"sni_hostname": host}
+        ) as answer,
+    ):
+        return answer.status_code
+
+
+async def _address(host: str, port: int, *, is_private: bool) -> str:
+    """An address of `host`; every one that it has must be allowed."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    addresses = [str(socket_address[0]) for *_, socket_address in found]
+    if not is_private and not all(map(_is_public_address, addresses)):
+        raise NotAllowedAddressError(f"{host} lies at a private address, which the settings do not allow")
+    return addresses[0]
+
+
+def _is_public_address(text: str) -> bool:
+    address = ipaddress.ip_address(text.partition("%")[0])
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        return _is_public_address(str(address.ipv4_mapped))
+    return address.is_global and not address.is_multicast
+
+
+@cache
+def _trusted() -> ssl.SSLContext:
+    return httpx.create_ssl_context(trust_env=False)
