@@ -15,8 +15,10 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from reveal_leaderboard.store import database
+from reveal_leaderboard.store.buckets import Rate, SharedBuckets
 from reveal_leaderboard.store.database import connect, insert_if_absent, keep_private, migrate, moment, reading
-from reveal_leaderboard.store.events import GENESIS, history, verify_events, verify_records
+from reveal_leaderboard.store.deliveries import Deliveries
+from reveal_leaderboard.store.events import GENESIS, append, history, verify_events, verify_records
 from reveal_leaderboard.store.store import Store
 from reveal_leaderboard.store.tables import chains, teams
 from reveal_leaderboard.store.tables import tables as metadata
@@ -141,6 +143,22 @@ def test_an_empty_first_version_is_carried_over(empty_database_url: str) -> None
     migrate(engine)
     with engine.connect() as connection:
         assert verify_events(connection) == []
+
+
+def test_a_board_from_before_webhooks_is_opened_and_its_past_is_told_to_nobody(empty_database_url: str) -> None:
+    engine = connect(empty_database_url)
+    upgrade(engine, "0008")
+    past = {"subject": "submission:s", "who": "w", "from_status": "scoring", "to_status": "scored"}
+    with engine.begin() as connection:
+        append(connection, **past)
+    outbox = Deliveries(Store(empty_database_url).engine)
+    outbox.collect("chat", ["scored"])
+    assert outbox.newest(9) == []
+    with engine.begin() as connection:
+        append(connection, **past)
+    outbox.collect("chat", ["scored"])
+    assert [(one.kind, one.event_id) for one in outbox.newest(9)] == [("scored", 2)]
+    assert SharedBuckets(outbox.engine).take({"a": Rate(1, 1)}, 1) == 0
 
 
 def test_four_processes_may_migrate_at_once(empty_database_url: str) -> None:

@@ -18,7 +18,9 @@ from reveal_leaderboard.settings import (
     ReadingPolicy,
     ReleasePolicy,
     SettingsError,
+    Webhook,
     load_settings,
+    webhook_keys,
 )
 
 PACKAGED_FIGURES = tomllib.loads(PACKAGED.read_text(encoding="utf-8"))
@@ -118,6 +120,34 @@ RULES = {
     "benchmarks is a list": ("benchmarks = []", r"`benchmarks` must be a table, got \[\]"),
     "a benchmark is a number": ("[benchmarks]\nreveal-cxr = 1", "`benchmarks.reveal-cxr` must be a table, got 1"),
     "no TOML": ("[release", "must be TOML"),
+    "webhooks is a list": ("webhooks = []", r"`webhooks` must be a table, got \[\]"),
+    "a webhook is a text": ('[webhooks]\nchat = "https://a.example"', "`webhooks.chat` must be a table, got 'https"),
+    "a webhook without events": ('[webhooks.a]\nurl = "https://a.example"', "`webhooks.a.events` must be given"),
+    "a webhook's name": ('[webhooks.A_B]\nurl = "https://a.example"', "named by small letters, digits .* got 'A_B'"),
+    "a webhook's secret": ('[webhooks.a]\nsecret = "x"', "keys of `webhooks.a` must be of url, .* got 'secret'"),
+    **{
+        f"a webhook to {url}": (
+            f'[webhooks.a]\nevents = ["scored"]\nurl = "{url}"',
+            "`webhooks.a.url` must be https://",
+        )
+        for url in (
+            "http://a.example",
+            "http://10.0.0.1",
+            "ftp://a.example",
+            "https://",
+            "https://me:pw@a.example",
+            "https://a.example/#b",
+            "https://a.example:x",
+            "",
+        )
+    },
+    **{
+        f"a webhook of {events}": (
+            f'[webhooks.a]\nurl = "https://a.example"\nevents = {events}',
+            "`webhooks.a.events` must be a list of some of scored, withdrawn, flagged, got",
+        )
+        for events in ("[]", '["hidden"]', '["scored", "scored"]', '[["scored"]]', '"scored"')
+    },
 }
 
 
@@ -157,3 +187,34 @@ def test_the_document_is_json() -> None:
     assert document["quota"] == {"total": 3, "per_day": 2, "board_total": 150}
     assert document["reading"] == {"readers_per_answer": 2, "team": ""}
     assert set(document) == {"release", "quota", "exposure", "reading", "citation", "terms"}
+
+
+def test_webhooks_are_read_and_printed_nowhere(tmp_path: Path) -> None:
+    text = '[webhooks.a-1]\nurl = "https://a.example/x?token=t"\nevents = ["flagged", "scored"]\n'
+    text += '[webhooks.b]\nurl = "http://localhost:1"\nevents = ["withdrawn"]\nprivate = true\n'
+    settings = load_settings(write(tmp_path, text))
+    assert settings.webhooks == {
+        "a-1": Webhook("https://a.example/x?token=t", ("flagged", "scored")),
+        "b": Webhook("http://localhost:1", ("withdrawn",), private=True),
+    }
+    assert settings.to_toml() == load_settings().to_toml()
+    assert settings.document("chexlocalize") == load_settings().document("chexlocalize")
+    assert load_settings().webhooks == {}
+
+
+KEY = "whsec_" + "QUJD" * 8  # "ABC" eight times
+
+
+def test_keys_of_webhooks_come_from_the_environment_or_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text(f"{KEY}\nwhsec_{'REVG' * 9}\n")
+    name = "REVEAL_WEBHOOK_A_1_SECRET"
+    assert webhook_keys("a-1", {name: KEY}) == (b"ABC" * 8,)
+    assert webhook_keys("a-1", {f"{name}_FILE": str(file), name: "other"}) == (b"ABC" * 8, b"DEF" * 9)
+    assert webhook_keys("a-1", {"REVEAL_WEBHOOK_B_SECRET": KEY}) == ()
+    for wrong in ("x", "QUJD" * 8, "whsec_" + "QUJD" * 7, "whsec_" + "QUJD" * 22, KEY + "!", f"{KEY} x"):
+        with pytest.raises(SettingsError, match=f"{name} must hold whsec_ and 24 to 64 bytes") as told:
+            webhook_keys("a-1", {name: wrong})
+        assert "QUJD" not in str(told.value)
+    with pytest.raises(SettingsError, match=f"{name}_FILE must be a readable text file"):
+        webhook_keys("a-1", {f"{name}_FILE": str(tmp_path)})
