@@ -1,11 +1,8 @@
-"""Messages to webhooks, to a receiver on this machine that checks them as the Standard Webhooks specification says."""
+"""Messages to webhooks: what they say, when they are sent, and to whom."""
 
 from __future__ import annotations
 
 import base64
-import hashlib
-import hmac
-import json
 import os
 import re
 import signal
@@ -13,10 +10,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +18,7 @@ import pytest
 import sqlalchemy as sa
 from reveal_leaderboard.cli import app
 from reveal_leaderboard.settings import Webhook
+from reveal_leaderboard.store.database import moment
 from reveal_leaderboard.store.deliveries import KEPT_SECONDS, PAUSES, Deliveries, Delivery
 from reveal_leaderboard.store.store import Store
 from reveal_leaderboard.store.tables import deliveries
@@ -35,70 +30,12 @@ from tests.conftest import ROOT
 from tests.leaderboard.conftest import running, wait_until
 from tests.leaderboard.databases import database_url, on_both
 from tests.leaderboard.filled_board import FilledBoard, filled
+from tests.leaderboard.receiver import SECRET, Receiver, receiving
 
 __all__ = ["database_url", "filled"]
 
-SECRET = "whsec_" + base64.b64encode(b"a key of thirty-two bytes, secret").decode()
 SERVER = "https://board.example.org"
 ALL = ("scored", "withdrawn", "flagged")
-
-
-def is_signed(headers: dict[str, str], body: bytes, secret: str = SECRET) -> bool:
-    """By the specification: base64 of the HMAC-SHA256 over id, timestamp and body, joined by full stops."""
-    key = base64.b64decode(secret.removeprefix("whsec_"))
-    content = b".".join([headers["webhook-id"].encode(), headers["webhook-timestamp"].encode(), body])
-    code = base64.b64encode(hmac.new(key, content, hashlib.sha256).digest()).decode()
-    is_recent = abs(time.time() - int(headers["webhook-timestamp"])) < 300
-    return is_recent and f"v1,{code}" in headers["webhook-signature"].split(" ")
-
-
-@dataclass
-class Receiver:
-    """What came, and what is answered: a status, and before it whatever `before` does."""
-
-    url: str
-    status: int = 204
-    before: Callable[[], object] = lambda: None
-    got: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
-
-    @property
-    def messages(self) -> list[dict[str, Any]]:
-        """The messages in order, all of them signed."""
-        assert all(is_signed(headers, body) for headers, body in self.got)
-        return [json.loads(body) for _, body in self.got]
-
-    @property
-    def ids(self) -> list[str]:
-        return [headers["webhook-id"] for headers, _ in self.got]
-
-
-@contextmanager
-def receiving(context: ssl.SSLContext | None = None) -> Iterator[Receiver]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["content-length"]))
-            receiver.got.append(({name.lower(): value for name, value in self.headers.items()}, body))
-            receiver.before()
-            self.send_response(receiver.status)
-            self.send_header("location", receiver.url)
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    if context is not None:
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-    receiver = Receiver(f"http://127.0.0.1:{server.server_port}/hook?of=board")
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-    thread.start()
-    try:
-        yield receiver
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 @pytest.fixture
@@ -228,7 +165,7 @@ def test_attempts_come_later_and_later_and_end(filled: FilledBoard, receiver: Re
         (row,) = rows(filled.store)
         assert (row.status, row.attempts, row.answer) == ("waiting", n, 302)
         with filled.store.read() as connection:
-            assert row.next_at - pause == pytest.approx(webhooks_moment(connection), abs=20)
+            assert row.next_at - pause == pytest.approx(moment(connection), abs=20)
         wait_over(filled.store)
     assert chat.step()
     (row,) = rows(filled.store)
@@ -245,12 +182,6 @@ def test_attempts_come_later_and_later_and_end(filled: FilledBoard, receiver: Re
     assert {row.kind for row in rows(filled.store)} == {"scored"}  # what ended so long ago is forgotten
     with pytest.raises(LookupError, match="there is no delivery 'x'"):
         outbox.retry("x")
-
-
-def webhooks_moment(connection: sa.Connection) -> float:
-    from reveal_leaderboard.store.database import moment
-
-    return moment(connection)
 
 
 def test_a_clock_that_is_set_back_holds_no_message(filled: FilledBoard, receiver: Receiver) -> None:

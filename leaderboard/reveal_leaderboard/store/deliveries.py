@@ -108,7 +108,7 @@ class Deliveries:
         where = [table.webhook == webhook, table.status == "waiting", _is_due()]
         if only is not None:
             where.append(table.id == only)
-        query = sa.select(deliveries).where(*where).order_by(table.created_at, table.id).limit(1)
+        query = sa.select(deliveries).where(*where).order_by(table.created_at, table.event_id, table.id).limit(1)
         with self._reading.begin() as connection:
             if connection.execute(query).first() is None:
                 return None
@@ -154,7 +154,11 @@ class Deliveries:
 
     def newest(self, n: int) -> list[Delivery]:
         """The last `n` deliveries, the newest first."""
-        query = sa.select(deliveries).order_by(deliveries.c.created_at.desc(), deliveries.c.id).limit(n)
+        query = (
+            sa.select(deliveries)
+            .order_by(deliveries.c.created_at.desc(), deliveries.c.event_id.desc(), deliveries.c.id)
+            .limit(n)
+        )
         with self._reading.begin() as connection:
             return [Delivery(**row._mapping) for row in connection.execute(query)]
 

@@ -20,7 +20,9 @@ from tests.leaderboard.leak.canaries import Leak, Search
 from tests.leaderboard.leak.secrets import search_for
 from tests.leaderboard.leak.whole_run import Run
 
-PLACES = ("answers", "files while the worker runs", "files in the end", "database", "memory of the server")
+PLACES = (
+    "answers", "webhooks", "files while the worker runs", "files in the end", "database", "memory of the server",
+)  # fmt: skip
 CHUNK, OVERLAP = 1 << 20, 4096
 NOTHING = bytes(CHUNK + OVERLAP)
 
@@ -42,6 +44,7 @@ class Collected:
         found = cls(run, _search(run))
         found.leaks = {
             "answers": found.in_answers(),
+            "webhooks": found.search.within(repr(run.receiver.got).encode(), "webhooks"),
             "files while the worker runs": while_at_work,
             "files in the end": found.search.within_folder(root, besides=made_at_home(run)),
             "database": found.search.within(dump_of(run.board.data / "leaderboard.sqlite"), "database"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
@@ -17,8 +18,9 @@ from tests.leaderboard.leak.collected import PLACES, Collected, dump_of, made_at
 from tests.leaderboard.leak.deployment import deployed
 from tests.leaderboard.leak.hospital import IMAGES, MARKERS, SECOND, STUDIES, Hospital
 from tests.leaderboard.leak.secrets import secret_texts
-from tests.leaderboard.leak.whole_run import MAX_UPLOAD_MB, SETTINGS, Run
+from tests.leaderboard.leak.whole_run import MAX_UPLOAD_MB, SETTINGS, WEBHOOK, Run
 from tests.leaderboard.leak.wire import Answer
+from tests.leaderboard.receiver import SECRET, receiving
 
 pytestmark = pytest.mark.processes
 
@@ -29,8 +31,11 @@ def collected(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collected]:
     root = tmp_path_factory.mktemp("leak")
     (root / "run").mkdir()
     hospital = Hospital(root / "hospital").build()
-    with deployed(hospital, root / "run", SETTINGS, "--max-upload-mb", str(MAX_UPLOAD_MB)) as board:
-        yield Collected.of(Run(board))
+    with receiving() as receiver:
+        settings = SETTINGS + WEBHOOK.format(url=receiver.url)
+        options = ("--max-upload-mb", str(MAX_UPLOAD_MB))
+        with deployed(hospital, root / "run", settings, *options, REVEAL_WEBHOOK_CHAT_SECRET=SECRET) as board:
+            yield Collected.of(Run(board, receiver))
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -48,6 +53,19 @@ def test_every_submission_came_to_its_end(collected: Collected) -> None:
     assert ends == {"failed": "failed", "refused": "refused", **withdrawn, **dict.fromkeys(scored, "scored")}
     assert collected.run.documents["failed"]["incident"].startswith("INC-")
     assert collected.run.documents["held"]["score"]["shown_of"] == collected.run.ids["images A"]
+
+
+def test_the_webhook_was_told_of_what_everybody_may_see_and_no_figure(collected: Collected) -> None:
+    messages = collected.run.receiver.messages
+    told = Counter((message["type"], message["data"].get("model")) for message in messages)
+    scored = {"Pointer", "Finder", "Reader", "Consultant", "Regret"}
+    assert {model for kind, model in told if kind == "scored" and model is not None} >= scored - {"Regret"}
+    assert told["withdrawn", "Regret"] == 1
+    assert sum(n for (kind, _), n in told.items() if kind == "scored") == 7
+    least = {"event", "benchmark", "version"}
+    assert {frozenset(message["data"]) for message in messages} == {
+        frozenset(least), frozenset({*least, "entry", "team", "model"})
+    }  # fmt: skip
 
 
 def test_all_stored_arrays_are_what_the_uploads_give_at_home(collected: Collected) -> None:

@@ -18,8 +18,10 @@ from tests.leaderboard.leak.answers import metadata, points, probabilities, with
 from tests.leaderboard.leak.deployment import Deployment
 from tests.leaderboard.leak.hospital import FIRST, IMAGES, SECOND, STUDIES
 from tests.leaderboard.leak.wire import Visitor
+from tests.leaderboard.receiver import Receiver
 
 SETTINGS = "[quota]\nper_day = 30\ntotal = 30\n"
+WEBHOOK = '[webhooks.chat]\nurl = "{url}"\nevents = ["scored", "withdrawn", "flagged"]\nprivate = true\n'
 MAX_UPLOAD_MB = 2
 PAGES = ("/", "/submit", "/mine", "/compare", "/about", "/entry", "/submission", "/admin", "/read")
 FORMATS = ("json", "csv", "parquet")
@@ -32,11 +34,13 @@ class Run:
     Attributes
     ----------
     ids, documents : submissions by what was done with them
+    receiver : of what the worker tells webhooks
     called : handlers of pages
     made : (hash of an upload, version of the manifest it is read by) -> hash of its arrays, None if it is unsound
     """
 
     board: Deployment
+    receiver: Receiver
     ids: dict[str, str] = field(default_factory=dict)
     documents: dict[str, dict[str, Any]] = field(default_factory=dict)
     called: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -47,6 +51,7 @@ class Run:
         self.send_before_there_is_a_worker()
         self.board.hospital.damage(STUDIES)
         with self.board.worker():
+            wait_until(self._is_heard)  # a webhook is told what happens after it was first seen
             self.board.wait(*self.ids.values())
             self.board.hospital.repair(STUDIES)
             self.send_to_both_boards()
@@ -74,6 +79,10 @@ class Run:
         partly = points(hospital, skill=0.1, seed=92).partition(b"\n")[2]
         self.ids["refused"] = self.board.submit(partly, IMAGES, metadata("Alpha", "Spoilt"), allow_missing="true")
         self._take_back_the_leave(self.ids["refused"])
+
+    def _is_heard(self) -> bool:
+        with sqlite3.connect(self.board.data / "leaderboard.sqlite") as connection:
+            return connection.execute("SELECT count(*) FROM webhooks").fetchone() == (1,)
 
     def _take_back_the_leave(self, submission_id: str) -> None:
         """Let a queued file be read again, and fail: answers are missing that may no longer be."""
