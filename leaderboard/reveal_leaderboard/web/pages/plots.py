@@ -41,13 +41,15 @@ class Mark:
 
     @property
     def has_interval(self) -> bool:
-        """Whether both ends are known."""
-        return self.low is not None and self.high is not None
+        """Whether both ends are known, and are two."""
+        return self.low is not None and self.high is not None and self.low < self.high
 
     @property
     def spoken(self) -> str:
         """Value and interval in words."""
-        interval = "" if self.low is None or self.high is None else f", {percent(self.low)} to {percent(self.high)} %"
+        if not self.has_interval or self.low is None or self.high is None:
+            return f"{percent(self.value)} %"
+        interval = f", {percent(self.low)} to {percent(self.high)} %"
         return f"{percent(self.value)} %{interval}"
 
 
