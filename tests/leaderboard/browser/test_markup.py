@@ -189,10 +189,10 @@ def test_what_is_ones_own(page: Any, board: Any) -> None:
 
 def test_what_maintainers_see(page: Any, board: Any) -> None:
     opened(page, board, "/admin", "text=Exposure")
-    for tab in ("Boards", "Queue", "Submissions", "People"):
+    for tab in ("Health", "Boards", "Submissions", "People"):
         page.get_by_role("tab", name=tab).click()
         page.wait_for_timeout(300)
-        assert_is_text(page, "main", [] if tab == "Queue" else list(HOSTILE.values()))
+        assert_is_text(page, "main", [] if tab == "Health" else list(HOSTILE.values()))
 
 
 def test_an_answer_that_a_reader_is_shown(page: Any, board: Any) -> None:
