@@ -150,7 +150,7 @@ def opened(page: Any, board: tuple[str, Any], path: str, wanted: str) -> None:
 
 def test_the_board_its_plots_and_its_choices(page: Any, board: Any) -> None:
     opened(page, board, f"/?benchmark={IMAGES}&columns=point_hit", "#board .rv-board")
-    for place in ("#board .rv-board", "#board .rv-multiples"):
+    for place in ("#board .rv-board", "#board .rv-heat"):
         assert_is_text(page, place, list(HOSTILE.values()))
     page.get_by_label("Organization").click()
     options = page.get_by_role("option").all_inner_texts()
