@@ -29,6 +29,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "kinds": {"metrics", "entries"} | BASE,
     "predictions": {"kinds", "metrics", "entries"} | BASE,
     "evaluation": {"predictions", "kinds", "metrics", "entries"} | BASE,
+    "exchange": {"evaluation", "kinds", "entries"} | BASE,
     "results": {"evaluation", "kinds", "metrics"} | BASE,
     "sources": {"kinds", "dicom"} | BASE,
     "dataset": {"sources", "kinds", "dicom", "metrics"} | BASE,
