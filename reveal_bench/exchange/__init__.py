@@ -20,6 +20,8 @@ FORMS = {
     "cvat": "CVAT for images 1.1 (XML)",
     "label-studio": "Label Studio tasks (JSON)",
     "fiftyone": "FiftyOne dataset",
+    "dicom-seg": "DICOM segmentations",
+    "dicom-sr": "DICOM structured reports (TID 1500)",
 }
 """Name of each form -> what it is."""
 
@@ -29,7 +31,7 @@ class Form(Protocol):
 
     Attributes
     ----------
-    FILE : name of the file with the annotations in a folder of this form
+    FILE : name of the file (or folder of files) with the annotations in a folder of this form
     IMAGES : name of the folder beside it that holds the pictures
     """
 

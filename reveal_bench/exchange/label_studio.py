@@ -87,13 +87,12 @@ def _regions(drawing: Drawing, film: Film, group: int) -> Iterator[dict[str, Any
         place = {"x": x / film.width, "y": y / film.height}
         parts.append(("keypointlabels", {**_percents(place), "width": 0.5}))
     if not parts and drawing.cell is not None:
-        yield {"id": f"{group}-cell", "type": "choices", "from_name": "cell", "to_name": "image",
-               "value": {"choices": [drawing.finding]}, "meta": mark}  # fmt: skip
+        parts.append(("choices", {}))
     for n, (kind, value) in enumerate(parts):
         region = {
             "id": f"{group}-{n}",
             "type": kind,
-            "from_name": kind.removesuffix("labels"),
+            "from_name": "cell" if kind == "choices" else kind.removesuffix("labels"),
             "to_name": "image",
             "original_width": film.width,
             "original_height": film.height,

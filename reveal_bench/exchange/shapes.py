@@ -30,7 +30,7 @@ __all__ = [
     "whole",
 ]
 
-DECIMALS = 6
+DECIMALS = 9
 """Digits after the point to which pixels are kept where a form has other units, such as percent of the width."""
 
 

@@ -103,7 +103,10 @@ class Annotations:
     @property
     def first_films(self) -> dict[str, str]:
         """study_id -> the first of its images, which carries its labels where a form labels images."""
-        return {film.study_id: film.image_id for film in reversed(list(self.films.values()))}
+        first: dict[str, str] = {}
+        for film in self.films.values():
+            first.setdefault(film.study_id, film.image_id)
+        return first
 
     def film_of(self, file_name: str) -> Film:
         """The image that a file's name stands for: with or without folders, ending, and characters that were replaced.
