@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shutil
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -52,21 +53,34 @@ def to_form(
     ArgumentError
         If the references are private, `out` is not empty, or the form or the kind cannot hold them.
     """
-    module, kind, out = form_named(form), _kind(folder, split), Path(out)
+    module, kind, out = form_named(form), _kind(folder, split), Path(out).resolve()
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ArgumentError("out", "must be a new or empty folder", out)
     annotations, records = _annotations(kind, folder, split, predictions)
-    names = {film.image_id: f"{film.stem}.png" for film in annotations.films.values()}
-    out.mkdir(parents=True, exist_ok=True)
-    n_pictures = 0
-    if with_pictures:
-        for image_id, data in _pictures(kind, folder, split, records):
-            names[image_id] = f"{annotations.films[image_id].stem}.{'png' if data.startswith(PNG) else 'jpg'}"
-            (out / module.IMAGES).mkdir(exist_ok=True)
-            write_whole(out / module.IMAGES / names[image_id], data)
-            n_pictures += 1
-    lost = module.write(annotations, out, names)
-    return _converted(annotations, n_pictures, lost)
+    new = out.with_name(f".{out.name}.new")
+    shutil.rmtree(new, ignore_errors=True)  # of an attempt that was interrupted
+    try:
+        new.mkdir(parents=True)
+        names = {film.image_id: f"{film.stem}.png" for film in annotations.films.values()}
+        pictures = _pictures(kind, folder, split, records) if with_pictures else ()
+        written = _write_pictures(pictures, annotations, new / module.IMAGES)
+        lost = module.write(annotations, new, names | written)
+        if out.exists():
+            out.rmdir()
+        new.rename(out)
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+    return _converted(annotations, len(written), lost)
+
+
+def _write_pictures(pictures: Iterable[tuple[str, bytes]], annotations: Annotations, folder: Path) -> dict[str, str]:
+    """Write pictures into a folder; returns their names by image."""
+    names = {}
+    for image_id, data in pictures:
+        names[image_id] = f"{annotations.films[image_id].stem}.{'png' if data.startswith(PNG) else 'jpg'}"
+        folder.mkdir(exist_ok=True)
+        write_whole(folder / names[image_id], data)
+    return names
 
 
 def from_form(form: str, path: Path, folder: Path, split: str, out: Path, *, reader: str | None = None) -> Converted:
