@@ -132,6 +132,7 @@ def _secondary_capture(film: Film, ids: Identifiers, pixels: np.ndarray[Any, Any
 
 def write_object(dataset: Dataset, path: Path) -> None:
     """Write a DICOM file with the dates of :data:`DATE`, whole or not at all."""
+    dataset.SpecificCharacterSet = "ISO_IR 192"  # UTF-8
     for name in _DATES:
         if name in dataset:
             setattr(dataset, name, DATE if name.endswith("Date") else TIME)
