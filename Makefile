@@ -11,6 +11,7 @@ LANES ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 LMMS := .venv-lmms
 LMMS_TORCH ?= torch
 CFF := .venv-cff
+EXCHANGE := .venv-exchange
 
 .PHONY: demo test soak load lint bench clean
 
@@ -22,8 +23,9 @@ test: $(VENV)/.installed-dev $(VENV)/.browser $(VENV)/.postgresql $(VENV)/.bubbl
 
 # The real lmms-eval in an environment of its own (2.4 GB), then the kill tests in full: every point with 20 seeds on both
 # databases, an hour or so.
-soak: $(VENV)/.installed-dev $(VENV)/.postgresql $(VENV)/.bubblewrap $(LMMS)/.installed $(CFF)/.installed
+soak: $(VENV)/.installed-dev $(VENV)/.postgresql $(VENV)/.bubblewrap $(LMMS)/.installed $(CFF)/.installed $(EXCHANGE)/.installed
 	REVEAL_CFFCONVERT=$(CFF)/bin/cffconvert $(BIN)/python -m pytest tests/dataset/test_citation.py
+	REVEAL_EXCHANGE_PYTHON=$(EXCHANGE)/bin/python REVEAL_DCIODVFY=dciodvfy $(BIN)/python -m pytest tests/exchange
 	REVEAL_LMMS_PYTHON=$(LMMS)/bin/python $(BIN)/python -m pytest tests/models/test_lmms_real.py
 	REVEAL_KILL_SEEDS=20 $(BIN)/python -m pytest tests/leaderboard/kill --numprocesses auto --dist loadscope $(PYTEST_ARGS)
 
@@ -55,6 +57,13 @@ $(CFF)/.installed:
 	$(CFF)/bin/python -m pip install --quiet --disable-pip-version-check cffconvert==2.0.0
 	touch $@
 
+# The tools whose forms `convert` writes, with a stand-in for FiftyOne's database; and the checker of DICOM files.
+$(EXCHANGE)/.installed:
+	$(PYTHON) -m venv $(EXCHANGE)
+	$(EXCHANGE)/bin/python -m pip install --quiet --disable-pip-version-check fiftyone==1.22.1 mongomock==4.3.0 label-studio-sdk==2.1.2 datumaro==1.13.12
+	@command -v dciodvfy >/dev/null || .ci/install-dicom3tools
+	touch $@
+
 $(VENV)/.installed: $(BIN)/python $(SOURCES)
 	$(INSTALL) --editable '.[curate,dicom,receipts,report]' --editable ./leaderboard
 	touch $@
@@ -79,4 +88,4 @@ $(VENV)/.bubblewrap: $(VENV)/.installed-dev
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(LMMS) $(CFF) .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(LMMS) $(CFF) $(EXCHANGE) .pytest_cache .mypy_cache .ruff_cache

@@ -30,7 +30,7 @@ ROWS: dict[str, list[list[str]]] = {
     "reveal_bench": [
         ["", "", "cli", "", ""],
         ["", "reports", "", "", ""],
-        ["curation", "", "", "results", ""],
+        ["curation", "", "", "results", "exchange"],
         ["", "models", "viewer", "", ""],
         ["dataset", "", "evaluation", "", ""],
         ["sources", "predictions", "", "", "phantom"],

@@ -14,7 +14,7 @@ from typing import Any
 import typer
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.cli import board, curate, data, export, run, score
+from reveal_bench.cli import board, convert, curate, data, export, run, score
 
 app = typer.Typer(
     name="reveal-bench",
@@ -93,4 +93,5 @@ app.command()(board.withdraw)
 app.command()(board.receipt)
 app.command(name="verify-receipt")(board.verify_receipt)
 app.command()(export.export)
+app.command()(convert.convert)
 app.add_typer(curate.app, name="curate")

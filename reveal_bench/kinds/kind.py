@@ -19,6 +19,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.entries.source import Limits
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from reveal_bench.kinds.canonical import Codec
     from reveal_bench.kinds.cases import Case, CaseAnswer
     from reveal_bench.kinds.disclosure import Disclosure
+    from reveal_bench.kinds.drawings import Annotations
     from reveal_bench.kinds.folder import FolderInfo
     from reveal_bench.kinds.images import Developed, PictureFile
     from reveal_bench.kinds.marks import Marks
@@ -353,6 +355,35 @@ class ShownKind(ABC):
         """Key of a record -> what a system answered, with outcomes of `rows`, None where readers score."""
 
 
+class ExchangedKind(ABC):
+    """How references and predictions travel to annotation tools and back; a kind of which nothing travels leaves it."""
+
+    name: ClassVar[str]
+
+    def drawn_references(self, records: Sequence[Any], manifest: Any) -> Annotations:
+        """What readers drew or said.
+
+        Raises
+        ------
+        ArgumentError
+            If nothing of this kind can be drawn on images or said as labels.
+        """
+        raise self._stays()
+
+    def drawn_predictions(self, predictions: Sequence[Any], records: Sequence[Any], manifest: Any) -> Annotations:
+        """What a model drew or said; raises as :meth:`drawn_references`."""
+        raise self._stays()
+
+    def undrawn(self, annotations: Annotations) -> tuple[list[Any], list[str]]:
+        """Predictions of what one reader or model drew or said, and in words what they could not keep; raises as
+        :meth:`drawn_references`.
+        """
+        raise self._stays()
+
+    def _stays(self) -> ArgumentError:
+        return ArgumentError("folder", "must be a benchmark of localization or findings", f"one of {self.name}")
+
+
 class BoardKind(ABC):
     """What a board shows and releases, and what its confined children need.
 
@@ -407,5 +438,5 @@ class BoardKind(ABC):
         return []
 
 
-class Kind(DatasetKind, ScoredKind, ShownKind, BoardKind):
+class Kind(DatasetKind, ScoredKind, ShownKind, ExchangedKind, BoardKind):
     """A kind of benchmark: its dataset, its answers and scores, its board."""

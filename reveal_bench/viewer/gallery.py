@@ -19,10 +19,9 @@ import io
 import json
 import re
 import shutil
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -34,6 +33,7 @@ from reveal_bench.kinds import kind_of
 from reveal_bench.kinds.cases import Case, CaseAnswer, CaseFilm, Mark
 from reveal_bench.kinds.folder import FolderInfo, check_split, read_folder_info, split_shards
 from reveal_bench.kinds.kind import Kind
+from reveal_bench.kinds.pictures import StoredPictures
 from reveal_bench.masks import Rle, decode_mask, shrink_mask
 
 __all__ = ["CaseSource", "INDEX", "SCHEMA", "named_files", "prepare_gallery"]
@@ -130,7 +130,7 @@ class CaseSource:
         self.max_side = max_side
         self._given = [_given(case, systems) for case in self.cases]
         groups = _groups(info, self.cases, self._given)
-        self._pictures = _Pictures(kind, split_shards(folder, kind.config, split), set(cases))
+        self._pictures = StoredPictures(kind, split_shards(folder, kind.config, split), set(cases))
         entries = [_entry(case, given, groups) for case, given in zip(self.cases, self._given, strict=True)]
         self.index: dict[str, Any] = {
             "schema": SCHEMA,
@@ -173,48 +173,6 @@ class CaseSource:
             return _json(_document(case, number, self._given[number]))
         k, side = int(match["film"] or 0), THUMBNAIL_PX if match["room"] == THUMBNAILS else self.max_side
         return _film(case, self._pictures.of(case.key), k, side) if k < len(case.films) else None
-
-
-class _Pictures:
-    """Pictures of rows, read a row group at a time; the last group is kept, since neighbours are asked for together."""
-
-    def __init__(self, kind: Kind, shards: Sequence[Path], keys: Collection[str]) -> None:
-        import pyarrow.parquet as pq
-
-        self.kind = kind
-        self._groups: dict[str, tuple[Path, int]] = {}
-        for shard in shards:
-            with pq.ParquetFile(shard) as file:
-                for number in range(file.num_row_groups):
-                    column = file.read_row_group(number, columns=[kind.key]).column(kind.key)
-                    self._groups |= {key: (shard, number) for key in column.to_pylist() if key in keys}
-        self._kept: tuple[tuple[Path, int], dict[str, list[bytes | None]]] | None = None
-        self._lock = Lock()
-
-    @property
-    def order(self) -> list[str]:
-        """Keys in the order of the files."""
-        return list(self._groups)
-
-    def of(self, key: str) -> list[bytes | None]:
-        """The pictures of a row, in the order of its films."""
-        group = self._groups[key]
-        with self._lock:
-            if self._kept is None or self._kept[0] != group:
-                self._kept = group, self._read(*group)
-            return self._kept[1][key]
-
-    def _read(self, shard: Path, number: int) -> dict[str, list[bytes | None]]:
-        import pyarrow.parquet as pq
-
-        with pq.ParquetFile(shard) as file:
-            rows = file.read_row_group(number, columns=[self.kind.key, *self.kind.image_columns]).to_pylist()
-        found = {}
-        for row in rows:
-            cells = [row[name] for name in self.kind.image_columns]
-            flat = [one for cell in cells for one in (cell if isinstance(cell, list) else [cell])]
-            found[row[self.kind.key]] = [None if one is None else one["bytes"] for one in flat]
-        return found
 
 
 def _chosen(cases: dict[str, Case], most: int | None) -> dict[str, Case]:

@@ -66,6 +66,7 @@ def test_commands_of_the_first_versions() -> None:
         "baseline",
         "build",
         "compare",
+        "convert",
         "diff",
         "export",
         "export-lmms",

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from reveal_leaderboard.web.pages import drawing, plots
-from reveal_leaderboard.web.pages.plots import Mark
+from reveal_leaderboard.web.pages.plots import Day, HeatRow, Mark
 from reveal_leaderboard.web.pages.submission_view import duration
 from reveal_leaderboard.web.pages.submit import LINT_ROWS_SHOWN, lint_view
 
@@ -61,8 +61,14 @@ def test_reports_and_plots_hold_only_their_own_elements(hostile: str) -> None:
     faults = (LintProblem("error", "f", 3, "a", "r", "v", "m", "h"),)
     plain = shown(LintReport("f", "jsonl", 1, faults, (), (), {"a": {"b": 1}}))
     assert names(lint_view(report)) == names(lint_view(plain)) or not hostile
-    marks = [Mark(hostile, 0.5, 0.4, 0.6, note=hostile, short=hostile)]
-    for markup in (plots.forest(marks, title=hostile), plots.small_multiples([(hostile, marks)], title=hostile)):
+    mark = Mark(hostile, 0.5, 0.4, 0.6, note=hostile, key=hostile)
+    row = HeatRow(hostile, hostile, {hostile: mark}, key=hostile)
+    days = [Day(f"2026-01-0{k}", hostile, 0.5) for k in (1, 2)]
+    for markup in (
+        plots.forest([mark], title=hostile),
+        plots.heat_map([row], [hostile], title=hostile),
+        plots.best_over_time(days, better="higher", title=hostile),
+    ):
         assert not {"script", "img"} & set(Elements(markup).names)
         assert "<script" not in markup
 
@@ -128,17 +134,38 @@ def test_a_forest_has_a_row_of_text_per_mark() -> None:
     assert markup.count("<rect") == 1
 
 
-def test_a_panel_is_a_picture_whose_text_says_all_of_it() -> None:
-    marks = [Mark("Net", 0.78, 0.73, 0.82, short="1"), Mark("Chance", 0.1, kind="reference", short="c")]
-    markup = plots.small_multiples([("Edema", marks), ("Nothing", [])], title="By finding")
-    assert 'role="img" aria-label="Edema: Net 78 %, 73 to 82 %; Chance 10 %"' in markup
+def test_a_heat_map_has_a_figure_and_its_interval_in_every_cell() -> None:
+    edema, mass = Mark("Net", 0.78, 0.73, 0.82), Mark("Net", 0.1)
+    rows = [
+        HeatRow("Net", "North", {"Edema": edema, "Mass": mass}, key="k"),
+        HeatRow("Chance", "reference", {"Edema": Mark("Chance", 0.13)}, "chance"),
+    ]
+    markup = plots.heat_map(rows, ["Edema", "Mass", "Nothing"], title="By finding")
+    assert '<td style="--share:0.78" title="Net, Edema: 78 %, 73 to 82 %">78</td>' in markup
+    assert '<td style="--share:0.10" title="Net, Mass: 10 %">10</td>' in markup
+    assert markup.count("<td") == 4
+    assert markup.count('<td class="rv-none">–</td>') == 1  # chance has no mass
     assert "Nothing" not in markup
-    # 24 pixels on the left, 12 on the right of 230: 78 % stands at 24 + 0.78 * 194
-    assert "translate(175.3 " in markup
+    assert '<tr class="rv-is-submission" data-entry="k">' in markup
+
+
+def test_the_best_over_time_is_a_line_of_steps() -> None:
+    days = [
+        Day("2026-01-11", "Second", 0.4), Day("2026-01-01", "First", 0.5), Day("2026-01-21", "Third", 0.7),
+    ]  # fmt: skip
+    markup = plots.best_over_time(days, better="higher", title="Best")
+    assert 'aria-label="Best: 2026-01-01 First 50 %; 2026-01-21 Third 70 %"' in markup  # the second was no record
+    # 580 wide from 40; 100 % stands at 10 and 0 % at 180
+    assert 'd="M40.0 95.0H330.0V95.0H620.0V61.0"' in markup
+    assert markup.count("<circle") == 2
+    lower = plots.best_over_time(days, better="lower", title="Best")
+    assert 'd="M40.0 95.0H330.0V112.0H620.0V112.0"' in lower
+    assert plots.best_over_time(days[:1], better="higher", title="Best") == ""
 
 
 def test_nothing_to_plot_is_nothing() -> None:
-    assert plots.forest([], title="x") == plots.small_multiples([("x", [])], title="x") == ""
+    row = HeatRow("Net", "North", {})
+    assert plots.forest([], title="x") == plots.heat_map([row], ["Edema"], title="x") == ""
 
 
 def test_a_difference_is_drawn_round_zero_in_the_middle() -> None:

@@ -399,6 +399,15 @@ def test_states_of_a_comparison(world: Any, which: str, told: str) -> None:
         assert not connection.execute(sa.select(jobs.c.id).where(jobs.c.kind == "compare")).all(), "nobody queues work"
 
 
+def test_compare_opens_with_the_first_two_places(world: Any) -> None:
+    a, b = world.mine.id, world.theirs.id
+    world.rank({a: (1, 1, 2, "A"), b: (1, 1, 2, "A")})
+    *_, markup, query = compare._Handlers(world.services).open(asking(world, None))
+    assert query == f"benchmark={IMAGES}&a={a}&b={b}"
+    assert "Macro Hit rate: A − B is +10 points" in markup
+    assert "tier A" in markup
+
+
 def test_the_other_boards_ledger_is_another_one(world: Any) -> None:
     with world.store.read() as connection:
         policy = world.settings.of(STUDIES).quota

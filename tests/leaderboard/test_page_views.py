@@ -178,6 +178,34 @@ def test_a_comparison_says_which_differences_are_told_apart() -> None:
     assert "no shown figure in common" in compare_view({"rows": [], "note": ""}, entry("A", 0.7), entry("B", 0.6))
 
 
+@pytest.mark.parametrize(
+    ("tiers", "is_apart", "told"),
+    [
+        (("A", "B"), False, "Their tiers differ all the same"),
+        (("A", "A"), True, "They share a tier all the same"),
+        (("A", "B"), True, None),
+    ],
+)
+def test_a_comparison_explains_tiers_that_say_something_else(
+    tiers: tuple[str, str], is_apart: bool, told: str | None
+) -> None:
+    row = {"metric": "point_hit", "finding": "macro", "a": 0.7, "b": 0.6, "value": 0.1, "low": 0.01, "high": 0.2,
+           "told_apart": is_apart}  # fmt: skip
+    a, b = (replace(entry("Net", 0.7), rank=1, rank_low=1, rank_high=2, tier=tier) for tier in tiers)
+    markup = compare_view({"rows": [row], "note": ""}, a, b)
+    assert ("all the same" in markup) is (told is not None)
+    assert told is None or told in markup
+
+
+def test_a_figure_without_spread_claims_no_interval() -> None:
+    everywhere = score(1.0).released
+    figures = [dict(figure, low=1.0, high=1.0, value=1.0) for figure in everywhere["figures"]]
+    held = replace(score(), released={**everywhere, "figures": figures})
+    markup = entry_view(SUBMISSION, [held], "1.0.0", [])
+    assert "no spread" in markup
+    assert "100–100" not in markup
+
+
 def test_texts_of_people_are_escaped_on_every_page() -> None:
     user, team, other = User("u", "local", "s", XSS), Team("t", XSS), User("v", "x", "y", XSS)
     invitation = Invitation("i", team, other, "reader", XSS, 0.0, 0.0)

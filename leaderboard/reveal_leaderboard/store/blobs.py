@@ -34,7 +34,7 @@ from reveal_leaderboard.store.submissions import stored_names
 if TYPE_CHECKING:
     from reveal_leaderboard.store.store import Store
 
-__all__ = ["BlobDamagedError", "Blobs", "Incoming", "write_durably"]
+__all__ = ["BlobDamagedError", "Blobs", "Incoming", "Room", "write_durably"]
 
 
 class Bucket:
@@ -126,6 +126,15 @@ class Incoming:
     path: Path
     size: int
     sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """A disk: bytes that are free, bytes in all, and whether it may only be read."""
+
+    free: int
+    total: int
+    is_read_only: bool
 
 
 class Blobs:
@@ -256,13 +265,19 @@ class Blobs:
         else:
             self.path(sha256).unlink(missing_ok=True)
 
-    def has_room(self, n_bytes: int) -> bool:
-        """Whether a file of `n_bytes` can be received now: the disk has room and may be written to."""
+    def room(self) -> Room | None:
+        """What is left on the disk that receives files, also for a bucket; None if its folder is gone."""
         try:
             disk = os.statvfs(self._incoming)
-        except OSError:  # the folder is gone
-            return False
-        return disk.f_bavail * disk.f_frsize >= n_bytes and not disk.f_flag & os.ST_RDONLY
+        except OSError:
+            return None
+        is_read_only = bool(disk.f_flag & os.ST_RDONLY)
+        return Room(disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize, is_read_only)
+
+    def has_room(self, n_bytes: int) -> bool:
+        """Whether a file of `n_bytes` can be received now: the disk has room and may be written to."""
+        room = self.room()
+        return room is not None and room.free >= n_bytes and not room.is_read_only
 
     def sweep(self) -> int:
         """Remove what killed servers left half received; returns how many. Uploads under way are left alone."""

@@ -33,6 +33,7 @@ from sqlalchemy.sql.functions import FunctionElement
 
 __all__ = [
     "connect", "has_no_room", "insert_if_absent", "keep_private", "locked", "migrate", "moment", "now", "reading",
+    "size_of",
 ]  # fmt: skip
 
 BUSY_TIMEOUT_MS = 30_000
@@ -93,6 +94,15 @@ def has_no_room(error: BaseException) -> bool:
     cause = getattr(error, "orig", None)
     code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
     return code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY) or getattr(cause, "sqlstate", None) == "53100"
+
+
+def size_of(connection: sa.Connection) -> int:
+    """Bytes that the database takes."""
+    if connection.dialect.name == "sqlite":
+        query = sa.text("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size")
+    else:
+        query = sa.text("SELECT pg_database_size(current_database())")
+    return int(connection.execute(query).scalar_one())
 
 
 def keep_private(url: str | sa.URL) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from reveal_bench.kinds.canonical import Codec
     from reveal_bench.kinds.cases import Case, CaseAnswer
     from reveal_bench.kinds.disclosure import Disclosure
+    from reveal_bench.kinds.drawings import Annotations
     from reveal_bench.kinds.findings.records import FindingsPrediction, StudyManifest, StudyRecord
     from reveal_bench.kinds.findings.scoring import StudyRows
     from reveal_bench.kinds.folder import FolderInfo
@@ -220,6 +221,26 @@ class Findings(Kind):
         from reveal_bench.kinds.findings.cases import answers_of_studies
 
         return answers_of_studies(rows)
+
+    def drawn_references(self, records: Sequence[StudyRecord], manifest: StudyManifest) -> Annotations:
+        """See :mod:`reveal_bench.kinds.findings.drawings`."""
+        from reveal_bench.kinds.findings.drawings import labelled_references
+
+        return labelled_references(records, manifest)
+
+    def drawn_predictions(
+        self, predictions: Sequence[FindingsPrediction], records: Sequence[StudyRecord], manifest: StudyManifest
+    ) -> Annotations:
+        """See :mod:`reveal_bench.kinds.findings.drawings`."""
+        from reveal_bench.kinds.findings.drawings import labelled_predictions
+
+        return labelled_predictions(predictions, records, manifest)
+
+    def undrawn(self, annotations: Annotations) -> tuple[list[FindingsPrediction], list[str]]:
+        """See :mod:`reveal_bench.kinds.findings.drawings`."""
+        from reveal_bench.kinds.findings.drawings import predictions_of
+
+        return predictions_of(annotations), []
 
     def disclose(self, rows: StudyRows, *, min_cell: int, n_resamples: int, seed: int) -> Disclosure:
         """See :mod:`reveal_bench.kinds.findings.scoring`."""

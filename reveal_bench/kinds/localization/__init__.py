@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from reveal_bench.kinds.canonical import Codec
     from reveal_bench.kinds.cases import Case, CaseAnswer
     from reveal_bench.kinds.disclosure import Disclosure
+    from reveal_bench.kinds.drawings import Annotations
     from reveal_bench.kinds.folder import FolderInfo
     from reveal_bench.kinds.images import Developed, PictureFile
     from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord, Manifest
@@ -263,6 +264,29 @@ class Localization(Kind):
 
         sizes = {record.image_id: record.size for record in records}
         return answers_of_images(predictions, rows, sizes, Grid(protocol["grid"]))
+
+    def drawn_references(self, records: Sequence[LocalizationRecord], manifest: Manifest) -> Annotations:
+        """See :mod:`reveal_bench.kinds.localization.drawings`."""
+        from reveal_bench.kinds.localization.drawings import drawn_references
+
+        return drawn_references(records, manifest)
+
+    def drawn_predictions(
+        self,
+        predictions: Sequence[LocalizationPrediction],
+        records: Sequence[LocalizationRecord],
+        manifest: Manifest,
+    ) -> Annotations:
+        """See :mod:`reveal_bench.kinds.localization.drawings`."""
+        from reveal_bench.kinds.localization.drawings import drawn_predictions
+
+        return drawn_predictions(predictions, manifest)
+
+    def undrawn(self, annotations: Annotations) -> tuple[list[LocalizationPrediction], list[str]]:
+        """See :func:`reveal_bench.kinds.localization.drawings.predictions_of`."""
+        from reveal_bench.kinds.localization.drawings import predictions_of
+
+        return predictions_of(annotations)
 
     def disclose(self, rows: CaseRows, *, min_cell: int, n_resamples: int, seed: int) -> Disclosure:
         """See :mod:`reveal_bench.kinds.localization.scoring`."""

@@ -150,7 +150,7 @@ def opened(page: Any, board: tuple[str, Any], path: str, wanted: str) -> None:
 
 def test_the_board_its_plots_and_its_choices(page: Any, board: Any) -> None:
     opened(page, board, f"/?benchmark={IMAGES}&columns=point_hit", "#board .rv-board")
-    for place in ("#board .rv-board", "#board .rv-multiples"):
+    for place in ("#board .rv-board", "#board .rv-heat"):
         assert_is_text(page, place, list(HOSTILE.values()))
     page.get_by_label("Organization").click()
     options = page.get_by_role("option").all_inner_texts()
@@ -189,10 +189,10 @@ def test_what_is_ones_own(page: Any, board: Any) -> None:
 
 def test_what_maintainers_see(page: Any, board: Any) -> None:
     opened(page, board, "/admin", "text=Exposure")
-    for tab in ("Boards", "Queue", "Submissions", "People"):
+    for tab in ("Health", "Boards", "Submissions", "People"):
         page.get_by_role("tab", name=tab).click()
         page.wait_for_timeout(300)
-        assert_is_text(page, "main", [] if tab == "Queue" else list(HOSTILE.values()))
+        assert_is_text(page, "main", [] if tab == "Health" else list(HOSTILE.values()))
 
 
 def test_an_answer_that_a_reader_is_shown(page: Any, board: Any) -> None:

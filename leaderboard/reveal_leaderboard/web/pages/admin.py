@@ -1,4 +1,4 @@
-"""For maintainers: boards and versions, the queue, incidents, exposure, flags, submissions, people.
+"""For maintainers: health, boards and versions, the queue, incidents, exposure, flags, submissions, people.
 
 Nothing of the page is sent to anybody but an admin. No exact figure and no text of an exception can be had here: the
 web process has none. :class:`Acts` is what a maintainer can do, each act by name; an act answers a message for the
@@ -37,6 +37,7 @@ from reveal_leaderboard.web.pages.drawing import (
     percent,
     plural,
 )  # fmt: skip
+from reveal_leaderboard.web.pages.health import health_view, read_health
 from reveal_leaderboard.web.pages.strip import build_strip
 from reveal_leaderboard.web.services import NotAdminError, Services
 
@@ -227,6 +228,7 @@ def _reason(why: str) -> str:
 
 
 PANELS = {
+    "health": "Health",
     "boards": "Boards",
     "versions": "Versions",
     "exposure": "Exposure",
@@ -240,7 +242,7 @@ PANELS = {
     "users": "People",
     "tokens": "API tokens in use",
 }
-LIVE = ("versions", "queue", "workers", "incidents")
+LIVE = ("health", "versions", "queue", "workers", "incidents")
 """What changes by itself while somebody looks; the others are drawn again when something was done."""
 
 MOST_JOBS = 500
@@ -255,6 +257,7 @@ class Panels:
     def drawn(self, actor: Actor, search: str, names: Iterable[str] = PANELS) -> list[str]:
         """The panels of these names, in this order; one that fails says so and leaves the others alone."""
         panels: dict[str, Callable[[], str]] = {
+            "health": lambda: health_view(read_health(self.services)),
             "boards": self._boards,
             "versions": self._versions,
             "exposure": self._exposure,
@@ -355,6 +358,8 @@ def build(services: Services, page: gr.Blocks) -> None:
     with gr.Column(visible=False) as everything:
         panels: dict[str, gr.HTML] = {}
         with gr.Tabs():
+            with gr.Tab("Health"):
+                panels |= {name: gr.HTML("") for name in ("health", "queue", "workers", "incidents")}
             with gr.Tab("Boards"):
                 panels["boards"] = gr.HTML("")
                 with gr.Row():
@@ -363,8 +368,6 @@ def build(services: Services, page: gr.Blocks) -> None:
                     why_state = gr.Textbox(label="Reason, which submitters see", max_length=500, min_width=200)
                     set_state = gr.Button("Set the state", min_width=140)
                 panels |= {name: gr.HTML("", js_on_load=ACTIONS) for name in ("versions", "exposure")}
-            with gr.Tab("Queue"):
-                panels |= {name: gr.HTML("") for name in ("queue", "workers", "incidents")}
             with gr.Tab("Submissions"):
                 panels["flags"] = gr.HTML("", js_on_load=ACTIONS)
                 search = gr.Textbox(label="Search model, team or id", max_length=100)

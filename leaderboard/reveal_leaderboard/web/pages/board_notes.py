@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from string import ascii_lowercase
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from markupsafe import Markup
 
 from reveal_bench.kinds import KINDS
+from reveal_bench.metrics import Metric
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_leaderboard.boards.references import ReferenceRow
 from reveal_leaderboard.boards.standings import Entry, Standings
 from reveal_leaderboard.web.pages import plots
 from reveal_leaderboard.web.pages.drawing import draw, message
-from reveal_leaderboard.web.pages.plots import Mark
+from reveal_leaderboard.web.pages.plots import Day, HeatRow, Mark
 
 __all__ = [
     "RANK_SENTENCE",
@@ -33,9 +34,8 @@ __all__ = [
 ]
 
 PAGE = "board.html"
-MOST_IN_PANEL = 12
-MOST_IN_FOREST = 40
-PANEL_ROWS = {"human": "H", "chance": "C"}  # published rows that stand in the small panels too, and their letters
+MOST_ROWS = 40
+BESIDE = ("human", "chance")  # kinds of published rows that stand beside the entries wherever there is little room
 RANK_SENTENCE = (
     "Entries with the same letter cannot be told apart on this many patients, so they share a place and a range: with "
     "95 % confidence, for all entries at once, the true rank lies within it. The order inside a tier claims nothing."
@@ -48,7 +48,7 @@ def opening(board: Standings, films: Sequence[tuple[str, str, str]] = ()) -> str
     placed = [entry for entry in board.entries if entry.rank is not None]
     first = [entry for entry in placed if entry.tier == placed[0].tier]
     figure = first[0].figure(board.primary.name) if first else None
-    rows = [row for row in board.references if row.kind in PANEL_ROWS] if board.comparable else []
+    rows = [row for row in board.references if row.kind in BESIDE] if board.comparable else []
     beside = [(row.name, row.macro[board.primary.name][0]) for row in rows if board.primary.name in row.macro]
     question = re.split(r"(?<=[?.]) ", kind.question)[0]
     return draw(PAGE, "opening", board, question, kind.items, first, figure, beside, films)
@@ -120,46 +120,72 @@ def _moved(up: int) -> str:
 
 
 def plots_of(board: Standings, entries: Sequence[Entry], columns: str) -> str:
-    """The primary metric (or the one chosen) of every row with intervals, and a small panel per finding."""
+    """The primary metric (or the one chosen): of all rows if some are published, by finding, and over time."""
     metric = next((m for m in board.metrics if m.name == columns), board.metrics[0])
     rows = board.references if board.comparable else ()
-    marks = [mark for entry in entries[:MOST_IN_FOREST] if (mark := _entry_mark(entry, metric.name, MACRO))]
-    marks += [mark for row in rows if (mark := _reference_mark(row, metric.name, MACRO))]
-    if not entries or not marks:
+    shown = entries[:MOST_ROWS]
+    return draw(
+        PAGE,
+        "plots",
+        Markup(_forest(shown, rows, metric, _cut(entries))),
+        Markup(_heat_map(board, shown, rows, metric, _cut(entries))),
+        Markup(_over_time(board, metric)),
+    )
+
+
+def _forest(entries: Sequence[Entry], rows: Sequence[ReferenceRow], metric: Metric, cut: str) -> str:
+    """Entries and published rows; without any of these it would only repeat the table, whose cells draw intervals."""
+    marks = [mark for entry in entries if (mark := _entry_mark(entry, metric.name, MACRO))]
+    if not marks or not rows:
         return ""
-    shapes = "Filled dot: submission, with its 95 % interval."
-    if rows:
-        shapes += " Hollow square: human readers; hollow diamond: other published rows, without an interval."
-    shapes += _cut(entries, MOST_IN_FOREST)
-    # without published rows it would only repeat the table, whose cells draw every interval
-    main = plots.forest(marks, title=f"Macro {metric.title}, %", note=shapes) if rows else ""
-    few = dict(zip(ascii_lowercase, entries[:MOST_IN_PANEL], strict=False))
-    beside = [row for row in rows if row.kind in PANEL_ROWS]
-    panels = []
-    for finding in board.findings:
-        inside = [mark for key, entry in few.items() if (mark := _entry_mark(entry, metric.name, finding, key))]
-        inside += [mark for row in beside if (mark := _reference_mark(row, metric.name, finding))]
-        if any(mark.kind == "submission" for mark in inside):
-            panels.append((finding, inside))
-    letters = f"Rows in the order of the table: {_key(few, beside)}.{_cut(entries, MOST_IN_PANEL)}"
-    each = plots.small_multiples(panels, title=f"{metric.title} by finding, %", note=letters)
-    return draw(PAGE, "plots", Markup(main), Markup(each))
+    marks += [mark for row in rows if (mark := _reference_mark(row, metric.name, MACRO))]
+    note = (
+        "Filled dot: submission, with its 95 % interval. Hollow square: human readers; hollow diamond: other published "
+        f"rows, without an interval.{cut}"
+    )
+    return plots.forest(marks, title=f"Macro {metric.title}, %", note=note)
 
 
-def _cut(entries: Sequence[Entry], most: int) -> str:
-    return f" The first {most} of {len(entries)} entries of the table." if len(entries) > most else ""
+def _heat_map(
+    board: Standings, entries: Sequence[Entry], rows: Sequence[ReferenceRow], metric: Metric, cut: str
+) -> str:
+    table = [
+        HeatRow(e.model, e.team, _found(board, partial(_entry_mark, e, metric.name)), key=e.submission_id)
+        for e in entries
+    ]
+    table += [
+        HeatRow(r.name, "reference", _found(board, partial(_reference_mark, r, metric.name)), kind=r.kind)
+        for r in rows
+        if r.kind in BESIDE
+    ]
+    if not any(row.cells for row in table if row.kind == "submission"):
+        return ""
+    note = f"Rest the pointer on a figure for its 95 % interval.{cut}"
+    return plots.heat_map(table, board.findings, title=f"{metric.title} by finding, %", note=note)
 
 
-def _key(entries: Mapping[str, Entry], rows: Sequence[ReferenceRow]) -> str:
-    named = [f"{letter} {entry.model}" for letter, entry in entries.items()]
-    return ", ".join([*named, *(f"{PANEL_ROWS[row.kind]} {row.name}" for row in rows)])
+def _found(board: Standings, mark_of: Callable[[str], Mark | None]) -> dict[str, Mark]:
+    return {finding: mark for finding in board.findings if (mark := mark_of(finding)) is not None}
 
 
-def _entry_mark(entry: Entry, metric: str, finding: str, short: str = "") -> Mark | None:
+def _over_time(board: Standings, metric: Metric) -> str:
+    days = [
+        Day(entry.date, f"{entry.model}, {entry.team}", figure.value)
+        for entry in board.entries
+        if (figure := entry.figure(metric.name)) is not None
+    ]
+    return plots.best_over_time(days, better=metric.better, title=f"Macro {metric.title}: the best over time, %")
+
+
+def _cut(entries: Sequence[Entry]) -> str:
+    return f" The first {MOST_ROWS} of {len(entries)} entries of the table." if len(entries) > MOST_ROWS else ""
+
+
+def _entry_mark(entry: Entry, metric: str, finding: str) -> Mark | None:
     figure = entry.figure(metric, finding)
     if figure is None:
         return None
-    return Mark(entry.model, figure.value, figure.low, figure.high, note=entry.team, short=short)
+    return Mark(entry.model, figure.value, figure.low, figure.high, note=entry.team, key=entry.submission_id)
 
 
 def _reference_mark(row: ReferenceRow, metric: str, finding: str) -> Mark | None:
@@ -171,8 +197,7 @@ def _reference_mark(row: ReferenceRow, metric: str, finding: str) -> Mark | None
         return None
     style = f", {row.prompt_style}" if row.prompt_style else ""
     kind = "human" if row.kind == "human" else "reference"
-    name = f"{row.name}{style}"
-    return Mark(name, value, kind=kind, note=f"reference, {authors(row.citation)}", short=PANEL_ROWS.get(row.kind, ""))
+    return Mark(f"{row.name}{style}", value, kind=kind, note=f"reference, {authors(row.citation)}")
 
 
 def authors(citation: str) -> str:

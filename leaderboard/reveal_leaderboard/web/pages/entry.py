@@ -28,7 +28,6 @@ from reveal_leaderboard.web.shared_result import SharedResult, read_shared
 __all__ = ["build", "entry_view", "may_see", "withdrawn_view"]
 
 PAGE = "entry.html"
-LOADING = message("busy", "Reading the entry …")
 STATES = {"linted": "checked"}  # the event log's words that a reader may not know
 
 log = logging.getLogger(__name__)
@@ -37,7 +36,7 @@ log = logging.getLogger(__name__)
 def build(services: Services, page: gr.Blocks) -> None:
     """Lay out the page inside the present Blocks."""
     build_strip(services, page)
-    shown = gr.HTML(page_head("Entry") + LOADING, elem_id="entry")
+    shown = gr.HTML(page_head("Entry"), elem_id="entry")
 
     def show(request: gr.Request) -> str:
         asked = request.query_params

@@ -9,12 +9,13 @@ as its list of rows; only the marks themselves are hidden from those who hear th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 
 from reveal_leaderboard.web.pages.drawing import draw, percent
 
-__all__ = ["Mark", "forest", "small_multiples"]
+__all__ = ["Day", "HeatRow", "Mark", "best_over_time", "forest", "heat_map"]
 
 PAGE = "plots.html"
 
@@ -28,7 +29,7 @@ class Mark:
     name, note : what the row is called, and a second line in small print
     value, low, high : fractions; the interval may be missing
     kind : "submission", "reference" or "human"
-    short : one or two characters that stand for the row in small panels
+    key : what all marks of one row share, so that pointing at one of them lights up all
     """
 
     name: str
@@ -37,17 +38,19 @@ class Mark:
     high: float | None = None
     kind: str = "submission"
     note: str = ""
-    short: str = ""
+    key: str = ""
 
     @property
     def has_interval(self) -> bool:
-        """Whether both ends are known."""
-        return self.low is not None and self.high is not None
+        """Whether both ends are known, and are two."""
+        return self.low is not None and self.high is not None and self.low < self.high
 
     @property
     def spoken(self) -> str:
         """Value and interval in words."""
-        interval = "" if self.low is None or self.high is None else f", {percent(self.low)} to {percent(self.high)} %"
+        if not self.has_interval or self.low is None or self.high is None:
+            return f"{percent(self.value)} %"
+        interval = f", {percent(self.low)} to {percent(self.high)} %"
         return f"{percent(self.value)} %{interval}"
 
 
@@ -56,7 +59,52 @@ def forest(marks: Sequence[Mark], *, title: str, note: str = "") -> str:
     return draw(PAGE, "forest", marks, title, note) if marks else ""
 
 
-def small_multiples(panels: Iterable[tuple[str, Sequence[Mark]]], *, title: str, note: str = "") -> str:
-    """A small panel per finding, the rows in the same order in each; a row is told by its `short` text."""
-    shown = [(name, marks) for name, marks in panels if marks]
-    return draw(PAGE, "multiples", shown, title, note) if shown else ""
+@dataclass(frozen=True)
+class HeatRow:
+    """A row of a heat map: what it is called, and its marks by finding; `key` is that of its marks elsewhere."""
+
+    name: str
+    note: str
+    cells: Mapping[str, Mark]
+    kind: str = "submission"
+    key: str = ""
+
+
+def heat_map(rows: Sequence[HeatRow], findings: Sequence[str], *, title: str, note: str = "") -> str:
+    """A row per system, a column per finding that any row has; the figure stands in its cell, the shade repeats it."""
+    shown = [finding for finding in findings if any(finding in row.cells for row in rows)]
+    return draw(PAGE, "heat_map", rows, shown, title, note) if shown else ""
+
+
+@dataclass(frozen=True)
+class Day:
+    """A figure that became known on a day.
+
+    Attributes
+    ----------
+    day : ISO date
+    name : the system whose figure it is
+    value : fraction
+    is_record : whether no figure before it was as good
+    """
+
+    day: str
+    name: str
+    value: float
+    is_record: bool = False
+
+
+def best_over_time(days: Sequence[Day], *, better: str, title: str) -> str:
+    """Every figure at its day and the best one so far as a line of steps; nothing before there are two days."""
+    points = sorted(days, key=lambda one: one.day)
+    if len({one.day for one in points}) < 2:
+        return ""
+    first, last = (date.fromisoformat(points[k].day) for k in (0, -1))
+    best: float | None = None
+    marks = []
+    for one in points:
+        is_record = best is None or (one.value > best if better == "higher" else one.value < best)
+        best = one.value if is_record else best
+        share = (date.fromisoformat(one.day) - first) / (last - first)
+        marks.append((Day(one.day, one.name, one.value, is_record), share, best))
+    return draw(PAGE, "best_over_time", marks, title)

@@ -1,5 +1,5 @@
-// Small things that Gradio leaves out: a skip link, a window title that follows the page's heading, and upload fields
-// that say which file they are for and that open with Enter as with Space.
+// Small things that Gradio leaves out: a skip link, a window title that follows the page's heading, upload fields that
+// say which file they are for and that open with Enter as with Space; and one entry lit up in a table and its figures.
 (() => {
   if (document.querySelector(".rv-skip")) return;
   const name = "REVEAL leaderboard";
@@ -45,6 +45,12 @@
     }
     setTimeout(() => { button.textContent = "Copy"; }, 2000);
   };
+  // Whatever shows one entry lights up where the pointer rests on any of it.
+  const light = (event) => {
+    const key = event.target.closest?.("[data-entry]")?.dataset.entry;
+    for (const one of document.querySelectorAll("[data-entry]")) one.classList.toggle("rv-lit", Boolean(key) && one.dataset.entry === key);
+  };
+  document.addEventListener("pointerover", light);
   document.addEventListener("click", copy);
   document.addEventListener("keydown", enter, true);
   document.body.prepend(skip);

@@ -1,0 +1,77 @@
+"""Annotations in the forms of other tools, and back: references and predictions that travel.
+
+A form is a module of this package with :func:`Form.write` and :func:`Form.read`, and a line in :data:`FORMS`. What a
+benchmark's kind draws or says is :class:`reveal_bench.kinds.drawings.Annotations`; a form knows nothing of kinds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Protocol, cast
+
+from reveal_bench.kinds.drawings import Annotations
+
+__all__ = ["FORMS", "Form", "form_named"]
+
+FORMS = {
+    "coco": "COCO dataset (JSON)",
+    "cvat": "CVAT for images 1.1 (XML)",
+    "label-studio": "Label Studio tasks (JSON)",
+    "fiftyone": "FiftyOne dataset",
+    "dicom-seg": "DICOM segmentations",
+    "dicom-sr": "DICOM structured reports (TID 1500)",
+}
+"""Name of each form -> what it is."""
+
+
+class Form(Protocol):
+    """A module that writes and reads a form.
+
+    Attributes
+    ----------
+    FILE : name of the file (or folder of files) with the annotations in a folder of this form
+    IMAGES : name of the folder beside it that holds the pictures
+    """
+
+    FILE: str
+    IMAGES: str
+
+    def write(self, annotations: Annotations, out: Path, pictures: Mapping[str, str]) -> list[str]:
+        """Write all files but the pictures into a folder.
+
+        Parameters
+        ----------
+        pictures : image_id -> file name in :attr:`IMAGES`, of every film
+
+        Returns
+        -------
+        What the form could not hold, in words; nothing if it holds all.
+
+        Raises
+        ------
+        ArgumentError
+            If the form holds nothing of this kind.
+        """
+        ...
+
+    def read(self, path: Path, known: Annotations) -> Annotations:
+        """Read a file of this form, or the one in a folder of it.
+
+        Parameters
+        ----------
+        known : images and names of the split that the file is of
+
+        Raises
+        ------
+        ArgumentError
+            If the file is not of this form, names an image or a finding that the split does not have, or holds a
+            mask of another size than its image.
+        """
+        ...
+
+
+def form_named(name: str) -> Form:
+    """The module of a form in :data:`FORMS`."""
+    return cast(Form, import_module(f"{__name__}.{name.replace('-', '_')}"))

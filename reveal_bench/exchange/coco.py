@@ -1,0 +1,164 @@
+"""COCO: a dataset of images, categories and annotations (cocodataset.org), and a file of results for predictions.
+
+An annotation is one mask or one box. What COCO has no field for stands in further fields, which its tools leave alone:
+`reader`, `score`, `points`, `cell`, `boxes` and `contours` beside a mask, and `group`, the same number in all
+annotations that are one drawing. Studies have no labels in COCO.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.exchange.shapes import finite, joined, mask_of_runs, read_json, whole
+from reveal_bench.files import write_whole
+from reveal_bench.kinds.drawings import PREDICTION, Annotations, Drawing, Film
+from reveal_bench.masks import Rle, encode_mask, pack_masks
+
+__all__ = ["FILE", "IMAGES", "read", "write"]
+
+FILE, IMAGES, RESULTS = "annotations.json", "images", "results.json"
+
+
+def write(annotations: Annotations, out: Path, pictures: Mapping[str, str]) -> list[str]:
+    """Write ``annotations.json``; of predictions ``results.json`` too, for tools that match those with references."""
+    if annotations.studies:
+        raise ArgumentError("to", "must be a form that holds labels of studies", "coco, which holds drawings alone")
+    numbers = {image_id: n for n, image_id in enumerate(annotations.films, start=1)}
+    categories = {name: n for n, name in enumerate(annotations.names, start=1)}
+    rows: list[dict[str, Any]] = []
+    for group, drawing in enumerate(annotations.drawings, start=1):
+        for row in _rows(drawing):
+            place = {"image_id": numbers[drawing.image_id], "category_id": categories[drawing.finding]}
+            rows.append({"id": len(rows) + 1, **place, **row, "group": group})
+    document = {
+        "info": {
+            "description": f"{annotations.benchmark}, split {annotations.split}",
+            "version": annotations.version,
+        },
+        "licenses": [],
+        "images": [_image(film, numbers[film.image_id], pictures) for film in annotations.films.values()],
+        "categories": [{"id": n, "name": name, "supercategory": "finding"} for name, n in categories.items()],
+        "annotations": rows,
+    }
+    write_whole(out / FILE, json.dumps(document, allow_nan=False) + "\n")
+    if annotations.readers != [PREDICTION]:
+        return []
+    kept = ("image_id", "category_id", "segmentation", "bbox", "score")
+    drawn = [row for row in rows if row["area"] > 0]
+    results = [{name: row[name] for name in kept if row.get(name)} | {"score": row.get("score", 1.0)} for row in drawn]
+    write_whole(out / RESULTS, json.dumps(results, allow_nan=False) + "\n")
+    n_without = sum("score" not in row for row in drawn)
+    return [f"{n_without} predictions have no score: {RESULTS} says 1 for them"] if n_without else []
+
+
+def _image(film: Film, number: int, pictures: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "id": number,
+        "file_name": pictures[film.image_id],
+        "width": film.width,
+        "height": film.height,
+        "name": film.image_id,
+        "study_id": film.study_id,
+    }
+
+
+def _rows(drawing: Drawing) -> Iterator[dict[str, Any]]:
+    """The annotations of a drawing: one of its mask, or one per box, or one of its points alone."""
+    more: dict[str, Any] = {"iscrowd": 0, "reader": drawing.reader}
+    if drawing.score is not None:
+        more["score"] = drawing.score
+    if drawing.cell is not None:
+        more["cell"] = drawing.cell
+    if drawing.points:
+        more["points"] = [list(point) for point in drawing.points]
+    if drawing.polygons:
+        more["contours"] = [[side for point in contour for side in point] for contour in drawing.polygons]
+    if drawing.mask is not None:
+        packed = pack_masks([drawing.mask])
+        area = int(packed.areas[0])
+        box = packed.boxes_xywh()[0].tolist() if area else [0, 0, 0, 0]
+        if drawing.boxes:
+            more["boxes"] = [list(box) for box in drawing.boxes]
+        rle = {"size": list(drawing.mask.size), "counts": drawing.mask.counts}
+        yield {"segmentation": rle, "bbox": box, "area": area, **more}
+    elif drawing.boxes:
+        for box in drawing.boxes:
+            yield {"segmentation": [], "bbox": list(box), "area": box[2] * box[3], **more}
+            more.pop("points", None)  # they stand once
+    else:
+        yield {"segmentation": [], "bbox": [0, 0, 0, 0], "area": 0, **more}
+
+
+def read(path: Path, known: Annotations) -> Annotations:
+    """Read a COCO dataset; categories are findings by name, images are found by file name."""
+    document = read_json(path, FILE)
+    parts = ("images", "categories", "annotations")
+    if not isinstance(document, dict) or not all(isinstance(document.get(part), list) for part in parts):
+        raise ArgumentError("file", f"must be a COCO dataset with {', '.join(parts)}", path)
+    films = {_field(row, "id"): known.film_of(str(_field(row, "file_name"))) for row in document["images"]}
+    findings = {_field(row, "id"): known.finding_of(_field(row, "name")) for row in document["categories"]}
+    drawings: dict[object, Drawing] = {}
+    for number, row in enumerate(document["annotations"], start=1):
+        film, finding = films.get(_field(row, "image_id")), findings.get(_field(row, "category_id"))
+        if film is None or finding is None:
+            raise ArgumentError("file", "must have images and categories of every annotation", f"annotation {number}")
+        drawing = _drawing(row, film, finding)
+        key = row.get("group", f"alone {number}")
+        before = drawings.get(key)
+        drawings[key] = drawing if before is None else joined(before, drawing)
+    return Annotations(known.benchmark, known.version, known.split, known.films, known.names, tuple(drawings.values()))
+
+
+def _field(row: Any, name: str) -> Any:
+    if not isinstance(row, dict) or name not in row or isinstance(row[name], (dict, list)):
+        raise ArgumentError("file", f"must have `{name}` in every image, category and annotation", repr(row)[:100])
+    return row[name]
+
+
+def _drawing(row: dict[str, Any], film: Film, finding: str) -> Drawing:
+    segmentation = row.get("segmentation") or None
+    is_contours = isinstance(segmentation, list)
+    contours = row.get("contours") or (segmentation if isinstance(segmentation, list) else [])
+    box = tuple(finite(side, "bbox") for side in row.get("bbox") or ())
+    boxes = [tuple(finite(side, "boxes") for side in one) for one in row.get("boxes", ())]
+    if segmentation is None and len(box) == 4 and box[2] > 0:
+        boxes = [box]
+    score = row.get("score")
+    return Drawing(
+        film.image_id,
+        finding,
+        str(row.get("reader", PREDICTION)),
+        None if segmentation is None or is_contours else _mask(segmentation, film),
+        tuple(_contour(contour) for contour in contours),
+        tuple((x, y, width, height) for x, y, width, height in boxes),
+        tuple((finite(x, "points"), finite(y, "points")) for x, y in row.get("points", ())),
+        row.get("cell"),
+        None if score is None else finite(score, "score"),
+    )
+
+
+def _contour(flat: Any) -> tuple[tuple[float, float], ...]:
+    if not isinstance(flat, list) or len(flat) < 6 or len(flat) % 2:
+        raise ArgumentError(
+            "file", "must have contours of three points or more [x1, y1, x2, y2, ...]", repr(flat)[:100]
+        )
+    sides = [finite(side, "contours") for side in flat]
+    return tuple(zip(sides[0::2], sides[1::2], strict=True))
+
+
+def _mask(segmentation: dict[str, Any], film: Film) -> Rle:
+    size, counts = segmentation.get("size"), segmentation.get("counts")
+    if size != [film.height, film.width]:
+        rule = f"must have masks of the size of their image, {film.image_id} has [{film.height}, {film.width}]"
+        raise ArgumentError("file", rule, size)
+    if isinstance(counts, list):  # runs along columns: those along the rows of the transposed mask
+        turned = Film(film.image_id, film.study_id, film.patient_id, film.height, film.width)
+        runs = [whole(run, "counts") for run in counts]
+        return encode_mask(pack_masks([mask_of_runs(runs, (0, 0, film.height, film.width), turned)]).dense(0).T)
+    rle = Rle((film.height, film.width), str(counts))
+    pack_masks([rle])  # raises if the string is malformed
+    return rle

@@ -1,0 +1,159 @@
+"""A dataset folder's references, or predictions for it, to a form of exchange, and a form back to a prediction file."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.evaluation.score import LintError
+from reveal_bench.exchange import form_named
+from reveal_bench.files import write_whole
+from reveal_bench.kinds import kind_of
+from reveal_bench.kinds.drawings import Annotations
+from reveal_bench.kinds.folder import check_split, read_folder_info, split_shards
+from reveal_bench.kinds.kind import Kind
+from reveal_bench.kinds.pictures import StoredPictures
+
+__all__ = ["Converted", "from_form", "to_form"]
+
+PNG = b"\x89PNG"
+
+
+@dataclass(frozen=True)
+class Converted:
+    """What was written: counts, who drew it, and what could not be kept, in words."""
+
+    n_images: int
+    n_pictures: int
+    n_drawings: int
+    n_studies: int
+    readers: tuple[str, ...]
+    lost: tuple[str, ...]
+
+
+def to_form(
+    form: str, folder: Path, split: str, out: Path, *, predictions: Path | None = None, with_pictures: bool = True
+) -> Converted:
+    """Write the references of a split, or predictions for it, in a form of :data:`reveal_bench.exchange.FORMS`.
+
+    Parameters
+    ----------
+    out : new or empty folder
+    predictions : prediction file; the references unless given
+    with_pictures : whether to write the pictures that the dataset folder holds beside them
+
+    Raises
+    ------
+    LintError
+        If the prediction file has errors.
+    ArgumentError
+        If the references are private, `out` is not empty, or the form or the kind cannot hold them.
+    """
+    module, kind, out = form_named(form), _kind(folder, split), Path(out).resolve()
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ArgumentError("out", "must be a new or empty folder", out)
+    annotations, records = _annotations(kind, folder, split, predictions)
+    new = out.with_name(f".{out.name}.new")
+    shutil.rmtree(new, ignore_errors=True)  # of an attempt that was interrupted
+    try:
+        new.mkdir(parents=True)
+        names = {film.image_id: f"{film.stem}.png" for film in annotations.films.values()}
+        pictures = _pictures(kind, folder, split, records) if with_pictures else ()
+        written = _write_pictures(pictures, annotations, new / module.IMAGES)
+        lost = module.write(annotations, new, names | written)
+        if out.exists():
+            out.rmdir()
+        new.rename(out)
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+    return _converted(annotations, len(written), lost)
+
+
+def _write_pictures(pictures: Iterable[tuple[str, bytes]], annotations: Annotations, folder: Path) -> dict[str, str]:
+    """Write pictures into a folder; returns their names by image."""
+    names = {}
+    for image_id, data in pictures:
+        names[image_id] = f"{annotations.films[image_id].stem}.{'png' if data.startswith(PNG) else 'jpg'}"
+        folder.mkdir(exist_ok=True)
+        write_whole(folder / names[image_id], data)
+    return names
+
+
+def from_form(form: str, path: Path, folder: Path, split: str, out: Path, *, reader: str | None = None) -> Converted:
+    """Read a file or folder of a form, and write what one reader or model drew as a prediction file.
+
+    Parameters
+    ----------
+    reader : whose; may be left out where there is only one
+
+    Raises
+    ------
+    ArgumentError
+        If the file does not fit the form or the split, or there are several readers and none is named.
+    """
+    kind = _kind(folder, split)
+    known = kind.drawn_predictions((), _bare_records(kind, folder, split), kind.read_manifest(folder, split))
+    found = form_named(form).read(Path(path), known)
+    if reader is None and len(found.readers) > 1:
+        raise ArgumentError("reader", f"must be named, the file has {', '.join(found.readers)}")
+    if reader is not None and reader not in found.readers:
+        raise ArgumentError("reader", f"must be one of the file: {', '.join(found.readers) or 'it has none'}", reader)
+    chosen = replace(
+        found,
+        drawings=tuple(one for one in found.drawings if reader in (None, one.reader)),
+        studies=tuple(one for one in found.studies if reader in (None, one.reader)),
+    )
+    predictions, lost = kind.undrawn(chosen)
+    write_whole(Path(out), kind.to_jsonl(predictions))
+    return _converted(chosen, 0, lost)
+
+
+def _converted(annotations: Annotations, n_pictures: int, lost: list[str]) -> Converted:
+    drawings, studies = len(annotations.drawings), len(annotations.studies)
+    return Converted(len(annotations.films), n_pictures, drawings, studies, tuple(annotations.readers), tuple(lost))
+
+
+def _kind(folder: Path, split: str) -> Kind:
+    info = read_folder_info(folder)
+    check_split(info, folder, split)
+    return kind_of(info)
+
+
+def _annotations(kind: Kind, folder: Path, split: str, predictions: Path | None) -> tuple[Annotations, list[Any]]:
+    """The annotations, and records whose pictures may be written."""
+    info, manifest = read_folder_info(folder), kind.read_manifest(folder, split)
+    if predictions is None:
+        if info.splits[split].get("references") != "public":
+            raise ArgumentError("split", "must be one whose references are public, or give `predictions`", split)
+        records = kind.read_records(folder, split)
+        return kind.drawn_references(records, manifest), records
+    report = kind.lint(Path(predictions), manifest, allow_missing=True)
+    if not report.ok:
+        raise LintError(report)
+    records = _bare_records(kind, folder, split)
+    return kind.drawn_predictions(report.predictions, records, manifest), records
+
+
+def _bare_records(kind: Kind, folder: Path, split: str) -> list[Any]:
+    """Records that hold no references: those of the manifest, or the public ones where only they know the images."""
+    info = read_folder_info(folder)
+    if split_shards(folder, kind.config, split):
+        return kind.read_records(folder, split)
+    import pyarrow.parquet as pq
+
+    entries = pq.read_table(Path(folder) / "manifest" / f"{split}.parquet").to_pylist()
+    return [kind.bare_record(entry, info.findings) for entry in entries]
+
+
+def _pictures(kind: Kind, folder: Path, split: str, records: list[Any]) -> Iterator[tuple[str, bytes]]:
+    """(image_id, file) of every picture that the folder holds, in the order in which they are read fastest."""
+    films = {kind.key_of(record): [film.image_id for film in kind.case(record).films] for record in records}
+    stored = StoredPictures(kind, split_shards(folder, kind.config, split), set(films))
+    for key in stored.order:
+        for image_id, data in zip(films[key], stored.of(key), strict=False):
+            if data is not None:
+                yield image_id, data

@@ -1,0 +1,195 @@
+"""CVAT for images 1.1: an XML file of images with masks, boxes, points, polygons and tags (docs.cvat.ai).
+
+A mask is its runs along the rows of its tight box, background first. Reader, score, cell and probability are attributes
+of their shape; labels of a study are tags of its first image. CVAT has no empty mask, and would show the contours that
+a mask was filled from as shapes of their own: they stay behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.exchange.shapes import (
+    finite,
+    joined,
+    mask_in_box,
+    mask_of_runs,
+    pixels,
+    read_bytes,
+    runs_of_mask,
+    whole,
+)
+from reveal_bench.files import write_whole
+from reveal_bench.kinds.drawings import PREDICTION, Annotations, Drawing, Film, StudyLabels
+from reveal_bench.masks import Rle
+
+__all__ = ["FILE", "IMAGES", "read", "write"]
+
+FILE, IMAGES = "annotations.xml", "images"
+ATTRIBUTES = ("reader", "score", "cell", "group", "value")
+SHAPES = ("mask", "box", "points", "polygon", "tag")
+
+
+def write(annotations: Annotations, out: Path, pictures: Mapping[str, str]) -> list[str]:
+    """Write ``annotations.xml``, to be uploaded to a task that has the images by the same names."""
+    root = ET.Element("annotations")
+    ET.SubElement(root, "version").text = "1.1"
+    root.append(_meta(annotations))
+    images = {
+        film.image_id: ET.SubElement(
+            root, "image", id=str(n), name=pictures[film.image_id], width=str(film.width), height=str(film.height)
+        )
+        for n, film in enumerate(annotations.films.values())
+    }
+    n_empty = n_contours = 0
+    for group, drawing in enumerate(annotations.drawings, start=1):
+        n_empty += not _add_drawing(images[drawing.image_id], drawing, group)
+        n_contours += bool(drawing.polygons) and drawing.mask is not None
+    first = annotations.first_films
+    for study in annotations.studies:
+        _add_tags(images[first[study.study_id]], study)
+    ET.indent(root)
+    write_whole(out / FILE, ET.tostring(root, encoding="unicode", xml_declaration=True) + "\n")
+    lost = {
+        f"{n_empty} empty masks: CVAT has none": n_empty,
+        f"the contours of {n_contours} drawings: their masks are there": n_contours,
+    }
+    return [told for told, n in lost.items() if n]
+
+
+def _meta(annotations: Annotations) -> ET.Element:
+    meta = ET.Element("meta")
+    task = ET.SubElement(meta, "task")
+    ET.SubElement(task, "name").text = f"{annotations.benchmark} {annotations.version} {annotations.split}"
+    ET.SubElement(task, "size").text = str(len(annotations.films))
+    ET.SubElement(task, "mode").text = "annotation"
+    labels = ET.SubElement(task, "labels")
+    for name in annotations.names:
+        label = ET.SubElement(labels, "label")
+        ET.SubElement(label, "name").text = name
+        attributes = ET.SubElement(label, "attributes")
+        for attribute in ATTRIBUTES:
+            one = ET.SubElement(attributes, "attribute")
+            ET.SubElement(one, "name").text = attribute
+            ET.SubElement(one, "mutable").text = "False"
+            ET.SubElement(one, "input_type").text = "text"
+            ET.SubElement(one, "default_value")
+            ET.SubElement(one, "values")
+    return meta
+
+
+def _add_drawing(image: ET.Element, drawing: Drawing, group: int) -> bool:
+    """Add the shapes of a drawing; returns whether it is all there."""
+    told = {"reader": drawing.reader, "score": drawing.score, "cell": drawing.cell, "group": group}
+    found = None if drawing.mask is None else mask_in_box(drawing.mask)
+    if found is not None:
+        (left, top, width, height), part = found
+        runs = ", ".join(map(str, runs_of_mask(part)))
+        _add(image, "mask", drawing.finding, told, rle=runs, left=left, top=top, width=width, height=height)
+    else:
+        for contour in drawing.polygons:
+            _add(image, "polygon", drawing.finding, told, points=_pairs(contour))
+    for x, y, wide, high in drawing.boxes:
+        _add(image, "box", drawing.finding, told, xtl=x, ytl=y, xbr=x + wide, ybr=y + high)
+    if drawing.points:
+        _add(image, "points", drawing.finding, told, points=_pairs(drawing.points))
+    if drawing.cell is not None and not (drawing.mask or drawing.polygons or drawing.boxes or drawing.points):
+        _add(image, "tag", drawing.finding, told)
+    return drawing.mask is None or found is not None
+
+
+def _add(image: ET.Element, shape: str, label: str, told: Mapping[str, object], **place: object) -> None:
+    fixed = {"source": "manual"} if shape == "tag" else {"source": "manual", "occluded": "0", "z_order": "0"}
+    element = ET.SubElement(image, shape, {"label": label, **fixed, **{name: str(at) for name, at in place.items()}})
+    for name, value in told.items():
+        if value is not None:
+            ET.SubElement(element, "attribute", name=name).text = str(value)
+
+
+def _add_tags(image: ET.Element, study: StudyLabels) -> None:
+    for label, value in study.values.items():
+        _add(image, "tag", label, {"reader": study.reader, "value": value if study.are_probabilities else int(value)})
+
+
+def _pairs(points: Iterable[tuple[float, float]]) -> str:
+    return ";".join(f"{x},{y}" for x, y in points)
+
+
+def read(path: Path, known: Annotations) -> Annotations:
+    """Read what CVAT exports as "CVAT for images 1.1"."""
+    data = read_bytes(path, FILE)
+    if b"<!" in data.replace(b"<!--", b""):  # a DOCTYPE may expand without end
+        raise ArgumentError("file", "must be XML without a DOCTYPE", path)
+    try:
+        root = ET.fromstring(data)
+    except ET.ParseError as error:
+        raise ArgumentError("file", f"must be XML: {error}", path) from None
+    if root.tag != "annotations" or root.find("track") is not None:
+        raise ArgumentError("file", "must be exported as CVAT for images 1.1, not for video", path)
+    drawings: dict[object, Drawing] = {}
+    values: dict[tuple[str, str], dict[str, float]] = {}
+    for image in root.iter("image"):
+        film = known.film_of(image.get("name", ""))
+        for element in image:
+            if element.tag not in SHAPES:
+                raise ArgumentError("file", f"must have shapes of {', '.join(SHAPES)}", f"<{element.tag}>")
+            drawing, value = _drawing(element, film, known)
+            if value is not None:
+                values.setdefault((film.study_id, drawing.reader), {})[drawing.finding] = value
+                continue
+            group = _attributes(element).get("group")
+            key = (film.image_id, group) if group else len(drawings)
+            drawings[key] = joined(drawings[key], drawing) if key in drawings else drawing
+    studies = tuple(
+        StudyLabels(study, reader, of, are_probabilities=any(value not in (0, 1) for value in of.values()))
+        for (study, reader), of in values.items()
+    )
+    return Annotations(
+        known.benchmark, known.version, known.split, known.films, known.names, tuple(drawings.values()), studies
+    )
+
+
+def _attributes(element: ET.Element) -> dict[str, str]:
+    return {one.get("name", ""): (one.text or "").strip() for one in element.iter("attribute")}
+
+
+def _drawing(element: ET.Element, film: Film, known: Annotations) -> tuple[Drawing, float | None]:
+    """A shape, and the value of a tag that is a label of its study."""
+    told = _attributes(element)
+    finding = known.finding_of(element.get("label"))
+    score = finite(told["score"], "score") if told.get("score") else None
+    drawing = Drawing(
+        film.image_id,
+        finding,
+        told.get("reader") or PREDICTION,
+        _mask(element, film) if element.tag == "mask" else None,
+        (_points(element),) if element.tag == "polygon" else (),
+        (_box(element),) if element.tag == "box" else (),
+        _points(element) if element.tag == "points" else (),
+        told.get("cell") or None,
+        score,
+    )
+    is_label = element.tag == "tag" and drawing.cell is None
+    return drawing, finite(told.get("value") or 1, "value") if is_label else None
+
+
+def _mask(element: ET.Element, film: Film) -> Rle:
+    runs = [whole(run, "rle") for run in element.get("rle", "").split(",")]
+    left, top, width, height = (whole(element.get(name), name) for name in ("left", "top", "width", "height"))
+    return mask_of_runs(runs, (left, top, width, height), film)
+
+
+def _box(element: ET.Element) -> tuple[float, float, float, float]:
+    left, top, right, bottom = (finite(element.get(name), name) for name in ("xtl", "ytl", "xbr", "ybr"))
+    return left, top, pixels(right - left), pixels(bottom - top)
+
+
+def _points(element: ET.Element) -> tuple[tuple[float, float], ...]:
+    found = []
+    for pair in element.get("points", "").split(";"):
+        x, _, y = pair.partition(",")
+        found.append((finite(x, "points"), finite(y, "points")))
+    return tuple(found)

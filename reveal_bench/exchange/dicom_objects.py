@@ -1,0 +1,182 @@
+"""What DICOM segmentations and reports share: identifiers, the images that they refer to, files.
+
+Conventions
+-----------
+Datasets publish no DICOM identifiers, so all are made from the ids of the dataset: the same input gives the same bytes.
+Images become secondary captures; a patient is the dataset's pseudonym. Dates, which the objects must have, are those of
+:data:`DATE`: the dataset has none. Findings are coded with the private scheme :data:`SCHEME`, the finding as meaning.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import UUID, uuid5
+
+import numpy as np
+from PIL import Image
+
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.entries.source import Limits
+from reveal_bench.files import write_whole
+from reveal_bench.kinds.drawings import Annotations, Drawing, Film
+
+if TYPE_CHECKING:
+    from highdicom.sr import CodedConcept
+    from pydicom import Dataset
+
+__all__ = [
+    "MANUFACTURER", "SCHEME", "Identifiers", "code_of", "finding_of_code", "in_order", "object_files", "person",
+    "read_object", "source_images", "write_object",
+]  # fmt: skip
+
+SCHEME = "99REVEAL"
+DATE, TIME = "19700101", "000000"
+MANUFACTURER = "reveal-bench"
+_NAMESPACE = UUID("5b3c1a52-6f0e-4d1c-9a6c-3b1f0c1c2d55")
+_DATES = (
+    "ContentDate", "ContentTime", "InstanceCreationDate", "InstanceCreationTime", "SeriesDate", "SeriesTime",
+    "AcquisitionDate", "AcquisitionTime",
+)  # fmt: skip
+
+
+class Identifiers:
+    """Unique identifiers of a split, each made from what it is of."""
+
+    def __init__(self, annotations: Annotations) -> None:
+        self._of = f"{annotations.benchmark} {annotations.version} {annotations.split}"
+
+    def uid(self, *of: str) -> str:
+        """An identifier under 2.25, the root for UUIDs."""
+        return f"2.25.{uuid5(_NAMESPACE, chr(0).join((self._of, *of))).int}"
+
+    def films(self, annotations: Annotations) -> dict[str, Film]:
+        """SOP instance UID -> the image that has it."""
+        return {self.uid("image", film.image_id): film for film in annotations.films.values()}
+
+
+def code_of(finding: str, names: tuple[str, ...]) -> CodedConcept:
+    """A finding of the benchmark as a code."""
+    from highdicom.sr import CodedConcept
+
+    return CodedConcept(value=f"F{names.index(finding) + 1}", scheme_designator=SCHEME, meaning=finding)
+
+
+def finding_of_code(code: Any, known: Annotations, label: str | None = None) -> str:
+    """The finding that a code (or the label of a segment) means."""
+    texts = [str(text) for text in (label, getattr(code, "CodeMeaning", None)) if text]
+    for text in texts[:-1]:
+        if text.replace("_", " ").casefold() in {name.casefold() for name in known.names}:
+            return known.finding_of(text)
+    return known.finding_of(texts[-1] if texts else "")
+
+
+def person(reader: str) -> str:
+    """A reader as a DICOM person name of one component."""
+    return f"{reader[:60]}^"
+
+
+def in_order(drawings: Iterable[Drawing], known: Annotations) -> tuple[Drawing, ...]:
+    """Drawings in the order of their images in the dataset, whatever that of the files was."""
+    places = {image_id: n for n, image_id in enumerate(known.films)}
+    return tuple(sorted(drawings, key=lambda one: places[one.image_id]))
+
+
+def source_images(
+    annotations: Annotations, out: Path, folder: str, pictures: Mapping[str, str]
+) -> Iterator[tuple[Film, Dataset]]:
+    """Every image as a secondary capture; a picture in `folder` is replaced by its secondary capture there."""
+    ids = Identifiers(annotations)
+    for film in annotations.films.values():
+        picture = out / folder / pictures[film.image_id]
+        pixels = _grey(picture.read_bytes()) if picture.is_file() else None
+        image = _secondary_capture(film, ids, pixels)
+        if pixels is not None:
+            write_object(image, picture.with_suffix(".dcm"))
+            picture.unlink()
+        yield film, image
+
+
+def _grey(data: bytes) -> np.ndarray[Any, Any]:
+    with Image.open(io.BytesIO(data)) as image:
+        if image.mode.startswith("I"):  # 16 bits
+            return np.asarray(image).astype(np.uint16)
+        return np.asarray(image.convert("L"))
+
+
+def _secondary_capture(film: Film, ids: Identifiers, pixels: np.ndarray[Any, Any] | None) -> Dataset:
+    from highdicom.sc import SCImage
+
+    if pixels is None:  # it is referred to, and not written
+        pixels = np.zeros((film.height, film.width), dtype=np.uint8)
+    image = SCImage(
+        pixel_array=pixels,
+        photometric_interpretation="MONOCHROME2",
+        bits_allocated=8 * pixels.itemsize,
+        coordinate_system="PATIENT",
+        study_instance_uid=ids.uid("study", film.study_id),
+        series_instance_uid=ids.uid("images", film.study_id),
+        series_number=1,
+        sop_instance_uid=ids.uid("image", film.image_id),
+        instance_number=1,
+        manufacturer=MANUFACTURER,
+        patient_id=film.patient_id or film.study_id,
+        patient_orientation=("L", "F"),
+        pixel_spacing=film.spacing_mm,
+    )
+    image.BodyPartExamined = "CHEST"
+    return image
+
+
+def write_object(dataset: Dataset, path: Path) -> None:
+    """Write a DICOM file with the dates of :data:`DATE`, whole or not at all."""
+    dataset.SpecificCharacterSet = "ISO_IR 192"  # UTF-8
+    for name in _DATES:
+        if name in dataset:
+            setattr(dataset, name, DATE if name.endswith("Date") else TIME)
+    for element in dataset.iterall():
+        if element.VR == "DT" and element.value:
+            element.value = DATE + TIME
+    buffer = io.BytesIO()
+    dataset.save_as(buffer, enforce_file_format=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, buffer.getvalue())
+
+
+def object_files(path: Path, folder: str) -> list[Path]:
+    """The file `path`, or those below `path`/`folder`, or below `path`.
+
+    Raises
+    ------
+    ArgumentError
+        If there is none.
+    """
+    if path.is_file():
+        return [path]
+    place = path / folder if (path / folder).is_dir() else path
+    files = sorted(one for one in place.rglob("*") if one.is_file() and one.suffix.lower() in (".dcm", ""))
+    if not files:
+        raise ArgumentError("file", "must be DICOM files, or a folder of them", path)
+    return files
+
+
+def read_object(path: Path, modality: str) -> Dataset | None:
+    """A DICOM file of this modality; None for one of another.
+
+    Raises
+    ------
+    ArgumentError
+        If it is not a DICOM file, or too large.
+    """
+    import pydicom
+    from pydicom.errors import InvalidDicomError
+
+    if path.stat().st_size > Limits().file_bytes:
+        raise ArgumentError("file", f"must have at most {Limits().file_bytes} bytes", path)
+    try:
+        dataset = pydicom.dcmread(path)
+    except (InvalidDicomError, EOFError, ValueError) as error:
+        raise ArgumentError("file", f"must be a DICOM file ({error})", path) from None
+    return dataset if dataset.get("Modality") == modality else None

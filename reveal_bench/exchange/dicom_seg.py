@@ -1,0 +1,197 @@
+"""DICOM segmentations: masks as binary segments, one file per image and reader.
+
+A segment is one drawing, its label the finding. The reader is the content creator; a model's segments are automatic, a
+reader's manual. Confidence and cell stand in the segment's description. Points, boxes and contours have no place in a
+segmentation, see :mod:`reveal_bench.exchange.dicom_sr`; a segment without pixels has none either.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import numpy as np
+
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.exchange.dicom_objects import (
+    MANUFACTURER,
+    Identifiers,
+    code_of,
+    finding_of_code,
+    in_order,
+    object_files,
+    person,
+    read_object,
+    source_images,
+    write_object,
+)
+from reveal_bench.exchange.shapes import finite
+from reveal_bench.kinds.drawings import PREDICTION, Annotations, Drawing, Film
+from reveal_bench.masks import Rle, decode_mask, encode_mask, pack_masks
+from reveal_bench.version import __version__
+
+if TYPE_CHECKING:
+    from pydicom import Dataset
+
+__all__ = ["FILE", "IMAGES", "read", "write"]
+
+FILE, IMAGES = "segmentations", "images"
+
+
+def write(annotations: Annotations, out: Path, pictures: Mapping[str, str]) -> list[str]:
+    """Write ``segmentations/`` with a file per image and reader, and the images beside them as secondary captures."""
+    if annotations.studies:
+        raise ArgumentError("to", "must be a form that holds labels of studies", "dicom-seg, which holds masks alone")
+    by_film: dict[str, dict[str, list[tuple[Drawing, Rle]]]] = defaultdict(lambda: defaultdict(list))
+    n_empty = 0
+    for drawing in annotations.drawings:
+        if drawing.mask is not None and pack_masks([drawing.mask]).areas[0]:
+            by_film[drawing.image_id][drawing.reader].append((drawing, drawing.mask))
+        n_empty += drawing.mask is not None and not pack_masks([drawing.mask]).areas[0]
+    for film, image in source_images(annotations, out, IMAGES, pictures):
+        for reader, drawings in by_film[film.image_id].items():
+            dataset = _segmentation(annotations, film, image, reader, drawings)
+            write_object(dataset, out / FILE / f"{film.stem}.{quote(reader, safe='')}.dcm")
+    others = {
+        f"{n_empty} empty masks: a segment has pixels": n_empty,
+        "points: give --to dicom-sr for them": sum(bool(one.points) for one in annotations.drawings),
+        "boxes: give --to dicom-sr for them": sum(bool(one.boxes) for one in annotations.drawings),
+        "contours": sum(bool(one.polygons) for one in annotations.drawings),
+        "cells of drawings without a mask": sum(one.cell is not None and not one.mask for one in annotations.drawings),
+    }
+    return [told if told.startswith(str(n)) else f"{n} drawings’ {told}" for told, n in others.items() if n]
+
+
+def _segmentation(
+    annotations: Annotations, film: Film, image: Dataset, reader: str, drawings: list[tuple[Drawing, Rle]]
+) -> Dataset:
+    import highdicom as hd
+    from pydicom.sr.codedict import codes
+
+    ids = Identifiers(annotations)
+    is_model = reader == PREDICTION
+    algorithm = hd.AlgorithmIdentificationSequence(PREDICTION, codes.DCM.ArtificialIntelligence, __version__)
+    segments = [
+        hd.seg.SegmentDescription(
+            segment_number=n,
+            segment_label=drawing.finding[:64],
+            segmented_property_category=codes.SCT.MorphologicallyAbnormalStructure,
+            segmented_property_type=code_of(drawing.finding, annotations.names),
+            algorithm_type="AUTOMATIC" if is_model else "MANUAL",
+            algorithm_identification=algorithm if is_model else None,
+            tracking_id=f"{film.image_id} {drawing.finding} {n}"[:64],
+            tracking_uid=ids.uid("segment", film.image_id, reader, str(n)),
+        )
+        for n, (drawing, _) in enumerate(drawings, start=1)
+    ]
+    for segment, (drawing, _) in zip(segments, drawings, strict=True):
+        told = {key: value for key, value in (("score", drawing.score), ("cell", drawing.cell)) if value is not None}
+        if told:
+            segment.SegmentDescription = json.dumps(told)
+    masks = np.stack([decode_mask(mask) for _, mask in drawings], axis=-1)[np.newaxis].astype(np.uint8)
+    dataset = hd.seg.Segmentation(
+        source_images=[image],
+        pixel_array=masks,
+        segmentation_type="BINARY",
+        segment_descriptions=segments,
+        series_instance_uid=ids.uid("segmentations", film.study_id, reader),
+        series_number=100,
+        sop_instance_uid=ids.uid("segmentation", film.image_id, reader),
+        instance_number=1,
+        content_label="SEGMENTATION",
+        content_description=f"{annotations.benchmark} {annotations.version}"[:64],
+        content_creator_name=person(reader),
+        series_description=reader[:64],
+        manufacturer=MANUFACTURER,
+        manufacturer_model_name="reveal-bench convert",
+        software_versions=__version__,
+        device_serial_number="0",
+    )
+    dataset.PatientOrientation = image.PatientOrientation  # asked of images without a position in space
+    for element in dataset.iterall():
+        if element.keyword == "DimensionOrganizationUID":  # made by chance unless it is set
+            element.value = ids.uid("dimensions", film.image_id, reader)
+    return dataset
+
+
+def read(path: Path, known: Annotations) -> Annotations:
+    """Read binary segmentations, of this package or of others that refer to its images."""
+    films = Identifiers(known).films(known)
+    drawings: list[Drawing] = []
+    for file in object_files(path, FILE):
+        dataset = read_object(file, "SEG")
+        if dataset is not None:
+            drawings += _drawings(dataset, file, films, known)
+    if not drawings:
+        raise ArgumentError("file", "must be DICOM segmentations", path)
+    return Annotations(known.benchmark, known.version, known.split, known.films, known.names, in_order(drawings, known))
+
+
+def _drawings(dataset: Dataset, file: Path, films: Mapping[str, Film], known: Annotations) -> list[Drawing]:
+    """One per segment that has a frame."""
+    if dataset.SegmentationType != "BINARY":
+        raise ArgumentError("file", "must be a binary segmentation", f"{dataset.SegmentationType.lower()} in {file}")
+    creator = str(dataset.get("ContentCreatorName") or "").rstrip("^")
+    frames = dataset.pixel_array.reshape(-1, dataset.Rows, dataset.Columns)
+    segments = {int(one.SegmentNumber): one for one in dataset.SegmentSequence}
+    masks: dict[tuple[str, int], np.ndarray[Any, Any]] = {}
+    for frame, groups in zip(frames, dataset.PerFrameFunctionalGroupsSequence, strict=True):
+        film = _film(dataset, groups, file, films, known)
+        if frame.shape != (film.height, film.width):
+            size = f"{film.width} x {film.height} pixels"
+            rule = f"must have masks of the size of their image, {film.image_id} has {size}"
+            raise ArgumentError("file", rule, f"{dataset.Columns} x {dataset.Rows} in {file}")
+        number = int(_shared_or_own(dataset, groups, "SegmentIdentificationSequence").ReferencedSegmentNumber)
+        before = masks.get((film.image_id, number))
+        masks[film.image_id, number] = frame != 0 if before is None else before | (frame != 0)
+    return [
+        _drawing(segments[n], image_id, mask, creator, known)
+        for (image_id, n), mask in sorted(masks.items(), key=lambda one: one[0][1])
+    ]
+
+
+def _drawing(segment: Any, image_id: str, mask: np.ndarray[Any, Any], creator: str, known: Annotations) -> Drawing:
+    finding = finding_of_code(segment.SegmentedPropertyTypeCodeSequence[0], known, segment.SegmentLabel)
+    is_model = segment.SegmentAlgorithmType == "AUTOMATIC"
+    told = _told(str(segment.get("SegmentDescription") or ""))
+    score = told.get("score")
+    return Drawing(
+        image_id,
+        finding,
+        creator or (PREDICTION if is_model else "individual"),
+        encode_mask(mask),
+        cell=told.get("cell"),
+        score=None if score is None else finite(score, "score"),
+    )
+
+
+def _told(description: str) -> dict[str, Any]:
+    """What this package writes into a description; others' words are no facts."""
+    try:
+        value = json.loads(description)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _shared_or_own(dataset: Dataset, groups: Dataset, name: str) -> Any:
+    """The item of a functional group, which stands once for all frames or with each."""
+    own = groups.get(name) or dataset.SharedFunctionalGroupsSequence[0].get(name)
+    if not own:
+        raise ArgumentError("file", f"must have {name} for every frame", str(dataset.SOPInstanceUID))
+    return own[0]
+
+
+def _film(dataset: Dataset, groups: Dataset, file: Path, films: Mapping[str, Film], known: Annotations) -> Film:
+    """The image of a frame: the one that it was derived from, or the only one that the file refers to."""
+    derived = groups.get("DerivationImageSequence") or []
+    uids = [str(source.ReferencedSOPInstanceUID) for one in derived for source in one.get("SourceImageSequence", [])]
+    if not uids:
+        series = dataset.get("ReferencedSeriesSequence") or []
+        uids = [str(one.ReferencedSOPInstanceUID) for part in series for one in part.ReferencedInstanceSequence]
+    found = [films[uid] for uid in uids if uid in films]
+    return found[0] if found else known.film_of(file.stem)

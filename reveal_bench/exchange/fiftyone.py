@@ -1,0 +1,258 @@
+"""FiftyOne's own form on disk: ``samples.json`` and ``metadata.json`` beside the pictures (docs.voxel51.com).
+
+Each reader has a field of detections, one of keypoints (``..._points``), one of contours without a mask
+(``..._contours``) and one of classifications (``..._labels``).
+FiftyOne counts in shares of the image's sides; a mask covers its tight box. It has no empty mask and no contours beside
+a mask. Open a folder with ``fiftyone.Dataset.from_dir(FOLDER, dataset_type=fiftyone.types.FiftyOneDataset)``.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+import re
+import zlib
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.exchange.shapes import finite, joined, mask_in_box, pixels, read_json
+from reveal_bench.files import write_whole
+from reveal_bench.kinds.drawings import Annotations, Drawing, Film, StudyLabels
+from reveal_bench.masks import Rle, encode_mask
+
+__all__ = ["FILE", "IMAGES", "read", "write"]
+
+FILE, IMAGES, METADATA = "samples.json", "data", "metadata.json"
+LISTS = {
+    "Detections": "detections",
+    "Keypoints": "keypoints",
+    "Polylines": "polylines",
+    "Classifications": "classifications",
+}
+ENDINGS = {"Detections": "", "Keypoints": "_points", "Polylines": "_contours", "Classifications": "_labels"}
+VERSION = "1.0.0"
+"""The release whose form this is; later ones bring it up to date when they open it."""
+FIELD = "fiftyone.core.fields."
+
+
+def write(annotations: Annotations, out: Path, pictures: Mapping[str, str]) -> list[str]:
+    """Write ``samples.json`` and ``metadata.json``."""
+    content: dict[str, dict[tuple[str, str], list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
+    n_empty = n_contours = 0
+    for group, drawing in enumerate(annotations.drawings, start=1):
+        film = annotations.films[drawing.image_id]
+        parts = list(_parts(drawing, film, group))
+        n_empty += drawing.mask is not None and not any("mask" in part for _, part in parts)
+        n_contours += bool(drawing.polygons) and drawing.mask is not None
+        for kind, part in parts:
+            content[film.image_id][drawing.reader, kind].append(part)
+    first = annotations.first_films
+    for study in annotations.studies:
+        labels = content[first[study.study_id]][study.reader, "Classifications"]
+        labels += [_label(label, value, study) for label, value in study.values.items()]
+    samples = [_sample(film, pictures[film.image_id], content[film.image_id]) for film in annotations.films.values()]
+    fields = sorted({key for of in content.values() for key in of})
+    write_whole(out / FILE, json.dumps({"samples": samples}, allow_nan=False) + "\n")
+    write_whole(out / METADATA, json.dumps(_metadata(annotations, fields)) + "\n")
+    lost = {
+        f"{n_empty} empty masks: FiftyOne has none": n_empty,
+        f"the contours of {n_contours} drawings: their masks are there": n_contours,
+    }
+    return [told for told, n in lost.items() if n]
+
+
+def _parts(drawing: Drawing, film: Film, group: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The kind of list and the label of each mask, box, set of points, and of a cell that stands alone."""
+    more: dict[str, Any] = {"label": drawing.finding, "reader": drawing.reader, "group": group, "tags": []}
+    if drawing.score is not None:
+        more["confidence"] = drawing.score
+    if drawing.cell is not None:
+        more["cell"] = drawing.cell
+    found = None if drawing.mask is None else mask_in_box(drawing.mask)
+    if found is not None:
+        box, mask = found
+        yield "Detections", {**more, "bounding_box": _shares(box, film), "mask": _binary(mask)}
+    if drawing.mask is None and drawing.polygons:
+        contours = [[[x / film.width, y / film.height] for x, y in contour] for contour in drawing.polygons]
+        yield "Polylines", {**more, "points": contours, "closed": True, "filled": True}
+    for box_xywh in drawing.boxes:
+        yield "Detections", {**more, "bounding_box": _shares(box_xywh, film)}
+    if drawing.points:
+        points = [[x / film.width, y / film.height] for x, y in drawing.points]
+        yield "Keypoints", {**more, "points": points, "confidence": None, "score": drawing.score}
+    if drawing.cell is not None and not (found or drawing.polygons or drawing.boxes or drawing.points):
+        yield "Classifications", more
+
+
+def _shares(box: Sequence[float], film: Film) -> list[float]:
+    x, y, width, height = box
+    return [x / film.width, y / film.height, width / film.width, height / film.height]
+
+
+def _binary(mask: npt.NDArray[np.bool_]) -> dict[str, Any]:
+    buffer = io.BytesIO()
+    np.save(buffer, mask, allow_pickle=False)
+    packed = base64.b64encode(zlib.compress(buffer.getvalue())).decode("ascii")
+    return {"$binary": {"base64": packed, "subType": "00"}}
+
+
+def _label(label: str, value: float, study: StudyLabels) -> dict[str, Any]:
+    more = {"reader": study.reader, "study_id": study.study_id, "tags": []}
+    if study.are_probabilities:
+        return {"label": label, "confidence": value, "is_probability": True, **more}
+    return {"label": label, "confidence": None, "is_present": bool(value), **more}
+
+
+def _sample(film: Film, picture: str, of: Mapping[tuple[str, str], list[dict[str, Any]]]) -> dict[str, Any]:
+    sample: dict[str, Any] = {
+        "_id": _object_id(film.image_id),
+        "filepath": f"{IMAGES}/{picture}",
+        "tags": [],
+        "metadata": {"_cls": "ImageMetadata", "width": film.width, "height": film.height},
+        "_media_type": "image",
+        "_rand": 0.5,
+        "image_id": film.image_id,
+        "study_id": film.study_id,
+    }
+    for (reader, kind), parts in of.items():
+        numbered = [
+            {"_id": _object_id(film.image_id, reader, kind, str(n)), "_cls": kind.removesuffix("s"), **part}
+            for n, part in enumerate(parts)
+        ]
+        sample[_field_name(reader, kind)] = {"_cls": kind, LISTS[kind]: numbered}
+    return sample
+
+
+def _object_id(*texts: str) -> dict[str, str]:
+    return {"$oid": hashlib.sha256("\0".join(texts).encode()).hexdigest()[:24]}
+
+
+def _field_name(reader: str, kind: str) -> str:
+    return re.sub(r"\W", "_", reader) + ENDINGS[kind]
+
+
+def _metadata(annotations: Annotations, fields: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    name = f"{annotations.benchmark}-{annotations.version}-{annotations.split}"
+    embedded = FIELD + "EmbeddedDocumentField"
+    schema = [
+        _field("id", "ObjectIdField", db_field="_id"),
+        _field("filepath", "StringField"),
+        _field("tags", "ListField", subfield=FIELD + "StringField"),
+        {**_field("metadata", "EmbeddedDocumentField"), "embedded_doc_type": "fiftyone.core.metadata.ImageMetadata"},
+        _field("_media_type", "StringField"),
+        _field("_rand", "FloatField"),
+        _field("image_id", "StringField"),
+        _field("study_id", "StringField"),
+    ]
+    for reader, kind in fields:
+        document = {"ftype": embedded, "embedded_doc_type": f"fiftyone.core.labels.{kind}"}
+        schema.append({**_field(_field_name(reader, kind), "EmbeddedDocumentField"), **document})
+    info = {"benchmark": annotations.benchmark, "version": annotations.version, "split": annotations.split}
+    return {
+        "name": name,
+        "version": VERSION,
+        "media_type": "image",
+        "info": info,
+        "tags": [],
+        "default_classes": list(annotations.names),
+        "sample_fields": schema,
+        "app_config": {"media_fields": ["filepath"], "grid_media_field": "filepath", "modal_media_field": "filepath"},
+    }
+
+
+def _field(name: str, kind: str, *, db_field: str | None = None, subfield: str | None = None) -> dict[str, Any]:
+    return {
+        "name": name, "ftype": FIELD + kind, "embedded_doc_type": None, "subfield": subfield, "fields": [],
+        "db_field": db_field or name, "description": None, "info": None,
+    }  # fmt: skip
+
+
+def read(path: Path, known: Annotations) -> Annotations:
+    """Read what FiftyOne exports as FiftyOneDataset."""
+    document = read_json(path, FILE)
+    samples = document.get("samples") if isinstance(document, dict) else None
+    if not isinstance(samples, list):
+        raise ArgumentError("file", "must be samples.json of a FiftyOneDataset, with `samples`", path)
+    drawings: dict[object, Drawing] = {}
+    studies: dict[tuple[str, str, bool], dict[str, float]] = {}
+    for sample in samples:
+        film = known.film_of(str(sample.get("filepath", "")))
+        for name, kind, part in _labels_of(sample):
+            reader = str(part.get("reader") or name)
+            finding = known.finding_of(part.get("label"))
+            if kind == "Classifications" and "cell" not in part:
+                is_probability = bool(part.get("is_probability"))
+                value = finite(part.get("confidence"), "confidence") if is_probability else part.get("is_present", True)
+                studies.setdefault((film.study_id, reader, is_probability), {})[finding] = float(value)
+                continue
+            drawing = _drawing(part, film, finding, reader, is_contour=kind == "Polylines")
+            key = (film.image_id, part["group"]) if part.get("group") is not None else len(drawings)
+            drawings[key] = joined(drawings[key], drawing) if key in drawings else drawing
+    said = tuple(StudyLabels(study, reader, of, is_p) for (study, reader, is_p), of in studies.items())
+    return Annotations(
+        known.benchmark, known.version, known.split, known.films, known.names, tuple(drawings.values()), said
+    )
+
+
+def _labels_of(sample: Any) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """(field, kind of list, label) of every label of a sample."""
+    for name, value in sample.items():
+        kind = value.get("_cls") if isinstance(value, dict) else None
+        if kind in LISTS:
+            yield from ((name, kind, part) for part in value.get(LISTS[kind]) or ())
+
+
+def _drawing(part: dict[str, Any], film: Film, finding: str, reader: str, *, is_contour: bool) -> Drawing:
+    sides = (film.width, film.height, film.width, film.height)
+    shares = part.get("bounding_box") or ()
+    box = tuple(pixels(finite(share, "bounding_box") * side) for share, side in zip(shares, sides, strict=False))
+    lists = part.get("points") or []
+    contours = tuple(_points(one, film) for one in lists) if is_contour else ()
+    points = () if is_contour else _points(lists, film)
+    if part.get("mask_path"):
+        raise ArgumentError("file", "must have masks within it, not in files of their own (`mask_path`)", film.image_id)
+    mask = _mask(part["mask"], box, film) if part.get("mask") else None
+    score = part.get("score") if points else part.get("confidence")
+    return Drawing(
+        film.image_id,
+        finding,
+        reader,
+        mask,
+        contours,
+        () if mask or len(box) != 4 else ((box[0], box[1], box[2], box[3]),),
+        points,
+        part.get("cell"),
+        None if score is None else finite(score, "confidence"),
+    )
+
+
+def _points(shares: Any, film: Film) -> tuple[tuple[float, float], ...]:
+    return tuple(
+        (pixels(finite(x, "points") * film.width), pixels(finite(y, "points") * film.height)) for x, y in shares
+    )
+
+
+def _mask(binary: Any, box: Sequence[float], film: Film) -> Rle:
+    left, top, width, height = (round(side) for side in box)
+    limit = width * height * 8 + 1024  # an array of the widest numbers, and its head
+    try:
+        packed = base64.b64decode(binary["$binary"]["base64"], validate=True)
+        data = zlib.decompressobj().decompress(packed, limit)
+        part = np.load(io.BytesIO(data), allow_pickle=False)
+    except (KeyError, TypeError, ValueError, EOFError, zlib.error) as error:
+        raise ArgumentError("file", f"must have masks that can be read: {error}", film.image_id) from None
+    is_inside = min(left, top) >= 0 and left + width <= film.width and top + height <= film.height
+    if part.shape != (height, width) or not is_inside:
+        rule = "must have masks of as many pixels as their bounding box, within the image"
+        raise ArgumentError("file", rule, f"{part.shape} in {width} x {height} of {film.image_id}")
+    mask = np.zeros((film.height, film.width), dtype=bool)
+    mask[top : top + height, left : left + width] = part != 0
+    return encode_mask(mask)

@@ -1,0 +1,301 @@
+"""Label Studio: ``tasks.json`` to import, with the labelling setup ``config.xml`` (labelstud.io).
+
+A task is an image, or a study of several images where studies are labelled. Every reader's work is an annotation of the
+task, a model's a prediction. Label Studio counts in percent of the image's sides, and keeps a mask as a bit stream of
+runs over the four channels of a picture (its "brush"). Contours beside a mask stay behind.
+
+Pictures are named as Label Studio's local files: start it with LABEL_STUDIO_LOCAL_FILES_SERVING_ENABLED=true and
+LABEL_STUDIO_LOCAL_FILES_DOCUMENT_ROOT set to the folder.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from xml.sax.saxutils import quoteattr
+
+import numpy as np
+import numpy.typing as npt
+
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.exchange.shapes import finite, joined, pixels, read_json
+from reveal_bench.files import write_whole
+from reveal_bench.kinds.drawings import PREDICTION, Annotations, Drawing, Film, StudyLabels
+from reveal_bench.masks import Rle, decode_mask, encode_mask
+
+__all__ = ["FILE", "IMAGES", "decode_brush", "encode_brush", "read", "write"]
+
+FILE, IMAGES, CONFIG = "tasks.json", "images", "config.xml"
+LOCAL = "/data/local-files/?d="
+CHANNELS = 4
+
+
+def write(annotations: Annotations, out: Path, pictures: Mapping[str, str]) -> list[str]:
+    """Write ``tasks.json`` and ``config.xml``."""
+    results: dict[str, dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
+    for group, drawing in enumerate(annotations.drawings, start=1):
+        film = annotations.films[drawing.image_id]
+        results[film.image_id][drawing.reader] += _regions(drawing, film, group)
+    tasks = []
+    by_study: dict[str, list[Film]] = defaultdict(list)
+    for film in annotations.films.values():
+        by_study[film.study_id].append(film)
+    if annotations.studies:
+        for study in annotations.studies:
+            results[study.study_id][study.reader].append(_choices(study))
+        for study_id, films in by_study.items():
+            urls = [f"{LOCAL}{IMAGES}/{pictures[film.image_id]}" for film in films]
+            tasks.append(_task({"images": urls, "study_id": study_id}, results[study_id]))
+    else:
+        for film in annotations.films.values():
+            data = {"image": f"{LOCAL}{IMAGES}/{pictures[film.image_id]}", "study_id": film.study_id}
+            tasks.append(_task({**data, "image_id": film.image_id}, results[film.image_id]))
+    write_whole(out / FILE, json.dumps(tasks, allow_nan=False) + "\n")
+    write_whole(out / CONFIG, _config(annotations))
+    n_contours = sum(bool(drawing.polygons) and drawing.mask is not None for drawing in annotations.drawings)
+    return [f"the contours of {n_contours} drawings: their masks are there"] if n_contours else []
+
+
+def _task(data: dict[str, Any], by_reader: Mapping[str, list[dict[str, Any]]]) -> dict[str, Any]:
+    task: dict[str, Any] = {"data": data, "annotations": [], "predictions": []}
+    for reader, result in by_reader.items():
+        if reader == PREDICTION:
+            task["predictions"].append({"model_version": PREDICTION, "result": result})
+        else:
+            is_truth = reader == "ground_truth"
+            task["annotations"].append({"ground_truth": is_truth, "was_cancelled": False, "result": result})
+    return task
+
+
+def _regions(drawing: Drawing, film: Film, group: int) -> Iterator[dict[str, Any]]:
+    """The regions of a drawing: mask, boxes, points, and a cell that stands alone."""
+    mark = {
+        key: value for key, value in (("reader", drawing.reader), ("cell", drawing.cell), ("group", group)) if value
+    }
+    parts: list[tuple[str, dict[str, Any]]] = []
+    if drawing.mask is not None:
+        parts.append(("brushlabels", {"format": "rle", "rle": encode_brush(decode_mask(drawing.mask)).tolist()}))
+    else:
+        parts += [("polygonlabels", {"points": _shares(contour, film), "closed": True}) for contour in drawing.polygons]
+    for x, y, width, height in drawing.boxes:
+        place = {"x": x / film.width, "width": width / film.width, "y": y / film.height, "height": height / film.height}
+        parts.append(("rectanglelabels", {**_percents(place), "rotation": 0}))
+    for x, y in drawing.points:
+        place = {"x": x / film.width, "y": y / film.height}
+        parts.append(("keypointlabels", {**_percents(place), "width": 0.5}))
+    if not parts and drawing.cell is not None:
+        parts.append(("choices", {}))
+    for n, (kind, value) in enumerate(parts):
+        region = {
+            "id": f"{group}-{n}",
+            "type": kind,
+            "from_name": "cell" if kind == "choices" else kind.removesuffix("labels"),
+            "to_name": "image",
+            "original_width": film.width,
+            "original_height": film.height,
+            "image_rotation": 0,
+            "value": {**value, kind: [drawing.finding]},
+            "meta": mark,
+        }
+        yield region if drawing.score is None else {**region, "score": drawing.score}
+
+
+def _shares(contour: Sequence[tuple[float, float]], film: Film) -> list[list[float]]:
+    return [[100 * x / film.width, 100 * y / film.height] for x, y in contour]
+
+
+def _percents(shares: Mapping[str, float]) -> dict[str, float]:
+    return {name: 100 * share for name, share in shares.items()}
+
+
+def _choices(study: StudyLabels) -> dict[str, Any]:
+    present = [label for label, value in study.values.items() if value >= 0.5]
+    meta: dict[str, Any] = {"reader": study.reader}
+    if study.are_probabilities:
+        meta["probabilities"] = dict(study.values)
+    kind = {"type": "choices", "from_name": "labels", "to_name": "image"}
+    return {"id": "labels", **kind, "value": {"choices": present}, "meta": meta}
+
+
+def _config(annotations: Annotations) -> str:
+    """The labelling setup: one control per kind of region."""
+    lines = ["<View>"]
+    if annotations.studies:
+        lines += [
+            '  <Image name="image" valueList="$images"/>',
+            '  <Choices name="labels" toName="image" choice="multiple">',
+        ]
+        lines += [f"    <Choice value={quoteattr(name)}/>" for name in annotations.names]
+        lines += ["  </Choices>"]
+    else:
+        lines.append(
+            '  <Image name="image" value="$image" zoom="true" brightnessControl="true" contrastControl="true"/>'
+        )
+        for control in ("Brush", "Rectangle", "KeyPoint", "Polygon"):
+            lines.append(f'  <{control}Labels name="{control.lower()}" toName="image">')
+            lines += [f"    <Label value={quoteattr(name)}/>" for name in annotations.names]
+            lines.append(f"  </{control}Labels>")
+        if any(one.cell is not None for one in annotations.drawings):
+            lines.append('  <Choices name="cell" toName="image" choice="multiple">')
+            lines += [f"    <Choice value={quoteattr(name)}/>" for name in annotations.names]
+            lines.append("  </Choices>")
+    return "\n".join([*lines, "</View>", ""])
+
+
+def read(path: Path, known: Annotations) -> Annotations:
+    """Read what Label Studio exports as JSON, or tasks as they were imported."""
+    tasks = read_json(path, FILE)
+    if not isinstance(tasks, list) or not all(isinstance(task, dict) and "data" in task for task in tasks):
+        raise ArgumentError("file", "must be Label Studio's JSON: a list of tasks with `data`", path)
+    drawings: dict[object, Drawing] = {}
+    studies = []
+    for number, task in enumerate(tasks):
+        for n, (author, region) in enumerate(_regions_of(task)):
+            meta: dict[str, Any] = region["meta"] if isinstance(region.get("meta"), dict) else {}
+            reader = str(meta.get("reader") or author)
+            if region.get("type") == "choices" and "cell" not in meta:
+                studies.append(_labels(region, meta, reader, task["data"], known))
+                continue
+            drawing = _drawing(region, meta, reader, _film(task["data"], known), known)
+            key = (number, meta["group"]) if meta.get("group") else (number, "alone", n)
+            drawings[key] = joined(drawings[key], drawing) if key in drawings else drawing
+    return Annotations(
+        known.benchmark, known.version, known.split, known.films, known.names, tuple(drawings.values()), tuple(studies)
+    )
+
+
+def _regions_of(task: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(who, region) of everything that is not cancelled."""
+    for part, author in (("annotations", "completed_by"), ("predictions", "model_version")):
+        for one in task.get(part) or ():
+            if one.get("was_cancelled"):
+                continue
+            who = one.get(author)
+            name = who.get("email", who.get("id")) if isinstance(who, dict) else who
+            said = PREDICTION if part == "predictions" else f"individual:{name}" if name is not None else "individual"
+            yield from ((said, region) for region in one.get("result") or ())
+
+
+def _film(data: dict[str, Any], known: Annotations) -> Film:
+    return known.film_of(str(data.get("image_id") or data.get("image") or ""))
+
+
+def _labels(
+    region: dict[str, Any], meta: dict[str, Any], reader: str, data: dict[str, Any], known: Annotations
+) -> StudyLabels:
+    images = data.get("images") or [data.get("image") or ""]
+    study = str(data.get("study_id") or known.film_of(str(images[0])).study_id)
+    given = meta.get("probabilities")
+    if isinstance(given, dict):
+        values = {known.finding_of(name): finite(value, "probabilities") for name, value in given.items()}
+        return StudyLabels(study, reader, values, are_probabilities=True)
+    chosen = {known.finding_of(name) for name in region["value"].get("choices", ())}
+    return StudyLabels(study, reader, {name: float(name in chosen) for name in known.names})
+
+
+def _drawing(region: dict[str, Any], meta: dict[str, Any], reader: str, film: Film, known: Annotations) -> Drawing:
+    kind, value = str(region.get("type")), region.get("value")
+    names = value.get(kind) if isinstance(value, dict) else None
+    if not isinstance(value, dict) or not isinstance(names, list) or len(names) != 1:
+        raise ArgumentError("file", "must have regions with one label each", f"{kind} of {film.image_id}")
+    if kind in ("rectanglelabels", "brushlabels") and (region.get("image_rotation") or value.get("rotation")):
+        raise ArgumentError("file", "must have regions that are not rotated", f"{kind} of {film.image_id}")
+    mask = _mask(value, region, film) if kind == "brushlabels" else None
+    boxes, points, polygons = [], [], []
+    if kind == "rectanglelabels":
+        x, y, width, height = (finite(value.get(name), name) / 100 for name in ("x", "y", "width", "height"))
+        box = (x * film.width, y * film.height, width * film.width, height * film.height)
+        boxes.append((pixels(box[0]), pixels(box[1]), pixels(box[2]), pixels(box[3])))
+    elif kind == "keypointlabels":
+        points.append(_point((value.get("x"), value.get("y")), film))
+    elif kind == "polygonlabels":
+        polygons.append(tuple(_point(pair, film) for pair in value.get("points") or ()))
+    elif kind not in ("brushlabels", "choices"):
+        raise ArgumentError("file", "must have regions of brush, rectangle, keypoint or polygon labels", kind)
+    score = region.get("score")
+    return Drawing(
+        film.image_id,
+        known.finding_of(names[0]),
+        reader,
+        mask,
+        tuple(polygons),
+        tuple(boxes),
+        tuple(points),
+        meta.get("cell"),
+        None if score is None else finite(score, "score"),
+    )
+
+
+def _point(pair: Sequence[Any], film: Film) -> tuple[float, float]:
+    x, y = (finite(side, "x and y") / 100 for side in pair)
+    return pixels(x * film.width), pixels(y * film.height)
+
+
+def _mask(value: dict[str, Any], region: dict[str, Any], film: Film) -> Rle:
+    size = (region.get("original_height", film.height), region.get("original_width", film.width))
+    if size != (film.height, film.width):
+        rule = f"must have masks of the size of their image, {film.image_id} has {film.width} x {film.height} pixels"
+        raise ArgumentError("file", rule, f"{size[1]} x {size[0]}")
+    try:
+        data = np.array(value.get("rle"), dtype=np.uint8)
+    except (TypeError, ValueError, OverflowError):
+        raise ArgumentError("file", "must have brushes of bytes (`rle`)", film.image_id) from None
+    return encode_mask(decode_brush(data, (film.height, film.width)))
+
+
+def encode_brush(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint8]:
+    """A mask as Label Studio's brush: every pixel four times, as runs of 0 and 255.
+
+    Bits: 32 for the number of words, 5 for the bits of a word less one, four times 4 for the bits of a length less one;
+    then per run 1 (a run follows, not single words), 2 for which of the four lengths, the length less one, the word.
+    """
+    flat = mask.ravel()
+    edges = np.flatnonzero(flat[1:] != flat[:-1]) + 1
+    starts = np.concatenate([[0], edges])
+    lengths = np.diff(np.concatenate([starts, [flat.size]])) * CHANNELS
+    bits = [f"{flat.size * CHANNELS:032b}", f"{8 - 1:05b}", *(f"{n - 1:04b}" for n in (4, 8, 16, 16))]
+    for start, length in zip(starts.tolist(), lengths.tolist(), strict=True):
+        word = "11111111" if flat[start] else "00000000"
+        bits += [f"110{min(left, 1 << 16) - 1:016b}{word}" for left in range(length, 0, -(1 << 16))]
+    return np.packbits(np.frombuffer("".join(bits).encode("ascii"), dtype=np.uint8) - ord("0"))
+
+
+def decode_brush(data: npt.NDArray[np.uint8], size: tuple[int, int]) -> npt.NDArray[np.bool_]:
+    """The mask (height, width) of a brush.
+
+    Raises
+    ------
+    ArgumentError
+        If it is cut off, or not of an image of this size.
+    """
+    text = "".join(map(str, np.unpackbits(data).tolist()))
+    place = 0
+
+    def take(n: int) -> int:
+        nonlocal place
+        if place + n > len(text):
+            raise ArgumentError("file", "must have brushes that are whole (`rle`)", f"one of {data.size} bytes")
+        place += n
+        return int(text[place - n : place], 2)
+
+    n_words, width = take(32), take(5) + 1
+    lengths = [take(4) + 1 for _ in range(4)]
+    height_px, width_px = size
+    if n_words != height_px * width_px * CHANNELS:
+        rule = f"must have brushes of four channels of {width_px} x {height_px} pixels"
+        raise ArgumentError("file", rule, f"{n_words} words")
+    words = np.zeros(n_words, dtype=bool)
+    at = 0
+    while at < n_words:
+        is_run, length = take(1), take(lengths[take(2)]) + 1
+        if at + length > n_words:
+            raise ArgumentError("file", "must have brushes whose runs fill the image", f"one of {data.size} bytes")
+        if is_run:
+            words[at : at + length] = take(width) != 0
+        else:
+            words[at : at + length] = [take(width) != 0 for _ in range(length)]
+        at += length
+    return words.reshape(height_px, width_px, CHANNELS)[..., CHANNELS - 1]

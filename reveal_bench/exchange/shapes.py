@@ -1,0 +1,162 @@
+"""What several forms need: files within limits, masks as runs, coordinates that survive other units."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.entries.jsonl import JsonError, parse_json
+from reveal_bench.entries.source import Limits, open_source
+from reveal_bench.kinds.drawings import Drawing, Film
+from reveal_bench.masks import Rle, encode_mask, pack_masks
+
+__all__ = [
+    "DECIMALS",
+    "finite",
+    "joined",
+    "mask_in_box",
+    "mask_of_runs",
+    "pixels",
+    "read_bytes",
+    "read_json",
+    "runs_of_mask",
+    "whole",
+]
+
+DECIMALS = 9
+"""Digits after the point to which pixels are kept where a form has other units, such as percent of the width."""
+
+
+def read_bytes(path: Path, name: str) -> bytes:
+    """The file `path`, or the file `name` in the folder `path`, decompressed.
+
+    Raises
+    ------
+    ArgumentError
+        If it is too large, or not what its compression says.
+    """
+    file = path / name if path.is_dir() else path
+    log, data = open_source(file, Limits())
+    if data is None:
+        raise ArgumentError("file", log.problems[0].message, file)
+    return data
+
+
+def read_json(path: Path, name: str) -> Any:
+    """The JSON document in such a file.
+
+    Raises
+    ------
+    ArgumentError
+        If it is none, or an object has a key twice.
+    """
+    try:
+        value, repeated = parse_json(read_bytes(path, name))
+    except JsonError as error:
+        raise ArgumentError("file", f"must be JSON: {error}", path) from None
+    if repeated:
+        raise ArgumentError("file", "must not have a key twice in one object", repr(repeated[0]))
+    return value
+
+
+def finite(value: object, what: str) -> float:
+    """A number as the file gives it, also as text.
+
+    Raises
+    ------
+    ArgumentError
+        If it is no number, NaN or infinite.
+    """
+    try:
+        number = float(value) if isinstance(value, (int, float, str)) and not isinstance(value, bool) else math.nan
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise ArgumentError("file", f"must have finite numbers as {what}", repr(value))
+    return number
+
+
+def whole(value: object, what: str) -> int:
+    """A whole number as the file gives it, also as text; raises as :func:`finite`."""
+    number = finite(value, what)
+    if number != int(number):
+        raise ArgumentError("file", f"must have whole numbers as {what}", repr(value))
+    return int(number)
+
+
+def pixels(value: float) -> float:
+    """A coordinate that was in other units: as near to what it was before as :data:`DECIMALS` digits tell."""
+    return round(value, DECIMALS) + 0.0
+
+
+def runs_of_mask(mask: npt.NDArray[np.bool_]) -> list[int]:
+    """Lengths of the runs along the rows of a mask, those of background first (the first may be 0)."""
+    flat = mask.ravel()
+    edges = np.flatnonzero(flat[1:] != flat[:-1]) + 1
+    places = [0, *edges.tolist(), flat.size]
+    lengths = [stop - start for start, stop in pairwise(places)]
+    return [0, *lengths] if flat.size and flat[0] else lengths
+
+
+def mask_of_runs(runs: Sequence[int], box: tuple[int, int, int, int], film: Film) -> Rle:
+    """The mask of a film whose rows within `box` (left, top, width, height) have these runs.
+
+    Raises
+    ------
+    ArgumentError
+        If the runs do not fill the box, or that leaves the image.
+    """
+    left, top, width, height = box
+    inside = 0 <= left < left + width <= film.width and 0 <= top < top + height <= film.height
+    if not inside:
+        rule = f"must have masks within their image, {film.image_id} has {film.width} x {film.height} pixels"
+        raise ArgumentError("file", rule, list(box))
+    if min(runs, default=-1) < 0 or sum(runs) != width * height:
+        rule = f"must have runs that fill the box of their mask ({width} x {height} pixels)"
+        raise ArgumentError("file", rule, f"{sum(runs)} pixels of {film.image_id}")
+    mask = np.zeros((film.height, film.width), dtype=bool)
+    part = np.repeat(np.arange(len(runs)) % 2 == 1, runs).reshape(height, width)
+    mask[top : top + height, left : left + width] = part
+    return encode_mask(mask)
+
+
+def joined(a: Drawing, b: Drawing) -> Drawing:
+    """Two parts of one drawing, such as its mask and its points.
+
+    Raises
+    ------
+    ArgumentError
+        If they are of different images, findings or readers, or both have a mask.
+    """
+    if (a.image_id, a.finding, a.reader) != (b.image_id, b.finding, b.reader):
+        rule = "must have one image, finding and reader in all parts of a drawing (`group`)"
+        raise ArgumentError("file", rule, f"{a.image_id}, {a.finding} and {b.image_id}, {b.finding}")
+    if a.mask is not None and b.mask is not None:
+        raise ArgumentError("file", "must have one mask in a drawing (`group`)", f"two of {a.image_id}, {a.finding}")
+    return Drawing(
+        a.image_id,
+        a.finding,
+        a.reader,
+        a.mask or b.mask,
+        (*a.polygons, *b.polygons),
+        (*a.boxes, *b.boxes),
+        (*a.points, *b.points),
+        a.cell or b.cell,
+        b.score if a.score is None else a.score,
+    )
+
+
+def mask_in_box(rle: Rle) -> tuple[tuple[int, int, int, int], npt.NDArray[np.bool_]] | None:
+    """The tight box (left, top, width, height) of a mask and its part of it; None for an empty mask."""
+    packed = pack_masks([rle])
+    if not packed.areas[0]:
+        return None
+    left, top, width, height = (int(side) for side in packed.boxes_xywh()[0])
+    return (left, top, width, height), packed.dense(0)[top : top + height, left : left + width]

@@ -1,0 +1,140 @@
+"""What readers and models drew on images and said of studies, free of any file format: what forms of exchange carry.
+
+Conventions
+-----------
+Coordinates are pixels of the full-size image, x to the right and y down; a box is [x, y, width, height]. `reader` says
+whose a drawing is: :data:`PREDICTION`, or a kind of reader such as "ground_truth", with the reader's own id after a
+colon where there are several of a kind ("individual:R2").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import PurePosixPath
+from urllib.parse import quote, unquote
+
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.masks import Box, Rle
+
+__all__ = ["PREDICTION", "Annotations", "Drawing", "Film", "StudyLabels"]
+
+PREDICTION = "prediction"
+Point = tuple[float, float]
+Polygons = tuple[tuple[Point, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Film:
+    """An image that is annotated; `patient_id` is empty where it is not told."""
+
+    image_id: str
+    study_id: str
+    patient_id: str
+    width: int
+    height: int
+    spacing_mm: tuple[float, float] | None = None
+
+    @property
+    def stem(self) -> str:
+        """A file name without ending that holds the image's id, whatever characters that has."""
+        return quote(self.image_id, safe="")
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """What one reader or model drew of one finding on one image.
+
+    Attributes
+    ----------
+    mask : None where only boxes or points are given
+    polygons : contours from which the mask was filled
+    boxes : one per instance
+    cell : cell of the benchmark's grid, such as "D5"
+    score : a model's confidence that the finding is there
+    """
+
+    image_id: str
+    finding: str
+    reader: str
+    mask: Rle | None = None
+    polygons: Polygons = ()
+    boxes: tuple[Box, ...] = ()
+    points: tuple[Point, ...] = ()
+    cell: str | None = None
+    score: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StudyLabels:
+    """What is said of a study: label -> 1 (present), 0 (absent) or a probability; what is not said is not in it."""
+
+    study_id: str
+    reader: str
+    values: Mapping[str, float]
+    are_probabilities: bool = False
+
+
+@dataclass(frozen=True)
+class Annotations:
+    """Drawings and labels of a split, with the images that they are of.
+
+    Attributes
+    ----------
+    benchmark, version, split : of what
+    films : image_id -> image, in the order of the dataset
+    names : findings or labels of the benchmark, in table order
+    """
+
+    benchmark: str
+    version: str
+    split: str
+    films: Mapping[str, Film]
+    names: tuple[str, ...]
+    drawings: tuple[Drawing, ...] = ()
+    studies: tuple[StudyLabels, ...] = ()
+
+    @property
+    def readers(self) -> list[str]:
+        """Everybody of whom something is in it, in the order of first appearance."""
+        return list(dict.fromkeys([one.reader for one in self.drawings] + [one.reader for one in self.studies]))
+
+    @property
+    def first_films(self) -> dict[str, str]:
+        """study_id -> the first of its images, which carries its labels where a form labels images."""
+        first: dict[str, str] = {}
+        for film in self.films.values():
+            first.setdefault(film.study_id, film.image_id)
+        return first
+
+    def film_of(self, file_name: str) -> Film:
+        """The image that a file's name stands for: with or without folders, ending, and characters that were replaced.
+
+        Raises
+        ------
+        ArgumentError
+            If there is none; the nearest ids are named.
+        """
+        name = PurePosixPath(file_name.replace("\\", "/")).name
+        for text in (file_name, name, PurePosixPath(name).stem):
+            for known in (text, unquote(text)):
+                if known in self.films:
+                    return self.films[known]
+        near = get_close_matches(PurePosixPath(name).stem, list(self.films), n=3)
+        hint = f" (perhaps {', '.join(near)})" if near else ""
+        raise ArgumentError("file", f"must be of images of split {self.split!r}{hint}", repr(file_name))
+
+    def finding_of(self, name: object) -> str:
+        """The finding of a name as the form has it.
+
+        Raises
+        ------
+        ArgumentError
+            If the benchmark has no such finding.
+        """
+        folded = {one.casefold(): one for one in self.names}
+        found = folded.get(str(name).replace("_", " ").casefold())
+        if found is None:
+            raise ArgumentError("file", f"must name findings of the benchmark ({', '.join(self.names)})", repr(name))
+        return found

@@ -1,0 +1,113 @@
+"""The command on dataset folders: references out, pictures beside them, a reader's annotations in, and scored."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.cli import app
+from reveal_bench.evaluation.score import LintError
+from reveal_bench.exchange import FORMS
+from reveal_bench.exchange.convert import from_form, to_form
+from reveal_bench.kinds import KINDS
+from tests.conftest import World
+
+
+@pytest.mark.parametrize("form", [name for name in FORMS if name != "dicom-sr"])
+def test_references_that_travel_score_as_themselves(form: str, built: Callable[[str], Path], tmp_path: Path) -> None:
+    folder = built("chexlocalize")
+    done = to_form(form, folder, "released", tmp_path / "out")
+    assert done.n_pictures == done.n_images > 0
+    pictures = [path for path in (tmp_path / "out").rglob("*") if path.suffix in (".png", ".jpg", ".dcm")]
+    assert len([path for path in pictures if path.parent.name in ("images", "data")]) == done.n_images
+    back = from_form(form, tmp_path / "out", folder, "released", tmp_path / "back.jsonl", reader="ground_truth")
+    assert back.readers == ("ground_truth",)
+    kind = KINDS["localization"]
+    manifest, records = kind.read_manifest(folder, "released"), kind.read_records(folder, "released")
+    report = kind.lint(tmp_path / "back.jsonl", manifest, allow_missing=True)
+    assert report.ok, report.render()
+    given = {(one.image_id, one.finding): one.mask for one in report.predictions}
+    drawn = {
+        (record.image_id, one.finding): one.rle
+        for record in records
+        for one in record.annotations
+        if one.reader == "ground_truth" and one.area_px
+    }
+    assert drawn.items() <= given.items()
+
+
+def test_labels_of_studies_that_travel(built: Callable[[str], Path], tmp_path: Path) -> None:
+    folder = built("reveal-cxr")
+    kind = KINDS["findings"]
+    for form in ("cvat", "label-studio", "fiftyone", "dicom-sr"):
+        to_form(form, folder, "released", tmp_path / form, with_pictures=False)
+        from_form(form, tmp_path / form, folder, "released", tmp_path / f"{form}.jsonl")
+        report = kind.lint(tmp_path / f"{form}.jsonl", kind.read_manifest(folder, "released"))
+        assert report.ok, report.render()
+        given = {one.study_id: set(one.labels) for one in report.predictions}
+        assert given == {record.study_id: set(record.labels) for record in kind.read_records(folder, "released")}
+
+
+def test_predictions_for_a_holdout_travel_without_its_references(world: World, tmp_path: Path) -> None:
+    kind = KINDS["localization"]
+    manifest = kind.read_manifest(world.folder, "holdout")
+    lines = [
+        json.dumps({"image_id": image_id, "finding": finding, "cell": "C4", "score": 0.5})
+        for image_id, finding in manifest.asked_pairs()
+    ]
+    (tmp_path / "p.jsonl").write_text("\n".join(lines) + "\n")
+    with pytest.raises(ArgumentError, match="must be one whose references are public, or give `predictions`"):
+        to_form("coco", world.folder, "holdout", tmp_path / "out")
+    to_form("coco", world.folder, "holdout", tmp_path / "out", predictions=tmp_path / "p.jsonl")
+    from_form("coco", tmp_path / "out", world.folder, "holdout", tmp_path / "back.jsonl")
+    assert (tmp_path / "back.jsonl").read_text() == (tmp_path / "p.jsonl").read_text()
+
+
+def test_several_boxes_of_one_finding_become_one_prediction_and_that_is_said(world: World, tmp_path: Path) -> None:
+    manifest = KINDS["localization"].read_manifest(world.folder, "released")
+    image_id, finding = manifest.asked_pairs()[0]
+    boxes = [
+        {"image_id": 1, "category_id": 1, "bbox": [x, 1, 5, 5], "score": score} for x, score in ((1, 0.2), (9, 0.9))
+    ]
+    document = {"images": [{"id": 1, "file_name": f"{image_id}.png"}], "categories": [{"id": 1, "name": finding}]}
+    (tmp_path / "a.json").write_text(json.dumps({**document, "annotations": boxes}))
+    done = from_form("coco", tmp_path / "a.json", world.folder, "released", tmp_path / "p.jsonl")
+    told = "1 times several boxes of one finding on one image: a prediction has one, the best-scored was kept"
+    assert done.lost == (told,)
+    assert json.loads((tmp_path / "p.jsonl").read_text())["box"] == [9, 1, 5, 5]
+
+
+def test_what_cannot_be_converted_is_refused_before_anything_is_written(
+    world: World, built: Callable[[str], Path], tmp_path: Path
+) -> None:
+    with pytest.raises(ArgumentError, match="must be a benchmark of localization or findings, got one of tasks"):
+        to_form("cvat", built("rexecution"), "released", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").touch()
+    with pytest.raises(ArgumentError, match="must be a new or empty folder"):
+        to_form("coco", world.folder, "released", tmp_path / "full")
+    (tmp_path / "p.jsonl").write_text('{"image_id": "nobody", "finding": "Edema", "cell": "A1"}\n')
+    with pytest.raises(LintError, match=r"p\.jsonl has 1 error"):
+        to_form("coco", world.folder, "released", tmp_path / "out", predictions=tmp_path / "p.jsonl")
+    to_form("coco", world.folder, "released", tmp_path / "out")
+    with pytest.raises(ArgumentError, match="must be one of the file: ground_truth, got me"):
+        from_form("coco", tmp_path / "out", world.folder, "released", tmp_path / "q.jsonl", reader="me")
+    assert not (tmp_path / "q.jsonl").exists()
+
+
+def test_the_command_says_what_it_wrote_and_what_it_lost(built: Callable[[str], Path], tmp_path: Path) -> None:
+    folder, out = str(built("chexlocalize")), str(tmp_path / "out")
+    done = CliRunner().invoke(app, ["convert", folder, "--to", "cvat", "--out", out, "--no-pictures"])
+    assert done.exit_code == 0, done.output
+    assert "0 pictures" in done.stdout
+    assert "by ground_truth, human_benchmark" in done.stdout
+    assert "not kept: the contours of" in done.stderr
+    refused = CliRunner().invoke(app, ["convert", folder, "--out", out])
+    assert isinstance(refused.exception, ArgumentError)
+    assert "must be given, or `source`, and not both" in str(refused.exception)
