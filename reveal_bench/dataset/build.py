@@ -11,7 +11,8 @@ Layout
                                                embedded, and the prompts of tasks
     manifest/<split>.parquet                   what is asked: ids, views, sizes, findings
     manifest/benchmark.json                    :class:`reveal_bench.kinds.folder.FolderInfo`
-    croissant.json, eval.yaml, CITATION.cff    descriptions for machines
+    croissant.json, eval.yaml                  descriptions for machines
+    CITATION.cff, .zenodo.json                 how to cite it
     CHECKSUMS.json                             sha256 of every other file
 
 Records stream: their pictures are read by all workers, finished rows go to small parts on disk

@@ -1,13 +1,15 @@
-"""``CITATION.cff``: how to cite a dataset folder, in the Citation File Format 1.2.0.
+"""How to cite a dataset folder: ``CITATION.cff`` (Citation File Format 1.2.0), and ``.zenodo.json`` for Zenodo.
 
 All of it is in the card's template already: its section "Citation" gives the works to cite, its YAML block the
 licence. The authors are those of the first entry, which is the source's own; of synthetic data, which no source
 made, they are the authors of the program. An author list that ends in "and others" ends so here too. Where a template
-cites nothing, there is no file.
+cites nothing, there is no file. What is not under an open licence is restricted on
+Zenodo, by the terms of its source.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 from collections.abc import Iterator
@@ -17,9 +19,9 @@ from reveal_bench.benchmarks import Benchmark
 from reveal_bench.dataset.card import SYNTHETIC_LICENCE, card_template, front_matter
 from reveal_bench.dataset.croissant import SPDX, citation
 
-__all__ = ["CITATION", "render_citation"]
+__all__ = ["CITATION", "ZENODO", "render_citation", "render_zenodo"]
 
-CITATION = "CITATION.cff"
+CITATION, ZENODO = "CITATION.cff", ".zenodo.json"
 TYPES = {"article": "article", "inproceedings": "conference-paper"}
 PROGRAM_AUTHORS = [{"name": "The reveal-bench authors"}]
 
@@ -34,6 +36,46 @@ def render_citation(benchmark: Benchmark, *, version: str, synthetic: bool) -> s
     """Text of ``CITATION.cff``, or None where the card's template cites nothing."""
     import yaml
 
+    document = _document(benchmark, version, synthetic)
+    if document is None:
+        return None
+    return yaml.dump(document, Dumper=_no_anchors(), sort_keys=False, width=120, allow_unicode=True)
+
+
+def render_zenodo(benchmark: Benchmark, *, version: str, synthetic: bool) -> str | None:
+    """Text of ``.zenodo.json``, or None where the card's template cites nothing."""
+    document = _document(benchmark, version, synthetic)
+    if document is None:
+        return None
+    works = [*filter(None, [document.get("preferred-citation")]), *document.get("references", ())]
+    sources = [work.get("doi") or work.get("url") for work in works]
+    terms = f"As the source sets them: {document['license-url']}" if "license-url" in document else "Of the source."
+    access = (
+        {"access_right": "open", "license": document["license"]}
+        if "license" in document
+        else {"access_right": "restricted", "access_conditions": terms}
+    )
+    told = {
+        "title": document["title"],
+        "description": f"{document['title']}, version {version}, built by reveal-bench.",
+        "upload_type": "dataset",
+        "version": version,
+        "creators": [{"name": _in_one(author)} for author in document["authors"]],
+        **access,
+        "related_identifiers": [
+            {"identifier": source, "relation": "isDerivedFrom"} for source in sources if source is not None
+        ],
+    }
+    return json.dumps(told, indent=2, ensure_ascii=False) + "\n"
+
+
+def _in_one(author: dict[str, str]) -> str:
+    """An author as "Family, Given"."""
+    return author.get("name") or f"{author['family-names']}, {author['given-names']}"
+
+
+def _document(benchmark: Benchmark, version: str, synthetic: bool) -> dict[str, Any] | None:
+    """The content of ``CITATION.cff``, None where the card's template cites nothing."""
     template = card_template(benchmark)
     works = list(_works(citation(template)))
     if not works:
@@ -49,8 +91,7 @@ def render_citation(benchmark: Benchmark, *, version: str, synthetic: bool) -> s
         **({} if synthetic else {"preferred-citation": works[0]}),
         "references": works if synthetic else works[1:],
     }
-    kept = {name: value for name, value in document.items() if value}
-    return yaml.dump(kept, Dumper=_no_anchors(), sort_keys=False, width=120, allow_unicode=True)
+    return {name: value for name, value in document.items() if value}
 
 
 def _no_anchors() -> Any:

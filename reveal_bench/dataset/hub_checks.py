@@ -30,6 +30,7 @@ from pathlib import Path
 
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset.card import front_matter
+from reveal_bench.dataset.citation import ZENODO
 from reveal_bench.dataset.layout import CHECKSUMS, file_sha256
 from reveal_bench.dataset.tables import (
     IDS,
@@ -293,7 +294,7 @@ def _stray(path: Path, script: str, *, is_listed: bool) -> str | None:
     """What is wrong with an entry of the folder, or None."""
     if path.is_symlink():
         return "a link"
-    if path.name.startswith("."):
+    if path.name.startswith(".") and path.name != ZENODO:
         return "a hidden file or folder"
     if path.name == script:
         return "a script with the repository's name, which breaks load_dataset"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from reveal_bench.benchmarks import Asks, Benchmark
 from reveal_bench.dataset.card import Config, private_card, render_card, render_eval_yaml
-from reveal_bench.dataset.citation import CITATION, render_citation
+from reveal_bench.dataset.citation import CITATION, ZENODO, render_citation, render_zenodo
 from reveal_bench.dataset.croissant import render_croissant
 from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.folder import FOLDER_INFO, FolderInfo
@@ -222,6 +222,8 @@ class FolderWriter:
             self._write("README.md", self._public_card(synthetic))
             if (citation := render_citation(self.benchmark, version=self.version, synthetic=synthetic)) is not None:
                 self._write(CITATION, citation)
+            if (told := render_zenodo(self.benchmark, version=self.version, synthetic=synthetic)) is not None:
+                self._write(ZENODO, told)
             self._write("eval.yaml", render_eval_yaml(self.benchmark, self._configs(), version=self.version))
             sums = self._sums()
             sized = {name: (sha256, (self.folder / name).stat().st_size) for name, sha256 in sums.items()}

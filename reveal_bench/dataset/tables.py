@@ -209,7 +209,15 @@ def read_table(table: TableFile, columns: list[str] | None = None) -> Iterator[l
             yield batch.to_pylist()
 
 
-DESCRIPTIONS = {"README.md", "CITATION.cff", "croissant.json", "eval.yaml", "CHECKSUMS.json", FOLDER_INFO}
+DESCRIPTIONS = {
+    "README.md",
+    "CITATION.cff",
+    ".zenodo.json",
+    "croissant.json",
+    "eval.yaml",
+    "CHECKSUMS.json",
+    FOLDER_INFO,
+}
 METADATA = {"huggingface", "ARROW:schema", "pandas"}
 FIELD_METADATA = {"PARQUET:field_id"}
 

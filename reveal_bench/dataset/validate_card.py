@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reveal_bench.dataset.card import PLACE, SECTIONS, front_matter, sections
-from reveal_bench.dataset.citation import CITATION
+from reveal_bench.dataset.citation import CITATION, ZENODO
 from reveal_bench.dataset.croissant import CONFORMS_TO, RAI
 from reveal_bench.dataset.tables import MANIFEST, DatasetFolder, TableFile
 from reveal_bench.kinds.folder import split_shards
@@ -154,22 +154,26 @@ def eval_problems(folder: DatasetFolder, promise: Promise) -> Iterator[Problem]:
 
 
 def citation_problems(folder: DatasetFolder) -> Iterator[Problem]:
-    """``CITATION.cff``, where there is one, must name authors, and this version."""
+    """``CITATION.cff`` and ``.zenodo.json``, where they are there, must name authors, and this version."""
     import yaml
 
-    path = folder.path / CITATION
-    if not path.exists():
-        return
-    try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
-        wanted = {"cff-version": "1.2.0", "version": folder.info.version}
-        wrong = [(name, f"must be {value}") for name, value in wanted.items() if document.get(name) != value]
-        wrong += [(name, "must be there") for name in ("title", "authors") if not document.get(name)]
-    except (OSError, ValueError, yaml.YAMLError, AttributeError) as error:
-        yield Problem(CITATION, None, "YAML", "must be a citation file", type(error).__name__)
-        return
-    for name, rule in wrong:
-        yield Problem(CITATION, None, name, rule, repr(document.get(name)))
+    for file, fixed, authors in (
+        (CITATION, {"cff-version": "1.2.0"}, "authors"),
+        (ZENODO, {"upload_type": "dataset"}, "creators"),
+    ):
+        path = folder.path / file
+        if not path.exists():
+            continue
+        try:
+            document = yaml.safe_load(path.read_text(encoding="utf-8"))  # which reads JSON, too
+            wanted = {**fixed, "version": folder.info.version}
+            wrong = [(name, f"must be {value}") for name, value in wanted.items() if document.get(name) != value]
+            wrong += [(name, "must be there") for name in ("title", authors) if not document.get(name)]
+        except (OSError, ValueError, yaml.YAMLError, AttributeError) as error:
+            yield Problem(file, None, "YAML", "must be a citation file", type(error).__name__)
+            continue
+        for name, rule in wrong:
+            yield Problem(file, None, name, rule, repr(document.get(name)))
 
 
 def croissant_problems(folder: DatasetFolder, promise: Promise, sums: Mapping[str, str]) -> Iterator[Problem]:

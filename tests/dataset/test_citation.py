@@ -8,6 +8,7 @@ cffconvert checks all of them in `make soak`. By hand::
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -19,7 +20,7 @@ import yaml
 
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset.card import card_template
-from reveal_bench.dataset.citation import render_citation
+from reveal_bench.dataset.citation import render_citation, render_zenodo
 from tests.conftest import ROOT
 from tests.results.schemas import CITATION
 
@@ -51,10 +52,22 @@ def test_a_source_is_cited_as_its_card_has_it() -> None:
     assert document["references"][0]["authors"][-1] == {"name": "others"}, "a list that ends in `and others`"
 
 
+def test_zenodo_is_told_whose_it_is_and_who_may_have_it() -> None:
+    told = json.loads(render_zenodo(BENCHMARKS["chexlocalize"], version="1.1.0", synthetic=False) or "")
+    assert (told["upload_type"], told["version"], told["access_right"]) == ("dataset", "1.1.0", "restricted")
+    assert told["creators"][0] == {"name": "Saporta, Adriel"}
+    assert told["access_conditions"].startswith("As the source sets them: https://stanfordaimi.azurewebsites.net/")
+    assert {"identifier": "10.1038/s42256-022-00536-x", "relation": "isDerivedFrom"} in told["related_identifiers"]
+    drawn = json.loads(render_zenodo(BENCHMARKS["chexlocalize"], version="1.1.0", synthetic=True) or "")
+    assert (drawn["access_right"], drawn["license"]) == ("open", "Apache-2.0")
+    assert drawn["title"].startswith("Synthetic stand-in for ")
+
+
 def test_a_card_that_cites_nothing_gives_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
     template = card_template(BENCHMARKS["chexlocalize"]).split("## Citation")[0] + "## Citation\n\nNone yet.\n"
     monkeypatch.setattr("reveal_bench.dataset.citation.card_template", lambda benchmark: template)
-    assert render_citation(BENCHMARKS["chexlocalize"], version="1.0.0", synthetic=False) is None
+    for render in (render_citation, render_zenodo):
+        assert render(BENCHMARKS["chexlocalize"], version="1.0.0", synthetic=False) is None
 
 
 @pytest.mark.skipif("REVEAL_CFFCONVERT" not in os.environ, reason="needs cffconvert in its own environment: make soak")

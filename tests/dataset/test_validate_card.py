@@ -117,9 +117,26 @@ def test_a_citation_file_with_a_fault(folder, old, new, field):
     assert found(folder) == [("CITATION.cff", "None", field)]
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "field"),
+    [
+        ('"dataset"', '"software"', "upload_type"),
+        ('"version": "1.0.0"', '"version": "1.0.1"', "version"),
+        ('"creators"', '"authors"', "creators"),
+        ("{", "[", "YAML"),
+    ],
+)
+def test_a_file_for_zenodo_with_a_fault(folder, old, new, field):
+    text = (folder / ".zenodo.json").read_text()
+    (folder / ".zenodo.json").write_text(text.replace(old, new, 1))
+    reseal(folder)
+    assert found(folder) == [(".zenodo.json", "None", field)]
+
+
 def test_a_folder_from_before_citation_files_has_none(folder):
-    (folder / "CITATION.cff").unlink()
-    change_croissant(folder, lambda d: drop(d, "distribution", "CITATION.cff"))
+    for name in ("CITATION.cff", ".zenodo.json"):
+        (folder / name).unlink()
+    change_croissant(folder, lambda d: [drop(d, "distribution", name) for name in ("CITATION.cff", ".zenodo.json")])
     assert found(folder) == []
 
 
@@ -141,7 +158,7 @@ def drop(document, kind, name):
         (lambda d: d.update({"rai:dataBiases": ""}), ("None", "rai:dataBiases")),
         (lambda d: d.update(conformsTo="http://mlcommons.org/croissant/1.0"), ("None", "conformsTo")),
         (lambda d: drop(d, "distribution", "manifest/holdout.parquet"), ("manifest/holdout.parquet", "distribution")),
-        (lambda d: d["distribution"][0].update(sha256="0" * 64), ("CITATION.cff", "sha256")),
+        (lambda d: d["distribution"][0].update(sha256="0" * 64), (".zenodo.json", "sha256")),
         (lambda d: d["distribution"][0].update({"@id": "x.md"}), ("x.md", "distribution")),
         (lambda d: drop(d, "recordSet", "holdout_inputs"), ("holdout_inputs", "recordSet")),
         (lambda d: d.pop("recordSet"), ("None", "file")),
