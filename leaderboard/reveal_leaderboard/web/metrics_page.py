@@ -157,7 +157,7 @@ def _deliveries(connection: sa.Connection) -> Iterator[Metric]:
         "reveal_webhook_deliveries", "Messages to webhooks in 30 days by status.", labels=["status"]
     )
     query = sa.select(deliveries.c.status, sa.func.count()).group_by(deliveries.c.status)
-    counts = {status: n for status, n in connection.execute(query)}
+    counts = {row.status: row[1] for row in connection.execute(query)}
     for status in DELIVERY_STATES:
         family.add_metric([status], counts.get(status, 0))
     yield family

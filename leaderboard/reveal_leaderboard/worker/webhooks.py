@@ -152,8 +152,10 @@ def delivering(senders: Sequence[Sender], *, to_the_end: bool = False) -> Iterat
     try:
         yield
         stopping.set()
-        for thread, sender in zip(threads, senders, strict=True):
-            thread.join(LAST_SECONDS)
+        deadline = time.monotonic() + LAST_SECONDS
+        for thread in threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        for sender in senders:
             while to_the_end and sender.step():
                 pass
     finally:
