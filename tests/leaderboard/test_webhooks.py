@@ -330,6 +330,18 @@ def test_operators_list_test_and_repeat(
     assert {message["type"] for message in receiver.messages} == {"test"}
 
 
+def test_who_has_the_key_sends_and_names_the_server(filled: FilledBoard, tmp_path: Path) -> None:
+    text = "".join(f'[webhooks.{name}]\nurl = "https://a.example"\nevents = ["scored"]\n' for name in ("a", "b-c"))
+    (tmp_path / "own.toml").write_text(text)
+    store = Store(filled.store.engine.url, load_settings(tmp_path / "own.toml"))
+    key = {"REVEAL_WEBHOOK_B_C_SECRET": SECRET}
+    places = [{}, {"REVEAL_URL": f"{SERVER}/"}, {"SPACE_HOST": "my.hf.space"}]
+    found = [[(one.name, one.server) for one in webhooks.open_senders(store, key | place)] for place in places]
+    assert found == [[("b-c", "")], [("b-c", SERVER)], [("b-c", "https://my.hf.space")]]
+    assert webhooks.open_senders(store, {}) == []
+    store.engine.dispose()
+
+
 def test_the_settings_and_the_message_of_the_guide_are_right(tmp_path: Path) -> None:
     text = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
     (table,) = re.findall(r"```toml\n(\[webhooks.*?)```", text, re.DOTALL)

@@ -130,7 +130,9 @@ def open_senders(store: Store, environ: Mapping[str, str]) -> list[Sender]:
     SettingsError
         If what is there is no key.
     """
-    server, senders = environ.get("REVEAL_URL", "").rstrip("/"), []
+    space = environ.get("SPACE_HOST", "")
+    server = (environ.get("REVEAL_URL") or (space and f"https://{space}")).rstrip("/")
+    senders = []
     for name, webhook in store.settings.webhooks.items():
         if keys := webhook_keys(name, environ):
             senders.append(Sender(store, name, webhook, keys, server))
