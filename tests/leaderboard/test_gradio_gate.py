@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -170,24 +171,32 @@ def test_nobody_uploads_without_signing_in(browser: TestClient, inside: Inside) 
 
 
 def test_an_upload_is_its_owners_alone(browser: TestClient, inside: Inside, cookies: dict[str, Any]) -> None:
-    assert browser.post("/gradio_api/upload", files={"files": b"x"}, headers=cookies["a"]).json() == PATHS
-    fetched = {who: browser.get(f"/gradio_api/file={PATHS[1]}", headers=h).status_code for who, h in cookies.items()}
+    answer = browser.post("/gradio_api/upload", files={"files": b"x"}, headers=cookies["a"])
+    assert "/tmp" not in answer.text, "where a file lies is nobody's business"
+    first, second = answer.json()
+    assert re.fullmatch(r"[A-Za-z0-9_-]{22}/a\.jsonl", first)
+    fetched = {who: browser.get(f"/gradio_api/file={second}", headers=h).status_code for who, h in cookies.items()}
     assert fetched == {"nobody": 404, "a": 200, "b": 404, "admin": 404}
+    assert inside.seen[-1][0] == f"/gradio_api/file={PATHS[1]}"
     inside.seen.clear()
     handed = {
-        who: join(browser, headers, session=f"session-of-{who}", data=file_data(PATHS[0]))
+        who: join(browser, headers, session=f"session-of-{who}", data=file_data(first))
         for who, headers in cookies.items()
     }
     assert handed == {"nobody": 403, "a": 200, "b": 403, "admin": 403}
-    assert len(inside.seen) == 1
-    assert join(browser, cookies["a"], data=[{"deep": [file_data(PATHS[1]), {"path": "/etc/passwd"}]}]) == 403
+    assert [f'"path": "{PATHS[0]}"' in body.decode() for _, body in inside.seen] == [True]
+    for path in ("/etc/passwd", PATHS[0]):
+        assert join(browser, cookies["a"], data=[{"deep": [file_data(second), {"path": path}]}]) == 403
+        assert browser.get(f"/gradio_api/file={path}", headers=cookies["a"]).status_code == 404
 
 
 def test_the_same_bytes_belong_to_both_who_sent_them(browser: TestClient, cookies: dict[str, Any]) -> None:
     for who in ("a", "b"):
-        browser.post("/gradio_api/upload", files={"files": b"x"}, headers=cookies[who])
-    fetched = {who: browser.get(f"/gradio_api/file={PATHS[0]}", headers=h).status_code for who, h in cookies.items()}
-    assert fetched == {"nobody": 404, "a": 200, "b": 200, "admin": 404}
+        name = browser.post("/gradio_api/upload", files={"files": b"x"}, headers=cookies[who]).json()[0]
+        fetched = {
+            other: browser.get(f"/gradio_api/file={name}", headers=h).status_code for other, h in cookies.items()
+        }
+        assert fetched == {other: 200 if other == who else 404 for other in cookies}
 
 
 @pytest.mark.parametrize("answer", [[], [7], "text"], ids=str)

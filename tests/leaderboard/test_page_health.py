@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from reveal_leaderboard.settings import load_settings
 from reveal_leaderboard.store.blobs import Blobs, Room
 from reveal_leaderboard.store.database import connect, size_of
+from reveal_leaderboard.store.deliveries import Deliveries
+from reveal_leaderboard.store.store import Store
 from reveal_leaderboard.store.tables import jobs, workers
 from reveal_leaderboard.web.pages.health import HealthPart, health_view, in_bytes, in_time, read_health
 
@@ -137,6 +141,22 @@ def test_the_size_of_a_database(kind: str, tmp_path: Path) -> None:
         assert size == Path(str(engine.url.database)).stat().st_size
     else:
         assert size > 1_000_000
+
+
+def test_webhooks_are_told_where_there_are_any(world: Any, tmp_path: Path) -> None:
+    (tmp_path / "settings.toml").write_text('[webhooks.chat]\nurl = "https://chat.example.org"\nevents = ["scored"]\n')
+    services = replace(world.services, store=Store(world.store.engine.url, load_settings(tmp_path / "settings.toml")))
+    outbox = Deliveries(world.store.engine)
+    outbox.add_test("chat")
+    told = {one.name: one for one in read_health(services)}["Webhooks"]
+    assert (told.state, told.value) == ("good", "1 waiting")
+    refused = outbox.claim("chat")
+    assert refused is not None
+    outbox.note(refused, 410)
+    told = {one.name: one for one in read_health(services)}["Webhooks"]
+    assert (told.state, told.value) == ("watch", "0 waiting")
+    assert told.told.startswith("1 failed within a day, 0 are tried again")
+    services.store.engine.dispose()
 
 
 def test_figures_are_short() -> None:

@@ -7,6 +7,7 @@ another's upload to a handler, and read the events of a session whose hash is kn
 
 - below ``/gradio_api`` only the routes of `ROUTES` exist, and none of the monitoring and editing ones beside it;
 - an upload needs somebody signed in, and its file is that person's alone: to fetch it, and to hand it to a handler;
+- a browser knows its file by a name made up here, never by where it lies on this machine's disk;
 - a session hash belongs to whoever brings it first; nobody signed in may be followed by somebody, never the reverse.
 
 What belongs to whom is kept in memory, as Gradio keeps its queue and sessions, and forgotten oldest first.
@@ -16,10 +17,11 @@ from __future__ import annotations
 
 import json
 import re
+import secrets
 from collections import OrderedDict
-from collections.abc import Iterator
+from pathlib import PurePath
 from typing import Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, quote
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -82,8 +84,11 @@ class GradioGate:
         if route == "upload" and method == "POST" and actor is None:
             await send_problem(send, 401, "Sign in to upload a file.", BEARER)
         elif route.startswith("file=") and method == "GET":
-            is_own = self._files.is_of(route.removeprefix("file="), owner)
-            await self._pass_or(404, "There is no such file.", is_own, scope, receive, send)
+            path = self._files.path_of(route.removeprefix("file="), owner)
+            if path is None:
+                await send_problem(send, 404, "There is no such file.")
+            else:
+                await self.app(_moved(scope, f"{API}file={path}"), receive, send)
         elif route.startswith("heartbeat/") and method == "GET":
             is_own = self._sessions.claim(route.removeprefix("heartbeat/").rstrip("/"), owner)
             await self._pass_or(403, OTHERS, is_own, scope, receive, send)
@@ -97,7 +102,7 @@ class GradioGate:
             await self._guard_event(owner, scope, receive, send)
         elif route == "upload":
             plain = [(name, value) for name, value in scope["headers"] if name != b"accept-encoding"]
-            await self.app({**scope, "headers": plain}, receive, self._noting(owner, send))
+            await self.app({**scope, "headers": plain}, receive, self._renaming(owner, send))
         else:
             await self.app(scope, receive, send)
 
@@ -117,33 +122,66 @@ class GradioGate:
             return
         try:
             event = json.loads(body)
-            files = set(_paths(event))
             session = event["session_hash"]
+            event = self._with_paths(event, owner)
+        except _NotTheirsError:
+            await send_problem(send, 403, "That file is not yours, or is gone. Upload it again.")
+            return
         except (ValueError, TypeError, KeyError, RecursionError):
             await send_problem(send, 400, "An event must be a JSON object with a session_hash.")
             return
         if not isinstance(session, str) or not self._sessions.claim(session, owner):
             await send_problem(send, 403, OTHERS)
-        elif not all(self._files.is_of(path, owner) for path in files):
-            await send_problem(send, 403, "That file is not yours, or is gone. Upload it again.")
         else:
             # Written anew, so that Gradio cannot read another session or file out of it than was checked here.
             await self.app(scope, _replay(json.dumps(event).encode(), receive), send)
 
-    def _noting(self, owner: str, send: Send) -> Send:
-        """A `send` that remembers whose the uploaded files are: the answer is the list of their paths."""
+    def _with_paths(self, value: Any, owner: str) -> Any:
+        """An event with the true path of every file that it hands to a handler.
+
+        Raises
+        ------
+        _NotTheirsError
+            If one of them is not the owner's.
+        """
+        if isinstance(value, list):
+            return [self._with_paths(inner, owner) for inner in value]
+        if not isinstance(value, dict):
+            return value
+        found = {name: self._with_paths(inner, owner) for name, inner in value.items()}
+        if isinstance(value.get("path"), str):
+            found["path"] = self._files.path_of(value["path"], owner)
+            if found["path"] is None:
+                raise _NotTheirsError
+        return found
+
+    def _renaming(self, owner: str, send: Send) -> Send:
+        """A `send` that answers an upload, a list of paths, with a made-up name for each, which is the owner's."""
+        start: Message | None = None
         answer = b""
 
-        async def noting(message: Message) -> None:
-            nonlocal answer
-            if message["type"] == "http.response.body" and len(answer) <= MAX_UPLOAD_ANSWER:
-                answer += message.get("body", b"")
-                if not message.get("more_body", False):
-                    for path in _listed(answer):
-                        self._files.add(path, owner)
-            await send(message)
+        async def renaming(message: Message) -> None:
+            nonlocal answer, start
+            if message["type"] == "http.response.start":
+                start = message
+                return
+            answer += message.get("body", b"")
+            if len(answer) > MAX_UPLOAD_ANSWER:
+                raise RuntimeError("an upload was answered with more than a list of paths")
+            if start is None or message.get("more_body", False):
+                return
+            paths = _listed(answer)
+            if paths:
+                answer = json.dumps([self._files.add(path, owner) for path in paths]).encode()
+            headers = [(name, value) for name, value in start["headers"] if name.lower() != b"content-length"]
+            await send({**start, "headers": [*headers, (b"content-length", str(len(answer)).encode())]})
+            await send({"type": "http.response.body", "body": answer})
 
-        return noting
+        return renaming
+
+
+class _NotTheirsError(Exception):
+    """An event names a file of somebody else."""
 
 
 OTHERS = "This session is somebody else's, or you signed in or out since. Reload the page."
@@ -164,16 +202,20 @@ class _Sessions:
 
 
 class _Files:
-    """Who uploaded what; Gradio keeps the same bytes of two people under one path."""
+    """Who uploaded what, and under which made-up name; Gradio keeps the same bytes of two people under one path."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._path_of: OrderedDict[tuple[str, str], str] = OrderedDict()
 
-    def add(self, path: str, owner: str) -> None:
-        _remember(self._known, (path, owner), None)
+    def add(self, path: str, owner: str) -> str:
+        """A new name for an uploaded file, its own at the end as pages show it."""
+        name = f"{secrets.token_urlsafe(16)}/{PurePath(path).name}"
+        _remember(self._path_of, (name, owner), path)
+        return name
 
-    def is_of(self, path: str, owner: str) -> bool:
-        return (path, owner) in self._known
+    def path_of(self, name: str, owner: str) -> str | None:
+        """Where the owner's file of that name lies; None if it is not theirs."""
+        return self._path_of.get((name, owner))
 
 
 def _remember(known: OrderedDict[Any, Any], key: Any, value: Any) -> None:
@@ -218,16 +260,8 @@ def _replay(body: bytes, receive: Receive) -> Receive:
     return replay
 
 
-def _paths(value: Any) -> Iterator[str]:
-    """Every file that an event hands to a handler."""
-    if isinstance(value, dict):
-        if isinstance(value.get("path"), str):
-            yield value["path"]
-        for inner in value.values():
-            yield from _paths(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _paths(inner)
+def _moved(scope: Scope, path: str) -> Scope:
+    return {**scope, "path": path, "raw_path": quote(path).encode()}
 
 
 def _listed(answer: bytes) -> list[str]:

@@ -83,6 +83,12 @@ def test_answers_of_every_kind_came(collected: Collected) -> None:
     assert kinds | {"application/problem+json", "application/vnd.apache.parquet"} <= collected.run.board.wire.kinds
 
 
+def test_no_answer_names_a_place_on_the_servers_disk(collected: Collected) -> None:
+    place = str(collected.run.board.root).encode()
+    told = [answer.asked for answer in collected.run.board.wire.answers if place in answer.body + answer.headers]
+    assert told == []
+
+
 def test_every_handler_of_every_page_was_called(collected: Collected) -> None:
     failed = {name for name, done in collected.run.called.items() if not done["success"]}
     config = collected.run.board.wire.get("/config").json()

@@ -19,7 +19,7 @@ from reveal_leaderboard.boards.catalogue import Catalogue
 from reveal_leaderboard.store.blobs import Room
 from reveal_leaderboard.store.database import moment, size_of
 from reveal_leaderboard.store.queue import ALIVE_SECONDS, WorkerRow
-from reveal_leaderboard.store.tables import flags, jobs, submissions
+from reveal_leaderboard.store.tables import deliveries, flags, jobs, submissions
 from reveal_leaderboard.web.api.health import LEAST_ROOM
 from reveal_leaderboard.web.pages.drawing import draw, plural
 from reveal_leaderboard.web.services import Services
@@ -48,7 +48,7 @@ def read_health(services: Services) -> list[HealthPart]:
     with services.store.read() as connection:
         now = moment(connection)
         alive = [one for one in services.queue.workers(connection) if now - one.seen_at < ALIVE_SECONDS]
-        return [
+        parts = [
             _queue(connection, now),
             _workers(alive, services.catalogue),
             _uploads(connection, services.intake.blobs.room()),
@@ -56,6 +56,7 @@ def read_health(services: Services) -> list[HealthPart]:
             _incidents(connection, now),
             _flags(connection),
         ]
+        return [*parts, _webhooks(connection, now)] if services.settings.webhooks else parts
 
 
 def health_view(parts: Sequence[HealthPart]) -> str:
@@ -127,6 +128,19 @@ def _flags(connection: sa.Connection) -> HealthPart:
     n = connection.execute(sa.select(sa.func.count()).where(flags.c.cleared_at.is_(None))).scalar_one()
     told = "Look at them under Submissions." if n else "Nothing is flagged."
     return HealthPart("Flags", "watch" if n else "good", f"{n} open", told)
+
+
+def _webhooks(connection: sa.Connection, now: float) -> HealthPart:
+    table = deliveries.c
+    tried = sa.select(sa.func.count()).where(table.status == "waiting", table.attempts > 1)
+    n_tried = connection.execute(tried).scalar_one()
+    failed = sa.select(sa.func.count()).where(table.status == "failed", table.ended_at >= now - DAY)
+    n_failed = connection.execute(failed).scalar_one()
+    n_waiting = connection.execute(sa.select(sa.func.count()).where(table.status == "waiting")).scalar_one()
+    told = f"{n_failed} failed within a day, {n_tried} are tried again: see reveal-leaderboard webhooks."
+    if not n_failed and not n_tried:
+        return HealthPart("Webhooks", "good", f"{n_waiting} waiting", "Every message was taken at once.")
+    return HealthPart("Webhooks", "watch", f"{n_waiting} waiting", told)
 
 
 def in_time(seconds: float) -> str:
