@@ -156,8 +156,8 @@ def test_the_card_is_that_of_a_docker_space_with_sign_in() -> None:
 
 def test_the_image_runs_as_nobody_in_particular() -> None:
     lines = (FOLDER / "Dockerfile").read_text(encoding="utf-8").splitlines()
-    assert [line for line in lines if line.startswith("USER ")] == ["USER board"]
-    assert lines.index("USER board") < lines.index('CMD ["python", "app.py"]')
+    assert [line for line in lines if line.startswith("USER ")] == ["USER 1000"]
+    assert lines.index("USER 1000") < lines.index('CMD ["python", "app.py"]')
     assert any(line.startswith("HEALTHCHECK") for line in lines)
     copied = [word for line in lines if (found := re.match(r"COPY (\S+) ", line)) for word in [found[1]]]
     assert all((FOLDER / name).exists() for name in copied)
