@@ -3,10 +3,10 @@
 Conventions
 -----------
 Everything comes from the Space's settings (README.md says how to fill them in). This process alone gets the token of
-the holdout; it downloads the folders and hands the token on to nobody. The server is started without any token and
-takes away its own right to open anything but the public folders and the board's data; the worker is started without
-the secrets of signing in. On a Space both run as the same user, so without Landlock nothing would keep them apart:
-then this refuses to start.
+the holdout; it downloads the folders and hands the token on to nobody. The server is started without any token or key
+of a webhook and takes away its own right to open anything but the public folders and the board's data; the worker is
+started without the secrets of signing in. On a Space both run as the same user, so without Landlock nothing would keep
+them apart: then this refuses to start.
 """
 
 from __future__ import annotations
@@ -93,7 +93,8 @@ def plan(environ: Mapping[str, str], home: Path, download: Download) -> dict[str
         folder = home / "holdouts" / str(number)
         download(source.repo_id, source.revision, folder, token, None)
         work += ["--holdout", f"{source.name}={folder}"]
-    return {"server": _command("serve", serve, without=TOKENS), "worker": _command("worker", work, TOKENS + SIGN_IN)}
+    keys = tuple(name for name in environ if name.startswith("REVEAL_WEBHOOK_"))
+    return {"server": _command("serve", serve, TOKENS + keys), "worker": _command("worker", work, TOKENS + SIGN_IN)}
 
 
 def _port(environ: Mapping[str, str]) -> str:

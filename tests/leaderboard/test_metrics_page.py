@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 from prometheus_client.parser import text_string_to_metric_families
+from reveal_leaderboard.store.deliveries import Deliveries
 from reveal_leaderboard.store.store import Store
 from reveal_leaderboard.web.metrics_page import CountRequests, Metrics, _quantile
 from starlette.testclient import TestClient
@@ -35,7 +36,11 @@ def of(page: str, name: str, **labels: str) -> float:
 @on_both
 def test_figures_of_the_queue(filled: FilledBoard) -> None:
     filled.queue.beat_worker("test-1", SERVED, "none")
+    for _ in range(2):
+        Deliveries(filled.store.engine).add_test("chat")
     page = Metrics(filled.store)()
+    assert of(page, "reveal_webhook_deliveries", status="waiting") == 2
+    assert of(page, "reveal_webhook_deliveries", status="failed") == 0
     assert of(page, "reveal_submissions", benchmark=BENCHMARK, status="scored") == 4
     assert of(page, "reveal_submissions", benchmark=BENCHMARK, status="queued") == 1
     assert of(page, "reveal_submissions", benchmark=BENCHMARK, status="withdrawn") == 1

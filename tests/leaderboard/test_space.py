@@ -23,6 +23,7 @@ from tests.leaderboard.conftest import ASKING, BENCHMARK, Board, free_port, wait
 FOLDER = ROOT / "leaderboard"
 SECRETS = {"HF_HOLDOUT_TOKEN": "canary-holdout-token", "HF_TOKEN": "canary-token"}
 SIGN_IN = {"OAUTH_CLIENT_SECRET": "canary-sign-in"}
+WEBHOOK = {"REVEAL_WEBHOOK_CHAT_SECRET": "canary-webhook"}
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +46,7 @@ def space(tmp_path: Path) -> dict[str, str]:
     return {
         "SPACE_ID": "example/board", "SPACE_HOST": "example-board.hf.space", "OAUTH_CLIENT_ID": "client",
         "REVEAL_PUBLIC": "example/chexlocalize@v1.0.0", "REVEAL_DATA": str(tmp_path / "storage"),
-        "REVEAL_HOLDOUTS": f"{BENCHMARK}=example/chexlocalize-holdout@v1.0.0", **SECRETS, **SIGN_IN,
+        "REVEAL_HOLDOUTS": f"{BENCHMARK}=example/chexlocalize-holdout@v1.0.0", **SECRETS, **SIGN_IN, **WEBHOOK,
     }  # fmt: skip
 
 
@@ -143,6 +144,7 @@ def test_a_space_becomes_ready_without_its_secrets(
     assert not any(secret.encode() in text for secret in SECRETS.values() for text in told)
     assert SIGN_IN["OAUTH_CLIENT_SECRET"].encode() in told[0]
     assert SIGN_IN["OAUTH_CLIENT_SECRET"].encode() not in told[1]
+    assert [b"canary-webhook" in text for text in told] == [False, True]
 
 
 def test_the_card_is_that_of_a_docker_space_with_sign_in() -> None:
@@ -154,8 +156,8 @@ def test_the_card_is_that_of_a_docker_space_with_sign_in() -> None:
 
 def test_the_image_runs_as_nobody_in_particular() -> None:
     lines = (FOLDER / "Dockerfile").read_text(encoding="utf-8").splitlines()
-    assert [line for line in lines if line.startswith("USER ")] == ["USER board"]
-    assert lines.index("USER board") < lines.index('CMD ["python", "app.py"]')
+    assert [line for line in lines if line.startswith("USER ")] == ["USER 1000"]
+    assert lines.index("USER 1000") < lines.index('CMD ["python", "app.py"]')
     assert any(line.startswith("HEALTHCHECK") for line in lines)
     copied = [word for line in lines if (found := re.match(r"COPY (\S+) ", line)) for word in [found[1]]]
     assert all((FOLDER / name).exists() for name in copied)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import os
 import re
 import signal
@@ -17,7 +18,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from reveal_leaderboard.cli import app
-from reveal_leaderboard.settings import Webhook
+from reveal_leaderboard.settings import Webhook, load_settings
 from reveal_leaderboard.store.database import moment
 from reveal_leaderboard.store.deliveries import KEPT_SECONDS, PAUSES, Deliveries, Delivery
 from reveal_leaderboard.store.store import Store
@@ -327,6 +328,27 @@ def test_operators_list_test_and_repeat(
     assert "is sent again" in run("retry", receiver.ids[0])
     assert "there is no delivery 'x'" in run("retry", "x", code=1)
     assert {message["type"] for message in receiver.messages} == {"test"}
+
+
+def test_who_has_the_key_sends_and_names_the_server(filled: FilledBoard, tmp_path: Path) -> None:
+    text = "".join(f'[webhooks.{name}]\nurl = "https://a.example"\nevents = ["scored"]\n' for name in ("a", "b-c"))
+    (tmp_path / "own.toml").write_text(text)
+    store = Store(filled.store.engine.url, load_settings(tmp_path / "own.toml"))
+    key = {"REVEAL_WEBHOOK_B_C_SECRET": SECRET}
+    places = [{}, {"REVEAL_URL": f"{SERVER}/"}, {"SPACE_HOST": "my.hf.space"}]
+    found = [[(one.name, one.server) for one in webhooks.open_senders(store, key | place)] for place in places]
+    assert found == [[("b-c", "")], [("b-c", SERVER)], [("b-c", "https://my.hf.space")]]
+    assert webhooks.open_senders(store, {}) == []
+    store.engine.dispose()
+
+
+def test_the_settings_and_the_message_of_the_guide_are_right(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
+    (table,) = re.findall(r"```toml\n(\[webhooks.*?)```", text, re.DOTALL)
+    (tmp_path / "own.toml").write_text(table)
+    assert load_settings(tmp_path / "own.toml").webhooks == {"chat": Webhook("https://chat.example.org/board", ALL)}
+    (message,) = re.findall(r'```json\n(\{"type".*?)```', text, re.DOTALL)
+    assert set(json.loads(message)["data"]) == {"event", "benchmark", "version", "entry", "team", "model"}
 
 
 def test_the_receiver_of_the_guide_takes_what_is_signed_and_nothing_else(

@@ -21,7 +21,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from reveal_leaderboard.store.database import moment
 from reveal_leaderboard.store.store import Store
-from reveal_leaderboard.store.tables import STATUSES, flags, jobs, submissions, workers
+from reveal_leaderboard.store.tables import (
+    DELIVERY_STATES,
+    STATUSES,
+    deliveries,
+    flags,
+    jobs,
+    submissions,
+    workers,
+)
 
 __all__ = ["CountRequests", "Metrics"]
 
@@ -115,7 +123,7 @@ class _Database:
                 now = moment(connection)
                 found = [
                     *_submissions(connection), *_queue(connection, now), *_workers(connection, now),
-                    *_durations(connection, now),
+                    *_durations(connection, now), *_deliveries(connection),
                 ]  # fmt: skip
         except SQLAlchemyError:
             yield _gauge("reveal_database_up", "Whether the database answers.", 0)
@@ -142,6 +150,17 @@ def _submissions(connection: sa.Connection) -> Iterator[Metric]:
     yield family
     n_flags = connection.execute(sa.select(sa.func.count()).where(flags.c.cleared_at.is_(None))).scalar_one()
     yield _gauge("reveal_flags_open", "Flags that no moderator has cleared.", n_flags)
+
+
+def _deliveries(connection: sa.Connection) -> Iterator[Metric]:
+    family = GaugeMetricFamily(
+        "reveal_webhook_deliveries", "Messages to webhooks in 30 days by status.", labels=["status"]
+    )
+    query = sa.select(deliveries.c.status, sa.func.count()).group_by(deliveries.c.status)
+    counts = {row.status: row[1] for row in connection.execute(query)}
+    for status in DELIVERY_STATES:
+        family.add_metric([status], counts.get(status, 0))
+    yield family
 
 
 def _queue(connection: sa.Connection, now: float) -> Iterator[Metric]:

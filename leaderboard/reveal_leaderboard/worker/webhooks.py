@@ -130,7 +130,9 @@ def open_senders(store: Store, environ: Mapping[str, str]) -> list[Sender]:
     SettingsError
         If what is there is no key.
     """
-    server, senders = environ.get("REVEAL_URL", "").rstrip("/"), []
+    space = environ.get("SPACE_HOST", "")
+    server = (environ.get("REVEAL_URL") or (space and f"https://{space}")).rstrip("/")
+    senders = []
     for name, webhook in store.settings.webhooks.items():
         if keys := webhook_keys(name, environ):
             senders.append(Sender(store, name, webhook, keys, server))
@@ -152,8 +154,10 @@ def delivering(senders: Sequence[Sender], *, to_the_end: bool = False) -> Iterat
     try:
         yield
         stopping.set()
-        for thread, sender in zip(threads, senders, strict=True):
-            thread.join(LAST_SECONDS)
+        deadline = time.monotonic() + LAST_SECONDS
+        for thread in threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        for sender in senders:
             while to_the_end and sender.step():
                 pass
     finally:
