@@ -131,3 +131,18 @@ def test_what_cannot_be_asked_is_refused(
     accounts.disable_user(eve, "cli")
     with pytest.raises(ValueError, match="the account of eve is closed"):
         invited(engine, lab, accounts.user(eve.id) or eve, "cli")
+
+
+def test_an_invitation_is_worth_nothing_once_who_sent_it_owns_the_team_no_more(
+    engine: sa.Engine, accounts: Accounts
+) -> None:
+    jane, eve, friend = person(accounts, "jane"), person(accounts, "eve"), person(accounts, "friend")
+    lab = team_of(accounts, jane)
+    accounts.add_member(lab, eve, "owner", "cli:operator")
+    invitation = invited(engine, lab, friend, me(eve), "owner")
+    accounts.remove_member(lab, eve, me(jane))
+    with pytest.raises(NotPermittedError, match="owns Example Lab no more"):
+        answer(engine, invitations.accept, invitation, friend)
+    assert [user.id for user, _ in accounts.members(lab)] == [jane.id]
+    answer(engine, invitations.accept, invited(engine, lab, friend, me(jane)), friend)
+    assert [user.id for user, _ in accounts.members(lab)] == [jane.id, friend.id]

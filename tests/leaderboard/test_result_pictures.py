@@ -16,6 +16,7 @@ from PIL import Image
 from reveal_leaderboard.store.store import Submission
 from reveal_leaderboard.web.app import build_app
 from reveal_leaderboard.web.link_preview import Preview
+from reveal_leaderboard.web.picture import Picture
 from reveal_leaderboard.web.result_pictures import card, entry_figure
 from reveal_leaderboard.web.shared_result import Beside, SharedResult
 from starlette.testclient import TestClient
@@ -158,3 +159,17 @@ def test_names_stay_text_in_every_form() -> None:
     ElementTree.fromstring(card(result).to_svg())
     assert b"<img" not in card(result).to_svg()
     assert b"<img" not in Preview("/entry", result.model, result.spoken).tags("https://board.example.org")
+
+
+def test_a_stranger_who_asks_again_does_not_have_it_drawn_again(
+    client: TestClient, scored: Submission, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Drawing a PNG takes a processor a tenth of a second, whoever asks."""
+    drawn: list[str] = []
+    draw = Picture.to_png
+    monkeypatch.setattr(Picture, "to_png", lambda picture: drawn.append(picture.title) or draw(picture))
+    asked = [client.get(f"/card/{scored.id}.png", params={"version": "1.0.0", "again": k}) for k in range(3)]
+    assert len({answer.content for answer in asked}) == 1
+    assert len(drawn) <= 1  # by an earlier test, perhaps
+    client.get(f"/card/{scored.id}.png", headers={"If-None-Match": asked[0].headers["etag"]})
+    assert len(drawn) <= 1

@@ -78,7 +78,7 @@ def accept(connection: sa.Connection, invitation_id: str, user: User) -> Team:
     Raises
     ------
     NotPermittedError
-        If there is no such open invitation of theirs, or the team is closed.
+        If there is no such open invitation of theirs, the team is closed, or who invited may not invite any more.
     """
     row = _own(connection, invitation_id, user)
     team = _team(row)
@@ -86,6 +86,10 @@ def accept(connection: sa.Connection, invitation_id: str, user: User) -> Team:
     row = _own(connection, invitation_id, user)  # as it stands now that nobody else can change it
     if row.disabled_at is not None:
         raise NotPermittedError(f"the team {team.name} is closed")
+    try:
+        check_right(connection, row.who, team)  # an owner who was taken out must not get in again through a friend
+    except NotPermittedError:
+        raise NotPermittedError(f"who invited you owns {team.name} no more: ask for another invitation") from None
     member = {"team_id": team.id, "user_id": user.id, "role": row.role, "since": moment(connection)}
     connection.execute(tables.members.insert().values(**member))
     _end(connection, invitation_id, "accepted", event_name(user))

@@ -9,6 +9,8 @@ that never was. They may be kept for `KEPT_SECONDS`, so a withdrawn entry's pict
 from __future__ import annotations
 
 import hashlib
+from collections import OrderedDict
+from threading import Lock
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Header, Query
@@ -25,6 +27,7 @@ from reveal_leaderboard.web.shared_result import SharedResult, read_shared
 __all__ = ["KEPT_SECONDS", "picture_routes"]
 
 KEPT_SECONDS = 300
+KEPT_PNGS = 200
 MEDIA = {"svg": "image/svg+xml", "png": "image/png"}
 READ = ["GET", "HEAD"]
 
@@ -36,6 +39,7 @@ Form = Literal["svg", "png"]
 def picture_routes(services: Services) -> APIRouter:
     """The routes of pictures."""
     router = APIRouter(include_in_schema=False)
+    pngs = DrawnPNGs()
 
     def shared(submission_id: str, version: str | None) -> SharedResult:
         """The result, if a visitor may see it."""
@@ -51,11 +55,11 @@ def picture_routes(services: Services) -> APIRouter:
         except ProblemError as problem:  # whoever shows it wants a picture, not a document
             status = PROBLEMS[problem.name].status
             drawn = state_badge("REVEAL leaderboard", "withdrawn" if status == 410 else "no such entry")
-        return _answer(drawn, "svg", if_none_match, status=status)
+        return _answer(pngs, drawn, "svg", if_none_match, status=status)
 
     @router.api_route("/card/{submission_id}.png", methods=READ)
     def card_of(submission_id: SubmissionId, version: Version = None, if_none_match: Known = None) -> Response:
-        return _answer(card(shared(submission_id, version)), "png", if_none_match)
+        return _answer(pngs, card(shared(submission_id, version)), "png", if_none_match)
 
     @router.api_route("/figure/entry/{submission_id}.{form}", methods=READ)
     def figure_of_entry(
@@ -66,7 +70,7 @@ def picture_routes(services: Services) -> APIRouter:
         if_none_match: Known = None,
     ) -> Response:
         drawn = entry_figure(shared(submission_id, version), metric)
-        return _answer(drawn, form, if_none_match, name=f"{submission_id}.{form}")
+        return _answer(pngs, drawn, form, if_none_match, name=f"{submission_id}.{form}")
 
     @router.api_route("/figure/board/{benchmark}.{form}", methods=READ)
     def figure_of_board(benchmark: str, form: Form, version: Version = None, if_none_match: Known = None) -> Response:
@@ -76,17 +80,40 @@ def picture_routes(services: Services) -> APIRouter:
         except UnknownVersionError as error:
             raise ProblemError("unknown-benchmark", str(error)) from None
         name = f"{board.benchmark}-{board.version}.{form}"
-        return _answer(board_figure(board), form, if_none_match, name=name)
+        return _answer(pngs, board_figure(board), form, if_none_match, name=name)
 
     return router
 
 
-def _answer(drawn: Picture | None, form: Form, known: str | None, *, status: int = 200, name: str = "") -> Response:
+class DrawnPNGs:
+    """The PNGs asked for last: a processor draws one for a tenth of a second, which strangers must not ask for at will.
+
+    One is drawn at a time. They are kept by what they show, so a change of an entry or its board draws them anew.
+    """
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[str, bytes] = OrderedDict()
+        self._drawing = Lock()
+
+    def body(self, drawn: Picture, shown: str) -> bytes:
+        """The PNG of `drawn`; `shown` is the hash of its SVG document."""
+        with self._drawing:
+            body = self._kept.pop(shown, None) or drawn.to_png()
+            self._kept[shown] = body
+            if len(self._kept) > KEPT_PNGS:
+                self._kept.popitem(last=False)
+            return body
+
+
+def _answer(
+    pngs: DrawnPNGs, drawn: Picture | None, form: Form, known: str | None, *, status: int = 200, name: str = ""
+) -> Response:
     """A picture; one that is the same as the one kept is answered by 304."""
     if drawn is None:
         raise ProblemError("not-found", "No figure of that is shown.")
-    body = drawn.to_svg() if form == "svg" else drawn.to_png()
-    tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+    svg = drawn.to_svg()
+    shown = hashlib.sha256(svg).hexdigest()
+    tag = f'"{shown[:28]}-{form}"'
     headers = {
         "ETag": tag,
         "Cache-Control": f"public, max-age={KEPT_SECONDS}",
@@ -94,6 +121,7 @@ def _answer(drawn: Picture | None, form: Form, known: str | None, *, status: int
     }
     if status == 200 and known is not None and tag in (one.strip().removeprefix("W/") for one in known.split(",")):
         return Response(status_code=304, headers=headers)
+    body = svg if form == "svg" else pngs.body(drawn, shown)
     if name:
         headers["Content-Disposition"] = f'inline; filename="{name}"'
     return Response(body, status_code=status, media_type=MEDIA[form], headers=headers)
