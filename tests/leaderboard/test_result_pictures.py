@@ -167,7 +167,12 @@ def test_a_stranger_who_asks_again_does_not_have_it_drawn_again(
     """Drawing a PNG takes a processor a tenth of a second, whoever asks."""
     drawn: list[str] = []
     draw = Picture.to_png
-    monkeypatch.setattr(Picture, "to_png", lambda picture: drawn.append(picture.title) or draw(picture))
+
+    def to_png(picture: Picture) -> bytes:
+        drawn.append(picture.title)
+        return draw(picture)
+
+    monkeypatch.setattr(Picture, "to_png", to_png)
     asked = [client.get(f"/card/{scored.id}.png", params={"version": "1.0.0", "again": k}) for k in range(3)]
     assert len({answer.content for answer in asked}) == 1
     assert len(drawn) <= 1  # by an earlier test, perhaps
