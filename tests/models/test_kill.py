@@ -19,6 +19,8 @@ from tests.models.endpoint import PlayedModel
 pytestmark = pytest.mark.processes
 
 CONNECTIONS = 4
+ASKED = 20
+"""Questions of the run: more than are answered or in flight before each of the three signals."""
 FORKS = multiprocessing.get_context("fork")
 """What is killed here is started often: by a copy of this process, which has the imports behind it."""
 
@@ -26,7 +28,8 @@ FORKS = multiprocessing.get_context("fork")
 def ask(folder: Path, out: Path, url: str) -> None:
     """The run, as the child does it."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # shells ignore Ctrl-C for what runs in the background
-    run_model(folder, "test", out, AskSettings(), ModelChoice("played", url, max_connections=CONNECTIONS))
+    choice = ModelChoice("played", url, max_connections=CONNECTIONS)
+    run_model(folder, "test", out, AskSettings(), choice, limit=ASKED)
 
 
 def ended(model: PlayedModel, folder: Path, out: Path, after: int, sent: signal.Signals) -> tuple[int | None, set[str]]:
@@ -58,18 +61,18 @@ def ended(model: PlayedModel, folder: Path, out: Path, after: int, sent: signal.
 def test_interrupted_then_killed_then_done(films: Path, truth: Truth, tmp_path: Path) -> None:
     with playing(truth, error_rate=0.4) as (model, _):
         choice = ModelChoice("played", model.url, max_connections=CONNECTIONS)
-        run_model(films, "test", tmp_path / "undisturbed", AskSettings(), choice)
+        run_model(films, "test", tmp_path / "undisturbed", AskSettings(), choice, limit=ASKED)
     with playing(truth, error_rate=0.4) as (model, _):
         code, in_flight_first = ended(model, films, tmp_path / "out", 0, signal.SIGKILL)
         assert code == -signal.SIGKILL
-        code, in_flight = ended(model, films, tmp_path / "out", 12, signal.SIGINT)
+        code, in_flight = ended(model, films, tmp_path / "out", 4, signal.SIGINT)
         assert code not in (0, None)
-        assert read_run(tmp_path / "out").summary.by_status == {"answered": 12, "not_asked": len(truth.questions) - 12}
-        code, in_flight_then = ended(model, films, tmp_path / "out", 17, signal.SIGKILL)
+        assert read_run(tmp_path / "out").summary.by_status == {"answered": 4, "not_asked": ASKED - 4}
+        code, in_flight_then = ended(model, films, tmp_path / "out", 6, signal.SIGKILL)
         assert code == -signal.SIGKILL
         choice = ModelChoice("played", model.url, max_connections=CONNECTIONS)
-        run_model(films, "test", tmp_path / "out", AskSettings(), choice)
-        expected = Counter(question for question, _, _ in truth.questions)
+        run_model(films, "test", tmp_path / "out", AskSettings(), choice, limit=ASKED)
+        expected = Counter(question for question, _, _ in truth.questions[:ASKED])
         expected.update(in_flight_first)
         expected.update(in_flight)
         expected.update(in_flight_then)
