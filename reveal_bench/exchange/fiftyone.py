@@ -54,14 +54,17 @@ def write(annotations: Annotations, out: Path, pictures: Mapping[str, str]) -> l
         n_contours += bool(drawing.polygons) and drawing.mask is not None
         for kind, part in parts:
             content[film.image_id][drawing.reader, kind].append(part)
+    names = _field_names(annotations.readers)
     first = annotations.first_films
     for study in annotations.studies:
         labels = content[first[study.study_id]][study.reader, "Classifications"]
         labels += [_label(label, value, study) for label, value in study.values.items()]
-    samples = [_sample(film, pictures[film.image_id], content[film.image_id]) for film in annotations.films.values()]
+    samples = [
+        _sample(film, pictures[film.image_id], content[film.image_id], names) for film in annotations.films.values()
+    ]
     fields = sorted({key for of in content.values() for key in of})
     write_whole(out / FILE, json.dumps({"samples": samples}, allow_nan=False) + "\n")
-    write_whole(out / METADATA, json.dumps(_metadata(annotations, fields)) + "\n")
+    write_whole(out / METADATA, json.dumps(_metadata(annotations, fields, names)) + "\n")
     lost = {
         f"{n_empty} empty masks: FiftyOne has none": n_empty,
         f"the contours of {n_contours} drawings: their masks are there": n_contours,
@@ -111,7 +114,9 @@ def _label(label: str, value: float, study: StudyLabels) -> dict[str, Any]:
     return {"label": label, "confidence": None, "is_present": bool(value), **more}
 
 
-def _sample(film: Film, picture: str, of: Mapping[tuple[str, str], list[dict[str, Any]]]) -> dict[str, Any]:
+def _sample(
+    film: Film, picture: str, of: Mapping[tuple[str, str], list[dict[str, Any]]], names: Mapping[str, str]
+) -> dict[str, Any]:
     sample: dict[str, Any] = {
         "_id": _object_id(film.image_id),
         "filepath": f"{IMAGES}/{picture}",
@@ -127,7 +132,7 @@ def _sample(film: Film, picture: str, of: Mapping[tuple[str, str], list[dict[str
             {"_id": _object_id(film.image_id, reader, kind, str(n)), "_cls": kind.removesuffix("s"), **part}
             for n, part in enumerate(parts)
         ]
-        sample[_field_name(reader, kind)] = {"_cls": kind, LISTS[kind]: numbered}
+        sample[names[reader] + ENDINGS[kind]] = {"_cls": kind, LISTS[kind]: numbered}
     return sample
 
 
@@ -135,11 +140,20 @@ def _object_id(*texts: str) -> dict[str, str]:
     return {"$oid": hashlib.sha256("\0".join(texts).encode()).hexdigest()[:24]}
 
 
-def _field_name(reader: str, kind: str) -> str:
-    return re.sub(r"\W", "_", reader) + ENDINGS[kind]
+def _field_names(readers: Sequence[str]) -> dict[str, str]:
+    """Reader -> name of the field of detections, with which the names of the others begin: no two have the same."""
+    names: dict[str, str] = {}
+    taken: set[str] = set()
+    for reader in readers:
+        name = re.sub(r"\W", "_", reader)
+        while taken & {name + ending for ending in ENDINGS.values()}:
+            name += "_"
+        taken |= {name + ending for ending in ENDINGS.values()}
+        names[reader] = name
+    return names
 
 
-def _metadata(annotations: Annotations, fields: Sequence[tuple[str, str]]) -> dict[str, Any]:
+def _metadata(annotations: Annotations, fields: Sequence[tuple[str, str]], names: Mapping[str, str]) -> dict[str, Any]:
     name = f"{annotations.benchmark}-{annotations.version}-{annotations.split}"
     embedded = FIELD + "EmbeddedDocumentField"
     schema = [
@@ -154,7 +168,7 @@ def _metadata(annotations: Annotations, fields: Sequence[tuple[str, str]]) -> di
     ]
     for reader, kind in fields:
         document = {"ftype": embedded, "embedded_doc_type": f"fiftyone.core.labels.{kind}"}
-        schema.append({**_field(_field_name(reader, kind), "EmbeddedDocumentField"), **document})
+        schema.append({**_field(names[reader] + ENDINGS[kind], "EmbeddedDocumentField"), **document})
     info = {"benchmark": annotations.benchmark, "version": annotations.version, "split": annotations.split}
     return {
         "name": name,
@@ -220,6 +234,8 @@ def _drawing(part: dict[str, Any], film: Film, finding: str, reader: str, *, is_
     box = tuple(pixels(finite(share, "bounding_box") * side) for share, side in zip(shares, sides, strict=False))
     lists = listed(part.get("points"), "points")
     contours = tuple(_points(one, film) for one in lists) if is_contour else ()
+    if any(len(contour) < 3 for contour in contours):
+        raise ArgumentError("file", "must have polylines of three points or more", f"one of {film.image_id}")
     points = () if is_contour else _points(lists, film)
     if part.get("mask_path"):
         raise ArgumentError("file", "must have masks within it, not in files of their own (`mask_path`)", film.image_id)

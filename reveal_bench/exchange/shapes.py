@@ -129,7 +129,7 @@ def pairs(value: object, what: str) -> tuple[tuple[float, float], ...]:
 
 
 def word(value: object, what: str) -> str | None:
-    """A name or a number of a JSON document as text, None if it is left out, null or empty; raises as :func:`mapped`."""
+    """A name or a number of a JSON document as text, None if there is none or it is empty; raises as :func:`mapped`."""
     if value is not None and (isinstance(value, bool) or not isinstance(value, (str, int, float))):
         raise ArgumentError("file", f"must have text or a number as {what}", _short(value))
     return str(value) if value or value == 0 else None
