@@ -24,7 +24,7 @@ __all__ = ["PREDICTION", "Annotations", "Drawing", "Film", "StudyLabels"]
 
 PREDICTION = "prediction"
 _LONGEST_STEM = 150  # with a reader's name and an ending it stays below 255, which is what file systems take
-_LONGEST_NAME = 1000  # of what a message shows
+_LONGEST_NAME = 4096  # of a path, and of what a message shows
 _DEVICES = {"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(1, 10))}
 Point = tuple[float, float]
 Polygons = tuple[tuple[Point, ...], ...]
@@ -137,6 +137,7 @@ class Annotations:
         ArgumentError
             If there is none; the nearest ids are named.
         """
+        file_name = file_name[-_LONGEST_NAME:]
         name = PurePosixPath(file_name.replace("\\", "/")).name
         stem = PurePosixPath(name).stem
         if stem in self._films_by_stem:
@@ -147,7 +148,7 @@ class Annotations:
                     return self.films[known]
         near = get_close_matches(stem[:_LONGEST_STEM], list(self.films), n=3)
         hint = f" (perhaps {', '.join(near)})" if near else ""
-        raise ArgumentError("file", f"must be of images of split {self.split!r}{hint}", repr(file_name[:_LONGEST_NAME]))
+        raise ArgumentError("file", f"must be of images of split {self.split!r}{hint}", repr(file_name))
 
     def finding_of(self, name: object) -> str:
         """The finding of a name as the form has it.
