@@ -135,7 +135,7 @@ def read(path: Path, known: Annotations) -> Annotations:
 
 def _drawings(dataset: Dataset, file: Path, films: Mapping[str, Film], known: Annotations) -> list[Drawing]:
     """One per segment that has a frame."""
-    from pydicom.pixels import iter_pixels
+    from pydicom.pixels.utils import iter_pixels
 
     if dataset.SegmentationType != "BINARY":
         raise ArgumentError("file", "must be a binary segmentation", f"{dataset.SegmentationType.lower()} in {file}")

@@ -24,7 +24,7 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.exchange.shapes import finite, joined, listed, mapped, pairs, pixels, read_json, word
 from reveal_bench.files import write_whole
 from reveal_bench.kinds.drawings import PREDICTION, Annotations, Drawing, Film, StudyLabels
-from reveal_bench.masks import Rle, decode_mask, encode_mask
+from reveal_bench.masks import Box, Rle, decode_mask, encode_mask
 
 __all__ = ["FILE", "IMAGES", "decode_brush", "encode_brush", "read", "write"]
 
@@ -210,7 +210,9 @@ def _drawing(region: dict[str, Any], meta: dict[str, Any], reader: str, film: Fi
     if kind in ("rectanglelabels", "brushlabels") and (region.get("image_rotation") or value.get("rotation")):
         raise ArgumentError("file", "must have regions that are not rotated", f"{kind} of {film.image_id}")
     mask = _mask(value, region, film) if kind == "brushlabels" else None
-    boxes, points, polygons = [], [], []
+    boxes: list[Box] = []
+    points: list[tuple[float, float]] = []
+    polygons: list[tuple[tuple[float, float], ...]] = []
     if kind == "rectanglelabels":
         x, y, width, height = (finite(value.get(name), name) / 100 for name in ("x", "y", "width", "height"))
         box = (x * film.width, y * film.height, width * film.width, height * film.height)
