@@ -393,12 +393,15 @@ class BoardKind(ABC):
     stand_ins : metrics whose macro ranks where that of `primary` is not there
     released : metrics of which a board may have figures, in the order of its columns
     scored_by : "program", or "readers" whose ratings make the scores
+    most_answers : scored submissions that a team may have on a version before five teams who collude learn too much,
+        see "What colluding teams can learn" in the operator's guide
     """
 
     primary: ClassVar[str]
     stand_ins: ClassVar[tuple[str, ...]] = ()
     released: ClassVar[tuple[str, ...]]
     scored_by: ClassVar[str] = "program"
+    most_answers: ClassVar[int] = 3
 
     @property
     def can_be_probed(self) -> bool:

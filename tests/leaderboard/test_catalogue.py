@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from reveal_leaderboard.boards import catalogue as catalogue_module
 from reveal_leaderboard.boards import refresh
 from reveal_leaderboard.boards.catalogue import Catalogue, Published, UnknownBenchmarkError
+from reveal_leaderboard.settings import load_settings
 from reveal_leaderboard.store.store import Store
 
 from tests.leaderboard.conftest import BENCHMARK, Board
@@ -58,9 +60,14 @@ def test_what_is_not_served_is_said(database_url: str, board: Board) -> None:
         catalogue.current("nih")
 
 
-def test_a_budget_too_large_for_a_small_holdout_is_warned_of(
-    database_url: str, board: Board, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+def test_a_budget_too_large_for_the_holdout_is_warned_of(
+    database_url: str,
+    board: Board,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
+    path = tmp_path / "settings.toml"
     Catalogue(Store(database_url), [board.published]).warn_of_budgets()
     n = board.published.n_items
     told = (
@@ -70,4 +77,8 @@ def test_a_budget_too_large_for_a_small_holdout_is_warned_of(
     caplog.clear()
     monkeypatch.setattr(catalogue_module, "FEW_ITEMS", n)
     Catalogue(Store(database_url), [board.published]).warn_of_budgets()
+    assert caplog.messages == [told], "hits tell more than labels do, however many cases there are"
+    caplog.clear()
+    path.write_text("[quota]\ntotal = 2\n", encoding="utf-8")
+    Catalogue(Store(database_url, load_settings(path)), [board.published]).warn_of_budgets()
     assert caplog.messages == []

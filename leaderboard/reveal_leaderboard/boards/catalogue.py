@@ -60,10 +60,12 @@ class Catalogue:
         operator's guide."""
         for one in self._known.values():
             total = self.store.settings.of(one.name).quota.total
-            if one.scored_by == "program" and one.n_items < FEW_ITEMS and total > TOTAL_OF_FEW:
+            most = KINDS[one.kind].most_answers
+            most = min(most, TOTAL_OF_FEW) if one.n_items < FEW_ITEMS else most
+            if one.scored_by == "program" and total > most:
                 log.warning(
                     "%s %s holds out %d cases: teams who collude learn too much from `quota.total` = %d, set it to %d",
-                    *(one.name, one.version, one.n_items, total, TOTAL_OF_FEW),
+                    *(one.name, one.version, one.n_items, total, most),
                 )
 
     def current(self, name: str) -> Published:

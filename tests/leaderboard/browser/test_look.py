@@ -27,7 +27,7 @@ PAGES = {
     "/compare?a={a}&b={b}": ("#compare .rv-compare", "Compare two entries · REVEAL leaderboard"),
     "/mine": ("#submissions table", "My submissions · REVEAL leaderboard"),
     "/about": ("#about .rv-how", "About this leaderboard · REVEAL leaderboard"),
-    "/admin": ("text=Exposure", "Admin · REVEAL leaderboard"),
+    "/admin": (".rv-health", "Admin · REVEAL leaderboard"),
     "/entry?id={a}": ("#entry .rv-score", "Net, Local user · REVEAL leaderboard"),
     "/submission?id={a}": ("#progress .rv-score", "Net · REVEAL leaderboard"),
     "/entry?id=nothing": ("text=There is no entry to show here.", "Entry · REVEAL leaderboard"),

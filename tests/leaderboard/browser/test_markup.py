@@ -188,7 +188,7 @@ def test_what_is_ones_own(page: Any, board: Any) -> None:
 
 
 def test_what_maintainers_see(page: Any, board: Any) -> None:
-    opened(page, board, "/admin", "text=Exposure")
+    opened(page, board, "/admin", ".rv-health")
     for tab in ("Health", "Boards", "Submissions", "People"):
         page.get_by_role("tab", name=tab).click()
         page.wait_for_timeout(300)
