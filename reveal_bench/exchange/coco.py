@@ -8,15 +8,27 @@ annotations that are one drawing. Studies have no labels in COCO.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.exchange.shapes import finite, joined, mask_of_runs, read_json, whole
+from reveal_bench.exchange.shapes import (
+    finite,
+    joined,
+    listed,
+    mapped,
+    mask_of_runs,
+    pairs,
+    read_json,
+    same_size,
+    whole,
+    word,
+)
 from reveal_bench.files import write_whole
 from reveal_bench.kinds.drawings import PREDICTION, Annotations, Drawing, Film
-from reveal_bench.masks import Rle, encode_mask, pack_masks
+from reveal_bench.masks import Box, Rle, encode_mask, pack_masks
 
 __all__ = ["FILE", "IMAGES", "read", "write"]
 
@@ -99,7 +111,9 @@ def read(path: Path, known: Annotations) -> Annotations:
     parts = ("images", "categories", "annotations")
     if not isinstance(document, dict) or not all(isinstance(document.get(part), list) for part in parts):
         raise ArgumentError("file", f"must be a COCO dataset with {', '.join(parts)}", path)
-    films = {_field(row, "id"): known.film_of(str(_field(row, "file_name"))) for row in document["images"]}
+    _check_ids(document["images"])
+    _check_ids(document["categories"])
+    films = {_field(row, "id"): _film(row, known) for row in document["images"]}
     findings = {_field(row, "id"): known.finding_of(_field(row, "name")) for row in document["categories"]}
     drawings: dict[object, Drawing] = {}
     for number, row in enumerate(document["annotations"], start=1):
@@ -107,7 +121,7 @@ def read(path: Path, known: Annotations) -> Annotations:
         if film is None or finding is None:
             raise ArgumentError("file", "must have images and categories of every annotation", f"annotation {number}")
         drawing = _drawing(row, film, finding)
-        key = row.get("group", f"alone {number}")
+        key = word(row.get("group"), "group") or number
         before = drawings.get(key)
         drawings[key] = drawing if before is None else joined(before, drawing)
     return Annotations(known.benchmark, known.version, known.split, known.films, known.names, tuple(drawings.values()))
@@ -119,26 +133,45 @@ def _field(row: Any, name: str) -> Any:
     return row[name]
 
 
+def _check_ids(rows: list[Any]) -> None:
+    ids = [_field(row, "id") for row in rows]
+    for repeated in (one for one, n in Counter(ids).items() if n > 1):
+        raise ArgumentError("file", "must have every `id` of images and of categories once", repr(repeated)[:100])
+
+
+def _film(row: dict[str, Any], known: Annotations) -> Film:
+    film = known.film_of(str(_field(row, "file_name")))
+    same_size(film, row.get("width"), row.get("height"))
+    return film
+
+
 def _drawing(row: dict[str, Any], film: Film, finding: str) -> Drawing:
     segmentation = row.get("segmentation") or None
     is_contours = isinstance(segmentation, list)
-    contours = row.get("contours") or (segmentation if isinstance(segmentation, list) else [])
-    box = tuple(finite(side, "bbox") for side in row.get("bbox") or ())
-    boxes = [tuple(finite(side, "boxes") for side in one) for one in row.get("boxes", ())]
-    if segmentation is None and len(box) == 4 and box[2] > 0:
-        boxes = [box]
+    contours = listed(row.get("contours"), "contours") or (segmentation if isinstance(segmentation, list) else [])
+    boxes = [_box(one) for one in listed(row.get("boxes"), "boxes")]
+    if segmentation is None and row.get("bbox"):
+        box = _box(row["bbox"])
+        boxes = [box] if any(box) else boxes
     score = row.get("score")
     return Drawing(
         film.image_id,
         finding,
-        str(row.get("reader", PREDICTION)),
+        word(row.get("reader"), "reader") or PREDICTION,
         None if segmentation is None or is_contours else _mask(segmentation, film),
         tuple(_contour(contour) for contour in contours),
-        tuple((x, y, width, height) for x, y, width, height in boxes),
-        tuple((finite(x, "points"), finite(y, "points")) for x, y in row.get("points", ())),
-        row.get("cell"),
+        tuple(boxes),
+        pairs(row.get("points"), "points"),
+        word(row.get("cell"), "cell"),
         None if score is None else finite(score, "score"),
     )
+
+
+def _box(sides: Any) -> Box:
+    if not isinstance(sides, list) or len(sides) != 4:
+        raise ArgumentError("file", "must have boxes [x, y, width, height]", repr(sides)[:100])
+    x, y, width, height = (finite(side, "bbox") for side in sides)
+    return x, y, width, height
 
 
 def _contour(flat: Any) -> tuple[tuple[float, float], ...]:
@@ -150,7 +183,8 @@ def _contour(flat: Any) -> tuple[tuple[float, float], ...]:
     return tuple(zip(sides[0::2], sides[1::2], strict=True))
 
 
-def _mask(segmentation: dict[str, Any], film: Film) -> Rle:
+def _mask(segmentation: Any, film: Film) -> Rle:
+    segmentation = mapped(segmentation, "segmentation")
     size, counts = segmentation.get("size"), segmentation.get("counts")
     if size != [film.height, film.width]:
         rule = f"must have masks of the size of their image, {film.image_id} has [{film.height}, {film.width}]"
@@ -160,5 +194,8 @@ def _mask(segmentation: dict[str, Any], film: Film) -> Rle:
         runs = [whole(run, "counts") for run in counts]
         return encode_mask(pack_masks([mask_of_runs(runs, (0, 0, film.height, film.width), turned)]).dense(0).T)
     rle = Rle((film.height, film.width), str(counts))
-    pack_masks([rle])  # raises if the string is malformed
+    try:
+        pack_masks([rle])
+    except ValueError as error:
+        raise ArgumentError("file", f"must have masks that can be read: {error}", film.image_id) from None
     return rle

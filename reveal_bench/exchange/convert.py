@@ -61,7 +61,7 @@ def to_form(
     shutil.rmtree(new, ignore_errors=True)  # of an attempt that was interrupted
     try:
         new.mkdir(parents=True)
-        names = {film.image_id: f"{film.stem}.png" for film in annotations.films.values()}
+        names = {image_id: f"{stem}.png" for image_id, stem in annotations.stems.items()}
         pictures = _pictures(kind, folder, split, records) if with_pictures else ()
         written = _write_pictures(pictures, annotations, new / module.IMAGES)
         lost = module.write(annotations, new, names | written)
@@ -77,7 +77,7 @@ def _write_pictures(pictures: Iterable[tuple[str, bytes]], annotations: Annotati
     """Write pictures into a folder; returns their names by image."""
     names = {}
     for image_id, data in pictures:
-        names[image_id] = f"{annotations.films[image_id].stem}.{'png' if data.startswith(PNG) else 'jpg'}"
+        names[image_id] = f"{annotations.stems[image_id]}.{'png' if data.startswith(PNG) else 'jpg'}"
         folder.mkdir(exist_ok=True)
         write_whole(folder / names[image_id], data)
     return names

@@ -20,6 +20,7 @@ from reveal_bench.exchange.shapes import (
     pixels,
     read_bytes,
     runs_of_mask,
+    same_size,
     whole,
 )
 from reveal_bench.files import write_whole
@@ -121,11 +122,13 @@ def _pairs(points: Iterable[tuple[float, float]]) -> str:
 def read(path: Path, known: Annotations) -> Annotations:
     """Read what CVAT exports as "CVAT for images 1.1"."""
     data = read_bytes(path, FILE)
+    if b"\0" in data:  # UTF-16, in which a DOCTYPE would not be seen
+        raise ArgumentError("file", "must be XML in UTF-8", path)
     if b"<!" in data.replace(b"<!--", b""):  # a DOCTYPE may expand without end
         raise ArgumentError("file", "must be XML without a DOCTYPE", path)
     try:
         root = ET.fromstring(data)
-    except ET.ParseError as error:
+    except (ET.ParseError, ValueError) as error:  # the latter at an encoding that it does not know
         raise ArgumentError("file", f"must be XML: {error}", path) from None
     if root.tag != "annotations" or root.find("track") is not None:
         raise ArgumentError("file", "must be exported as CVAT for images 1.1, not for video", path)
@@ -133,6 +136,7 @@ def read(path: Path, known: Annotations) -> Annotations:
     values: dict[tuple[str, str], dict[str, float]] = {}
     for image in root.iter("image"):
         film = known.film_of(image.get("name", ""))
+        same_size(film, image.get("width"), image.get("height"))
         for element in image:
             if element.tag not in SHAPES:
                 raise ArgumentError("file", f"must have shapes of {', '.join(SHAPES)}", f"<{element.tag}>")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid5
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MANUFACTURER", "SCHEME", "Identifiers", "code_of", "finding_of_code", "in_order", "object_files", "person",
-    "read_object", "source_images", "write_object",
+    "read_object", "source_images", "understood", "write_object",
 ]  # fmt: skip
 
 SCHEME = "99REVEAL"
@@ -171,12 +172,24 @@ def read_object(path: Path, modality: str) -> Dataset | None:
         If it is not a DICOM file, or too large.
     """
     import pydicom
-    from pydicom.errors import InvalidDicomError
+    from pydicom.filereader import read_file_meta_info
+    from pydicom.uid import DeflatedExplicitVRLittleEndian
 
     if path.stat().st_size > Limits().file_bytes:
         raise ArgumentError("file", f"must have at most {Limits().file_bytes} bytes", path)
-    try:
+    with understood(path):
+        if read_file_meta_info(path).get("TransferSyntaxUID") == DeflatedExplicitVRLittleEndian:
+            raise ArgumentError("file", "must not be deflated as a whole, which may expand without end", path)
         dataset = pydicom.dcmread(path)
-    except (InvalidDicomError, EOFError, ValueError) as error:
-        raise ArgumentError("file", f"must be a DICOM file ({error})", path) from None
-    return dataset if dataset.get("Modality") == modality else None
+        return dataset if dataset.get("Modality") == modality else None
+
+
+@contextmanager
+def understood(path: Path) -> Iterator[None]:
+    """Raise an ArgumentError that names the file for whatever pydicom and highdicom raise at a broken one."""
+    try:
+        yield
+    except ArgumentError:
+        raise
+    except Exception as error:  # broken files make them raise nearly everything
+        raise ArgumentError("file", f"must be a DICOM file of this form ({error})", path) from None

@@ -27,6 +27,7 @@ from reveal_bench.exchange.dicom_objects import (
     person,
     read_object,
     source_images,
+    understood,
     write_object,
 )
 from reveal_bench.exchange.shapes import finite
@@ -55,7 +56,7 @@ def write(annotations: Annotations, out: Path, pictures: Mapping[str, str]) -> l
     for film, image in source_images(annotations, out, IMAGES, pictures):
         for reader, drawings in by_film[film.image_id].items():
             dataset = _segmentation(annotations, film, image, reader, drawings)
-            write_object(dataset, out / FILE / f"{film.stem}.{quote(reader, safe='')}.dcm")
+            write_object(dataset, out / FILE / f"{annotations.stems[film.image_id]}.{quote(reader, safe='')[:90]}.dcm")
     others = {
         f"{n_empty} empty masks: a segment has pixels": n_empty,
         "points: give --to dicom-sr for them": sum(bool(one.points) for one in annotations.drawings),
@@ -125,7 +126,8 @@ def read(path: Path, known: Annotations) -> Annotations:
     for file in object_files(path, FILE):
         dataset = read_object(file, "SEG")
         if dataset is not None:
-            drawings += _drawings(dataset, file, films, known)
+            with understood(file):
+                drawings += _drawings(dataset, file, films, known)
     if not drawings:
         raise ArgumentError("file", "must be DICOM segmentations", path)
     return Annotations(known.benchmark, known.version, known.split, known.films, known.names, in_order(drawings, known))
@@ -133,18 +135,22 @@ def read(path: Path, known: Annotations) -> Annotations:
 
 def _drawings(dataset: Dataset, file: Path, films: Mapping[str, Film], known: Annotations) -> list[Drawing]:
     """One per segment that has a frame."""
+    from pydicom.pixels.utils import iter_pixels
+
     if dataset.SegmentationType != "BINARY":
         raise ArgumentError("file", "must be a binary segmentation", f"{dataset.SegmentationType.lower()} in {file}")
     creator = str(dataset.get("ContentCreatorName") or "").rstrip("^")
-    frames = dataset.pixel_array.reshape(-1, dataset.Rows, dataset.Columns)
     segments = {int(one.SegmentNumber): one for one in dataset.SegmentSequence}
-    masks: dict[tuple[str, int], np.ndarray[Any, Any]] = {}
-    for frame, groups in zip(frames, dataset.PerFrameFunctionalGroupsSequence, strict=True):
-        film = _film(dataset, groups, file, films, known)
-        if frame.shape != (film.height, film.width):
+    of_frames = [
+        (groups, _film(dataset, groups, file, films, known)) for groups in dataset.PerFrameFunctionalGroupsSequence
+    ]
+    for _, film in of_frames:  # before memory is taken for pixels
+        if (dataset.Rows, dataset.Columns) != (film.height, film.width):
             size = f"{film.width} x {film.height} pixels"
             rule = f"must have masks of the size of their image, {film.image_id} has {size}"
             raise ArgumentError("file", rule, f"{dataset.Columns} x {dataset.Rows} in {file}")
+    masks: dict[tuple[str, int], np.ndarray[Any, Any]] = {}
+    for frame, (groups, film) in zip(iter_pixels(dataset), of_frames, strict=True):
         number = int(_shared_or_own(dataset, groups, "SegmentIdentificationSequence").ReferencedSegmentNumber)
         before = masks.get((film.image_id, number))
         masks[film.image_id, number] = frame != 0 if before is None else before | (frame != 0)

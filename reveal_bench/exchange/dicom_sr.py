@@ -27,6 +27,7 @@ from reveal_bench.exchange.dicom_objects import (
     person,
     read_object,
     source_images,
+    understood,
     write_object,
 )
 from reveal_bench.exchange.shapes import joined, pixels
@@ -171,7 +172,7 @@ def _write_report(
         is_complete=True,
         series_description=reader[:64],
     )
-    write_object(dataset, out / FILE / f"{film.stem}.{quote(reader, safe='')}.dcm")
+    write_object(dataset, out / FILE / f"{annotations.stems[film.image_id]}.{quote(reader, safe='')[:90]}.dcm")
 
 
 def read(path: Path, known: Annotations) -> Annotations:
@@ -187,16 +188,17 @@ def read(path: Path, known: Annotations) -> Annotations:
         if dataset is None:
             continue
         n_reports += 1
-        report: Any = ComprehensiveSR.from_dataset(dataset).content
-        film = _film(dataset, file, films, known)
-        reader = _reader(report)
-        for n, group in enumerate(report.get_planar_roi_measurement_groups()):
-            drawing, number = _region(group, film, reader, known)
-            key = (film.image_id, reader, number or f"alone {n}")
-            drawings[key] = joined(drawings[key], drawing) if key in drawings else drawing
-        for group in report.get_image_measurement_groups():
-            label, value, is_probability = _evaluation(group, known)
-            studies.setdefault((film.study_id, reader, is_probability), {})[label] = value
+        with understood(file):
+            report: Any = ComprehensiveSR.from_dataset(dataset).content
+            film = _film(dataset, file, films, known)
+            reader = _reader(report)
+            for n, group in enumerate(report.get_planar_roi_measurement_groups()):
+                drawing, number = _region(group, film, reader, known)
+                key = (film.image_id, reader, number or f"{file} {n}")
+                drawings[key] = joined(drawings[key], drawing) if key in drawings else drawing
+            for group in report.get_image_measurement_groups():
+                label, value, is_probability = _evaluation(group, known)
+                studies.setdefault((film.study_id, reader, is_probability), {})[label] = value
     if not n_reports:
         raise ArgumentError("file", "must be DICOM structured reports", path)
     places = {study: n for n, study in enumerate(known.first_films)}

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.exchange.shapes import finite, joined, mask_in_box, pixels, read_json
+from reveal_bench.exchange.shapes import finite, joined, listed, mapped, mask_in_box, pairs, pixels, read_json, word
 from reveal_bench.files import write_whole
 from reveal_bench.kinds.drawings import Annotations, Drawing, Film, StudyLabels
 from reveal_bench.masks import Rle, encode_mask
@@ -54,14 +54,17 @@ def write(annotations: Annotations, out: Path, pictures: Mapping[str, str]) -> l
         n_contours += bool(drawing.polygons) and drawing.mask is not None
         for kind, part in parts:
             content[film.image_id][drawing.reader, kind].append(part)
+    names = _field_names(annotations.readers)
     first = annotations.first_films
     for study in annotations.studies:
         labels = content[first[study.study_id]][study.reader, "Classifications"]
         labels += [_label(label, value, study) for label, value in study.values.items()]
-    samples = [_sample(film, pictures[film.image_id], content[film.image_id]) for film in annotations.films.values()]
+    samples = [
+        _sample(film, pictures[film.image_id], content[film.image_id], names) for film in annotations.films.values()
+    ]
     fields = sorted({key for of in content.values() for key in of})
     write_whole(out / FILE, json.dumps({"samples": samples}, allow_nan=False) + "\n")
-    write_whole(out / METADATA, json.dumps(_metadata(annotations, fields)) + "\n")
+    write_whole(out / METADATA, json.dumps(_metadata(annotations, fields, names)) + "\n")
     lost = {
         f"{n_empty} empty masks: FiftyOne has none": n_empty,
         f"the contours of {n_contours} drawings: their masks are there": n_contours,
@@ -111,7 +114,9 @@ def _label(label: str, value: float, study: StudyLabels) -> dict[str, Any]:
     return {"label": label, "confidence": None, "is_present": bool(value), **more}
 
 
-def _sample(film: Film, picture: str, of: Mapping[tuple[str, str], list[dict[str, Any]]]) -> dict[str, Any]:
+def _sample(
+    film: Film, picture: str, of: Mapping[tuple[str, str], list[dict[str, Any]]], names: Mapping[str, str]
+) -> dict[str, Any]:
     sample: dict[str, Any] = {
         "_id": _object_id(film.image_id),
         "filepath": f"{IMAGES}/{picture}",
@@ -127,7 +132,7 @@ def _sample(film: Film, picture: str, of: Mapping[tuple[str, str], list[dict[str
             {"_id": _object_id(film.image_id, reader, kind, str(n)), "_cls": kind.removesuffix("s"), **part}
             for n, part in enumerate(parts)
         ]
-        sample[_field_name(reader, kind)] = {"_cls": kind, LISTS[kind]: numbered}
+        sample[names[reader] + ENDINGS[kind]] = {"_cls": kind, LISTS[kind]: numbered}
     return sample
 
 
@@ -135,11 +140,20 @@ def _object_id(*texts: str) -> dict[str, str]:
     return {"$oid": hashlib.sha256("\0".join(texts).encode()).hexdigest()[:24]}
 
 
-def _field_name(reader: str, kind: str) -> str:
-    return re.sub(r"\W", "_", reader) + ENDINGS[kind]
+def _field_names(readers: Sequence[str]) -> dict[str, str]:
+    """Reader -> name of the field of detections, with which the names of the others begin: no two have the same."""
+    names: dict[str, str] = {}
+    taken: set[str] = set()
+    for reader in readers:
+        name = re.sub(r"\W", "_", reader)
+        while taken & {name + ending for ending in ENDINGS.values()}:
+            name += "_"
+        taken |= {name + ending for ending in ENDINGS.values()}
+        names[reader] = name
+    return names
 
 
-def _metadata(annotations: Annotations, fields: Sequence[tuple[str, str]]) -> dict[str, Any]:
+def _metadata(annotations: Annotations, fields: Sequence[tuple[str, str]], names: Mapping[str, str]) -> dict[str, Any]:
     name = f"{annotations.benchmark}-{annotations.version}-{annotations.split}"
     embedded = FIELD + "EmbeddedDocumentField"
     schema = [
@@ -154,7 +168,7 @@ def _metadata(annotations: Annotations, fields: Sequence[tuple[str, str]]) -> di
     ]
     for reader, kind in fields:
         document = {"ftype": embedded, "embedded_doc_type": f"fiftyone.core.labels.{kind}"}
-        schema.append({**_field(_field_name(reader, kind), "EmbeddedDocumentField"), **document})
+        schema.append({**_field(names[reader] + ENDINGS[kind], "EmbeddedDocumentField"), **document})
     info = {"benchmark": annotations.benchmark, "version": annotations.version, "split": annotations.split}
     return {
         "name": name,
@@ -184,17 +198,18 @@ def read(path: Path, known: Annotations) -> Annotations:
     drawings: dict[object, Drawing] = {}
     studies: dict[tuple[str, str, bool], dict[str, float]] = {}
     for sample in samples:
-        film = known.film_of(str(sample.get("filepath", "")))
+        film = known.film_of(str(mapped(sample, "sample").get("filepath", "")))
         for name, kind, part in _labels_of(sample):
-            reader = str(part.get("reader") or name)
+            reader = word(part.get("reader"), "reader") or name
             finding = known.finding_of(part.get("label"))
             if kind == "Classifications" and "cell" not in part:
                 is_probability = bool(part.get("is_probability"))
-                value = finite(part.get("confidence"), "confidence") if is_probability else part.get("is_present", True)
-                studies.setdefault((film.study_id, reader, is_probability), {})[finding] = float(value)
+                value = part.get("confidence") if is_probability else int(part.get("is_present") is not False)
+                studies.setdefault((film.study_id, reader, is_probability), {})[finding] = finite(value, "confidence")
                 continue
             drawing = _drawing(part, film, finding, reader, is_contour=kind == "Polylines")
-            key = (film.image_id, part["group"]) if part.get("group") is not None else len(drawings)
+            group = word(part.get("group"), "group")
+            key = (film.image_id, group) if group else len(drawings)
             drawings[key] = joined(drawings[key], drawing) if key in drawings else drawing
     said = tuple(StudyLabels(study, reader, of, is_p) for (study, reader, is_p), of in studies.items())
     return Annotations(
@@ -206,20 +221,25 @@ def _labels_of(sample: Any) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """(field, kind of list, label) of every label of a sample."""
     for name, value in sample.items():
         kind = value.get("_cls") if isinstance(value, dict) else None
-        if kind in LISTS:
-            yield from ((name, kind, part) for part in value.get(LISTS[kind]) or ())
+        if isinstance(kind, str) and kind in LISTS:
+            yield from ((name, kind, mapped(part, "label")) for part in listed(value.get(LISTS[kind]), LISTS[kind]))
 
 
 def _drawing(part: dict[str, Any], film: Film, finding: str, reader: str, *, is_contour: bool) -> Drawing:
     sides = (film.width, film.height, film.width, film.height)
-    shares = part.get("bounding_box") or ()
+    shares = listed(part.get("bounding_box"), "bounding_box")
+    mask_of = part.get("mask") or None
+    if len(shares) != 4 and (shares or mask_of):
+        raise ArgumentError("file", "must have boxes of four shares as bounding_box", repr(shares)[:100])
     box = tuple(pixels(finite(share, "bounding_box") * side) for share, side in zip(shares, sides, strict=False))
-    lists = part.get("points") or []
+    lists = listed(part.get("points"), "points")
     contours = tuple(_points(one, film) for one in lists) if is_contour else ()
+    if any(len(contour) < 3 for contour in contours):
+        raise ArgumentError("file", "must have polylines of three points or more", f"one of {film.image_id}")
     points = () if is_contour else _points(lists, film)
     if part.get("mask_path"):
         raise ArgumentError("file", "must have masks within it, not in files of their own (`mask_path`)", film.image_id)
-    mask = _mask(part["mask"], box, film) if part.get("mask") else None
+    mask = None if mask_of is None else _mask(mask_of, box, film)
     score = part.get("score") if points else part.get("confidence")
     return Drawing(
         film.image_id,
@@ -227,21 +247,22 @@ def _drawing(part: dict[str, Any], film: Film, finding: str, reader: str, *, is_
         reader,
         mask,
         contours,
-        () if mask or len(box) != 4 else ((box[0], box[1], box[2], box[3]),),
+        () if mask or not box else ((box[0], box[1], box[2], box[3]),),
         points,
-        part.get("cell"),
+        word(part.get("cell"), "cell"),
         None if score is None else finite(score, "confidence"),
     )
 
 
 def _points(shares: Any, film: Film) -> tuple[tuple[float, float], ...]:
-    return tuple(
-        (pixels(finite(x, "points") * film.width), pixels(finite(y, "points") * film.height)) for x, y in shares
-    )
+    return tuple((pixels(x * film.width), pixels(y * film.height)) for x, y in pairs(shares, "points"))
 
 
 def _mask(binary: Any, box: Sequence[float], film: Film) -> Rle:
     left, top, width, height = (round(side) for side in box)
+    is_inside = min(left, top, width, height) >= 0 and left + width <= film.width and top + height <= film.height
+    if not is_inside:
+        raise ArgumentError("file", f"must have masks within their image, {film.image_id}", list(box))
     limit = width * height * 8 + 1024  # an array of the widest numbers, and its head
     try:
         packed = base64.b64decode(binary["$binary"]["base64"], validate=True)
@@ -249,9 +270,8 @@ def _mask(binary: Any, box: Sequence[float], film: Film) -> Rle:
         part = np.load(io.BytesIO(data), allow_pickle=False)
     except (KeyError, TypeError, ValueError, EOFError, zlib.error) as error:
         raise ArgumentError("file", f"must have masks that can be read: {error}", film.image_id) from None
-    is_inside = min(left, top) >= 0 and left + width <= film.width and top + height <= film.height
-    if part.shape != (height, width) or not is_inside:
-        rule = "must have masks of as many pixels as their bounding box, within the image"
+    if part.shape != (height, width):
+        rule = "must have masks of as many pixels as their bounding box"
         raise ArgumentError("file", rule, f"{part.shape} in {width} x {height} of {film.image_id}")
     mask = np.zeros((film.height, film.width), dtype=bool)
     mask[top : top + height, left : left + width] = part != 0

@@ -21,10 +21,10 @@ import numpy as np
 import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.exchange.shapes import finite, joined, pixels, read_json
+from reveal_bench.exchange.shapes import finite, joined, listed, mapped, pairs, pixels, read_json, word
 from reveal_bench.files import write_whole
 from reveal_bench.kinds.drawings import PREDICTION, Annotations, Drawing, Film, StudyLabels
-from reveal_bench.masks import Rle, decode_mask, encode_mask
+from reveal_bench.masks import Box, Rle, decode_mask, encode_mask
 
 __all__ = ["FILE", "IMAGES", "decode_brush", "encode_brush", "read", "write"]
 
@@ -153,14 +153,16 @@ def read(path: Path, known: Annotations) -> Annotations:
     drawings: dict[object, Drawing] = {}
     studies = []
     for number, task in enumerate(tasks):
+        data = mapped(task["data"], "data")
         for n, (author, region) in enumerate(_regions_of(task)):
             meta: dict[str, Any] = region["meta"] if isinstance(region.get("meta"), dict) else {}
-            reader = str(meta.get("reader") or author)
+            reader = word(meta.get("reader"), "reader") or author
             if region.get("type") == "choices" and "cell" not in meta:
-                studies.append(_labels(region, meta, reader, task["data"], known))
+                studies.append(_labels(region, meta, reader, data, known))
                 continue
-            drawing = _drawing(region, meta, reader, _film(task["data"], known), known)
-            key = (number, meta["group"]) if meta.get("group") else (number, "alone", n)
+            drawing = _drawing(region, meta, reader, _film(data, known), known)
+            group = word(meta.get("group"), "group")
+            key = (number, group) if group else (number, "alone", n)
             drawings[key] = joined(drawings[key], drawing) if key in drawings else drawing
     return Annotations(
         known.benchmark, known.version, known.split, known.films, known.names, tuple(drawings.values()), tuple(studies)
@@ -170,29 +172,33 @@ def read(path: Path, known: Annotations) -> Annotations:
 def _regions_of(task: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """(who, region) of everything that is not cancelled."""
     for part, author in (("annotations", "completed_by"), ("predictions", "model_version")):
-        for one in task.get(part) or ():
-            if one.get("was_cancelled"):
+        for one in listed(task.get(part), part):
+            if mapped(one, f"one of {part}").get("was_cancelled"):
                 continue
             who = one.get(author)
             name = who.get("email", who.get("id")) if isinstance(who, dict) else who
             said = PREDICTION if part == "predictions" else f"individual:{name}" if name is not None else "individual"
-            yield from ((said, region) for region in one.get("result") or ())
+            yield from ((said, mapped(region, "region")) for region in listed(one.get("result"), "result"))
 
 
 def _film(data: dict[str, Any], known: Annotations) -> Film:
-    return known.film_of(str(data.get("image_id") or data.get("image") or ""))
+    image_id = data.get("image_id")
+    return known.films.get(str(image_id)) or known.film_of(str(image_id or data.get("image") or ""))
 
 
 def _labels(
     region: dict[str, Any], meta: dict[str, Any], reader: str, data: dict[str, Any], known: Annotations
 ) -> StudyLabels:
-    images = data.get("images") or [data.get("image") or ""]
+    images = listed(data.get("images"), "images") or [data.get("image") or ""]
     study = str(data.get("study_id") or known.film_of(str(images[0])).study_id)
+    if study not in known.first_films:
+        raise ArgumentError("file", f"must be of studies of split {known.split!r}", repr(study)[:100])
     given = meta.get("probabilities")
     if isinstance(given, dict):
         values = {known.finding_of(name): finite(value, "probabilities") for name, value in given.items()}
         return StudyLabels(study, reader, values, are_probabilities=True)
-    chosen = {known.finding_of(name) for name in region["value"].get("choices", ())}
+    choices = listed(mapped(region.get("value"), "value").get("choices"), "choices")
+    chosen = {known.finding_of(name) for name in choices}
     return StudyLabels(study, reader, {name: float(name in chosen) for name in known.names})
 
 
@@ -204,15 +210,19 @@ def _drawing(region: dict[str, Any], meta: dict[str, Any], reader: str, film: Fi
     if kind in ("rectanglelabels", "brushlabels") and (region.get("image_rotation") or value.get("rotation")):
         raise ArgumentError("file", "must have regions that are not rotated", f"{kind} of {film.image_id}")
     mask = _mask(value, region, film) if kind == "brushlabels" else None
-    boxes, points, polygons = [], [], []
+    boxes: list[Box] = []
+    points: list[tuple[float, float]] = []
+    polygons: list[tuple[tuple[float, float], ...]] = []
     if kind == "rectanglelabels":
         x, y, width, height = (finite(value.get(name), name) / 100 for name in ("x", "y", "width", "height"))
         box = (x * film.width, y * film.height, width * film.width, height * film.height)
         boxes.append((pixels(box[0]), pixels(box[1]), pixels(box[2]), pixels(box[3])))
     elif kind == "keypointlabels":
-        points.append(_point((value.get("x"), value.get("y")), film))
+        points += _points([[value.get("x"), value.get("y")]], film)
     elif kind == "polygonlabels":
-        polygons.append(tuple(_point(pair, film) for pair in value.get("points") or ()))
+        polygons.append(_points(value.get("points"), film))
+        if len(polygons[0]) < 3:
+            raise ArgumentError("file", "must have polygons of three points or more", f"one of {film.image_id}")
     elif kind not in ("brushlabels", "choices"):
         raise ArgumentError("file", "must have regions of brush, rectangle, keypoint or polygon labels", kind)
     score = region.get("score")
@@ -224,14 +234,13 @@ def _drawing(region: dict[str, Any], meta: dict[str, Any], reader: str, film: Fi
         tuple(polygons),
         tuple(boxes),
         tuple(points),
-        meta.get("cell"),
+        word(meta.get("cell"), "cell"),
         None if score is None else finite(score, "score"),
     )
 
 
-def _point(pair: Sequence[Any], film: Film) -> tuple[float, float]:
-    x, y = (finite(side, "x and y") / 100 for side in pair)
-    return pixels(x * film.width), pixels(y * film.height)
+def _points(percents: Any, film: Film) -> tuple[tuple[float, float], ...]:
+    return tuple((pixels(x / 100 * film.width), pixels(y / 100 * film.height)) for x, y in pairs(percents, "points"))
 
 
 def _mask(value: dict[str, Any], region: dict[str, Any], film: Film) -> Rle:
@@ -240,10 +249,10 @@ def _mask(value: dict[str, Any], region: dict[str, Any], film: Film) -> Rle:
         rule = f"must have masks of the size of their image, {film.image_id} has {film.width} x {film.height} pixels"
         raise ArgumentError("file", rule, f"{size[1]} x {size[0]}")
     try:
-        data = np.array(value.get("rle"), dtype=np.uint8)
-    except (TypeError, ValueError, OverflowError):
+        data = bytes(listed(value.get("rle"), "rle"))
+    except (TypeError, ValueError):
         raise ArgumentError("file", "must have brushes of bytes (`rle`)", film.image_id) from None
-    return encode_mask(decode_brush(data, (film.height, film.width)))
+    return encode_mask(decode_brush(np.frombuffer(data, dtype=np.uint8), (film.height, film.width)))
 
 
 def encode_brush(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint8]:
@@ -256,11 +265,15 @@ def encode_brush(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.uint8]:
     edges = np.flatnonzero(flat[1:] != flat[:-1]) + 1
     starts = np.concatenate([[0], edges])
     lengths = np.diff(np.concatenate([starts, [flat.size]])) * CHANNELS
-    bits = [f"{flat.size * CHANNELS:032b}", f"{8 - 1:05b}", *(f"{n - 1:04b}" for n in (4, 8, 16, 16))]
-    for start, length in zip(starts.tolist(), lengths.tolist(), strict=True):
-        word = "11111111" if flat[start] else "00000000"
-        bits += [f"110{min(left, 1 << 16) - 1:016b}{word}" for left in range(length, 0, -(1 << 16))]
-    return np.packbits(np.frombuffer("".join(bits).encode("ascii"), dtype=np.uint8) - ord("0"))
+    longest = 1 << 16
+    n_parts = -(-lengths // longest)  # a longer run is several
+    parts = np.full(n_parts.sum(), longest)
+    parts[np.cumsum(n_parts) - 1] = lengths - (n_parts - 1) * longest
+    runs = 0b110 << 24 | parts - 1 << 8 | np.where(np.repeat(flat[starts], n_parts), 255, 0)
+    runs_bits = np.unpackbits(runs.astype(">u4").view(np.uint8)).reshape(-1, 32)[:, 32 - 27 :]
+    head = f"{flat.size * CHANNELS:032b}{8 - 1:05b}" + "".join(f"{n - 1:04b}" for n in (4, 8, 16, 16))
+    head_bits = np.frombuffer(head.encode("ascii"), dtype=np.uint8) - ord("0")
+    return np.packbits(np.concatenate([head_bits, runs_bits.ravel()]))
 
 
 def decode_brush(data: npt.NDArray[np.uint8], size: tuple[int, int]) -> npt.NDArray[np.bool_]:
@@ -271,15 +284,16 @@ def decode_brush(data: npt.NDArray[np.uint8], size: tuple[int, int]) -> npt.NDAr
     ArgumentError
         If it is cut off, or not of an image of this size.
     """
-    text = "".join(map(str, np.unpackbits(data).tolist()))
-    place = 0
+    packed = data.tobytes()
+    place = 0  # of the next bit
 
     def take(n: int) -> int:
         nonlocal place
-        if place + n > len(text):
+        first, last = place // 8, -(-(place + n) // 8)
+        if last > len(packed):
             raise ArgumentError("file", "must have brushes that are whole (`rle`)", f"one of {data.size} bytes")
         place += n
-        return int(text[place - n : place], 2)
+        return int.from_bytes(packed[first:last], "big") >> (last * 8 - place) & ((1 << n) - 1)
 
     n_words, width = take(32), take(5) + 1
     lengths = [take(4) + 1 for _ in range(4)]
@@ -296,6 +310,7 @@ def decode_brush(data: npt.NDArray[np.uint8], size: tuple[int, int]) -> npt.NDAr
         if is_run:
             words[at : at + length] = take(width) != 0
         else:
-            words[at : at + length] = [take(width) != 0 for _ in range(length)]
+            single = f"{take(length * width):0{length * width}b}"
+            words[at : at + length] = ["1" in single[n : n + width] for n in range(0, len(single), width)]
         at += length
     return words.reshape(height_px, width_px, CHANNELS)[..., CHANNELS - 1]

@@ -21,13 +21,18 @@ __all__ = [
     "DECIMALS",
     "finite",
     "joined",
+    "listed",
+    "mapped",
     "mask_in_box",
     "mask_of_runs",
+    "pairs",
     "pixels",
     "read_bytes",
     "read_json",
     "runs_of_mask",
+    "same_size",
     "whole",
+    "word",
 ]
 
 DECIMALS = 9
@@ -76,10 +81,10 @@ def finite(value: object, what: str) -> float:
     """
     try:
         number = float(value) if isinstance(value, (int, float, str)) and not isinstance(value, bool) else math.nan
-    except ValueError:
+    except (ValueError, OverflowError):
         number = math.nan
     if not math.isfinite(number):
-        raise ArgumentError("file", f"must have finite numbers as {what}", repr(value))
+        raise ArgumentError("file", f"must have finite numbers as {what}", _short(value))
     return number
 
 
@@ -87,13 +92,71 @@ def whole(value: object, what: str) -> int:
     """A whole number as the file gives it, also as text; raises as :func:`finite`."""
     number = finite(value, what)
     if number != int(number):
-        raise ArgumentError("file", f"must have whole numbers as {what}", repr(value))
+        raise ArgumentError("file", f"must have whole numbers as {what}", _short(value))
     return int(number)
 
 
+def mapped(value: object, what: str) -> dict[str, Any]:
+    """An object of a JSON document.
+
+    Raises
+    ------
+    ArgumentError
+        If it is none.
+    """
+    if not isinstance(value, dict):
+        raise ArgumentError("file", f"must have an object as {what}", _short(value))
+    return value
+
+
+def listed(value: object, what: str) -> list[Any]:
+    """A list of a JSON document, which may be left out or null; raises as :func:`mapped`."""
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise ArgumentError("file", f"must have a list as {what}", _short(value))
+    return value
+
+
+def pairs(value: object, what: str) -> tuple[tuple[float, float], ...]:
+    """Points of a JSON document, [[x, y], ...]; raises as :func:`mapped` and :func:`finite`."""
+    found = []
+    for pair in listed(value, what):
+        if not isinstance(pair, list) or len(pair) != 2:
+            raise ArgumentError("file", f"must have pairs [x, y] as {what}", _short(pair))
+        found.append((finite(pair[0], what), finite(pair[1], what)))
+    return tuple(found)
+
+
+def word(value: object, what: str) -> str | None:
+    """A name or a number of a JSON document as text, None if there is none or it is empty; raises as :func:`mapped`."""
+    if value is not None and (isinstance(value, bool) or not isinstance(value, (str, int, float))):
+        raise ArgumentError("file", f"must have text or a number as {what}", _short(value))
+    return str(value) if value or value == 0 else None
+
+
+def same_size(film: Film, width: object, height: object) -> None:
+    """Raise an ArgumentError if a file says that an image has another size, as when its picture was scaled down."""
+    given = [side if side is None else whole(side, "width and height") for side in (width, height)]
+    if given not in ([film.width, film.height], [None, None]):
+        rule = f"must be of images at full size, {film.image_id} has {film.width} x {film.height} pixels"
+        raise ArgumentError("file", rule, f"{given[0]} x {given[1]}")
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 100 else f"{text[:100]} ..."
+
+
 def pixels(value: float) -> float:
-    """A coordinate that was in other units: as near to what it was before as :data:`DECIMALS` digits tell."""
-    return round(value, DECIMALS) + 0.0
+    """A coordinate that was in other units: as near to what it was before as :data:`DECIMALS` digits tell.
+
+    Raises
+    ------
+    ArgumentError
+        If it is too large for a number.
+    """
+    return round(finite(value, "coordinates"), DECIMALS) + 0.0
 
 
 def runs_of_mask(mask: npt.NDArray[np.bool_]) -> list[int]:

@@ -9,9 +9,11 @@ colon where there are several of a kind ("individual:R2").
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import cached_property
 from pathlib import PurePosixPath
 from urllib.parse import quote, unquote
 
@@ -21,6 +23,9 @@ from reveal_bench.masks import Box, Rle
 __all__ = ["PREDICTION", "Annotations", "Drawing", "Film", "StudyLabels"]
 
 PREDICTION = "prediction"
+_LONGEST_STEM = 150  # with a reader's name and an ending it stays below 255, which is what file systems take
+_LONGEST_NAME = 4096  # of a path, and of what a message shows
+_DEVICES = {"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(1, 10))}
 Point = tuple[float, float]
 Polygons = tuple[tuple[Point, ...], ...]
 
@@ -35,11 +40,6 @@ class Film:
     width: int
     height: int
     spacing_mm: tuple[float, float] | None = None
-
-    @property
-    def stem(self) -> str:
-        """A file name without ending that holds the image's id, whatever characters that has."""
-        return quote(self.image_id, safe="")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +108,27 @@ class Annotations:
             first.setdefault(film.study_id, film.image_id)
         return first
 
+    @cached_property
+    def stems(self) -> dict[str, str]:
+        """image_id -> file name without ending that holds it, whatever characters it has.
+
+        A name that file systems do not take (too long, a device of Windows, the same as another but for upper and lower
+        case) has a hash at its end.
+        """
+        stems: dict[str, str] = {}
+        taken = set(_DEVICES)
+        for image_id in self.films:
+            stem = quote(image_id, safe="")
+            if stem.casefold().partition(".")[0] in _DEVICES or stem.casefold() in taken or len(stem) > _LONGEST_STEM:
+                stem = f"{stem[: _LONGEST_STEM - 20]}-{hashlib.sha256(image_id.encode()).hexdigest()[:16]}"
+            taken.add(stem.casefold())
+            stems[image_id] = stem
+        return stems
+
+    @cached_property
+    def _films_by_stem(self) -> dict[str, Film]:
+        return {stem: self.films[image_id] for image_id, stem in self.stems.items()}
+
     def film_of(self, file_name: str) -> Film:
         """The image that a file's name stands for: with or without folders, ending, and characters that were replaced.
 
@@ -116,12 +137,16 @@ class Annotations:
         ArgumentError
             If there is none; the nearest ids are named.
         """
+        file_name = file_name[-_LONGEST_NAME:]
         name = PurePosixPath(file_name.replace("\\", "/")).name
-        for text in (file_name, name, PurePosixPath(name).stem):
+        stem = PurePosixPath(name).stem
+        if stem in self._films_by_stem:
+            return self._films_by_stem[stem]
+        for text in (file_name, str(PurePosixPath(file_name).with_suffix("")) if name else "", name, stem):
             for known in (text, unquote(text)):
                 if known in self.films:
                     return self.films[known]
-        near = get_close_matches(PurePosixPath(name).stem, list(self.films), n=3)
+        near = get_close_matches(stem[:_LONGEST_STEM], list(self.films), n=3)
         hint = f" (perhaps {', '.join(near)})" if near else ""
         raise ArgumentError("file", f"must be of images of split {self.split!r}{hint}", repr(file_name))
 
@@ -136,5 +161,7 @@ class Annotations:
         folded = {one.casefold(): one for one in self.names}
         found = folded.get(str(name).replace("_", " ").casefold())
         if found is None:
-            raise ArgumentError("file", f"must name findings of the benchmark ({', '.join(self.names)})", repr(name))
+            raise ArgumentError(
+                "file", f"must name findings of the benchmark ({', '.join(self.names)})", repr(name)[:_LONGEST_NAME]
+            )
         return found

@@ -35,4 +35,4 @@ def annotations(*drawings: Drawing, studies: tuple[StudyLabels, ...] = ()) -> An
     return Annotations("demo", "1.0", "test", FILMS, NAMES, drawings, studies)
 
 
-PICTURES = {film.image_id: f"{film.stem}.png" for film in FILMS.values()}
+PICTURES = {image_id: f"{stem}.png" for image_id, stem in annotations().stems.items()}

@@ -46,11 +46,15 @@ def pictured(folder: Path) -> Path:
 def test_a_segmentation_is_read_by_highdicom(tmp_path: Path) -> None:
     dicom_seg.write(annotations(MASKED, PARTS, GUESSED), pictured(tmp_path), PICTURES)
     files = sorted(path.name for path in (tmp_path / "segmentations").iterdir())
-    assert files == ["b.individual%3AR2.dcm", f"{WIDE.stem}.ground_truth.dcm", f"{WIDE.stem}.prediction.dcm"]
-    segmentation = hd.seg.segread(tmp_path / "segmentations" / f"{WIDE.stem}.ground_truth.dcm")
+    assert files == [
+        "b.individual%3AR2.dcm",
+        f"{annotations().stems[WIDE.image_id]}.ground_truth.dcm",
+        f"{annotations().stems[WIDE.image_id]}.prediction.dcm",
+    ]
+    segmentation = hd.seg.segread(tmp_path / "segmentations" / f"{annotations().stems[WIDE.image_id]}.ground_truth.dcm")
     assert segmentation.get_segment_description(1).segment_label == "Edema"
     assert segmentation.get_segment_description(1).algorithm_type.value == "MANUAL"
-    image = pydicom.dcmread(tmp_path / "images" / f"{WIDE.stem}.dcm")
+    image = pydicom.dcmread(tmp_path / "images" / f"{annotations().stems[WIDE.image_id]}.dcm")
     pixels = segmentation.get_pixels_by_source_instance([image.SOPInstanceUID])
     assert np.array_equal(pixels[0, ..., 0].astype(bool), RING)
     assert segmentation.StudyInstanceUID == image.StudyInstanceUID

@@ -256,6 +256,14 @@ def annotation(**more: Any) -> list[dict[str, Any]]:
         (coco_with(annotations=annotation(segmentation={"size": [6, 4], "counts": "\n"})), "character|RLE|counts"),
         (coco_with(annotations=annotation(segmentation={"size": [6, 4], "counts": [5]})), "must have runs that fill"),
         (coco_with(annotations=annotation(segmentation=[[0, 0, 1, 1]])), "must have contours of three points or more"),
+        (coco_with(images=COCO["images"] * 2), "must have every `id` of images and of categories once, got 1"),
+        (coco_with(images=[{**COCO["images"][0], "width": 8, "height": 12}]), "full size, b has 4 x 6 .*8 x 12"),
+        (coco_with(annotations=annotation(segmentation=True)), "must have an object as segmentation, got True"),
+        (coco_with(annotations=annotation(bbox=[1, 2, 3])), r"must have boxes \[x, y, .* got \[1, 2, 3\]"),
+        (coco_with(annotations=annotation(points=[[1, 2, 3]])), r"must have pairs \[x, y\] as points, got \[1, 2, 3\]"),
+        (coco_with(annotations=annotation(points=5)), "must have a list as points, got 5"),
+        (coco_with(annotations=annotation(group=[])), r"must have text or a number as group, got \[\]"),
+        (coco_with(annotations=annotation(score=10**400)), "must have finite numbers as score, got 1000"),
         (coco_with(annotations=annotation(score="NaN", bbox=[0, 0, 1, 1])), "must have finite numbers as score"),
     ],
 )  # fmt: skip
@@ -273,6 +281,9 @@ MASK = '<mask label="Edema" rle="{rle}" left="{left}" top="0" width="2" height="
     [
         ('<!DOCTYPE a [<!ENTITY e "eeeeeeeeee">]>', "must be XML without a DOCTYPE"),
         ("<annotations>", "must be XML: "),
+        ('<?xml version="1.0" encoding="utf-7"?><annotations/>', "must be XML: "),
+        ("<\0!\0", "must be XML in UTF-8"),
+        ('<annotations><image name="b.png" width="8" height="12"/></annotations>', "full size, b has 4 x 6 pixels"),
         ("<other/>", "must be exported as CVAT for images 1.1"),
         ("<annotations><track/></annotations>", "must be exported as CVAT for images 1.1, not for video"),
         ('<annotations><image name="c.png"/></annotations>', "must be of images of split 'test'"),
@@ -287,7 +298,7 @@ MASK = '<mask label="Edema" rle="{rle}" left="{left}" top="0" width="2" height="
     ],
 )
 def test_a_cvat_file_that_does_not_fit(inside: str, match: str, tmp_path: Path) -> None:
-    is_whole = inside.startswith(("<annotations", "<other", "<!"))
+    is_whole = inside.startswith(("<annotations", "<other", "<!", "<?", "<\0"))
     text = inside if is_whole else f'<annotations><image name="b.png">{inside}</image></annotations>'
     (tmp_path / "a.xml").write_text(text)
     with pytest.raises(ArgumentError, match=match):
@@ -309,6 +320,8 @@ def region(kind: str, value: Any, **more: Any) -> dict[str, Any]:
         (region("rectanglelabels", {"rotation": 10}), "must have regions that are not rotated"),
         (region("ellipselabels", {}), "must have regions of brush, rectangle, keypoint or polygon labels"),
         ({"type": "brushlabels", "value": {"brushlabels": []}}, "must have regions with one label each"),
+        ("brush", "must have an object as region, got 'brush'"),
+        (region("polygonlabels", {"points": [[0, 0], [1, 1]]}), "must have polygons of three points or more"),
     ],
 )
 def test_a_label_studio_file_that_does_not_fit(given_region: dict[str, Any], match: str, tmp_path: Path) -> None:
@@ -332,6 +345,8 @@ def detection(**more: Any) -> dict[str, Any]:
         (detection(mask={"$binary": {"base64": "AAAA"}}), "must have masks that can be read"),
         (detection(confidence="high"), "must have finite numbers as confidence"),
         (detection(bounding_box=[0, 0, None, 1]), "must have finite numbers as bounding_box"),
+        (detection(bounding_box=[0, 0, 1]), "must have boxes of four shares as bounding_box"),
+        ({"samples": ["b.png"]}, "must have an object as sample, got 'b.png'"),
     ],
 )
 def test_a_fiftyone_folder_that_does_not_fit(document: dict[str, Any], match: str, tmp_path: Path) -> None:
@@ -367,10 +382,34 @@ def test_parts_of_one_drawing_must_be_of_one_finding(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "image_id"),
-    [("b.png", "b"), ("x/y/b.dcm", "b"), ("C:\\films\\b.jpg", "b"), (f"{WIDE.stem}.png", WIDE.image_id), ("b", "b")],
+    [
+        ("b.png", "b"),
+        ("x/y/b.dcm", "b"),
+        ("C:\\films\\b.jpg", "b"),
+        (PICTURES[WIDE.image_id], WIDE.image_id),
+        ("b", "b"),
+    ],
 )
 def test_an_image_is_found_by_its_files_name(name: str, image_id: str) -> None:
     assert known().film_of(name).image_id == image_id
+
+
+def test_file_names_are_ones_that_every_file_system_takes_and_stand_for_one_image() -> None:
+    ids = ("A", "a", "con", "a b", "a%20b", "scan", "scan.png", "\u00e9", "e\u0301", "../x", "é" * 100)
+    several = replace(known(), films={image_id: Film(image_id, image_id, "p", 4, 6) for image_id in ids})
+    names = [f"{stem}.png" for stem in several.stems.values()]
+    assert len({name.casefold() for name in names}) == len(ids)
+    assert names[0] == "A.png"
+    assert "con.png" not in names
+    assert max(map(len, names)) < 160
+    assert not any("/" in name for name in names)
+    assert [several.film_of(f"images/{name}").image_id for name in names] == list(ids)
+
+
+def test_readers_whose_names_differ_in_signs_alone_keep_their_drawings_apart(tmp_path: Path) -> None:
+    drawn = tuple(replace(OUTLINED, reader=reader) for reader in ("individual:1-2", "individual:1_2"))
+    fiftyone.write(annotations(*drawn), tmp_path, PICTURES)
+    assert fiftyone.read(tmp_path, known()).drawings == drawn
 
 
 def test_results_for_cocos_own_evaluation(tmp_path: Path) -> None:
@@ -386,7 +425,7 @@ def test_results_for_cocos_own_evaluation(tmp_path: Path) -> None:
     assert np.array_equal(drawn[0], RING)
     assert [one["score"] for one in found.anns.values()] == [0.625, 1.0]
     assert [image["file_name"] for image in tool.imgs.values()] == list(PICTURES.values())
-    assert TALL.stem == "b"
+    assert PICTURES[TALL.image_id] == "b.png"
 
 
 def test_readers_are_named_in_order() -> None:
