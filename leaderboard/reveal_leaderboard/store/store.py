@@ -18,6 +18,7 @@ which decides with the board and the team locked. Order of locks: :mod:`reveal_l
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -65,6 +66,7 @@ __all__ = [
     "UnknownSubmissionError",
 ]
 
+_ID = re.compile(r"[0-9a-f]{1,32}")
 RESENDABLE = ("refused", "failed", "withdrawn")
 
 
@@ -251,6 +253,8 @@ class Store:
 
     def get(self, submission_id: str) -> Submission | None:
         """The submission, if there is one."""
+        if not _ID.fullmatch(submission_id):  # such as one with a NUL, which PostgreSQL takes in no text
+            return None
         with self.read() as connection:
             return find_one(connection, submissions.c.id == submission_id)
 
