@@ -106,12 +106,12 @@ AGAIN = {
 }
 
 
-@pytest.mark.parametrize("make", AGAIN, ids=lambda make: make.__name__)
 @pytest.mark.parametrize("name", ["", "\0", "a\0", "A", "x" * 32, "0" * 33, "../a"])
 def test_what_is_no_id_is_nobodys(world: World, name: str) -> None:
     assert world.store.get(name) is None
 
 
+@pytest.mark.parametrize("make", AGAIN, ids=lambda make: make.__name__)
 def test_the_same_file_sent_again(world: World, make: Callable[..., Submission]) -> None:
     submission = make(world)
     before, path = world.kinds(submission), world.path(submission)
