@@ -52,7 +52,6 @@ RULES: dict[str, str] = {
     "outside-image": "points, boxes and contours lie inside the image",
     "box-size": "a box has a width and a height above 0",
     "cell": "a cell lies in the grid: a capital letter and a number",
-    "cell-beside": "a cell stands alone: beside a point, box or mask, boards leave it out (warning)",
     "score-range": "a score lies in [0, 1]",
     "vertices": "the contours of a prediction have not more vertices than the limit",
     "image-size": "img_size is that of the image",

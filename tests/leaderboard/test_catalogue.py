@@ -71,7 +71,7 @@ def test_a_budget_too_large_for_the_holdout_is_warned_of(
     Catalogue(Store(database_url), [board.published]).warn_of_budgets()
     n = board.published.n_items
     told = (
-        f"{BENCHMARK} 1.0.0 holds out {n} cases: teams who collude learn too much from `quota.total` = 3, set it to 2"
+        f"{BENCHMARK} 1.0.0 holds out {n} cases: teams who collude learn too much from `quota.total` = 3, set it to 1"
     )
     assert caplog.messages == [told]
     caplog.clear()
@@ -79,6 +79,6 @@ def test_a_budget_too_large_for_the_holdout_is_warned_of(
     Catalogue(Store(database_url), [board.published]).warn_of_budgets()
     assert caplog.messages == [told], "hits tell more than labels do, however many cases there are"
     caplog.clear()
-    path.write_text("[quota]\ntotal = 2\n", encoding="utf-8")
+    path.write_text("[quota]\ntotal = 1\nper_day = 1\n", encoding="utf-8")
     Catalogue(Store(database_url, load_settings(path)), [board.published]).warn_of_budgets()
     assert caplog.messages == []

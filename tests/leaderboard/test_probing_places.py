@@ -3,9 +3,9 @@
 For every case of a finding the teams have a model's place and another that they believe in less; a file takes for each
 case one of the two, and its figure tells, rounded, how many were right (or the mean IoU). What they learn is kept as
 the best linear estimate of what each exchange would gain (a Kalman filter over all cases of the finding), the cases
-asked about are those whose gain is least certain, and in the end whatever seems better is taken. A file asks once about
-hits, since a board leaves out a cell beside a point, and twice about overlap, by boxes and by masks. The ladder is left
-out: every answer is shown, which is more than a board does.
+asked about are those whose gain is least certain, and in the end whatever seems better is taken. A file asks about two
+places at once: by points and by cells or masks that lie elsewhere, and about overlap by boxes and by masks. The ladder
+is left out: every answer is shown, which is more than a board does.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ from reveal_bench.kinds import KINDS
 FloatArray = npt.NDArray[np.float64]
 
 SETTINGS = load_settings().of("chexlocalize")
-TEAMS, FOCUS = 5, 24
-ASKED_PER_FILE = {"hits": 1, "overlaps": 2}
+TEAMS, ASKED_PER_FILE, FOCUS = 5, 2, 24
 MOST_GAINED = 0.05
 CASES = (30, 45, 60, 80, 120, 160)
 """Of each finding that is shown."""
@@ -88,7 +87,7 @@ def mean_gain(kind: str, each: int, *, step: float | None = None, n_draws: int =
     for seed in range(n_draws):
         rng = np.random.default_rng(seed)
         steps = [SETTINGS.release.step_of(n) if step is None else step for n in CASES]
-        answers = TEAMS * each * ASKED_PER_FILE[kind]
+        answers = TEAMS * each * ASKED_PER_FILE
         found.append(np.mean([gain(make(n, rng), s, answers, rng) for n, s in zip(CASES, steps, strict=True)]))
     return float(np.mean(found))
 

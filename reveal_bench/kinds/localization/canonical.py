@@ -1,9 +1,8 @@
 """Localization predictions and rows of cases as arrays, see :mod:`reveal_bench.kinds.canonical`.
 
-A cell beside a point, box or mask is left out: two answers to one question would tell a sender twice as much of where
-findings are. The size of a mask is that of its image. Masks are run-length text in one array, all in one spelling:
-COCO's compressed run lengths as pycocotools spells them whatever the sender wrote: no run of length zero but the first,
-no code longer than it need be. Mask i is ``text[offsets[i]:offsets[i + 1]]``.
+The size of a mask is that of its image. Masks are run-length text in one array, all in one spelling: COCO's compressed
+run lengths as pycocotools spells them whatever the sender wrote: no run of length zero but the first, no code longer
+than it need be. Mask i is ``text[offsets[i]:offsets[i + 1]]``.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import IntArray
 from reveal_bench.geometry import Grid, box_centre, is_inside
 from reveal_bench.kinds.canonical import Arrays, Codec, Fields, names_from, require, text_of_names
-from reveal_bench.kinds.localization.records import LocalizationPrediction, Manifest, ManifestRow, has_cell_beside
+from reveal_bench.kinds.localization.records import LocalizationPrediction, Manifest, ManifestRow
 from reveal_bench.masks import Rle, pack_masks, parse_masks
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ class LocalizationCodec(Codec):
         try:
             image = [images[p.image_id] for p in predictions]
             finding = [findings[p.finding] for p in predictions]
-            cell = [-1 if p.cell is None or has_cell_beside(p) else cells[p.cell] for p in predictions]
+            cell = [-1 if p.cell is None else cells[p.cell] for p in predictions]
         except KeyError as error:
             raise ValueError(f"predictions must be of the manifest's images, findings and cells, got {error}") from None
         text, offsets = text_of_masks([p.mask for p in predictions if p.mask is not None])

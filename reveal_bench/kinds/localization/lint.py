@@ -26,7 +26,7 @@ from reveal_bench.entries.report import LintProblem, LintReport, ProblemLog
 from reveal_bench.entries.source import Limits, open_source
 from reveal_bench.kinds.localization.checks import Draft, EntryChecker
 from reveal_bench.kinds.localization.formats import read_entries
-from reveal_bench.kinds.localization.records import LocalizationPrediction, Manifest, Point, has_cell_beside
+from reveal_bench.kinds.localization.records import LocalizationPrediction, Manifest, Point
 from reveal_bench.masks import MaskProblem, Rle, pack_masks, parse_masks, rasterize_polygons, union_masks
 
 __all__ = ["lint_predictions"]
@@ -232,7 +232,6 @@ def lint_predictions(
     problems = [*log.problems, *_runs_problems(predictions, limits, log.file)]
     if len(problems) > len(log.problems):
         predictions = ()
-    problems += _cells_beside(predictions, log.file)
     return LintReport(
         log.file, file_format, len(drafts), tuple(problems), predictions, tuple(missing), statistics, allow_missing
     )
@@ -354,17 +353,6 @@ def _note_not_asked(drafts: Iterable[Draft], log: ProblemLog) -> None:
         first = superfluous[0]
         message = f"{len(superfluous)} predictions are of pairs that this split does not ask for: they are not scored"
         log.warning("not-asked", message, line=first.line, hint=f"the first is {', '.join(_pair(first) or ())}")
-
-
-def _cells_beside(predictions: Iterable[LocalizationPrediction], file: str) -> Iterator[LintProblem]:
-    """That boards leave a cell out that is not alone, once for the file."""
-    beside = [one for one in predictions if has_cell_beside(one)]
-    if beside:
-        message = (
-            f"{len(beside)} predictions have a cell beside a point, box or mask: boards leave such cells out, and the "
-            "grid hit rate there is that of the other"
-        )
-        yield LintProblem("warning", file, beside[0].line, "cell", "cell-beside", "", message, "")
 
 
 def _missing_pairs(drafts: Iterable[Draft], manifest: Manifest) -> list[Pair]:

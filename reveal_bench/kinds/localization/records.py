@@ -31,7 +31,6 @@ __all__ = [
     "Manifest",
     "ManifestRow",
     "SalientPoint",
-    "has_cell_beside",
     "read_localization",
     "read_manifest",
 ]
@@ -203,12 +202,6 @@ class LocalizationPrediction:
     mask: Rle | None = None
     score: float | None = None
     line: int = 0
-
-
-def has_cell_beside(prediction: LocalizationPrediction) -> bool:
-    """Whether a prediction has a cell beside a point, box or mask, and so two answers to where the finding is."""
-    others = prediction.points or prediction.box is not None or prediction.mask is not None
-    return prediction.cell is not None and bool(others)
 
 
 def read_manifest(folder: Path, split: str) -> Manifest:
