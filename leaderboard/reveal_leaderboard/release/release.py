@@ -8,8 +8,8 @@ Holdouts are small, and an exact score on ten cases gives the cases away within 
   must be as many. Which findings are hidden follows from the references alone, never from what was submitted;
 * the only totals are macros, and these are over the shown findings. So no total holds a hidden finding, and there is
   nothing from which one could be subtracted: hidden columns are cut off before anything is computed;
-* only metrics from which a submission can take no case away are released; which, says each kind of benchmark in its
-  `release` module (:mod:`reveal_bench.kinds.localization.scoring` and its siblings). Strata are too small;
+* only metrics from which a submission can take no case away are released; which, each kind of benchmark says
+  (`released` in its package in :mod:`reveal_bench.kinds`). Strata are too small;
 * values are rounded, the fewer cases the more coarsely, as their intervals support; macros so that no finding shows
   finer in one than by itself. An interval is the shown value and two rounded distances, so that its ends say nothing
   finer than the value does. Counts of cases are given in bands.
