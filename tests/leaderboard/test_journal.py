@@ -6,7 +6,6 @@ import ast
 import io
 import json
 import logging
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +21,11 @@ SHA256 = "ab" * 32
 
 
 @pytest.fixture
-def journal() -> Iterator[io.StringIO]:
-    """The journal of this process; what logging was set to comes back afterwards."""
-    names = ("", "reveal_leaderboard", "uvicorn", "uvicorn.error", "uvicorn.access")
-    loggers = [logging.getLogger(name) for name in names]
-    before = [(logger, list(logger.handlers), logger.level, logger.propagate) for logger in loggers]
+def journal() -> io.StringIO:
+    """The journal of this process."""
     stream = io.StringIO()
     set_up_journal(stream, known=["chexlocalize"])
-    yield stream
-    logging.captureWarnings(False)
-    for logger, handlers, level, propagate in before:
-        logger.handlers[:], logger.propagate = handlers, propagate
-        logger.setLevel(level)
+    return stream
 
 
 def lines(journal: io.StringIO) -> list[dict[str, Any]]:
