@@ -29,6 +29,7 @@ ROWS: dict[str, list[list[str]]] = {
     ],
     "reveal_bench": [
         ["", "", "cli", "", ""],
+        ["", "", "api", "", ""],
         ["", "reports", "", "", ""],
         ["curation", "", "", "results", "exchange"],
         ["", "models", "viewer", "", ""],

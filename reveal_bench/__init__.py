@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from reveal_bench.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from reveal_bench.api import compare, lint, load, rank, score
     from reveal_bench.benchmarks import BENCHMARKS
     from reveal_bench.evaluate_modules import load_metric
     from reveal_bench.kinds.localization.records import read_localization, read_manifest
@@ -19,32 +20,46 @@ if TYPE_CHECKING:
     from reveal_bench.models.callables import run_callable
     from reveal_bench.predictions import lint_predictions
 
-__all__ = [
-    "BENCHMARKS",
-    "METRICS",
-    "lint_predictions",
-    "load_metric",
-    "read_localization",
-    "read_manifest",
-    "run_callable",
-    "score_localization",
-    "summarize",
-]
-
 _HOME = {
     "BENCHMARKS": "benchmarks",
     "METRICS": "metrics",
+    "compare": "api",
+    "lint": "api",
     "lint_predictions": "predictions",
+    "load": "api",
     "load_metric": "evaluate_modules",
+    "rank": "api",
     "read_localization": "kinds.localization.records",
     "read_manifest": "kinds.localization.records",
     "run_callable": "models.callables",
+    "score": "api",
     "score_localization": "kinds.localization.scoring",
     "summarize": "kinds.localization.scoring",
 }
+
+__all__ = [
+    "BENCHMARKS",
+    "METRICS",
+    "compare",
+    "lint",
+    "lint_predictions",
+    "load",
+    "load_metric",
+    "rank",
+    "read_localization",
+    "read_manifest",
+    "run_callable",
+    "score",
+    "score_localization",
+    "summarize",
+]
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'reveal_bench' has no attribute {name!r}")
     return getattr(importlib.import_module(f"reveal_bench.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*__all__, "__version__"})

@@ -67,6 +67,7 @@ def print_scores(
     """Scores with their intervals: findings down, metrics across; then what has no findings, and the strata."""
     from reveal_bench.metrics.bootstrap import MACRO
     from reveal_bench.metrics.estimates import POOLED
+    from reveal_bench.metrics.words import groups_of, interval_text, value_text
 
     by_finding = [e for e in estimates if e.finding != POOLED]
     first = (by_finding or estimates)[0].metric  # a kind may have figures over all its cases alone
@@ -77,7 +78,7 @@ def print_scores(
             cells[e.finding, e.metric] = ("-", "")
             continue
         note = "" if e.n == n[e.finding] else f" n={e.n}"  # rows undefined for this metric alone
-        cells[e.finding, e.metric] = (_value(e.metric, e.value), f"{_interval(e.metric, e.low, e.high)}{note}")
+        cells[e.finding, e.metric] = (value_text(e.metric, e.value), f"{interval_text(e.metric, e.low, e.high)}{note}")
     what = groups_of(first)
     counts = {finding: f"{count} {what}" if finding == MACRO else str(count) for finding, count in n.items()}
     _print_grid(cells, counts, caption)
@@ -88,6 +89,7 @@ def _print_pooled(pooled: Sequence[Estimate], strata: Mapping[str, Sequence[Esti
     """The figures over all labels, and the macro of the first metric in every stratum."""
     from reveal_bench.metrics import METRICS
     from reveal_bench.metrics.bootstrap import MACRO
+    from reveal_bench.metrics.words import groups_of
 
     rows = [(METRICS[e.metric].title, _with_interval(e), str(e.n)) for e in pooled]
     for name, part in strata.items():
@@ -107,26 +109,23 @@ def _print_pooled(pooled: Sequence[Estimate], strata: Mapping[str, Sequence[Esti
 
 
 def _with_interval(e: Estimate) -> str:
-    return "-" if e.n == 0 else f"{_value(e.metric, e.value)} {_interval(e.metric, e.low, e.high)}"
+    from reveal_bench.metrics.words import interval_text, value_text
 
-
-def groups_of(metric: str) -> str:
-    """What a macro of `metric` is over."""
-    from reveal_bench.metrics import METRICS
-
-    return "criteria" if METRICS[metric].family == "ordinal" else "findings"
+    return "-" if e.n == 0 else f"{value_text(e.metric, e.value)} {interval_text(e.metric, e.low, e.high)}"
 
 
 def print_released(document: dict[str, Any]) -> None:
     """The figures that a leaderboard released for a submission, in the same form."""
+    from reveal_bench.metrics.words import interval_text, value_text
+
     figures = document["score"]["figures"]
     cells = {}
     counts: dict[str, str] = {}
     for figure in figures:
         ends = [figure["low"], figure["high"]]
         metric = figure["metric"]
-        interval = "" if None in ends else _interval(metric, *ends, decimals=0)
-        cells[figure["finding"], metric] = (_value(metric, figure["value"], decimals=0), interval)
+        interval = "" if None in ends else interval_text(metric, *ends, decimals=0)
+        cells[figure["finding"], metric] = (value_text(metric, figure["value"], decimals=0), interval)
         counts.setdefault(figure["finding"], figure["n"])
     caption = f"submission {document['id']}: released figures, percent with 95 % intervals"
     _print_grid(cells, counts, caption)
@@ -139,22 +138,6 @@ def scale_of(estimates: Sequence[Estimate]) -> str:
 
     is_rated = any(METRICS[e.metric].high > 1 for e in estimates)
     return "ratings on their scale and percent," if is_rated else "percent"
-
-
-def _value(metric: str, value: float, *, decimals: int = 1) -> str:
-    """A figure as tables show it: ratings as they are, all others in percent with so many `decimals`."""
-    from reveal_bench.metrics import METRICS
-
-    if value != value:
-        return "-"
-    is_rating = metric in METRICS and METRICS[metric].high > 1
-    return f"{value:.2f}" if is_rating else f"{100 * value:.{decimals}f}"
-
-
-def _interval(metric: str, low: float, high: float, *, decimals: int = 1) -> str:
-    if low != low:
-        return ""
-    return f"({_value(metric, low, decimals=decimals)} to {_value(metric, high, decimals=decimals)})"
 
 
 def _print_grid(cells: dict[tuple[str, str], tuple[str, str]], counts: dict[str, str], caption: str) -> None:
@@ -183,6 +166,7 @@ def print_comparisons(comparisons: Sequence[Comparison], caption: str, *, what: 
     """Two systems in percent, a block per metric, the macro first; `what` heads the column of their difference."""
     from reveal_bench.metrics import METRICS
     from reveal_bench.metrics.bootstrap import MACRO
+    from reveal_bench.metrics.words import groups_of, interval_text, p_text, value_text
 
     table = _table("finding", "n", "A", "B", what, "95 % interval", "p")
     metric = None
@@ -191,13 +175,11 @@ def print_comparisons(comparisons: Sequence[Comparison], caption: str, *, what: 
             metric = c.metric
             table.add_row(METRICS[metric].title, style="italic")
         n = str(c.n_a) if c.n_a == c.n_b else f"{c.n_a}, {c.n_b}"
-        shown = [_value(c.metric, figure) for figure in (c.a, c.b, c.value)]
-        figures = (*shown, _interval(c.metric, c.low, c.high))
-        p = "-" if c.p != c.p else f"{c.p:.3f}"
+        shown = [value_text(c.metric, figure) for figure in (c.a, c.b, c.value)]
+        figures = (*shown, interval_text(c.metric, c.low, c.high))
         is_macro = c.finding == MACRO
-        table.add_row(
-            c.finding, f"{n} {groups_of(c.metric)}" if is_macro else n, *figures, p, style="bold" if is_macro else None
-        )
+        n = f"{n} {groups_of(c.metric)}" if is_macro else n
+        table.add_row(c.finding, n, *figures, p_text(c.p), style="bold" if is_macro else None)
     console = _console()
     console.print(caption, markup=False, soft_wrap=True)
     console.print(table)
@@ -206,12 +188,13 @@ def print_comparisons(comparisons: Sequence[Comparison], caption: str, *, what: 
 def print_ranking(ranked: Sequence[Ranked], caption: str) -> None:
     """Systems from best to worst, in percent."""
     from reveal_bench.metrics import METRICS
+    from reveal_bench.metrics.words import interval_text, value_text
 
     table = _table("system", "rank", "95 % ranks", "tier", METRICS[ranked[0].metric].title, "95 % interval")
     for system in ranked:
         ranks = f"{system.rank_low} to {system.rank_high}"
-        value = _value(system.metric, system.value)
-        interval = _interval(system.metric, system.low, system.high)
+        value = value_text(system.metric, system.value)
+        interval = interval_text(system.metric, system.low, system.high)
         table.add_row(system.name, str(system.rank), ranks, str(system.tier), value, interval)
     console = _console()
     console.print(caption, markup=False, soft_wrap=True)

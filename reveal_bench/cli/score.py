@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from reveal_bench.arguments import ArgumentError
 from reveal_bench.cli import output as terminal
 from reveal_bench.cli.board import read_json
 from reveal_bench.cli.output import (
@@ -30,13 +30,6 @@ from reveal_bench.files import replacing
 
 if TYPE_CHECKING:
     from reveal_bench.evaluation.score import ScoredFile
-    from reveal_bench.kinds.kind import Rows
-    from reveal_bench.kinds.tasks.records import Rating
-
-_SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
-_BESIDE = {"submission.json", "run.json", "transcript.jsonl", "summary.json", "answers.jsonl"}
-"""What stands beside predictions, in a run folder too."""
-_COMPRESSED = (".gz", ".zst")
 
 
 class Baseline(StrEnum):
@@ -92,9 +85,9 @@ def lint(
     as_json: AsJson = False,
 ) -> None:
     """Check a prediction file against the public manifest: all problems at once, with their lines."""
-    from reveal_bench.evaluation.score import lint_file
+    from reveal_bench import api
 
-    report = lint_file(file, folder, split, grid=grid, allow_missing=allow_missing)
+    report = api.lint(file, folder, split=split, grid=grid, allow_missing=allow_missing)
     typer.echo((report.to_json() if as_json else report.render()).rstrip())
     if not report.ok:
         raise typer.Exit(1)
@@ -119,23 +112,23 @@ def score(
     metadata: Annotated[Path | None, typer.Option(help="submission.json whose `thresholds` apply; 0.5 else.")] = None,
 ) -> None:
     """Score a prediction file at home: every metric per finding and as a macro, with 95 % intervals."""
-    from reveal_bench.evaluation.score import score_file
+    from reveal_bench import api
     from reveal_bench.metrics.docs import plural_of
 
-    scored = score_file(
+    scored = api.score(
         file,
         folder,
-        split,
+        split=split,
         grid=grid,
         thresholds=0.5 if metadata is None else _thresholds_of(metadata),
+        ratings=ratings,
         allow_missing=allow_missing,
         n_resamples=resamples,
         seed=seed,
         unit=unit,
         interval=interval,
         strata=strata,
-        ratings=ratings_of(read_ratings_file(ratings), _stem(file)),
-    )
+    ).scored
     if rows is not None:
         import pyarrow.parquet as pq
 
@@ -196,36 +189,31 @@ def compare(
     as_json: AsJson = False,
 ) -> None:
     """Compare two prediction files on one split: paired differences with intervals and p."""
-    from reveal_bench.evaluation import compare as comparison
-    from reveal_bench.metrics.docs import plural_of
+    from reveal_bench import api
 
-    given = read_ratings_file(ratings)
-    same = file_a.name == file_b.name  # as in two run folders
-    names = [file.parent.name if same else _stem(file) for file in (file_a, file_b)]
-    options: dict[str, Any] = {"allow_missing": allow_missing, "grid": grid, "unit": unit}
-    scored, a = _score(file_a, folder, split, ratings=ratings_of(given, names[0]), **options)
-    _, b = _score(file_b, folder, split, ratings=ratings_of(given, names[1]), **options)
-    compared = (comparison.relative_decrease if relative else comparison.compare)(
-        a,
-        b,
-        metrics=None if metric is None else [metric],
+    options: dict[str, Any] = {"allow_missing": allow_missing, "grid": grid, "unit": unit, "ratings": ratings}
+    result = api.compare(
+        file_a,
+        file_b,
+        folder,
+        split=split,
+        metric=metric,
+        relative=relative,
         n_resamples=resamples,
         seed=seed,
-        unit=unit,
+        **options,
     )
+    for file, scored in ((file_a, result.scored_a), (file_b, result.scored_b)):
+        _warn_of(file, scored)
+    same = file_a.name == file_b.name  # as in two run folders
     name_a, name_b = (f"{file.parent.name}/{file.name}" if same else file.name for file in (file_a, file_b))
     if as_json:
-        document = _head(scored, resamples, seed) | {"a": name_a, "b": name_b}
+        document = _head(result.scored_b, resamples, seed) | {"a": name_a, "b": name_b}
         kind = "relative_decrease" if relative else "difference"
-        _print_json(document | {"value": kind, "comparisons": comparison.as_records(compared)})
+        _print_json(document | {"value": kind, "comparisons": result.records})
         return
-    what = "decrease from B, (B - A) / B" if relative else "difference A - B"
-    terminal.print_comparisons(
-        compared,
-        f"A {name_a}, B {name_b} on {_on(scored)}: {what} with 95 % interval and two-sided p, "
-        f"{resamples} resamples of {plural_of(unit)}, seed {seed}",
-        what="decrease" if relative else "A - B",
-    )
+    caption = replace(result, a=name_a, b=name_b).caption
+    terminal.print_comparisons(result.comparisons, caption, what="decrease" if relative else "A - B")
 
 
 def rank(
@@ -249,119 +237,27 @@ def rank(
     as_json: AsJson = False,
 ) -> None:
     """Rank all prediction files of a folder, with rank intervals and tiers of systems that are not told apart."""
-    from reveal_bench.evaluation import compare as comparison
-    from reveal_bench.kinds import kind_of
-    from reveal_bench.kinds.folder import read_folder_info
-    from reveal_bench.metrics.docs import plural_of
+    from reveal_bench import api
+    from reveal_bench.predictions.files import prediction_files
 
-    files = _prediction_files(directory)
-    given = read_ratings_file(ratings)
-    options: dict[str, Any] = {"allow_missing": allow_missing, "grid": grid, "unit": unit}
-    scored = {
-        name: _score(file, folder, split, ratings=ratings_of(given, name), **options) for name, file in files.items()
-    }
-    metric = kind_of(read_folder_info(folder)).primary if metric is None else metric
-    systems = {name: rows for name, (_, rows) in scored.items() if metric in rows.metrics()}
-    if not systems:
-        known = ", ".join(dict.fromkeys(name for _, rows in scored.values() for name in rows.metrics()))
-        raise ArgumentError("metric", f"must be one that applies to the files: {known}", repr(metric))
-    left_out = [file for name, file in files.items() if name not in systems]
-    terminal.warn([f"{file} is not ranked: {metric!r} does not apply to it" for file in left_out])
-    ranked = comparison.rank(
-        systems,
-        metric=metric,
-        n_resamples=resamples,
-        seed=seed,
-        unit=unit,
-    )
-    first, _ = next(iter(scored.values()))
+    files = prediction_files(directory)
+    options: dict[str, Any] = {"allow_missing": allow_missing, "grid": grid, "unit": unit, "ratings": ratings}
+    result = api.rank(files, folder, split=split, metric=metric, n_resamples=resamples, seed=seed, **options)
+    for name, file in files.items():
+        _warn_of(file, result.scored[name])
+    terminal.warn([f"{files[name]} is not ranked: {result.metric!r} does not apply to it" for name in result.left_out])
     if as_json:
+        first = next(iter(result.scored.values()))
         sources = {name: file.relative_to(directory).as_posix() for name, file in files.items()}
-        records = [record | {"file": sources[record["name"]]} for record in comparison.as_records(ranked)]
-        _print_json(_head(first, resamples, seed) | {"metric": metric, "systems": records})
+        records = [record | {"file": sources[record["name"]]} for record in result.records]
+        _print_json(_head(first, resamples, seed) | {"metric": result.metric, "systems": records})
         return
-    systems_on = f"{len(ranked)} system{'s' * (len(ranked) > 1)} on {_on(first)}"
-    terminal.print_ranking(
-        ranked,
-        f"{systems_on}: macro over {ranked[0].n} {terminal.groups_of(metric)}, 95 % intervals, "
-        f"{resamples} resamples of {plural_of(unit)}, seed {seed}",
-    )
+    terminal.print_ranking(result.ranked, result.caption)
 
 
-def read_ratings_file(path: Path | None) -> list[Rating] | None:
-    """The ratings of a table, None without one."""
-    if path is None:
-        return None
-    from reveal_bench.sources.rexecution_files import read_ratings_table
-
-    return read_ratings_table(path)
-
-
-def ratings_of(ratings: list[Rating] | None, model: str) -> list[Rating] | None:
-    """Those of `model`; all of them where the table is of one model alone."""
-    if ratings is None or len({rating.model for rating in ratings}) == 1:
-        return ratings
-    found = [rating for rating in ratings if rating.model == model]
-    if not found:
-        known = ", ".join(sorted({rating.model for rating in ratings}))
-        raise ValueError(f"`ratings` must have ratings of {model!r}, the name of the file, got those of {known}")
-    return found
-
-
-def _score(
-    file: Path,
-    folder: Path,
-    split: str,
-    *,
-    ratings: list[Rating] | None,
-    allow_missing: bool,
-    grid: int | None,
-    unit: str,
-) -> tuple[ScoredFile, Rows]:
-    from reveal_bench.evaluation.score import score_file
-
-    # Its own intervals are not shown, so one replicate will do
-    options: dict[str, Any] = {"n_resamples": 1, "unit": unit, "strata": False}
-    scored = score_file(file, folder, split, ratings=ratings, grid=grid, allow_missing=allow_missing, **options)
+def _warn_of(file: Path, scored: ScoredFile) -> None:
     terminal.warn(terminal.warnings_of(scored.report.to_document()))
     _tell_of_thresholds(file, scored, given=None)
-    return scored, scored.rows
-
-
-def _prediction_files(directory: Path) -> dict[str, Path]:
-    """Name -> prediction file: of each file its name without endings, of each sub-folder its own name."""
-    if not directory.is_dir():
-        raise ValueError(f"{directory} is not a folder")
-    files: dict[str, Path] = {}
-    for entry in sorted(directory.iterdir()):
-        found = sorted(filter(_is_prediction_file, entry.iterdir() if entry.is_dir() else [entry]))
-        if len(found) > 1:
-            raise ValueError(f"{entry} must hold one prediction file, got {', '.join(path.name for path in found)}")
-        for path in found:
-            name = entry.name if entry.is_dir() else _stem(path)
-            if name in files:
-                raise ValueError(
-                    f"{directory} must hold one prediction file for {name!r}, got {files[name]} and {path}"
-                )
-            files[name] = path
-    if not files:
-        raise ValueError(f"{directory} must hold prediction files ({', '.join(_SUFFIXES)}), got none")
-    return files
-
-
-def _is_prediction_file(path: Path) -> bool:
-    return path.is_file() and path.name not in _BESIDE and _stem(path) != path.name
-
-
-def _stem(path: Path) -> str:
-    """The name without the ending of a format; the whole name where it has none."""
-    name = path.name
-    for suffix in _COMPRESSED:
-        name = name.removesuffix(suffix)
-    for suffix in _SUFFIXES:
-        if name.endswith(suffix):
-            return name.removesuffix(suffix)
-    return path.name
 
 
 def _on(scored: ScoredFile) -> str:

@@ -17,22 +17,24 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import reveal_bench
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.entries.report import LintReport
+from reveal_bench.entries.report import LintProblem, LintReport
 from reveal_bench.kinds import KINDS, kind_of
 from reveal_bench.kinds.folder import read_folder_info, split_shards
-from reveal_bench.kinds.kind import Manifest, Rows
+from reveal_bench.kinds.kind import Kind, Manifest, Rows
 from reveal_bench.metrics.bootstrap import Estimate
+from reveal_bench.version import __version__
 
 if TYPE_CHECKING:
     from reveal_bench.kinds.tasks.records import Rating
 
-__all__ = ["LintError", "ScoredFile", "hash_references", "lint_file", "score_file"]
+__all__ = ["LintError", "ScoredFile", "find_protocol", "hash_references", "lint_file", "score_file", "score_report"]
+
+_UNKNOWN_KEYS = ("unknown-image", "unknown-study", "unknown-task")
 
 
 class LintError(ValueError):
@@ -41,13 +43,14 @@ class LintError(ValueError):
     def __init__(self, report: LintReport) -> None:
         self.report = report
         super().__init__(f"{report.file} has {report.verdict} and was not scored")
+        self.add_note(report.render(most=10))  # which Python shows below the message, and the command line does not
 
 
 @dataclass(frozen=True)
 class ScoredFile:
-    """A scored prediction file with everything that its numbers depend on."""
+    """Scored predictions of a file, or of Python (`path` is None), with everything that their numbers depend on."""
 
-    path: Path
+    path: Path | None
     report: LintReport
     manifest: Manifest
     rows: Rows
@@ -69,8 +72,8 @@ class ScoredFile:
             "version": self.manifest.version,
             "split": self.manifest.split,
             "references_sha256": self.references_sha256,
-            "file": self.path.name,
-            "file_sha256": hashlib.sha256(self.path.read_bytes()).hexdigest(),
+            "file": self.report.file if self.path is None else self.path.name,
+            "file_sha256": None if self.path is None else hashlib.sha256(self.path.read_bytes()).hexdigest(),
             "format": self.report.format,
             "n_predictions": len(self.report.predictions),
             "n_missing": len(self.report.missing_pairs),
@@ -78,7 +81,7 @@ class ScoredFile:
             "estimates": [_without_nan(asdict(estimate)) for estimate in self.estimates],
             "strata": {name: [_without_nan(asdict(e)) for e in part] for name, part in self.strata.items()},
             "notes": list(self.notes),
-            "software": {"name": "reveal-bench", "version": reveal_bench.__version__},
+            "software": {"name": "reveal-bench", "version": __version__},
         }
 
 
@@ -97,17 +100,42 @@ def hash_references(folder: Path, split: str) -> str:
 
 
 def lint_file(
-    path: Path, folder: Path, split: str, *, grid: int | None = None, allow_missing: bool = False
+    path: Path,
+    folder: Path,
+    split: str,
+    *,
+    grid: int | None = None,
+    allow_missing: bool = False,
+    name: str | None = None,
 ) -> LintReport:
     """Lint one prediction file against the public manifest, of the kind that the folder's benchmark asks for.
+
+    An id that this split does not have, but another one of the folder, is reported with the name of that split.
 
     Raises
     ------
     ValueError
         If the folder or split is not what it must be.
     """
-    kind = kind_of(read_folder_info(folder))
-    return kind.lint(path, kind.read_manifest(folder, split), grid=grid, allow_missing=allow_missing)
+    info = read_folder_info(folder)
+    kind = kind_of(info)
+    report = kind.lint(path, kind.read_manifest(folder, split), grid=grid, allow_missing=allow_missing, name=name)
+    if not any(problem.rule in _UNKNOWN_KEYS for problem in report.problems):
+        return report
+    home = {key: other for other in info.splits if other != split for key in _keys(kind, Path(folder), other)}
+    return replace(report, problems=tuple(_with_split(problem, home) for problem in report.problems))
+
+
+def _keys(kind: Kind, folder: Path, split: str) -> list[str]:
+    import pyarrow.parquet as pq
+
+    keys: list[str] = pq.read_table(folder / "manifest" / f"{split}.parquet", columns=[kind.key])[kind.key].to_pylist()
+    return keys
+
+
+def _with_split(problem: LintProblem, home: Mapping[str, str]) -> LintProblem:
+    other = home.get(problem.value.strip('"')) if problem.rule in _UNKNOWN_KEYS else None
+    return problem if other is None else replace(problem, hint=f"it is one of split {other!r}")
 
 
 def score_file(
@@ -116,38 +144,50 @@ def score_file(
     split: str,
     *,
     grid: int | None = None,
-    thresholds: float | Mapping[str, float] = 0.5,
     ratings: Sequence[Rating] | None = None,
     allow_missing: bool = False,
-    n_resamples: int = 1000,
-    seed: int = 0,
-    unit: str = "patient",
-    interval: str = "percentile",
-    strata: bool | None = None,
+    **options: Any,
 ) -> ScoredFile:
     """Lint and score one prediction file, of the kind that the folder's benchmark asks for.
 
     Parameters
     ----------
     path : prediction file of any accepted format
-    folder, split : dataset folder and the split whose references it holds
-    grid : cells per side (localization); the folder's own by default
-    thresholds : probability from which a label counts as predicted (findings): one number, or one per label
-    ratings : what readers gave the answers of this file (tasks), and needed there
-    allow_missing : count questions without an answer as misses instead of refusing the file
-    unit : "patient", or the kind's own: "image", "study" or "task"
-    interval : of :attr:`Kind.intervals <reveal_bench.kinds.kind.Kind.intervals>`: "percentile" and "bca" of every kind
-    strata : whether to score the parts of the split too that the kind names; by default where it does so by itself
+    folder, split, grid, ratings, allow_missing, options : see :func:`score_report`
 
     Raises
     ------
     LintError
         If the file has errors; its `report` lists all of them.
     ValueError
-        If the folder, split, unit or interval is not what it must be, or readers score and there are no ratings.
+        As :func:`score_report`.
+    """
+    path, folder = Path(path), Path(folder)
+    find_protocol(folder, split, grid=grid, ratings=ratings, allow_missing=allow_missing, **options)
+    report = lint_file(path, folder, split, grid=grid, allow_missing=allow_missing)
+    return score_report(report, folder, split, path=path, grid=grid, ratings=ratings, **options)
+
+
+def find_protocol(
+    folder: Path,
+    split: str,
+    *,
+    grid: int | None = None,
+    thresholds: float | Mapping[str, float] = 0.5,
+    ratings: Sequence[Rating] | None = None,
+    allow_missing: bool = False,
+    interval: str = "percentile",
+    **options: Any,
+) -> dict[str, Any]:
+    """What scores depend on beside predictions and references, as the document says it.
+
+    Raises
+    ------
+    ValueError
+        If the folder's kind of benchmark cannot be scored so, or the references of the split are private: known before
+        a file is read.
     """
     info = read_folder_info(folder)
-    path, folder = Path(path), Path(folder)
     kind = kind_of(info)
     if kind.scored_by == "readers" and ratings is None:
         raise ArgumentError(
@@ -157,12 +197,57 @@ def score_file(
     if interval not in kind.intervals:
         known = " or ".join(map(repr, kind.intervals))
         raise ArgumentError("interval", f"must be {known} for a benchmark of {kind.name}", repr(interval))
+    if not split_shards(folder, kind.config, split):
+        kind.read_records(folder, split)  # refuses, in the words of the kind
+    options.pop("strata", None)
+    resampling = {"n_resamples": 1000, "seed": 0, "unit": "patient", **options, "interval": interval}
+    return {**kind.protocol(info, grid=grid, thresholds=thresholds), **resampling, "allow_missing": allow_missing}
+
+
+def score_report(
+    report: LintReport,
+    folder: Path,
+    split: str,
+    *,
+    path: Path | None = None,
+    grid: int | None = None,
+    thresholds: float | Mapping[str, float] = 0.5,
+    ratings: Sequence[Rating] | None = None,
+    n_resamples: int = 1000,
+    seed: int = 0,
+    unit: str = "patient",
+    interval: str = "percentile",
+    strata: bool | None = None,
+) -> ScoredFile:
+    """Score the predictions of a lint report, of the kind that the folder's benchmark asks for.
+
+    Parameters
+    ----------
+    report : of predictions for the split
+    folder, split : dataset folder and the split whose references it holds
+    path : the file that the report is of, if it is of one
+    grid : cells per side (localization); the folder's own by default
+    thresholds : probability from which a label counts as predicted (findings): one number, or one per label
+    ratings : what readers gave the answers (tasks), and needed there
+    unit : "patient", or the kind's own: "image", "study" or "task"
+    interval : of :attr:`Kind.intervals <reveal_bench.kinds.kind.Kind.intervals>`: "percentile" and "bca" of every kind
+    strata : whether to score the parts of the split too that the kind names; by default where it does so by itself
+
+    Raises
+    ------
+    LintError
+        If the report has errors.
+    ValueError
+        If the folder, split, unit or interval is not what it must be, or readers score and there are no ratings.
+    """
+    folder = Path(folder)
+    kind = kind_of(read_folder_info(folder))
     options: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed, "unit": unit, "interval": interval}
-    protocol = {**kind.protocol(info, grid=grid, thresholds=thresholds), **options, "allow_missing": allow_missing}
-    manifest, records = kind.read_manifest(folder, split), kind.read_records(folder, split)
-    report = kind.lint(path, manifest, grid=grid, allow_missing=allow_missing)
+    how: dict[str, Any] = {"grid": grid, "thresholds": thresholds, "ratings": ratings}
+    protocol = find_protocol(folder, split, **how, allow_missing=report.allow_missing, **options)
     if not report.ok:
         raise LintError(report)
+    manifest, records = kind.read_manifest(folder, split), kind.read_records(folder, split)
     rows = kind.score(report.predictions, records, manifest, protocol, ratings or ())
     with_strata = kind.has_strata if strata is None else strata
     parts = {name: rows.estimates(**options, stratum=name) for name in rows.strata()} if with_strata else {}

@@ -25,6 +25,7 @@ from reveal_bench.entries.source import Limits
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
+    import pandas as pd
     import pyarrow as pa
     from datasets import Features
 
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from reveal_bench.metrics.bootstrap import Estimate, Resampled
     from reveal_bench.metrics.intervals import Interval
 
-__all__ = ["Kind", "Manifest", "Rows"]
+__all__ = ["Kind", "Manifest", "Rows", "TabledRows"]
 
 
 class Manifest(Protocol):
@@ -101,6 +102,10 @@ class Rows(Protocol):
         """The rows as an Arrow table."""
         ...
 
+    def to_pandas(self) -> pd.DataFrame:
+        """The rows as a DataFrame."""
+        ...
+
     @classmethod
     def resample(
         cls,
@@ -131,6 +136,19 @@ class Rows(Protocol):
     def comparable(self) -> Self:
         """The rows as they are compared with others': without what a system added to the cases asked."""
         ...
+
+
+class TabledRows(ABC):
+    """Rows with an Arrow table, which pandas reads."""
+
+    @abstractmethod
+    def to_table(self) -> pa.Table:
+        """The rows as an Arrow table."""
+
+    def to_pandas(self) -> pd.DataFrame:
+        """The rows as a DataFrame."""
+        frame: pd.DataFrame = self.to_table().to_pandas()
+        return frame
 
 
 class DatasetKind(ABC):
@@ -262,13 +280,18 @@ class ScoredKind(ABC):
     ----------
     forms : forms that a model's answer may have, the default first
     uses_grid : whether answers may be cells of a grid
+    asked_column : what a question's finding, label or category is called in a table of questions
+    reads_parquet : whether a prediction file may be Parquet
     intervals : intervals that its scores may have
     has_strata : whether its strata are reported without being asked for
     run_report : which report of runs it has, of :data:`reveal_bench.reports.run_page.REPORTS`
     """
 
+    key: ClassVar[str]
     forms: ClassVar[tuple[str, ...]]
     uses_grid: ClassVar[bool] = False
+    asked_column: ClassVar[str] = "finding"
+    reads_parquet: ClassVar[bool] = False
     intervals: ClassVar[tuple[str, ...]] = ("percentile", "bca")
     has_strata: ClassVar[bool] = False
     run_report: ClassVar[str] = "scores"
@@ -311,6 +334,14 @@ class ScoredKind(ABC):
     @abstractmethod
     def prediction(self, answer: Any) -> Any:
         """The prediction that a model's answer makes (:class:`reveal_bench.models.run_folder.Exchange`)."""
+
+    def entry(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """A prediction given in Python, with the fields of a prediction file, as a line of one, unchecked."""
+        return dict(fields)
+
+    def entries(self, key: str, answer: Any) -> list[dict[str, Any]]:
+        """An answer of a mapping ``{key: answer}`` given in Python as lines of a prediction file, unchecked."""
+        return [self.entry({self.key: key, **(answer if isinstance(answer, Mapping) else {"answer": answer})})]
 
     @abstractmethod
     def to_jsonl(self, predictions: Iterable[Any]) -> str:

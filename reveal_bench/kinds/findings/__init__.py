@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -178,6 +178,14 @@ class Findings(Kind):
         from reveal_bench.kinds.findings.records import FindingsPrediction
 
         return FindingsPrediction(answer.unit, answer.labels, answer.probabilities)
+
+    def entries(self, key: str, answer: Any) -> list[dict[str, Any]]:
+        """A mapping of labels to probabilities, or a list of the labels present, besides the fields of a line."""
+        if isinstance(answer, Mapping) and not {"labels", "probabilities"} & answer.keys():
+            answer = {"probabilities": dict(answer)}
+        elif isinstance(answer, Sequence | Set) and not isinstance(answer, str):
+            answer = {"labels": list(answer)}
+        return super().entries(key, answer)
 
     def to_jsonl(self, predictions: Iterable[FindingsPrediction]) -> str:
         """One line per study."""

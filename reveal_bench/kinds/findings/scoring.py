@@ -34,6 +34,7 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import BoolArray, FloatArray
 from reveal_bench.kinds.disclosure import Disclosure, disclosure_of_findings
 from reveal_bench.kinds.findings.records import FindingsPrediction, StudyRecord
+from reveal_bench.kinds.kind import TabledRows
 from reveal_bench.metrics.bootstrap import MACRO, Estimate, Figures, resampling_counts
 from reveal_bench.metrics.estimates import estimate_labels
 from reveal_bench.metrics.intervals import Interval
@@ -65,7 +66,7 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class StudyRows:
+class StudyRows(TabledRows):
     """Decisions and references of one submission.
 
     Attributes

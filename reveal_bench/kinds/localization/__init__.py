@@ -53,6 +53,7 @@ class Localization(Kind):
     outcomes: ClassVar = ("hit", "miss")
     forms: ClassVar = ("cell", "point", "box")
     uses_grid: ClassVar = True
+    reads_parquet: ClassVar = True
     run_report: ClassVar = "hits"
 
     def features(self, benchmark: Benchmark) -> Features:
@@ -219,6 +220,25 @@ class Localization(Kind):
         points = (answer.point,) if answer.point else ()
         place = answer.cell, answer.box, answer.mask, answer.score
         return LocalizationPrediction(answer.unit, answer.finding or "", points, *place)
+
+    def entry(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """Also ``mask``, an array (height, width) of the full image, bool or 0 and 1."""
+        entry = dict(fields)
+        if "mask" in entry:
+            from reveal_bench.masks import encode_mask
+
+            mask = encode_mask(entry.pop("mask"))
+            entry["rle"] = {"size": list(mask.size), "counts": mask.counts}
+        return entry
+
+    def entries(self, key: str, answer: Any) -> list[dict[str, Any]]:
+        """Finding -> fields of a line, a point (x, y), a list of points, a cell, or a run-length mask."""
+        if not isinstance(answer, Mapping):
+            return super().entries(key, answer)
+        from reveal_bench.kinds.localization.formats import place_fields
+
+        return [self.entry({"image_id": key, "finding": finding, **place_fields(place)})
+                for finding, place in answer.items() if place is not None]  # fmt: skip
 
     def to_jsonl(self, predictions: Iterable[LocalizationPrediction]) -> str:
         """One line per image and finding."""

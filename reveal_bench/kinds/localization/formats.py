@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from reveal_bench.entries.jsonl import Entry, JsonError, parse_json, read_jsonl
@@ -31,7 +31,7 @@ from reveal_bench.entries.source import Limits
 from reveal_bench.entries.tables import read_csv, read_parquet
 from reveal_bench.kinds.localization.records import LocalizationPrediction, Manifest
 
-__all__ = ["read_entries", "FIELDS", "GEOMETRIES", "predictions_to_jsonl"]
+__all__ = ["read_entries", "FIELDS", "GEOMETRIES", "place_fields", "predictions_to_jsonl"]
 
 _GEOMETRY_OF = {
     "chexlocalize-segmentations": "rle",
@@ -258,3 +258,20 @@ def _line_fields(prediction: LocalizationPrediction) -> dict[str, Any]:
 
 def _plain(value: float) -> float | int:
     return int(value) if value == int(value) else float(value)
+
+
+def place_fields(place: Any) -> dict[str, Any]:
+    """The fields of a line for a place that is given by itself in Python.
+
+    Examples
+    --------
+    >>> place_fields((3, 4.5)), place_fields("D5"), place_fields({"box": [1, 2, 3, 4]})
+    ({'point': [3, 4.5]}, {'cell': 'D5'}, {'box': [1, 2, 3, 4]})
+    """
+    if isinstance(place, str):
+        return {"cell": place}
+    if isinstance(place, Mapping):
+        return {"rle": dict(place)} if {"size", "counts"} & place.keys() else dict(place)
+    listed = place.tolist() if hasattr(place, "tolist") else list(place) if isinstance(place, Sequence) else place
+    is_several = isinstance(listed, list) and listed and all(isinstance(one, Sequence) for one in listed)
+    return {"points" if is_several else "point": listed}

@@ -41,6 +41,7 @@ from reveal_bench.arrays import BoolArray, FloatArray
 from reveal_bench.geometry import Grid, box_centre
 from reveal_bench.kinds.disclosure import Disclosure, disclosure_of_findings
 from reveal_bench.kinds.images import VIEWS
+from reveal_bench.kinds.kind import TabledRows
 from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord, Point
 from reveal_bench.masks import Box, Rle, empty_rle, pack_masks, pack_regions
 from reveal_bench.metrics import METRICS
@@ -152,7 +153,7 @@ _NO_MASKS = "masks were not compared: the references are boxes, so mask IoU is n
 
 
 @dataclass(frozen=True)
-class CaseRows:
+class CaseRows(TabledRows):
     """Per-case rows of one submission.
 
     Attributes

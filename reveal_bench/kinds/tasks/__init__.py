@@ -48,6 +48,7 @@ class Tasks(Kind):
     released: ClassVar = ("rubric_mean", "share_of_5", "cohen_kappa_quadratic")
     outcomes: ClassVar = None
     forms: ClassVar = ("text",)
+    asked_column: ClassVar = "category"
     scored_by: ClassVar = "readers"
     run_report: ClassVar = "answers"
 

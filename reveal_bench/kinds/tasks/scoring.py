@@ -39,6 +39,7 @@ import numpy.typing as npt
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray, IntArray
 from reveal_bench.kinds.disclosure import Disclosure
+from reveal_bench.kinds.kind import TabledRows
 from reveal_bench.kinds.tasks.records import CATEGORIES, Rating, TaskRecord
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.agreement import difference_from_tables, kappa_from_tables, resample_tables, unit_tables
@@ -79,7 +80,7 @@ _AGREEMENT: dict[str, Callable[[FloatArray], FloatArray]] = {
 
 
 @dataclass(frozen=True)
-class RubricRows:
+class RubricRows(TabledRows):
     """Ratings of one submission, task by task.
 
     Attributes

@@ -1,0 +1,13 @@
+"""The commands as Python functions: ``import reveal_bench as rb``, then ``rb.load``, ``rb.score`` and the others.
+
+A function has the name and the options of its command, takes what Python users hold (tables, lists, mappings) where
+the command takes a file, and returns an object that shows itself as a small table. The command line calls the same
+functions and prints.
+"""
+
+from __future__ import annotations
+
+from reveal_bench.api.bench import Bench, load
+from reveal_bench.api.verbs import Comparisons, Ranking, Scores, compare, lint, rank, score
+
+__all__ = ["Bench", "Comparisons", "Ranking", "Scores", "compare", "lint", "load", "rank", "score"]

@@ -1,0 +1,426 @@
+"""``score``, ``lint``, ``compare`` and ``rank`` for predictions of any form, and what they return."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from reveal_bench.api.bench import Bench, as_bench
+from reveal_bench.api.given import lint_given, name_of
+from reveal_bench.api.shown import Shown
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.entries.report import LintReport
+from reveal_bench.evaluation import compare as comparison
+from reveal_bench.evaluation.compare import Comparison, Ranked, as_records
+from reveal_bench.evaluation.score import ScoredFile, find_protocol, score_report
+from reveal_bench.metrics import METRICS
+from reveal_bench.metrics.bootstrap import MACRO, Estimate
+from reveal_bench.metrics.docs import plural_of
+from reveal_bench.metrics.words import groups_of, interval_text, p_text, value_text
+
+if TYPE_CHECKING:
+    from reveal_bench.kinds.kind import Rows
+    from reveal_bench.kinds.tasks.records import Rating
+
+__all__ = ["Comparisons", "Ranking", "Scores", "compare", "lint", "rank", "score"]
+
+
+@dataclass(frozen=True, repr=False)
+class Scores(Shown):
+    """Scores of one system, with their intervals.
+
+    Attributes
+    ----------
+    scored : the predictions as they were scored, with the lint report, the protocol and all cases
+    """
+
+    scored: ScoredFile
+
+    @property
+    def estimates(self) -> Sequence[Estimate]:
+        """Every figure with its evidence."""
+        return self.scored.estimates
+
+    @property
+    def rows(self) -> Rows:
+        """The cases from which all figures derive: ``result.rows.to_pandas()``."""
+        return self.scored.rows
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """Columns metric, finding, value, low, high, n, n_undefined: fractions, NaN where undefined."""
+        return [_record(estimate) for estimate in self.estimates]
+
+    @property
+    def strata(self) -> list[dict[str, Any]]:
+        """As `records`, of each part of the split that was scored by itself, with its name as `stratum`."""
+        return [{"stratum": name} | _record(e) for name, part in self.scored.strata.items() for e in part]
+
+    @property
+    def caption(self) -> str:
+        """What was scored on what, and how intervals were made."""
+        protocol, manifest = self.scored.protocol, self.scored.manifest
+        return (
+            f"{self.scored.report.file} on {manifest.benchmark} {manifest.version}, split {manifest.split}: 95 % "
+            f"intervals ({protocol['interval']}), {protocol['n_resamples']} resamples of "
+            f"{plural_of(protocol['unit'])}, seed {protocol['seed']}"
+        )
+
+    def rows_shown(self) -> list[dict[str, str]]:
+        """Macros first, then the findings: value and interval in percent, ratings on their scale."""
+        ordered = sorted(self.estimates, key=lambda e: e.finding != MACRO)  # stable
+        return [
+            {
+                "metric": METRICS[e.metric].title,
+                "finding": e.finding,
+                "value": value_text(e.metric, e.value),
+                "95 % interval": interval_text(e.metric, e.low, e.high),
+                "n": f"{e.n} {groups_of(e.metric)}" if e.finding == MACRO else str(e.n),
+            }
+            for e in ordered
+        ]
+
+    def to_document(self) -> dict[str, Any]:
+        """The stable JSON document of ``reveal-bench score --json``."""
+        return self.scored.to_document()
+
+
+def _record(estimate: Estimate) -> dict[str, Any]:
+    names = ("metric", "finding", "value", "low", "high", "n", "n_undefined")
+    return {name: getattr(estimate, name) for name in names}
+
+
+@dataclass(frozen=True, repr=False)
+class Comparisons(Shown):
+    """Two systems on one split, metric by metric and finding by finding.
+
+    Attributes
+    ----------
+    a, b : what the systems are called
+    scored_a, scored_b : the predictions as they were scored
+    comparisons : every difference with its evidence
+    relative : whether values are relative decreases from B, (B - A) / B, rather than differences A - B
+    protocol : n_resamples, seed and unit of the draw
+    """
+
+    a: str
+    b: str
+    scored_a: ScoredFile
+    scored_b: ScoredFile
+    comparisons: Sequence[Comparison]
+    relative: bool
+    protocol: Mapping[str, Any]
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """The fields of each :class:`~reveal_bench.evaluation.compare.Comparison`; undefined is None."""
+        return as_records(self.comparisons)
+
+    @property
+    def caption(self) -> str:
+        """Which systems were compared on what."""
+        manifest = self.scored_a.manifest
+        what = "decrease from B, (B - A) / B" if self.relative else "difference A - B"
+        return (
+            f"A {self.a}, B {self.b} on {manifest.benchmark} {manifest.version}, split {manifest.split}: {what} with "
+            f"95 % interval and two-sided p, {self.protocol['n_resamples']} resamples of "
+            f"{plural_of(self.protocol['unit'])}, seed {self.protocol['seed']}"
+        )
+
+    def rows_shown(self) -> list[dict[str, str]]:
+        """Each difference in percent, the macro of a metric first."""
+        return [
+            {
+                "metric": METRICS[c.metric].title,
+                "finding": c.finding,
+                "A": value_text(c.metric, c.a),
+                "B": value_text(c.metric, c.b),
+                "decrease" if self.relative else "A - B": value_text(c.metric, c.value),
+                "95 % interval": interval_text(c.metric, c.low, c.high),
+                "p": p_text(c.p),
+            }
+            for c in self.comparisons
+        ]
+
+
+@dataclass(frozen=True, repr=False)
+class Ranking(Shown):
+    """Several systems on one split, best first.
+
+    Attributes
+    ----------
+    ranked : each system's place with its evidence
+    scored : name -> its predictions as they were scored, also of systems that `metric` does not apply to
+    metric : what they are ranked by
+    left_out : names of systems that `metric` does not apply to
+    protocol : n_resamples, seed and unit of the draw
+    """
+
+    ranked: Sequence[Ranked]
+    scored: Mapping[str, ScoredFile]
+    metric: str
+    left_out: Sequence[str]
+    protocol: Mapping[str, Any]
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """The fields of each :class:`~reveal_bench.evaluation.compare.Ranked`."""
+        return as_records(self.ranked)
+
+    @property
+    def caption(self) -> str:
+        """How many systems were ranked on what, and how."""
+        n, manifest = len(self.ranked), next(iter(self.scored.values())).manifest
+        return (
+            f"{n} system{'s' * (n > 1)} on {manifest.benchmark} {manifest.version}, split {manifest.split}: macro over "
+            f"{self.ranked[0].n} {groups_of(self.metric)}, 95 % intervals, {self.protocol['n_resamples']} resamples of "
+            f"{plural_of(self.protocol['unit'])}, seed {self.protocol['seed']}"
+        )
+
+    def rows_shown(self) -> list[dict[str, str]]:
+        """Each system with its ranks, its tier and its figure in percent."""
+        return [
+            {
+                "system": one.name,
+                "rank": str(one.rank),
+                "95 % ranks": f"{one.rank_low} to {one.rank_high}",
+                "tier": str(one.tier),
+                METRICS[one.metric].title: value_text(one.metric, one.value),
+                "95 % interval": interval_text(one.metric, one.low, one.high),
+            }
+            for one in self.ranked
+        ]
+
+
+def lint(
+    predictions: Any,
+    bench: str | Path | Bench,
+    *,
+    split: str | None = None,
+    grid: int | None = None,
+    allow_missing: bool = False,
+    name: str = "predictions",
+) -> LintReport:
+    """Check predictions against what a split asks: all problems at once.
+
+    Parameters
+    ----------
+    predictions : in any form of :mod:`reveal_bench.api.given`: a path, a DataFrame, a list, a mapping ...
+    bench : what :func:`~reveal_bench.load` returns or takes
+    split : of `bench`, where that is a folder
+    grid : cells per side (localization); the folder's own unless given
+    allow_missing : whether questions may stay unanswered
+    name : what the report calls predictions that are not a file
+
+    Raises
+    ------
+    ArgumentError
+        If `predictions` or `bench` has another type, or there is no such folder or split.
+    """
+    options: dict[str, Any] = {"argument": "predictions", "name": name, "grid": grid, "allow_missing": allow_missing}
+    return lint_given(predictions, as_bench(bench, split), **options)
+
+
+def score(
+    predictions: Any,
+    bench: str | Path | Bench,
+    *,
+    split: str | None = None,
+    grid: int | None = None,
+    thresholds: float | Mapping[str, float] = 0.5,
+    ratings: Any = None,
+    allow_missing: bool = False,
+    n_resamples: int = 1000,
+    seed: int = 0,
+    unit: str = "patient",
+    interval: str = "percentile",
+    strata: bool | None = None,
+    name: str = "predictions",
+) -> Scores:
+    """Score predictions: every metric per finding and as a macro, with 95 % intervals.
+
+    Parameters
+    ----------
+    predictions, bench, split, grid, allow_missing, name : as of :func:`lint`
+    thresholds : probability from which a label counts as predicted (findings): one number, or one per label
+    ratings : what readers gave the answers (tasks): a table of ratings, or a list of them
+    n_resamples, seed : of the bootstrap
+    unit : what is resampled: "patient", or the kind's own: "image", "study" or "task"
+    interval : "percentile" or "bca", and for localization "chexlocalize"
+    strata : whether to score the parts of the split too that the kind names; by default where it does so by itself
+
+    Raises
+    ------
+    LintError
+        If the predictions have errors; its `report` lists all of them.
+    ValueError
+        If an argument is not what it must be, or the references of the split are private.
+    """
+    options: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed, "unit": unit}
+    options |= {"interval": interval, "strata": strata, "thresholds": thresholds}
+    return Scores(
+        _scored(predictions, as_bench(bench, split), "predictions", name, grid, allow_missing, ratings, options)
+    )
+
+
+def _scored(
+    predictions: Any,
+    bench: Bench,
+    argument: str,
+    name: str,
+    grid: int | None,
+    allow_missing: bool,
+    ratings: Any,
+    options: Mapping[str, Any],
+) -> ScoredFile:
+    from reveal_bench.predictions.files import prediction_file
+
+    given = _ratings_of(_ratings(ratings), name_of(predictions, name))
+    find_protocol(bench.folder, bench.split, grid=grid, ratings=given, allow_missing=allow_missing, **options)
+    checks: dict[str, Any] = {"argument": argument, "name": name, "grid": grid, "allow_missing": allow_missing}
+    report = lint_given(predictions, bench, **checks)
+    path = prediction_file(Path(predictions)) if isinstance(predictions, str | Path) else None
+    return score_report(report, bench.folder, bench.split, path=path, grid=grid, ratings=given, **options)
+
+
+def _ratings(given: Any) -> Sequence[Rating] | None:
+    if given is None or isinstance(given, list | tuple):
+        return given
+    from reveal_bench.sources.rexecution_files import read_ratings_table
+
+    return read_ratings_table(Path(given))
+
+
+def _ratings_of(ratings: Sequence[Rating] | None, model: str) -> Sequence[Rating] | None:
+    """Those of `model`; all of them where the table is of one model alone."""
+    if ratings is None or len({rating.model for rating in ratings}) == 1:
+        return ratings
+    found = [rating for rating in ratings if rating.model == model]
+    if not found:
+        known = ", ".join(sorted({rating.model for rating in ratings}))
+        raise ArgumentError("ratings", f"must have ratings of {model!r}, the name of the file", f"those of {known}")
+    return found
+
+
+def compare(
+    a: Any,
+    b: Any,
+    bench: str | Path | Bench,
+    *,
+    split: str | None = None,
+    metric: str | None = None,
+    relative: bool = False,
+    grid: int | None = None,
+    ratings: Any = None,
+    allow_missing: bool = False,
+    n_resamples: int = 1000,
+    seed: int = 0,
+    unit: str = "patient",
+) -> Comparisons:
+    """Compare two systems on one split: paired differences ``a - b`` with intervals and p.
+
+    Parameters
+    ----------
+    a, b : predictions in any form that :func:`lint` takes
+    metric : name or title of one; all that apply to both, and have a better direction, unless given
+    relative : whether to give the relative decrease from b, ``(b - a) / b``, in place of differences
+    bench, split, grid, ratings, allow_missing, n_resamples, seed, unit : as of :func:`score`
+
+    Raises
+    ------
+    LintError, ValueError
+        As :func:`score`.
+    """
+    opened, names = as_bench(bench, split), _two_names(a, b)
+    scored = [
+        _scored(given, opened, argument, name, grid, allow_missing, ratings, {**ONE_REPLICATE, "unit": unit})
+        for given, argument, name in zip((a, b), "ab", names, strict=True)
+    ]
+    draw: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed, "unit": unit}
+    compared = (comparison.relative_decrease if relative else comparison.compare)(
+        scored[0].rows, scored[1].rows, metrics=None if metric is None else [metric_named(metric)], **draw
+    )
+    return Comparisons(names[0], names[1], scored[0], scored[1], compared, relative, draw)
+
+
+ONE_REPLICATE: dict[str, Any] = {"n_resamples": 1, "strata": False}
+"""Options of a score whose own intervals are not shown."""
+
+
+def _two_names(a: Any, b: Any) -> list[str]:
+    """The names of the two; of two files with one name, as in two run folders, with their folder's."""
+    names = [name_of(a, "a"), name_of(b, "b")]
+    if names[0] == names[1]:
+        names = [Path(given).parent.name if isinstance(given, str | Path) else name
+                 for given, name in zip((a, b), names, strict=True)]  # fmt: skip
+    return names
+
+
+def rank(
+    systems: Mapping[str, Any] | str | Path,
+    bench: str | Path | Bench,
+    *,
+    split: str | None = None,
+    metric: str | None = None,
+    grid: int | None = None,
+    ratings: Any = None,
+    allow_missing: bool = False,
+    n_resamples: int = 10_000,
+    seed: int = 0,
+    unit: str = "patient",
+) -> Ranking:
+    """Rank systems on one split, with rank intervals and tiers of systems that are not told apart.
+
+    Parameters
+    ----------
+    systems : name -> predictions in any form that :func:`lint` takes; or a folder of prediction files, of folders with
+        one each, or of run folders
+    metric : name or title of the one to rank by; that of the leaderboard unless given
+    bench, split, grid, ratings, allow_missing, n_resamples, seed, unit : as of :func:`score`
+
+    Raises
+    ------
+    LintError, ValueError
+        As :func:`score`; or if `metric` applies to no system.
+    """
+    from reveal_bench.predictions.files import prediction_files
+
+    opened = as_bench(bench, split)
+    given = systems if isinstance(systems, Mapping) else prediction_files(Path(systems))
+    read = _ratings(ratings)
+    scored = {}
+    for name, predictions in given.items():
+        options = {**ONE_REPLICATE, "unit": unit}
+        own = _ratings_of(read, name)
+        scored[name] = _scored(predictions, opened, "systems", name, grid, allow_missing, own, options)
+    by = opened.kind.primary if metric is None else metric_named(metric)
+    applying = {name: one.rows for name, one in scored.items() if by in one.rows.metrics()}
+    if not applying:
+        known = ", ".join(dict.fromkeys(name for one in scored.values() for name in one.rows.metrics()))
+        raise ArgumentError("metric", f"must be one that applies to the files: {known}", repr(by))
+    draw: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed, "unit": unit}
+    ranked = comparison.rank(applying, metric=by, **draw)
+    return Ranking(ranked, scored, by, [name for name in scored if name not in applying], draw)
+
+
+def metric_named(name: str) -> str:
+    """The metric of a name or a title, whatever the case.
+
+    Raises
+    ------
+    ArgumentError
+        If there is none; the message lists those there are.
+
+    Examples
+    --------
+    >>> metric_named("Hit rate"), metric_named("point_hit")
+    ('point_hit', 'point_hit')
+    """
+    titles = {metric.title.casefold(): key for key, metric in METRICS.items()}
+    found = name if name in METRICS else titles.get(name.casefold())
+    if found is None:
+        known = ", ".join(METRICS)
+        raise ArgumentError("metric", f"must be one of {known}", repr(name))
+    return found

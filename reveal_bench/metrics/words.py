@@ -1,0 +1,50 @@
+"""How figures are written for people: percent with one decimal, ratings on their scale, "-" where undefined."""
+
+from __future__ import annotations
+
+from reveal_bench.metrics import METRICS
+
+__all__ = ["groups_of", "interval_text", "p_text", "value_text"]
+
+
+def value_text(metric: str, value: float, *, decimals: int = 1) -> str:
+    """A figure as tables show it: ratings as they are, all others in percent with so many `decimals`.
+
+    Examples
+    --------
+    >>> value_text("point_hit", 0.78125), value_text("rubric_mean", 4.5), value_text("point_hit", float("nan"))
+    ('78.1', '4.50', '-')
+    """
+    if value != value:
+        return "-"
+    is_rating = metric in METRICS and METRICS[metric].high > 1
+    return f"{value:.2f}" if is_rating else f"{100 * value:.{decimals}f}"
+
+
+def interval_text(metric: str, low: float, high: float, *, decimals: int = 1) -> str:
+    """The ends of an interval in brackets; nothing where it is undefined.
+
+    Examples
+    --------
+    >>> interval_text("point_hit", 0.72, 0.84)
+    '(72.0 to 84.0)'
+    """
+    if low != low:
+        return ""
+    return f"({value_text(metric, low, decimals=decimals)} to {value_text(metric, high, decimals=decimals)})"
+
+
+def p_text(p: float) -> str:
+    """A p with three decimals.
+
+    Examples
+    --------
+    >>> p_text(0.0316), p_text(float("nan"))
+    ('0.032', '-')
+    """
+    return "-" if p != p else f"{p:.3f}"
+
+
+def groups_of(metric: str) -> str:
+    """What a macro of `metric` is over: findings or criteria."""
+    return "criteria" if METRICS[metric].family == "ordinal" else "findings"

@@ -1,0 +1,77 @@
+"""Where prediction files are: a file, a run folder, a folder of either."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+__all__ = ["SUFFIXES", "prediction_file", "prediction_files", "stem_of"]
+
+SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
+_BESIDE = {"submission.json", "run.json", "transcript.jsonl", "summary.json", "answers.jsonl"}
+"""What stands beside predictions, in a run folder too."""
+_COMPRESSED = (".gz", ".zst")
+
+
+def stem_of(path: Path) -> str:
+    """The name without the ending of a format; the whole name where it has none.
+
+    Examples
+    --------
+    >>> stem_of(Path("runs/model-a.jsonl.gz")), stem_of(Path("notes.txt"))
+    ('model-a', 'notes.txt')
+    """
+    name = path.name
+    for suffix in _COMPRESSED:
+        name = name.removesuffix(suffix)
+    for suffix in SUFFIXES:
+        if name.endswith(suffix):
+            return name.removesuffix(suffix)
+    return path.name
+
+
+def prediction_file(path: Path) -> Path:
+    """`path` itself if it is a file; of a folder, such as a run folder, the one prediction file in it.
+
+    Raises
+    ------
+    ValueError
+        If it is a folder that does not hold exactly one.
+    """
+    if not path.is_dir():
+        return path
+    found = sorted(filter(_is_prediction_file, path.iterdir()))
+    if len(found) != 1:
+        got = ", ".join(one.name for one in found) or "none"
+        raise ValueError(f"{path} must hold one prediction file, got {got}")
+    return found[0]
+
+
+def prediction_files(directory: Path) -> dict[str, Path]:
+    """Name -> prediction file: of each file its name without endings, of each sub-folder its own name.
+
+    Raises
+    ------
+    ValueError
+        If `directory` is no folder, holds none, or two of one name.
+    """
+    if not directory.is_dir():
+        raise ValueError(f"{directory} is not a folder")
+    files: dict[str, Path] = {}
+    for entry in sorted(directory.iterdir()):
+        found = sorted(filter(_is_prediction_file, entry.iterdir() if entry.is_dir() else [entry]))
+        if len(found) > 1:
+            raise ValueError(f"{entry} must hold one prediction file, got {', '.join(path.name for path in found)}")
+        for path in found:
+            name = entry.name if entry.is_dir() else stem_of(path)
+            if name in files:
+                raise ValueError(
+                    f"{directory} must hold one prediction file for {name!r}, got {files[name]} and {path}"
+                )
+            files[name] = path
+    if not files:
+        raise ValueError(f"{directory} must hold prediction files ({', '.join(SUFFIXES)}), got none")
+    return files
+
+
+def _is_prediction_file(path: Path) -> bool:
+    return path.is_file() and path.name not in _BESIDE and stem_of(path) != path.name
