@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from reveal_bench.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from reveal_bench.api import compare, lint, load, rank, score
+    from reveal_bench.api import compare, lint, load, rank, report, score
     from reveal_bench.benchmarks import BENCHMARKS
     from reveal_bench.evaluate_modules import load_metric
     from reveal_bench.kinds.localization.records import read_localization, read_manifest
@@ -31,6 +31,7 @@ _HOME = {
     "rank": "api",
     "read_localization": "kinds.localization.records",
     "read_manifest": "kinds.localization.records",
+    "report": "api",
     "run_callable": "models.callables",
     "score": "api",
     "score_localization": "kinds.localization.scoring",
@@ -48,6 +49,7 @@ __all__ = [
     "rank",
     "read_localization",
     "read_manifest",
+    "report",
     "run_callable",
     "score",
     "score_localization",

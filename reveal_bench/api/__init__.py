@@ -8,6 +8,9 @@ functions and prints.
 from __future__ import annotations
 
 from reveal_bench.api.bench import Bench, load
+from reveal_bench.api.pages import WrittenReport, report
 from reveal_bench.api.verbs import Comparisons, Ranking, Scores, compare, lint, rank, score
 
-__all__ = ["Bench", "Comparisons", "Ranking", "Scores", "compare", "lint", "load", "rank", "score"]
+__all__ = [
+    "Bench", "Comparisons", "Ranking", "Scores", "WrittenReport", "compare", "lint", "load", "rank", "report", "score",
+]  # fmt: skip

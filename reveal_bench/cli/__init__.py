@@ -9,21 +9,36 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.cli import board, convert, curate, data, export, run, score
+from reveal_bench.version import __version__
 
 app = typer.Typer(
     name="reveal-bench",
-    help="Benchmark datasets and metrics for chest-radiograph AI.",
     rich_markup_mode=None,  # plain help: importing rich would double the start-up time
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"reveal-bench {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def _options_of_all(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Benchmark datasets and metrics for chest-radiograph AI."""
 
 
 def main() -> None:

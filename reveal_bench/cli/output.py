@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+    from reveal_bench.api.shown import Shown
     from reveal_bench.evaluation.compare import Comparison, Ranked
     from reveal_bench.evaluation.prices import Prices
     from reveal_bench.metrics.bootstrap import Estimate
@@ -29,6 +30,7 @@ __all__ = [
     "print_released",
     "print_run",
     "print_scores",
+    "printed_as",
     "progress",
     "scale_of",
     "warn",
@@ -54,6 +56,10 @@ Endpoint = Annotated[
     str | None, typer.Option(help="Base URL of an OpenAI-compatible API; its key is read from REVEAL_MODEL_KEY.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV: fractions, one row per figure.")]
+AsMarkdown = Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")]
+AsLatex = Annotated[bool, typer.Option("--latex", help="Print a LaTeX table.")]
+Wide = Annotated[bool, typer.Option("--wide", help="Show every metric, however narrow the terminal is.")]
 PriceIn = Annotated[str | None, typer.Option(help="Price of a million tokens that are sent, for the cost.")]
 PriceOut = Annotated[str | None, typer.Option(help="Price of a million tokens that the model writes.")]
 PriceCached = Annotated[
@@ -61,8 +67,33 @@ PriceCached = Annotated[
 ]
 
 
+def printed_as(result: Shown, *, csv: bool, markdown: bool, latex: bool) -> bool:
+    """Print a result as the one form that was asked for, if any was.
+
+    Raises
+    ------
+    ValueError
+        If several were.
+    """
+    asked = [
+        ("--csv", csv, result.to_csv),
+        ("--markdown", markdown, result.to_markdown),
+        ("--latex", latex, result.to_latex),
+    ]
+    chosen = [(option, write) for option, is_asked, write in asked if is_asked]
+    if len(chosen) > 1:
+        raise ValueError(f"give one of {' and '.join(option for option, _ in chosen)}")
+    for _, write in chosen:
+        typer.echo(write(), nl=False)
+    return bool(chosen)
+
+
 def print_scores(
-    estimates: Sequence[Estimate], caption: str, strata: Mapping[str, Sequence[Estimate]] | None = None
+    estimates: Sequence[Estimate],
+    caption: str,
+    strata: Mapping[str, Sequence[Estimate]] | None = None,
+    *,
+    wide: bool = False,
 ) -> None:
     """Scores with their intervals: findings down, metrics across; then what has no findings, and the strata."""
     from reveal_bench.metrics.bootstrap import MACRO
@@ -81,7 +112,7 @@ def print_scores(
         cells[e.finding, e.metric] = (value_text(e.metric, e.value), f"{interval_text(e.metric, e.low, e.high)}{note}")
     what = groups_of(first)
     counts = {finding: f"{count} {what}" if finding == MACRO else str(count) for finding, count in n.items()}
-    _print_grid(cells, counts, caption)
+    _print_grid(cells, counts, caption, wide=wide)
     _print_pooled([e for e in estimates if e.finding == POOLED], strata or {})
 
 
@@ -140,26 +171,55 @@ def scale_of(estimates: Sequence[Estimate]) -> str:
     return "ratings on their scale and percent," if is_rated else "percent"
 
 
-def _print_grid(cells: dict[tuple[str, str], tuple[str, str]], counts: dict[str, str], caption: str) -> None:
-    """Cells (value, interval) by (finding, metric); intervals go below their value where the terminal is narrow."""
+def _print_grid(
+    cells: dict[tuple[str, str], tuple[str, str]], counts: dict[str, str], caption: str, *, wide: bool = False
+) -> None:
+    """Cells (value, interval) by (finding, metric): as many metrics as the terminal has room for, unless `wide`."""
     from rich.table import Table
 
     from reveal_bench.metrics import METRICS
     from reveal_bench.metrics.bootstrap import MACRO
 
     metrics = list(dict.fromkeys(metric for _, metric in cells))
+    titles = {metric: METRICS[metric].title if metric in METRICS else metric for metric in metrics}
+    columns = {
+        metric: [" ".join(filter(None, cells.get((finding, metric), ("-",)))) for finding in counts]
+        for metric in metrics
+    }
     console = _console()
-    separator = " " if console.width >= 45 + 24 * len(metrics) else "\n"
+    shown = metrics if wide else _that_fit(console.width, counts, columns, titles)
+    if shown != metrics and MACRO in counts:  # with what the macro is over beside its name, another metric may fit
+        counts = {f"{MACRO} of {n}" if finding == MACRO else finding: "" if finding == MACRO else n
+                  for finding, n in counts.items()}  # fmt: skip
+        shown = _that_fit(console.width, counts, columns, titles)
     table = Table(box=None, pad_edge=False)
-    table.add_column("finding")
-    table.add_column("n", justify="right")
-    for metric in metrics:
-        table.add_column(METRICS[metric].title if metric in METRICS else metric, justify="right")
-    for finding, n in counts.items():
-        row = [separator.join(filter(None, cells.get((finding, metric), ("-",)))) for metric in metrics]
-        table.add_row(finding, n, *row, style="bold" if finding == MACRO else None)
+    table.add_column("finding", no_wrap=True)
+    table.add_column("n", justify="right", no_wrap=True)
+    for metric in shown:
+        table.add_column(titles[metric], justify="right", no_wrap=True)
+    for i, (finding, n) in enumerate(counts.items()):
+        row = [columns[metric][i] for metric in shown]
+        table.add_row(finding, n, *row, style="bold" if finding.split(" of ")[0] == MACRO else None)
     console.print(caption, markup=False, soft_wrap=True)
-    console.print(table)
+    console.print(table, crop=False, soft_wrap=wide)
+    left_out = [titles[metric] for metric in metrics if metric not in shown]
+    if left_out:
+        console.print(f"--wide also shows {', '.join(left_out)}", markup=False)
+
+
+def _that_fit(
+    width: int, counts: Mapping[str, str], columns: Mapping[str, Sequence[str]], titles: Mapping[str, str]
+) -> list[str]:
+    """The first metrics for which there is room beside findings and counts, at least one; none twice."""
+    left = width - max(map(len, ("finding", *counts))) - max(map(len, ("n", *counts.values()))) - 2
+    distinct = [m for i, m in enumerate(columns) if columns[m] not in list(columns.values())[:i]]
+    fitting: list[str] = []
+    for metric in distinct:
+        left -= 2 + max(map(len, (titles[metric], *columns[metric])))
+        if left < 0 and fitting:
+            break
+        fitting.append(metric)
+    return list(columns) if fitting == distinct and left >= 0 and len(distinct) == len(columns) else fitting
 
 
 def print_comparisons(comparisons: Sequence[Comparison], caption: str, *, what: str) -> None:

@@ -441,43 +441,36 @@ def report(
     seed: Seed = 0,
 ) -> None:
     """Write a page to look at: of a dataset its counts and films, of runs their scores, errors and heat maps."""
+    from reveal_bench import api
+
     if folder is None:
         if len(what) != 1 or any(option is not None for option in (reference, finding, anatomy, reviews)):
             raise ValueError("a report of runs needs `--folder`, the dataset that they answered")
-        _of_dataset(Path(what[0]), out, split)
-        return
-    from reveal_bench.reports.anatomy import read_anatomy
-    from reveal_bench.reports.misses import read_reviews
-    from reveal_bench.reports.run_page import PAGE, write_run_report
+        with terminal.progress("reading") as progress:
+            written = api.report(what[0], out=out, split=split, progress=progress)
+        terminal.warn([f"{written.path}: {warning}" for warning in written.warnings])
+    else:
+        from reveal_bench.reports.anatomy import read_anatomy
+        from reveal_bench.reports.misses import read_reviews
 
-    if out is None:
-        raise ValueError("a report of runs needs `--out`, the folder to write it to")
-    with terminal.progress("reporting") as progress:
-        warnings = write_run_report(
-            [_labelled(one) for one in what],
-            folder,
-            out,
-            split=split,
-            reference=reference,
-            findings=finding or None,
-            anatomy=None if anatomy is None else read_anatomy(anatomy),
-            reviews=None if reviews is None else read_reviews(reviews),
-            n_resamples=resamples,
-            seed=seed,
-            progress=progress,
-        )
-    terminal.warn(warnings)
-    typer.echo(f"wrote {out / PAGE}")
-
-
-def _of_dataset(folder: Path, out: Path | None, split: str | None) -> None:
-    from reveal_bench.reports.dataset import write_report
-
-    target = out or folder.resolve().with_name(f"{folder.resolve().name}-report.html")
-    with terminal.progress("reading") as progress:
-        warnings = write_report(folder, target, split=split, progress=progress)
-    terminal.warn([f"{target}: {warning}" for warning in warnings])
-    typer.echo(f"wrote {target}")
+        if out is None:
+            raise ValueError("a report of runs needs `--out`, the folder to write it to")
+        with terminal.progress("reporting") as progress:
+            written = api.report(
+                [_labelled(one) for one in what],
+                folder,
+                out=out,
+                split=split,
+                progress=progress,
+                reference=reference,
+                findings=finding or None,
+                anatomy=None if anatomy is None else read_anatomy(anatomy),
+                reviews=None if reviews is None else read_reviews(reviews),
+                n_resamples=resamples,
+                seed=seed,
+            )
+        terminal.warn(written.warnings)
+    typer.echo(f"wrote {written.path}")
 
 
 def _labelled(argument: str) -> tuple[str, Path]:

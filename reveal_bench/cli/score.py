@@ -16,7 +16,10 @@ from reveal_bench.cli import output as terminal
 from reveal_bench.cli.board import read_json
 from reveal_bench.cli.output import (
     AllowMissing,
+    AsCsv,
     AsJson,
+    AsLatex,
+    AsMarkdown,
     Folder,
     GridSize,
     PredictionFile,
@@ -25,6 +28,7 @@ from reveal_bench.cli.output import (
     ResamplingUnit,
     Seed,
     Split,
+    Wide,
 )
 from reveal_bench.files import replacing
 
@@ -43,7 +47,7 @@ def baseline(
     name: Annotated[Baseline, typer.Argument(help="Which baseline.", show_default=False)],
     folder: Folder,
     out: Annotated[Path, typer.Option(help="Prediction file to write (JSONL).", show_default=False)],
-    split: Split = "holdout",
+    split: Split = "released",
     fit_split: Annotated[str, typer.Option(help="Split that location-prior learns from.")] = "released",
     seed: Seed = 0,
 ) -> None:
@@ -79,7 +83,7 @@ def baseline(
 def lint(
     file: PredictionFile,
     folder: Folder,
-    split: Split = "holdout",
+    split: Split = "released",
     allow_missing: AllowMissing = False,
     grid: GridSize = None,
     as_json: AsJson = False,
@@ -108,6 +112,10 @@ def score(
     ] = None,
     ratings: Ratings = None,
     as_json: AsJson = False,
+    csv: AsCsv = False,
+    markdown: AsMarkdown = False,
+    latex: AsLatex = False,
+    wide: Wide = False,
     rows: Annotated[Path | None, typer.Option(help="Also write the per-case rows to this Parquet file.")] = None,
     metadata: Annotated[Path | None, typer.Option(help="submission.json whose `thresholds` apply; 0.5 else.")] = None,
 ) -> None:
@@ -115,7 +123,7 @@ def score(
     from reveal_bench import api
     from reveal_bench.metrics.docs import plural_of
 
-    scored = api.score(
+    result = api.score(
         file,
         folder,
         split=split,
@@ -128,7 +136,8 @@ def score(
         unit=unit,
         interval=interval,
         strata=strata,
-    ).scored
+    )
+    scored = result.scored
     if rows is not None:
         import pyarrow.parquet as pq
 
@@ -139,12 +148,15 @@ def score(
         return
     terminal.warn([*scored.notes, *terminal.warnings_of(scored.report.to_document())])
     _tell_of_thresholds(file, scored, given=metadata)
+    if terminal.printed_as(result, csv=csv, markdown=markdown, latex=latex):
+        return
     how = "" if interval == "percentile" else f" ({interval})"
     terminal.print_scores(
         scored.estimates,
         f"{file.name} on {_on(scored)}: {terminal.scale_of(scored.estimates)} with 95 % intervals{how}, "
         f"{resamples} resamples of {plural_of(unit)}, seed {seed}",
         scored.strata,
+        wide=wide,
     )
 
 
@@ -187,6 +199,9 @@ def compare(
     unit: ResamplingUnit = "patient",
     ratings: Ratings = None,
     as_json: AsJson = False,
+    csv: AsCsv = False,
+    markdown: AsMarkdown = False,
+    latex: AsLatex = False,
 ) -> None:
     """Compare two prediction files on one split: paired differences with intervals and p."""
     from reveal_bench import api
@@ -212,6 +227,8 @@ def compare(
         kind = "relative_decrease" if relative else "difference"
         _print_json(document | {"value": kind, "comparisons": result.records})
         return
+    if terminal.printed_as(result, csv=csv, markdown=markdown, latex=latex):
+        return
     caption = replace(result, a=name_a, b=name_b).caption
     terminal.print_comparisons(result.comparisons, caption, what="decrease" if relative else "A - B")
 
@@ -235,6 +252,9 @@ def rank(
     unit: ResamplingUnit = "patient",
     ratings: Ratings = None,
     as_json: AsJson = False,
+    csv: AsCsv = False,
+    markdown: AsMarkdown = False,
+    latex: AsLatex = False,
 ) -> None:
     """Rank all prediction files of a folder, with rank intervals and tiers of systems that are not told apart."""
     from reveal_bench import api
@@ -252,7 +272,8 @@ def rank(
         records = [record | {"file": sources[record["name"]]} for record in result.records]
         _print_json(_head(first, resamples, seed) | {"metric": result.metric, "systems": records})
         return
-    terminal.print_ranking(result.ranked, result.caption)
+    if not terminal.printed_as(result, csv=csv, markdown=markdown, latex=latex):
+        terminal.print_ranking(result.ranked, result.caption)
 
 
 def _warn_of(file: Path, scored: ScoredFile) -> None:

@@ -25,6 +25,7 @@ _SHOWN_CHARACTERS = 80
 _FIELD_CHARACTERS = 200
 _SHOWN_ITEMS = 6
 _SHOWN_DEPTH = 3
+_PROBLEMS_IN_REPR = 8
 _NOTHING: Final = object()
 
 
@@ -89,6 +90,9 @@ class LintReport:
         """The report on a file that was refused before its format was known, for the reasons in `log`."""
         return cls(log.file, "unknown", 0, tuple(log.problems), (), (), {}, allow_missing)
 
+    def __repr__(self) -> str:
+        return self.render(most=_PROBLEMS_IN_REPR, statistics=False)
+
     @property
     def n_predictions(self) -> int:
         """Predictions that are handed to scoring."""
@@ -140,7 +144,7 @@ class LintReport:
         """The text of :meth:`to_document`."""
         return json.dumps(self.to_document(), indent=2) + "\n"
 
-    def render(self, most: int = 50) -> str:
+    def render(self, most: int = 50, *, statistics: bool = True) -> str:
         """Plain text: the first `most` problems (errors before warnings), their number, then the statistics.
 
         Examples
@@ -157,7 +161,8 @@ class LintReport:
         verdict = "accepted" if self.ok else "refused"
         read = f"{self.n_entries} prediction{'' if self.n_entries == 1 else 's'}"
         lines.append(f"{self.file} ({self.format}): {read}, {self.verdict}: {verdict}")
-        lines += [f"  {name}: {words}" for name, words in statistics_in_words(self.statistics).items()]
+        if statistics:
+            lines += [f"  {name}: {words}" for name, words in statistics_in_words(self.statistics).items()]
         return "\n".join(lines)
 
 

@@ -59,6 +59,9 @@ class ScoredFile:
     references_sha256: str
     strata: Mapping[str, Sequence[Estimate]] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        return f"<scores of {self.report.file}: {len(self.estimates)} figures of {self.rows!r}>"
+
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader of the scores should know, for people."""

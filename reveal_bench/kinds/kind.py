@@ -139,7 +139,11 @@ class Rows(Protocol):
 
 
 class TabledRows(ABC):
-    """Rows with an Arrow table, which pandas reads."""
+    """Rows with an Arrow table, which pandas reads; shown as their number and columns."""
+
+    def __repr__(self) -> str:
+        table = self.to_table()
+        return f"<{table.num_rows:,} rows: {', '.join(table.column_names)}>"
 
     @abstractmethod
     def to_table(self) -> pa.Table:

@@ -78,6 +78,11 @@ class CallableRun:
     info: RunInfo
     exchanges: tuple[Exchange, ...]
 
+    def __repr__(self) -> str:
+        asked = f"{self.info.benchmark} {self.info.benchmark_version}, split {self.info.split}"
+        counts = f"{len(self.predictions):,} predictions, {len(self.no_answer):,} without an answer"
+        return f"<{self.info.model} on {asked}: {counts}, {len(self.failures):,} failures>"
+
     def to_jsonl(self) -> str:
         """The canonical prediction file; ``reveal-bench score`` takes it, with ``--allow-missing`` if any is absent."""
         return KINDS[self.info.kind].to_jsonl(self.predictions)

@@ -124,8 +124,8 @@ def test_a_baseline_is_linted_and_scored(world: World, tmp_path: Path) -> None:
 
 def test_chance_answers_the_holdout_and_its_score_needs_the_private_folder(world: World, tmp_path: Path) -> None:
     file = tmp_path / "chance.jsonl"
-    call("baseline", "chance", world.folder, "--out", file)
-    call("lint", file, world.folder)
+    call("baseline", "chance", world.folder, "--split", "holdout", "--out", file)
+    call("lint", file, world.folder, "--split", "holdout")
     refusal = call("score", file, world.folder, "--split", "holdout", expect=1)
     assert "holds no references of split 'holdout': they are private" in refusal.stderr
     assert "macro" in call("score", file, world.vault, "--split", "holdout").stdout
@@ -133,16 +133,16 @@ def test_chance_answers_the_holdout_and_its_score_needs_the_private_folder(world
 
 def test_lint_shows_every_problem_at_once_and_score_refuses_with_the_same(world: World, tmp_path: Path) -> None:
     file = tmp_path / "chance.jsonl"
-    call("baseline", "chance", world.folder, "--out", file)
+    call("baseline", "chance", world.folder, "--split", "holdout", "--out", file)
     lines = file.read_text().splitlines()
     lines[1] = lines[1].replace("patient", "pateint")
     lines[4] = re.sub(r'"cell": ?"[A-H][1-8]"', '"cell": "Z9"', lines[4])
     file.write_text("\n".join(lines) + "\n")
-    shown = call("lint", file, world.folder, expect=1).stdout
+    shown = call("lint", file, world.folder, "--split", "holdout", expect=1).stdout
     assert "chance.jsonl:2: error" in shown
     assert "chance.jsonl:5: error" in shown
     assert "Z9" in shown
-    report = json.loads(call("lint", file, world.folder, "--json", expect=1).stdout)
+    report = json.loads(call("lint", file, world.folder, "--split", "holdout", "--json", expect=1).stdout)
     assert {2, 5} <= {problem["line"] for problem in report["problems"]}
     refused = call("score", file, world.vault, "--split", "holdout", expect=1)
     assert "was not scored" in refused.stderr

@@ -65,7 +65,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class StudyRows(TabledRows):
     """Decisions and references of one submission.
 

@@ -152,7 +152,7 @@ _TEXT_AT_ONCE = 16 << 20
 _NO_MASKS = "masks were not compared: the references are boxes, so mask IoU is not defined; a mask counts by its point"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CaseRows(TabledRows):
     """Per-case rows of one submission.
 

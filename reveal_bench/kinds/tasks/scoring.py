@@ -79,7 +79,7 @@ _AGREEMENT: dict[str, Callable[[FloatArray], FloatArray]] = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RubricRows(TabledRows):
     """Ratings of one submission, task by task.
 

@@ -1,0 +1,88 @@
+"""``report``: a page to look at, of a dataset or of what models answered in it."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from reveal_bench.api.bench import Bench, as_bench
+from reveal_bench.arguments import ArgumentError
+
+__all__ = ["WrittenReport", "report"]
+
+Progress = Callable[..., None]
+
+
+@dataclass(frozen=True)
+class WrittenReport:
+    """A page that was written, and what a reader of it should know.
+
+    Attributes
+    ----------
+    path : the HTML file
+    warnings : for people
+    """
+
+    path: Path
+    warnings: tuple[str, ...]
+
+    def _repr_html_(self) -> str:
+        told = "".join(f"<li>{html.escape(warning)}</li>" for warning in self.warnings)
+        link = f"<a href='{html.escape(str(self.path), quote=True)}'>{html.escape(str(self.path))}</a>"
+        return f"<p>wrote {link}</p><ul>{told}</ul>"
+
+
+def report(
+    runs: str | Path | Bench | Mapping[str, str | Path] | Sequence[str | Path | tuple[str, Path]],
+    bench: str | Path | Bench | None = None,
+    *,
+    out: str | Path | None = None,
+    split: str | None = None,
+    progress: Progress | None = None,
+    **options: Any,
+) -> WrittenReport:
+    """Write a page: of a dataset its counts and films, of runs their scores, errors and heat maps.
+
+    Parameters
+    ----------
+    runs : with `bench`, run folders and prediction files: one, several, (label, path) pairs, or label -> path; an empty
+        label is filled in. Without `bench`, a dataset folder
+    bench : dataset that the runs answered
+    out : HTML file of a dataset, ``<folder>-report.html`` unless given; of runs, the folder for all of it
+    split : with references; all of a dataset, or that of the runs, unless given
+    progress : called with (what, done, in all)
+    options : of runs, see :func:`reveal_bench.reports.run_page.write_run_report`
+
+    Raises
+    ------
+    ValueError
+        If `out` is needed and not given, or as the writers say.
+    LintError
+        If a prediction file has errors.
+    """
+    if bench is None:
+        from reveal_bench.reports.dataset import write_report
+
+        if isinstance(runs, Mapping) or not isinstance(runs, str | Path | Bench):
+            raise ArgumentError("bench", "must be given, the dataset that the runs answered")
+        folder = runs.folder if isinstance(runs, Bench) else Path(runs)
+        target = folder.resolve().with_name(f"{folder.resolve().name}-report.html") if out is None else Path(out)
+        return WrittenReport(target, tuple(write_report(folder, target, split=split, progress=progress, **options)))
+    from reveal_bench.reports.run_page import PAGE, write_run_report
+
+    if out is None:
+        raise ArgumentError("out", "must be given: the folder to write a report of runs to")
+    folder = as_bench(bench, split).folder
+    warnings = write_run_report(_labelled(runs), folder, Path(out), split=split, progress=progress, **options)
+    return WrittenReport(Path(out) / PAGE, tuple(warnings))
+
+
+def _labelled(runs: Any) -> list[tuple[str, Path]]:
+    if isinstance(runs, str | Path):
+        return [("", Path(runs))]
+    named = runs.items() if isinstance(runs, Mapping) else runs
+    pairs = (one if isinstance(one, tuple) else ("", one) for one in named)
+    return [(label, Path(path)) for label, path in pairs]

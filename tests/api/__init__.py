@@ -1,0 +1,1 @@
+"""Tests of :mod:`reveal_bench.api`."""
