@@ -86,13 +86,15 @@ def lint(
     split: Split = "released",
     allow_missing: AllowMissing = False,
     grid: GridSize = None,
+    every: Annotated[bool, typer.Option("--all", help="Show each problem, not one line per rule.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Check a prediction file against the public manifest: all problems at once, with their lines."""
     from reveal_bench import api
 
     report = api.lint(file, folder, split=split, grid=grid, allow_missing=allow_missing)
-    typer.echo((report.to_json() if as_json else report.render()).rstrip())
+    most = len(report.problems) if every else 50
+    typer.echo((report.to_json() if as_json else report.render(most, every=every)).rstrip())
     if not report.ok:
         raise typer.Exit(1)
 
