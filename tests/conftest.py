@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import os
 import tempfile
 import traceback
@@ -34,6 +35,8 @@ from reveal_bench.masks import encode_mask  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
 
+gc.disable()  # until all tests are collected: modules and tests stay, and searching them for garbage takes a third longer
+
 # The same examples in every run, however slow the machine; HYPOTHESIS_PROFILE=search looks for new ones.
 hypothesis_settings.register_profile("steady", derandomize=True, deadline=None, database=None)
 hypothesis_settings.register_profile("search", deadline=None)
@@ -47,6 +50,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
     slow = {item.path for item in items if item.get_closest_marker("processes") is not None}
     items.sort(key=lambda item: item.path not in slow)
+
+
+def pytest_collection_finish() -> None:
+    """What there is now stays to the end of the run: nobody looks for garbage in it again."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
 
 
 # To put a command line together takes longer than most of its commands: each is made once.
