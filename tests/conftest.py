@@ -35,7 +35,7 @@ from reveal_bench.masks import encode_mask  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
 
-gc.disable()  # until all tests are collected: modules and tests stay, and searching them for garbage takes a third longer
+gc.disable()  # until all tests are collected: what is there stays, and searching it for garbage takes a third longer
 
 # The same examples in every run, however slow the machine; HYPOTHESIS_PROFILE=search looks for new ones.
 hypothesis_settings.register_profile("steady", derandomize=True, deadline=None, database=None)

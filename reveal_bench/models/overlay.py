@@ -18,6 +18,7 @@ from __future__ import annotations
 import io
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
 from reveal_bench.arguments import ArgumentError
@@ -266,26 +267,41 @@ def _draw_letters(drawn: Image, edges: list[int], size: int) -> None:
 
 def _draw_names(drawn: Image, film: Image, edges: list[int], grid: Grid) -> None:
     """Every cell's name in its top left corner: dark on bright `film`, light on dark, with a halo of the other."""
-    from PIL import Image, ImageDraw, ImageFont, ImageStat
+    from PIL import Image, ImageChops, ImageStat
 
-    size = max(10, round(0.2 * (edges[-1] - edges[0]) / grid.n))
-    font, halo, inset = ImageFont.load_default(size), max(1, size // 10), _line_width(edges) + max(1, size // 10)
-    layers = {kind: Image.new("L", drawn.size) for kind in ("halo", "dark on it", "light on it")}
-    pens = {kind: ImageDraw.Draw(layer) for kind, layer in layers.items()}
-    halos = Image.new("RGB", drawn.size, DARK)
+    names, halos, places = _names_of(drawn.size, tuple(edges), grid)
+    is_bright = Image.new("L", drawn.size)
+    for place in places:
+        if ImageStat.Stat(film.crop(place)).mean[0] > 127.5:
+            is_bright.paste(255, place)
+    is_dark = ImageChops.invert(is_bright)
+    drawn.paste(LETTER, mask=ImageChops.multiply(halos, is_bright))
+    drawn.paste(DARK, mask=ImageChops.multiply(halos, is_dark))
+    drawn.paste(DARK, mask=ImageChops.multiply(names, is_bright))
+    drawn.paste(LIGHT, mask=ImageChops.multiply(names, is_dark))
+
+
+@lru_cache(maxsize=8)
+def _names_of(
+    size: tuple[int, int], edges: tuple[int, ...], grid: Grid
+) -> tuple[Image, Image, tuple[tuple[int, int, int, int], ...]]:
+    """How opaque the names and their halos are, and the box of each name: the same on every film of one size."""
+    from PIL import Image, ImageDraw, ImageFont
+
+    points = max(10, round(0.2 * (edges[-1] - edges[0]) / grid.n))
+    font, stroke = ImageFont.load_default(points), max(1, points // 10)
+    inset = _line_width(list(edges)) + stroke
+    names, halos = Image.new("L", size), Image.new("L", size)
+    name_pen, halo_pen = ImageDraw.Draw(names), ImageDraw.Draw(halos)
+    boxes = []
     for cell in grid.cells:
         column, row = grid.parse(cell)
         place = (edges[column] + inset, edges[row] + inset)
-        left, top, right, bottom = pens["halo"].textbbox(place, cell, font, anchor="lt", stroke_width=halo)
-        around = (int(left), int(top), int(right), int(bottom))
-        is_bright = ImageStat.Stat(film.crop(around)).mean[0] > 127.5
-        if is_bright:
-            halos.paste(LETTER, around)
-        pens["halo"].text(place, cell, HALO_OPACITY, font, anchor="lt", stroke_width=halo)
-        pens["dark on it" if is_bright else "light on it"].text(place, cell, NAME_OPACITY, font, anchor="lt")
-    drawn.paste(halos, mask=layers["halo"])
-    drawn.paste(DARK, mask=layers["dark on it"])
-    drawn.paste(LIGHT, mask=layers["light on it"])
+        left, top, right, bottom = halo_pen.textbbox(place, cell, font, anchor="lt", stroke_width=stroke)
+        boxes.append((int(left), int(top), int(right), int(bottom)))
+        halo_pen.text(place, cell, HALO_OPACITY, font, anchor="lt", stroke_width=stroke)
+        name_pen.text(place, cell, NAME_OPACITY, font, anchor="lt")
+    return names, halos, tuple(boxes)
 
 
 Form = Literal["cell", "point", "box", "labels", "text"]

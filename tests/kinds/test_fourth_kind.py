@@ -28,6 +28,8 @@ from tests.leaderboard.conftest import ASKING, METADATA, Board, running, serve, 
 
 N = 120
 """Films; every third tube is in a wrong place, and two films are of one patient."""
+UNFINISHED = shutil.ignore_patterns("*.pyc.*", "*.tmp.*")
+"""Copied is what is compiled too, but not what another process is just writing."""
 BUILD = """
 from pathlib import Path
 from reveal_bench.benchmarks import BENCHMARKS
@@ -47,7 +49,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     packages, kind = root / "packages", root / "packages" / "reveal_bench" / "kinds"
     parts = ("reveal_bench", "leaderboard/reveal_leaderboard", "dataset_cards", "submissions")
     for source in (ROOT / part for part in parts):
-        shutil.copytree(source, packages / source.name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(source, packages / source.name, ignore=UNFINISHED)
     shutil.copytree(ROOT / "tests" / "kinds" / "toy", kind / "tubes", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.move(kind / "tubes" / "tubes.md", packages / "dataset_cards")
     append(kind / "__init__.py", "from reveal_bench.kinds.tubes import Toy\nKINDS[Toy.name] = Toy()\n")

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -52,6 +53,12 @@ def truth(films: Path) -> Truth:
     settings, pictures, grid = AskSettings(), FolderPictures(films), Grid(8)
     records = {record.image_id: record for record in read_localization(films, "test")}
     questions, right, wrong = [], {}, {}
+
+    @cache  # an image is shown for each of its findings
+    def sha256_of(image_id: str) -> str:
+        png = shown_png(pictures.open(image_id), form="cell", side=settings.side, grid=8)
+        return hashlib.sha256(png).hexdigest()
+
     for question in list_questions(films, "test", settings):
         image_id, finding = question.id.split("|")
         reference = records[image_id].reference(finding)
@@ -66,8 +73,7 @@ def truth(films: Path) -> Truth:
         right[question.id] = max(inside, key=lambda cell: inside[cell])
         wrong[question.id] = min(near, key=lambda cell: near[cell])
         assert near[wrong[question.id]] == 0 < inside[right[question.id]]
-        png = shown_png(pictures.open(image_id), form="cell", side=settings.side, grid=8)
-        questions.append((question.id, finding, hashlib.sha256(png).hexdigest()))
+        questions.append((question.id, finding, sha256_of(image_id)))
     return Truth(tuple(questions), right, wrong)
 
 

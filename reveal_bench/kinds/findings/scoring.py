@@ -159,8 +159,9 @@ class StudyRows(TabledRows):
         parts: dict[str, list[bool]] = {}
         for agreement in ("three_of_three", "two_of_three"):
             parts[f"agreement: {agreement.replace('_', ' ')}"] = [s.agreement == agreement for s in self.studies]
+        views = [s.views for s in self.studies]
         for view in ("AP", "PA", "LATERAL"):
-            parts[f"view: {view}"] = [view in s.views for s in self.studies]
+            parts[f"view: {view}"] = [view in shown for shown in views]
         for n in range(4):
             parts[f"findings: {n}"] = [len(s.labels) == n for s in self.studies]
         parts["findings: 4 or more"] = [len(s.labels) >= 4 for s in self.studies]

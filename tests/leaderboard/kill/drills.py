@@ -1,4 +1,4 @@
-"""Kill tests: SIGKILL at every point in the life of a submission.
+"""What the kill tests do on each kind of database: SIGKILL at every point in the life of a submission.
 
 Each seed of a database has one arena, in which the points are met one after the other: after each kill everything that
 the board holds is checked. One seed is run, or as many as REVEAL_KILL_SEEDS says, from REVEAL_KILL_FIRST_SEED on. With
@@ -14,18 +14,17 @@ import signal
 import socket
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
 
 from tests.leaderboard.conftest import Board, wait_until
 from tests.leaderboard.databases import DATABASE_SOURCE
-from tests.leaderboard.kill.arena import PATIENCE, Arena, Player, Send, arena
-from tests.leaderboard.kill.orders import AT_THE_DATABASE, EACH_STATE, SERVER_POINTS, WORKER_POINTS
+from tests.leaderboard.kill.arena import PATIENCE, Arena, Send, arena
+from tests.leaderboard.kill.orders import SERVER_POINTS, WORKER_POINTS
 from tests.leaderboard.test_blobs import bucket
 
-__all__ = ["bucket"]
+__all__ = ["Drills", "N_SEEDS", "PARSING", "bucket", "place"]
 
 FIRST_SEED = int(os.environ.get("REVEAL_KILL_FIRST_SEED", "0"))
 N_SEEDS = int(os.environ.get("REVEAL_KILL_SEEDS", "1"))
@@ -147,75 +146,3 @@ class Drills:
         os.kill(sleeper.pid, signal.SIGCONT)
         wait_until(lambda: place.log("worker").count(DROPPED) == dropped + 1, seconds=PATIENCE)
         place.check()
-
-
-@pytest.mark.processes
-class TestOnSQLite(Drills):
-    kind, few = "sqlite", EACH_STATE
-
-
-@pytest.mark.processes
-class TestOnPostgreSQL(Drills):
-    kind, few = "postgresql", AT_THE_DATABASE
-
-
-N_KILLS, N_UPLOADS = 33, 60
-LIFE_SECONDS = 0.2, 2.5
-"""How long those live who have not come by the point where they are to die."""
-RANDOM_MOMENT = ""
-
-
-@pytest.mark.processes
-@pytest.mark.skipif(N_SEEDS == 1, reason="takes minutes: part of `make soak`")
-class TestManyKills:
-    kind = "postgresql"
-
-    def test_nothing_is_lost_or_doubled(self, place: Arena) -> None:
-        """In each round some send at the same time until they are answered; a worker and the server die meanwhile.
-
-        All work is done before the next round: a submission that stops three workers is rightly set aside.
-        """
-        for worker in place.workers:
-            place.order(worker)
-        n_rounds, n_sent_before = (N_KILLS + 1) // 2, len(place.sends)
-        n_killed = n_at_points = 0
-        for k in range(n_rounds):
-            n = N_UPLOADS * (k + 1) // n_rounds - (len(place.sends) - n_sent_before)
-            sends = [place.new_send() for _ in range(n)]
-            doomed = place.draw.sample(["server", "worker"], 2)[: N_KILLS - n_killed]
-            with ThreadPoolExecutor(n) as senders:
-                answered = [senders.submit(send_until_answered, place, send) for send in sends]
-                for role in doomed:
-                    n_at_points += kill_and_replace(place, role)
-                    n_killed += 1
-            assert all(one.result() for one in answered)
-            place.wait_idle()
-            place.check()
-        assert (n_killed, len(place.sends) - n_sent_before) == (N_KILLS, N_UPLOADS)
-        assert 0 < n_at_points < N_KILLS
-
-
-def send_until_answered(place: Arena, send: Send) -> bool:
-    """Submit again and again, as a client does, until there is an answer."""
-    wait_until(lambda: place.post(send) is not None, seconds=PATIENCE, pause=0.5)
-    return bool(send.id)
-
-
-def kill_and_replace(place: Arena, role: str) -> bool:
-    """Kill the server or a worker at a named point or a random moment, and start another; whether it met the point."""
-    victim: Player = place.server if role == "server" else place.draw.choice(place.workers)
-    points = SERVER_POINTS if role == "server" else WORKER_POINTS
-    named = [point for point in points if point not in (*PARSING, "mid-upload")]
-    orders = place.order(victim, point=place.draw.choice([RANDOM_MOMENT, *named]))
-    end = time.monotonic() + place.draw.uniform(*LIFE_SECONDS)
-    while victim.look() and time.monotonic() < end:
-        time.sleep(0.02)
-    victim.process.kill()
-    victim.wait_killed()
-    if role == "server":
-        place.server = place.start_server()
-    else:
-        successor = place.start_worker()
-        place.order(successor)
-        place.workers = [successor, *(worker for worker in place.workers if worker is not victim)]
-    return victim.desk.is_done(orders.number)
