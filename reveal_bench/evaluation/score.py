@@ -27,6 +27,7 @@ from reveal_bench.kinds import KINDS, kind_of
 from reveal_bench.kinds.folder import read_folder_info, split_shards
 from reveal_bench.kinds.kind import Kind, Manifest, Rows
 from reveal_bench.metrics.bootstrap import Estimate
+from reveal_bench.metrics.intervals import DEFAULT_INTERVAL
 from reveal_bench.version import __version__
 
 if TYPE_CHECKING:
@@ -179,7 +180,7 @@ def find_protocol(
     thresholds: float | Mapping[str, float] = 0.5,
     ratings: Sequence[Rating] | None = None,
     allow_missing: bool = False,
-    interval: str = "percentile",
+    interval: str = DEFAULT_INTERVAL,
     **options: Any,
 ) -> dict[str, Any]:
     """What scores depend on beside predictions and references, as the document says it.
@@ -219,7 +220,7 @@ def score_report(
     n_resamples: int = 1000,
     seed: int = 0,
     unit: str = "patient",
-    interval: str = "percentile",
+    interval: str = DEFAULT_INTERVAL,
     strata: bool | None = None,
 ) -> ScoredFile:
     """Score the predictions of a lint report, of the kind that the folder's benchmark asks for.
@@ -233,7 +234,8 @@ def score_report(
     thresholds : probability from which a label counts as predicted (findings): one number, or one per label
     ratings : what readers gave the answers (tasks), and needed there
     unit : "patient", or the kind's own: "image", "study" or "task"
-    interval : of :attr:`Kind.intervals <reveal_bench.kinds.kind.Kind.intervals>`: "percentile" and "bca" of every kind
+    interval : of :attr:`Kind.intervals <reveal_bench.kinds.kind.Kind.intervals>`: "jackknife",
+        "percentile" and "bca" of every kind
     strata : whether to score the parts of the split too that the kind names; by default where it does so by itself
 
     Raises

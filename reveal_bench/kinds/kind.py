@@ -296,7 +296,7 @@ class ScoredKind(ABC):
     uses_grid: ClassVar[bool] = False
     asked_column: ClassVar[str] = "finding"
     reads_parquet: ClassVar[bool] = False
-    intervals: ClassVar[tuple[str, ...]] = ("percentile", "bca")
+    intervals: ClassVar[tuple[str, ...]] = ("jackknife", "percentile", "bca")
     has_strata: ClassVar[bool] = False
     run_report: ClassVar[str] = "scores"
 

@@ -273,7 +273,7 @@ def summarize_studies(
     ----------
     rows : StudyRows of the whole split: all its patients are resampled, also for a stratum
     unit : {"patient", "study"}
-    interval : {"percentile", "bca"}
+    interval : {"jackknife", "percentile", "bca"}
     stratum : key of ``rows.strata()``, or None for all studies
 
     Returns
@@ -423,7 +423,8 @@ def disclose_studies(
     if shown:
         kept = _only_labels(rows, shown)
         positives = dict(zip(shown, kept.present.sum(axis=0).tolist(), strict=True))
-        estimates = summarize_studies(kept, n_resamples=n_resamples, seed=seed)
+        # What a board releases keeps percentiles, whatever the default at home
+        estimates = summarize_studies(kept, n_resamples=n_resamples, seed=seed, interval="percentile")
         allowed = [replace(e, n=positives.get(e.finding, e.n)) for e in estimates if e.metric in released]
         if len(shown) >= RANKED_LABELS:
             allowed += [e for e in estimates if (e.metric, e.finding) == ("auroc", MACRO)]
