@@ -5,7 +5,7 @@ Conventions
 Replicates are float, shape (n_resamples, n_columns): a column per finding, macro or difference. NaN is a replicate
 without a value; it is left out and counted. Ends are of the central 95 %.
 
-Sources: jackknife, the default of :func:`~reveal_bench.evaluation.score.score_file`, see
+Sources: jackknife, the default of scores, see
 :mod:`reveal_bench.metrics.jackknife`. Percentile as in papers 000 (section 3.3) and 002 (Results), linear between
 order statistics. BCa: Efron and Tibshirani, An Introduction to the Bootstrap (1993), equation 14.10, with the jackknife
 over resampled units in equation 14.15; replicates that tie with the value count half, as in `scipy.stats.bootstrap`.
@@ -25,12 +25,11 @@ from reveal_bench.arrays import FloatArray, IntArray
 from reveal_bench.metrics.jackknife import Evidence, jackknife_ends
 
 __all__ = [
-    "DEFAULT_INTERVAL", "INTERVALS", "Interval", "Intervals", "check_interval", "find_intervals", "mean_of_defined",
+    "INTERVALS", "Interval", "Intervals", "check_interval", "find_intervals", "mean_of_defined",
 ]  # fmt: skip
 
 Interval = Literal["jackknife", "percentile", "bca", "chexlocalize"]
 INTERVALS: tuple[Interval, ...] = get_args(Interval)
-DEFAULT_INTERVAL: Interval = "jackknife"
 
 SHARES = 0.025, 0.975
 """Where the ends of a 95 % interval lie among the replicates; ranks have theirs there, too."""
