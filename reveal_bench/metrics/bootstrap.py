@@ -112,14 +112,32 @@ class Resampled(Protocol):
         """Rows behind each group, (n_groups,)."""
         ...
 
+    @property
+    def weights(self) -> FloatArray | None:
+        """Rows that each unit holds of each group, (n_units, n_groups); None if :meth:`left_out` is."""
+        ...
+
+    def left_out(self) -> FloatArray | None:
+        """Figures without each unit, (n_units, n_groups); None where that would cost too much."""
+        ...
+
 
 @dataclass(frozen=True)
 class Figures:
-    """Figures that are not means: `values` and `n` (n_groups,), `replicates` (n_resamples, n_groups); NaN undefined."""
+    """Figures that are not means: `values` and `n` (n_groups,), `replicates` (n_resamples, n_groups); NaN undefined.
+
+    `without` and `weights` are what :class:`Resampled` says of units, if they can be left out.
+    """
 
     values: FloatArray
     replicates: FloatArray
     n: IntArray
+    without: FloatArray | None = None
+    weights: FloatArray | None = None
+
+    def left_out(self) -> FloatArray | None:
+        """Figures without each unit, if known."""
+        return self.without
 
 
 @dataclass(frozen=True)
@@ -141,6 +159,11 @@ class BootstrapMeans:
     n_undefined: IntArray
     sums: FloatArray
     rows: FloatArray
+
+    @property
+    def weights(self) -> FloatArray:
+        """Rows of each unit."""
+        return self.rows
 
     def macro(self) -> tuple[float, FloatArray]:
         """Unweighted mean over the groups that are defined: on the data, and per replicate."""

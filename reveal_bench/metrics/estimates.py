@@ -52,7 +52,15 @@ from reveal_bench.metrics.labels import (
     ratio_from_sums,
 )
 
-__all__ = ["MAX_CATEGORIES", "POOLED", "as_flat_result", "code_ratings", "estimate_agreement", "estimate_labels"]
+__all__ = [
+    "MAX_CATEGORIES",
+    "POOLED",
+    "as_flat_result",
+    "code_ratings",
+    "estimate_agreement",
+    "estimate_labels",
+    "units_behind",
+]
 
 POOLED = "all"
 """What stands for the finding in the Estimate of all decisions or studies together."""
@@ -152,7 +160,7 @@ def estimate_labels(
     for name, found in figures.items():
         of_metric: Interval = "percentile" if name in _OF_SCORES and interval == "jackknife" else interval
         recipe = _recipe(name, n_resamples, seed, unit, of_metric)
-        estimates += _estimates(recipe, labels, n, *found, interval=of_metric, n_behind=_units_behind(name, sums))
+        estimates += _estimates(recipe, labels, n, *found, interval=of_metric, n_behind=units_behind(name, sums))
     return estimates
 
 
@@ -345,7 +353,7 @@ def _estimates(
     return [Estimate(metric, name, *a, *b, recipe) for name, a, b in zip(names, ends, counts, strict=True)]
 
 
-def _units_behind(name: str, sums: LabelSums) -> IntArray:
+def units_behind(name: str, sums: LabelSums) -> IntArray:
     """Units that a metric rests on: those with positives for recall, those called positive by either for F1, kappa."""
     tp, fp, fn = np.moveaxis(sums.confusion, -1, 0)
     held = {"recall": tp + fn, "precision": tp + fp}.get(name.split("_")[0], tp + fp + fn)

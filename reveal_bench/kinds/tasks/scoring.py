@@ -391,7 +391,7 @@ def resample_rubrics(
     units, n_units = _units(first, unit)
     counts = resampling_counts(n_units, n_resamples=n_resamples, seed=seed)
     found = [_means_of(rows, columns, units, counts) for rows in systems]
-    return [Figures(means.values, means.replicates, means.n) for means in found]
+    return [Figures(m.values, m.replicates, m.n, m.left_out(), m.rows) for m in found]
 
 
 def _means_of(
