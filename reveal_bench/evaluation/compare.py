@@ -65,7 +65,7 @@ class Comparison:
     value, low, high : float
         ``a - b``, or for a relative decrease ``(b - a) / b``, with the ends of its 95 % interval; NaN where undefined.
     p : float
-        Two-sided, for a value of 0; NaN where the systems differ in too few patients.
+        Two-sided, for a value of 0; NaN where too few patients are behind the difference, or differ.
     n_a, n_b : int
         Defined rows behind a finding; for a macro, the findings that both have.
     n_empty_replicates : int
@@ -259,7 +259,7 @@ def compare_resampled(
     else:
         evidence = _evidence_of_pair(a, b, values, parts[1], combine)
         found = find_intervals(combine(*values), combine(*replicates), interval="jackknife", evidence=evidence)
-        p_values = np.where(np.isnan(found.values), np.nan, paired_p(*parts, signs))
+        p_values = np.where(np.isnan(found.low), np.nan, paired_p(*parts, signs))
     n_shared = int((~np.isnan(values[0, 1:])).sum())
     comparisons = []
     for i, finding in enumerate((MACRO, *findings)):

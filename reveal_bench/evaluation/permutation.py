@@ -11,7 +11,8 @@ better, d might as well have the other sign.
 * p is the share of patterns of signs in which the absolute sum is larger than on the data, those in which it is equal
   counting half (mid-p, since the differences of hits are few whole numbers). All patterns are taken while there are
   fewer than 2**12 of them, otherwise those of one draw, which all metrics and findings share.
-* Fewer than :data:`LEAST_DIFFERING` patients of whom the systems differ have no p (NaN), but 1 if there are none.
+* Fewer than :data:`LEAST_DIFFERING` patients of whom the systems differ have no p (NaN), but 1 if there are none. A
+  difference without an interval has no p either.
 * Of several systems each pair has ``|sum d| / sqrt(sum d**2)``. The patterns' maxima over all pairs, then over
   those not yet told apart, give p that hold for all pairs together.
 

@@ -138,7 +138,8 @@ def test_equal_systems_do_not_differ(rng: np.random.Generator) -> None:
     a = system(rng, 0.5)
     for c in compare(a, a, interval="percentile"):
         assert (c.value, c.low, c.high, c.p) == (0, 0, 0, 1)
-    assert {(c.value, c.p) for c in compare(a, a)} == {(0, 1)}
+    common = [c for c in compare(a, a) if c.finding in FINDINGS[:2]]  # the third is too rare for a p
+    assert {(c.value, c.low, c.high, c.p) for c in common} == {(0, 0, 0, 1)}
 
 
 def test_a_reference_of_zero_has_no_decrease() -> None:

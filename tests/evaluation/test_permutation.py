@@ -28,11 +28,12 @@ def plain_p(differences: list[float], patterns: list[tuple[float, ...]], *, exac
 def test_p_equals_a_plain_loop_over_the_same_signs(metric: str, rng: np.random.Generator) -> None:
     a, b = system(rng, 0.75), system(rng, 0.45)
     patients = sorted({patient for _, patient in a.all_images})
-    got = {c.finding: c for c in compare(a, b, metrics=[metric], n_resamples=150, seed=4)}
+    common = FINDINGS[:2]  # the third is too rare for a p
+    got = {c.finding: c for c in compare(a, b, metrics=[metric], findings=common, n_resamples=150, seed=4)}
     signs = draw_signs(len(patients), n_resamples=150, seed=4)
     shares = []
     n_printed = 0
-    for finding in FINDINGS:
+    for finding in common:
         of_patient = dict.fromkeys(patients, 0.0)
         cases = [i for i, f in enumerate(a.case_findings) if f == finding]
         for i in cases:
@@ -49,7 +50,7 @@ def test_p_equals_a_plain_loop_over_the_same_signs(metric: str, rng: np.random.G
         patterns = list(product((1.0, -1.0), repeat=n_differ)) if exact else [tuple(row) for row in signs.tolist()]
         assert got[finding].p == pytest.approx(plain_p(kept if exact else differences, patterns, exact=exact), abs=1e-9)
     assert n_printed
-    macro = [math.fsum(column) / len(FINDINGS) for column in zip(*shares, strict=True)]
+    macro = [math.fsum(column) / len(common) for column in zip(*shares, strict=True)]
     patterns = [tuple(row) for row in signs.tolist()]
     assert got["macro"].p == pytest.approx(plain_p(macro, patterns, exact=False), abs=1e-9)
 
