@@ -74,11 +74,11 @@ def lint_given(
 
 
 def name_of(given: Any, default: str) -> str:
-    """What a system is called that was given by itself: the name of its run folder or file, else `default`."""
+    """What a system is called that was given by itself: its run folder, file or model, else `default`."""
     from reveal_bench.predictions.files import stem_of
 
     if not isinstance(given, str | Path):
-        return default
+        return str(getattr(getattr(given, "info", None), "model", default))
     path = Path(given)
     return path.name if path.is_dir() else stem_of(path)
 

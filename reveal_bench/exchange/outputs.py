@@ -336,8 +336,8 @@ class _Reader:
         for what, read in (("id", self._ids), ("finding", self._names)):
             changed = [f"{given} as {ours}" for given, ours in read.items() if ours not in (None, given)]
             if changed:
-                more = f" and {len(changed) - 3:,} more" if len(changed) > 3 else ""
-                self._notes.append(f"{len(changed):,} {what}s read by another name: {', '.join(changed[:3])}{more}")
+                more = f" and {len(changed) - 1:,} more" if len(changed) > 1 else ""
+                self._notes.append(f"read by another name, {what}s: {changed[0]}{more}")
 
 
 def _is_count(values: Sequence[Any]) -> bool:

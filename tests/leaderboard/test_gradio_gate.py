@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import gradio as gr
@@ -13,14 +14,17 @@ import pytest
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
+from gradio.routes import App
 from reveal_leaderboard.accounts.accounts import Accounts
 from reveal_leaderboard.store.database import connect
+from reveal_leaderboard.web.app import QUIET, build_app
 from reveal_leaderboard.web.auth import Auth, Provider
 from reveal_leaderboard.web.gradio_gate import ROUTES, GradioGate
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 
+from tests.leaderboard.browser.world import World
 from tests.leaderboard.databases import DATABASE_SOURCE
 
 HERE = "http://127.0.0.1:7860"
@@ -269,3 +273,18 @@ def test_what_was_checked_is_what_gradio_reads(browser: TestClient, inside: Insi
 def test_an_event_is_not_endless(browser: TestClient, inside: Inside, cookies: dict[str, Any]) -> None:
     assert join(browser, cookies["a"], data="x" * 4_000_000) == 413
     assert inside.seen == []
+
+
+def test_gradio_gathers_nothing_about_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would table its last 10,000 events anew after every one of them, for a page that is closed."""
+    for name in QUIET:
+        monkeypatch.delenv(name, raising=False)
+    world = World(tmp_path)
+    app = build_app(world.store, world.intake.blobs, world.catalogue, world.intake.custody, world.auth)
+    (queue,) = (
+        inner.get_blocks()._queue for route in app.routes if isinstance(inner := getattr(route, "app", None), App)
+    )
+    queue.events_recorded = 1000
+    done = {"function": "send", "status": "success", "process_time": 1.0}
+    assert queue.ANALYTICS_MAX_EVENTS == 1
+    assert queue.compute_analytics_summary([done]) == {"functions": {}}

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -52,9 +53,17 @@ from reveal_leaderboard.web.rate import Limits, RateLimit
 from reveal_leaderboard.web.services import Services
 from reveal_leaderboard.web.signin import add_sign_in
 
-__all__ = ["Front", "MAX_UPLOAD_BYTES", "OwnMethods", "build_app", "guard"]
+__all__ = ["Front", "MAX_UPLOAD_BYTES", "OwnMethods", "QUIET", "build_app", "guard"]
 
 METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
+
+QUIET = {
+    "GRADIO_ANALYTICS_ENABLED": "False",
+    # Gradio tables its last 10,000 events anew after every event, for a monitoring page that is closed here.
+    "GRADIO_ANALYTICS_MAX_EVENTS": "1",
+    "GRADIO_ANALYTICS_CACHE_FREQUENCY": str(sys.maxsize),
+}
+"""What Gradio reads from the environment: nothing is sent anywhere, and nothing is gathered about events."""
 
 
 class OwnMethods:
@@ -219,7 +228,7 @@ def _no_app_yet() -> Iterator[None]:
 
 
 def _mount_pages(app: FastAPI, services: Services, front: Front) -> None:
-    os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
+    os.environ.update(QUIET)
     further = navigation(front.galleries)
     with _no_app_yet():
         with gr.Blocks(title="REVEAL leaderboard", analytics_enabled=False, delete_cache=(3600, 3600)) as pages:
