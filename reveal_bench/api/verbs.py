@@ -236,7 +236,7 @@ def score(
     n_resamples: int = 1000,
     seed: int = 0,
     unit: str = "patient",
-    interval: str = "percentile",
+    interval: str | None = None,
     strata: bool | None = None,
     name: str | None = None,
 ) -> Scores:
@@ -249,7 +249,7 @@ def score(
     ratings : what readers gave the answers (tasks): a table of ratings, or a list of them
     n_resamples, seed : of the bootstrap
     unit : what is resampled: "patient", or the kind's own: "image", "study" or "task"
-    interval : "percentile" or "bca", and for localization "chexlocalize"
+    interval : "jackknife" (the default), "percentile" or "bca", and for localization "chexlocalize"
     strata : whether to score the parts of the split too that the kind names; by default where it does so by itself
 
     Raises

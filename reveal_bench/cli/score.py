@@ -116,7 +116,9 @@ def score(
     resamples: Resamples = 1000,
     seed: Seed = 0,
     unit: ResamplingUnit = "patient",
-    interval: Annotated[str, typer.Option(help="Kind of interval: percentile, bca or chexlocalize.")] = "percentile",
+    interval: Annotated[
+        str | None, typer.Option(help="Kind of interval: jackknife (the default), percentile, bca or chexlocalize.")
+    ] = None,
     strata: Annotated[
         bool | None, typer.Option("--strata/--no-strata", help="Also score parts of the split, such as views.")
     ] = None,
@@ -173,7 +175,7 @@ def score(
     _tell_of_thresholds(file, scored, given=metadata)
     if terminal.printed_as(result, csv=csv, markdown=markdown, latex=latex):
         return
-    how = "" if interval == "percentile" else f" ({interval})"
+    how = "" if interval is None else f" ({interval})"
     terminal.print_scores(
         scored.estimates,
         f"{file.name} on {_on(scored)}: {terminal.scale_of(scored.estimates)} with 95 % intervals{how}, "

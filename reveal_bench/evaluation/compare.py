@@ -11,8 +11,11 @@ The macro of a comparison averages the findings for which *all* systems are defi
 replicate: a system neither gains nor loses by a finding that another one left undefined. It may thus differ from the
 macro that :meth:`~reveal_bench.kinds.kind.Rows.estimates` gives for one of them.
 
-Intervals are percentile intervals. A two-sided p is ``2 (min(n_low, n_high) + 1) / (n + 1)``, at most 1, where of n
-replicates n_low have a difference of 0 or less and n_high of 0 or more: it never is 0, and 1 for equal systems.
+By default intervals are those of :mod:`reveal_bench.metrics.jackknife`, a two-sided p comes from flipping the signs of
+patients' differences, and tiers from the same flips of all pairs (:mod:`reveal_bench.evaluation.permutation`). With
+``interval="percentile"``, and always for AUROC and average precision, intervals are percentile intervals, tiers come
+from p corrected by Holm, and p is ``2 (min(n_low, n_high) + 1) / (n + 1)``, at most 1, where of n replicates n_low have
+a difference of 0 or less and n_high of 0 or more: it never is 0, and 1 for equal systems. Signatures say which it is.
 
 Source: relative decrease from the human benchmark as in paper 002, Extended Data Figs. 5 and 6, always over the
 reference; the paired bootstrap as in Efron and Tibshirani (1993), chapter 16; Holm (1979).
@@ -29,11 +32,13 @@ import numpy as np
 import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.arrays import FloatArray
+from reveal_bench.arrays import BoolArray, FloatArray
+from reveal_bench.evaluation.permutation import Signs, contributions, draw_signs, paired_p, step_down_p
 from reveal_bench.kinds.kind import Rows
-from reveal_bench.metrics import METRICS
+from reveal_bench.metrics import METRICS, Metric
 from reveal_bench.metrics.bootstrap import MACRO, Resampled, macro_first, signature
-from reveal_bench.metrics.intervals import SHARES, find_intervals
+from reveal_bench.metrics.intervals import SHARES, Interval, find_intervals, mean_of_defined
+from reveal_bench.metrics.jackknife import LEAST_UNITS_IN_MACRO, Evidence, evidence_of_groups
 
 __all__ = [
     "Comparison", "Ranked", "as_records", "compare", "compare_resampled", "decrease", "holm", "rank",
@@ -60,7 +65,7 @@ class Comparison:
     value, low, high : float
         ``a - b``, or for a relative decrease ``(b - a) / b``, with the ends of its 95 % interval; NaN where undefined.
     p : float
-        Two-sided, for a value of 0.
+        Two-sided, for a value of 0; NaN where too few patients are behind the difference, or differ.
     n_a, n_b : int
         Defined rows behind a finding; for a macro, the findings that both have.
     n_empty_replicates : int
@@ -132,6 +137,7 @@ def compare(
     n_resamples: int = 1000,
     seed: int = 0,
     unit: str = "patient",
+    interval: Interval = "jackknife",
 ) -> list[Comparison]:
     """Paired difference ``a - b`` per metric: its macro first, then its findings.
 
@@ -140,13 +146,14 @@ def compare(
     a, b : rows of two systems of one kind on the same split
     metrics : those that apply to both, and have a better direction, by default
     findings : findings, labels or criteria that are reported, and that the macro is over; those of the kind by default
+    interval : {"jackknife", "percentile"}
 
     Raises
     ------
     ValueError
         If the splits differ, no metric applies to both, or a metric or finding is unknown.
     """
-    return _compare(a, b, np.subtract, metrics, findings, n_resamples, seed, unit)
+    return _compare(a, b, np.subtract, metrics, findings, n_resamples, seed, unit, interval)
 
 
 def relative_decrease(
@@ -158,6 +165,7 @@ def relative_decrease(
     n_resamples: int = 1000,
     seed: int = 0,
     unit: str = "patient",
+    interval: Interval = "jackknife",
 ) -> list[Comparison]:
     """Relative decrease ``(reference - model) / reference``, paired, with `model` as a and `reference` as b.
 
@@ -167,14 +175,14 @@ def relative_decrease(
     Parameters
     ----------
     model, reference : rows of one kind on the same split, such as a model's and the human benchmark's
-    metrics, findings, n_resamples, seed, unit : as in :func:`compare`
+    metrics, findings, n_resamples, seed, unit, interval : as in :func:`compare`
 
     Raises
     ------
     ValueError
         As :func:`compare`.
     """
-    return _compare(model, reference, decrease, metrics, findings, n_resamples, seed, unit)
+    return _compare(model, reference, decrease, metrics, findings, n_resamples, seed, unit, interval)
 
 
 def decrease(model: npt.ArrayLike, reference: npt.ArrayLike) -> FloatArray:
@@ -201,7 +209,10 @@ def _compare(
     n_resamples: int,
     seed: int,
     unit: str,
+    interval: Interval,
 ) -> list[Comparison]:
+    if interval not in ("jackknife", "percentile"):
+        raise ArgumentError("interval", "must be 'jackknife' or 'percentile'", repr(interval))
     names = _shared_metrics([a, b]) if metrics is None else list(metrics)
     if not names:
         raise ValueError(f"a metric must apply to both systems, got {a.metrics()} and {b.metrics()}")
@@ -211,10 +222,16 @@ def _compare(
     figures = a.resample([a, b], metrics=names, groups=chosen, **options)
     of_macros = figures if of_macro == chosen else a.resample([a, b], metrics=names, groups=of_macro, **options)
     comparisons = []
+    signs: Signs | None = None
     for name in names:
-        recipe = signature(name, METRICS[name].version, **options)
+        left_out = figures[0][name].left_out()
+        own: Interval = interval if left_out is not None else "percentile"
+        recipe = signature(name, METRICS[name].version, **options, interval=own)
+        if own == "jackknife" and signs is None and left_out is not None:
+            signs = draw_signs(len(left_out), n_resamples=n_resamples, seed=seed)
+        flips = signs if own == "jackknife" else None
         (macro, *_), (_, *others) = (
-            compare_resampled(found[0][name], found[1][name], groups, recipe=recipe, combine=combine)
+            compare_resampled(found[0][name], found[1][name], groups, recipe=recipe, combine=combine, signs=flips)
             for found, groups in ((of_macros, of_macro), (figures, chosen))
         )
         comparisons += [macro, *others]
@@ -228,20 +245,48 @@ def compare_resampled(
     *,
     recipe: str,
     combine: Callable[[FloatArray, FloatArray], FloatArray] = np.subtract,
+    signs: Signs | None = None,
 ) -> list[Comparison]:
-    """:func:`compare` of one metric, from figures in the same replicates: the macro, then each of `findings`."""
+    """:func:`compare` of one metric, from figures in the same replicates: the macro, then each of `findings`.
+
+    With `signs`, intervals are the jackknife's and p those of flips; without, both come from the replicates.
+    """
     values, replicates = side_by_side([a, b])
-    found = find_intervals(combine(*values), combine(*replicates))
+    parts = None if signs is None else contributions([a, b])
+    if parts is None or signs is None:
+        found = find_intervals(combine(*values), combine(*replicates))
+        p_values = np.array([_two_sided(column) for column in combine(*replicates).T])
+    else:
+        evidence = _evidence_of_pair(a, b, values, parts[1], combine)
+        found = find_intervals(combine(*values), combine(*replicates), interval="jackknife", evidence=evidence)
+        p_values = np.where(np.isnan(found.low), np.nan, paired_p(*parts, signs))
     n_shared = int((~np.isnan(values[0, 1:])).sum())
     comparisons = []
     for i, finding in enumerate((MACRO, *findings)):
         n = (n_shared, n_shared) if i == 0 else (int(a.n[i - 1]), int(b.n[i - 1]))
         own = values[:, 0] if i == 0 else (a.values[i - 1], b.values[i - 1])
-        p, metric = _two_sided(combine(*replicates[:, :, i])), recipe.split("|", 1)[0]
+        p, metric = float(p_values[i]), recipe.split("|", 1)[0]
         value, low, high = (float(column[i]) for column in (found.values, found.low, found.high))
         figures = float(own[0]), float(own[1]), value, low, high, p
         comparisons.append(Comparison(metric, finding, *figures, *n, int(found.n_empty[i]), recipe))
     return comparisons
+
+
+def _evidence_of_pair(
+    a: Resampled,
+    b: Resampled,
+    values: FloatArray,
+    behind: BoolArray,
+    combine: Callable[[FloatArray, FloatArray], FloatArray],
+) -> Evidence:
+    left_out = np.array([a.left_out(), b.left_out()], np.float64)
+    left_out[:, np.isnan(left_out).any(axis=0)] = np.nan
+    return evidence_of_groups(
+        combine(*macro_first(left_out)),
+        behind.sum(axis=0),
+        averaged=np.flatnonzero(~np.isnan(values[0, 1:])),
+        bounds=(-math.inf, math.inf),
+    )
 
 
 def _shared_metrics(systems: Sequence[Rows]) -> list[str]:
@@ -292,11 +337,12 @@ def rank(
     n_resamples: int = 10_000,
     seed: int = 0,
     unit: str = "patient",
+    interval: Interval = "jackknife",
 ) -> list[Ranked]:
     """Systems from best to worst by their macro, with rank intervals and tiers.
 
-    Tiers: two systems are told apart when the p of their paired difference, corrected by Holm over all pairs, is at
-    most 0.05. From the best system downwards, one joins the tier above it unless it is told apart from *any* member;
+    Tiers: two systems are told apart when the p of their paired difference, corrected for all pairs, is at most 0.05.
+    From the best system downwards, one joins the tier above it unless it is told apart from *any* member;
     then it opens the next. So tiers follow the ranks, and systems that share one are not told apart. The converse need
     not hold: neighbours across a border may not be told apart either, since "not told apart" is not transitive.
 
@@ -305,7 +351,9 @@ def rank(
     systems : name -> rows, all of one kind and on the same split
     metric : one that applies to all and has a better direction
     findings : findings that the macro is over, so far as all systems have them; the vocabulary by default
-    n_resamples : at least 40 per pair of systems, or no corrected p could be as small as 0.05
+    n_resamples : at least 40 per pair of systems, or no p corrected by Holm could be as small as 0.05
+    interval : {"jackknife", "percentile"}
+        Where tiers come from, too; rank intervals are percentiles of ranks over the replicates either way.
 
     Returns
     -------
@@ -348,17 +396,40 @@ def rank(
     rank_low = np.quantile(ranks, SHARES[0], axis=1, method="lower")
     rank_high = np.quantile(ranks, SHARES[1], axis=1, method="higher")
     on_data = _ranks(sign * values[:, :1])[:, 0]
-    found = find_intervals(values[:, 0], macros.T)
+    figures_of = [means[metric] for means in resampled]
+    parts = contributions(figures_of) if interval == "jackknife" else None
+    if parts is None:
+        interval, found, apart = "percentile", find_intervals(values[:, 0], macros.T), _told_apart(macros)
+    else:
+        evidence = _evidence_of_macros(figures_of, values, parts[1], METRICS[metric])
+        found = find_intervals(values[:, 0], replicates[:, :, 0].T, interval="jackknife", evidence=evidence)
+        signs = draw_signs(parts[0].shape[1], n_resamples=n_resamples, seed=seed)
+        apart = step_down_p(parts[0][:, :, 0], signs) <= ALPHA
     names = list(systems)
     order = sorted(range(len(names)), key=lambda i: (on_data[i], names[i]))
-    tiers = _tiers(order, _told_apart(macros))
-    recipe = signature(metric, METRICS[metric].version, n_resamples=n_resamples, seed=seed, unit=unit)
+    tiers = _tiers(order, apart)
+    recipe = signature(
+        metric, METRICS[metric].version, n_resamples=n_resamples, seed=seed, unit=unit, interval=interval
+    )
     ranked = []
     for i in order:
         places = int(on_data[i]), int(rank_low[i]), int(rank_high[i]), tiers[i]
         figures = float(values[i, 0]), float(found.low[i]), float(found.high[i])
         ranked.append(Ranked(names[i], metric, *places, *figures, n_shared, recipe))
     return ranked
+
+
+def _evidence_of_macros(
+    systems: Sequence[Resampled], values: FloatArray, behind: BoolArray, metric: Metric
+) -> Evidence:
+    """Of the macro of every system, over the groups that all have."""
+    left_out = np.array([system.left_out() for system in systems], np.float64)
+    left_out[:, np.isnan(left_out).any(axis=0)] = np.nan
+    fewest = int(behind.sum(axis=0)[~np.isnan(values[0, 1:])].min())
+    n = len(systems)
+    enough = np.full(n, fewest >= LEAST_UNITS_IN_MACRO)
+    bounds = metric.low, metric.high
+    return Evidence(mean_of_defined(left_out).T, np.full(n, fewest), enough, np.zeros(n, bool), bounds)
 
 
 def _ranks(scores: FloatArray) -> npt.NDArray[np.int64]:

@@ -179,7 +179,7 @@ def find_protocol(
     thresholds: float | Mapping[str, float] = 0.5,
     ratings: Sequence[Rating] | None = None,
     allow_missing: bool = False,
-    interval: str = "percentile",
+    interval: str | None = None,
     **options: Any,
 ) -> dict[str, Any]:
     """What scores depend on beside predictions and references, as the document says it.
@@ -197,6 +197,7 @@ def find_protocol(
             "ratings",
             f"must be given: answers to tasks of {info.benchmark} are scored by readers, not by a program",
         )
+    interval = kind.intervals[0] if interval is None else interval
     if interval not in kind.intervals:
         known = " or ".join(map(repr, kind.intervals))
         raise ArgumentError("interval", f"must be {known} for a benchmark of {kind.name}", repr(interval))
@@ -219,7 +220,7 @@ def score_report(
     n_resamples: int = 1000,
     seed: int = 0,
     unit: str = "patient",
-    interval: str = "percentile",
+    interval: str | None = None,
     strata: bool | None = None,
 ) -> ScoredFile:
     """Score the predictions of a lint report, of the kind that the folder's benchmark asks for.
@@ -233,7 +234,8 @@ def score_report(
     thresholds : probability from which a label counts as predicted (findings): one number, or one per label
     ratings : what readers gave the answers (tasks), and needed there
     unit : "patient", or the kind's own: "image", "study" or "task"
-    interval : of :attr:`Kind.intervals <reveal_bench.kinds.kind.Kind.intervals>`: "percentile" and "bca" of every kind
+    interval : of :attr:`Kind.intervals <reveal_bench.kinds.kind.Kind.intervals>`, the first
+        of them by default
     strata : whether to score the parts of the split too that the kind names; by default where it does so by itself
 
     Raises
@@ -248,6 +250,7 @@ def score_report(
     options: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed, "unit": unit, "interval": interval}
     how: dict[str, Any] = {"grid": grid, "thresholds": thresholds, "ratings": ratings}
     protocol = find_protocol(folder, split, **how, allow_missing=report.allow_missing, **options)
+    options["interval"] = protocol["interval"]
     if not report.ok:
         raise LintError(report)
     manifest, records = kind.read_manifest(folder, split), kind.read_records(folder, split)

@@ -286,7 +286,7 @@ class ScoredKind(ABC):
     uses_grid : whether answers may be cells of a grid
     asked_column : what a question's finding, label or category is called in a table of questions
     reads_parquet : whether a prediction file may be Parquet
-    intervals : intervals that its scores may have
+    intervals : intervals that its scores may have, the default first
     has_strata : whether its strata are reported without being asked for
     run_report : which report of runs it has, of :data:`reveal_bench.reports.run_page.REPORTS`
     """
@@ -296,7 +296,7 @@ class ScoredKind(ABC):
     uses_grid: ClassVar[bool] = False
     asked_column: ClassVar[str] = "finding"
     reads_parquet: ClassVar[bool] = False
-    intervals: ClassVar[tuple[str, ...]] = ("percentile", "bca")
+    intervals: ClassVar[tuple[str, ...]] = ("jackknife", "percentile", "bca")
     has_strata: ClassVar[bool] = False
     run_report: ClassVar[str] = "scores"
 

@@ -26,7 +26,9 @@ import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray, IntArray
+from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.intervals import Interval, find_intervals, mean_of_defined
+from reveal_bench.metrics.jackknife import Evidence, evidence_of_groups
 
 __all__ = [
     "MACRO",
@@ -35,6 +37,7 @@ __all__ = [
     "Figures",
     "Resampled",
     "as_result",
+    "bounds_of",
     "bootstrap_means",
     "code_cases",
     "estimate_cases",
@@ -109,14 +112,32 @@ class Resampled(Protocol):
         """Rows behind each group, (n_groups,)."""
         ...
 
+    @property
+    def weights(self) -> FloatArray | None:
+        """Rows that each unit holds of each group, (n_units, n_groups); None if :meth:`left_out` is."""
+        ...
+
+    def left_out(self) -> FloatArray | None:
+        """Figures without each unit, (n_units, n_groups); None where that would cost too much."""
+        ...
+
 
 @dataclass(frozen=True)
 class Figures:
-    """Figures that are not means: `values` and `n` (n_groups,), `replicates` (n_resamples, n_groups); NaN undefined."""
+    """Figures that are not means: `values` and `n` (n_groups,), `replicates` (n_resamples, n_groups); NaN undefined.
+
+    `without` and `weights` are what :class:`Resampled` says of units, if they can be left out.
+    """
 
     values: FloatArray
     replicates: FloatArray
     n: IntArray
+    without: FloatArray | None = None
+    weights: FloatArray | None = None
+
+    def left_out(self) -> FloatArray | None:
+        """Figures without each unit, if known."""
+        return self.without
 
 
 @dataclass(frozen=True)
@@ -139,13 +160,28 @@ class BootstrapMeans:
     sums: FloatArray
     rows: FloatArray
 
+    @property
+    def weights(self) -> FloatArray:
+        """Rows of each unit."""
+        return self.rows
+
     def macro(self) -> tuple[float, FloatArray]:
         """Unweighted mean over the groups that are defined: on the data, and per replicate."""
         return float(mean_of_defined(self.values)), mean_of_defined(self.replicates)
 
+    def evidence(self, left_out: FloatArray, bounds: tuple[float, float]) -> Evidence:
+        """What the jackknife's intervals of the macro and the means need; `left_out` has the macro first."""
+        whole = (self.sums == np.rint(self.sums)) & (self.sums >= 0) & (self.sums <= self.rows)
+        return evidence_of_groups(left_out, (self.rows > 0).sum(axis=0), is_share=whole.all(axis=0), bounds=bounds)
+
     def left_out(self) -> FloatArray:
         """The means without each unit in turn, (n_units, n_groups): the jackknife, in closed form."""
         return _divide(self.sums.sum(axis=0) - self.sums, self.rows.sum(axis=0) - self.rows)
+
+
+def bounds_of(metric: str) -> tuple[float, float]:
+    """Ends of the scale of a metric; infinite for one that has none."""
+    return (METRICS[metric].low, METRICS[metric].high) if metric in METRICS else (-np.inf, np.inf)
 
 
 def _divide(sums: FloatArray, rows: FloatArray) -> FloatArray:
@@ -342,7 +378,8 @@ def estimate_means(
     units : names of all resampled units, those without cases included; `counts` has a column for each
     counts : float array (n_resamples, n_units), from :func:`resampling_counts`
     recipe : from :func:`signature`; its first part names the metric
-    interval : {"percentile", "bca", "chexlocalize"}, see :func:`~reveal_bench.metrics.intervals.find_intervals`
+    interval : {"jackknife", "percentile", "bca", "chexlocalize"}
+        See :func:`~reveal_bench.metrics.intervals.find_intervals`.
 
     Returns
     -------
@@ -367,13 +404,15 @@ def estimates_from(
     means: BootstrapMeans, findings: Sequence[str], *, recipe: str, interval: Interval = "percentile"
 ) -> list[Estimate]:
     """The macro and the `findings`, in the order of the groups of `means`, as Estimates."""
+    metric = recipe.split("|", 1)[0]
+    left_out = macro_first(means.left_out()) if interval in ("bca", "jackknife") else None
     found = find_intervals(
         macro_first(means.values),
         macro_first(means.replicates),
         interval=interval,
-        left_out=macro_first(means.left_out()) if interval == "bca" else None,
+        left_out=left_out,
+        evidence=None if left_out is None else means.evidence(left_out, bounds_of(metric)),
     )
-    metric = recipe.split("|", 1)[0]
     n_defined = int((means.n > 0).sum())
     n = [n_defined, *means.n.tolist()]
     n_undefined = [len(findings) - n_defined, *means.n_undefined.tolist()]
@@ -403,7 +442,7 @@ def estimate_cases(
     findings : a name per case; one finding "all" by default
     patients : a name per case; every case its own patient by default
     all_patients : every patient of the split, when some have no case
-    interval : {"percentile", "bca", "chexlocalize"}
+    interval : {"jackknife", "percentile", "bca", "chexlocalize"}
 
     Raises
     ------

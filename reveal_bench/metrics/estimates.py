@@ -27,8 +27,17 @@ from reveal_bench.metrics.agreement import (
     resample_tables,
     unit_tables,
 )
-from reveal_bench.metrics.bootstrap import MACRO, Estimate, leave_one_out, macro_first, resampling_counts, signature
+from reveal_bench.metrics.bootstrap import (
+    MACRO,
+    Estimate,
+    bounds_of,
+    leave_one_out,
+    macro_first,
+    resampling_counts,
+    signature,
+)
 from reveal_bench.metrics.intervals import Interval, find_intervals
+from reveal_bench.metrics.jackknife import LEAST_UNITS, Evidence, evidence_of_groups
 from reveal_bench.metrics.labels import (
     LabelSums,
     Ranking,
@@ -43,7 +52,15 @@ from reveal_bench.metrics.labels import (
     ratio_from_sums,
 )
 
-__all__ = ["MAX_CATEGORIES", "POOLED", "as_flat_result", "code_ratings", "estimate_agreement", "estimate_labels"]
+__all__ = [
+    "MAX_CATEGORIES",
+    "POOLED",
+    "as_flat_result",
+    "code_ratings",
+    "estimate_agreement",
+    "estimate_labels",
+    "units_behind",
+]
 
 POOLED = "all"
 """What stands for the finding in the Estimate of all decisions or studies together."""
@@ -71,6 +88,8 @@ _OF_TABLES: dict[str, Callable[[FloatArray], FloatArray]] = {
     "percent_agreement": agreement_from_tables,
     "mean_absolute_difference": difference_from_tables,
 }
+_SHARES = ("precision", "recall", "precision_micro", "recall_micro", "exact_match", "hamming_loss")
+"""Metrics that are means of rows that are 0 or 1."""
 _NEED_ORDER = ("cohen_kappa_linear", "cohen_kappa_quadratic", "mean_absolute_difference")
 
 
@@ -97,7 +116,8 @@ def estimate_labels(
     patients : a name per study; every study its own patient by default
     all_patients : every patient of the split, when some have no study
     unit : what `patients` are called in the signature
-    interval : {"percentile", "bca"}
+    interval : {"jackknife", "percentile", "bca"}
+        With "jackknife" the ranking metrics keep percentiles, as their signatures say.
 
     Returns
     -------
@@ -125,7 +145,7 @@ def estimate_labels(
         )
     counts = resampling_counts(n_units, n_resamples=n_resamples, seed=seed)
     total, drawn = sums.total(), sums.resample(counts)
-    left_out = sums.left_out() if interval == "bca" else None
+    left_out = sums.left_out() if interval in ("bca", "jackknife") else None
     figures: dict[str, tuple[FloatArray, FloatArray, FloatArray | None]] = {
         name: (statistic(total), statistic(drawn), None if left_out is None else statistic(left_out))
         for name, statistic in _OF_SUMS.items()
@@ -138,8 +158,9 @@ def estimate_labels(
     n = np.full(len(labels), n_studies)
     estimates = []
     for name, found in figures.items():
-        recipe = _recipe(name, n_resamples, seed, unit, interval)
-        estimates += _estimates(recipe, labels, n, *found, interval=interval)
+        of_metric: Interval = "percentile" if name in _OF_SCORES and interval == "jackknife" else interval
+        recipe = _recipe(name, n_resamples, seed, unit, of_metric)
+        estimates += _estimates(recipe, labels, n, *found, interval=of_metric, n_behind=units_behind(name, sums))
     return estimates
 
 
@@ -300,24 +321,49 @@ def _estimates(
     left_out: FloatArray | None = None,
     *,
     interval: Interval = "percentile",
+    n_behind: IntArray | None = None,
 ) -> list[Estimate]:
     """A macro and its findings when `values` has one per finding, one pooled Estimate when it is a number."""
     metric = recipe.split("|", 1)[0]
+    bounds, is_share = bounds_of(metric), metric in _SHARES
     defined = ~np.isnan(np.atleast_1d(values))
     if values.ndim == 0:
         names = [POOLED]
         columns = None if left_out is None else left_out[:, None]
-        found = find_intervals(values[None], replicates[:, None], interval=interval, left_out=columns)
+        evidence = None if columns is None or n_behind is None else _pooled(columns, n_behind, is_share, bounds)
+        found = find_intervals(
+            values[None], replicates[:, None], interval=interval, left_out=columns, evidence=evidence
+        )
         n_defined, n_undefined = np.where(defined, n[:1], 0).tolist(), np.where(defined, 0, n[:1]).tolist()
     else:
         names = [MACRO, *findings]
         columns = None if left_out is None else macro_first(left_out)
-        found = find_intervals(macro_first(values), macro_first(replicates), interval=interval, left_out=columns)
+        evidence = None
+        if columns is not None and n_behind is not None:
+            evidence = evidence_of_groups(
+                columns, n_behind, averaged=np.flatnonzero(defined), is_share=is_share, bounds=bounds
+            )
+        found = find_intervals(
+            macro_first(values), macro_first(replicates), interval=interval, left_out=columns, evidence=evidence
+        )
         n_defined = [int(defined.sum()), *np.where(defined, n, 0).tolist()]
         n_undefined = [int((~defined).sum()), *np.where(defined, 0, n).tolist()]
     ends = zip(found.values.tolist(), found.low.tolist(), found.high.tolist(), strict=True)
     counts = zip(n_defined, n_undefined, found.n_empty.tolist(), strict=True)
     return [Estimate(metric, name, *a, *b, recipe) for name, a, b in zip(names, ends, counts, strict=True)]
+
+
+def units_behind(name: str, sums: LabelSums) -> IntArray:
+    """Units that a metric rests on: those with positives for recall, those called positive by either for F1, kappa."""
+    tp, fp, fn = np.moveaxis(sums.confusion, -1, 0)
+    held = {"recall": tp + fn, "precision": tp + fp}.get(name.split("_")[0], tp + fp + fn)
+    return np.asarray((held > 0).sum(axis=0), np.int64)
+
+
+def _pooled(left_out: FloatArray, n_behind: IntArray, is_share: bool, bounds: tuple[float, float]) -> Evidence:
+    """Evidence of a figure of all labels together: no more is known to stand behind it than behind its best label."""
+    n_units = n_behind.max(initial=0, keepdims=True)
+    return Evidence(left_out, n_units, n_units >= LEAST_UNITS, np.array([is_share]), bounds)
 
 
 def _check_length(name: str, values: Any, n_cases: int, *, of: str = "predictions") -> None:

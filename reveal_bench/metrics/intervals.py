@@ -1,14 +1,15 @@
-"""Interval ends from bootstrap replicates: percentile, BCa, and the rule of CheXlocalize's published code.
+"""Ends of intervals: by the jackknife, or from bootstrap replicates by percentiles, BCa or CheXlocalize's rule.
 
 Conventions
 -----------
 Replicates are float, shape (n_resamples, n_columns): a column per finding, macro or difference. NaN is a replicate
 without a value; it is left out and counted. Ends are of the central 95 %.
 
-Sources: percentile as in papers 000 (section 3.3) and 002 (Results), linear between order statistics. BCa: Efron and
-Tibshirani, An Introduction to the Bootstrap (1993), equation 14.10, with the jackknife over resampled units in equation
-14.15; replicates that tie with the value count half, as in `scipy.stats.bootstrap`. chexlocalize: `eval.py` of
-rajpurkarlab/cheXlocalize.
+Sources: jackknife, the default of scores, see
+:mod:`reveal_bench.metrics.jackknife`. Percentile as in papers 000 (section 3.3) and 002 (Results), linear between
+order statistics. BCa: Efron and Tibshirani, An Introduction to the Bootstrap (1993), equation 14.10, with the jackknife
+over resampled units in equation 14.15; replicates that tie with the value count half, as in `scipy.stats.bootstrap`.
+chexlocalize: `eval.py` of rajpurkarlab/cheXlocalize.
 """
 
 from __future__ import annotations
@@ -21,12 +22,14 @@ import numpy as np
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray, IntArray
+from reveal_bench.metrics.jackknife import Evidence, jackknife_ends
 
-__all__ = ["INTERVALS", "Interval", "Intervals", "check_interval", "find_intervals", "mean_of_defined"]
+__all__ = [
+    "INTERVALS", "Interval", "Intervals", "check_interval", "find_intervals", "mean_of_defined",
+]  # fmt: skip
 
-Interval = Literal["percentile", "bca", "chexlocalize"]
+Interval = Literal["jackknife", "percentile", "bca", "chexlocalize"]
 INTERVALS: tuple[Interval, ...] = get_args(Interval)
-
 
 SHARES = 0.025, 0.975
 """Where the ends of a 95 % interval lie among the replicates; ranks have theirs there, too."""
@@ -76,6 +79,7 @@ def find_intervals(
     *,
     interval: Interval = "percentile",
     left_out: FloatArray | None = None,
+    evidence: Evidence | None = None,
 ) -> Intervals:
     """Ends of every column's interval.
 
@@ -83,7 +87,8 @@ def find_intervals(
     ----------
     values : float array (n_columns,), on the data
     replicates : float array (n_resamples, n_columns)
-    interval : {"percentile", "bca", "chexlocalize"}
+    interval : {"jackknife", "percentile", "bca", "chexlocalize"}
+        * jackknife: see :mod:`reveal_bench.metrics.jackknife`; of the replicates only the undefined ones count.
         * percentile: linear between the order statistics of the defined replicates.
         * bca: bias-corrected and accelerated. Where all replicates agree both ends are the value; where all lie on one
           side of it both are NaN.
@@ -91,11 +96,12 @@ def find_intervals(
           and counted in B; value and ends rounded to three digits.
     left_out : float array (n_units, n_columns); needed for "bca" alone
         The value without each resampled unit; NaN is left out.
+    evidence : Evidence; needed for "jackknife" alone
 
     Raises
     ------
     ValueError
-        If `interval` is unknown, lacks `left_out`, or needs more replicates.
+        If `interval` is unknown, lacks `left_out` or `evidence`, or needs more replicates.
     """
     check_interval(interval, len(replicates))
     n_empty = np.isnan(replicates).sum(axis=0)
@@ -103,7 +109,11 @@ def find_intervals(
         ordered = np.sort(replicates, axis=0)
         low, high = (ordered[int(share * len(replicates)) - 1] for share in SHARES)
         return Intervals(mean_of_defined(ordered.T).round(3), low.round(3), high.round(3), n_empty)
-    if interval == "bca":
+    if interval == "jackknife":
+        if evidence is None:
+            raise ArgumentError("evidence", "must be given for interval 'jackknife'", "None")
+        low, high = jackknife_ends(values, evidence)
+    elif interval == "bca":
         if left_out is None:
             raise ArgumentError("left_out", "must be given for interval 'bca'", "None")
         low, high = np.array([_bca(*column) for column in zip(values, replicates.T, left_out.T, strict=True)]).T

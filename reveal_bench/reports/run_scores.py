@@ -102,8 +102,9 @@ class ScoreReport(RunReport):
     def comparisons(self) -> dict[int, list[Comparison]]:
         """Place of a run -> its differences from the reference run, over the metrics that both have."""
         reference, asked = self.options.reference, self.options
+        draw: dict[str, Any] = {"n_resamples": asked.n_resamples, "seed": asked.seed}
         return {
-            i: compare(rows, self.rows[reference], findings=self.groups, n_resamples=asked.n_resamples, seed=asked.seed)
+            i: compare(rows, self.rows[reference], findings=self.groups, interval="percentile", **draw)
             for i, rows in enumerate(self.rows) if i != reference
         }  # fmt: skip
 

@@ -30,6 +30,7 @@ from reveal_bench.metrics.docs import plural_of
 __all__ = ["Figure", "Receipt", "Result", "of_receipt", "of_score", "read_result"]
 
 METHODS = {
+    "jackknife": "jackknife",
     "percentile": "percentile bootstrap",
     "bca": "bias-corrected and accelerated bootstrap",
     "chexlocalize": "bootstrap, as the code of CheXlocalize has it",
@@ -110,6 +111,8 @@ class Figure:
         recipe = self.recipe
         kind = recipe.get("i", "percentile")
         unit = plural_of(recipe.get("unit", "unit"))
+        if kind == "jackknife":
+            return f"{METHODS[kind]} over {unit}"
         return f"{METHODS.get(kind, kind)}, {self.n_resamples} resamples of {unit}, seed {recipe.get('seed', '?')}"
 
 

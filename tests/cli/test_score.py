@@ -108,7 +108,7 @@ def test_a_baseline_is_linted_and_scored(world: World, tmp_path: Path) -> None:
         "unit": "patient",
         "n_resamples": 1000,
         "seed": 0,
-        "interval": "percentile",
+        "interval": "jackknife",
         "allow_missing": False,
     }
     bca = json.loads(call("score", file, world.folder, "--json", "--interval", "bca").stdout)["estimates"][0]

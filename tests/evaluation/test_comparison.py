@@ -7,6 +7,7 @@ import json
 import math
 import re
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -92,7 +93,7 @@ def test_paired_intervals_and_p_equal_a_plain_loop(
     expected = {MACRO: [macro(x, y) for x, y in zip(of_a, of_b, strict=True)]}
     for i, finding in enumerate(FINDINGS):
         expected[finding] = [combined(x[i], y[i]) for x, y in zip(of_a, of_b, strict=True)]
-    got = function(a, b, metrics=[metric], n_resamples=120, seed=5)
+    got = function(a, b, metrics=[metric], n_resamples=120, seed=5, interval="percentile")
     assert [c.finding for c in got] == [MACRO, *FINDINGS]  # type: ignore[attr-defined]
     n_empty = []
     for c, loop in zip(got, expected.values(), strict=True):
@@ -123,7 +124,7 @@ def test_values_are_those_of_each_system(rng: np.random.Generator) -> None:
 def test_hand_arithmetic_of_constant_systems() -> None:
     # every replicate has the value of the data: intervals shrink to it, and p = 2 (0 + 1) / (99 + 1)
     a, b = constant(0.5, 0.25, 0.75), constant(1.0, 0.25, 0.5)
-    got = {c.finding: c for c in compare(a, b, n_resamples=99)}
+    got = {c.finding: c for c in compare(a, b, n_resamples=99, interval="percentile")}
     expected = {MACRO: 0.5 - 1.75 / 3, "Edema": -0.5, "Consolidation": 0.0, "Lung Lesion": 0.25}
     for finding, value in expected.items():
         c = got[finding]
@@ -135,8 +136,10 @@ def test_hand_arithmetic_of_constant_systems() -> None:
 
 def test_equal_systems_do_not_differ(rng: np.random.Generator) -> None:
     a = system(rng, 0.5)
-    for c in compare(a, a):
+    for c in compare(a, a, interval="percentile"):
         assert (c.value, c.low, c.high, c.p) == (0, 0, 0, 1)
+    common = [c for c in compare(a, a) if c.finding in FINDINGS[:2]]  # the third is too rare for a p
+    assert {(c.value, c.low, c.high, c.p) for c in common} == {(0, 0, 0, 1)}
 
 
 def test_a_reference_of_zero_has_no_decrease() -> None:
@@ -188,7 +191,7 @@ def test_rank_intervals_equal_those_of_scipy_ranks(rng: np.random.Generator) -> 
     systems = {name: system(rng, share) for name, share in (("x", 0.45), ("y", 0.5), ("z", 0.9))}
     macros = [[np.nanmean(means) for means in loop_means(rows, "point_hit", 130, 2)] for rows in systems.values()]
     ranks = stats.rankdata(-np.round(macros, 9), method="min", axis=0)
-    ranked = rank(systems, metric="point_hit", n_resamples=130, seed=2)
+    ranked = rank(systems, metric="point_hit", n_resamples=130, seed=2, interval="percentile")
     assert [r.name for r in ranked] == sorted(systems, key=lambda name: -summarize(systems[name])[0].value)
     for i, name in enumerate(systems):
         (r,) = [r for r in ranked if r.name == name]
@@ -214,15 +217,16 @@ def test_tiers_of_clear_and_of_equal_systems() -> None:
         ("middle", 3, 3, 3, 2),
         ("low", 4, 4, 4, 3),
     ]
-    assert ranked[0].signature == "point_hit|b:10000|seed:0|unit:patient|v:1"
+    assert ranked[0].signature == "point_hit|b:10000|seed:0|unit:patient|i:jackknife|v:1"
 
 
 def test_tiers_are_those_of_the_pairwise_comparisons(rng: np.random.Generator) -> None:
     systems = {f"s{k}": system(rng, share) for k, share in enumerate((0.9, 0.8, 0.65, 0.6, 0.5, 0.2))}
-    ranked = rank(systems, metric="point_hit", n_resamples=2000)
+    options: dict[str, Any] = {"n_resamples": 2000, "interval": "percentile"}
+    ranked = rank(systems, metric="point_hit", **options)
     names = [r.name for r in ranked]
     pairs = [(a, b) for i, a in enumerate(names) for b in names[i + 1 :]]
-    p = [compare(systems[a], systems[b], metrics=["point_hit"], n_resamples=2000)[0].p for a, b in pairs]
+    p = [compare(systems[a], systems[b], metrics=["point_hit"], **options)[0].p for a, b in pairs]
     apart = {pair for pair, corrected in zip(pairs, holm(p), strict=True) if corrected <= 0.05}
     tier = {r.name: r.tier for r in ranked}
     assert [r.tier for r in ranked] == sorted(r.tier for r in ranked)

@@ -73,7 +73,7 @@ def test_an_interval_that_a_kind_does_not_have_is_refused(studies) -> None:
     refused = call(
         "score", files / "right.jsonl", folder, "--split", "test", "--interval", "chexlocalize", expect=1
     ).stderr
-    assert "must be 'percentile' or 'bca' for a benchmark of findings, got 'chexlocalize'" in refused
+    assert "must be 'jackknife' or 'percentile' or 'bca' for a benchmark of findings, got 'chexlocalize'" in refused
 
 
 def test_a_baseline_of_places_is_refused_where_no_place_is_asked(studies, tmp_path) -> None:

@@ -209,9 +209,9 @@ def test_two_systems_are_compared_in_the_same_draws() -> None:
     tasks, ratings = drawn()
     rows = score_ratings(ratings, tasks)
     lower = score_ratings([rating(r.task_id, [1] * 6, r.reader) for r in ratings], tasks)
-    same = compare(rows, rows, n_resamples=100)
+    same = compare(rows, rows, n_resamples=100, interval="percentile")
     assert {(c.value, c.low, c.high, c.p) for c in same} == {(0.0, 0.0, 0.0, 1.0)}
-    found = {c.finding: c for c in compare(rows, lower, n_resamples=100)}
+    found = {c.finding: c for c in compare(rows, lower, n_resamples=100, interval="percentile")}
     assert list(found) == ["macro", "content", *CRITERIA]
     assert found["macro"].value == pytest.approx(rows.overall.mean() - 1, abs=1e-12)
     assert found["macro"].p == pytest.approx(2 / 101, abs=1e-12)  # none of 100 replicates at or below 0

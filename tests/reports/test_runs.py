@@ -39,7 +39,8 @@ def test_numbers_are_those_of_score_file(world: World, run_paths: Paths) -> None
     for i, (file, grid, metric) in enumerate(
         zip(files, (8, 16, 8), ("grid_hit", "grid_hit", "point_hit"), strict=True)
     ):
-        scored = score_file(file, world.folder, SPLIT, grid=grid, allow_missing=True, n_resamples=200, seed=3)
+        options: dict[str, Any] = {"n_resamples": 200, "seed": 3, "interval": "percentile"}
+        scored = score_file(file, world.folder, SPLIT, grid=grid, allow_missing=True, **options)
         wanted = {e.finding: e for e in scored.estimates if e.metric == metric}
         assert scores.estimates(i) == wanted
         assert scores.estimates(i, chance=True) == {e.finding: e for e in scored.estimates if e.metric == "grid_chance"}

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.arrays import BoolArray, FloatArray
+from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 from reveal_bench.kinds.disclosure import Disclosure, disclosure_of_findings
 from reveal_bench.kinds.findings.records import FindingsPrediction, StudyRecord
 from reveal_bench.kinds.kind import TabledRows
@@ -274,7 +274,7 @@ def summarize_studies(
     ----------
     rows : StudyRows of the whole split: all its patients are resampled, also for a stratum
     unit : {"patient", "study"}
-    interval : {"percentile", "bca"}
+    interval : {"jackknife", "percentile", "bca"}
     stratum : key of ``rows.strata()``, or None for all studies
 
     Returns
@@ -369,19 +369,25 @@ def resample_studies(
     results = []
     for rows in systems:
         sums = label_sums(rows.predicted[:, columns], present, units=units, n_units=len(code))
-        total, drawn = sums.total(), sums.resample(counts)
+        total, drawn, without = sums.total(), sums.resample(counts), sums.left_out()
+        rows_held = sums.confusion.sum(axis=-1)  # a unit that neither calls positive has no part in F1 or kappa
         figures = {}
         for metric in metrics:
             if metric in _OF_SUMS:
-                values, replicates = _OF_SUMS[metric](total), _OF_SUMS[metric](drawn)
+                values, replicates, left_out = (_OF_SUMS[metric](part) for part in (total, drawn, without))
+                figures[metric] = Figures(values, replicates, _n_of(values, rows), left_out, rows_held)
             else:
                 assert rows.probabilities is not None
                 scores, ranking = rows.probabilities[:, columns], _ranking(metric)
                 values = _OF_PROBABILITIES[metric](scores, present)
                 replicates = ranking_replicates(ranking, scores, present, counts, units=units)
-            figures[metric] = Figures(values, replicates, np.where(np.isnan(values), 0, len(rows)))
+                figures[metric] = Figures(values, replicates, _n_of(values, rows))
         results.append(figures)
     return results
+
+
+def _n_of(values: FloatArray, rows: StudyRows) -> IntArray:
+    return np.where(np.isnan(values), 0, len(rows))
 
 
 def _ranking(metric: str) -> Ranking:
@@ -424,7 +430,8 @@ def disclose_studies(
     if shown:
         kept = _only_labels(rows, shown)
         positives = dict(zip(shown, kept.present.sum(axis=0).tolist(), strict=True))
-        estimates = summarize_studies(kept, n_resamples=n_resamples, seed=seed)
+        # What a board releases keeps percentiles, whatever the default at home
+        estimates = summarize_studies(kept, n_resamples=n_resamples, seed=seed, interval="percentile")
         allowed = [replace(e, n=positives.get(e.finding, e.n)) for e in estimates if e.metric in released]
         if len(shown) >= RANKED_LABELS:
             allowed += [e for e in estimates if (e.metric, e.finding) == ("auroc", MACRO)]

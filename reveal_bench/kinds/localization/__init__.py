@@ -45,7 +45,7 @@ class Localization(Kind):
     question: ClassVar = "Where is each finding of a chest radiograph? Answers are points, grid cells, boxes or masks."
     holds: ClassVar = "references and pictures, one row per image"
     picture_words: ClassVar = "`image` is"
-    intervals: ClassVar = ("percentile", "bca", "chexlocalize")
+    intervals: ClassVar = ("jackknife", "percentile", "bca", "chexlocalize")
     primary: ClassVar = "point_hit"
     stand_ins: ClassVar = ("grid_hit",)
     released: ClassVar = ("point_hit", "grid_hit", "grid_chance", "mask_iou_all", "box_iou")

@@ -487,7 +487,8 @@ def summarize(
     findings : findings to report; the macro is over these alone
     unit : {"patient", "image"}
         What is resampled; every unit of the split takes part, with rows or without.
-    interval : {"percentile", "bca", "chexlocalize"}, see :func:`~reveal_bench.metrics.intervals.find_intervals`
+    interval : {"jackknife", "percentile", "bca", "chexlocalize"}
+        See :func:`~reveal_bench.metrics.intervals.find_intervals`.
         "chexlocalize" is the published rule on these draws; the published draws too are in
         :mod:`reveal_bench.evaluation.compat`.
 
@@ -574,7 +575,9 @@ def disclose_cases(
         metrics.remove("box_iou")
     allowed: list[Estimate] = []
     if shown:
-        estimates = summarize(rows, metrics=metrics, findings=shown, n_resamples=n_resamples, seed=seed)
+        # What a board releases keeps percentiles, whatever the default at home
+        options: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed, "interval": "percentile"}
+        estimates = summarize(rows, metrics=metrics, findings=shown, **options)
         thin = {e.metric for e in estimates if e.finding != MACRO and e.n < min_cell}
         allowed = [e for e in estimates if (e.metric not in thin if e.finding == MACRO else e.n >= min_cell)]
     return disclosure_of_findings(allowed, rows.findings, shown, counted="cases", min_cell=min_cell)

@@ -50,10 +50,12 @@ from reveal_bench.metrics.bootstrap import (
     Figures,
     Resampled,
     bootstrap_means,
+    bounds_of,
     resampling_counts,
     signature,
 )
 from reveal_bench.metrics.intervals import Interval, find_intervals, mean_of_defined
+from reveal_bench.metrics.jackknife import evidence_of_groups
 from reveal_bench.metrics.ordinal import CONTENT, CRITERIA, HIGHEST, LOWEST, REPORTED, content_score
 
 if TYPE_CHECKING:
@@ -305,7 +307,7 @@ def summarize_rubric(
     unit: str = "patient",
     interval: Interval = "percentile",
 ) -> list[Estimate]:
-    """Mean scores, shares and agreement of readers with percentile or BCa intervals, patients (or tasks) resampled.
+    """Mean scores, shares and agreement of readers with intervals, patients (or tasks) resampled.
 
     Returns
     -------
@@ -326,6 +328,7 @@ def summarize_rubric(
     """
     units, n_units = _units(rows, unit)
     counts = resampling_counts(n_units, n_resamples=n_resamples, seed=seed)
+    jackknifed = interval in ("bca", "jackknife")
 
     def recipe(metric: str) -> str:
         version = METRICS[metric].version
@@ -333,23 +336,27 @@ def summarize_rubric(
 
     means = _means_of(rows, [*REPORTED, *CATEGORIES], units, counts)
     sizes = np.array([len(rows)] * len(REPORTED) + [rows.categories.count(name) for name in CATEGORIES])
-    left_out = means.left_out() if interval == "bca" else None
-    estimates = _estimates(recipe("rubric_mean"), means, [*REPORTED, *CATEGORIES], sizes, interval, left_out)
+    left_out = means.left_out() if jackknifed else None
+    behind = (means.rows > 0).sum(axis=0)
+    names = [*REPORTED, *CATEGORIES]
+    estimates = _estimates(recipe("rubric_mean"), means, names, sizes, interval, left_out, behind)
     scores = rows.scores
     for metric, is_counted in (("share_of_5", scores == HIGHEST), ("share_below_3", scores < 3)):
         shares = np.where(np.isnan(scores), np.nan, is_counted)
         found = _means(shares, units, counts)
-        left_out = found.left_out() if interval == "bca" else None
-        n_tasks = np.full(len(REPORTED), len(rows))
-        estimates += _estimates(recipe(metric), found, REPORTED, n_tasks, interval, left_out)[1:]
+        left_out = found.left_out() if jackknifed else None
+        n_tasks, behind = np.full(len(REPORTED), len(rows)), (found.rows > 0).sum(axis=0)
+        estimates += _estimates(recipe(metric), found, REPORTED, n_tasks, interval, left_out, behind)[1:]
     tables = _pair_tables(rows, units, n_units)
     total, drawn = tables.sum(axis=0), resample_tables(counts, tables)
     n = total.sum(axis=(-2, -1)).astype(np.int64)
+    n_paired = (tables.sum(axis=(-2, -1)) > 0).sum(axis=0)
     for metric, statistic in _AGREEMENT.items():
         values, replicates = statistic(total), statistic(drawn)
         kept = np.where(np.isnan(values), 0, n)
-        left_out = statistic(total - tables) if interval == "bca" else None
-        estimates += _estimates(recipe(metric), Figures(values, replicates, kept), CRITERIA, n, interval, left_out)
+        left_out = statistic(total - tables) if jackknifed else None
+        figures = Figures(values, replicates, kept)
+        estimates += _estimates(recipe(metric), figures, CRITERIA, n, interval, left_out, n_paired)
     return estimates
 
 
@@ -384,7 +391,7 @@ def resample_rubrics(
     units, n_units = _units(first, unit)
     counts = resampling_counts(n_units, n_resamples=n_resamples, seed=seed)
     found = [_means_of(rows, columns, units, counts) for rows in systems]
-    return [Figures(means.values, means.replicates, means.n) for means in found]
+    return [Figures(m.values, m.replicates, m.n, m.left_out(), m.rows) for m in found]
 
 
 def _means_of(
@@ -427,6 +434,7 @@ def _estimates(
     sizes: IntArray,
     interval: Interval = "percentile",
     left_out: FloatArray | None = None,
+    units_behind: IntArray | None = None,
 ) -> list[Estimate]:
     """The mean over the four text criteria as "macro", then each name; a macro's n counts criteria."""
     text = [names.index(name) for name in OVERALL_CRITERIA]
@@ -435,12 +443,23 @@ def _estimates(
         return np.concatenate([mean_of_defined(columns[..., text])[..., None], columns], axis=-1)
 
     columns = None if left_out is None else with_macro(left_out)
+    evidence = None
+    metric = recipe.split("|", 1)[0]
+    if columns is not None and units_behind is not None:
+        averaged = np.array([i for i in text if not math.isnan(figures.values[i])], np.int64)
+        is_share = metric.startswith("share_")
+        evidence = evidence_of_groups(
+            columns, units_behind, averaged=averaged, is_share=is_share, bounds=bounds_of(metric)
+        )
     found = find_intervals(
-        with_macro(figures.values), with_macro(figures.replicates), interval=interval, left_out=columns
+        with_macro(figures.values),
+        with_macro(figures.replicates),
+        interval=interval,
+        left_out=columns,
+        evidence=evidence,
     )
     n_text = int((~np.isnan(figures.values[text])).sum())
     n, n_undefined = [n_text, *figures.n.tolist()], [len(text) - n_text, *(sizes - figures.n).tolist()]
-    metric = recipe.split("|", 1)[0]
     ends = zip(found.values.tolist(), found.low.tolist(), found.high.tolist(), strict=True)
     return [
         Estimate(metric, name, *figure, n[i], n_undefined[i], int(found.n_empty[i]), recipe)
@@ -455,7 +474,8 @@ def disclose_ratings(
     names = (*REPORTED, *CATEGORIES)
     if len(rows) < min_cell:
         return Disclosure((), (), names, f"Nothing can be shown: this split has fewer than {min_cell} tasks.")
-    estimates = summarize_rubric(rows, n_resamples=n_resamples, seed=seed)
+    # What a board releases keeps percentiles, whatever the default at home
+    estimates = summarize_rubric(rows, n_resamples=n_resamples, seed=seed, interval="percentile")
     counts = {e.finding: e.n for e in estimates if e.metric == "rubric_mean"}
     shown = tuple(name for name in names if counts[name] >= min_cell)
     hidden = tuple(name for name in names if name not in shown)

@@ -1,0 +1,269 @@
+"""How often intervals cover and tests err: ``python benchmarks/calibration.py`` writes docs/statistics.md's table.
+
+A cell is a world with a number of patients. In each of its 2,000 trials six systems of equal skill are drawn: intervals
+are those of the first, p compares the first two, tiers are those of all six. Hits, IoU and labels come from normal
+variables that share a part within a patient, and a part between systems; what is true is the figure of the same world
+with 200,000 patients. A macro is to cover the mean of what is true of the findings that are defined in its trial.
+
+All figures are the package's own (`bootstrap_means`, `label_sums`, `find_intervals`, `compare_resampled`,
+`step_down_p`). Trials of a batch are the groups of one call; they share how many images each patient has, and the draw.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from reveal_bench.evaluation.compare import _told_apart, compare_resampled, side_by_side
+from reveal_bench.evaluation.permutation import contributions, draw_signs, step_down_p
+from reveal_bench.metrics.bootstrap import Figures, bootstrap_means, bounds_of, macro_first, resampling_counts
+from reveal_bench.metrics.estimates import units_behind
+from reveal_bench.metrics.intervals import find_intervals
+from reveal_bench.metrics.jackknife import Evidence, evidence_of_groups
+from reveal_bench.metrics.labels import kappa_from_sums, label_sums, ratio_from_sums
+
+HERE = Path(__file__).parent
+RESULTS, PAGE, FIGURE = HERE / "calibration.json", HERE.parent / "docs/statistics.md", HERE.parent / "docs/coverage.svg"
+BEGIN, END = "<!-- Written by benchmarks/calibration.py: change that. -->", "<!-- End of what it writes. -->"
+
+Array = npt.NDArray[Any]
+METRIC_NAMES = ("point_hit", "mask_iou", "f1", "cohen_kappa")
+SIZES = (30, 50, 100, 300)
+N_SYSTEMS, BATCH, N_RESAMPLES = 6, 50, 1000
+LEAST_PRINTED = 200
+"""Trials with an interval or p below which a cell is not judged."""
+
+
+@dataclass(frozen=True)
+class World:
+    """What a simulated world is like.
+
+    Attributes
+    ----------
+    prevalence : of each finding
+    least_images : a patient has this many images to three
+    within : correlation of a patient's images
+    skew : exponent of a uniform variable that is the IoU: above 1 most are low
+    between : correlation of the systems
+    """
+
+    name: str
+    prevalence: tuple[float, ...] = (0.03, 0.1, 0.2, 0.35, 0.6)
+    least_images: int = 1
+    within: float = 0.3
+    skew: float = 1.0
+    between: float = 0.5
+
+
+WORLDS = (
+    World("plain"),
+    World("clustered", least_images=2, within=0.6, skew=4.0, between=0.3),
+    World("alike", skew=0.5, between=0.8),
+    World("imbalanced", prevalence=(0.03, 0.05, 0.05, 0.1, 0.6), within=0.5),
+)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Studies of a batch: unit of each (n_studies,), and per system what it says, (n_studies, n_columns)."""
+
+    units: Array
+    present: Array
+    hits: list[Array]
+    ious: list[Array]
+    calls: list[Array]
+
+
+def draw(world: World, n_patients: int, n_trials: int, rng: np.random.Generator, n_systems: int = N_SYSTEMS) -> Drawn:
+    """Columns are trial x finding."""
+    n_images = rng.integers(world.least_images, 4, n_patients)
+    units = np.repeat(np.arange(n_patients), n_images)
+    shape = (n_trials, len(world.prevalence))
+
+    def latent() -> Array:
+        own = rng.standard_normal((len(units), *shape), np.float32)
+        shared = rng.standard_normal((n_patients, *shape), np.float32)[units]
+        return np.sqrt(world.within) * shared + np.sqrt(1 - world.within) * own
+
+    def flat(values: Array) -> Array:
+        return values.reshape(len(units), -1)
+
+    quantile = NormalDist().inv_cdf
+    spread = np.linspace(0, 1, shape[1])
+    present = latent() < [quantile(p) for p in world.prevalence]
+    common = [latent() for _ in range(3)]
+    hits, ious, calls = [], [], []
+    for _ in range(n_systems):
+        hit, iou, call = (np.sqrt(world.between) * c + np.sqrt(1 - world.between) * latent() for c in common)
+        hits.append(flat(np.where(present, hit < [quantile(0.45 + 0.35 * s) for s in spread], np.nan)))
+        ious.append(flat(np.where(present, _uniform(iou) ** world.skew, np.nan)))
+        calls.append(flat(np.where(present, call < 0.7, call < -1.5 + 0.6 * spread)))
+    return Drawn(units, flat(present), hits, ious, calls)
+
+
+def _uniform(normal: Array) -> Array:
+    """The normal distribution function, by a table."""
+    grid = np.linspace(-6, 6, 4001)
+    return np.interp(normal, grid, [NormalDist().cdf(x) for x in grid])
+
+
+def figures_of(drawn: Drawn, system: int, counts: Array) -> dict[str, tuple[Figures, Array]]:
+    """Metric -> figures of every column, and the units behind each."""
+    n_units, n_columns = counts.shape[1], drawn.present.shape[1]
+    found = {}
+    for name, values in (("point_hit", drawn.hits[system]), ("mask_iou", drawn.ious[system])):
+        units, groups = np.repeat(drawn.units, n_columns), np.tile(np.arange(n_columns), len(drawn.units))
+        kept = ~np.isnan(values.ravel())
+        means = bootstrap_means(values.ravel()[kept], groups[kept], units[kept], n_groups=n_columns, counts=counts)
+        figures = Figures(means.values, means.replicates, means.n, means.left_out(), means.rows)
+        found[name] = figures, (means.rows > 0).sum(axis=0)
+    sums = label_sums(drawn.calls[system], drawn.present, units=drawn.units, n_units=n_units)
+    total, resampled, without = sums.total(), sums.resample(counts), sums.left_out()
+    statistics: dict[str, Callable[[Any], Array]] = {
+        "f1": lambda s: ratio_from_sums("f1", s),
+        "cohen_kappa": kappa_from_sums,
+    }
+    for name, statistic in statistics.items():
+        values = statistic(total)
+        n = np.where(np.isnan(values), 0, len(drawn.units))
+        figures = Figures(values, statistic(resampled), n, statistic(without), sums.confusion.sum(axis=-1))
+        found[name] = figures, units_behind(name, sums)
+    return found
+
+
+def of_trial(figures: Figures, columns: slice) -> Figures:
+    """The columns of one trial."""
+    assert figures.without is not None
+    assert figures.weights is not None
+    return Figures(
+        figures.values[columns],
+        figures.replicates[:, columns],
+        figures.n[columns],
+        figures.without[:, columns],
+        figures.weights[:, columns],
+    )
+
+
+def evidence_for(metric: str, figures: Figures, behind: Array) -> Evidence:
+    """As :func:`reveal_bench.kinds.localization.scoring.summarize` and `estimate_labels` have it."""
+    left_out = figures.left_out()
+    assert left_out is not None
+    defined = np.flatnonzero(~np.isnan(figures.values))
+    is_share = metric == "point_hit"
+    return evidence_of_groups(
+        macro_first(left_out), behind, averaged=defined, is_share=is_share, bounds=bounds_of(metric)
+    )
+
+
+def truths(world: World, rng: np.random.Generator) -> dict[str, Array]:
+    """Metric -> what is true of each finding."""
+    parts = []
+    one = np.ones((1, 20_000), np.float32)
+    for _ in range(10):
+        drawn = draw(world, 20_000, 1, rng, n_systems=1)
+        parts.append({name: figures.values for name, (figures, _) in figures_of(drawn, 0, one).items()})
+    return {name: np.mean([part[name] for part in parts], axis=0) for name in METRIC_NAMES}
+
+
+def measure(world: World, n_patients: int, n_trials: int) -> dict[str, Any]:
+    """All rates of one cell."""
+    start = time.process_time()
+    rng = np.random.default_rng([WORLDS.index(world), n_patients])
+    true = truths(world, rng)
+    counts = resampling_counts(n_patients, n_resamples=N_RESAMPLES)
+    signs = draw_signs(n_patients, n_resamples=N_RESAMPLES, seed=0)
+    rows: dict[tuple[str, str], list[Any]] = {}
+    for _ in range(n_trials // BATCH):
+        drawn = draw(world, n_patients, BATCH, rng)
+        systems = [figures_of(drawn, i, counts) for i in range(N_SYSTEMS)]
+        for key, row in _trials(systems, len(world.prevalence), true, signs):
+            rows.setdefault(key, []).append(row)
+    cell: dict[str, Any] = {"world": world.name, "n_patients": n_patients, "n_trials": n_trials, "figures": []}
+    names = ["macro", *(f"{100 * p:g} %" for p in world.prevalence)]
+    for metric in METRIC_NAMES:
+        for i, name in enumerate(names):
+            figure: dict[str, Any] = {"metric": metric, "figure": name}
+            for method in ("new", "old"):
+                ends = np.array(rows[metric, f"{method} interval"])[:, :, i]
+                p = np.array(rows[metric, f"{method} p"])[:, i]
+                figure[method] = _interval_rates(*ends.T) | _p_rates(p)
+                if name == "macro":
+                    figure[method]["family"] = float(np.mean(rows[metric, f"{method} family"]))
+            cell["figures"].append(figure)
+    return cell | {"seconds": round(time.process_time() - start, 1)}
+
+
+def _trials(
+    systems: list[dict[str, tuple[Figures, Array]]], n_findings: int, true: dict[str, Array], signs: Array
+) -> Iterator[tuple[tuple[str, str], Any]]:
+    for metric in METRIC_NAMES:
+        for trial in range(BATCH):
+            columns = slice(trial * n_findings, (trial + 1) * n_findings)
+            own = [of_trial(system[metric][0], columns) for system in systems]
+            values, replicates = macro_first(own[0].values), macro_first(own[0].replicates)
+            wanted = macro_first(np.where(np.isnan(own[0].values), np.nan, true[metric]))
+            evidence = evidence_for(metric, own[0], systems[0][metric][1][columns])
+            for method, options in (("new", {"interval": "jackknife", "evidence": evidence}), ("old", {})):
+                found = find_intervals(values, replicates, **options)  # type: ignore[arg-type]
+                yield (metric, f"{method} interval"), np.stack([found.low, found.high, wanted])
+            names = [str(i) for i in range(n_findings)]
+            for method, flips in (("new", signs), ("old", None)):
+                compared = compare_resampled(own[0], own[1], names, recipe=metric, signs=flips)
+                yield (metric, f"{method} p"), [c.p for c in compared]
+            parts = contributions(own)
+            macros = side_by_side(own)[1][:, :, 0]
+            yield (metric, "old family"), bool(_told_apart(macros[:, ~np.isnan(macros[0])]).any())
+            assert parts is not None
+            yield (metric, "new family"), bool((step_down_p(parts[0][:, :, 0], signs) <= 0.05).any())
+
+
+def _interval_rates(low: Array, high: Array, true: Array) -> dict[str, Any]:
+    printed = ~np.isnan(low) & ~np.isnan(true)
+    below, above = (true < low - 1e-12)[printed], (true > high + 1e-12)[printed]
+    if not printed.any():
+        return {"printed": 0.0}
+    rates = {"coverage": 1 - below.mean() - above.mean(), "below": below.mean(), "above": above.mean()}
+    return {"printed": float(printed.mean())} | {name: round(float(rate), 4) for name, rate in rates.items()}
+
+
+def _p_rates(p: Array) -> dict[str, Any]:
+    told = p[~np.isnan(p)]
+    rates = {"p_printed": float(len(told) / len(p))}
+    return rates | ({"p_05": float((told <= 0.05).mean()), "p_01": float((told <= 0.01).mean())} if len(told) else {})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trials", type=int, default=2000)
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--draw-only", action="store_true", help="write page and figure from calibration.json")
+    options = parser.parse_args()
+    if not options.draw_only:
+        cells = [(world, n, options.trials) for n in SIZES[::-1] for world in WORLDS]
+        done = []
+        with ProcessPoolExecutor(options.processes) as pool:
+            for cell in pool.map(measure, *zip(*cells, strict=True)):
+                print(cell["world"], cell["n_patients"], cell["seconds"], "s", flush=True)
+                done.append(cell)
+        order = [world.name for world in WORLDS]
+        done.sort(key=lambda cell: (order.index(cell["world"]), cell["n_patients"]))
+        RESULTS.write_text(json.dumps({"cells": done}, indent=1) + "\n", encoding="utf-8")
+    from calibration_page import write_page  # the file beside this one
+
+    write_page(json.loads(RESULTS.read_text(encoding="utf-8"))["cells"])
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(HERE))
+    main()

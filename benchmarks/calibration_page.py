@@ -1,0 +1,192 @@
+"""The table and the figure of docs/statistics.md, from what `calibration.py` measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+DOCS = Path(__file__).parent.parent / "docs"
+BEGIN, END = "<!-- Written by benchmarks/calibration.py: change that. -->", "<!-- End of what it writes. -->"
+TITLES = {"point_hit": "hit rate", "mask_iou": "IoU", "f1": "F1", "cohen_kappa": "kappa"}
+LEAST_PRINTED = 200
+"""Trials with an interval or p below which a cell is not judged."""
+
+Cell = dict[str, Any]
+
+
+def write_page(cells: list[Cell]) -> None:
+    """Replace what stands between the marks of docs/statistics.md, and draw docs/coverage.svg."""
+    page = DOCS / "statistics.md"
+    head, rest = page.read_text(encoding="utf-8").split(BEGIN)
+    tail = rest.split(END)[1]
+    parts = [_summary(cells), "![Coverage](coverage.svg)", _coverage(cells), _errors(cells), _misses(cells)]
+    page.write_text(head + BEGIN + "\n\n" + "\n\n".join(parts) + "\n\n" + END + tail, encoding="utf-8")
+    (DOCS / "coverage.svg").write_text(_figure(cells), encoding="utf-8")
+
+
+def _judged(cells: Iterable[Cell], method: str, share: str = "printed") -> list[tuple[Cell, dict[str, Any], Any]]:
+    """Cell, figure and rates, where enough trials have what is judged."""
+    return [
+        (cell, figure, figure[method])
+        for cell in cells
+        for figure in cell["figures"]
+        if figure[method].get(share, 0) * cell["n_trials"] >= LEAST_PRINTED
+    ]
+
+
+def _families(cells: list[Cell], method: str, metric: str | None = None) -> list[float]:
+    """Shares of trials in which equal systems were in different tiers."""
+    figures = [f for cell in cells for f in cell["figures"] if f["figure"] == "macro"]
+    return [f[method]["family"] for f in figures if metric in (None, f["metric"])]
+
+
+def _good_coverage(rates: Any) -> bool:
+    return bool(0.93 <= round(rates["coverage"], 3) <= 0.97)
+
+
+def _balanced(rates: Any) -> bool:
+    low, high = sorted((rates["below"], rates["above"]))
+    return bool(high <= 2 * low)
+
+
+def _good_p(rates: Any) -> bool:
+    return bool(0.035 <= round(rates["p_05"], 3) <= 0.055 and round(rates["p_01"], 3) <= 0.012)
+
+
+def _share(goods: list[bool]) -> str:
+    return f"{sum(goods)} of {len(goods)}" if goods else "-"
+
+
+def _summary(cells: list[Cell]) -> str:
+    rows = []
+    goals = (
+        ("coverage .93 to .97", "printed", _good_coverage),
+        ("misses on both sides within 2:1", "printed", _balanced),
+        ("p: .035 to .055 at .05, at most .012 at .01", "p_printed", _good_p),
+        ("p: at most .055 at .05", "p_printed", lambda r: round(r["p_05"], 3) <= 0.055),
+    )
+    for title, share, is_good in goals:
+        rates = [_share([is_good(r) for *_, r in _judged(cells, method, share)]) for method in ("new", "old")]
+        rows.append((title, *rates))
+    families = [
+        _share([f[m]["family"] <= 0.05 for c in cells for f in c["figures"] if "family" in f[m]])
+        for m in ("new", "old")
+    ]
+    rows.append(("six equal systems told apart in at most .05", *families))
+    return "Cells that meet a goal:\n\n" + _table(("goal", "new", "old"), rows)
+
+
+def _coverage(cells: list[Cell]) -> str:
+    rows = []
+    for metric, title in TITLES.items():
+        for name in ("macro", *_singles(cells)):
+            row = [title, name]
+            for n in _sizes(cells):
+                found = [[], []]  # type: list[list[Any]]
+                for own, method in zip(found, ("new", "old"), strict=True):
+                    at = [c for c in cells if c["n_patients"] == n]
+                    own += [r for _, f, r in _judged(at, method) if (f["metric"], f["figure"]) == (metric, name)]
+                row += [_range([r["coverage"] for r in own]) for own in found]
+            rows.append(tuple(row))
+    heads = ("figure", "prevalence", *(f"{m}, {n}" for n in _sizes(cells) for m in ("new", "old")))
+    return "Coverage, lowest to highest over the worlds, by number of patients:\n\n" + _table(heads, rows)
+
+
+def _errors(cells: list[Cell]) -> str:
+    rows = []
+    for metric, title in TITLES.items():
+        for n in _sizes(cells):
+            row = [title, str(n)]
+            at = [c for c in cells if c["n_patients"] == n]
+            for key in ("p_05", "p_01"):
+                for method in ("new", "old"):
+                    own = [r[key] for _, f, r in _judged(at, method, "p_printed") if f["metric"] == metric]
+                    row.append(_range(own))
+            for method in ("new", "old"):
+                own = [
+                    f[method]["family"]
+                    for c in at
+                    for f in c["figures"]
+                    if f["metric"] == metric and f["figure"] == "macro"
+                ]
+                row.append(_range(own))
+            rows.append(tuple(row))
+    heads = ("figure", "patients", "p <= .05, new", "old", "p <= .01, new", "old", "tiers, new", "old")
+    about = "Two equal systems told apart (macros and findings), and any two of six equal ones in different tiers:"
+    return f"{about}\n\n{_table(heads, rows)}"
+
+
+def _misses(cells: list[Cell]) -> str:
+    rows = []
+    for cell, figure, rates in _judged(cells, "new"):
+        if not _good_coverage(rates):
+            where = (cell["world"], str(cell["n_patients"]), TITLES[figure["metric"]], figure["figure"])
+            sides = f"{_number(rates['below'])} / {_number(rates['above'])}"
+            rows.append((*where, f"{100 * rates['printed']:.0f} %", _number(rates["coverage"]), sides))
+    heads = ("world", "patients", "figure", "prevalence", "printed", "coverage", "misses below / above")
+    return "Every cell whose printed intervals miss the goal of coverage:\n\n" + _table(heads, rows)
+
+
+def _sizes(cells: list[Cell]) -> list[int]:
+    return sorted({cell["n_patients"] for cell in cells})
+
+
+def _singles(cells: list[Cell]) -> list[str]:
+    names = {f["figure"] for cell in cells for f in cell["figures"]} - {"macro"}
+    return sorted(names, key=lambda name: float(name.split()[0]))
+
+
+def _number(value: float) -> str:
+    return f"{value:.3f}".lstrip("0") or "0"
+
+
+def _range(values: list[float]) -> str:
+    if not values:
+        return "-"
+    ends = _number(min(values)), _number(max(values))
+    return ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
+
+
+def _table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [heads, tuple("---" for _ in heads), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def _figure(cells: list[Cell]) -> str:
+    """A dot per cell and method: coverage across, one row per figure, one panel per number of patients."""
+    names = [(metric, name) for metric in TITLES for name in ("macro", *_singles(cells))]
+    left, top, panel, line = 110, 46, 190, 17
+    lowest, height = 0.7, top + line * len(names) + 34
+    width = left + (panel + 14) * len(_sizes(cells))
+
+    def across(i: int, coverage: float) -> float:
+        return round(left + i * (panel + 14) + panel * (max(coverage, lowest) - lowest) / (1 - lowest), 1)
+
+    out = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif"'
+        ' font-size="11">',
+        "<title>Coverage of 95 % intervals in the simulated worlds, new and old</title>",
+        f'<rect width="{width}" height="{height}" fill="#fff"/>',
+        f'<circle cx="{left}" cy="14" r="3.5" fill="#1b6ca8"/><text x="{left + 8}" y="18">new, where printed</text>',
+        f'<circle cx="{left + 130}" cy="14" r="3" fill="none" stroke="#888"/>'
+        f'<text x="{left + 138}" y="18">old (percentile); left edge: {lowest:.0%} or less</text>',
+    ]
+    for row, (metric, name) in enumerate(names):
+        out.append(f'<text x="4" y="{top + line * row + 12}">{TITLES[metric]}, {name}</text>')
+    for i, n in enumerate(_sizes(cells)):
+        bottom = top + line * len(names)
+        low, high = across(i, 0.93), across(i, 0.97)
+        out.append(f'<rect x="{low}" y="{top}" width="{high - low:.1f}" height="{bottom - top}" fill="#dcebd5"/>')
+        out.append(f'<text x="{across(i, 0.7)}" y="{top - 8}">{n} patients</text>')
+        for tick in (0.7, 0.8, 0.9, 0.95, 1.0):
+            x = across(i, tick)
+            out.append(f'<path d="M{x} {top}V{bottom + 4}" stroke="#ccc"/>')
+            out.append(f'<text x="{x}" y="{bottom + 16}" text-anchor="middle" font-size="9">{_number(tick)}</text>')
+        at = [cell for cell in cells if cell["n_patients"] == n]
+        for method, style in (("old", 'r="3" fill="none" stroke="#888"'), ("new", 'r="3.5" fill="#1b6ca8"')):
+            for _, figure, rates in _judged(at, method):
+                row = names.index((figure["metric"], figure["figure"]))
+                y = top + line * row + line / 2
+                out.append(f'<circle cx="{across(i, rates["coverage"])}" cy="{y}" {style}/>')
+    return "\n".join([*out, "</svg>"]) + "\n"

@@ -1,0 +1,175 @@
+"""Intervals from the jackknife over patients: closed forms that hold where percentiles of replicates are too short.
+
+Conventions
+-----------
+A figure's `left_out` are its values without each resampled unit in turn, (n_units, n_columns). They give its standard
+error, ``sqrt((n - 1) / n * sum d**2)`` with d their deviations from their mean; its bias, ``(n - 1) (mean - value)``;
+and the degrees of freedom of the squared standard error (Satterthwaite), ``2 V**2 / (sum d**4 - V**2 / n)`` with
+``V = sum d**2``: few where a few patients decide the figure.
+
+* The share of hits of one finding, a mean of rows that are 0 or 1, has a Wilson score interval with its effective
+  sample size ``value (1 - value) / se**2``, which allows for patients with several rows. So has every figure at an end
+  of its scale, where the standard error is 0; its effective sample size is the number of patients behind it.
+* Every other figure has ``value - bias +- t se`` on the arcsine scale of its bounds, with the t quantile of its degrees
+  of freedom; on its own scale if it has no bounds, as a difference has none here.
+
+Nothing is printed (both ends are NaN) where fewer than :data:`LEAST_UNITS` patients are behind a figure, or where a
+macro averages a finding that has fewer than :data:`LEAST_UNITS_IN_MACRO`. `benchmarks/calibration.py` measures what
+these rules reach; docs/statistics.md has its table.
+
+Sources: Efron and Tibshirani, An Introduction to the Bootstrap (1993), chapter 11; Wilson (1927), J. Am. Stat. Assoc.
+22; effective sample sizes as in Rao and Scott (1992), Biometrics 48; degrees of freedom as in Bell and McCaffrey
+(2002), Survey Methodology 28; the t quantile by Abramowitz and Stegun (1964), 26.7.5.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf, pi
+from statistics import NormalDist
+
+import numpy as np
+
+from reveal_bench.arrays import BoolArray, FloatArray, IntArray
+
+__all__ = [
+    "LEAST_UNITS",
+    "LEAST_UNITS_IN_MACRO",
+    "Evidence",
+    "evidence_of_groups",
+    "jackknife_ends",
+    "standard_errors",
+    "t_quantile",
+]
+
+LEAST_UNITS = 10
+"""Patients behind a figure below which it has no interval."""
+LEAST_UNITS_IN_MACRO = 5
+"""The same for every finding that a macro averages."""
+
+_Z = NormalDist().inv_cdf(0.975)
+_LEAST_FREEDOM = 3.0  # the expansion of the t quantile is good from here on
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What the interval of every column derives from.
+
+    Attributes
+    ----------
+    left_out : float array (n_units, n_columns)
+        The figure without each unit.
+    n_units : int array (n_columns,)
+        Units behind a figure; behind a macro, the fewest behind any finding that it averages.
+    enough : bool array (n_columns,)
+        Whether these suffice for an interval.
+    is_share : bool array (n_columns,)
+        Whether the figure is a mean of rows that are 0 or 1.
+    bounds : ends of the scale, infinite if it has none
+    """
+
+    left_out: FloatArray
+    n_units: IntArray
+    enough: BoolArray
+    is_share: BoolArray
+    bounds: tuple[float, float]
+
+
+def evidence_of_groups(
+    left_out: FloatArray,
+    n_units: IntArray,
+    *,
+    averaged: IntArray | None = None,
+    is_share: BoolArray | bool = False,
+    bounds: tuple[float, float] = (0.0, 1.0),
+) -> Evidence:
+    """Evidence of a macro and its groups.
+
+    Parameters
+    ----------
+    left_out : float array (n_units, 1 + n_groups), the macro first
+    n_units : int array (n_groups,), units behind each group
+    averaged : groups in the macro, all with a unit by default
+    is_share : whether each group is a mean of rows that are 0 or 1
+    """
+    averaged = np.flatnonzero(n_units) if averaged is None else averaged
+    fewest = int(n_units[averaged].min()) if len(averaged) else 0
+    return Evidence(
+        left_out,
+        np.concatenate([[fewest], n_units]),
+        np.concatenate([[fewest >= LEAST_UNITS_IN_MACRO], n_units >= LEAST_UNITS]),
+        np.concatenate([[False], np.broadcast_to(is_share, n_units.shape)]),
+        bounds,
+    )
+
+
+def standard_errors(left_out: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Jackknife standard errors and their degrees of freedom, (n_columns,) each; NaN where a value is undefined."""
+    n = len(left_out)
+    deviations = left_out - left_out.mean(axis=0)
+    squares = deviations**2
+    total = squares.sum(axis=0)
+    spread = (squares**2).sum(axis=0) - total**2 / n
+    freedom = np.divide(2 * total**2, spread, out=np.full(total.shape, inf), where=spread > 0)
+    return np.sqrt((n - 1) / n * total), freedom
+
+
+def t_quantile(freedom: FloatArray) -> FloatArray:
+    """The 97.5th percentile of Student's t for real degrees of freedom, those below 3 taken as 3.
+
+    Examples
+    --------
+    >>> t_quantile(np.array([5.0, 30.0, np.inf])).round(3).tolist()
+    [2.57, 2.042, 1.96]
+    """
+    inverse = 1 / np.maximum(freedom, _LEAST_FREEDOM)
+    z = _Z
+    terms = (
+        z,
+        (z**3 + z) / 4,
+        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
+    )
+    quantile: FloatArray = sum((term * inverse**i for i, term in enumerate(terms)), np.zeros_like(inverse))
+    return quantile
+
+
+def jackknife_ends(values: FloatArray, evidence: Evidence) -> FloatArray:
+    """Both ends of the 95 % interval of every column, (2, n_columns); NaN where nothing is to be printed."""
+    errors, freedom = standard_errors(evidence.left_out)
+    n = len(evidence.left_out)
+    bias = np.clip((n - 1) * (evidence.left_out.mean(axis=0) - values), -errors, errors)
+    low, high = evidence.bounds
+    if np.isfinite([low, high]).all():
+        width = high - low
+        shares, errors, bias = (values - low) / width, errors / width, bias / width
+        at_end = (shares <= 0) | (shares >= 1)
+        effective = np.where(at_end, evidence.n_units, _divide(shares * (1 - shares), errors**2))
+        wilson = _wilson(shares, effective)
+        ends = np.where(evidence.is_share | at_end, wilson, _on_arcsine(shares, bias, errors, t_quantile(freedom)))
+        ends = low + width * ends
+    else:
+        reach = t_quantile(freedom) * errors
+        ends = np.stack([values - bias - reach, values - bias + reach])
+    return np.where(evidence.enough & ~np.isnan(values), ends, np.nan)
+
+
+def _wilson(shares: FloatArray, sizes: FloatArray) -> FloatArray:
+    added = _divide(np.full(sizes.shape, _Z**2), sizes)
+    centre = (shares + added / 2) / (1 + added)
+    reach = np.sqrt(added * shares * (1 - shares) + added**2 / 4) / (1 + added)
+    return np.stack([centre - reach, centre + reach])
+
+
+def _on_arcsine(shares: FloatArray, bias: FloatArray, errors: FloatArray, quantiles: FloatArray) -> FloatArray:
+    centre = np.arcsin(np.sqrt(np.clip(shares - bias, 0, 1)))
+    inside = np.clip(shares, 0, 1)
+    reach = quantiles * _divide(errors, 2 * np.sqrt(inside * (1 - inside)))
+    ends: FloatArray = np.sin(np.clip([centre - reach, centre + reach], 0, pi / 2)) ** 2
+    return ends
+
+
+def _divide(a: FloatArray, b: FloatArray) -> FloatArray:
+    quotient: FloatArray = np.divide(a, b, out=np.full(np.shape(a), inf), where=b > 0)
+    return quotient
