@@ -37,8 +37,8 @@ from reveal_bench.evaluation.permutation import Signs, contributions, draw_signs
 from reveal_bench.kinds.kind import Rows
 from reveal_bench.metrics import METRICS, Metric
 from reveal_bench.metrics.bootstrap import MACRO, Resampled, macro_first, signature
-from reveal_bench.metrics.intervals import SHARES, Interval, find_intervals, mean_of_defined
-from reveal_bench.metrics.jackknife import LEAST_UNITS_IN_MACRO, Evidence, evidence_of_groups
+from reveal_bench.metrics.intervals import SHARES, Interval, Intervals, find_intervals
+from reveal_bench.metrics.jackknife import Evidence, evidence_of_groups
 
 __all__ = [
     "Comparison", "Ranked", "as_records", "compare", "compare_resampled", "decrease", "holm", "rank",
@@ -286,6 +286,7 @@ def _evidence_of_pair(
         behind.sum(axis=0),
         averaged=np.flatnonzero(~np.isnan(values[0, 1:])),
         bounds=(-math.inf, math.inf),
+        is_mean=combine is np.subtract,
     )
 
 
@@ -401,8 +402,7 @@ def rank(
     if parts is None:
         interval, found, apart = "percentile", find_intervals(values[:, 0], macros.T), _told_apart(macros)
     else:
-        evidence = _evidence_of_macros(figures_of, values, parts[1], METRICS[metric])
-        found = find_intervals(values[:, 0], replicates[:, :, 0].T, interval="jackknife", evidence=evidence)
+        found = _intervals_of_macros(figures_of, values, replicates, parts[1], METRICS[metric])
         signs = draw_signs(parts[0].shape[1], n_resamples=n_resamples, seed=seed)
         apart = step_down_p(parts[0][:, :, 0], signs) <= ALPHA
     names = list(systems)
@@ -419,17 +419,21 @@ def rank(
     return ranked
 
 
-def _evidence_of_macros(
-    systems: Sequence[Resampled], values: FloatArray, behind: BoolArray, metric: Metric
-) -> Evidence:
+def _intervals_of_macros(
+    systems: Sequence[Resampled], values: FloatArray, replicates: FloatArray, behind: BoolArray, metric: Metric
+) -> Intervals:
     """Of the macro of every system, over the groups that all have."""
     left_out = np.array([system.left_out() for system in systems], np.float64)
     left_out[:, np.isnan(left_out).any(axis=0)] = np.nan
-    fewest = int(behind.sum(axis=0)[~np.isnan(values[0, 1:])].min())
-    n = len(systems)
-    enough = np.full(n, fewest >= LEAST_UNITS_IN_MACRO)
-    bounds = metric.low, metric.high
-    return Evidence(mean_of_defined(left_out).T, np.full(n, fewest), enough, np.zeros(n, bool), bounds)
+    n_units, averaged = behind.sum(axis=0), np.flatnonzero(~np.isnan(values[0, 1:]))
+    found = []
+    for own, of_own, without in zip(values, replicates, left_out, strict=True):
+        evidence = evidence_of_groups(
+            macro_first(without), n_units, averaged=averaged, bounds=(metric.low, metric.high)
+        )
+        found.append(find_intervals(own, of_own, interval="jackknife", evidence=evidence))
+    columns = ("values", "low", "high", "n_empty")
+    return Intervals(*(np.array([getattr(one, name)[0] for one in found]) for name in columns))
 
 
 def _ranks(scores: FloatArray) -> npt.NDArray[np.int64]:

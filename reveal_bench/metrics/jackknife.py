@@ -10,12 +10,17 @@ and the degrees of freedom of the squared standard error (Satterthwaite), ``2 V*
 * The share of hits of one finding, a mean of rows that are 0 or 1, has a Wilson score interval with its effective
   sample size ``value (1 - value) / se**2``, which allows for patients with several rows. So has every figure at an end
   of its scale, where the standard error is 0; its effective sample size is the number of patients behind it.
+* A macro's variance is that of a mean of its findings, with their covariances. The variance of a finding with few
+  patients says little of itself, so per patient it is averaged with the pooled one of all findings, which counts for
+  :data:`POOLED_FREEDOM` degrees of freedom; those of the macro follow by Satterthwaite's formula. Its bias is the mean
+  of the findings' biases.
 * Every other figure has ``value - bias +- t se`` on the arcsine scale of its bounds, with the t quantile of its degrees
   of freedom; on its own scale if it has no bounds, as a difference has none here.
 
-Nothing is printed (both ends are NaN) where fewer than :data:`LEAST_UNITS` patients are behind a figure, or where a
-macro averages a finding that has fewer than :data:`LEAST_UNITS_IN_MACRO`. `benchmarks/calibration.py` measures what
-these rules reach; docs/statistics.md has its table.
+Nothing is printed (both ends are NaN) where fewer than :data:`LEAST_UNITS` patients are behind a figure, of a macro
+behind any of its findings; and where a figure that is derived from macros, such as their relative decrease, rests on a
+finding that has fewer than :data:`LEAST_UNITS_IN_MACRO`. `benchmarks/calibration.py` measures what these rules reach;
+docs/statistics.md has its table.
 
 Sources: Efron and Tibshirani, An Introduction to the Bootstrap (1993), chapter 11; Wilson (1927), J. Am. Stat. Assoc.
 22; effective sample sizes as in Rao and Scott (1992), Biometrics 48; degrees of freedom as in Bell and McCaffrey
@@ -35,6 +40,7 @@ from reveal_bench.arrays import BoolArray, FloatArray, IntArray
 __all__ = [
     "LEAST_UNITS",
     "LEAST_UNITS_IN_MACRO",
+    "POOLED_FREEDOM",
     "Evidence",
     "evidence_of_groups",
     "jackknife_ends",
@@ -45,7 +51,9 @@ __all__ = [
 LEAST_UNITS = 10
 """Patients behind a figure below which it has no interval."""
 LEAST_UNITS_IN_MACRO = 5
-"""The same for every finding that a macro averages."""
+"""The same for every finding of a figure that is derived from macros."""
+POOLED_FREEDOM = 2
+"""Degrees of freedom that the pooled variance of findings counts for beside a finding's own, in a macro."""
 
 _Z = NormalDist().inv_cdf(0.975)
 _LEAST_FREEDOM = 3.0  # the expansion of the t quantile is good from here on
@@ -66,6 +74,7 @@ class Evidence:
     is_share : bool array (n_columns,)
         Whether the figure is a mean of rows that are 0 or 1.
     bounds : ends of the scale, infinite if it has none
+    averaged : columns whose mean the first one is, as a macro; None where it is not a mean of others
     """
 
     left_out: FloatArray
@@ -73,6 +82,7 @@ class Evidence:
     enough: BoolArray
     is_share: BoolArray
     bounds: tuple[float, float]
+    averaged: IntArray | None = None
 
 
 def evidence_of_groups(
@@ -82,6 +92,7 @@ def evidence_of_groups(
     averaged: IntArray | None = None,
     is_share: BoolArray | bool = False,
     bounds: tuple[float, float] = (0.0, 1.0),
+    is_mean: bool = True,
 ) -> Evidence:
     """Evidence of a macro and its groups.
 
@@ -91,15 +102,20 @@ def evidence_of_groups(
     n_units : int array (n_groups,), units behind each group
     averaged : groups in the macro, all with a unit by default
     is_share : whether each group is a mean of rows that are 0 or 1
+    is_mean : whether the first column is the mean of the groups, and not otherwise derived from macros
     """
     averaged = np.flatnonzero(n_units) if averaged is None else averaged
-    fewest = int(n_units[averaged].min()) if len(averaged) else 0
+    behind = n_units[averaged]
+    of_macro, least = (behind.max(initial=0), LEAST_UNITS) if is_mean else (
+        behind.min() if len(behind) else 0, LEAST_UNITS_IN_MACRO
+    )  # fmt: skip
     return Evidence(
         left_out,
-        np.concatenate([[fewest], n_units]),
-        np.concatenate([[fewest >= LEAST_UNITS_IN_MACRO], n_units >= LEAST_UNITS]),
+        np.concatenate([[of_macro], n_units]),
+        np.concatenate([[of_macro >= least], n_units >= LEAST_UNITS]),
         np.concatenate([[False], np.broadcast_to(is_share, n_units.shape)]),
         bounds,
+        averaged + 1 if is_mean else None,
     )
 
 
@@ -139,7 +155,10 @@ def jackknife_ends(values: FloatArray, evidence: Evidence) -> FloatArray:
     """Both ends of the 95 % interval of every column, (2, n_columns); NaN where nothing is to be printed."""
     errors, freedom = standard_errors(evidence.left_out)
     n = len(evidence.left_out)
-    bias = np.clip((n - 1) * (evidence.left_out.mean(axis=0) - values), -errors, errors)
+    bias = (n - 1) * (evidence.left_out.mean(axis=0) - values)
+    if evidence.averaged is not None and len(evidence.averaged):
+        errors[0], freedom[0], bias[0] = _of_mean(values, evidence, evidence.averaged)
+    bias = np.clip(bias, -errors, errors)
     low, high = evidence.bounds
     if np.isfinite([low, high]).all():
         width = high - low
@@ -153,6 +172,26 @@ def jackknife_ends(values: FloatArray, evidence: Evidence) -> FloatArray:
         reach = t_quantile(freedom) * errors
         ends = np.stack([values - bias - reach, values - bias + reach])
     return np.where(evidence.enough & ~np.isnan(values), ends, np.nan)
+
+
+def _of_mean(values: FloatArray, evidence: Evidence, averaged: IntArray) -> tuple[float, float, float]:
+    """Standard error, its degrees of freedom, and bias of the mean of some columns, as the module says of a macro."""
+    n, k = len(evidence.left_out), len(averaged)
+    behind = evidence.n_units[averaged]
+    own = np.maximum(behind - 1, 0)
+    left_out = evidence.left_out[:, averaged]
+    left_out = np.where(np.isnan(left_out) | (own == 0), values[averaged], left_out)  # its only patient: no deviation
+    centre = left_out.mean(axis=0)
+    deviations = left_out - centre
+    covariance = (n - 1) / n * deviations.T @ deviations
+    variances = np.diag(covariance)
+    per_patient = variances * behind
+    pooled = (own * per_patient).sum() / max(own.sum(), 1)
+    steadied = (own * per_patient + POOLED_FREEDOM * pooled) / (own + POOLED_FREEDOM) / np.maximum(behind, 1)
+    variance = max(steadied.sum() + covariance.sum() - variances.sum(), 0.0) / k**2
+    spread = (steadied**2 / (own + POOLED_FREEDOM)).sum()
+    freedom = min(steadied.sum() ** 2 / spread, n - 1) if spread > 0 else inf
+    return float(np.sqrt(variance)), float(freedom), float((n - 1) * (centre - values[averaged]).sum() / k)
 
 
 def _wilson(shares: FloatArray, sizes: FloatArray) -> FloatArray:

@@ -46,19 +46,45 @@ def wilson(share: float, n: float) -> list[float]:
 
 
 def on_arcsine(statistic: Statistic, low: float = 0.0, high: float = 1.0) -> list[float]:
-    value, error, bias, freedom = deleted(statistic)
+    return spread_on_arcsine(*deleted(statistic), low, high)
+
+
+def spread_on_arcsine(value: float, error: float, bias: float, freedom: float, low: float, high: float) -> list[float]:
     centre = math.asin(math.sqrt((value - bias - low) / (high - low)))
     share = (value - low) / (high - low)
     reach = t.ppf(0.975, freedom) * error / (high - low) / (2 * math.sqrt(share * (1 - share)))
     return [low + (high - low) * math.sin(min(max(x, 0), math.pi / 2)) ** 2 for x in (centre - reach, centre + reach)]
 
 
-def mean_of(values: FloatArray, finding: int | None) -> Statistic:
+def macro_on_arcsine(statistics: Sequence[Statistic], behind: Sequence[int], low: float = 0.0) -> list[float]:
+    """A macro's interval, sum by sum: each finding's variance steadied by two degrees of the pooled one."""
+    k = len(statistics)
+    spreads = [deleted(statistic) for statistic in statistics]
+    values = [[s(np.flatnonzero(patient != PATIENTS)) for patient in range(N_PATIENTS)] for s in statistics]
+    variances = [error**2 for _, error, _, _ in spreads]
+    pooled = sum((m - 1) * m * v for m, v in zip(behind, variances, strict=True)) / sum(m - 1 for m in behind)
+    steadied = [((m - 1) * m * v + 2 * pooled) / (m + 1) / m for m, v in zip(behind, variances, strict=True)]
+    covariances = sum(
+        (N_PATIENTS - 1) / N_PATIENTS * sum((x - np.mean(a)) * (y - np.mean(b)) for x, y in zip(a, b, strict=True))
+        for i, a in enumerate(values)
+        for j, b in enumerate(values)
+        if i != j
+    )
+    freedom = sum(steadied) ** 2 / sum(v**2 / (m + 1) for v, m in zip(steadied, behind, strict=True))
+    value, bias = (sum(spread[i] for spread in spreads) / k for i in (0, 2))
+    error = math.sqrt(sum(steadied) + covariances) / k
+    return spread_on_arcsine(value, error, bias, min(freedom, N_PATIENTS - 1), low, 1.0)
+
+
+def behind_of(finding: int) -> int:
+    return len({patient for i, patient in enumerate(PATIENTS.tolist()) if i % 2 == finding})
+
+
+def mean_of(values: FloatArray, finding: int) -> Statistic:
     of_case = np.arange(len(PATIENTS)) % 2
 
     def statistic(kept: npt.NDArray[np.int64]) -> float:
-        means = [values[kept[of_case[kept] == f]].mean() for f in (0, 1)]
-        return float(np.mean(means) if finding is None else means[finding])
+        return float(values[kept[of_case[kept] == finding]].mean())
 
     return statistic
 
@@ -76,7 +102,8 @@ def test_hit_rates_have_the_score_interval_of_their_effective_size(rng: np.rando
         value, error, _, _ = deleted(mean_of(hits, i))
         expected = wilson(value, value * (1 - value) / error**2)
         assert found(got, "point_hit", f"f{i}") == pytest.approx(expected, abs=1e-9)
-    assert found(got, "point_hit", "macro") == pytest.approx(on_arcsine(mean_of(hits, None)), abs=2e-4)
+    expected = macro_on_arcsine([mean_of(hits, i) for i in (0, 1)], [behind_of(i) for i in (0, 1)])
+    assert found(got, "point_hit", "macro") == pytest.approx(expected, abs=2e-4)
     assert "|i:jackknife|" in got[0].signature
 
 
@@ -84,8 +111,10 @@ def test_iou_has_a_t_interval_on_the_arcsine_scale(rng: np.random.Generator) -> 
     values = rng.random(len(PATIENTS)) ** 3
     findings = [f"f{i % 2}" for i in range(len(PATIENTS))]
     got = estimate_cases("mask_iou", 1, values, findings=findings, patients=NAMES, interval="jackknife")
-    for name, finding in (("macro", None), ("f0", 0), ("f1", 1)):
-        assert found(got, "mask_iou", name) == pytest.approx(on_arcsine(mean_of(values, finding)), abs=2e-4)
+    for i in (0, 1):
+        assert found(got, "mask_iou", f"f{i}") == pytest.approx(on_arcsine(mean_of(values, i)), abs=2e-4)
+    expected = macro_on_arcsine([mean_of(values, i) for i in (0, 1)], [behind_of(i) for i in (0, 1)])
+    assert found(got, "mask_iou", "macro") == pytest.approx(expected, abs=2e-4)
 
 
 @pytest.mark.parametrize("metric", ["f1", "cohen_kappa"])
@@ -96,13 +125,33 @@ def test_f1_and_kappa_equal_deletion_of_each_patient(metric: str, rng: np.random
     predicted = present ^ (rng.random(present.shape) < 0.2)
     of = {"f1": f1_score, "cohen_kappa": cohen_kappa_score}[metric]
 
-    def statistic(labels: Sequence[int]) -> Statistic:
-        return lambda kept: float(np.mean([of(present[kept, i], predicted[kept, i]) for i in labels]))
+    def statistic(i: int) -> Statistic:
+        return lambda kept: float(of(present[kept, i], predicted[kept, i]))
 
     got = estimate_labels(predicted, present, labels=["a", "b"], patients=NAMES, interval="jackknife")
-    for name, labels in (("macro", [0, 1]), ("a", [0]), ("b", [1])):
-        expected = on_arcsine(statistic(labels), low=-1.0 if metric == "cohen_kappa" else 0.0)
-        assert found(got, metric, name) == pytest.approx(expected, abs=2e-4)
+    low = -1.0 if metric == "cohen_kappa" else 0.0
+    for i, name in enumerate("ab"):
+        assert found(got, metric, name) == pytest.approx(on_arcsine(statistic(i), low), abs=2e-4)
+    behind = [len(set(PATIENTS[present[:, i] | predicted[:, i]].tolist())) for i in (0, 1)]
+    expected = macro_on_arcsine([statistic(0), statistic(1)], behind, low)
+    assert found(got, metric, "macro") == pytest.approx(expected, abs=2e-4)
+
+
+def test_a_macro_has_an_interval_though_a_finding_is_of_one_patient() -> None:
+    """Its spread is taken from the other finding: one patient has ten times the variance of a mean of ten."""
+    values = np.array([0.0, 1.0] * 5 + [0.5])
+    findings = ["often"] * 10 + ["once"]
+    got = estimate_cases("mask_iou", 1, values, findings=findings, interval="jackknife")
+    macro, often, once = got
+    assert math.isnan(once.low)
+    variance = 10 / 9 * 0.25 / 10  # of the often one's mean: sum of squares / (n (n - 1))
+    per_patient = 10 * variance
+    steadied = [(9 * per_patient + 2 * per_patient) / 11 / 10, per_patient]
+    freedom = min(sum(steadied) ** 2 / (steadied[0] ** 2 / 11 + steadied[1] ** 2 / 2), 10)
+    error = math.sqrt(sum(steadied)) / 2
+    expected = spread_on_arcsine(0.5, error, 0.0, freedom, 0.0, 1.0)
+    assert [macro.low, macro.high] == pytest.approx(expected, abs=0.02)
+    assert often.high - often.low < macro.high - macro.low
 
 
 @pytest.mark.parametrize("share", [0.0, 1.0])
