@@ -18,7 +18,7 @@ from reveal_bench.evaluation.score import ScoredFile, find_protocol, score_repor
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO, Estimate
 from reveal_bench.metrics.docs import plural_of
-from reveal_bench.metrics.words import groups_of, interval_text, p_text, value_text
+from reveal_bench.metrics.words import groups_of, interval_text, intervals_text, p_text, value_text
 
 if TYPE_CHECKING:
     from reveal_bench.kinds.kind import Rows
@@ -61,12 +61,10 @@ class Scores(Shown):
     @property
     def caption(self) -> str:
         """What was scored on what, and how intervals were made."""
-        protocol, manifest = self.scored.protocol, self.scored.manifest
-        return (
-            f"{self.scored.report.file} on {manifest.benchmark} {manifest.version}, split {manifest.split}: 95 % "
-            f"intervals ({protocol['interval']}), {protocol['n_resamples']} resamples of "
-            f"{plural_of(protocol['unit'])}, seed {protocol['seed']}"
-        )
+        how = {name: self.scored.protocol[name] for name in ("interval", "n_resamples", "unit", "seed")}
+        manifest = self.scored.manifest
+        place = f"{manifest.benchmark} {manifest.version}, split {manifest.split}"
+        return f"{self.scored.report.file} on {place}: {intervals_text(**how)}"
 
     def rows_shown(self) -> list[dict[str, str]]:
         """Macros first, then the findings: value and interval in percent, ratings on their scale."""

@@ -138,7 +138,7 @@ def score(
 ) -> None:
     """Score a prediction file at home: every metric per finding and as a macro, with 95 % intervals."""
     from reveal_bench import api
-    from reveal_bench.metrics.docs import plural_of
+    from reveal_bench.metrics.words import intervals_text
 
     if (compat is None) != (tables is None):
         raise ArgumentError("compat", "must be given with `tables`, and it with this", others=("tables",))
@@ -175,11 +175,10 @@ def score(
     _tell_of_thresholds(file, scored, given=metadata)
     if terminal.printed_as(result, csv=csv, markdown=markdown, latex=latex):
         return
-    how = "" if interval is None else f" ({interval})"
+    how = {name: scored.protocol[name] for name in ("interval", "n_resamples", "unit", "seed")}
     terminal.print_scores(
         scored.estimates,
-        f"{file.name} on {_on(scored)}: {terminal.scale_of(scored.estimates)} with 95 % intervals{how}, "
-        f"{resamples} resamples of {plural_of(unit)}, seed {seed}",
+        f"{file.name} on {_on(scored)}: {terminal.scale_of(scored.estimates)} with {intervals_text(**how)}",
         scored.strata,
         wide=wide,
     )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from reveal_bench.metrics import METRICS
+from reveal_bench.metrics.docs import plural_of
 
-__all__ = ["groups_of", "interval_text", "p_text", "value_text"]
+__all__ = ["groups_of", "interval_text", "intervals_text", "p_text", "value_text"]
 
 
 def value_text(metric: str, value: float, *, decimals: int = 1) -> str:
@@ -32,6 +33,21 @@ def interval_text(metric: str, low: float, high: float, *, decimals: int = 1) ->
     if low != low:
         return ""
     return f"({value_text(metric, low, decimals=decimals)} to {value_text(metric, high, decimals=decimals)})"
+
+
+def intervals_text(interval: str, *, n_resamples: int, unit: str, seed: int) -> str:
+    """How the intervals of a table were made.
+
+    Examples
+    --------
+    >>> intervals_text("jackknife", n_resamples=1000, unit="patient", seed=0)
+    '95 % intervals by the jackknife over patients'
+    >>> intervals_text("bca", n_resamples=1000, unit="study", seed=0)
+    '95 % intervals (bca), 1000 resamples of studies, seed 0'
+    """
+    if interval == "jackknife":
+        return f"95 % intervals by the jackknife over {plural_of(unit)}"
+    return f"95 % intervals ({interval}), {n_resamples} resamples of {plural_of(unit)}, seed {seed}"
 
 
 def p_text(p: float) -> str:
