@@ -158,10 +158,10 @@ def _figure(cells: list[Cell]) -> str:
     names = [(metric, name) for metric in TITLES for name in ("macro", *_singles(cells))]
     left, top, panel, line = 110, 46, 190, 17
     lowest, height = 0.7, top + line * len(names) + 34
-    width = left + (panel + 14) * len(_sizes(cells))
+    width = left + (panel + 26) * len(_sizes(cells))
 
     def across(i: int, coverage: float) -> float:
-        return round(left + i * (panel + 14) + panel * (max(coverage, lowest) - lowest) / (1 - lowest), 1)
+        return round(left + i * (panel + 26) + panel * (max(coverage, lowest) - lowest) / (1 - lowest), 1)
 
     out = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif"'
@@ -179,10 +179,10 @@ def _figure(cells: list[Cell]) -> str:
         low, high = across(i, 0.93), across(i, 0.97)
         out.append(f'<rect x="{low}" y="{top}" width="{high - low:.1f}" height="{bottom - top}" fill="#dcebd5"/>')
         out.append(f'<text x="{across(i, 0.7)}" y="{top - 8}">{n} patients</text>')
-        for tick in (0.7, 0.8, 0.9, 0.95, 1.0):
+        for tick in (0.7, 0.8, 0.9, 1.0):
             x = across(i, tick)
             out.append(f'<path d="M{x} {top}V{bottom + 4}" stroke="#ccc"/>')
-            out.append(f'<text x="{x}" y="{bottom + 16}" text-anchor="middle" font-size="9">{_number(tick)}</text>')
+            out.append(f'<text x="{x}" y="{bottom + 16}" text-anchor="middle" font-size="9">{tick:g}</text>')
         at = [cell for cell in cells if cell["n_patients"] == n]
         for method, style in (("old", 'r="3" fill="none" stroke="#888"'), ("new", 'r="3.5" fill="#1b6ca8"')):
             for _, figure, rates in _judged(at, method):
