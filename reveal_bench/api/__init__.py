@@ -8,9 +8,11 @@ functions and prints.
 from __future__ import annotations
 
 from reveal_bench.api.bench import Bench, load
+from reveal_bench.api.conversion import Conversion, convert
 from reveal_bench.api.pages import WrittenReport, report
 from reveal_bench.api.verbs import Comparisons, Ranking, Scores, compare, lint, rank, score
 
 __all__ = [
-    "Bench", "Comparisons", "Ranking", "Scores", "WrittenReport", "compare", "lint", "load", "rank", "report", "score",
+    "Bench", "Comparisons", "Conversion", "Ranking", "Scores", "WrittenReport", "compare", "convert", "lint", "load",
+    "rank", "report", "score",
 ]  # fmt: skip

@@ -25,7 +25,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import is_dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reveal_bench.api.bench import Bench
 from reveal_bench.arguments import ArgumentError
@@ -34,7 +34,11 @@ from reveal_bench.evaluation.score import lint_file
 from reveal_bench.kinds.kind import Kind
 from reveal_bench.predictions.files import prediction_file
 
-__all__ = ["lint_given", "name_of"]
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+__all__ = ["frame_of", "lint_given", "name_of"]
 
 FORMS = "a path, a DataFrame, an Arrow table, a list of mappings, a mapping of ids to answers, or what a run returned"
 
@@ -70,11 +74,11 @@ def lint_given(
 
 
 def name_of(given: Any, default: str) -> str:
-    """What a system is called that was given by itself: the name of its run folder or file, else `default`."""
+    """What a system is called that was given by itself: its run folder, file or model, else `default`."""
     from reveal_bench.predictions.files import stem_of
 
     if not isinstance(given, str | Path):
-        return default
+        return str(getattr(getattr(given, "info", None), "model", default))
     path = Path(given)
     return path.name if path.is_dir() else stem_of(path)
 
@@ -118,10 +122,15 @@ def _written_table(given: Any, kind: Kind, argument: str) -> tuple[bytes, str]:
     return _jsonl([line for row in rows for line in kind.entries(row.pop(kind.key, None), row)], argument), "parquet"
 
 
-def _arrow(given: Any, argument: str) -> Any:
-    """An Arrow table of a DataFrame, of pandas or of anything that turns into one."""
+def frame_of(given: Any, argument: str) -> pd.DataFrame:
+    """A DataFrame of pandas, or of anything that turns into one; an index that has a name is a column of it.
+
+    Raises
+    ------
+    ArgumentError
+        If it is none, or has a column twice.
+    """
     import pandas as pd
-    import pyarrow as pa
 
     frame = given if isinstance(given, pd.DataFrame) else given.to_pandas()
     if not isinstance(frame, pd.DataFrame):
@@ -131,9 +140,14 @@ def _arrow(given: Any, argument: str) -> Any:
     repeated = frame.columns[frame.columns.duplicated()]
     if len(repeated):
         raise ArgumentError(argument, "must have each column once", f"{repeated[0]!r} twice")
-    frame.columns = [name if isinstance(name, str) else repr(name) for name in frame.columns]
+    return frame.set_axis([name if isinstance(name, str) else repr(name) for name in frame.columns], axis="columns")
+
+
+def _arrow(given: Any, argument: str) -> pa.Table:
+    import pyarrow as pa
+
     try:
-        return pa.Table.from_pandas(frame, preserve_index=False)
+        return pa.Table.from_pandas(frame_of(given, argument), preserve_index=False)
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise ArgumentError(argument, "must have one type of value in a column", str(error.args[0])) from None
 

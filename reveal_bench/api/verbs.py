@@ -201,7 +201,7 @@ def lint(
     split: str | None = None,
     grid: int | None = None,
     allow_missing: bool = False,
-    name: str = "predictions",
+    name: str | None = None,
 ) -> LintReport:
     """Check predictions against what a split asks: all problems at once.
 
@@ -212,13 +212,14 @@ def lint(
     split : of `bench`, where that is a folder
     grid : cells per side (localization); the folder's own unless given
     allow_missing : whether questions may stay unanswered
-    name : what the report calls predictions that are not a file
+    name : what the report calls predictions that are not a file; the model of a run, or "predictions", unless given
 
     Raises
     ------
     ArgumentError
         If `predictions` or `bench` has another type, or there is no such folder or split.
     """
+    name = name_of(predictions, "predictions") if name is None else name
     options: dict[str, Any] = {"argument": "predictions", "name": name, "grid": grid, "allow_missing": allow_missing}
     return lint_given(predictions, as_bench(bench, split), **options)
 
@@ -237,7 +238,7 @@ def score(
     unit: str = "patient",
     interval: str = "percentile",
     strata: bool | None = None,
-    name: str = "predictions",
+    name: str | None = None,
 ) -> Scores:
     """Score predictions: every metric per finding and as a macro, with 95 % intervals.
 
@@ -260,6 +261,7 @@ def score(
     """
     options: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed, "unit": unit}
     options |= {"interval": interval, "strata": strata, "thresholds": thresholds}
+    name = name_of(predictions, "predictions") if name is None else name
     return Scores(
         _scored(predictions, as_bench(bench, split), "predictions", name, grid, allow_missing, ratings, options)
     )

@@ -1,23 +1,27 @@
-"""The command ``convert``: references and predictions to the forms of annotation tools, and back."""
+"""The command ``convert``: the forms of annotation tools and back, and predictions of what models write."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.cli import output as terminal
-from reveal_bench.cli.output import Folder
+from reveal_bench.cli.output import Folder, Split
+
+if TYPE_CHECKING:
+    from reveal_bench.exchange.convert import Converted
 
 __all__ = ["ExchangeForm", "convert"]
 
 
 class ExchangeForm(StrEnum):
-    """What annotations can be written as and read from, the keys of :data:`reveal_bench.exchange.FORMS`."""
+    """What annotations can be written as and read from: the keys of :data:`reveal_bench.exchange.FORMS`, and tables."""
 
+    TABLE = "table"
     COCO = "coco"
     CVAT = "cvat"
     LABEL_STUDIO = "label-studio"
@@ -26,34 +30,98 @@ class ExchangeForm(StrEnum):
     DICOM_SR = "dicom-sr"
 
 
+class Boxes(StrEnum):
+    """What the four numbers of a box are."""
+
+    XYWH = "xywh"
+    XYXY = "xyxy"
+    CXCYWH = "cxcywh"
+
+
 def convert(
     folder: Folder,
     out: Annotated[Path, typer.Option(help="New folder to write, or the prediction file that --from makes.")],
-    split: Annotated[str, typer.Option(help="Split of the dataset.")] = "released",
+    split: Split = "released",
     to: Annotated[ExchangeForm | None, typer.Option(help="Form to write.", show_default=False)] = None,
-    source: Annotated[ExchangeForm | None, typer.Option("--from", help="Form to read.", show_default=False)] = None,
-    file: Annotated[Path | None, typer.Option(help="File or folder to read, with --from.", exists=True)] = None,
+    form: Annotated[
+        ExchangeForm | None,
+        typer.Option("--from", help="Form to read; `table` for tables and COCO results of models.", show_default=False),
+    ] = None,
+    source: Annotated[
+        Path | None, typer.Option("--file", help="File or folder to read, with --from.", exists=True)
+    ] = None,
     predictions: Annotated[
         Path | None, typer.Option(help="Prediction file to write, with --to; the references unless given.", exists=True)
     ] = None,
     pictures: Annotated[bool, typer.Option(help="Write the pictures too, with --to.")] = True,
     reader: Annotated[str | None, typer.Option(help="Whose drawings to read, with --from.")] = None,
+    instances: Annotated[
+        Path | None, typer.Option(help="COCO file that names images and categories, with --from table.", exists=True)
+    ] = None,
+    category: Annotated[
+        list[str] | None, typer.Option(help="Finding of the next category number, with --from table.")
+    ] = None,
+    first_category: Annotated[int, typer.Option(min=0, max=1, help="Number of the first --category.")] = 1,
+    column: Annotated[
+        list[str] | None, typer.Option(metavar="THEIRS=OURS", help="What a column stands for, with --from table.")
+    ] = None,
+    boxes: Annotated[Boxes, typer.Option(help="What the numbers of a box are, with --from table.")] = Boxes.XYWH,
+    normalised: Annotated[bool, typer.Option("--normalised", help="Boxes are in shares of the image's sides.")] = False,
+    leave_out_unknown: Annotated[
+        bool, typer.Option("--leave-out-unknown", help="Leave out what the split does not have, and count it.")
+    ] = False,
 ) -> None:
-    """Write references or predictions for annotation tools; read annotations as a prediction file."""
-    from reveal_bench.exchange.convert import from_form, to_form
-
-    if (to is None) == (source is None):
-        raise ArgumentError("to", "must be given, or `source`, and not both", others=("source",))
+    """Write references or predictions for annotation tools; read annotations, or what models write, as predictions."""
+    if (to is None) == (form is None):
+        raise ArgumentError("to", "must be given, or `form`, and not both", others=("form",))
     if to is not None:
-        done = to_form(to.value, folder, split, out, predictions=predictions, with_pictures=pictures)
-        what = [f"{done.n_images} images", f"{done.n_pictures} pictures"]
-    else:
-        if file is None:
-            raise ArgumentError("file", "must be given with `source`", others=("source",))
-        done = from_form(str(source), file, folder, split, out, reader=reader)
-        what = []
-    what += [f"{done.n_drawings} drawings"] * bool(done.n_drawings) + [f"labels of {done.n_studies} studies"] * bool(
-        done.n_studies
-    )
+        _write(to, folder, split, out, predictions, pictures)
+        return
+    if source is None:
+        raise ArgumentError("source", "must be given with `form`", others=("form",))
+    if form is ExchangeForm.TABLE:
+        from reveal_bench import api
+
+        found = api.convert(
+            source,
+            folder,
+            split=split,
+            instances=instances,
+            categories=category or None,
+            first_category=1 if first_category else 0,
+            columns=dict(_pair(one) for one in column or ()),
+            boxes=boxes.value,
+            normalised=normalised,
+            leave_out_unknown=leave_out_unknown,
+        )
+        found.write(out)
+        typer.echo(f"{out}: {len(found.lines):,} predictions for {found.bench}")
+        for note in found.notes:
+            typer.echo(f"  {note}")
+        return
+    from reveal_bench.exchange.convert import from_form
+
+    _tell(out, from_form(str(form), source, folder, split, out, reader=reader), [])
+
+
+def _pair(text: str) -> tuple[str, str]:
+    theirs, sign, ours = text.rpartition("=")
+    if not sign:
+        raise ArgumentError("column", "must be THEIRS=OURS", repr(text))
+    return theirs, ours
+
+
+def _write(to: ExchangeForm, folder: Path, split: str, out: Path, predictions: Path | None, pictures: bool) -> None:
+    from reveal_bench.exchange.convert import to_form
+
+    if to is ExchangeForm.TABLE:
+        raise ArgumentError("to", "must be a form of annotation tools: a prediction file is a table already")
+    done = to_form(to.value, folder, split, out, predictions=predictions, with_pictures=pictures)
+    _tell(out, done, [f"{done.n_images} images", f"{done.n_pictures} pictures"])
+
+
+def _tell(out: Path, done: Converted, what: list[str]) -> None:
+    what += [f"{done.n_drawings} drawings"] * bool(done.n_drawings)
+    what += [f"labels of {done.n_studies} studies"] * bool(done.n_studies)
     typer.echo(f"{out}: {', '.join(what) or 'nothing'}, by {', '.join(done.readers) or 'nobody'}")
     terminal.warn([f"not kept: {told}" for told in done.lost])

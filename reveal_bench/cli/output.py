@@ -187,11 +187,12 @@ def _print_grid(
         for metric in metrics
     }
     console = _console()
-    shown = metrics if wide else _that_fit(console.width, counts, columns, titles)
-    if shown != metrics and MACRO in counts:  # with what the macro is over beside its name, another metric may fit
+    distinct = [m for i, m in enumerate(metrics) if columns[m] not in [columns[other] for other in metrics[:i]]]
+    shown = metrics if wide else _that_fit(console.width, counts, distinct, columns, titles)
+    if len(shown) < len(distinct) and MACRO in counts:  # with its number beside its name, another metric may fit
         counts = {f"{MACRO} of {n}" if finding == MACRO else finding: "" if finding == MACRO else n
                   for finding, n in counts.items()}  # fmt: skip
-        shown = _that_fit(console.width, counts, columns, titles)
+        shown = _that_fit(console.width, counts, distinct, columns, titles)
     table = Table(box=None, pad_edge=False)
     table.add_column("finding", no_wrap=True)
     table.add_column("n", justify="right", no_wrap=True)
@@ -208,18 +209,21 @@ def _print_grid(
 
 
 def _that_fit(
-    width: int, counts: Mapping[str, str], columns: Mapping[str, Sequence[str]], titles: Mapping[str, str]
+    width: int,
+    counts: Mapping[str, str],
+    metrics: Sequence[str],
+    columns: Mapping[str, Sequence[str]],
+    titles: Mapping[str, str],
 ) -> list[str]:
-    """The first metrics for which there is room beside findings and counts, at least one; none twice."""
+    """The first metrics for which there is room beside findings and counts, at least one."""
     left = width - max(map(len, ("finding", *counts))) - max(map(len, ("n", *counts.values()))) - 2
-    distinct = [m for i, m in enumerate(columns) if columns[m] not in list(columns.values())[:i]]
     fitting: list[str] = []
-    for metric in distinct:
+    for metric in metrics:
         left -= 2 + max(map(len, (titles[metric], *columns[metric])))
         if left < 0 and fitting:
             break
         fitting.append(metric)
-    return list(columns) if fitting == distinct and left >= 0 and len(distinct) == len(columns) else fitting
+    return fitting
 
 
 def print_comparisons(comparisons: Sequence[Comparison], caption: str, *, what: str) -> None:

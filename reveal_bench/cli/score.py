@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.cli import output as terminal
 from reveal_bench.cli.board import read_json
 from reveal_bench.cli.output import (
@@ -34,6 +35,13 @@ from reveal_bench.files import replacing
 
 if TYPE_CHECKING:
     from reveal_bench.evaluation.score import ScoredFile
+
+
+class Compat(StrEnum):
+    """Whose tables, the keys of :data:`reveal_bench.evaluation.compat.COMPAT`."""
+
+    CHEXLOCALIZE = "chexlocalize"
+    CHEXLOCALIZE_FULL = "chexlocalize-full"
 
 
 class Baseline(StrEnum):
@@ -86,13 +94,15 @@ def lint(
     split: Split = "released",
     allow_missing: AllowMissing = False,
     grid: GridSize = None,
+    every: Annotated[bool, typer.Option("--all", help="Show each problem, not one line per rule.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Check a prediction file against the public manifest: all problems at once, with their lines."""
     from reveal_bench import api
 
     report = api.lint(file, folder, split=split, grid=grid, allow_missing=allow_missing)
-    typer.echo((report.to_json() if as_json else report.render()).rstrip())
+    most = len(report.problems) if every else 50
+    typer.echo((report.to_json() if as_json else report.render(most, every=every)).rstrip())
     if not report.ok:
         raise typer.Exit(1)
 
@@ -118,11 +128,18 @@ def score(
     wide: Wide = False,
     rows: Annotated[Path | None, typer.Option(help="Also write the per-case rows to this Parquet file.")] = None,
     metadata: Annotated[Path | None, typer.Option(help="submission.json whose `thresholds` apply; 0.5 else.")] = None,
+    compat: Annotated[
+        Compat | None, typer.Option(help="Also write the tables that the published code of a paper writes.")
+    ] = None,
+    tables: Annotated[Path | None, typer.Option(help="Folder for the tables of --compat.")] = None,
+    human: Annotated[bool, typer.Option("--human", help="Name them as tables of the human benchmark.")] = False,
 ) -> None:
     """Score a prediction file at home: every metric per finding and as a macro, with 95 % intervals."""
     from reveal_bench import api
     from reveal_bench.metrics.docs import plural_of
 
+    if (compat is None) != (tables is None):
+        raise ArgumentError("compat", "must be given with `tables`, and it with this", others=("tables",))
     result = api.score(
         file,
         folder,
@@ -138,6 +155,12 @@ def score(
         strata=strata,
     )
     scored = result.scored
+    if compat is not None and tables is not None:
+        from reveal_bench.evaluation.compat import published_tables
+
+        for table in published_tables(scored, compat.value):
+            for path in table.write(tables, human=human):
+                typer.echo(f"wrote {path}", err=True)
     if rows is not None:
         import pyarrow.parquet as pq
 

@@ -13,6 +13,7 @@ Errors refuse a file, warnings do not.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
@@ -26,6 +27,18 @@ _FIELD_CHARACTERS = 200
 _SHOWN_ITEMS = 6
 _SHOWN_DEPTH = 3
 _PROBLEMS_IN_REPR = 8
+_CONVERTED = {
+    "unknown-column",
+    "missing-column",
+    "category-number",
+    "normalised-coordinates",
+    "format",
+    "not-an-object",
+}
+_CONVERT = (
+    "another program's table or COCO results? `reveal-bench convert FOLDER --from table --file FILE --out NEW.jsonl` "
+    "reads many, and says what it read as what"
+)
 _NOTHING: Final = object()
 
 
@@ -144,20 +157,33 @@ class LintReport:
         """The text of :meth:`to_document`."""
         return json.dumps(self.to_document(), indent=2) + "\n"
 
-    def render(self, most: int = 50, *, statistics: bool = True) -> str:
-        """Plain text: the first `most` problems (errors before warnings), their number, then the statistics.
+    def render(self, most: int = 50, *, every: bool = False, statistics: bool = True) -> str:
+        """Plain text: errors before warnings, then what would mend them, their number and the statistics.
+
+        Parameters
+        ----------
+        most : lines of problems
+        every : whether to show each problem; else one line per rule, with the first that broke it and their number
+        statistics : whether to end with what a person can eye
 
         Examples
         --------
-        >>> problem = LintProblem("error", "p.jsonl", 3, "cell", "cell-outside", '"Z9"', "must lie in the grid, got Z9")
-        >>> print(LintReport("p.jsonl", "jsonl", 3, (problem,), (), (), {}).render())
-        p.jsonl:3: error: cell: must lie in the grid, got Z9
-        p.jsonl (jsonl): 3 predictions, 1 error, 0 warnings: refused
+        >>> problem = LintProblem("error", "p.jsonl", 3, "cell", "cell", '"Z9"', "must lie in the grid, got Z9")
+        >>> print(LintReport("p.jsonl", "jsonl", 3, (problem, problem), (), (), {}).render())
+        p.jsonl:3: error: cell: must lie in the grid, got Z9  (2 such errors)
+        p.jsonl (jsonl): 3 predictions, 2 errors, 0 warnings: refused
         """
         ordered = sorted(self.problems, key=lambda problem: problem.severity == "warning")  # stable
-        lines = [problem.told(self.format) for problem in ordered[:most]]
-        if len(ordered) > most:
-            lines.append(f"... and {len(ordered) - most} more")
+        same = Counter((problem.severity, problem.rule) for problem in ordered)
+        shown = ordered if every else list({(one.severity, one.rule): one for one in reversed(ordered)}.values())[::-1]
+        lines = []
+        for problem in shown[:most]:
+            n = 1 if every else same[problem.severity, problem.rule]
+            lines.append(problem.told(self.format) + (f"  ({n:,} such {problem.severity}s)" if n > 1 else ""))
+        if len(shown) > most:
+            lines.append(f"... and {len(shown) - most} more")
+        if any(problem.rule in _CONVERTED for problem in self.problems):
+            lines.append(_CONVERT)
         verdict = "accepted" if self.ok else "refused"
         read = f"{self.n_entries} prediction{'' if self.n_entries == 1 else 's'}"
         lines.append(f"{self.file} ({self.format}): {read}, {self.verdict}: {verdict}")

@@ -14,6 +14,10 @@ Three tables, as `eval.py` of rajpurkarlab/cheXlocalize saves them (paper 002):
 The unit is the image. The ground-truth file lists the images with at least one positive finding (499 of the 668 of the
 test split), and other images change the draw: give `images` where that file is another.
 
+:func:`published_tables` makes them from a scored file: of hits and of the IoU of true positives ("chexlocalize"), or of
+the IoU of all images ("chexlocalize-full"), where a dataset must ask every finding of every image. A finding without
+any answer is a miss of hits and undefined among true positives, as the published code has it.
+
 What differs on purpose: rows are joined by id (the published code joins hits by position), and a figure of the
 per-image table is always written as a float.
 """
@@ -22,17 +26,26 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray
+from reveal_bench.evaluation.score import ScoredFile
+from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.localization.scoring import CaseRows
 from reveal_bench.metrics.intervals import check_interval, find_intervals, mean_of_defined
 
-__all__ = ["ChexlocalizeTables", "chexlocalize_tables"]
+__all__ = ["COMPAT", "ChexlocalizeTables", "chexlocalize_tables", "published_tables"]
+
+COMPAT: dict[str, tuple[str, ...]] = {
+    "chexlocalize": ("point_hit", "mask_iou"),
+    "chexlocalize-full": ("mask_iou_all",),
+}
+"""What may be reproduced -> metrics of its tables, as far as the predictions have them."""
 
 
 _PUBLISHED_NAMES = {"mask_iou": "iou", "mask_iou_all": "iou", "point_hit": "hitmiss"}
@@ -93,6 +106,37 @@ def _write(path: Path, header: Sequence[str], rows: Iterable[Iterable[str]]) -> 
         writer.writerow(header)
         writer.writerows(rows)
     return path
+
+
+def published_tables(scored: ScoredFile, form: str) -> list[ChexlocalizeTables]:
+    """The tables of a scored file as the published code writes them, with the replicates and seed of its protocol.
+
+    Raises
+    ------
+    ArgumentError
+        If `form` is not one of :data:`COMPAT`, the kind of benchmark has no such tables, the dataset does not ask what
+        they need, or no metric applies.
+    """
+    if form not in COMPAT:
+        raise ArgumentError("compat", f"must be one of {', '.join(COMPAT)}", repr(form))
+    if "chexlocalize" not in KINDS[scored.rows.kind].intervals:
+        raise ArgumentError("compat", "must be of a benchmark of localization", f"one of {scored.rows.kind}")
+    if form == "chexlocalize-full" and scored.protocol["asks"] != "all":
+        rule = "needs a dataset that asks every finding of every image: build it with `asks` set to all"
+        raise ArgumentError("compat", rule, f"one that asks {scored.protocol['asks']!r}", ("asks",))
+    rows = cast(CaseRows, scored.rows)
+    metrics = [metric for metric in COMPAT[form] if metric in rows.metrics()]
+    if not metrics:
+        raise ArgumentError(
+            "compat", f"must be of predictions with {' or '.join(COMPAT[form])}", ", ".join(rows.metrics())
+        )
+    missing = set(scored.report.missing_pairs)
+    unanswered = np.array([pair in missing for pair in zip(rows.image_ids, rows.case_findings, strict=True)], bool)
+    values = dict(rows.values)
+    if "mask_iou" in values:
+        values["mask_iou"] = np.where(unanswered, np.nan, values["mask_iou"])
+    draw = {name: scored.protocol[name] for name in ("n_resamples", "seed")}
+    return [chexlocalize_tables(replace(rows, values=values), metric, **draw) for metric in metrics]
 
 
 def chexlocalize_tables(

@@ -18,7 +18,7 @@ from reveal_bench.kinds.folder import check_split, read_folder_info, split_shard
 from reveal_bench.kinds.kind import Kind
 from reveal_bench.kinds.pictures import StoredPictures
 
-__all__ = ["Converted", "from_form", "to_form"]
+__all__ = ["Converted", "from_form", "read_form", "to_form"]
 
 PNG = b"\x89PNG"
 
@@ -84,7 +84,16 @@ def _write_pictures(pictures: Iterable[tuple[str, bytes]], annotations: Annotati
 
 
 def from_form(form: str, path: Path, folder: Path, split: str, out: Path, *, reader: str | None = None) -> Converted:
-    """Read a file or folder of a form, and write what one reader or model drew as a prediction file.
+    """Read a file or folder of a form as :func:`read_form` does, and write a prediction file."""
+    done, predictions = read_form(form, path, folder, split, reader=reader)
+    write_whole(Path(out), _kind(folder, split).to_jsonl(predictions))
+    return done
+
+
+def read_form(
+    form: str, path: Path, folder: Path, split: str, *, reader: str | None = None
+) -> tuple[Converted, list[Any]]:
+    """Read a file or folder of a form: what one reader or model drew, as predictions.
 
     Parameters
     ----------
@@ -108,8 +117,7 @@ def from_form(form: str, path: Path, folder: Path, split: str, out: Path, *, rea
         studies=tuple(one for one in found.studies if reader in (None, one.reader)),
     )
     predictions, lost = kind.undrawn(chosen)
-    write_whole(Path(out), kind.to_jsonl(predictions))
-    return _converted(chosen, 0, lost)
+    return _converted(chosen, 0, lost), predictions
 
 
 def _converted(annotations: Annotations, n_pictures: int, lost: list[str]) -> Converted:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -9,9 +10,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from reveal_bench.evaluation.compat import chexlocalize_tables
+import reveal_bench as rb
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.cli.score import Compat
+from reveal_bench.evaluation.compat import COMPAT, chexlocalize_tables, published_tables
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
+from reveal_bench.kinds.localization.records import read_localization
 from reveal_bench.kinds.localization.scoring import CaseRows, summarize
+from reveal_bench.masks import empty_rle
+from tests.cli.test_score import call
+from tests.conftest import World
+from tests.dataset.card_folders import findings_folder
 
 N_IMAGES = 57
 IMAGES = tuple((f"patient{(i * 7919) % 65000:05d}_study1_view1_frontal", f"patient{i // 2}") for i in range(N_IMAGES))
@@ -121,3 +130,39 @@ def test_what_cannot_be_tabulated_is_refused(rows: CaseRows) -> None:
     ):
         with pytest.raises(ValueError, match=re.escape(message)):
             chexlocalize_tables(rows, **options)
+
+
+def test_the_command_writes_the_tables_of_a_file(world: World, tmp_path: Path) -> None:
+    """Three images are drawn upon, one of them empty; a fourth has no answer: it is undefined, and a missed point."""
+    records = [record for record in read_localization(world.folder, "released") if record.annotations][:4]
+    lines = []
+    for i, record in enumerate(records[:3]):
+        for annotation in record.annotations:
+            mask = empty_rle(record.size) if i == 2 else annotation.rle
+            shape = {"size": list(mask.size), "counts": mask.counts}
+            lines.append({"image_id": record.image_id, "finding": annotation.finding, "rle": shape})
+    file = tmp_path / "masks.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    options = ("--allow-missing", "--resamples", 40)
+    call("score", file, world.folder, *options, "--compat", "chexlocalize", "--tables", tmp_path / "out", "--human")
+    start = "iou_humanbenchmark"
+    assert sorted(path.name for path in (tmp_path / "out").iterdir() if path.name.startswith("iou")) == [
+        f"{start}_bootstrap_results_per_cxr.csv", f"{start}_results_per_cxr.csv", f"{start}_summary_results.csv"
+    ]  # fmt: skip
+    table = pd.read_csv(tmp_path / "out" / f"{start}_results_per_cxr.csv").set_index("img_id")
+    for record, value in zip(records, (1, 1, np.nan, np.nan), strict=True):
+        found = table.loc[record.image_id, [annotation.finding for annotation in record.annotations]]
+        assert found.tolist() == pytest.approx([value] * len(found), nan_ok=True)
+    refused = call(
+        "score", file, world.folder, *options, "--compat", "chexlocalize-full", "--tables", tmp_path, expect=1
+    )
+    assert "needs a dataset that asks every finding of every image: build it with `asks` set to all" in refused.stderr
+    assert "--compat must be given with --tables" in call("score", file, world.folder, "--tables", "x", expect=1).stderr
+
+
+def test_the_command_offers_what_there_is_and_labels_have_no_such_tables(tmp_path: Path) -> None:
+    assert [one.value for one in Compat] == list(COMPAT)
+    folder = findings_folder(tmp_path)
+    labels = {f"study-{i}": ["Edema"] for i in range(6)}
+    with pytest.raises(ArgumentError, match="`compat` must be of a benchmark of localization, got one of findings"):
+        published_tables(rb.score(labels, folder, split="test", n_resamples=2).scored, "chexlocalize")

@@ -110,4 +110,4 @@ def test_the_command_says_what_it_wrote_and_what_it_lost(built: Callable[[str], 
     assert "not kept: the contours of" in done.stderr
     refused = CliRunner().invoke(app, ["convert", folder, "--out", out])
     assert isinstance(refused.exception, ArgumentError)
-    assert "must be given, or `source`, and not both" in str(refused.exception)
+    assert "must be given, or `form`, and not both" in str(refused.exception)

@@ -51,7 +51,8 @@ def test_place_is_named_as_the_format_counts(file_format, place):
 def test_render_counts_what_it_does_not_show():
     problem = REPORT.problems[1]
     report = replace(REPORT, problems=(problem,) * 263)
-    lines = report.render(most=50).splitlines()
+    assert report.render().splitlines()[0].endswith("got [1, 2]  (263 such errors)")
+    lines = report.render(most=50, every=True).splitlines()
     assert lines[50] == "... and 213 more"
     assert lines[51].startswith("predictions.jsonl (jsonl): 2 predictions, 263 errors, 0 warnings")
 

@@ -1,0 +1,239 @@
+"""``convert``: predictions of what models, scripts and annotation tools write."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from reveal_bench.api.bench import Bench, as_bench
+from reveal_bench.api.given import frame_of
+from reveal_bench.api.shown import Shown
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.exchange.outputs import BoxForm, Reading, coco_names, read_outputs
+from reveal_bench.files import parse_json, write_whole
+
+__all__ = ["Conversion", "convert"]
+
+
+@dataclass(frozen=True, repr=False)
+class Conversion(Shown):
+    """Predictions that were read, for :func:`reveal_bench.score` and the others, and what was read as what.
+
+    Attributes
+    ----------
+    lines : of a prediction file
+    notes : what was read as what, and what was left out, in words
+    bench : the split that they answer
+    """
+
+    lines: tuple[dict[str, Any], ...]
+    notes: tuple[str, ...]
+    bench: Bench
+
+    @property
+    def predictions(self) -> list[dict[str, Any]]:
+        """The lines, as the verbs take them."""
+        return list(self.lines)
+
+    @property
+    def records(self) -> Sequence[Mapping[str, Any]]:
+        """The lines."""
+        return self.lines
+
+    @property
+    def caption(self) -> str:
+        """How many predictions, and the notes."""
+        return "\n".join([f"{len(self.lines):,} predictions for {self.bench}", *(f"  {note}" for note in self.notes)])
+
+    def rows_shown(self) -> list[dict[str, str]]:
+        """The first lines in short."""
+        names = list(dict.fromkeys(name for line in self.lines[:3] for name in line))
+        return [{name: json.dumps(line.get(name))[:40] for name in names} for line in self.lines[:3]]
+
+    def write(self, path: str | Path) -> Path:
+        """Write the prediction file (JSONL)."""
+        write_whole(Path(path), "".join(f"{json.dumps(line)}\n" for line in self.lines).encode())
+        return Path(path)
+
+
+def convert(
+    source: Any,
+    bench: str | Path | Bench,
+    *,
+    split: str | None = None,
+    form: str = "table",
+    reader: str | None = None,
+    instances: str | Path | Mapping[str, Any] | None = None,
+    categories: Sequence[str] | Mapping[int, str] | None = None,
+    first_category: Literal[0, 1] = 1,
+    columns: Mapping[str, str] | None = None,
+    labels: Sequence[str] | None = None,
+    ids: Sequence[str] | None = None,
+    boxes: BoxForm = "xywh",
+    normalised: bool = False,
+    leave_out_unknown: bool = False,
+) -> Conversion:
+    """Read what a model, a script or an annotation tool wrote, and make predictions of it.
+
+    Parameters
+    ----------
+    source : of the form "table" a table with a row per finding (``image_id, finding, xmin, ymin, xmax, ymax`` or
+        ``study, label, probability``) or a column per finding; COCO results; or an array (n, n_labels) of probabilities
+        with `labels` and `ids`. A path (CSV, TSV, Parquet, JSON, JSONL), a DataFrame or a list of mappings. Of another
+        form the file or folder
+    bench, split : as of :func:`reveal_bench.score`
+    form : "table", or one of :data:`reveal_bench.exchange.FORMS`, for which the options below play no part
+    reader : whose drawings to read, of a form that holds those of several
+    instances : COCO dataset file, or its content, that names the images and categories of COCO results by number
+    categories : names of categories by number: a mapping, or a list that is counted from `first_category`
+    columns : their name -> "finding", "probability", "score", the id column of the benchmark, a finding ...
+    labels, ids : of an array's columns and rows, such as ``model.pathologies`` of torchxrayvision
+    boxes : what the four numbers of a box are: "xywh" as in COCO, "xyxy" or "cxcywh"; never guessed, unless the columns
+        say it by their names, such as xmin and xmax
+    normalised : whether boxes are in shares of the image's sides
+    leave_out_unknown : whether rows of images or studies that the split does not have are left out, and counted
+
+    Raises
+    ------
+    ArgumentError
+        If anything does not fit: with all ids and findings that do not.
+    """
+    opened = as_bench(bench, split)
+    if form != "table":
+        return _drawn(source, opened, form, reader)
+    named, images = _names(instances, categories, first_category)
+    if labels is None:
+        rows = _rows(source)
+        reading = Reading(dict(columns or {}), boxes, normalised, named, images, leave_out_unknown)
+    else:
+        rows = _array_rows(source, labels, ids)
+        reading = Reading({"id": opened.kind.key, **(columns or {})}, leave_out_unknown=leave_out_unknown)
+    found = read_outputs(rows, opened.kind, opened.manifest, opened.info.findings, reading)
+    return Conversion(found.lines, found.notes, opened)
+
+
+def _drawn(source: Any, bench: Bench, form: str, reader: str | None) -> Conversion:
+    from reveal_bench.exchange import FORMS
+    from reveal_bench.exchange.convert import read_form
+
+    if form not in FORMS:
+        raise ArgumentError("form", f"must be one of table, {', '.join(FORMS)}", repr(form))
+    done, predictions = read_form(form, Path(source), bench.folder, bench.split, reader=reader)
+    lines = tuple(json.loads(line) for line in bench.kind.to_jsonl(predictions).splitlines())
+    return Conversion(lines, tuple(f"not kept: {told}" for told in done.lost), bench)
+
+
+def _names(
+    instances: str | Path | Mapping[str, Any] | None,
+    categories: Sequence[str] | Mapping[int, str] | None,
+    first_category: int,
+) -> tuple[dict[int, str], dict[int, str]]:
+    """Names of categories and of images by number."""
+    named: dict[int, str] = {}
+    images: dict[int, str] = {}
+    if instances is not None:
+        document = instances if isinstance(instances, Mapping) else _json(Path(instances).read_bytes(), "instances")
+        if not isinstance(document, Mapping):
+            raise ArgumentError("instances", "must be a COCO dataset", f"a {type(document).__name__}")
+        named, images = coco_names(document)
+    if categories is not None:
+        numbered = categories if isinstance(categories, Mapping) else dict(enumerate(categories, start=first_category))
+        named = {int(number): name for number, name in numbered.items()}
+    return named, images
+
+
+def _array_rows(source: Any, labels: Sequence[str], ids: Sequence[str] | None) -> list[dict[str, Any]]:
+    import numpy as np
+
+    array = np.asarray(source)
+    if ids is None:
+        raise ArgumentError("ids", "must be given with `labels`: the id of every row of the array", None, ("labels",))
+    if array.shape != (len(ids), len(labels)):
+        rule = f"must have a row for each of {len(ids)} ids and a column for each of {len(labels)} labels"
+        raise ArgumentError("source", rule, f"shape {array.shape}")
+    columns = [name for name in labels if name]  # torchxrayvision names outputs that were not trained ""
+    places = [i for i, name in enumerate(labels) if name]
+    return [
+        {"id": one, **dict(zip(columns, values[places].tolist(), strict=True))}
+        for one, values in zip(ids, array, strict=True)
+    ]
+
+
+def _rows(source: Any) -> list[dict[str, Any]]:
+    if isinstance(source, str | Path):
+        return _file_rows(Path(source))
+    if hasattr(source, "to_pandas") or hasattr(source, "to_parquet"):
+        frame = frame_of(source, "source")
+        return [
+            {str(name): value for name, value in row.items() if _is_given(value)} for row in frame.to_dict("records")
+        ]
+    if isinstance(source, Mapping):
+        return _mapping_rows(source)
+    if isinstance(source, Sequence) and all(isinstance(row, Mapping) for row in source):
+        return [dict(row) for row in source]
+    rule = "must be a path, a DataFrame, a list of mappings, or an array with `labels` and `ids`"
+    raise ArgumentError("source", rule, f"a {type(source).__name__}", ("labels", "ids"))
+
+
+def _is_given(value: Any) -> bool:
+    """Whether a cell of a DataFrame holds something."""
+    import pandas as pd
+
+    return not (pd.api.types.is_scalar(value) and pd.isna(value))
+
+
+def _mapping_rows(source: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Rows of columns, lists or as pandas writes them to JSON, or of a COCO dataset's annotations."""
+    if "annotations" in source:
+        return [dict(row) for row in source["annotations"]]
+    columns = [list(column.values()) if isinstance(column, Mapping) else column for column in source.values()]
+    if not all(isinstance(column, list | tuple) for column in columns) or len(set(map(len, columns))) != 1:
+        raise ArgumentError("source", "must be columns of one length, or a list of mappings", ", ".join(source))
+    return [dict(zip(source, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _file_rows(path: Path) -> list[dict[str, Any]]:
+    if not path.is_file():
+        raise ArgumentError("source", "must be a file that exists", path)
+    data = path.read_bytes()
+    if data.startswith(b"PAR1"):
+        import pyarrow.parquet as pq
+
+        return [
+            {name: value for name, value in row.items() if value is not None} for row in pq.read_table(path).to_pylist()
+        ]
+    head = data.lstrip()[:1]
+    if head in (b"[", b"{"):
+        try:
+            document = _json(data, "source")
+        except ArgumentError:
+            if head == b"[":
+                raise
+            document = [_json(line, f"source, line {i}") for i, line in enumerate(data.splitlines(), 1) if line.strip()]
+        if isinstance(document, Mapping):
+            is_row = any(not isinstance(value, list | Mapping) for value in document.values())
+            return [dict(document)] if is_row else _mapping_rows(document)
+        wrong = next((row for row in document if not isinstance(row, Mapping)), None)
+        if wrong is not None:
+            raise ArgumentError("source", "must be a list of objects", repr(wrong)[:80])
+        return [dict(row) for row in document]
+    text = data.decode("utf-8-sig")
+    separator = "\t" if "\t" in text.split("\n", 1)[0] else ","
+    reader = csv.DictReader(text.splitlines(), delimiter=separator, strict=True)
+    parsed = []
+    for cells in reader:
+        if None in cells or None in cells.values():
+            raise ArgumentError("source", f"must have {len(reader.fieldnames or ())} values in line {reader.line_num}")
+        parsed.append({name: value for name, value in cells.items() if value != ""})
+    return parsed
+
+
+def _json(data: bytes, argument: str) -> Any:
+    try:
+        return parse_json(data.decode("utf-8"))
+    except ValueError as error:
+        raise ArgumentError(argument, f"must be JSON: {error}") from None

@@ -1,0 +1,361 @@
+"""What models and scripts write, as lines of a prediction file: COCO results, tables of boxes, tables of probabilities.
+
+Conventions
+-----------
+A row is a mapping of names to values, from a table, a list of JSON or a COCO file. Each has an id; then a finding and
+its place (long), a finding and its probability (long), or a column per finding (wide). What every name, id, category
+and box was read as stands in the notes; what does not fit is refused with all that is wrong, never guessed or dropped.
+
+=============  =======================================================================================================
+ids            those of the split; or a path or file name that ends like exactly one of them, folders joined by "_"
+findings       names of the benchmark, or spellings of them (:func:`~reveal_bench.findings.canonical_finding`)
+boxes          "xywh" (left, top, width, height), "xyxy" (left, top, right, bottom) or "cxcywh" (centre, size), in
+               pixels, or in shares of the image's sides with `normalised`: both are said by whoever calls
+numbers        categories and images by number have the names that `categories` and `images` give them
+=============  =======================================================================================================
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Any, Literal
+
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.findings import canonical_finding
+from reveal_bench.kinds.kind import Kind
+
+__all__ = ["BoxForm", "OutputLines", "Reading", "coco_names", "read_outputs"]
+
+BoxForm = Literal["xywh", "xyxy", "cxcywh"]
+
+_ID_NAMES = ("image_id", "study_id", "task_id", "file_name", "filename", "image", "image_path", "path", "file", "id",
+             "study", "img_path", "image_name", "dicom_id")  # fmt: skip
+_FINDING_NAMES = ("finding", "category_id", "label", "category", "class", "class_name", "pathology", "disease")
+_PROBABILITY_NAMES = ("probability", "prob", "prediction", "pred", "value", "p")
+_SCORE_NAMES = ("score", "confidence")
+_BOX_COLUMNS: dict[tuple[str, ...], BoxForm] = {
+    ("x_min", "y_min", "x_max", "y_max"): "xyxy", ("xmin", "ymin", "xmax", "ymax"): "xyxy",
+    ("x1", "y1", "x2", "y2"): "xyxy", ("left", "top", "right", "bottom"): "xyxy",
+    ("cx", "cy", "w", "h"): "cxcywh", ("x_center", "y_center", "width", "height"): "cxcywh",
+    ("x", "y", "width", "height"): "xywh", ("x", "y", "w", "h"): "xywh",
+}  # fmt: skip
+_PLACES = ("point", "points", "cell", "box", "rle", "polygons", "mask")
+_PASSED_OVER = ("area", "iscrowd")
+_INDEX_NAME = re.compile(r"Unnamed: \d+|index|level_0|")
+_ENDINGS = (".dicom", ".dcm", ".png", ".jpeg", ".jpg", ".npy", ".nii.gz", ".nii")
+_MOST_TOLD = 10
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How rows are to be read, as far as they do not say it themselves.
+
+    Attributes
+    ----------
+    columns : their name -> the name it stands for: the id column of the benchmark, "finding", "probability", "score",
+        a name of a place, or a finding
+    boxes : what four numbers of a box are; those of COCO unless given
+    normalised : whether coordinates are shares of the image's sides
+    categories : number of a category -> name of its finding
+    images : number of an image -> its file name
+    leave_out_unknown : whether rows of images or studies that the split does not have are left out, and counted
+    """
+
+    columns: Mapping[str, str] = field(default_factory=dict)
+    boxes: BoxForm = "xywh"
+    normalised: bool = False
+    categories: Mapping[int, str] = field(default_factory=dict)
+    images: Mapping[int, str] = field(default_factory=dict)
+    leave_out_unknown: bool = False
+
+
+@dataclass(frozen=True)
+class OutputLines:
+    """Lines of a prediction file, unchecked, and in words what was read as what."""
+
+    lines: tuple[dict[str, Any], ...]
+    notes: tuple[str, ...]
+
+
+def coco_names(document: Mapping[str, Any]) -> tuple[dict[int, str], dict[int, str]]:
+    """(categories, images) of a COCO dataset file such as ``instances.json``: number -> name.
+
+    Raises
+    ------
+    ArgumentError
+        If it has none, or a number stands for two of them.
+    """
+    found: list[dict[int, str]] = []
+    for part, name in (("categories", "name"), ("images", "file_name")):
+        rows = document.get(part) or []
+        names: dict[int, str] = {}
+        for row in rows:
+            if not isinstance(row, Mapping) or "id" not in row or name not in row:
+                raise ArgumentError("instances", f"must have `id` and `{name}` in each of its {part}", repr(row)[:80])
+            if names.setdefault(row["id"], str(row[name])) != str(row[name]):
+                raise ArgumentError("instances", f"must have each id once in its {part}", f"{row['id']} twice")
+        found.append(names)
+    if not any(found):
+        raise ArgumentError("instances", "must be a COCO dataset with `images` or `categories`", ", ".join(document))
+    return found[0], found[1]
+
+
+def read_outputs(
+    rows: Sequence[Mapping[str, Any]], kind: Kind, manifest: Any, findings: Sequence[str], reading: Reading
+) -> OutputLines:
+    """Lines of a prediction file for a split.
+
+    Raises
+    ------
+    ArgumentError
+        If rows do not say what they are about, or ids, findings or boxes do not fit: with all that do not.
+    """
+    if not rows:
+        raise ArgumentError("source", "must hold at least one row", "none")
+    return _Reader(kind, manifest, findings, reading).read(rows)
+
+
+class _Reader:
+    def __init__(self, kind: Kind, manifest: Any, findings: Sequence[str], reading: Reading) -> None:
+        self._kind, self._findings, self._reading = kind, findings, reading
+        self._entries = {str(entry[kind.key]): entry for entry in kind.manifest_entries(manifest)}
+        self._notes: list[str] = []
+        self._unknown_ids: Counter[str] = Counter()
+        self._unknown_findings: Counter[str] = Counter()
+        self._ids: dict[Any, str | None] = {}
+        self._names: dict[Any, str | None] = {}
+        self._box_form: BoxForm = reading.boxes
+
+    def read(self, rows: Sequence[Mapping[str, Any]]) -> OutputLines:
+        names = list(dict.fromkeys(name for row in rows for name in row))
+        columns = self._columns(names, rows)
+        renamed = [{columns[name]: value for name, value in row.items() if name in columns} for row in rows]
+        lines = self._long(renamed) if "finding" in columns.values() else self._wide(renamed)
+        self._refuse()
+        self._tell_of_spellings()
+        return OutputLines(tuple(lines), tuple(self._notes))
+
+    def _columns(self, names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+        """Their name -> what it stands for; names that are passed over are left out."""
+        given = self._reading.columns
+        absent = [name for name in given if name not in names]
+        if absent:
+            raise ArgumentError("columns", f"must name columns of the source ({', '.join(names[:20])})", absent[0])
+        found = dict(given)
+        for index in names:
+            if index not in found and _INDEX_NAME.fullmatch(index) and _is_count([row.get(index) for row in rows]):
+                self._notes.append(f"`{index}` counts the rows and was left out")
+                names = [name for name in names if name != index]
+        self._assign(found, names, self._kind.key, (self._kind.key, *_ID_NAMES), needed=True)
+        self._assign(found, names, "finding", _FINDING_NAMES)
+        for name, theirs in (("probability", _PROBABILITY_NAMES), ("score", _SCORE_NAMES)):
+            self._assign(found, names, name, theirs)
+        for group in _BOX_COLUMNS:
+            if set(group) <= set(names) and not set(group) & found.keys():
+                found |= {name: f"box.{i}" for i, name in enumerate(group)}
+                self._box_form = _BOX_COLUMNS[group]
+                self._notes.append(f"`{', '.join(group)}` read as boxes, {self._box_form}")
+                break
+        places = {"bbox": "box", "segmentation": "segmentation", **{place: place for place in _PLACES}}
+        found |= {name: places[name] for name in names if name in places and name not in found}
+        rest = [name for name in names if name not in found]
+        if "finding" in found.values():
+            left_out = [name for name in rest if name not in _PASSED_OVER]
+            if left_out:
+                self._notes.append(f"left out, since nothing is scored by them: {', '.join(left_out)}")
+            return found
+        return found | {name: name for name in rest}
+
+    def _assign(
+        self, found: dict[str, str], names: Sequence[str], ours: str, theirs: Sequence[str], *, needed: bool = False
+    ) -> None:
+        """Note which column stands for `ours`: the one that was named, else the first with a usual name."""
+        if ours in found.values():
+            return
+        folded = {name.casefold(): name for name in reversed(names) if name not in found}
+        usual = [folded[name] for name in theirs if name in folded]
+        if usual:
+            found[usual[0]] = ours
+            if usual[0] != ours:
+                self._notes.append(f"`{usual[0]}` read as `{ours}`")
+        elif needed:
+            raise ArgumentError("columns", f"must say which column is `{ours}`", ", ".join(map(str, names[:20])))
+
+    def _long(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """One finding a row: places, or probabilities, which are put together by id."""
+        key = self._kind.key
+        places: dict[tuple[str, str], tuple[float, dict[str, Any]]] = {}
+        chances: dict[str, dict[str, Any]] = {}
+        n_merged = 0
+        for number, row in enumerate(rows, start=1):
+            one, finding = self._id(row.get(key)), self._finding(row.get("finding"))
+            if one is None or finding is None:
+                continue
+            place = self._place(row, one, number)
+            if not place:
+                if finding in chances.setdefault(one, {}):
+                    raise ArgumentError("source", "must have each id and finding once", f"{one}, {finding} twice")
+                chances[one][finding] = _number(row.get("probability", row.get("score")))
+                continue
+            score = _number(row.get("score", row.get("probability")))
+            rank = float(score) if isinstance(score, int | float) else -math.inf
+            if (one, finding) in places:
+                if rank == -math.inf or places[one, finding][0] == -math.inf:
+                    raise ArgumentError("source", "must have each id and finding once, or a score", f"{one}, {finding}")
+                n_merged += 1
+                if rank <= places[one, finding][0]:
+                    continue
+            fields = {key: one, "finding": finding, **place}
+            places[one, finding] = (rank, fields if score is None else fields | {"score": score})
+        if n_merged:
+            self._notes.append(f"{n_merged:,} more places of an id and finding: the one with the best score was kept")
+        lines = [self._kind.entry(line) for _, line in places.values()]
+        return lines + [line for one, answer in chances.items() for line in self._kind.entries(one, answer)]
+
+    def _place(self, row: Mapping[str, Any], one: str, number: int) -> dict[str, Any]:
+        """The fields of a row that say where the finding is."""
+        place = {name: row[name] for name in _PLACES if row.get(name) is not None and name != "box"}
+        box = row.get("box", [row[f"box.{i}"] for i in range(4)] if "box.0" in row else None)
+        if box is not None:
+            place["box"] = self._box([_number(side) for side in box], one, number)
+        shape = row.get("segmentation")
+        if isinstance(shape, Mapping):
+            place["rle"] = dict(shape)
+        elif isinstance(shape, Sequence) and shape:
+            place["polygons"] = [list(zip(contour[0::2], contour[1::2], strict=False)) for contour in shape]
+        return place
+
+    def _box(self, sides: Sequence[Any], one: str, number: int) -> list[float]:
+        if len(sides) != 4 or not all(isinstance(side, int | float) and math.isfinite(side) for side in sides):
+            raise ArgumentError("source", "must have four numbers in each box", f"{list(sides)} in row {number}")
+        a, b, c, d = (float(side) for side in sides)
+        if self._reading.normalised:
+            entry = self._entries[one]
+            if "width" not in entry:
+                raise ArgumentError("normalised", "must be of images whose size the manifest knows")
+            if max(a, b, c, d) > 1 or min(a, b, c, d) < 0:
+                raise ArgumentError("normalised", "must be of shares in [0, 1]", f"{list(sides)} in row {number}")
+            width, height = entry["width"], entry["height"]
+            a, b, c, d = a * width, b * height, c * width, d * height
+        if self._box_form == "xyxy":
+            return [a, b, c - a, d - b]
+        return [a - c / 2, b - d / 2, c, d] if self._box_form == "cxcywh" else [a, b, c, d]
+
+    def _wide(self, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """A column per finding, or the fields of an answer that has none."""
+        key, lines, seen = self._kind.key, [], set()
+        names = [name for name in dict.fromkeys(name for row in rows for name in row) if name != key]
+        findings = {name: canonical_finding(name, self._findings) for name in names}
+        known = {name: finding for name, finding in findings.items() if finding is not None}
+        if not known and self._kind.asked_column == "finding":
+            needed = f"must have a column `finding`, or one per finding ({', '.join(self._findings)})"
+            raise ArgumentError("source", needed, ", ".join(map(str, names[:20])))
+        if known:
+            left_out = [name for name in names if name not in known]
+            if left_out:
+                self._notes.append(f"left out, since the benchmark does not ask for them: {', '.join(left_out)}")
+            self._names |= known
+        twice = [finding for finding, n in Counter(known.values()).items() if n > 1]
+        if twice:
+            theirs = [name for name, finding in known.items() if finding == twice[0]]
+            raise ArgumentError("columns", f"must say which column is {twice[0]!r}", " and ".join(map(repr, theirs)))
+        for row in rows:
+            one = self._id(row.get(key))
+            if one is None:
+                continue
+            if one in seen:
+                raise ArgumentError("source", "must have each id once", one)
+            seen.add(one)
+            given = {known.get(name, name): _number(value) for name, value in row.items()
+                     if name != key and (not known or name in known) and value not in (None, "")}  # fmt: skip
+            lines += self._kind.entries(one, given)
+        return lines
+
+    def _id(self, given: Any) -> str | None:
+        """The id of the split that a value stands for; None, after noting it, if there is none."""
+        if given not in self._ids:
+            self._ids[given] = self._found_id(given)
+        found = self._ids[given]
+        if found is None:
+            self._unknown_ids[repr(given)] += 1
+        return found
+
+    def _found_id(self, given: Any) -> str | None:
+        text = given
+        if self._reading.images and given not in self._entries:
+            text = self._reading.images.get(_number(given), given)
+        if not isinstance(text, str):
+            return None
+        if text in self._entries:
+            return text
+        name = text.replace("\\", "/")
+        ending = next((ending for ending in _ENDINGS if name.casefold().endswith(ending)), "")
+        parts = PurePosixPath(name[: len(name) - len(ending)]).parts
+        spellings = {"_".join(parts[-n:]) for n in range(1, min(len(parts), 4) + 1)}
+        found = sorted(spellings & self._entries.keys())
+        return found[0] if len(found) == 1 else None
+
+    def _finding(self, given: Any) -> str | None:
+        if given not in self._names:
+            name = self._reading.categories.get(_number(given), given)
+            self._names[given] = canonical_finding(name, self._findings) if isinstance(name, str) else None
+        found = self._names[given]
+        if found is None:
+            self._unknown_findings[repr(given)] += 1
+        return found
+
+    def _refuse(self) -> None:
+        """Refuse ids and findings that the split does not have, unless such ids are to be left out."""
+        if self._unknown_findings:
+            hint = "" if self._reading.categories else "; numbers need `categories` or `instances`"
+            raise ArgumentError(
+                "source",
+                f"must have findings of the benchmark ({', '.join(self._findings)}){hint}",
+                _some(self._unknown_findings),
+                ("categories", "instances"),
+            )
+        if self._unknown_ids and not self._reading.leave_out_unknown:
+            example = next(iter(self._entries), "none")
+            raise ArgumentError(
+                "source",
+                f"must have ids of the split, such as {example!r}, unless `leave_out_unknown` is set",
+                _some(self._unknown_ids),
+                ("leave_out_unknown",),
+            )
+        if self._unknown_ids:
+            n = sum(self._unknown_ids.values())
+            rows = "1 row" if n == 1 else f"{n:,} rows"
+            self._notes.append(f"left out {rows} of ids that the split does not have: {_some(self._unknown_ids)}")
+
+    def _tell_of_spellings(self) -> None:
+        for what, read in (("id", self._ids), ("finding", self._names)):
+            changed = [f"{given} as {ours}" for given, ours in read.items() if ours not in (None, given)]
+            if changed:
+                more = f" and {len(changed) - 1:,} more" if len(changed) > 1 else ""
+                self._notes.append(f"read by another name, {what}s: {changed[0]}{more}")
+
+
+def _is_count(values: Sequence[Any]) -> bool:
+    """Whether values are 0, 1, 2 ... or 1, 2, 3 ..., as numbers or text."""
+    told = [str(value) for value in values]
+    return any(told == [str(i + first) for i in range(len(told))] for first in (0, 1))
+
+
+def _number(value: Any) -> Any:
+    """The number that a text writes, a number of another library as Python's, anything else as it is."""
+    if isinstance(value, str):
+        from reveal_bench.entries.tables import parse_number
+
+        return parse_number(value)
+    return value.item() if hasattr(value, "item") and not isinstance(value, bool | int | float) else value
+
+
+def _some(counted: Iterable[str]) -> str:
+    every = list(counted)
+    more = f" and {len(every) - _MOST_TOLD:,} more" if len(every) > _MOST_TOLD else ""
+    return ", ".join(every[:_MOST_TOLD]) + more

@@ -1,0 +1,275 @@
+"""What models and scripts write, read as predictions; expected lines are written by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import reveal_bench as rb
+from reveal_bench.arguments import ArgumentError
+from tests.cli.test_score import call
+from tests.conftest import World
+from tests.dataset import card_folders
+from tests.kinds.folders import N_STUDIES, studies
+
+__all__ = ["studies"]
+
+LABELS = list(card_folders.LABELS)
+
+ONE, TWO = "patient00002_study1_view1_frontal", "patient00005_study1_view2_frontal"
+"""64 x 48 and 64 x 48 pixels, width first: see `random_records`."""
+BOX = {"image_id": ONE, "finding": "Edema", "box": [8, 16, 24, 32]}
+SHARES = [8 / 64, 16 / 48, 24 / 64, 32 / 48]
+
+BOXES: dict[str, tuple[Any, dict[str, Any], dict[str, Any]]] = {
+    "named corners": ([{"image": ONE, "class": "edema", "xmin": 8, "ymin": 16, "xmax": 32, "ymax": 48}], {}, BOX),
+    "corners": ([{"image_id": ONE, "finding": "Edema", "bbox": [8, 16, 32, 48]}], {"boxes": "xyxy"}, BOX),
+    "centres": ([{"image_id": ONE, "finding": "Edema", "bbox": [20, 32, 24, 32]}], {"boxes": "cxcywh"}, BOX),
+    "shares": ([{"image_id": ONE, "finding": "Edema", "bbox": SHARES}], {"normalised": True}, BOX),
+    "shares of centres": (
+        [{"image_id": ONE, "finding": "Edema", "bbox": [20 / 64, 32 / 48, 24 / 64, 32 / 48]}],
+        {"normalised": True, "boxes": "cxcywh"},
+        BOX,
+    ),
+    "a path": ([{"path": "C:\\films\\" + ONE + ".PNG", "label": "Edema", "x": 8, "y": 16, "w": 24, "h": 32}], {}, BOX),
+    "folders": (
+        [{"path": "valid/patient00002/study1/view1_frontal.jpg", "label": "Edema", "bbox": [8, 16, 24, 32]}], {}, BOX
+    ),
+    "a score": (
+        [{"image_id": ONE, "finding": "Edema", "bbox": [8, 16, 24, 32], "confidence": 0.5}], {}, BOX | {"score": 0.5}
+    ),
+    "the best of several": (
+        [{"image_id": ONE, "finding": "Edema", "bbox": [i, 16, 24, 32], "score": i / 10} for i in (3, 8, 5)],
+        {},
+        BOX | {"score": 0.8},
+    ),
+    "columns that were named": (
+        [{"bild": ONE, "befund": "Edema", "bbox": [8, 16, 24, 32]}],
+        {"columns": {"bild": "image_id", "befund": "finding"}},
+        BOX,
+    ),
+    "numbers from 1": (
+        [{"image_id": ONE, "category_id": 5, "bbox": [8, 16, 24, 32]}],
+        {"categories": ["a", "b", "c", "d", "Edema"]},
+        BOX,
+    ),
+    "numbers from 0": (
+        [{"image_id": ONE, "category_id": 4, "bbox": [8, 16, 24, 32]}],
+        {"categories": ["a", "b", "c", "d", "Edema"], "first_category": 0},
+        BOX,
+    ),
+    "COCO": (
+        [{"image_id": 7, "category_id": 17, "bbox": [8, 16, 24, 32], "area": 768, "iscrowd": 0}],
+        {
+            "instances": {
+                "images": [{"id": 7, "file_name": f"{ONE}.jpg"}, {"id": 8, "file_name": f"{TWO}.jpg"}],
+                "categories": [{"id": 17, "name": "Edema"}],
+            }
+        },
+        BOX,
+    ),
+    "a written index": (
+        [{"Unnamed: 0": i, "image_id": one, "finding": "Edema", "bbox": [8, 16, 24, 32]}
+         for i, one in enumerate([ONE])],
+        {},
+        BOX,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BOXES)
+def test_boxes(world: World, case: str) -> None:
+    rows, options, expected = BOXES[case]
+    (line,) = rb.convert(rows, world.folder, **options).predictions
+    assert line.pop("box") == pytest.approx(expected["box"])
+    assert line == {name: value for name, value in expected.items() if name != "box"}
+
+
+def test_contours_and_masks_of_coco(world: World) -> None:
+    shape = [[8, 16, 24, 16, 24, 32]]
+    rle = {"size": [48, 64], "counts": "P`3"}
+    rows: list[dict[str, Any]] = [
+        {"image_id": ONE, "category_id": "Edema", "segmentation": shape, "score": 0.5},
+        {"image_id": TWO, "category_id": "Edema", "segmentation": rle, "score": 0.5},
+    ]
+    polygons, mask = rb.convert(rows, world.folder).predictions
+    assert polygons["polygons"] == [[(8, 16), (24, 16), (24, 32)]]
+    assert mask["rle"] == rle
+
+
+NAMES = {"Edema": "edema", "Mass": "MASS"}
+"""Other spellings of labels."""
+
+
+def chances() -> pd.DataFrame:
+    """A study's probability of the k-th label is k / 100 plus its number / 1000."""
+    rows = [
+        {"study_id": f"study-{i}", **{x: k / 100 + i / 1000 for k, x in enumerate(LABELS)}} for i in range(N_STUDIES)
+    ]
+    return pd.DataFrame(rows)
+
+
+def as_file(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def file_of(name: str, write: Callable[[pd.DataFrame], str | None]) -> Callable[[pd.DataFrame, Path], Any]:
+    return lambda frame, folder: (as_file(folder / name, str(write(frame))), {})
+
+
+JSON: dict[str, Any] = {"double_precision": 15}
+EXTRA = "Hernia of another vocabulary"
+FORMS: dict[str, Callable[[pd.DataFrame, Path], Any]] = {
+    "wide": lambda frame, _: (frame, {}),
+    "ids as index": lambda frame, _: (frame.set_index("study_id"), {}),
+    "other spellings": lambda frame, _: (frame.rename(columns=NAMES), {}),
+    "long": lambda frame, _: (frame.melt("study_id", var_name="label", value_name="probability"), {}),
+    "long, of a file": file_of("a.csv", lambda frame: frame.melt("study_id", var_name="class").to_csv(index=False)),
+    "with the index": file_of("a.csv", pd.DataFrame.to_csv),
+    "tabs": file_of("a.tsv", lambda frame: frame.to_csv(sep="\t", index=False)),
+    "records": file_of("a.json", lambda frame: frame.to_json(orient="records", **JSON)),
+    "columns": file_of("a.json", lambda frame: frame.to_json(**JSON)),
+    "lines": file_of("a.jsonl", lambda frame: frame.to_json(orient="records", lines=True, **JSON)),
+    "file names": lambda frame, _: (frame.assign(study_id=[f"films/{one}.dcm" for one in frame.study_id]), {}),
+    "facts beside": lambda frame, _: (frame.assign(sex="F", age=50), {}),
+    "an array": lambda frame, _: (frame[LABELS].to_numpy(), {"labels": LABELS, "ids": list(frame.study_id)}),
+    "an array with outputs that nothing asks for": lambda frame, _: (
+        frame.assign(a=0.0, b=0.0)[[*LABELS, "a", "b"]].to_numpy(),
+        {"labels": [*LABELS, "", EXTRA], "ids": list(frame.study_id)},
+    ),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_probabilities(studies: tuple[Path, Path], tmp_path: Path, form: str) -> None:
+    source, options = FORMS[form](chances(), tmp_path)
+    found = rb.convert(source, studies[0], split="test", **options)
+    expected = [
+        {"study_id": row["study_id"], "probabilities": {x: row[x] for x in LABELS}}
+        for row in chances().to_dict("records")
+    ]
+    assert [line["study_id"] for line in found.predictions] == [line["study_id"] for line in expected]
+    for line, wanted in zip(found.predictions, expected, strict=True):
+        assert line["probabilities"] == pytest.approx(wanted["probabilities"], abs=1e-12)
+    assert rb.lint(found.predictions, studies[0], split="test").ok
+
+
+def test_notes_say_what_was_read_as_what(studies: tuple[Path, Path]) -> None:
+    frame = chances().rename(columns={"study_id": "file", **NAMES}).assign(sex="F")
+    frame["file"] = [f"films/{one}.dcm" for one in frame["file"]]
+    found = rb.convert(frame, studies[0], split="test")
+    told = "\n".join(found.notes)
+    for part in (
+        "`file` read as `study_id`",
+        "left out, since the benchmark does not ask for them: sex",
+        f"read by another name, ids: films/study-0.dcm as study-0 and {N_STUDIES - 1} more",
+        "read by another name, findings: edema as Edema and 1 more",
+    ):
+        assert part in told
+    assert told in repr(found).replace("\n  ", "\n")
+    assert len(repr(found).splitlines()) <= 10
+
+
+WRONG: dict[str, tuple[Any, dict[str, Any], str]] = {
+    "nothing": ([], {}, "must hold at least one row"),
+    "a number": (5, {}, "must be a path, a DataFrame, a list of mappings"),
+    "no file": ("nowhere.csv", {}, "must be a file that exists, got nowhere.csv"),
+    "no id column": ([{"a": 1}], {}, "must say which column is `image_id`, got a"),
+    "no finding": ([{"image_id": ONE, "bbox": [1, 2, 3, 4]}], {}, "must have a column `finding`, or one per finding"),
+    "unknown findings": (
+        [{"image_id": ONE, "finding": name, "bbox": [1, 2, 3, 4]} for name in ("Oops", "Edema", "Ach")], {},
+        "must have findings of the benchmark (Enlarged Cardiomediastinum, ",
+    ),
+    "numbers without names": (
+        [{"image_id": ONE, "category_id": 3, "bbox": [1, 2, 3, 4]}], {},
+        "numbers need `categories` or `instances`, got 3",
+    ),
+    "unknown images": (
+        [{"image_id": f"x{i}", "finding": "Edema", "bbox": [1, 2, 3, 4]} for i in range(12)], {},
+        "'x9' and 2 more",
+    ),
+    "three numbers": (
+        [{"image_id": ONE, "finding": "Edema", "bbox": [1, 2, 3]}], {},
+        "must have four numbers in each box, got [1, 2, 3]",
+    ),
+    "no shares": (
+        [{"image_id": ONE, "finding": "Edema", "bbox": [8, 1, 3, 4]}], {"normalised": True},
+        "must be of shares in [0, 1]",
+    ),
+    "two boxes without a score": (
+        [{"image_id": ONE, "finding": "Edema", "bbox": [1, 2, 3, i]} for i in (4, 5)], {},
+        "must have each id and finding once, or a score",
+    ),
+    "a column that is not there": ([{"image_id": ONE}], {"columns": {"b": "finding"}}, "must name columns of"),
+    "an array without ids": (np.zeros((2, 1)), {"labels": ["Edema"]}, "must be given with `labels`"),
+    "an array of another shape": (
+        np.zeros((2, 1)), {"labels": ["Edema"], "ids": ["a"]}, "got shape (2, 1)"
+    ),
+    "no COCO": ([{"image_id": 1}], {"instances": {"a": []}}, "must be a COCO dataset with `images` or `categories`"),
+    "two names of a number": (
+        [{"image_id": 1}],
+        {"instances": {"images": [{"id": 1, "file_name": "a"}, {"id": 1, "file_name": "b"}]}},
+        "must have each id once in its images, got 1 twice",
+    ),
+    "no form": ([], {"form": "xml"}, "must be one of table, coco, cvat, "),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_does_not_fit_is_refused_with_all_of_it(world: World, case: str) -> None:
+    source, options, told = WRONG[case]
+    with pytest.raises(ArgumentError, match="must") as caught:
+        rb.convert(source, world.folder, **options)
+    assert told in str(caught.value)
+
+
+def test_two_columns_for_one_label_are_refused(studies: tuple[Path, Path]) -> None:
+    frame = chances().assign(mass=0.5)
+    with pytest.raises(ArgumentError, match="must say which column is 'Mass', got 'Mass' and 'mass'"):
+        rb.convert(frame, studies[0], split="test")
+
+
+def test_rows_of_other_images_are_left_out_and_counted(world: World) -> None:
+    rows = [{"image_id": one, "finding": "Edema", "bbox": [8, 16, 24, 32]} for one in ("elsewhere", ONE)]
+    found = rb.convert(rows, world.folder, leave_out_unknown=True)
+    assert [line["image_id"] for line in found.predictions] == [ONE]
+    assert (
+        found.notes == ("`bbox` read as `box`",)
+        or "left out 1 row of ids that the split does not have: 'elsewhere'" in found.notes
+    )
+
+
+def test_the_command_writes_the_same_lines(world: World, tmp_path: Path) -> None:
+    rows = [{"image": f"{ONE}.png", "class": 5, "xmin": 8, "ymin": 16, "xmax": 32, "ymax": 48, "p": 0.5}]
+    file = as_file(tmp_path / "boxes.csv", pd.DataFrame(rows).to_csv(index=False))
+    names = ["Enlarged Cardiomediastinum", "Cardiomegaly", "Lung Lesion", "Airspace Opacity", "Edema"]
+    words = [word for name in names for word in ("--category", name)]
+    options = ("--from", "table", "--file", file, "--out", tmp_path / "p.jsonl")
+    said = call("convert", world.folder, *options, *words, "--column", "p=score").stdout
+    assert "1 predictions for chexlocalize 1.0.0, split released" in said
+    assert "`xmin, ymin, xmax, ymax` read as boxes, xyxy" in said
+    assert json.loads((tmp_path / "p.jsonl").read_text()) == BOX | {"score": 0.5}
+    refused = call("convert", world.folder, *options, "--column", "p", expect=1).stderr
+    assert "--column must be THEIRS=OURS, got 'p'" in refused
+    assert (
+        "--to must be a form of annotation tools"
+        in call("convert", world.folder, "--to", "table", "--out", tmp_path / "o", expect=1).stderr
+    )
+    assert (
+        "unless --leave-out-unknown is set"
+        in call("convert", world.folder, "--split", "holdout", *options, *words, expect=1).stderr
+    )
+
+
+def test_annotations_of_a_tool_are_read_as_predictions(world: World, tmp_path: Path) -> None:
+    call("convert", world.folder, "--to", "coco", "--no-pictures", "--out", tmp_path / "coco")
+    found = rb.convert(tmp_path / "coco", world.folder, form="coco", reader="ground_truth")
+    result = rb.score(found.predictions, world.folder, n_resamples=20)
+    assert result.table.query("metric == 'mask_iou' and finding == 'macro'").value.item() == 1
