@@ -60,7 +60,7 @@ def pytest_collection_finish() -> None:
 
 
 # To put a command line together takes longer than most of its commands: each is made once.
-typer.testing._get_command = cache(typer.testing._get_command)
+typer.testing._get_command = typer.main.get_command = cache(typer.main.get_command)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reveal_bench.dataset.card import PLACE, SECTIONS, front_matter, sections
+from reveal_bench.dataset.card import PLACE, SECTIONS, front_matter, read_yaml, sections
 from reveal_bench.dataset.citation import CITATION, ZENODO
 from reveal_bench.dataset.croissant import CONFORMS_TO, RAI
 from reveal_bench.dataset.tables import MANIFEST, DatasetFolder, TableFile
@@ -165,7 +165,7 @@ def citation_problems(folder: DatasetFolder) -> Iterator[Problem]:
         if not path.exists():
             continue
         try:
-            document = yaml.safe_load(path.read_text(encoding="utf-8"))  # which reads JSON, too
+            document = read_yaml(path.read_text(encoding="utf-8"))  # which reads JSON, too
             wanted = {**fixed, "version": folder.info.version}
             wrong = [(name, f"must be {value}") for name, value in wanted.items() if document.get(name) != value]
             wrong += [(name, "must be there") for name in ("title", authors) if not document.get(name)]

@@ -66,6 +66,7 @@ def live(board: Board, tmp_path: Path) -> Iterator[Live]:
 
     with api_world(board, tmp_path) as world, socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
+        listener.listen()  # a command that comes before the server waits for it
         server = uvicorn.Server(uvicorn.Config(world.app, log_level="error"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()
