@@ -18,6 +18,7 @@ from reveal_bench.evaluation.score import ScoredFile, find_protocol, score_repor
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO, Estimate
 from reveal_bench.metrics.docs import plural_of
+from reveal_bench.metrics.intervals import Interval
 from reveal_bench.metrics.words import groups_of, interval_text, intervals_text, p_text, value_text
 
 if TYPE_CHECKING:
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
     from reveal_bench.kinds.tasks.records import Rating
 
 __all__ = ["Comparisons", "Ranking", "Scores", "compare", "lint", "rank", "score"]
+
+
+FEW = "too few patients"
+"""Why a figure has no interval, see docs/statistics.md."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -50,7 +55,10 @@ class Scores(Shown):
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        """Columns metric, finding, value, low, high, n, n_undefined: fractions, NaN where undefined."""
+        """Columns metric, finding, value, low, high, n, n_undefined, flag: fractions, NaN where undefined.
+
+        `flag` says why a figure that has a value has no interval; else it is empty.
+        """
         return [_record(estimate) for estimate in self.estimates]
 
     @property
@@ -87,7 +95,8 @@ class Scores(Shown):
 
 def _record(estimate: Estimate) -> dict[str, Any]:
     names = ("metric", "finding", "value", "low", "high", "n", "n_undefined")
-    return {name: getattr(estimate, name) for name in names}
+    is_bare = estimate.value == estimate.value and estimate.low != estimate.low
+    return {name: getattr(estimate, name) for name in names} | {"flag": FEW if is_bare else ""}
 
 
 @dataclass(frozen=True, repr=False)
@@ -318,6 +327,7 @@ def compare(
     n_resamples: int = 1000,
     seed: int = 0,
     unit: str = "patient",
+    interval: Interval = "jackknife",
 ) -> Comparisons:
     """Compare two systems on one split: paired differences ``a - b`` with intervals and p.
 
@@ -327,6 +337,7 @@ def compare(
     metric : name or title of one; all that apply to both, and have a better direction, unless given
     relative : whether to give the relative decrease from b, ``(b - a) / b``, in place of differences
     bench, split, grid, ratings, allow_missing, n_resamples, seed, unit : as of :func:`score`
+    interval : "jackknife", with p from flips of patients' signs, or "percentile", with p from replicates
 
     Raises
     ------
@@ -340,7 +351,11 @@ def compare(
     ]
     draw: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed, "unit": unit}
     compared = (comparison.relative_decrease if relative else comparison.compare)(
-        scored[0].rows, scored[1].rows, metrics=None if metric is None else [metric_named(metric)], **draw
+        scored[0].rows,
+        scored[1].rows,
+        metrics=None if metric is None else [metric_named(metric)],
+        interval=interval,
+        **draw,
     )
     return Comparisons(names[0], names[1], scored[0], scored[1], compared, relative, draw)
 
@@ -370,6 +385,7 @@ def rank(
     n_resamples: int = 10_000,
     seed: int = 0,
     unit: str = "patient",
+    interval: Interval = "jackknife",
 ) -> Ranking:
     """Rank systems on one split, with rank intervals and tiers of systems that are not told apart.
 
@@ -379,6 +395,7 @@ def rank(
         one each, or of run folders
     metric : name or title of the one to rank by; that of the leaderboard unless given
     bench, split, grid, ratings, allow_missing, n_resamples, seed, unit : as of :func:`score`
+    interval : "jackknife", with tiers from flips of patients' signs, or "percentile", with tiers by Holm's correction
 
     Raises
     ------
@@ -401,7 +418,7 @@ def rank(
         known = ", ".join(dict.fromkeys(name for one in scored.values() for name in one.rows.metrics()))
         raise ArgumentError("metric", f"must be one that applies to the files: {known}", repr(by))
     draw: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed, "unit": unit}
-    ranked = comparison.rank(applying, metric=by, **draw)
+    ranked = comparison.rank(applying, metric=by, interval=interval, **draw)
     return Ranking(ranked, scored, by, [name for name in scored if name not in applying], draw)
 
 

@@ -44,6 +44,16 @@ class Compat(StrEnum):
     CHEXLOCALIZE_FULL = "chexlocalize-full"
 
 
+class PairedKind(StrEnum):
+    """How differences of systems get intervals, p and tiers."""
+
+    JACKKNIFE = "jackknife"
+    PERCENTILE = "percentile"
+
+
+PairedInterval = Annotated[PairedKind, typer.Option(help="Where intervals, p and tiers come from.")]
+
+
 class Baseline(StrEnum):
     """Baselines that see no image."""
 
@@ -221,6 +231,7 @@ def compare(
     resamples: Resamples = 1000,
     seed: Seed = 0,
     unit: ResamplingUnit = "patient",
+    interval: PairedInterval = PairedKind.JACKKNIFE,
     ratings: Ratings = None,
     as_json: AsJson = False,
     csv: AsCsv = False,
@@ -231,6 +242,7 @@ def compare(
     from reveal_bench import api
 
     options: dict[str, Any] = {"allow_missing": allow_missing, "grid": grid, "unit": unit, "ratings": ratings}
+    options |= {"interval": interval.value}
     result = api.compare(
         file_a,
         file_b,
@@ -274,6 +286,7 @@ def rank(
     resamples: Resamples = 10_000,
     seed: Seed = 0,
     unit: ResamplingUnit = "patient",
+    interval: PairedInterval = PairedKind.JACKKNIFE,
     ratings: Ratings = None,
     as_json: AsJson = False,
     csv: AsCsv = False,
@@ -286,6 +299,7 @@ def rank(
 
     files = prediction_files(directory)
     options: dict[str, Any] = {"allow_missing": allow_missing, "grid": grid, "unit": unit, "ratings": ratings}
+    options |= {"interval": interval.value}
     result = api.rank(files, folder, split=split, metric=metric, n_resamples=resamples, seed=seed, **options)
     for name, file in files.items():
         _warn_of(file, result.scored[name])

@@ -160,6 +160,10 @@ def test_verbs_give_what_the_commands_give(places: tuple[Path, Path], tmp_path: 
     assert call("compare", path, other, *words[:-1], "--markdown").stdout.splitlines()[0] == (
         "| metric | finding | A | B | A {-} B | 95 % interval | p |".replace("{-}", "-")
     )
+    old = {"interval": "percentile"}
+    by_percentile = json.loads(call("compare", path, other, *words, "--interval", "percentile").stdout)["comparisons"]
+    assert by_percentile == rb.compare(path, other, folder, **options, **old).records
+    assert by_percentile != compared.records
     assert r"\begin{tabular}" in call("rank", tmp_path / "files", *words[:-1], "--latex").stdout
     assert "give one of --csv and --latex" in call("score", path, *words[:-1], "--csv", "--latex", expect=1).stderr
 
@@ -181,8 +185,10 @@ def test_results_show_themselves_in_a_few_lines(places: tuple[Path, Path]) -> No
         assert table.to_csv().count("\n") == len(table.records) + 1
         assert table.to_latex().count(r"\\") == len(table.records) + 1
     assert len(bench.cases.records) == len(lines_of(path))
-    assert list(result.table.columns) == ["metric", "finding", "value", "low", "high", "n", "n_undefined"]
+    assert list(result.table.columns) == ["metric", "finding", "value", "low", "high", "n", "n_undefined", "flag"]
     assert result.rows.to_pandas().columns[0] == "image_id"
+    bare = result.table.value.notna() & result.table.low.isna()
+    assert (result.table.flag == np.where(bare, "too few patients", "")).all()
     macro = result.table.iloc[0]
     assert f"| {100 * macro.value:.1f} | ({100 * macro.low:.1f} to {100 * macro.high:.1f}) |" in result.to_markdown()
 
