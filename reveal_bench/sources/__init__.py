@@ -11,14 +11,20 @@ To add a source: its module here, its row in :data:`reveal_bench.benchmarks.BENC
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.benchmarks import SOURCES
+from reveal_bench.dicom.files import is_dicom
 from reveal_bench.sources.source import Builder, BuildError, Inspection, Problem, Reading
 
 __all__ = ["BUILDERS", "BuildError", "Builder", "Inspection", "Problem", "Reading", "detect_builder"]
+
+_LOOKED_AT = 200  # files of a folder that no builder knows
+_DICOM_START = 140  # bytes that tell
 
 
 def _builder(name: str) -> Builder:
@@ -47,5 +53,20 @@ def detect_builder(root: Path) -> Builder:
     confidence = {name: builder.detect(root) for name, builder in BUILDERS.items()}
     best = max(confidence, key=lambda name: confidence[name])
     if confidence[best] <= 0:
+        film = _first_dicom(root)
+        if film is not None:
+            rule = "must hold a table of labels beside its DICOM files (CSV, TSV, Excel or JSON, a row per study)"
+            raise ArgumentError("root", rule, f"{film} and no table")
         raise ArgumentError("root", f"must be a download of one of {', '.join(BUILDERS)}, recognised none in {root}")
     return BUILDERS[best]
+
+
+def _first_dicom(root: Path) -> Path | None:
+    """A DICOM file among the first of a folder; None if there is none."""
+    paths = (Path(folder) / name for folder, _, names in os.walk(root) for name in sorted(names))
+    for path in islice(paths, _LOOKED_AT):
+        if path.is_file():  # no pipe
+            with path.open("rb") as file:
+                if is_dicom(file.read(_DICOM_START)):
+                    return path
+    return None

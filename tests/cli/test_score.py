@@ -243,7 +243,11 @@ def test_validate_finds_a_changed_file(world: World, tmp_path: Path) -> None:
         (("score", "{tmp}/none.jsonl", "{tmp}"), "is not a dataset folder: it has no manifest/benchmark.json"),
         (("lint", "{tmp}/none.jsonl", "{world}", "--split", "test"), r"\(released, holdout\), got 'test'"),
         (("lint", "{tmp}/none.jsonl", "{tmp}/broken"), "benchmark.json: must hold one JSON object, got list"),
-        (("build", "{tmp}", "--out", "{tmp}/out"), "recognised none"),
+        (("build", "{tmp}/broken", "--out", "{tmp}/out"), "recognised none"),
+        (
+            ("inspect", "{tmp}/films"),
+            "a table of labels beside its DICOM files .* got .*/films/a and no table",
+        ),
         (("build", "{tmp}", "--out", "{tmp}/out", "--source", "x"), "`--source` must be one of .*, got 'x'"),
         (("rank", "{tmp}", "{world}"), r"must hold prediction files \(.*\), got none"),
         (("rank", "{tmp}/none", "{world}"), "none is not a folder"),
@@ -252,6 +256,8 @@ def test_validate_finds_a_changed_file(world: World, tmp_path: Path) -> None:
 def test_user_mistakes_are_one_message(words: tuple[str, ...], message: str, world: World, tmp_path: Path) -> None:
     (tmp_path / "broken" / "manifest").mkdir(parents=True)
     (tmp_path / "broken" / "manifest" / "benchmark.json").write_text("[]")
+    (tmp_path / "films").mkdir()
+    (tmp_path / "films" / "a").write_bytes(bytes(128) + b"DICM")
     done = call(*(word.format(tmp=tmp_path, world=world.folder) for word in words), expect=1)
     assert re.search(message, done.stderr), done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
