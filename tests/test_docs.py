@@ -12,6 +12,8 @@ import typer
 import yaml
 from typer.testing import CliRunner
 
+from reveal_bench import api
+from reveal_bench.api import docs as api_docs
 from reveal_bench.cli.score import metrics
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.docs import render
@@ -31,6 +33,14 @@ def run(*arguments: str) -> str:
 def test_metrics_page_is_up_to_date() -> None:
     written = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
     assert written == render(), "docs/metrics.md drifted: run python -m reveal_bench.metrics.docs > docs/metrics.md"
+
+
+def test_the_page_of_functions_is_up_to_date() -> None:
+    written = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    assert written == api_docs.render(), "docs/api.md drifted: run python -m reveal_bench.api.docs > docs/api.md"
+    for name in api.__all__:
+        assert f"`rb.{name}`" in written or f"### `{name}`" in written
+    assert not re.search(r":\w+:`", written), "a reStructuredText role is left"
 
 
 def test_metrics_page_holds_every_metric() -> None:

@@ -9,7 +9,7 @@ from math import inf
 
 from reveal_bench.metrics import FAMILIES, METRICS, Metric
 
-__all__ = ["plural_of", "range_text", "render"]
+__all__ = ["as_markdown", "plural_of", "range_text", "render", "sections_of"]
 
 _HEAD = """\
 # Metrics
@@ -71,19 +71,19 @@ def _function(function: str, rows: list[Metric]) -> str:
         for parameter in inspect.signature(implementation).parameters.values()
     ]
     call = f"{function}{inspect.Signature(parameters)}"
-    sections = _sections(implementation)
-    lines = [f"### `{call}`", "", _prose(sections[""]), ""]
+    sections = sections_of(implementation)
+    lines = [f"### `{call}`", "", as_markdown(sections[""]), ""]
     for metric in metrics:
         options = ", ".join(f"{name}={value!r}" for name, value in metric.options.items())
         lines.append(f"* `{metric.name}`{f' ({options})' if options else ''}: {_escaped(metric.formula)}")
     if "Returns" in sections:
-        lines += ["", f"Returns {_prose(sections['Returns'])}"]
+        lines += ["", f"Returns {as_markdown(sections['Returns'])}"]
     if "Examples" in sections:
         lines += ["", "```python", sections["Examples"], "```"]
     return "\n".join(lines) + "\n"
 
 
-def _sections(function: object) -> dict[str, str]:
+def sections_of(function: object) -> dict[str, str]:
     """Sections of a numpydoc docstring by their titles; "" is what comes before the first."""
     text = inspect.getdoc(function) or ""
     pieces = re.split(r"^(\w[\w ]*)\n-{3,}\n", text, flags=re.MULTILINE)
@@ -91,7 +91,7 @@ def _sections(function: object) -> dict[str, str]:
     return {title: body.strip() for title, body in zip(titles, pieces[::2], strict=True)}
 
 
-def _prose(text: str) -> str:
+def as_markdown(text: str) -> str:
     """reStructuredText roles and double backquotes as Markdown."""
     plain = re.sub(r":\w+:`~?(?:[\w.]*\.)?(\w+)`", r"`\1`", text)
     return plain.replace("``", "`")
