@@ -118,7 +118,7 @@ def convert(
 
 def _drawn(source: Any, bench: Bench, form: str, reader: str | None) -> Conversion:
     from reveal_bench.exchange import FORMS
-    from reveal_bench.exchange.convert import read_form
+    from reveal_bench.exchange.transfer import read_form
 
     if form not in FORMS:
         raise ArgumentError("form", f"must be one of table, {', '.join(FORMS)}", repr(form))

@@ -13,7 +13,7 @@ from reveal_bench.cli import output as terminal
 from reveal_bench.cli.output import Folder, Split
 
 if TYPE_CHECKING:
-    from reveal_bench.exchange.convert import Converted
+    from reveal_bench.exchange.transfer import Converted
 
 __all__ = ["ExchangeForm", "convert"]
 
@@ -99,7 +99,7 @@ def convert(
         for note in found.notes:
             typer.echo(f"  {note}")
         return
-    from reveal_bench.exchange.convert import from_form
+    from reveal_bench.exchange.transfer import from_form
 
     _tell(out, from_form(str(form), source, folder, split, out, reader=reader), [])
 
@@ -112,7 +112,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _write(to: ExchangeForm, folder: Path, split: str, out: Path, predictions: Path | None, pictures: bool) -> None:
-    from reveal_bench.exchange.convert import to_form
+    from reveal_bench.exchange.transfer import to_form
 
     if to is ExchangeForm.TABLE:
         raise ArgumentError("to", "must be a form of annotation tools: a prediction file is a table already")

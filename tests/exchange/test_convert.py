@@ -13,7 +13,7 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.cli import app
 from reveal_bench.evaluation.score import LintError
 from reveal_bench.exchange import FORMS
-from reveal_bench.exchange.convert import from_form, to_form
+from reveal_bench.exchange.transfer import from_form, to_form
 from reveal_bench.kinds import KINDS
 from tests.conftest import World
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from reveal_bench.exchange.convert import to_form
+from reveal_bench.exchange.transfer import to_form
 from reveal_bench.kinds import KINDS
 from reveal_bench.masks import pack_masks
 

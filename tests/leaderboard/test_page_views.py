@@ -10,8 +10,8 @@ from reveal_leaderboard.accounts.invitations import Invitation
 from reveal_leaderboard.accounts.people import Actor, Membership, Team, User
 from reveal_leaderboard.settings import BenchmarkSettings, ExposurePolicy, QuotaPolicy, ReleasePolicy, load_settings
 from reveal_leaderboard.store.queue import Waiting, WorkerRow
-from reveal_leaderboard.store.quota import Balance, LedgerRow
 from reveal_leaderboard.store.scores import Score
+from reveal_leaderboard.store.spending import Balance, LedgerRow
 from reveal_leaderboard.store.store import Submission
 from reveal_leaderboard.web.pages.about import about_view, policy_sentences
 from reveal_leaderboard.web.pages.admin import exposure_view, workers_view

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pytest
+from reveal_leaderboard.release.rounding import Rounding
 from reveal_leaderboard.settings import load_settings
 
 from reveal_bench.kinds import KINDS
@@ -86,7 +87,7 @@ def mean_gain(kind: str, each: int, *, step: float | None = None, n_draws: int =
     found = []
     for seed in range(n_draws):
         rng = np.random.default_rng(seed)
-        steps = [SETTINGS.release.step_of(n) if step is None else step for n in CASES]
+        steps = [Rounding(SETTINGS.release).step_of(n) if step is None else step for n in CASES]
         answers = TEAMS * each * ASKED_PER_FILE
         found.append(np.mean([gain(make(n, rng), s, answers, rng) for n, s in zip(CASES, steps, strict=True)]))
     return float(np.mean(found))

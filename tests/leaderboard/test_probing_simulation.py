@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pytest
 from reveal_leaderboard.release.exposure import answer_bits, label_bits
 from reveal_leaderboard.release.release import Figure, ReleasedScore, climb, release
+from reveal_leaderboard.release.rounding import Rounding
 from reveal_leaderboard.settings import ReleasePolicy, load_settings
 from scipy.special import expit, logit
 from scipy.stats import norm
@@ -125,7 +126,7 @@ def attack_together(
 ) -> tuple[FloatArray, BoolArray]:
     """Gain per label of five teams who ask `each` times, and which labels' calls they changed."""
     policy = replace(policy, n_resamples=2)  # they do not use the intervals, whose widths tell nothing
-    steps = {x: policy.step_of(int(n)) for x, n in zip(world.labels, world.present.sum(axis=0), strict=True)}
+    steps = {x: Rounding(policy).step_of(int(n)) for x, n in zip(world.labels, world.present.sum(axis=0), strict=True)}
     boards = [GuardedBoard(world, policy, each) for _ in range(TEAMS)]
     prober = Prober(world.labels, world.beliefs, step=steps, seed=seed)
     calls, own = prober.attack([board.ask for board in boards], strategy, each=each), prober.own_calls()
@@ -162,7 +163,9 @@ def answers_until_watch(world: World) -> int:
     policy, n_studies = SETTINGS.release, len(world.present)
     rising = []
     for n_cases in world.present.sum(axis=0)[RARE + 1 :].tolist():
-        figures = [Figure(metric, "x", 0.5, None, None, policy.band(n_cases), "") for metric in RELEASED_PER_LABEL]
+        figures = [
+            Figure(metric, "x", 0.5, None, None, Rounding(policy).band(n_cases), "") for metric in RELEASED_PER_LABEL
+        ]
         share = answer_bits(figures, n_studies, policy) / label_bits(figures, n_studies)
         rising.append(math.ceil(SETTINGS.exposure.watch_bits / share))
     return min(rising)

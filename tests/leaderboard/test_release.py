@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from reveal_leaderboard.release.release import ReleasedScore, climb, primary_figure, release, split_final
+from reveal_leaderboard.release.rounding import Rounding
 from reveal_leaderboard.settings import ReleasePolicy
 
 from reveal_bench.kinds.localization.scoring import CaseRows, score_localization
@@ -93,7 +94,7 @@ def test_the_ends_of_an_interval_tell_no_more_than_the_value() -> None:
 )
 def test_no_macro_is_finer_than_its_findings(n_cases: list[int], step: float) -> None:
     """A tenth of a finding moves a macro over L findings by 0.1 / L: the next of 0.01, 0.02, 0.05, 0.1 from there."""
-    assert ReleasePolicy().macro_step(n_cases) == step
+    assert Rounding(ReleasePolicy()).macro_step(n_cases) == step
 
 
 @pytest.mark.parametrize("n_hits", [0, 1, 5, 9])
@@ -222,14 +223,14 @@ def test_a_released_score_survives_json() -> None:
     ("n", "band"), [(29, "fewer than 30"), (30, "30-59"), (59, "30-59"), (60, "60-119"), (120, "120+"), (900, "120+")]
 )
 def test_bands(n: int, band: str) -> None:
-    assert ReleasePolicy().band(n) == band
+    assert Rounding(ReleasePolicy()).band(n) == band
 
 
 @pytest.mark.parametrize(("value", "rounded"), [(0.1249, 0.12), (0.999, 1.0), (0.0, 0.0), (0.0049, 0.0)])
 def test_rounding(value: float, rounded: float) -> None:
-    assert ReleasePolicy().round(value) == rounded
-    assert ReleasePolicy(resolution=0.05).round(0.12) == 0.1
-    assert ReleasePolicy().round(float("nan")) is None
+    assert Rounding(ReleasePolicy()).round(value) == rounded
+    assert Rounding(ReleasePolicy(resolution=0.05)).round(0.12) == 0.1
+    assert Rounding(ReleasePolicy()).round(float("nan")) is None
 
 
 def test_predictions_for_the_rare_finding_change_nothing_of_a_real_score(board: Board) -> None:
@@ -256,4 +257,4 @@ def test_predictions_for_the_rare_finding_change_nothing_of_a_real_score(board: 
     ],
 )
 def test_both_ends_of_an_interval_go_outwards(low, high, step, ends) -> None:
-    assert ReleasePolicy().round_outwards(low, high, step) == ends
+    assert Rounding(ReleasePolicy()).round_outwards(low, high, step) == ends

@@ -286,13 +286,13 @@ def grant(
     """Let a team have N more submissions scored on the board's present version."""
     from reveal_leaderboard.accounts.accounts import Accounts
     from reveal_leaderboard.store import boards as board_queries
-    from reveal_leaderboard.store import quota
+    from reveal_leaderboard.store import spending
 
     with _store(data, database) as store:
         found = _team(Accounts(store.engine), team)
         with store.write() as connection:
             board = board_queries.board_row(connection, benchmark)
-            quota.grant(connection, found.id, benchmark, board.version, n, who=_who(), why=why)
+            spending.grant(connection, found.id, benchmark, board.version, n, who=_who(), why=why)
     typer.echo(f"{found.name} may have {n} more submissions scored on {benchmark} {board.version}")
 
 

@@ -41,6 +41,7 @@ import sqlalchemy as sa
 from reveal_bench.kinds.findings import RELEASED_PER_LABEL
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_leaderboard.release.release import POLICY, Figure, ReleasedScore
+from reveal_leaderboard.release.rounding import Rounding
 from reveal_leaderboard.settings import BenchmarkSettings, ReleasePolicy, Settings
 from reveal_leaderboard.store.tables import fingerprints, members, scores, submissions, teams, users, versions
 
@@ -144,7 +145,7 @@ def answer_bits(figures: Iterable[Figure], n_cases: int | None, policy: ReleaseP
     bits = calls = 0.0
     for figure in figures:
         least, most = _band(figure.n)
-        steps = math.log2(1 / policy.step_of(least) + 1)
+        steps = math.log2(1 / Rounding(policy).step_of(least) + 1)
         most = most or n_cases
         count = math.inf if most is None else math.log2(most + 1)
         if figure.metric in COUNTING:

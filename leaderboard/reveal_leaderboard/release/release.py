@@ -35,6 +35,7 @@ from reveal_bench.kinds import KINDS
 from reveal_bench.kinds.kind import Rows
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO, Estimate
+from reveal_leaderboard.release.rounding import Rounding
 from reveal_leaderboard.settings import ReleasePolicy
 
 __all__ = [
@@ -109,11 +110,6 @@ def release(rows: Rows, policy: ReleasePolicy = POLICY) -> ReleasedScore:
     ----------
     rows : of one submission on all cases of a holdout, of any kind of benchmark
     policy : ReleasePolicy
-
-    Examples
-    --------
-    >>> ReleasePolicy().band(74), ReleasePolicy().round(0.4649)
-    ('60-119', 0.46)
     """
     kind = KINDS[rows.kind]
     found = kind.disclose(rows, min_cell=policy.min_cell, n_resamples=policy.n_resamples, seed=policy.seed)
@@ -166,18 +162,21 @@ def _place(patient: str, key: bytes) -> int:
 
 def _figures(estimates: Sequence[Estimate], policy: ReleasePolicy, *, is_coarse: bool) -> Iterator[Figure]:
     """Rounded figures; of small cells more coarsely where `is_coarse`."""
+    rounding = Rounding(policy)
     n_cases = {e.finding: e.n for e in estimates if e.finding != MACRO} if is_coarse else {}
-    macro_step = policy.macro_step(list(n_cases.values()))
+    macro_step = rounding.macro_step(list(n_cases.values()))
     for e in estimates:
         is_macro = e.finding == MACRO
-        step = macro_step if is_macro else policy.step_of(e.n) if is_coarse else policy.resolution
-        value = policy.round(e.value, step)
+        step = macro_step if is_macro else rounding.step_of(e.n) if is_coarse else policy.resolution
+        value = rounding.round(e.value, step)
         if value is not None:
             if is_coarse:
-                low, high = _within(e.metric, policy.around(value, e.value - e.low, e.high - e.value, step))
+                low, high = _within(e.metric, rounding.around(value, e.value - e.low, e.high - e.value, step))
             else:
-                low, high = policy.round_outwards(e.low, e.high, step)
-            yield Figure(e.metric, e.finding, value, low, high, str(e.n) if is_macro else policy.band(e.n), e.signature)
+                low, high = rounding.round_outwards(e.low, e.high, step)
+            yield Figure(
+                e.metric, e.finding, value, low, high, str(e.n) if is_macro else rounding.band(e.n), e.signature
+            )
 
 
 def _within(metric: str, ends: tuple[float | None, float | None]) -> tuple[float | None, float | None]:

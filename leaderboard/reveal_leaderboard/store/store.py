@@ -28,13 +28,13 @@ from typing import Any
 import sqlalchemy as sa
 
 from reveal_leaderboard.settings import Settings, load_settings
-from reveal_leaderboard.store import events, quota
+from reveal_leaderboard.store import events, spending
 from reveal_leaderboard.store.boards import BoardClosedError, board, check_open_board, lock_open_board, rank_again
 from reveal_leaderboard.store.database import connect, keep_private, locked, migrate, moment, reading
 from reveal_leaderboard.store.events import Event
 from reveal_leaderboard.store.queue import Queue
-from reveal_leaderboard.store.quota import QuotaExceededError
 from reveal_leaderboard.store.scores import Score, on_board, place_holder, raise_flag
+from reveal_leaderboard.store.spending import QuotaExceededError
 from reveal_leaderboard.store.submissions import (
     KeyReusedError,
     NewSubmission,
@@ -100,7 +100,7 @@ def check(connection: sa.Connection, new: NewSubmission, settings: Settings) -> 
         _check_thresholds(known, new)
         return
     policy = settings.of(new.benchmark).quota
-    balance = quota.balance(connection, new.team_id, new.benchmark, new.version, policy)
+    balance = spending.balance(connection, new.team_id, new.benchmark, new.version, policy)
     if not balance.may_send:
         raise QuotaExceededError(balance)
 
@@ -173,7 +173,7 @@ def _show_again(connection: sa.Connection, known: Submission, who: str) -> Submi
 
 def _queue(connection: sa.Connection, submission_id: str, new: NewSubmission, settings: Settings, who: str) -> None:
     policy = settings.of(new.benchmark).quota
-    quota.reserve(connection, submission_id, new.team_id, new.benchmark, new.version, policy, who=who)
+    spending.reserve(connection, submission_id, new.team_id, new.benchmark, new.version, policy, who=who)
     Queue.put(connection, "score", new.benchmark, new.version, submission_id)
 
 
@@ -356,7 +356,7 @@ class Store:
                 ended = {"status": "cancelled", "ended_at": moment(connection), "why": "withdrawn"}
                 job = sa.and_(jobs.c.kind == "score", jobs.c.subject == submission_id, jobs.c.status == "queued")
                 connection.execute(jobs.update().where(job).values(**ended))
-                quota.refund(connection, submission_id, who=who, why="withdrawn before it was scored")
+                spending.refund(connection, submission_id, who=who, why="withdrawn before it was scored")
                 values["status"] = "withdrawn"
             elif found.status == "scored":
                 rank_again(connection, found)

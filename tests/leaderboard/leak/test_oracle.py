@@ -21,6 +21,7 @@ import httpx
 import numpy as np
 import numpy.typing as npt
 import pytest
+from reveal_leaderboard.release.rounding import Rounding
 from reveal_leaderboard.settings import ReleasePolicy
 from scipy.special import expit, logit
 from scipy.stats import norm
@@ -278,7 +279,7 @@ def attack(working: Deployment) -> Attack:
     truth = present(working.hospital)
     attackers = [Attacker(working, f"Prober {number}") for number in range(5)]
     policy = ReleasePolicy()
-    steps = {x: policy.step_of(n) for x, n in zip(LABELS, truth.sum(axis=0).tolist(), strict=True)}
+    steps = {x: Rounding(policy).step_of(n) for x, n in zip(LABELS, truth.sum(axis=0).tolist(), strict=True)}
     prober = Prober(LABELS, beliefs(truth, 0), step=steps)
     calls, own = prober.attack([one.ask for one in attackers], "focused", each=QUOTA), prober.own_calls()
     return Attack(attackers, f1(truth, calls) - f1(truth, own), (calls != own).any(axis=0))

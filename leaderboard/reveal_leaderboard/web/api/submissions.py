@@ -19,7 +19,7 @@ from starlette.datastructures import FormData, UploadFile
 from reveal_leaderboard.custody import ParseFailed
 from reveal_leaderboard.release import receipts
 from reveal_leaderboard.store.metadata import MAX_BYTES, MetadataError, read_metadata
-from reveal_leaderboard.store.quota import QuotaExceededError
+from reveal_leaderboard.store.spending import QuotaExceededError
 from reveal_leaderboard.store.store import BoardClosedError, KeyReusedError, NotAllowedError
 from reveal_leaderboard.web.api.access import (
     ANYBODY,

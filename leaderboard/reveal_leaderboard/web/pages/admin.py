@@ -20,7 +20,7 @@ import sqlalchemy as sa
 from reveal_leaderboard.accounts.people import Actor, Team, Token, User
 from reveal_leaderboard.boards import refresh
 from reveal_leaderboard.release.exposure import Exposure, exposure
-from reveal_leaderboard.store import boards, quota
+from reveal_leaderboard.store import boards, spending
 from reveal_leaderboard.store.database import moment
 from reveal_leaderboard.store.queue import ALIVE_SECONDS, Job, WorkerRow
 from reveal_leaderboard.store.store import Submission
@@ -106,7 +106,7 @@ class Acts:
                 raise ValueError("say why: it stands in the team's ledger")
             version = self.services.catalogue.current(benchmark).version
             with self.services.store.write() as connection:
-                quota.grant(connection, team.id, benchmark, version, n, who=actor.name, why=why.strip()[:500])
+                spending.grant(connection, team.id, benchmark, version, n, who=actor.name, why=why.strip()[:500])
             return message("good", f"{team.name} has {plural(n, 'more scored submission')} on {benchmark} {version}.")
 
         return self.told(request, do)

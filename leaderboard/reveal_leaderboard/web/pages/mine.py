@@ -19,7 +19,7 @@ from reveal_leaderboard.accounts.credentials import TOKEN_DAYS, TokenError
 from reveal_leaderboard.accounts.invitations import INVITATION_DAYS
 from reveal_leaderboard.accounts.people import ROLES, SCOPES, Actor, Membership, NotPermittedError, Team, Token
 from reveal_leaderboard.boards.catalogue import UnknownBenchmarkError
-from reveal_leaderboard.store import quota
+from reveal_leaderboard.store import spending
 from reveal_leaderboard.store.database import moment
 from reveal_leaderboard.store.queue import Waiting
 from reveal_leaderboard.store.store import NotAllowedError, Submission
@@ -350,8 +350,8 @@ class _Handlers:
             return message("bad", "This benchmark is not served.", str(error))
         policy = self.services.settings.of(benchmark).quota
         with self.services.store.read() as connection:
-            rows = quota.statement(connection, membership.team.id, benchmark, version)
-            balance = quota.balance(connection, membership.team.id, benchmark, version, policy)
+            rows = spending.statement(connection, membership.team.id, benchmark, version)
+            balance = spending.balance(connection, membership.team.id, benchmark, version, policy)
         return ledger_view(rows, balance)
 
 

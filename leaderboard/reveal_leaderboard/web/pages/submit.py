@@ -21,7 +21,7 @@ from reveal_leaderboard.accounts.accounts import TeamNameError
 from reveal_leaderboard.accounts.people import Actor, NotPermittedError, Team, team_key
 from reveal_leaderboard.boards.catalogue import UnknownBenchmarkError
 from reveal_leaderboard.custody import Lint, ParseFailed
-from reveal_leaderboard.store import boards, quota
+from reveal_leaderboard.store import boards, spending
 from reveal_leaderboard.store.boards import BoardClosedError
 from reveal_leaderboard.store.metadata import KINDS, PROMPT_STYLES, Metadata, MetadataError, read_metadata
 from reveal_leaderboard.store.store import KeyReusedError, NotAllowedError
@@ -373,7 +373,7 @@ class _Handlers:
                 row = boards.board(connection, benchmark)
                 if row is not None and row.state != "open":
                     return board_notes.closed(row.state, row.why)
-                return balance_view(quota.balance(connection, team.id, benchmark, version, policy), team.name)
+                return balance_view(spending.balance(connection, team.id, benchmark, version, policy), team.name)
         except UnknownBenchmarkError:
             return ""
 
@@ -436,7 +436,7 @@ class _Handlers:
                 )
         except MetadataError as error:
             return metadata_view(error)
-        except quota.QuotaExceededError as error:
+        except spending.QuotaExceededError as error:
             return message("bad", "Not sent.", error.balance.why)
         except REFUSALS as error:
             return message("bad", "Not sent.", str(error))

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 from reveal_leaderboard.settings import QuotaPolicy
-from reveal_leaderboard.store import quota
+from reveal_leaderboard.store import spending
 from reveal_leaderboard.store.events import history
-from reveal_leaderboard.store.quota import QuotaExceededError
+from reveal_leaderboard.store.spending import QuotaExceededError
 from reveal_leaderboard.store.tables import ledger
 
 from tests.leaderboard.conftest import at_once
@@ -117,12 +117,12 @@ def test_a_grant_adds_to_the_total(database_url: str) -> None:
     world = World(database_url, quota=QuotaPolicy(total=1, per_day=10, board_total=10))
     world.add(sha256=sha(1))
     with world.store.write() as connection:
-        quota.grant(connection, "team1", BENCHMARK, "1.0", 2, who="user:admin", why="our fault")
+        spending.grant(connection, "team1", BENCHMARK, "1.0", 2, who="user:admin", why="our fault")
     balance = world.balance()
     assert (balance.total, balance.left, balance.pending) == (3, 2, 1)
     world.add(sha256=sha(2))
     with world.store.read() as connection:
-        rows = quota.statement(connection, "team1", BENCHMARK, "1.0")
+        rows = spending.statement(connection, "team1", BENCHMARK, "1.0")
     assert [(row.kind, row.amount, row.submission_id is None) for row in rows] == [
         ("reserved", 1, False),
         ("granted", -2, True),
@@ -138,10 +138,10 @@ def test_a_grant_adds_to_the_total(database_url: str) -> None:
 def test_a_grant_of_nothing_is_refused(database_url: str, n: int) -> None:
     world = World(database_url)
     with world.store.write() as connection, pytest.raises(ValueError, match=f"`n` must be at least 1, got {n}"):
-        quota.grant(connection, "team1", BENCHMARK, "1.0", n, who="user:admin", why="")
+        spending.grant(connection, "team1", BENCHMARK, "1.0", n, who="user:admin", why="")
 
 
-@pytest.mark.parametrize("close", [quota.charge, quota.refund], ids=["charge", "refund"])
+@pytest.mark.parametrize("close", [spending.charge, spending.refund], ids=["charge", "refund"])
 def test_what_is_not_reserved_is_neither_charged_nor_refunded(database_url: str, close: object) -> None:
     world = World(database_url)
     submission = world.add()
@@ -155,14 +155,14 @@ def test_nothing_is_reserved_twice(database_url: str) -> None:
     world = World(database_url)
     submission = world.add()
     with world.store.write() as connection, pytest.raises(ValueError, match="must have nothing reserved"):
-        quota.reserve(connection, submission.id, "team1", BENCHMARK, "1.0", world.settings.quota, who="user:user1")
+        spending.reserve(connection, submission.id, "team1", BENCHMARK, "1.0", world.settings.quota, who="user:user1")
 
 
 def test_budgets_belong_to_a_version(database_url: str) -> None:
     world = World(database_url, quota=QuotaPolicy(total=1, per_day=1, board_total=1))
     world.add()
     with world.store.read() as connection:
-        assert quota.balance(connection, "team1", BENCHMARK, "2.0", world.settings.quota).left == 1
+        assert spending.balance(connection, "team1", BENCHMARK, "2.0", world.settings.quota).left == 1
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,90 @@
+"""How what a board releases is rounded: values, ends of intervals, averages, counts of cases.
+
+The steps and bands are numbers of the settings (:class:`~reveal_leaderboard.settings.ReleasePolicy`); what is done with
+them stands here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from reveal_leaderboard.settings import ReleasePolicy
+
+__all__ = ["WIDEST_REACH", "Rounding"]
+
+_STEPS = (0.01, 0.02, 0.05, 0.1, 0.25)
+
+WIDEST_REACH = 0.05
+"""The ends of intervals are not rounded further than this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rounding:
+    """The rounding of a policy.
+
+    Examples
+    --------
+    >>> Rounding(ReleasePolicy()).band(74), Rounding(ReleasePolicy()).round(0.4649)
+    ('60-119', 0.46)
+    """
+
+    policy: ReleasePolicy
+
+    def round(self, value: float, step: float | None = None) -> float | None:
+        """The nearest multiple of `step`, by default of `resolution`; None for NaN."""
+        step = self.policy.resolution if step is None else step
+        return None if math.isnan(value) else _multiple(round(value / step), step)
+
+    def round_outwards(self, low: float, high: float, step: float | None = None) -> tuple[float | None, float | None]:
+        """The ends of an interval, each to the next multiple of `step` away from the middle; None where undefined."""
+        step = self.policy.resolution if step is None else step
+        below = None if math.isnan(low) else _multiple(math.floor(low / step + 1e-9), step)
+        above = None if math.isnan(high) else _multiple(math.ceil(high / step - 1e-9), step)
+        return below, above
+
+    def around(self, shown: float, below: float, above: float, step: float) -> tuple[float | None, float | None]:
+        """Ends of the interval about a figure of which a sender chooses the cases; None where undefined.
+
+        Each end lies a whole number of steps from the *shown* value, at most `WIDEST_REACH` each, and far enough to
+        hold the end of the exact interval. An end that was rounded by itself would tell where within its step the exact
+        value lies; a distance tells that of an interval of so many cases, which hardly depends on which were hit.
+
+        Parameters
+        ----------
+        shown : the rounded value
+        below, above : how far the exact ends lie from the exact value, NaN where undefined
+        step : what the value is rounded to
+        """
+        if math.isnan(below) or math.isnan(above):
+            return None, None
+        reach = min(step, WIDEST_REACH)
+        low, high = (max(0, math.ceil((distance + step / 2) / reach - 1e-9)) for distance in (below, above))
+        return _multiple(round(shown / reach) - low, reach), _multiple(round(shown / reach) + high, reach)
+
+    def step_of(self, n_cases: int) -> float:
+        """What the figures of a finding with `n_cases` are multiples of."""
+        n_reached = sum(start <= n_cases for start in self.policy.bands)
+        return max(self.policy.resolution, self.policy.band_resolution[max(n_reached, 1) - 1])
+
+    def macro_step(self, n_cases: Sequence[int]) -> float:
+        """What a macro over findings of so many cases is a multiple of: no finding shows finer in it than by itself."""
+        coarsest = max(map(self.step_of, n_cases), default=self.policy.resolution)
+        if coarsest == self.policy.resolution:
+            return self.policy.resolution
+        wanted = max(self.policy.resolution, coarsest / len(n_cases))
+        return next((step for step in _STEPS if step >= wanted - 1e-9), coarsest)
+
+    def band(self, n: int) -> str:
+        """The band that holds `n`, such as "60-119"; "fewer than 30" below the first."""
+        reached = [start for start in self.policy.bands if start <= n]
+        if not reached:
+            return f"fewer than {self.policy.bands[0]}"
+        rest = self.policy.bands[len(reached) :]
+        return f"{reached[-1]}-{rest[0] - 1}" if rest else f"{reached[-1]}+"
+
+
+def _multiple(steps: int, step: float) -> float:
+    """`steps` times `step`, as it is shown."""
+    return round(steps * step, 6) + 0.0  # no -0.0
