@@ -457,6 +457,17 @@ def test_the_table_is_there_without_scripts(world: Any) -> None:
     assert re.search(r'<td class="rv-figure" data-label="Macro Hit rate, %"><span class="rv-value">70</span>', inside)
 
 
+def test_the_table_is_seen_before_the_page_has_drawn_its_own(world: Any) -> None:
+    """It lies in a closed shadow tree with its own styles, of a board as it is first shown alone."""
+    client = TestClient(LinkPreviews(like_gradio, world.services))
+    text = client.get("/").text
+    early = text[text.index('<template shadowrootmode="closed">') : text.index("</template>")]
+    assert "Northern Lab" in early
+    assert re.search(r"(?s):host \{\s*--rv-ink.*@media \(prefers-color-scheme:dark\)\{:host\{\s*--rv-ink", early)
+    for path in ("/?metric=f1", f"/entry?id={world.mine.id}", "/submit", "/?benchmark=nope"):
+        assert "shadowrootmode" not in client.get(path).text
+
+
 def test_what_a_visitor_may_not_see_is_not_described(world: Any) -> None:
     world.store.hide(world.mine.id, who="test", why="looked at")
     text = TestClient(LinkPreviews(like_gradio, world.services)).get(f"/entry?id={world.mine.id}").text

@@ -1,14 +1,17 @@
 """What is told of a page before any script runs: its title, tags for link previews, its status, the board's table.
 
 Gradio serves one document for all pages, with tags of its own and always with status 200. Here the tags are replaced by
-ours; a board that is not there and an entry that the asker may not see answer 404, or 410 if its team withdrew it; and
-who has no JavaScript reads the table of the board. What the page itself says stays the same.
+ours; a board that is not there and an entry that the asker may not see answer 404, or 410 if its team withdrew it; who
+has no JavaScript reads the table of the board, and all others see it until the page has drawn its own. What the page
+itself says stays the same.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from fastapi.concurrency import run_in_threadpool
@@ -46,6 +49,23 @@ STILL = (
     "{visibility:hidden;animation:rv-show 0s 4s forwards}</style>"
 )
 """Keeps a page that Gradio still puts together from being seen to move; after four seconds it is shown as it is."""
+EARLY = (
+    "<style>@keyframes rv-gone{{to{{visibility:hidden}}}}#rv-early{{position:absolute;inset:0 0 auto;min-height:100vh;"
+    "z-index:9;pointer-events:none;animation:rv-gone 0s 6s forwards}}"
+    "body:has(gradio-app .rv-board tbody tr) #rv-early{{display:none}}</style>"
+    '<div id="rv-early"><template shadowrootmode="closed"><style>{style}</style>'
+    "<header>{site}</header><main>{table}</main></template></div>"
+)
+"""The table of a board over the page until Gradio has drawn its own, which a slow line delays by seconds. It lies in a
+closed shadow tree, so neither styles nor scripts of the page meet it.
+"""
+EARLY_LAYOUT = (
+    ":host{background:var(--rv-page);color:var(--rv-ink);font:16px/1.5 system-ui,sans-serif}"
+    "header{border-bottom:1px solid var(--rv-line);padding:.75rem 2rem;font-weight:700}"
+    "main{max-width:1400px;margin:0 auto;padding:3.4rem 2rem 2rem}"
+    "@media (max-width:640px){main{padding:1.5rem .8rem}header{padding:.6rem .8rem}}"
+)
+DARK = re.compile(r"\.dark (\{[^}]*\})")
 TITLES = {
     "/submit": "Submit", "/mine": "My submissions", "/compare": "Compare", "/about": "About", "/admin": "Admin",
     "/read": "Read answers", "/submission": "Submission",
@@ -62,6 +82,7 @@ class Preview:
     Attributes
     ----------
     table : HTML for readers without JavaScript
+    is_early : whether others see it too, until the page has drawn its own
     """
 
     path: str
@@ -70,6 +91,7 @@ class Preview:
     image: str = ""
     status: int = 200
     table: str = ""
+    is_early: bool = False
 
     def tags(self, server: str) -> bytes:
         """As the tags that sites read."""
@@ -123,6 +145,8 @@ class LinkPreviews:
             body = HEAD.sub(lambda head: head[0] + b"\n" + tags, body, count=1)
             if preview.table:
                 table = f"<noscript><p>{WITHOUT_SCRIPTS}</p>{preview.table}</noscript>".encode()
+                if preview.is_early:
+                    table += EARLY.format(style=_early_style(), site=SITE, table=preview.table).encode()
                 body = BODY.sub(lambda found: found[0] + table, body, count=1)
             MutableHeaders(raw=start["headers"])["content-length"] = str(len(body))
         await send({**start, "status": preview.status})
@@ -131,7 +155,9 @@ class LinkPreviews:
     def _preview(self, request: Request) -> Preview:
         path = request.url.path
         if path == "/":
-            return self._of_board(request.query_params.get("benchmark"))
+            preview = self._of_board(request.query_params.get("benchmark"))
+            is_first = not set(request.query_params) - {"benchmark"}  # else the page shows the board otherwise
+            return preview if is_first else replace(preview, is_early=False)
         if path.rstrip("/") != ENTRY:
             return Preview(path, f"{TITLES[path]} · {SITE}" if path in TITLES else SITE)
         wanted, version = request.query_params.get("id", "")[:64], request.query_params.get("version")
@@ -156,7 +182,8 @@ class LinkPreviews:
         words = " ".join(Markup(opening).striptags().split())
         table = render_board(board) if board.scored_by == "readers" else render(board)
         address = f"/?{query_text({'benchmark': board.benchmark})}"
-        return Preview(address, f"{board.title} · {SITE}", words, table=opening + table)
+        is_early = bool(board.entries)
+        return Preview(address, f"{board.title} · {SITE}", words, table=opening + table, is_early=is_early)
 
     def _of_entry(self, submission: Submission, version: str | None) -> Preview:
         """What visitors are told of it; of what its team alone may see, nothing is told."""
@@ -166,6 +193,15 @@ class LinkPreviews:
         result = read_shared(self.services, submission, visible.score)
         title = f"{result.model}, {result.team} · {SITE}"
         return Preview(result.path, title, result.spoken, result.card)
+
+
+@cache
+def _early_style() -> str:
+    """The sheet of the pages for a shadow tree, whose host has the colours: dark ones where the system wants them."""
+    sheet = (files("reveal_leaderboard.web.pages") / "style.css").read_text(encoding="utf-8")
+    sheet = re.sub(r"/\*.*?\*/", "", sheet, flags=re.DOTALL)
+    own = DARK.sub(r"@media (prefers-color-scheme:dark){:host\1}", sheet.replace(":root {", ":host {", 1), count=1)
+    return own + EARLY_LAYOUT
 
 
 def _is_page(start: Message) -> bool:
