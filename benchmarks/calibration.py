@@ -258,7 +258,8 @@ def main() -> None:
                 done.append(cell)
         order = [world.name for world in WORLDS]
         done.sort(key=lambda cell: (order.index(cell["world"]), cell["n_patients"]))
-        RESULTS.write_text(json.dumps({"cells": done}, indent=1) + "\n", encoding="utf-8")
+        cells_text = ",\n".join(json.dumps(cell) for cell in done)
+        RESULTS.write_text(f'{{"cells": [\n{cells_text}\n]}}\n', encoding="utf-8")
     from calibration_page import write_page  # the file beside this one
 
     write_page(json.loads(RESULTS.read_text(encoding="utf-8"))["cells"])
