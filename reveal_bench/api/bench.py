@@ -155,7 +155,7 @@ def load(source: str | Path | Bench, split: str | None = None, *, revision: str 
         raise ArgumentError(
             "source",
             "must be a dataset folder, or the owner/name of one on the Hugging Face Hub",
-            f"{type(source).__module__}.{type(source).__name__}",
+            f"{type(source).__module__}.{type(source).__name__}".removeprefix("builtins."),
         )
     folder = Path(source)
     if revision is not None or not folder.exists():

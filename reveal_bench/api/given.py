@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-__all__ = ["frame_of", "lint_given", "name_of"]
+__all__ = ["frame_of", "lint_given", "name_of", "type_of"]
 
 FORMS = "a path, a DataFrame, an Arrow table, a list of mappings, a mapping of ids to answers, or what a run returned"
 
@@ -93,12 +93,12 @@ def _written(given: Any, kind: Kind, argument: str) -> tuple[bytes, str]:
         lines = [line for key, answer in given.items() for line in kind.entries(key, answer)]
         return _jsonl(lines, argument), "mapping"
     if not isinstance(given, Sequence) or isinstance(given, str | bytes | bytearray):
-        raise ArgumentError(argument, f"must be {FORMS}", _type_of(given))
+        raise ArgumentError(argument, f"must be {FORMS}", type_of(given))
     if given and all(is_dataclass(one) for one in given):
         return kind.to_jsonl(given).encode(), "list"
     wrong = next((one for one in given if not isinstance(one, Mapping)), None)
     if wrong is not None:
-        raise ArgumentError(argument, f"must be {FORMS}", f"a {type(given).__name__} of {_type_of(wrong)}")
+        raise ArgumentError(argument, f"must be {FORMS}", f"a {type(given).__name__} of {type_of(wrong)}")
     if given and "category_id" in given[0]:
         return _json(list(given), argument).encode(), ""
     return _jsonl([kind.entry(one) for one in given], argument), "list"
@@ -115,7 +115,9 @@ def _written_table(given: Any, kind: Kind, argument: str) -> tuple[bytes, str]:
         pq.write_table(table.replace_schema_metadata(None), sink)
         return sink.getvalue().to_pybytes(), "parquet"
     if kind.key not in table.column_names:
-        raise ArgumentError(argument, f"must have the column `{kind.key}`", ", ".join(table.column_names[:10]))
+        raise ArgumentError(
+            argument, f"must have the column `{kind.key}`", ", ".join(table.column_names[:10]) or "no column"
+        )
     rows = ({name: value for name, value in row.items() if value is not None} for row in table.to_pylist())
     if is_nested:
         return _jsonl([kind.entry(row) for row in rows], argument), "parquet"
@@ -134,7 +136,7 @@ def frame_of(given: Any, argument: str) -> pd.DataFrame:
 
     frame = given if isinstance(given, pd.DataFrame) else given.to_pandas()
     if not isinstance(frame, pd.DataFrame):
-        raise ArgumentError(argument, f"must be {FORMS}", _type_of(given))
+        raise ArgumentError(argument, f"must be {FORMS}", type_of(given))
     if any(name is not None for name in frame.index.names):
         frame = frame.reset_index()
     repeated = frame.columns[frame.columns.duplicated()]
@@ -160,12 +162,13 @@ def _json(value: Any, argument: str) -> str:
     def plain(one: Any) -> Any:
         if hasattr(one, "tolist"):  # of numpy and torch: a number or a list of them
             return one.tolist()
-        raise ArgumentError(argument, "must hold texts, numbers, lists and mappings", _type_of(one))
+        raise ArgumentError(argument, "must hold texts, numbers, lists and mappings", type_of(one))
 
     return json.dumps(value, default=plain)
 
 
-def _type_of(value: Any) -> str:
+def type_of(value: Any) -> str:
+    """What a value is, as messages say it, such as "a list" or "a numpy.ndarray"."""
     kind = type(value)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from reveal_bench.api.bench import Bench, as_bench
+from reveal_bench.api.given import type_of
 from reveal_bench.arguments import ArgumentError
 
 __all__ = ["WrittenReport", "report"]
@@ -84,5 +85,8 @@ def _labelled(runs: Any) -> list[tuple[str, Path]]:
     if isinstance(runs, str | Path):
         return [("", Path(runs))]
     named = runs.items() if isinstance(runs, Mapping) else runs
-    pairs = (one if isinstance(one, tuple) else ("", one) for one in named)
+    pairs = [one if isinstance(one, tuple) else ("", one) for one in named]
+    wrong = next((path for _, path in pairs if not isinstance(path, str | Path)), None)
+    if wrong is not None:
+        raise ArgumentError("runs", "must be run folders and prediction files", type_of(wrong))
     return [(label, Path(path)) for label, path in pairs]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reveal_bench.api.bench import Bench, as_bench
-from reveal_bench.api.given import lint_given, name_of
+from reveal_bench.api.given import lint_given, name_of, type_of
 from reveal_bench.api.shown import Shown
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.entries.report import LintReport
@@ -297,6 +297,8 @@ def _scored(
 def _ratings(given: Any) -> Sequence[Rating] | None:
     if given is None or isinstance(given, list | tuple):
         return given
+    if not isinstance(given, str | Path):
+        raise ArgumentError("ratings", "must be the path of a table, or a list of ratings", type_of(given))
     from reveal_bench.sources.rexecution_files import read_ratings_table
 
     return read_ratings_table(Path(given))
@@ -405,6 +407,9 @@ def rank(
     from reveal_bench.predictions.files import prediction_files
 
     opened = as_bench(bench, split)
+    if not isinstance(systems, Mapping | str | Path) or not systems:
+        rule = "must be a mapping of names to predictions, or a folder of prediction files"
+        raise ArgumentError("systems", rule, type_of(systems) if not isinstance(systems, Mapping) else "none")
     given = systems if isinstance(systems, Mapping) else prediction_files(Path(systems))
     read = _ratings(ratings)
     scored = {}

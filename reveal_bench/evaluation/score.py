@@ -18,11 +18,13 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.entries.report import LintProblem, LintReport
+from reveal_bench.geometry import MAX_CELLS
 from reveal_bench.kinds import KINDS, kind_of
 from reveal_bench.kinds.folder import read_folder_info, split_shards
 from reveal_bench.kinds.kind import Kind, Manifest, Rows
@@ -201,6 +203,12 @@ def find_protocol(
     if interval not in kind.intervals:
         known = " or ".join(map(repr, kind.intervals))
         raise ArgumentError("interval", f"must be {known} for a benchmark of {kind.name}", repr(interval))
+    if grid is not None and not 1 <= grid <= MAX_CELLS:
+        raise ArgumentError("grid", f"must lie in [1, {MAX_CELLS}]", grid)
+    for name, least in (("n_resamples", 1), ("seed", 0)):
+        given = options.get(name, least)
+        if isinstance(given, bool) or not isinstance(given, Integral) or given < least:
+            raise ArgumentError(name, f"must be a whole number of at least {least}", repr(given))
     if not split_shards(folder, kind.config, split):
         kind.read_records(folder, split)  # refuses, in the words of the kind
     options.pop("strata", None)

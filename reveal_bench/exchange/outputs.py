@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.findings import canonical_finding
@@ -117,6 +117,8 @@ def read_outputs(
     """
     if not rows:
         raise ArgumentError("source", "must hold at least one row", "none")
+    if reading.boxes not in get_args(BoxForm):
+        raise ArgumentError("boxes", f"must be one of {', '.join(get_args(BoxForm))}", repr(reading.boxes))
     return _Reader(kind, manifest, findings, reading).read(rows)
 
 
@@ -222,13 +224,21 @@ class _Reader:
         place = {name: row[name] for name in _PLACES if row.get(name) is not None and name != "box"}
         box = row.get("box", [row[f"box.{i}"] for i in range(4)] if "box.0" in row else None)
         if box is not None:
-            place["box"] = self._box([_number(side) for side in box], one, number)
+            sides = box.tolist() if hasattr(box, "tolist") else box
+            listed = list(sides) if isinstance(sides, Sequence) and not isinstance(sides, str) else [sides]
+            place["box"] = self._box([_number(side) for side in listed], one, number)
         shape = row.get("segmentation")
         if isinstance(shape, Mapping):
             place["rle"] = dict(shape)
         elif isinstance(shape, Sequence) and shape:
-            place["polygons"] = [list(zip(contour[0::2], contour[1::2], strict=False)) for contour in shape]
+            place["polygons"] = [self._contour(contour, number) for contour in shape]
         return place
+
+    def _contour(self, contour: Any, number: int) -> list[tuple[Any, Any]]:
+        if not isinstance(contour, Sequence) or isinstance(contour, str) or len(contour) % 2:
+            rule = "must have contours that are lists x, y, x, y, ... in `segmentation`"
+            raise ArgumentError("source", rule, f"{repr(contour)[:60]} in row {number}")
+        return list(zip(contour[0::2], contour[1::2], strict=True))
 
     def _box(self, sides: Sequence[Any], one: str, number: int) -> list[float]:
         if len(sides) != 4 or not all(isinstance(side, int | float) and math.isfinite(side) for side in sides):
@@ -278,6 +288,7 @@ class _Reader:
 
     def _id(self, given: Any) -> str | None:
         """The id of the split that a value stands for; None, after noting it, if there is none."""
+        given = _plain_name(given)
         if given not in self._ids:
             self._ids[given] = self._found_id(given)
         found = self._ids[given]
@@ -301,6 +312,7 @@ class _Reader:
         return found[0] if len(found) == 1 else None
 
     def _finding(self, given: Any) -> str | None:
+        given = _plain_name(given)
         if given not in self._names:
             name = self._reading.categories.get(_number(given), given)
             self._names[given] = canonical_finding(name, self._findings) if isinstance(name, str) else None
@@ -338,6 +350,13 @@ class _Reader:
             if changed:
                 more = f" and {len(changed) - 1:,} more" if len(changed) > 1 else ""
                 self._notes.append(f"read by another name, {what}s: {changed[0]}{more}")
+
+
+def _plain_name(value: Any) -> Any:
+    """A name or number as it is, anything else, which cannot be looked up, as text that is nobody's name."""
+    if hasattr(value, "item") and getattr(value, "size", 1) == 1:
+        value = value.item()
+    return value if isinstance(value, str | int | float) or value is None else repr(value)
 
 
 def _is_count(values: Sequence[Any]) -> bool:

@@ -199,6 +199,17 @@ WRONG: dict[str, tuple[Any, dict[str, Any], str]] = {
         [{"image_id": ONE, "finding": "Edema", "bbox": [1, 2, 3]}], {},
         "must have four numbers in each box, got [1, 2, 3]",
     ),
+    "a box as text": ([{"image_id": ONE, "finding": "Edema", "bbox": "1,2,3,4"}], {}, "got ['1,2,3,4'] in row 1"),
+    "a number for a box": ([{"image_id": ONE, "finding": "Edema", "bbox": 5}], {}, "got [5] in row 1"),
+    "half a point": (
+        [{"image_id": ONE, "finding": "Edema", "segmentation": [[1, 2, 3]]}], {},
+        "must have contours that are lists x, y, x, y, ... in `segmentation`, got [1, 2, 3] in row 1",
+    ),
+    "a list for an id": ([{"image_id": [1], "finding": "Edema", "bbox": [1, 2, 3, 4]}], {}, "got '[1]'"),
+    "boxes of another kind": (
+        [{"image_id": ONE, "finding": "Edema", "bbox": [1, 2, 3, 4]}], {"boxes": "yolo"},
+        "must be one of xywh, xyxy, cxcywh, got 'yolo'",
+    ),
     "no shares": (
         [{"image_id": ONE, "finding": "Edema", "bbox": [8, 1, 3, 4]}], {"normalised": True},
         "must be of shares in [0, 1]",

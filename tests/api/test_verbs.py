@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -279,3 +280,36 @@ def test_public_names_are_there_and_listed() -> None:
     assert {"load", "score", "lint", "compare", "rank", "report", "__version__"} <= set(dir(rb))
     for name in dir(rb):
         assert getattr(rb, name) is not None
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"n_resamples": 0}, "`n_resamples` must be a whole number of at least 1, got 0"),
+        ({"n_resamples": 2.5}, "`n_resamples` must be a whole number of at least 1, got 2.5"),
+        ({"seed": -1}, "`seed` must be a whole number of at least 0, got -1"),
+        ({"interval": "bayes"}, "`interval` must be 'jackknife' or 'percentile' or 'bca' or 'chexlocalize'"),
+        ({"unit": "study"}, "`unit` must be 'patient' or 'image', got 'study'"),
+        ({"grid": 0}, "`grid` must lie in [1, 26], got 0"),
+        ({"ratings": 5}, "`ratings` must be the path of a table, or a list of ratings, got an int"),
+    ],
+)
+def test_a_wrong_option_is_refused_in_our_words(places: tuple[Path, Path], options: dict[str, Any], told: str) -> None:
+    folder, path = places
+    with pytest.raises(ArgumentError, match=re.escape(told)):
+        rb.score(path, folder, **options)
+
+
+def test_numbers_of_numpy_are_whole_numbers(places: tuple[Path, Path]) -> None:
+    folder, path = places
+    given = rb.score(path, folder, n_resamples=np.int64(40), seed=np.int64(0))
+    assert given.to_json() == rb.score(path, folder, **FEW).to_json()
+
+
+def test_soft_masks_and_wrong_systems_are_refused(world: World, places: tuple[Path, Path]) -> None:
+    soft = [POINT | {"mask": np.full((48, 64), 0.5)}]
+    with pytest.raises(ArgumentError, match=r"`mask` must be an array of bool, or of 0 and 1, got 0\.5"):
+        rb.score(soft, world.folder, allow_missing=True)
+    for systems, told in (({}, "got none"), ([places[1]], "got a list")):
+        with pytest.raises(ArgumentError, match=f"`systems` must be a mapping of names .*{told}"):
+            rb.rank(systems, world.folder)  # type: ignore[arg-type]

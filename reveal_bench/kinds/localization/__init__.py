@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from reveal_bench.arguments import ArgumentError
 from reveal_bench.entries.source import Limits
 from reveal_bench.kinds.kind import Kind
 
@@ -225,9 +226,15 @@ class Localization(Kind):
         """Also ``mask``, an array (height, width) of the full image, bool or 0 and 1."""
         entry = dict(fields)
         if "mask" in entry:
+            import numpy as np
+
             from reveal_bench.masks import encode_mask
 
-            mask = encode_mask(entry.pop("mask"))
+            array = np.asarray(entry.pop("mask"))
+            if array.dtype != bool and not np.isin(array, (0, 1)).all():
+                values = sorted({str(value) for value in array.ravel()[:1000].tolist()} - {"0", "1", "0.0", "1.0"})
+                raise ArgumentError("mask", "must be an array of bool, or of 0 and 1", ", ".join(values[:3]))
+            mask = encode_mask(array)
             entry["rle"] = {"size": list(mask.size), "counts": mask.counts}
         return entry
 
