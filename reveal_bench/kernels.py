@@ -15,6 +15,9 @@ import numpy as np
 from numba import njit
 
 OK, BAD_CHARACTER, TRUNCATED, TOO_LONG, NEGATIVE_RUN, OVERFLOW, UNDERFLOW, TOO_MANY_RUNS = range(8)
+_NOWHERE = 1 << 60  # a row below any image
+_SIXTEENTHS = (16, 8, 4, 12, 2, 6, 10, 14, 1, 3, 5, 7, 9, 11, 13, 15)
+"""Which columns are looked at first, in sixteenths of how far one must look: they rule out nearly every row."""
 _MAX_CODE_BITS = 7 * 5  # 7 characters of 5 bits: enough for any run of an image below 2**34 pixels
 
 
@@ -108,25 +111,18 @@ def mask_areas(ends, offsets):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def intersections(ends_a, offsets_a, ends_b, offsets_b):  # type: ignore[no-untyped-def]
-    """Pixels in both mask i of a and mask i of b, for masks of equal sizes, by merging their runs."""
+    """Pixels in both mask i of a and mask i of b, for masks of equal sizes, by walking their foreground runs."""
     n = offsets_a.size - 1
     common = np.zeros(n, np.int64)
     for i in range(n):
-        a, b = offsets_a[i], offsets_b[i]
-        position = np.int64(0)
-        in_a = in_b = False
+        a, b = offsets_a[i] + 1, offsets_b[i] + 1  # where the foreground runs end
+        last_a, last_b = offsets_a[i + 1], offsets_b[i + 1]
         total = np.int64(0)
-        while a < offsets_a[i + 1] and b < offsets_b[i + 1]:
-            step = min(ends_a[a], ends_b[b])
-            if in_a and in_b:
-                total += step - position
-            position = step
-            if ends_a[a] == step:
-                a += 1
-                in_a = not in_a
-            if ends_b[b] == step:
-                b += 1
-                in_b = not in_b
+        while a < last_a and b < last_b:
+            end_a, end_b = ends_a[a], ends_b[b]
+            total += max(min(end_a, end_b) - max(ends_a[a - 1], ends_b[b - 1]), 0)
+            a += 2 * (end_a <= end_b)
+            b += 2 * (end_b <= end_a)
         common[i] = total
     return common
 
@@ -203,95 +199,133 @@ def deepest_pixels(ends, offsets, sizes, which):  # type: ignore[no-untyped-def]
     """(x, y) of the pixel of each mask farthest from any pixel outside it, shape (n, 2); (-1, -1) for an empty mask.
 
     Euclidean distance between pixel centres; what lies beyond the image counts as outside. The first such pixel in
-    row-major order. Exact: a pixel is examined only while it can still reach the best distance found so far.
+    row-major order. Exact, and no pixel is painted: the largest distance is raised column by column, a few columns
+    first, and a column is left as soon as one beside it shows that no pixel of it can be deeper.
     """
     found = np.full((which.size, 2), -1, np.int64)
-    scratch = np.zeros(1, np.int16)  # all zero between masks
     for k in range(which.size):
-        pieces, box = _column_pieces(ends, offsets[which[k]], offsets[which[k] + 1], sizes[which[k], 0])
-        if pieces.shape[0] == 0:
-            continue
-        left, top, n_columns, n_rows = box
-        if scratch.size < (n_columns + 2) * n_rows:
-            scratch = np.zeros((n_columns + 2) * n_rows, np.int16)
-        # rise[x + 1, y]: distance to the nearest pixel outside the mask in the same column, 0 outside; within the box
-        rise = scratch[: (n_columns + 2) * n_rows].reshape(n_columns + 2, n_rows)
-        for i in range(pieces.shape[0]):
-            x, low, high = pieces[i, 0] - left + 1, pieces[i, 1] - top, pieces[i, 2] - top
-            middle = (low + high) // 2
-            for y in range(low, middle):
-                rise[x, y] = min(y - low + 1, 32767)
-            for y in range(middle, high):
-                rise[x, y] = min(high - y, 32767)
-        x, y = _deepest(rise, pieces, left, top)
-        found[k, 0], found[k, 1] = x + left - 1, y + top
-        for i in range(pieces.shape[0]):
-            rise[pieces[i, 0] - left + 1, pieces[i, 1] - top : pieces[i, 2] - top] = 0
+        height = sizes[which[k], 0]
+        first, lows, highs, left = _column_pieces(ends, offsets[which[k]], offsets[which[k] + 1], height)
+        n_columns = first.size - 1
+        most = np.int64(0)  # squared distance
+        for stride in (32, 8, 1):
+            for x in range(0, n_columns, stride):
+                most = _raised(first, lows, highs, x, height, most, stride)
+        best_y = height
+        for x in range(n_columns):
+            y, _ = _deep_rows(first, lows, highs, x, np.int64(0), best_y, most)
+            if y < best_y:
+                best_y = y
+                found[k, 0], found[k, 1] = left + x, y
     return found
 
 
 @njit(cache=True, nogil=True)
 def _column_pieces(ends, start, stop, height):  # type: ignore[no-untyped-def]
-    """The foreground as vertical pieces (column, first row, row after the last), and (left, top, columns, rows)."""
-    n = 0
+    """The foreground as vertical pieces of rows [lows[i], highs[i]); column left + x has first[x] <= i < first[x + 1].
+
+    Returns (first, lows, highs, left), from the first column with foreground to the last.
+    """
+    left, right, n = np.int64(0), np.int64(0), 0
     for k in range(start + 1, stop, 2):
         if ends[k] > ends[k - 1]:
-            n += (ends[k] - 1) // height - ends[k - 1] // height + 1
-    pieces = np.empty((n, 3), np.int64)
+            if n == 0:
+                left = ends[k - 1] // height
+            right = (ends[k] - 1) // height + 1
+            n += right - ends[k - 1] // height
+    first = np.zeros(right - left + 1, np.int64)
+    lows, highs = np.empty(n, np.int32), np.empty(n, np.int32)
     n = 0
-    top, bottom = np.int64(height), np.int64(0)
     for k in range(start + 1, stop, 2):
         position = np.int64(ends[k - 1])
         while position < ends[k]:
             column = position // height
-            low = position - column * height
-            high = min(ends[k] - column * height, height)
-            pieces[n, 0], pieces[n, 1], pieces[n, 2] = column, low, high
-            top, bottom = min(top, low), max(bottom, high)
-            position = column * height + high
+            lows[n] = position - column * height
+            position = min(np.int64(ends[k]), (column + 1) * height)
+            highs[n] = position - column * height
             n += 1
-    if n == 0:
-        return pieces, (0, 0, 0, 0)
-    return pieces, (pieces[0, 0], top, pieces[n - 1, 0] - pieces[0, 0] + 1, bottom - top)
+            first[column - left + 1] = n
+    for x in range(1, first.size):
+        first[x] = max(first[x], first[x - 1])  # columns without any
+    return first, lows, highs, left
 
 
 @njit(cache=True, nogil=True)
-def _deepest(rise, pieces, left, top):  # type: ignore[no-untyped-def]
-    """Index into `rise` of the pixel with the largest clearance; the first in row-major order among equals."""
-    best = np.int64(1)
-    best_x, best_y = np.int64(-1), np.int64(-1)
-    for stride in (16, 4, 1):  # coarse passes first: their best spares the fine pass nearly every pixel
-        for i in range(pieces.shape[0]):
-            x = pieces[i, 0] - left + 1
-            need = np.int64(np.ceil(np.sqrt(best)))  # nearer than this to an end of the piece or box no pixel can win
-            if x % stride != 0 or x < need or x > rise.shape[0] - 1 - need:
-                continue
-            for y in range(pieces[i, 1] - top + need - 1, pieces[i, 2] - top - need + 1, stride):
-                d = _clearance(rise, x, y, best - 1)
-                earlier = best_x < 0 or y < best_y or (y == best_y and x < best_x)
-                if d > best or (d == best and earlier):
-                    best, best_x, best_y = d, x, np.int64(y)
-    return best_x, best_y
+def _raised(first, lows, highs, x, height, most, stride):  # type: ignore[no-untyped-def]
+    """The largest squared distance from a pixel of column `x` to the outside, or `most` if none exceeds it.
+
+    With a larger `stride` small gains are passed by.
+    """
+    y = np.int64(0)
+    while True:
+        least = most + 1 if stride == 1 else np.int64((np.sqrt(most) + stride / 2) ** 2)
+        y, stop = _deep_rows(first, lows, highs, x, y, height, least)
+        if y == height:
+            return most
+        most = _clearance(first, lows, highs, x, (y + stop - 1) // 2)  # what is deeper lies on one side of the middle
 
 
 @njit(cache=True, nogil=True)
-def _clearance(rise, x, y, enough):  # type: ignore[no-untyped-def]
-    """Squared distance from a pixel to the outside, or any value of at most `enough` if it does not exceed that."""
-    d = np.int64(rise[x, y]) ** 2
-    if d <= enough:
-        return d
-    last = rise.shape[0] - 1
-    reach = np.int64(np.sqrt(enough))
-    for part in range(16, 0, -1):  # far columns first: they rule out nearly every pixel that is not deep
-        step = reach * part // 16
+def _deep_rows(first, lows, highs, x, y, before, least):  # type: ignore[no-untyped-def]
+    """The first rows [y, stop) from `y` on, of column `x`, with a squared distance to the outside of at least `least`.
+
+    (`before`, `before`) if they do not begin before it. Every column within reach has rows that leave room enough;
+    going round, `y` is moved down to the next that a column allows, until all agree.
+    """
+    reach = np.int64(np.sqrt(least - 1))
+    if x < reach or x + reach > first.size - 2:
+        return before, before
+    while True:
+        start, stop = y, np.int64(_NOWHERE)
+        for turn in range(-16, reach + 1):
+            step = turn if turn >= 0 else _SIXTEENTHS[turn] * reach // 16
+            room = np.int64(np.ceil(np.sqrt(least - step * step)))
+            for neighbour in (x - step, x + step):
+                y, end = _roomy_rows(lows, highs, first[neighbour], first[neighbour + 1], y, room)
+                stop = min(stop, end)
+            if y >= stop:  # below what another column allows
+                break
+        if y >= before:
+            return before, before
+        if y == start:
+            return y, stop
+
+
+@njit(cache=True, nogil=True)
+def _roomy_rows(lows, highs, i, j, y, room):  # type: ignore[no-untyped-def]
+    """The first rows [y, stop) from `y` on that are at least `room` rows from the outside, in the pieces [i, j)."""
+    i = _piece_from(highs, i, j, y + room - 1)
+    while i < j and highs[i] - lows[i] < 2 * room - 1:
+        i += 1
+    if i == j:
+        return _NOWHERE, _NOWHERE
+    return max(y, lows[i] + room - 1), highs[i] - room + 1
+
+
+@njit(cache=True, nogil=True)
+def _piece_from(highs, i, j, y):  # type: ignore[no-untyped-def]
+    """The first of the pieces [i, j) of a column that does not end before row `y` or in it; j if there is none."""
+    while i < j:
+        middle = (i + j) // 2
+        if highs[middle] <= y:
+            i = middle + 1
+        else:
+            j = middle
+    return i
+
+
+@njit(cache=True, nogil=True)
+def _clearance(first, lows, highs, x, y):  # type: ignore[no-untyped-def]
+    """Squared distance from a pixel to the outside."""
+    d = np.int64(_NOWHERE)
+    step = np.int64(0)
+    while step * step < d:
         for neighbour in (x - step, x + step):
-            g = np.int64(rise[neighbour, y]) if 0 <= neighbour <= last else np.int64(0)
-            if step * step + g * g <= enough:
-                return np.int64(0)
-    step = np.int64(1)
-    while d > enough and step * step < d:
-        for neighbour in (x - step, x + step):
-            g = np.int64(rise[neighbour, y]) if 0 <= neighbour <= last else np.int64(0)
-            d = min(d, step * step + g * g)
+            rise = np.int64(0)
+            if 0 <= neighbour < first.size - 1:
+                i = _piece_from(highs, first[neighbour], first[neighbour + 1], y)
+                if i < first[neighbour + 1] and lows[i] <= y:
+                    rise = min(y - lows[i] + 1, highs[i] - y)
+            d = min(d, step * step + rise * rise)
         step += 1
     return d
