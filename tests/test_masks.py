@@ -45,7 +45,7 @@ def test_tight_boxes_equal_pycocotools(rng: np.random.Generator) -> None:
 
 
 def hard_masks(rng: np.random.Generator, n: int) -> list[np.ndarray]:
-    """Wandering edges, pinholes, lattices and checkers, unions of rectangles, speckled discs; up to 90 pixels a side."""
+    """Wandering edges, pinholes, lattices, checkers, unions of rectangles, speckled discs; at most 89 pixels a side."""
     masks = []
     for i in range(n):
         height, width = (int(side) for side in rng.integers(1, 90, 2))
