@@ -6,326 +6,112 @@ A mask is stored column-major as the strictly checked, non-decreasing *ends* of 
 foreground, and so on; only run 0 may be empty, and ``ends[-1] == height * width``. Many masks lie in one flat ``ends``
 array; mask i is ``ends[offsets[i]:offsets[i + 1]]``. The functions here check nothing: :mod:`reveal_bench.masks` did.
 
-Compiled code is cached on disk by numba; a first call after installation takes a few seconds.
+The loops are ``_kernels.c``, compiled when the package is installed (``hatch_build.py``). Where that was not possible,
+or the package is used from a checkout, numba compiles the same loops in :mod:`reveal_bench.numba_kernels`.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+import numpy.typing as npt
+
+from reveal_bench.arrays import BoolArray, IntArray
+
+VERSION = 1
+"""Of the loops' arguments: a module that was compiled of another version is not used."""
+
+try:
+    from reveal_bench import _kernels as loops  # type: ignore[attr-defined]
+
+    if loops.VERSION != VERSION:
+        raise ImportError("compiled of another version")
+except ImportError:
+    from reveal_bench import numba_kernels as loops
 
 OK, BAD_CHARACTER, TRUNCATED, TOO_LONG, NEGATIVE_RUN, OVERFLOW, UNDERFLOW, TOO_MANY_RUNS = range(8)
-_NOWHERE = 1 << 60  # a row below any image
-_SIXTEENTHS = (16, 8, 4, 12, 2, 6, 10, 14, 1, 3, 5, 7, 9, 11, 13, 15)
-"""Which columns are looked at first, in sixteenths of how far one must look: they rule out nearly every row."""
-_MAX_CODE_BITS = 7 * 5  # 7 characters of 5 bits: enough for any run of an image below 2**34 pixels
+
+Ends = npt.NDArray[np.int32]
+Bytes = npt.NDArray[np.uint8]
 
 
-@njit(cache=True, nogil=True)
-def count_runs(text, offsets):  # type: ignore[no-untyped-def]
+def count_runs(text: Bytes, offsets: IntArray) -> IntArray:
     """Number of complete codes in each string: characters without the continuation bit."""
-    n_runs = np.zeros(offsets.size - 1, np.int64)
-    for i in range(offsets.size - 1):
-        for k in range(offsets[i], offsets[i + 1]):
-            if (text[k] - 48) & 0x20 == 0:
-                n_runs[i] += 1
+    n_runs = np.empty(len(offsets) - 1, np.int64)
+    loops.count_runs(text, offsets, n_runs)
     return n_runs
 
 
-@njit(cache=True, nogil=True)
-def decode_strings(text, offsets, areas, n_runs, max_runs):  # type: ignore[no-untyped-def]
+def decode_strings(
+    text: Bytes, offsets: IntArray, areas: IntArray, n_runs: IntArray, max_runs: int
+) -> tuple[Ends, IntArray, Bytes, IntArray]:
     """Decode COCO strings to run ends. Returns (ends, run_offsets, status, place); a bad string has no runs.
 
     `place` is a character position for TRUNCATED, BAD_CHARACTER and TOO_LONG, the sum of the runs for UNDERFLOW, their
     number for TOO_MANY_RUNS, and the run's number otherwise.
     """
-    n = offsets.size - 1
     ends = np.empty(n_runs.sum(), np.int32)
-    run_offsets = np.zeros(n + 1, np.int64)
-    status = np.zeros(n, np.uint8)
-    place = np.zeros(n, np.int64)
-    used = 0
-    for i in range(n):
-        if n_runs[i] > max_runs:
-            status[i], place[i] = TOO_MANY_RUNS, n_runs[i]
-        else:
-            kept, status[i], place[i] = _decode_one(text[offsets[i] : offsets[i + 1]], areas[i], ends[used:])
-            used += kept
-        run_offsets[i + 1] = used
-    return ends[:used].copy(), run_offsets, status, place
+    run_offsets, place = np.empty(len(offsets), np.int64), np.zeros(len(n_runs), np.int64)
+    status = np.zeros(len(n_runs), np.uint8)
+    loops.decode_strings(text, offsets, _whole(areas), _whole(n_runs), max_runs, ends, run_offsets, status, place)
+    kept = ends if run_offsets[-1] == len(ends) else ends[: run_offsets[-1]].copy()
+    return kept, run_offsets, status, place
 
 
-@njit(cache=True, nogil=True)
-def _decode_one(text, area, ends):  # type: ignore[no-untyped-def] # noqa: C901 - one loop, one check per way to fail
-    """Decode one string into `ends`, without runs of length zero but for the first. Returns (runs, status, place)."""
-    total = before = last = value = np.int64(0)  # codes from the third run on are differences to the run two before
-    shift = 0
-    run = kept = 0
-    merge = False  # after a run of length zero the next one prolongs the one before it
-    for k in range(text.size):
-        code = np.int64(text[k]) - 48
-        if code < 0 or code > 63:
-            return 0, BAD_CHARACTER, k
-        value |= (code & 0x1F) << shift
-        shift += 5
-        if code & 0x20 != 0:
-            if shift == _MAX_CODE_BITS:
-                return 0, TOO_LONG, k
-            continue
-        if code & 0x10 != 0:
-            value |= np.int64(-1) << shift
-        if run > 2:
-            value += before
-        if value < 0:
-            return 0, NEGATIVE_RUN, run
-        total += value
-        if total > area:
-            return 0, OVERFLOW, run
-        if value == 0 and run > 0:
-            merge = not merge
-        else:
-            if not merge:
-                kept += 1
-            merge = False
-            ends[kept - 1] = total
-        before, last = last, value
-        value = np.int64(0)
-        shift = 0
-        run += 1
-    if shift != 0:
-        return 0, TRUNCATED, text.size
-    if total != area:
-        return 0, UNDERFLOW, total
-    return kept, OK, 0
-
-
-@njit(cache=True, nogil=True)
-def mask_areas(ends, offsets):  # type: ignore[no-untyped-def]
+def mask_areas(ends: Ends, offsets: IntArray) -> IntArray:
     """Foreground pixels of each mask."""
-    areas = np.zeros(offsets.size - 1, np.int64)
-    for i in range(offsets.size - 1):
-        for k in range(offsets[i] + 1, offsets[i + 1], 2):
-            areas[i] += ends[k] - ends[k - 1]
+    areas = np.empty(len(offsets) - 1, np.int64)
+    loops.mask_areas(_ends(ends), _whole(offsets), areas)
     return areas
 
 
-@njit(cache=True, nogil=True)
-def intersections(ends_a, offsets_a, ends_b, offsets_b):  # type: ignore[no-untyped-def]
-    """Pixels in both mask i of a and mask i of b, for masks of equal sizes, by walking their foreground runs."""
-    n = offsets_a.size - 1
-    common = np.zeros(n, np.int64)
-    for i in range(n):
-        a, b = offsets_a[i] + 1, offsets_b[i] + 1  # where the foreground runs end
-        last_a, last_b = offsets_a[i + 1], offsets_b[i + 1]
-        total = np.int64(0)
-        while a < last_a and b < last_b:
-            end_a, end_b = ends_a[a], ends_b[b]
-            total += max(min(end_a, end_b) - max(ends_a[a - 1], ends_b[b - 1]), 0)
-            a += 2 * (end_a <= end_b)
-            b += 2 * (end_b <= end_a)
-        common[i] = total
+def intersections(ends_a: Ends, offsets_a: IntArray, ends_b: Ends, offsets_b: IntArray) -> IntArray:
+    """Pixels in both mask i of a and mask i of b, for masks of equal sizes."""
+    common = np.empty(len(offsets_a) - 1, np.int64)
+    loops.intersections(_ends(ends_a), _whole(offsets_a), _ends(ends_b), _whole(offsets_b), common)
     return common
 
 
-@njit(cache=True, nogil=True)
-def contains(ends, offsets, which, positions):  # type: ignore[no-untyped-def]
+def contains(ends: Ends, offsets: IntArray, which: IntArray, positions: IntArray) -> BoolArray:
     """Whether pixel `positions[k]` (column-major index) is set in mask `which[k]`."""
-    inside = np.zeros(which.size, np.bool_)
-    for k in range(which.size):
-        start, stop = offsets[which[k]], offsets[which[k] + 1]
-        run = np.searchsorted(ends[start:stop], positions[k], side="right")
-        inside[k] = run % 2 == 1
+    inside = np.empty(len(which), np.bool_)
+    loops.contains(_ends(ends), _whole(offsets), _whole(which), _whole(positions), inside)
     return inside
 
 
-@njit(cache=True, nogil=True)
-def coverage(ends, start, stop, height, edges_x, edges_y, areas):  # type: ignore[no-untyped-def]
-    """Add to `areas` (n rows, n columns) the area of one mask inside each cell, exact, in units of (1/2n)**2 pixel.
+def coverage(ends: Ends, start: int, stop: int, height: int, edges_x: IntArray, edges_y: IntArray) -> IntArray:
+    """The area of one mask inside each cell, exact, in units of (1/2n)**2 pixel; shape (n rows, n columns).
 
     Edges are integers in units of 1/2n pixel, see :class:`reveal_bench.geometry.Grid`.
     """
-    n = edges_x.size - 1
-    unit = 2 * n
-    cell = edges_x[1] - edges_x[0]
-    column, column_end = np.int64(0), np.int64(height)
-    for k in range(start + 1, stop, 2):
-        position = np.int64(ends[k - 1])
-        end = np.int64(ends[k])
-        while position < end:  # one vertical piece of the run per pixel column
-            while column_end <= position:
-                column += 1
-                column_end += height
-            top = column_end - height
-            y_low = max((position - top) * unit, edges_y[0])
-            position = min(end, column_end)
-            y_high = min((position - top) * unit, edges_y[n])
-            x_low = max(column * unit, edges_x[0])
-            x_high = min((column + 1) * unit, edges_x[n])
-            if x_low >= x_high or y_low >= y_high:
-                continue
-            first_row = (y_low - edges_y[0]) // cell
-            for i in range((x_low - edges_x[0]) // cell, n):
-                width = min(x_high, edges_x[i + 1]) - max(x_low, edges_x[i])
-                if width <= 0:
-                    break
-                for j in range(first_row, n):
-                    tall = min(y_high, edges_y[j + 1]) - max(y_low, edges_y[j])
-                    if tall <= 0:
-                        break
-                    areas[j, i] += width * tall
+    areas = np.zeros((len(edges_y) - 1, len(edges_x) - 1), np.int64)
+    loops.coverage(_ends(ends), int(start), int(stop), height, _whole(edges_x), _whole(edges_y), areas)
+    return areas
 
 
-@njit(cache=True, nogil=True)
-def hit_cells(ends, offsets, sizes, n):  # type: ignore[no-untyped-def]
+def hit_cells(ends: Ends, offsets: IntArray, sizes: IntArray, n: int) -> BoolArray:
     """Which cells of an n x n grid are hits on each mask: bool (n_masks, n rows, n columns).
 
     A cell is a hit if at least half of it is covered; if none is, every cell with any coverage.
     """
-    hits = np.zeros((offsets.size - 1, n, n), np.bool_)
-    steps = np.arange(n + 1)
-    for i in range(offsets.size - 1):
-        height, width = sizes[i, 0], sizes[i, 1]
-        side = min(height, width)
-        areas = np.zeros((n, n), np.int64)
-        edges_x, edges_y = n * (width - side) + 2 * side * steps, n * (height - side) + 2 * side * steps
-        coverage(ends, offsets[i], offsets[i + 1], height, edges_x, edges_y, areas)
-        half = 2 * areas >= (2 * side) ** 2
-        hits[i] = half if half.any() else areas > 0
+    hits = np.zeros((len(offsets) - 1, n, n), np.bool_)
+    loops.hit_cells(_ends(ends), _whole(offsets), _whole(sizes), n, hits)
     return hits
 
 
-@njit(cache=True, nogil=True)
-def deepest_pixels(ends, offsets, sizes, which):  # type: ignore[no-untyped-def]
+def deepest_pixels(ends: Ends, offsets: IntArray, sizes: IntArray, which: IntArray) -> IntArray:
     """(x, y) of the pixel of each mask farthest from any pixel outside it, shape (n, 2); (-1, -1) for an empty mask.
 
     Euclidean distance between pixel centres; what lies beyond the image counts as outside. The first such pixel in
-    row-major order. Exact, and no pixel is painted: the largest distance is raised column by column, a few columns
-    first, and a column is left as soon as one beside it shows that no pixel of it can be deeper.
+    row-major order.
     """
-    found = np.full((which.size, 2), -1, np.int64)
-    for k in range(which.size):
-        height = sizes[which[k], 0]
-        first, lows, highs, left = _column_pieces(ends, offsets[which[k]], offsets[which[k] + 1], height)
-        n_columns = first.size - 1
-        most = np.int64(0)  # squared distance
-        for stride in (32, 8, 1):
-            for x in range(0, n_columns, stride):
-                most = _raised(first, lows, highs, x, height, most, stride)
-        best_y = height
-        for x in range(n_columns):
-            y, _ = _deep_rows(first, lows, highs, x, np.int64(0), best_y, most)
-            if y < best_y:
-                best_y = y
-                found[k, 0], found[k, 1] = left + x, y
+    found = np.full((len(which), 2), -1, np.int64)
+    loops.deepest_pixels(_ends(ends), _whole(offsets), _whole(sizes), _whole(which), found)
     return found
 
 
-@njit(cache=True, nogil=True)
-def _column_pieces(ends, start, stop, height):  # type: ignore[no-untyped-def]
-    """The foreground as vertical pieces of rows [lows[i], highs[i]); column left + x has first[x] <= i < first[x + 1].
-
-    Returns (first, lows, highs, left), from the first column with foreground to the last.
-    """
-    left, right, n = np.int64(0), np.int64(0), 0
-    for k in range(start + 1, stop, 2):
-        if ends[k] > ends[k - 1]:
-            if n == 0:
-                left = ends[k - 1] // height
-            right = (ends[k] - 1) // height + 1
-            n += right - ends[k - 1] // height
-    first = np.zeros(right - left + 1, np.int64)
-    lows, highs = np.empty(n, np.int32), np.empty(n, np.int32)
-    n = 0
-    for k in range(start + 1, stop, 2):
-        position = np.int64(ends[k - 1])
-        while position < ends[k]:
-            column = position // height
-            lows[n] = position - column * height
-            position = min(np.int64(ends[k]), (column + 1) * height)
-            highs[n] = position - column * height
-            n += 1
-            first[column - left + 1] = n
-    for x in range(1, first.size):
-        first[x] = max(first[x], first[x - 1])  # columns without any
-    return first, lows, highs, left
+def _ends(ends: Ends) -> Ends:
+    return np.ascontiguousarray(ends, np.int32)
 
 
-@njit(cache=True, nogil=True)
-def _raised(first, lows, highs, x, height, most, stride):  # type: ignore[no-untyped-def]
-    """The largest squared distance from a pixel of column `x` to the outside, or `most` if none exceeds it.
-
-    With a larger `stride` small gains are passed by.
-    """
-    y = np.int64(0)
-    while True:
-        least = most + 1 if stride == 1 else np.int64((np.sqrt(most) + stride / 2) ** 2)
-        y, stop = _deep_rows(first, lows, highs, x, y, height, least)
-        if y == height:
-            return most
-        most = _clearance(first, lows, highs, x, (y + stop - 1) // 2)  # what is deeper lies on one side of the middle
-
-
-@njit(cache=True, nogil=True)
-def _deep_rows(first, lows, highs, x, y, before, least):  # type: ignore[no-untyped-def]
-    """The first rows [y, stop) from `y` on, of column `x`, with a squared distance to the outside of at least `least`.
-
-    (`before`, `before`) if they do not begin before it. Every column within reach has rows that leave room enough;
-    going round, `y` is moved down to the next that a column allows, until all agree.
-    """
-    reach = np.int64(np.sqrt(least - 1))
-    if x < reach or x + reach > first.size - 2:
-        return before, before
-    while True:
-        start, stop = y, np.int64(_NOWHERE)
-        for turn in range(-16, reach + 1):
-            step = turn if turn >= 0 else _SIXTEENTHS[turn] * reach // 16
-            room = np.int64(np.ceil(np.sqrt(least - step * step)))
-            for neighbour in (x - step, x + step):
-                y, end = _roomy_rows(lows, highs, first[neighbour], first[neighbour + 1], y, room)
-                stop = min(stop, end)
-            if y >= stop:  # below what another column allows
-                break
-        if y >= before:
-            return before, before
-        if y == start:
-            return y, stop
-
-
-@njit(cache=True, nogil=True)
-def _roomy_rows(lows, highs, i, j, y, room):  # type: ignore[no-untyped-def]
-    """The first rows [y, stop) from `y` on that are at least `room` rows from the outside, in the pieces [i, j)."""
-    i = _piece_from(highs, i, j, y + room - 1)
-    while i < j and highs[i] - lows[i] < 2 * room - 1:
-        i += 1
-    if i == j:
-        return _NOWHERE, _NOWHERE
-    return max(y, lows[i] + room - 1), highs[i] - room + 1
-
-
-@njit(cache=True, nogil=True)
-def _piece_from(highs, i, j, y):  # type: ignore[no-untyped-def]
-    """The first of the pieces [i, j) of a column that does not end before row `y` or in it; j if there is none."""
-    while i < j:
-        middle = (i + j) // 2
-        if highs[middle] <= y:
-            i = middle + 1
-        else:
-            j = middle
-    return i
-
-
-@njit(cache=True, nogil=True)
-def _clearance(first, lows, highs, x, y):  # type: ignore[no-untyped-def]
-    """Squared distance from a pixel to the outside."""
-    d = np.int64(_NOWHERE)
-    step = np.int64(0)
-    while step * step < d:
-        for neighbour in (x - step, x + step):
-            rise = np.int64(0)
-            if 0 <= neighbour < first.size - 1:
-                i = _piece_from(highs, first[neighbour], first[neighbour + 1], y)
-                if i < first[neighbour + 1] and lows[i] <= y:
-                    rise = min(y - lows[i] + 1, highs[i] - y)
-            d = min(d, step * step + rise * rise)
-        step += 1
-    return d
+def _whole(numbers: IntArray) -> IntArray:
+    return np.ascontiguousarray(numbers, np.int64)
