@@ -1,4 +1,4 @@
-"""Compiles ``reveal_bench/_kernels.c`` into the wheel; without a compiler the wheel holds Python alone, and numba works.
+"""Compiles ``reveal_bench/_kernels.c`` into the wheel; without a compiler the wheel has Python alone, with numba.
 
 An editable installation gets the compiled module beside its source. ``REVEAL_BENCH_PURE=1`` leaves it out.
 """
@@ -23,6 +23,7 @@ class CompiledKernels(BuildHookInterface):  # type: ignore[type-arg]
     """Adds the compiled module to a wheel where it can be made."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Compile before the wheel is packed."""
         if os.environ.get("REVEAL_BENCH_PURE") == "1":
             return
         self._folder = Path(tempfile.mkdtemp(prefix="reveal-bench-build-"))
@@ -40,6 +41,7 @@ class CompiledKernels(BuildHookInterface):  # type: ignore[type-arg]
         build_data["force_include"][str(made)] = f"reveal_bench/{made.name}"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        """Take away the folder in which it was compiled."""
         shutil.rmtree(getattr(self, "_folder", ""), ignore_errors=True)
 
 
@@ -48,7 +50,8 @@ def compiled(source: Path, folder: Path) -> Path:
     from setuptools import Distribution, Extension
 
     options = ["/O2"] if sys.platform == "win32" else ["-O3"]
-    extension = Extension(NAME, [str(source)], extra_compile_args=options, py_limited_api=True)
+    libraries = [] if sys.platform == "win32" else ["m"]
+    extension = Extension(NAME, [str(source)], libraries=libraries, extra_compile_args=options, py_limited_api=True)
     command = Distribution({"ext_modules": [extension]}).get_command_obj("build_ext")
     command.build_lib, command.build_temp = str(folder), str(folder / "objects")
     command.ensure_finalized()

@@ -12,6 +12,9 @@ or the package is used from a checkout, numba compiles the same loops in :mod:`r
 
 from __future__ import annotations
 
+from importlib import import_module
+from types import ModuleType
+
 import numpy as np
 import numpy.typing as npt
 
@@ -20,13 +23,20 @@ from reveal_bench.arrays import BoolArray, IntArray
 VERSION = 1
 """Of the loops' arguments: a module that was compiled of another version is not used."""
 
-try:
-    from reveal_bench import _kernels as loops  # type: ignore[attr-defined]
 
-    if loops.VERSION != VERSION:
-        raise ImportError("compiled of another version")
-except ImportError:
-    from reveal_bench import numba_kernels as loops
+def _best_loops() -> ModuleType:
+    try:
+        compiled = import_module("reveal_bench._kernels")
+        if compiled.VERSION == VERSION:
+            return compiled
+    except ImportError:
+        pass
+    from reveal_bench import numba_kernels
+
+    return numba_kernels
+
+
+loops = _best_loops()
 
 OK, BAD_CHARACTER, TRUNCATED, TOO_LONG, NEGATIVE_RUN, OVERFLOW, UNDERFLOW, TOO_MANY_RUNS = range(8)
 

@@ -18,7 +18,18 @@ from tests.syntax import imports_of, tree_of
 
 PACKAGES = {"reveal_bench": ROOT / "reveal_bench", "reveal_leaderboard": ROOT / "leaderboard" / "reveal_leaderboard"}
 
-BASE = {"findings", "geometry", "masks", "kernels", "benchmarks", "files", "arrays", "version", "arguments"}
+BASE = {
+    "findings",
+    "geometry",
+    "masks",
+    "kernels",
+    "numba_kernels",
+    "benchmarks",
+    "files",
+    "arrays",
+    "version",
+    "arguments",
+}
 BELOW_MODELS = {"dataset", "evaluation", "predictions", "sources", "kinds", "entries", "metrics"} | BASE
 MAY_IMPORT: dict[str, set[str]] = {
     **dict.fromkeys(BASE, BASE),

@@ -1,4 +1,4 @@
-"""What a dataset folder holds: benchmark, version, protocol and splits (``manifest/benchmark.json``), rows of tables."""
+"""What a dataset folder holds: benchmark, version, protocol, splits (``manifest/benchmark.json``) and rows of tables."""
 
 from __future__ import annotations
 
