@@ -1,4 +1,4 @@
-"""What a dataset folder holds: benchmark, version, protocol, splits (``manifest/benchmark.json``) and rows of tables."""
+"""What a dataset folder holds: ``manifest/benchmark.json`` with protocol and splits, and rows of its tables."""
 
 from __future__ import annotations
 
