@@ -103,7 +103,7 @@ BOX_METRICS = ("point_hit", "grid_hit", "box_iou")
 LABEL_METRICS = ("f1", "precision", "recall", "cohen_kappa", "auroc", "average_precision")
 
 DICOM_OPTIONS = ("pictures", "workers")
-STUDY_OPTIONS = ("mapping", "id_key", "workers")
+STUDY_OPTIONS = ("mapping", "id_key", "workers", "include_secondary")
 
 BENCHMARKS: dict[str, Benchmark] = {
     benchmark.name: benchmark

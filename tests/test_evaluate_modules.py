@@ -46,7 +46,7 @@ def check(result: dict[str, Any], name: str, estimates: list[Estimate]) -> None:
     for estimate in estimates:
         got = result if estimate.finding == MACRO else result["per_finding"][estimate.finding]
         value = got[name] if estimate.finding == MACRO else got["value"]
-        assert (value, got["low"], got["high"]) == (estimate.value, estimate.low, estimate.high)
+        np.testing.assert_equal((value, got["low"], got["high"]), (estimate.value, estimate.low, estimate.high))
         assert (got["n"], got["n_undefined"]) == (estimate.n, estimate.n_undefined)
     assert result["signature"] == estimates[0].signature
 
@@ -109,7 +109,7 @@ def test_batches_add_up(name: str, load: Any) -> None:
     metric.add_batch(predictions=predictions[:2], references=references[:2])
     metric.add_batch(predictions=[], references=[])
     metric.add(prediction=predictions[2], reference=references[2])
-    assert metric.compute(n_resamples=50) == whole
+    np.testing.assert_equal(metric.compute(n_resamples=50), whole)
     metric.add_batch(predictions=predictions[:2], references=references[:2])
     rest = metric.compute(predictions=predictions[2:], references=references[2:], n_resamples=50)
     np.testing.assert_equal(rest, whole)
@@ -212,7 +212,7 @@ def test_combined() -> None:
     assert result["hit_rate_n"] == result["mask_iou_n"] == 2
     both.add_batch(predictions=predictions[:2], references=references[:2])
     both.add(prediction=predictions[2], reference=references[2])
-    assert both.compute(**about) == result
+    np.testing.assert_equal(both.compute(**about), result)
     by_name = evaluate.combine({"points": reveal_bench.load_metric("hit_rate")}, force_prefix=True)
     assert by_name.compute(predictions=predictions, references=references)["points_hit_rate"] == 1
 

@@ -34,6 +34,10 @@ SourceName = Annotated[
 ]
 Mapping = Annotated[Path | None, typer.Option(help="YAML file that says which column means what.", exists=True)]
 Pictures = Annotated[Path | None, typer.Option(help="Folder of the pictures, if they lie elsewhere.", exists=True)]
+Secondary = Annotated[
+    bool | None,
+    typer.Option("--include-secondary", help="Take secondary captures as radiographs too (DICOM sources)."),
+]
 Workers = Annotated[int | None, typer.Option(min=1, help="Processes; all cores by default.")]
 
 KEEP_GOING = "--keep-going leaves out what has a problem of its own; the same command goes on with what is finished"
@@ -96,11 +100,17 @@ def phantom(
 
 
 def inspect(
-    root: Root, source: SourceName = None, pictures: Pictures = None, mapping: Mapping = None, workers: Workers = None
+    root: Root,
+    source: SourceName = None,
+    pictures: Pictures = None,
+    mapping: Mapping = None,
+    include_secondary: Secondary = None,
+    workers: Workers = None,
 ) -> None:
     """Say what a download holds, which builder fits, and what does not match."""
     builder = _builder(root, source)
-    found = builder.inspect(root, **_options(builder, pictures=pictures, mapping=mapping, workers=_cores(workers)))
+    given = {"pictures": pictures, "mapping": mapping, "include_secondary": include_secondary}
+    found = builder.inspect(root, **_options(builder, **given, workers=_cores(workers)))
     typer.echo(f"{root}: {found.builder}" + (" (synthetic)" if found.synthetic else ""))
     width = max((len(name) for name in (*found.files, *found.counts)), default=0)
     for role, path in found.files.items():
@@ -123,6 +133,7 @@ def build(
     images: Annotated[Images, typer.Option(help="Embed the pictures or withhold them.")] = Images.EMBED,
     pictures: Pictures = None,
     mapping: Mapping = None,
+    include_secondary: Secondary = None,
     id_key: Annotated[
         Path | None, typer.Option(help="File with the secret of the ids (DICOM sources); made if it is missing.")
     ] = None,
@@ -164,7 +175,8 @@ def build(
     from reveal_bench.sources import BuildError
 
     builder = _builder(root, source)
-    options = _options(builder, mapping=mapping, pictures=pictures, workers=_cores(workers))
+    given = {"pictures": pictures, "mapping": mapping, "include_secondary": include_secondary}
+    options = _options(builder, **given, workers=_cores(workers))
     _check_log(log, out, holdout)
     if id_key is not None:
         if "id_key" not in builder.options:

@@ -158,7 +158,7 @@ def scan_tree(
     *,
     workers: int = 1,
     progress: Callable[[int, int], None] | None = None,
-    allow_secondary: bool = False,
+    include_secondary: bool = False,
 ) -> Scan:
     """Read the header of every DICOM file under `root`.
 
@@ -170,7 +170,7 @@ def scan_tree(
         Processes that read; with more than one the calling script needs the ``__main__`` guard of `multiprocessing`.
     progress : callable, optional
         Called with (files done, files in all) after every few files.
-    allow_secondary : bool
+    include_secondary : bool
         See :func:`set_aside`.
 
     Raises
@@ -196,7 +196,7 @@ def scan_tree(
         done += len(chunk)
         if progress is not None:
             progress(done, len(files))
-    _sort_out(scan, candidates, allow_secondary)
+    _sort_out(scan, candidates, include_secondary)
     return scan
 
 
@@ -240,11 +240,11 @@ def _examine(file: DicomFile) -> Header | str | None:
         return str(error)
 
 
-def _sort_out(scan: Scan, candidates: list[tuple[DicomFile, Header]], allow_secondary: bool) -> None:
+def _sort_out(scan: Scan, candidates: list[tuple[DicomFile, Header]], include_secondary: bool) -> None:
     """Candidates into headers, set aside, or unreadable."""
     originals = []
     for file, header in candidates:
-        reason = set_aside(header, allow_secondary=allow_secondary)
+        reason = set_aside(header, include_secondary=include_secondary)
         if reason is None:
             originals.append((file, header))
         else:
@@ -305,13 +305,13 @@ _MODALITIES = ("CR", "DX")
 _CLEAN_PIXELS = "113101"
 
 
-def set_aside(header: Header, *, allow_secondary: bool = False) -> str | None:
+def set_aside(header: Header, *, include_secondary: bool = False) -> str | None:
     """Why a file is not an original projection radiograph; None if it is one.
 
     Parameters
     ----------
     header : Header
-    allow_secondary : bool
+    include_secondary : bool
         Accept secondary captures of modality CR or DX: some public collections (RSNA Pneumonia, SIIM-ACR) were
         re-saved as such.
 
@@ -321,7 +321,7 @@ def set_aside(header: Header, *, allow_secondary: bool = False) -> str | None:
     accepted.
     """
     is_secondary = (header.sop_class or "").startswith(_STORAGE + "7")
-    if header.sop_class and header.sop_class not in _RADIOGRAPHS and not (is_secondary and allow_secondary):
+    if header.sop_class and header.sop_class not in _RADIOGRAPHS and not (is_secondary and include_secondary):
         return _class_reason(header.sop_class)
     if header.modality and header.modality not in _MODALITIES:
         return f"modality {header.modality}, not CR or DX"
@@ -331,7 +331,7 @@ def set_aside(header: Header, *, allow_secondary: bool = False) -> str | None:
         return "no picture: Rows or Columns are missing"
     if header.photometric and not header.photometric.startswith("MONOCHROME"):
         return f"a colour picture ({header.photometric})"
-    if header.image_type[:2] == ("DERIVED", "SECONDARY") and not allow_secondary:
+    if header.image_type[:2] == ("DERIVED", "SECONDARY") and not include_secondary:
         return "derived secondary picture (ImageType)"
     if "LOCALIZER" in header.image_type:
         return "localizer (ImageType)"

@@ -89,9 +89,16 @@ class Rows(Protocol):
         ...
 
     def estimates(
-        self, *, n_resamples: int, seed: int, unit: str, interval: Interval, stratum: str | None = None
+        self,
+        *,
+        n_resamples: int,
+        seed: int,
+        unit: str,
+        interval: Interval,
+        stratum: str | None = None,
+        groups: Sequence[str] | None = None,
     ) -> list[Estimate]:
-        """Every figure with its interval, of all cases or of one of the :meth:`strata`."""
+        """Every figure with its interval, of all cases or of one of the :meth:`strata`, and of all groups or some."""
         ...
 
     def strata(self) -> dict[str, npt.NDArray[np.bool_]]:

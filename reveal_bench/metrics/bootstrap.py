@@ -433,7 +433,7 @@ def estimate_cases(
     all_patients: Sequence[str] | None = None,
     n_resamples: int = 1000,
     seed: int = 0,
-    interval: Interval = "percentile",
+    interval: Interval = "jackknife",
 ) -> list[Estimate]:
     """:func:`estimate_means` for values that come without a dataset around them.
 

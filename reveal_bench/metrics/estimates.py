@@ -36,7 +36,7 @@ from reveal_bench.metrics.bootstrap import (
     resampling_counts,
     signature,
 )
-from reveal_bench.metrics.intervals import Interval, find_intervals
+from reveal_bench.metrics.intervals import Interval, check_interval, find_intervals
 from reveal_bench.metrics.jackknife import LEAST_UNITS, Evidence, evidence_of_groups
 from reveal_bench.metrics.labels import (
     LabelSums,
@@ -104,7 +104,7 @@ def estimate_labels(
     n_resamples: int = 1000,
     seed: int = 0,
     unit: str = "patient",
-    interval: Interval = "percentile",
+    interval: Interval = "jackknife",
 ) -> list[Estimate]:
     """F1, precision and recall by every average, exact match, Hamming loss, kappa; with scores, the ranking metrics.
 
@@ -175,6 +175,7 @@ def estimate_agreement(
     all_patients: Sequence[str] | None = None,
     n_resamples: int = 1000,
     seed: int = 0,
+    interval: Interval = "jackknife",
 ) -> list[Estimate]:
     """Kappa with every weighting, AC1, percent agreement and mean absolute difference of two raters.
 
@@ -184,6 +185,7 @@ def estimate_agreement(
     is_ordered : whether categories have an order; without one, weighted kappas and the difference are left out
     findings : a name per case; one finding :data:`POOLED` by default
     patients, all_patients : as for :func:`estimate_labels`
+    interval : {"jackknife", "percentile", "bca"}
 
     Returns
     -------
@@ -192,7 +194,7 @@ def estimate_agreement(
     Raises
     ------
     ValueError
-        If there is no case, lengths differ, or a code is out of range.
+        If there is no case, lengths differ, a code is out of range, or the interval does not apply.
 
     Examples
     --------
@@ -200,6 +202,7 @@ def estimate_agreement(
     >>> kappa.metric, kappa.finding, kappa.value
     ('cohen_kappa', 'macro', 0.5)
     """
+    check_interval(interval, n_resamples)
     n_cases = len(np.asarray(rater_a))
     units, n_units = _units(n_cases, patients, all_patients)
     names = [POOLED] * n_cases if findings is None else list(findings)
@@ -215,11 +218,15 @@ def estimate_agreement(
     total = stacked.sum(axis=0)
     drawn = resample_tables(resampling_counts(n_units, n_resamples=n_resamples, seed=seed), stacked)
     n = total.sum(axis=(-2, -1)).astype(np.int64)
+    n_behind = (stacked.sum(axis=(-2, -1)) > 0).sum(axis=0)
+    without = total - stacked if interval in ("bca", "jackknife") else None
     estimates = []
     for name, statistic in _OF_TABLES.items():
         if is_ordered or name not in _NEED_ORDER:
-            recipe = _recipe(name, n_resamples, seed)
-            estimates += _estimates(recipe, found, n, statistic(total), statistic(drawn))
+            recipe = _recipe(name, n_resamples, seed, interval=interval)
+            left_out = None if without is None else statistic(without)
+            figures = statistic(total), statistic(drawn), left_out
+            estimates += _estimates(recipe, found, n, *figures, interval=interval, n_behind=n_behind)
     return estimates
 
 

@@ -14,11 +14,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray
+from reveal_bench.evaluation.compare import compare_resampled
+from reveal_bench.evaluation.permutation import draw_signs
 from reveal_bench.kinds.localization.records import LocalizationPrediction
 from reveal_bench.kinds.localization.scoring import CaseRows, resample_systems, score_localization
 from reveal_bench.metrics import METRICS
@@ -27,13 +30,15 @@ from reveal_bench.metrics.bootstrap import (
     BootstrapMeans,
     Estimate,
     estimates_from,
-    percentile_interval,
     signature,
 )
+from reveal_bench.metrics.intervals import Interval
 from reveal_bench.reports.runs import ReportRun, World
 
 __all__ = ["HitRun", "Scores", "core_runs", "hit_runs", "macro_of", "score_runs"]
 
+INTERVAL: Interval = "jackknife"
+"""That of `score`, unless it is told otherwise."""
 PROTOCOLS = ("cell", "point", "box", "mask")
 
 
@@ -96,16 +101,22 @@ class Scores:
     seed: int
     unit: str = "patient"
 
+    @property
+    def draw(self) -> dict[str, Any]:
+        """The options of all intervals here."""
+        return {"n_resamples": self.n_resamples, "seed": self.seed, "unit": self.unit, "interval": INTERVAL}
+
     def recipe(self, metric: str) -> str:
         """The signature of every number of `metric` here."""
         version = METRICS[metric].version
-        return signature(metric, version, n_resamples=self.n_resamples, seed=self.seed, unit=self.unit)
+        return signature(metric, version, **self.draw)
 
     def estimates(self, index: int, *, chance: bool = False) -> dict[str, Estimate]:
         """Estimates of a run, or of its chance level, by finding and "macro"."""
         means = (self.chance if chance else self.hits)[index]
         metric = "grid_chance" if chance else self.runs[index].metric
-        return {e.finding: e for e in estimates_from(means, self.findings, recipe=self.recipe(metric))}
+        found = estimates_from(means, self.findings, recipe=self.recipe(metric), interval=INTERVAL)
+        return {estimate.finding: estimate for estimate in found}
 
     def deviations(self, index: int, *, chance: bool = False) -> dict[str, float]:
         """Standard deviation (ddof 1) over the defined replicates, by finding and "macro"."""
@@ -115,9 +126,10 @@ class Scores:
 
     def difference(self, a: int, b: int) -> tuple[float, float, float]:
         """Macro of run `a` minus that of run `b` with the ends of its paired 95 % interval."""
-        (value_a, draws_a), (value_b, draws_b) = self.hits[a].macro(), self.hits[b].macro()
-        low, high, _ = percentile_interval(draws_a - draws_b)
-        return value_a - value_b, low, high
+        own, other = self.hits[a], self.hits[b]
+        signs = draw_signs(len(own.rows), n_resamples=self.n_resamples, seed=self.seed)
+        macro, *_ = compare_resampled(own, other, self.findings, recipe=self.recipe(self.runs[a].metric), signs=signs)
+        return macro.value, macro.low, macro.high
 
 
 def _deviation(replicates: FloatArray) -> float:

@@ -16,6 +16,7 @@ from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.geometry import Grid
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.metrics.docs import plural_of
+from reveal_bench.metrics.words import intervals_text
 from reveal_bench.reports.figures import (
     COLUMNS_ABREAST,
     PANELS,
@@ -186,8 +187,8 @@ class HitReport(RunReport):
             f"{len(scores.runs)} run{'s' * (len(scores.runs) != 1)} located {len(scores.findings)} pathologies in "
             f"{world.title} {world.info.version}, split {world.split}: {n_questions:,} questions with a reference on "
             f"{len(world.records):,} images of {n_patients:,} patients. Mean hit rate over pathologies, with 95 % "
-            f"interval: {told}. Chance is {percent(chance)} on the {grid} × {grid} grid. Intervals: "
-            f"{scores.n_resamples:,} bootstrap resamples of {plural_of(scores.unit)}, seed {scores.seed}."
+            f"interval: {told}. Chance is {percent(chance)} on the {grid} × {grid} grid. Brackets hold "
+            f"{intervals_text(**scores.draw)}."
         )
 
     def warnings(self) -> list[str]:
@@ -209,6 +210,7 @@ class HitReport(RunReport):
 def _method_words(scores: Scores, world: World) -> list[str]:
     grids = sorted({run.grid for run in scores.runs})
     named = " and ".join(f"{grid} × {grid}" for grid in grids)
+    n_patients = len({record.patient_id for record in world.records})
     several = max(len(run.epochs) for run in scores.runs) > 1
     what = (
         "Each question names one image and one finding that is present in it"
@@ -225,16 +227,15 @@ def _method_words(scores: Scores, world: World) -> list[str]:
         + (" A run of several epochs has, for each question, the mean of its epochs." if several else ""),
         "The chance level of an image is the share of its cells that would be hits; of a pathology, the mean over its "
         "images.",
-        f"Patients, all {len({record.patient_id for record in world.records}):,} of the split, were resampled with "
-        f"replacement {scores.n_resamples:,} times (seed {scores.seed}); one draw serves all runs, so that differences "
-        "are paired. Standard deviations are those of the resampled means; intervals run from their 2.5th to their "
-        "97.5th percentile.",
+        f"Brackets hold {intervals_text(**scores.draw)}, of scores and of differences, which are paired by patient. "
+        f"Standard deviations are those of means when patients, all {n_patients:,} of the split, are resampled with "
+        f"replacement {scores.n_resamples:,} times (seed {scores.seed}).",
         "Errors were categorized on frontal images: full hit, as above; partial hit, a cell that the reference touches "
         "but that is not a hit; else position error if the finding could lie in the cell, and anatomy error if it "
         "could not, as readers or known anatomy say; what neither says is not reviewed.",
         "The definitions follow Gosai et al., Beyond Diagnosis: Evaluating Multimodal LLMs for Pathology Localization "
-        "in Chest Radiographs (arXiv 2509.18015), sections 3.3, 3.4 and 4.1, except that patients are resampled, "
-        "not images.",
+        "in Chest Radiographs (arXiv 2509.18015), sections 3.3, 3.4 and 4.1, except that the units are patients, "
+        "not images, and intervals not those of resampled images.",
     ]
 
 
@@ -431,9 +432,8 @@ def draw_prompts(scores: Scores, shown: Sequence[int]) -> Illustration:
         rows.setdefault(run.model, []).append(Point(100 * macro.value, 100 * macro.low, 100 * macro.high, kind))
     chance = scores.estimates(shown[0], chance=True)[MACRO].value
     caption = (
-        f"Mean hit rate over {len(scores.findings)} pathologies by prompt style. Lines: 95 % percentile interval over "
-        f"{scores.n_resamples:,} bootstrap resamples of {plural_of(scores.unit)} (seed {scores.seed}). "
-        "Dashed: chance level."
+        f"Mean hit rate over {len(scores.findings)} pathologies by prompt style. Dashed: chance level. "
+        f"Lines: {intervals_text(**scores.draw)}."
     )
     alt = f"Dot plot of mean hit rates by model and prompt style. {_means(scores, shown)}"
     draw = partial(

@@ -18,30 +18,15 @@ from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.evaluation.compare import Comparison, compare
 from reveal_bench.kinds.kind import Rows
 from reveal_bench.metrics import METRICS
-from reveal_bench.metrics.bootstrap import MACRO, macro_first, signature
-from reveal_bench.metrics.intervals import find_intervals
+from reveal_bench.metrics.bootstrap import MACRO, Estimate
+from reveal_bench.metrics.words import intervals_text
 from reveal_bench.reports.figures import Point, dots
 from reveal_bench.reports.page import Csv, Lines, Note, Part, Section, Table, Text
 from reveal_bench.reports.run_report import RunReport
 from reveal_bench.reports.runs import short_names
 from reveal_bench.reports.style import NOTHING, Illustration, interval_of, percent, signed
 
-__all__ = ["AnswerReport", "Score", "ScoreReport"]
-
-
-@dataclass(frozen=True, slots=True)
-class Score:
-    """A figure with its 95 % interval; `n` cases are behind it, or findings behind a macro."""
-
-    value: float
-    low: float
-    high: float
-    n: int
-
-    @property
-    def text(self) -> str:
-        """In percent, the interval below."""
-        return NOTHING if math.isnan(self.value) else f"{100 * self.value:.1f}\n{interval_of(self.low, self.high)}"
+__all__ = ["AnswerReport", "ScoreReport"]
 
 
 @dataclass
@@ -80,33 +65,30 @@ class ScoreReport(RunReport):
         return [name for name, metric in METRICS.items() if name in own and metric.better != "neither"]
 
     @cached_property
-    def scores(self) -> dict[str, dict[int, dict[str, Score]]]:
+    def scores(self) -> dict[str, dict[int, dict[str, Estimate]]]:
         """Metric -> place of a run to which it applies -> "macro" or finding -> figure."""
-        options: dict[str, Any] = {
-            "n_resamples": self.options.n_resamples, "seed": self.options.seed, "unit": "patient"
-        }  # fmt: skip
-        found: dict[str, dict[int, dict[str, Score]]] = {}
-        for metric in self.metrics:
-            places = [i for i, rows in enumerate(self.rows) if metric in rows.metrics()]
-            systems = [self.rows[i] for i in places]
-            figures = systems[0].resample(systems, metrics=[metric], groups=self.groups, **options)
-            for place, own in zip(places, (figure[metric] for figure in figures), strict=True):
-                ends = find_intervals(macro_first(own.values), macro_first(own.replicates))
-                counts = [int(sum(value == value for value in own.values)), *(int(n) for n in own.n)]
-                columns = (ends.values.tolist(), ends.low.tolist(), ends.high.tolist(), counts)
-                of_run = [Score(*figures) for figures in zip(*columns, strict=True)]
-                found.setdefault(metric, {})[place] = dict(zip((MACRO, *self.groups), of_run, strict=True))
+        found: dict[str, dict[int, dict[str, Estimate]]] = {metric: {} for metric in self.metrics}
+        for place, rows in enumerate(self.rows):
+            for one in rows.estimates(**self._recipe, groups=self.groups):
+                if one.metric in found and one.finding in (MACRO, *self.groups):
+                    found[one.metric].setdefault(place, {})[one.finding] = one
         return found
 
     @cached_property
     def comparisons(self) -> dict[int, list[Comparison]]:
         """Place of a run -> its differences from the reference run, over the metrics that both have."""
-        reference, asked = self.options.reference, self.options
-        draw: dict[str, Any] = {"n_resamples": asked.n_resamples, "seed": asked.seed}
+        reference = self.options.reference
         return {
-            i: compare(rows, self.rows[reference], findings=self.groups, interval="percentile", **draw)
-            for i, rows in enumerate(self.rows) if i != reference
-        }  # fmt: skip
+            i: compare(rows, self.rows[reference], findings=self.groups, **self._recipe)
+            for i, rows in enumerate(self.rows)
+            if i != reference
+        }
+
+    @property
+    def _recipe(self) -> dict[str, Any]:
+        """How intervals are made: as `score` and `compare` make them unless told otherwise."""
+        asked, interval = self.options, self.world.kind.intervals[0]
+        return {"n_resamples": asked.n_resamples, "seed": asked.seed, "unit": "patient", "interval": interval}
 
     def sections(self) -> list[Section]:
         """Means and differences, then every finding."""
@@ -137,14 +119,14 @@ class ScoreReport(RunReport):
 
     def _score(self, metric: str, place: int, group: str) -> str:
         of_run = self.scores[metric].get(place)
-        return NOTHING if of_run is None else of_run[group].text
+        return NOTHING if of_run is None else _cell(of_run[group])
 
     def _by_finding(self, metric: str) -> Table:
         rows, best = [], set()
         for row, group in enumerate((MACRO, *self.groups)):
             shown = {i: of_run[group] for i, of_run in self.scores[metric].items()}
             name = "Mean" if group == MACRO else group
-            rows.append((name, *(shown[i].text if i in shown else NOTHING for i in range(len(self.runs)))))
+            rows.append((name, *(_cell(shown[i]) if i in shown else NOTHING for i in range(len(self.runs)))))
             highest = max((score.value for score in shown.values() if score.value == score.value), default=math.nan)
             best |= {(row, 1 + i) for i, score in shown.items() if score.value == highest}
         caption = "By finding and run, in percent, with 95 % interval; bold, the highest of the runs."
@@ -153,16 +135,12 @@ class ScoreReport(RunReport):
 
     def _plain_scores(self) -> Csv:
         rows = [
-            (self.runs[i].label, metric, group, score.value, score.low, score.high, score.n, self._recipe(metric))
+            (self.runs[i].label, metric, group, score.value, score.low, score.high, score.n, score.signature)
             for metric, of_runs in self.scores.items()
             for i, of_run in of_runs.items()
             for group, score in of_run.items()
         ]
         return Csv("scores", ("run", "metric", "finding", "value", "low", "high", "n", "signature"), rows)
-
-    def _recipe(self, metric: str) -> str:
-        options: dict[str, Any] = {"n_resamples": self.options.n_resamples, "seed": self.options.seed}
-        return signature(metric, METRICS[metric].version, **options, unit="patient")
 
     def _draw(self, metric: str) -> Illustration:
         of_runs = self.scores[metric]
@@ -181,7 +159,7 @@ class ScoreReport(RunReport):
         return Illustration(
             metric.replace("_", "-"),
             f"{metric_name(metric)} by finding",
-            "Lines: 95 % percentile intervals. " + self._resampling(),
+            f"Lines: {self._intervals()}.",
             f"{metric_name(metric)} by finding and run. Mean: {told}.",
             partial(dots, rows, axis=f"{metric_name(metric)} (%)", kinds=names),
         )
@@ -205,9 +183,8 @@ class ScoreReport(RunReport):
         head = ("Run", *map(metric_name, self.metrics))
         return Table(head, rows, caption, f"Differences from {reference}", plain=Csv("differences", heads, plain))
 
-    def _resampling(self) -> str:
-        asked = self.options
-        return f"{asked.n_resamples:,} bootstrap resamples of patients (seed {asked.seed})."
+    def _intervals(self) -> str:
+        return intervals_text(**self._recipe)
 
     def summary(self) -> str:
         """The mean of the main metric of every run."""
@@ -231,12 +208,13 @@ class ScoreReport(RunReport):
         words = (
             "Scores are those of reveal-bench score; the mean is unweighted, over findings for which it is defined. "
             "What a run leaves without a prediction counts as negative for every finding. Probabilities become "
-            f"decisions at 0.5. Intervals: 2.5th to 97.5th percentile of {self._resampling()} One draw serves all "
-            "runs, so that differences are paired."
+            f"decisions at 0.5. Brackets hold {self._intervals()}; those of AUROC and average precision hold "
+            f"percentiles over {self.options.n_resamples:,} resamples. Differences are paired by patient; p comes from "
+            "flips of patients' signs."
         )
         words += " Of a run of several epochs the first is scored." * several
         notes = dict.fromkeys(note for rows in self.rows for note in rows.notes)
-        recipes = [self._recipe(metric) for metric in self.metrics]
+        recipes = sorted({one[MACRO].signature for of_runs in self.scores.values() for one in of_runs.values()})
         return [Text(words), *map(Text, notes), Text("Signatures of the numbers:"), Lines(recipes)]
 
 
@@ -283,6 +261,11 @@ class AnswerReport(RunReport):
                 "was left out gets the lowest scores."
             )
         ]
+
+
+def _cell(score: Estimate) -> str:
+    """A score in percent, its interval below."""
+    return NOTHING if math.isnan(score.value) else f"{percent(score.value)}\n{interval_of(score.low, score.high)}"
 
 
 def metric_name(metric: str) -> str:

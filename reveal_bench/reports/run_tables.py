@@ -208,7 +208,8 @@ def errors_table(shares: Mapping[str, Sequence[Sequence[Share]]]) -> Table:
     plain_head = ("run", "epoch", "finding", "category", "share", "sd", "low", "high", "n", "n_misses", "n_reviewed")
     caption = (
         "Mean share of each category over pathologies, in percent of the questions on frontal images, with 95 % "
-        "interval. A share is undefined for a pathology of whose misses none was reviewed."
+        "percentile interval over resampled patients. A share is undefined for a pathology of whose misses none was "
+        "reviewed."
     )
     return Table(head, rows, caption, "Error categories", plain=Csv("error-categories", plain_head, plain))
 

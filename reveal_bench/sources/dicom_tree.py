@@ -91,22 +91,30 @@ class StudyTree:
         return sum(len(study.images) for study in self.studies.values())
 
 
-def read_tree(root: Path, *, workers: int = 1, require_deidentified: bool = False) -> StudyTree:
+def read_tree(
+    root: Path, *, workers: int = 1, require_deidentified: bool = False, include_secondary: bool = False
+) -> StudyTree:
     """Read the headers below `root` and group them.
 
     Parameters
     ----------
     workers : processes that read headers
     require_deidentified : a file without the markers of de-identification is a problem, not a warning
+    include_secondary : secondary captures of modality CR or DX, or of none, are radiographs too
     """
-    from reveal_bench.dicom import scan_tree
+    from reveal_bench.dicom import scan_tree, set_aside
 
-    scan = scan_tree(Path(root), workers=workers)
+    scan = scan_tree(Path(root), workers=workers, include_secondary=include_secondary)
     tree = StudyTree()
     tree.set_aside = [(file.shown(scan.root), reason) for file, reason in scan.set_aside]
     tree.n_others.update(PurePosixPath(file.member or file.path.name).suffix or "no suffix" for file in scan.others)
     for file, reason in scan.unreadable:
         tree.problems.append(Problem(file.shown(scan.root), None, "file", "must be readable DICOM", reason))
+    n_secondary = sum(set_aside(header) is not None for _, header in scan.headers)
+    if n_secondary:
+        tree.warnings.append(
+            f"{n_secondary:,} secondary captures are taken as radiographs: see that none shows a name before publishing"
+        )
     for file, header in scan.headers:
         shown = file.shown(scan.root)
         missing = [

@@ -322,7 +322,9 @@ def detect(root: Path) -> float:
     return 0.9 if any(node in name for name in names for node in ("imaging_study", "series_file")) else 0.0
 
 
-def inspect(root: Path, *, mapping: Path | None = None, workers: int = 1) -> Inspection:
+def inspect(
+    root: Path, *, mapping: Path | None = None, workers: int = 1, include_secondary: bool = False
+) -> Inspection:
     """Read headers, tables and manifest, and the labels if there is a mapping; list what does not fit.
 
     Raises
@@ -334,7 +336,7 @@ def inspect(root: Path, *, mapping: Path | None = None, workers: int = 1) -> Ins
     problems: list[Problem] = []
     nodes = read_nodes(root, problems)
     path = mapping_path(root, mapping)
-    joining = join(root, path, workers=workers)
+    joining = join(root, path, workers=workers, include_secondary=include_secondary)
     if joining.is_empty and not nodes.files:
         raise ArgumentError("root", f"must hold {WANTED}", root)
     warnings = [*joining.warnings, *check_files(root, nodes, problems, verify=False, workers=workers)]
@@ -364,6 +366,7 @@ def read(
     mapping: Path | None = None,
     id_key: bytes | None = None,
     workers: int = 1,
+    include_secondary: bool = False,
 ) -> Reading:
     """Records of every split; parameters and errors as :func:`reveal_bench.sources.reveal_cxr.read`.
 
@@ -385,7 +388,7 @@ def read(
         )
     problems: list[Problem] = []
     nodes = read_nodes(root, problems)
-    joining = join(root, path, workers=workers)
+    joining = join(root, path, workers=workers, include_secondary=include_secondary)
     needs_key(joining.mapping, id_key)
     warnings = [*joining.warnings, *_mismatches(joining, nodes)]
     warnings += check_files(root, nodes, problems, verify=True, workers=workers)

@@ -303,7 +303,9 @@ def detect(root: Path) -> float:
     return 0.3 + named if any(n.lower().endswith(DICOM_SUFFIXES) for n in islice(names, LOOKED_AT)) else 0.0
 
 
-def inspect(root: Path, *, mapping: Path | None = None, workers: int = 1) -> Inspection:
+def inspect(
+    root: Path, *, mapping: Path | None = None, workers: int = 1, include_secondary: bool = False
+) -> Inspection:
     """Read headers and table, join them, and list what does not fit; without a mapping, suggest one.
 
     The suggestion is one of the warnings; it starts with "no mapping".
@@ -314,7 +316,7 @@ def inspect(root: Path, *, mapping: Path | None = None, workers: int = 1) -> Ins
         If `root` is no folder or holds no DICOM file.
     """
     root = Path(root)
-    joining = join(_folder(root), mapping_path(root, mapping), workers=workers)
+    joining = join(_folder(root), mapping_path(root, mapping), workers=workers, include_secondary=include_secondary)
     if joining.is_empty:
         raise ArgumentError("root", "must hold DICOM radiographs and a table of labels", root)
     warnings = list(joining.warnings)
@@ -341,6 +343,7 @@ def read(
     mapping: Path | None = None,
     id_key: bytes | None = None,
     workers: int = 1,
+    include_secondary: bool = False,
 ) -> Reading:
     """Records of every split, with what was set aside.
 
@@ -352,6 +355,7 @@ def read(
     mapping : YAML file; by default ``mapping.yaml`` in `root`
     id_key : secret of the ids, see :func:`reveal_bench.sources.ids.read_id_key`; not needed if all ids are public
     workers : processes that read headers
+    include_secondary : take secondary captures too, where their modality is CR or DX, or is not told
 
     Raises
     ------
@@ -363,9 +367,9 @@ def read(
     root = _folder(Path(root))
     path = mapping_path(root, mapping)
     if path is None:
-        found = suggestion(root, read_tree(root, workers=workers))
+        found = suggestion(root, read_tree(root, workers=workers, include_secondary=include_secondary))
         raise ArgumentError("mapping", "must say what the columns of the table mean", f"none. {found}")
-    joining = join(root, path, workers=workers)
+    joining = join(root, path, workers=workers, include_secondary=include_secondary)
     needs_key(joining.mapping, id_key)
     problems = [*joining.tree.problems, *joining.problems]
     return finish_reading(joining, problems, list(joining.warnings), Namer(id_key), keep_going=keep_going)
@@ -444,7 +448,7 @@ class Joining:
         return {role: name for role, name in named.items() if name}
 
 
-def join(root: Path, mapping: Path | None, *, workers: int) -> Joining:
+def join(root: Path, mapping: Path | None, *, workers: int, include_secondary: bool = False) -> Joining:
     """Read headers, mapping and table, and join rows with studies; whatever is wrong is in `problems`."""
     read = None
     early: list[Problem] = []
@@ -453,7 +457,10 @@ def join(root: Path, mapping: Path | None, *, workers: int) -> Joining:
             read = read_mapping(mapping)
         except BuildError as error:
             early = error.problems
-    tree = read_tree(root, workers=workers, require_deidentified=read is not None and read.require_deidentified)
+    require_deidentified = read is not None and read.require_deidentified
+    tree = read_tree(
+        root, workers=workers, require_deidentified=require_deidentified, include_secondary=include_secondary
+    )
     joining = Joining(root, tree, mapping=read, problems=early, warnings=[*tree.warnings, *_passed_over(tree)])
     if read is not None:
         base = _folder_of_table(root, mapping, read)
@@ -534,6 +541,8 @@ def _passed_over(tree: StudyTree) -> list[str]:
     """What was set aside, by reason, and how many files are no DICOM."""
     reasons = Counter(re.sub(r"^double of .*?: ", "a double: ", reason) for _, reason in tree.set_aside)
     found = [f"{n:,} files set aside: {reason}" for reason, n in reasons.most_common()]
+    if any("secondary" in reason for reason in reasons):
+        found.append("--include-secondary (`include_secondary=True`) takes those of modality CR or DX")
     if tree.n_others:
         kinds = ", ".join(f"{n:,} {suffix}" for suffix, n in tree.n_others.most_common(6))
         found.append(f"{sum(tree.n_others.values()):,} files are no DICOM: {kinds}")

@@ -179,7 +179,8 @@ class Builder:
     * ``pictures``: Path of a folder with the pictures, for downloads of annotations alone;
     * ``mapping``: Path of a YAML file that says which column means what;
     * ``id_key``: bytes, the secret of the ids (keyed HMAC);
-    * ``workers``: int, processes for scanning headers.
+    * ``workers``: int, processes for scanning headers;
+    * ``include_secondary``: bool, take secondary captures as radiographs too.
     """
 
     name: str

@@ -70,8 +70,8 @@ def test_set_aside_with_its_reason(write: Write, attributes: dict[str, Any], rea
 def test_secondary_captures_of_collections_that_were_saved_as_such(write: Write) -> None:
     resaved = read_header(write({"SOPClassUID": SC, "Modality": "CR", "ImageType": ["DERIVED", "SECONDARY"]}))
     assert set_aside(resaved) is not None
-    assert set_aside(resaved, allow_secondary=True) is None
-    assert set_aside(replace(resaved, modality="OT"), allow_secondary=True) == "modality OT, not CR or DX"
+    assert set_aside(resaved, include_secondary=True) is None
+    assert set_aside(replace(resaved, modality="OT"), include_secondary=True) == "modality OT, not CR or DX"
 
 
 def files(*names: str) -> list[DicomFile]:

@@ -87,7 +87,7 @@ def test_differences_and_intervals_are_those_of_scikit_learn_on_the_drawn_studie
 def test_figures_of_one_system_are_those_of_its_own_summary() -> None:
     a = system(1)
     (figures,) = resample_studies([a], metrics=study_metrics([a]), labels=LABELS, n_resamples=30, seed=1)
-    summary = {(e.metric, e.finding): e for e in summarize_studies(a, n_resamples=30, seed=1)}
+    summary = {(e.metric, e.finding): e for e in summarize_studies(a, n_resamples=30, seed=1, interval="percentile")}
     for metric, of in figures.items():
         for i, label in enumerate(LABELS):
             low, high = np.percentile(of.replicates[:, i], [2.5, 97.5])

@@ -134,9 +134,10 @@ def test_patients_are_drawn_whole() -> None:
     """All tasks of one patient: every replicate is the data. Taken task by task, the mean of 1 and 5 varies."""
     tasks = [task("a", "p"), task("b", "p")]
     rows = score_ratings([rating("a", [1] * 6), rating("b", [5] * 6)], tasks)
-    by_patient = figures(summarize_rubric(rows, n_resamples=200))["rubric_mean", "macro"]
+    by_patient = figures(summarize_rubric(rows, n_resamples=200, interval="percentile"))["rubric_mean", "macro"]
     assert (by_patient.low, by_patient.value, by_patient.high) == (3, 3, 3)
-    by_task = figures(summarize_rubric(rows, n_resamples=200, unit="task"))["rubric_mean", "macro"]
+    of_tasks = summarize_rubric(rows, n_resamples=200, unit="task", interval="percentile")
+    by_task = figures(of_tasks)["rubric_mean", "macro"]
     assert (by_task.low, by_task.high) == (1, 5)
     assert by_task.signature == "rubric_mean|b:200|seed:0|unit:task|v:1"
 
@@ -150,7 +151,7 @@ def test_intervals_are_those_of_drawing_by_hand() -> None:
     for draw in generator.integers(0, len(patients), (300, len(patients))):
         chosen = [i for j in draw for i, one in enumerate(tasks) if one.patient_id == patients[j]]
         means.append(rows.overall[chosen].mean())
-    found = figures(summarize_rubric(rows, n_resamples=300, seed=7))["rubric_mean", "macro"]
+    found = figures(summarize_rubric(rows, n_resamples=300, seed=7, interval="percentile"))["rubric_mean", "macro"]
     assert (found.low, found.high) == pytest.approx(tuple(np.percentile(means, [2.5, 97.5])), abs=1e-12)
 
 

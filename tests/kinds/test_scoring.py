@@ -210,7 +210,7 @@ def test_intervals_equal_a_plain_loop_over_patients(rng: np.random.Generator) ->
             means.append(sum(drawn) / len(drawn))
             per_finding[finding].append(means[-1])
         macros.append(sum(means) / len(means))
-    got = {e.finding: e for e in summarize(rows, metrics=["point_hit"], n_resamples=100, seed=3)}
+    got = {e.finding: e for e in summarize(rows, metrics=["point_hit"], n_resamples=100, seed=3, interval="percentile")}
     for name, loop in {MACRO: macros, **per_finding}.items():
         assert (got[name].low, got[name].high) == pytest.approx(tuple(np.percentile(loop, [2.5, 97.5])), rel=1e-12)
     assert got[MACRO].signature == "point_hit|b:100|seed:3|unit:patient|v:1"

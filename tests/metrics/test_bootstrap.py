@@ -78,17 +78,20 @@ def test_a_replicate_without_a_defined_row_is_left_out_and_counted() -> None:
 
 
 def test_degenerate_inputs() -> None:
-    one = estimate_cases("point_hit", 1, np.array([1.0]))
+    one = estimate_cases("point_hit", 1, np.array([1.0]), interval="percentile")
     assert (one[0].value, one[0].low, one[0].high, one[0].n) == (1.0, 1.0, 1.0, 1)
     undefined = estimate_cases("point_hit", 1, np.array([NAN, NAN]))
     assert math.isnan(undefined[0].value)
     assert math.isnan(undefined[0].low)
     assert (undefined[0].n, undefined[0].n_undefined, undefined[0].n_empty_replicates) == (0, 1, 1000)
     assert (undefined[1].n, undefined[1].n_undefined) == (0, 2)
-    single_patient = estimate_cases("point_hit", 1, np.array([1.0, 0.0]), patients=["p", "p"])
+    single_patient = estimate_cases("point_hit", 1, np.array([1.0, 0.0]), patients=["p", "p"], interval="percentile")
     assert (single_patient[0].low, single_patient[0].high) == (0.5, 0.5)
-    few = estimate_cases("point_hit", 1, np.array([1.0, 0.0, 1.0]), n_resamples=3)
+    few = estimate_cases("point_hit", 1, np.array([1.0, 0.0, 1.0]), n_resamples=3, interval="percentile")
     assert few[0].low <= few[0].high
+    nine = estimate_cases("point_hit", 1, np.array([1.0, 0.0, 1.0] * 3))  # fewer than ten patients: no interval
+    assert math.isnan(nine[0].low)
+    assert math.isnan(nine[1].high)
 
 
 def test_a_finding_without_defined_rows_stays_out_of_the_macro() -> None:

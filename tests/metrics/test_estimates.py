@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from reveal_bench.metrics import METRICS
-from reveal_bench.metrics.bootstrap import MACRO, resampling_counts
+from reveal_bench.metrics.bootstrap import MACRO, bounds_of, macro_first, resampling_counts
 from reveal_bench.metrics.estimates import POOLED, as_flat_result, code_ratings, estimate_agreement, estimate_labels
+from reveal_bench.metrics.jackknife import evidence_of_groups, jackknife_ends
 
 LABELS = ["Edema", "Mass", "Nodule"]
 
@@ -37,7 +38,14 @@ def test_labels_by_hand(rng: np.random.Generator) -> None:
     scores = rng.integers(0, 8, (30, 3)) / 7
     patients = [f"p{i}" for i in rng.integers(0, 12, 30)]
     estimates = estimate_labels(
-        predictions, references, scores=scores, labels=LABELS, patients=patients, n_resamples=200, seed=5
+        predictions,
+        references,
+        scores=scores,
+        labels=LABELS,
+        patients=patients,
+        n_resamples=200,
+        seed=5,
+        interval="percentile",
     )
     found = {(e.metric, e.finding): e for e in estimates}
     names = {name for name, metric in METRICS.items() if metric.family == "labels"} | {"cohen_kappa"}
@@ -55,7 +63,7 @@ def test_labels_by_hand(rng: np.random.Generator) -> None:
         for i, label in enumerate(LABELS if value.ndim else ()):
             assert found[name, label].value == pytest.approx(value[i])
     (first, *_) = estimate_labels(predictions, references, labels=LABELS, n_resamples=20, unit="study")
-    assert first.signature == "f1|b:20|seed:0|unit:study|v:1"
+    assert first.signature == "f1|b:20|seed:0|unit:study|i:jackknife|v:1"
 
 
 def kappa_per_label(a: Any, b: Any) -> list[float]:
@@ -67,13 +75,25 @@ def test_agreement_by_hand(rng: np.random.Generator) -> None:
     a = rng.integers(0, 4, 40)
     b = np.where(rng.random(40) < 0.6, a, rng.integers(0, 4, 40))
     patients = [f"p{i}" for i in rng.integers(0, 15, 40)]
-    estimates = estimate_agreement(a, b, n_categories=4, patients=patients, n_resamples=200, seed=3)
+    options = {"n_categories": 4, "patients": patients, "n_resamples": 200, "seed": 3}
+    estimates = estimate_agreement(a, b, **options, interval="percentile")  # type: ignore[arg-type]
     assert {e.metric for e in estimates} == {name for name, m in METRICS.items() if m.family == "agreement"}
     for estimate in estimates:
         function = METRICS[estimate.metric].resolve()
         assert estimate.value == pytest.approx(function(a, b, n_categories=4))
         ends = by_hand(lambda *pair, f=function: f(*pair, n_categories=4), a, b, patients, seed=3)
         assert (estimate.low, estimate.high) == pytest.approx(ends)
+    for estimate in estimate_agreement(a, b, **options):  # type: ignore[arg-type]
+        function = METRICS[estimate.metric].resolve()
+        without = [
+            function(*(np.array([x for x, p in zip(ratings, patients, strict=True) if p != out]) for ratings in (a, b)),
+                     n_categories=4)
+            for out in sorted(set(patients))
+        ]  # fmt: skip
+        columns, behind = np.array(without)[:, None], np.array([len(without)])
+        evidence = evidence_of_groups(macro_first(columns), behind, bounds=bounds_of(estimate.metric))
+        ends = jackknife_ends(np.full(2, estimate.value), evidence)[:, int(estimate.finding != MACRO)]
+        assert (estimate.low, estimate.high) == pytest.approx(tuple(ends))
 
 
 def test_undefined_labels_are_counted() -> None:

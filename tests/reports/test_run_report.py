@@ -61,7 +61,7 @@ def test_every_figure_and_table_has_its_files(report: Path) -> None:
 def test_hit_rates_are_those_of_score(report: Path, world: World, run_paths: Paths) -> None:
     rows = [row for row in rows_of(report, "hit-rates") if row["metric"] != "grid_chance"]
     file = run_paths["one"] / "predictions.jsonl"
-    scored = score_file(file, world.folder, SPLIT, allow_missing=True, n_resamples=50, seed=2, interval="percentile")
+    scored = score_file(file, world.folder, SPLIT, allow_missing=True, n_resamples=50, seed=2)
     for finding in TWO:
         (row,) = (row for row in rows if row["run"] == HOSTILE and row["finding"] == finding)
         (estimate,) = (e for e in scored.estimates if e.metric == "grid_hit" and e.finding == finding)
@@ -139,9 +139,11 @@ def test_labels_are_shown_and_never_run(report: Path) -> None:
 
 def test_page_says_what_it_is_made_of(report: Path, world: World) -> None:
     text = " ".join(HtmlPage((report / PAGE).read_text(encoding="utf-8")).texts)
+    recipe = "b:50|seed:2|unit:patient|i:jackknife|v:1"
     for part in ("synthetic stand-in for CheXlocalize", "chexlocalize 1.0.0, split released", "Not for clinical use",
-                 "grid_hit|b:50|seed:2|unit:patient|v:1", "point_hit|b:50|seed:2|unit:patient|v:1",
-                 "plain background", "50 bootstrap resamples of patients"):  # fmt: skip
+                 f"grid_hit|{recipe}", f"point_hit|{recipe}",
+                 "plain background", "95 % intervals by the jackknife over patients",
+                 "resampled with replacement 50 times"):  # fmt: skip
         assert part in text
     assert str(world.folder) not in text
 

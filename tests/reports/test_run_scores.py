@@ -55,7 +55,7 @@ def test_scores_are_those_of_score(studies: tuple[Path, list[tuple[str, Path]], 
     folder, runs, report = studies
     rows = rows_of(report, "scores")
     for label, path in (("Good & <b>", runs[0][1]), ("plain", runs[1][1])):
-        estimates = score_file(path, folder, "test", interval="percentile", **OPTIONS).estimates  # type: ignore[arg-type]
+        estimates = score_file(path, folder, "test", **OPTIONS).estimates  # type: ignore[arg-type]
         wanted = {(e.metric, e.finding): e for e in estimates}
         found = {(row["metric"], row["finding"]): row for row in rows if row["run"] == label}
         assert {metric for metric, _ in found} >= {"f1", "precision", "recall", "cohen_kappa"}
@@ -70,7 +70,7 @@ def test_scores_are_those_of_score(studies: tuple[Path, list[tuple[str, Path]], 
 def test_differences_are_those_of_compare(studies: tuple[Path, list[tuple[str, Path]], Path]) -> None:
     folder, runs, report = studies
     a, b = (score_file(path, folder, "test", **OPTIONS).rows for _, path in runs)  # type: ignore[arg-type]
-    wanted = {(one.metric, one.finding): one for one in compare(a, b, interval="percentile", **OPTIONS)}  # type: ignore[arg-type]
+    wanted = {(one.metric, one.finding): one for one in compare(a, b, **OPTIONS)}  # type: ignore[arg-type]
     rows = rows_of(report, "differences")
     assert {(row["run"], row["reference"]) for row in rows} == {("Good & <b>", "plain")}
     assert {(row["metric"], row["finding"]) for row in rows} == set(wanted)
@@ -88,7 +88,7 @@ def test_page_names_runs_and_findings(studies: tuple[Path, list[tuple[str, Path]
         "Edema",
         "Mean scores",
         "Differences from plain",
-        "f1|b:40|seed:2|unit:patient|v:1",
+        "f1|b:40|seed:2|unit:patient|i:jackknife|v:1",
     ):
         assert words in text
 

@@ -19,6 +19,7 @@ from reveal_bench.phantom import write_reveal
 from reveal_bench.phantom.dicom_headers import identifiers
 from reveal_bench.phantom.reveal import reveal_film
 from reveal_bench.phantom.reveal_studies import studies
+from reveal_bench.sources import BuildError
 from reveal_bench.sources.ids import keyed_id
 from reveal_bench.sources.reveal_cxr import detect, inspect, read
 from tests.sources.conftest import SEED, SIDE, N
@@ -93,6 +94,25 @@ def test_what_is_no_film_is_set_aside_with_its_reason(reveal_download):
     assert len(reasons) == 4
     warnings = read(reveal_download, id_key=KEY).warnings
     assert "1 files set aside: a secondary capture (SOP class)" in warnings
+
+
+def test_secondary_captures_are_taken_if_asked(tmp_path):
+    write_tree(tmp_path)
+    resaved = {"SOPClassUID": "1.2.840.10008.5.1.4.1.1.7", "ImageType": ["DERIVED", "SECONDARY"]}
+    write_film(tmp_path / "a" / "1.dcm", "1.2.1", **resaved)
+    write_film(tmp_path / "a" / "5.dcm", "1.2.1", 2, **{**resaved, "Modality": "OT"})
+
+    with pytest.raises(BuildError, match="must match one study"):
+        read(tmp_path, id_key=KEY)
+    assert (
+        "--include-secondary (`include_secondary=True`) takes those of modality CR or DX" in inspect(tmp_path).warnings
+    )
+    reading = read(tmp_path, id_key=KEY, include_secondary=True)
+    assert [len(record.images) for record in reading.splits["test"]] == [1, 2, 1]
+    assert dict(reading.set_aside) == {"a/5.dcm": "modality OT, not CR or DX"}
+    warning = "1 secondary captures are taken as radiographs: see that none shows a name before publishing"
+    assert warning in reading.warnings
+    assert inspect(tmp_path, include_secondary=True).counts["images"] == 4
 
 
 def test_frontal_images_come_first(tmp_path):

@@ -10,11 +10,12 @@ import reveal_bench.masks
 import reveal_bench.metrics
 import reveal_bench.metrics.bootstrap
 import reveal_bench.metrics.inputs
+import reveal_bench.metrics.intervals
 import reveal_bench.metrics.localization
 
 _DESCRIPTION = """
-Share of cases whose predicted point, or grid cell, is a hit on the reference mask, with a 95 % interval by resampling
-patients. Points: the pointing game of CheXlocalize (Saporta et al. 2022). Cells: the grid hit rate of
+Share of cases whose predicted point, or grid cell, is a hit on the reference mask, with a 95 % interval over patients.
+Points: the pointing game of CheXlocalize (Saporta et al. 2022). Cells: the grid hit rate of
 arXiv 2509.18015, section 3.3.
 """
 
@@ -25,6 +26,7 @@ references: per case a COCO run-length mask {"size": [height, width], "counts": 
 findings, patients (optional): a name per case; without findings all cases are one finding "all"
 all_patients (optional): every patient of the split, when some have no case
 grid: cells per side for cells (default 8); n_resamples (1000), seed (0)
+interval: "jackknife" (default; none below ten patients), "percentile" or "bca"
 Returns hit_rate, low, high (macro over findings), n, n_undefined, signature, per_finding.
 """
 
@@ -67,6 +69,7 @@ class HitRate(reveal_bench.metrics.inputs.CheckedInputs, evaluate.Metric):
         grid: int = 8,
         n_resamples: int = 1000,
         seed: int = 0,
+        interval: reveal_bench.metrics.intervals.Interval = "jackknife",
     ) -> dict[str, Any]:
         masks = reveal_bench.masks.pack_masks(reveal_bench.metrics.inputs.to_rles(references))
         if isinstance(predictions[0], str):
@@ -85,5 +88,6 @@ class HitRate(reveal_bench.metrics.inputs.CheckedInputs, evaluate.Metric):
             all_patients=all_patients,
             n_resamples=n_resamples,
             seed=seed,
+            interval=interval,
         )
         return reveal_bench.metrics.bootstrap.as_result("hit_rate", estimates)

@@ -9,10 +9,11 @@ import reveal_bench.masks
 import reveal_bench.metrics
 import reveal_bench.metrics.bootstrap
 import reveal_bench.metrics.inputs
+import reveal_bench.metrics.intervals
 import reveal_bench.metrics.localization
 
 _DESCRIPTION = """
-Mean intersection over union of predicted and reference masks, with a 95 % interval by resampling patients. The default
+Mean intersection over union of predicted and reference masks, with a 95 % interval over patients. The default
 slice is the true-positive slice of CheXlocalize (Saporta et al. 2022): undefined where either mask is empty.
 """
 
@@ -23,6 +24,7 @@ slice: "true_positive" (default) or "all" (undefined only where both masks are e
 findings, patients (optional): a name per case; without findings all cases are one finding "all"
 all_patients (optional): every patient of the split, when some have no case
 n_resamples (1000), seed (0)
+interval: "jackknife" (default; none below ten patients), "percentile" or "bca"
 Returns mask_iou, low, high (macro over findings), n, n_undefined, signature, per_finding.
 """
 
@@ -60,6 +62,7 @@ class MaskIou(reveal_bench.metrics.inputs.CheckedInputs, evaluate.Metric):
         all_patients: list[str] | None = None,
         n_resamples: int = 1000,
         seed: int = 0,
+        interval: reveal_bench.metrics.intervals.Interval = "jackknife",
     ) -> dict[str, Any]:
         packed = [
             reveal_bench.masks.pack_masks(reveal_bench.metrics.inputs.to_rles(masks))
@@ -76,5 +79,6 @@ class MaskIou(reveal_bench.metrics.inputs.CheckedInputs, evaluate.Metric):
             all_patients=all_patients,
             n_resamples=n_resamples,
             seed=seed,
+            interval=interval,
         )
         return reveal_bench.metrics.bootstrap.as_result("mask_iou", estimates)

@@ -7,10 +7,11 @@ import evaluate
 
 import reveal_bench.metrics.estimates
 import reveal_bench.metrics.inputs
+import reveal_bench.metrics.intervals
 
 _DESCRIPTION = """
 F1, precision and recall (per label, macro, micro, weighted and samples), exact match and Hamming loss of the labels of
-studies, with 95 % intervals by resampling patients. As in scikit-learn, but a label with no positive in either
+studies, with 95 % intervals over patients. As in scikit-learn, but a label with no positive in either
 reference or prediction is undefined (NaN), not 0, and takes no part in a macro.
 """
 
@@ -21,6 +22,7 @@ labels (optional): the vocabulary, in order; by default the names that occur, so
 patients (optional): a name per study; every study is its own patient by default
 all_patients (optional): every patient of the split, when some have no study
 n_resamples (1000), seed (0)
+interval: "jackknife" (default; none below ten patients), "percentile" or "bca"
 Returns f1 (macro), f1_low, f1_high, f1_n (labels defined), the same for precision and recall; f1_micro, f1_weighted,
     f1_samples and so on, exact_match, hamming_loss and cohen_kappa with _low, _high, _n; signatures; per_label.
 """
@@ -58,6 +60,7 @@ class MultilabelF1(reveal_bench.metrics.inputs.CheckedInputs, evaluate.Metric):
         all_patients: list[str] | None = None,
         n_resamples: int = 1000,
         seed: int = 0,
+        interval: reveal_bench.metrics.intervals.Interval = "jackknife",
     ) -> dict[str, Any]:
         predicted, actual, names = reveal_bench.metrics.inputs.label_matrix(predictions, references, labels=labels)
         estimates = reveal_bench.metrics.estimates.estimate_labels(
@@ -68,5 +71,6 @@ class MultilabelF1(reveal_bench.metrics.inputs.CheckedInputs, evaluate.Metric):
             all_patients=all_patients,
             n_resamples=n_resamples,
             seed=seed,
+            interval=interval,
         )
         return reveal_bench.metrics.estimates.as_flat_result(estimates, groups="per_label")

@@ -7,10 +7,11 @@ import evaluate
 
 import reveal_bench.metrics.estimates
 import reveal_bench.metrics.inputs
+import reveal_bench.metrics.intervals
 
 _DESCRIPTION = """
 Agreement of two raters, or of a model with a consensus: Cohen's kappa (unweighted, linear, quadratic), Gwet's AC1,
-percent agreement and the mean absolute difference, with 95 % intervals by resampling patients.
+percent agreement and the mean absolute difference, with 95 % intervals over patients.
 """
 
 _INPUTS = """
@@ -20,6 +21,7 @@ categories (optional): the scale, in order. By default all integers from the sma
 findings, patients (optional): a name per case; without findings all cases are one finding "all"
 all_patients (optional): every patient of the split, when some have no case
 n_resamples (1000), seed (0)
+interval: "jackknife" (default; none below ten patients), "percentile" or "bca"
 Returns cohen_kappa (macro over findings), cohen_kappa_low, cohen_kappa_high, cohen_kappa_n (findings defined), the same
     for cohen_kappa_linear, cohen_kappa_quadratic, gwet_ac1, percent_agreement and mean_absolute_difference;
     signatures; per_finding. Kappa is NaN where chance agreement is 1.
@@ -63,6 +65,7 @@ class RaterAgreement(reveal_bench.metrics.inputs.CheckedInputs, evaluate.Metric)
         all_patients: list[str] | None = None,
         n_resamples: int = 1000,
         seed: int = 0,
+        interval: reveal_bench.metrics.intervals.Interval = "jackknife",
     ) -> dict[str, Any]:
         rater_a, rater_b, scale, is_ordered = reveal_bench.metrics.estimates.code_ratings(
             predictions, references, categories=categories
@@ -77,5 +80,6 @@ class RaterAgreement(reveal_bench.metrics.inputs.CheckedInputs, evaluate.Metric)
             all_patients=all_patients,
             n_resamples=n_resamples,
             seed=seed,
+            interval=interval,
         )
         return reveal_bench.metrics.estimates.as_flat_result(estimates, groups="per_finding")

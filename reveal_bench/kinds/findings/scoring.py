@@ -109,11 +109,18 @@ class StudyRows(TabledRows):
         return study_metrics([self])
 
     def estimates(
-        self, *, n_resamples: int, seed: int, unit: str, interval: Interval, stratum: str | None = None
+        self,
+        *,
+        n_resamples: int,
+        seed: int,
+        unit: str,
+        interval: Interval,
+        stratum: str | None = None,
+        groups: Sequence[str] | None = None,
     ) -> list[Estimate]:
         """See :func:`summarize_studies`."""
         options: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed, "unit": unit, "interval": interval}
-        return summarize_studies(self, stratum=stratum, **options)
+        return summarize_studies(self, stratum=stratum, labels=groups, **options)
 
     @classmethod
     def resample(
@@ -262,10 +269,11 @@ def _thresholds(thresholds: float | Mapping[str, float], labels: Sequence[str]) 
 def summarize_studies(
     rows: StudyRows,
     *,
+    labels: Sequence[str] | None = None,
     n_resamples: int = 1000,
     seed: int = 0,
     unit: str = "patient",
-    interval: Interval = "percentile",
+    interval: Interval = "jackknife",
     stratum: str | None = None,
 ) -> list[Estimate]:
     """Label metrics with 95 % intervals, from one draw for all metrics, labels and strata.
@@ -273,6 +281,7 @@ def summarize_studies(
     Parameters
     ----------
     rows : StudyRows of the whole split: all its patients are resampled, also for a stratum
+    labels : those to report; figures of several labels are of these alone
     unit : {"patient", "study"}
     interval : {"jackknife", "percentile", "bca"}
     stratum : key of ``rows.strata()``, or None for all studies
@@ -284,10 +293,12 @@ def summarize_studies(
     Raises
     ------
     ValueError
-        If there is no such stratum or unit.
+        If there is no such label, stratum or unit.
     """
     if unit not in ("patient", "study"):
         raise ArgumentError("unit", "must be 'patient' or 'study'", repr(unit))
+    chosen = rows.labels if labels is None else tuple(labels)
+    columns = _columns_of(rows, chosen)
     parts = rows.strata()
     if stratum is not None and stratum not in parts:
         raise ArgumentError("stratum", f"must be one of {list(parts)}", repr(stratum))
@@ -297,10 +308,10 @@ def summarize_studies(
         return [study.patient_id if unit == "patient" else study.study_id for study in studies]
 
     return estimate_labels(
-        part.predicted,
-        part.present,
-        scores=part.probabilities,
-        labels=rows.labels,
+        part.predicted[:, columns],
+        part.present[:, columns],
+        scores=None if part.probabilities is None else part.probabilities[:, columns],
+        labels=chosen,
         patients=units(part.studies),
         all_patients=units(rows.studies),
         unit=unit,
@@ -360,7 +371,7 @@ def resample_studies(
     """
     _check_systems(systems, metrics, labels, unit)
     first = systems[0]
-    columns = [first.labels.index(label) for label in labels]
+    columns = _columns_of(first, labels)
     names = [study.patient_id if unit == "patient" else study.study_id for study in first.studies]
     code = {name: i for i, name in enumerate(sorted(set(names)))}
     units = np.array([code[name] for name in names], np.int64)
@@ -394,6 +405,13 @@ def _ranking(metric: str) -> Ranking:
     return "auroc" if metric == "auroc" else "average_precision"
 
 
+def _columns_of(rows: StudyRows, labels: Sequence[str]) -> list[int]:
+    unknown = [label for label in labels if label not in rows.labels]
+    if unknown or not labels:
+        raise ArgumentError("labels", f"must be among {list(rows.labels)}", unknown or "none")
+    return [rows.labels.index(label) for label in labels]
+
+
 def _check_systems(systems: Sequence[StudyRows], metrics: Sequence[str], labels: Sequence[str], unit: str) -> None:
     if unit not in ("patient", "study"):
         raise ArgumentError("unit", "must be 'patient' or 'study'", repr(unit))
@@ -402,9 +420,7 @@ def _check_systems(systems: Sequence[StudyRows], metrics: Sequence[str], labels:
     first = systems[0]
     if not len(first):
         raise ArgumentError("systems", "must be scored on at least one study", "none")
-    unknown = [label for label in labels if label not in first.labels]
-    if unknown or not labels:
-        raise ArgumentError("labels", f"must be among {list(first.labels)}", unknown or "none")
+    _columns_of(first, labels)
     missing = [name for name in metrics if name not in study_metrics(systems)]
     if missing:
         raise ArgumentError("metrics", f"must be among {study_metrics(systems)}", missing)

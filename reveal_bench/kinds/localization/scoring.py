@@ -198,7 +198,14 @@ class CaseRows(TabledRows):
         return [name for name in METRICS if name in self.values]
 
     def estimates(
-        self, *, n_resamples: int, seed: int, unit: str, interval: Interval, stratum: str | None = None
+        self,
+        *,
+        n_resamples: int,
+        seed: int,
+        unit: str,
+        interval: Interval,
+        stratum: str | None = None,
+        groups: Sequence[str] | None = None,
     ) -> list[Estimate]:
         """See :func:`summarize`; of a stratum all units of the split are resampled too.
 
@@ -211,7 +218,8 @@ class CaseRows(TabledRows):
         if stratum is not None and stratum not in parts:
             raise ArgumentError("stratum", f"must be one of {list(parts)}", repr(stratum))
         rows = self if stratum is None else self.take(parts[stratum])
-        return summarize(rows, n_resamples=n_resamples, seed=seed, unit=unit, interval=interval)
+        options: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed, "unit": unit, "interval": interval}
+        return summarize(rows, findings=groups, **options)
 
     def strata(self) -> dict[str, BoolArray]:
         """The cases by view of their image: bool arrays (n_cases,)."""
@@ -476,7 +484,7 @@ def summarize(
     n_resamples: int = 1000,
     seed: int = 0,
     unit: str = "patient",
-    interval: Interval = "percentile",
+    interval: Interval = "jackknife",
 ) -> list[Estimate]:
     """Mean per finding and macro of every metric, with 95 % intervals from one draw.
 

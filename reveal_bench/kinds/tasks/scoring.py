@@ -124,9 +124,17 @@ class RubricRows(TabledRows):
         return ["rubric_mean"]
 
     def estimates(
-        self, *, n_resamples: int, seed: int, unit: str, interval: Interval, stratum: str | None = None
+        self,
+        *,
+        n_resamples: int,
+        seed: int,
+        unit: str,
+        interval: Interval,
+        stratum: str | None = None,
+        groups: Sequence[str] | None = None,
     ) -> list[Estimate]:
-        """See :func:`summarize_rubric`; of a stratum the units of its own tasks are resampled.
+        """See :func:`summarize_rubric`; of a stratum the units of its own tasks are resampled. The
+        overall score is over its criteria, whichever groups are asked for.
 
         Raises
         ------
@@ -137,7 +145,8 @@ class RubricRows(TabledRows):
         if stratum is not None and stratum not in parts:
             raise ArgumentError("stratum", f"must be one of {list(parts)}", repr(stratum))
         rows = self if stratum is None else self.take(parts[stratum])
-        return summarize_rubric(rows, n_resamples=n_resamples, seed=seed, unit=unit, interval=interval)
+        found = summarize_rubric(rows, n_resamples=n_resamples, seed=seed, unit=unit, interval=interval)
+        return found if groups is None else [one for one in found if one.finding in (MACRO, *groups)]
 
     def strata(self) -> dict[str, npt.NDArray[np.bool_]]:
         """The tasks by category: bool arrays (n_tasks,)."""
@@ -305,7 +314,7 @@ def summarize_rubric(
     n_resamples: int = 1000,
     seed: int = 0,
     unit: str = "patient",
-    interval: Interval = "percentile",
+    interval: Interval = "jackknife",
 ) -> list[Estimate]:
     """Mean scores, shares and agreement of readers with intervals, patients (or tasks) resampled.
 

@@ -80,7 +80,14 @@ class TubeRows:
         return tuple(groups)
 
     def estimates(
-        self, *, n_resamples: int, seed: int, unit: str, interval: Interval = "percentile", stratum: str | None = None
+        self,
+        *,
+        n_resamples: int,
+        seed: int,
+        unit: str,
+        interval: Interval = "percentile",
+        stratum: str | None = None,
+        groups: Sequence[str] | None = None,
     ) -> list[Estimate]:
         options = {"n_resamples": n_resamples, "seed": seed, "unit": unit}
         (means,) = self.resample([self], metrics=[METRIC], groups=GROUPS, **options)  # type: ignore[arg-type]
