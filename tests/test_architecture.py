@@ -209,12 +209,12 @@ def test_one_place_each() -> None:
         ("import reveal_bench", "numpy pyarrow numba typer datasets inspect_ai openai matplotlib jinja2"),
         (
             "import reveal_bench.cli",
-            "numpy pyarrow numba datasets evaluate PIL rich inspect_ai openai matplotlib jinja2",
+            "numpy pyarrow numba scipy pandas datasets evaluate PIL rich inspect_ai openai matplotlib jinja2",
         ),
         ("import reveal_bench.kinds", "numpy pyarrow numba datasets"),
         ("import reveal_bench.models.run_folder", "pyarrow numba datasets inspect_ai openai"),
-        ("import reveal_bench.predictions", "pyarrow numba datasets PIL"),
-        ("import reveal_bench.kinds.localization.scoring", "pyarrow numba datasets"),
+        ("import reveal_bench.predictions", "pyarrow numba scipy pandas datasets PIL"),
+        ("import reveal_bench.kinds.localization.scoring", "pyarrow numba scipy pandas datasets"),
     ],
 )
 def test_imports_are_light(statement: str, forbidden: str) -> None:
