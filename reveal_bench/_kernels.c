@@ -100,24 +100,48 @@ static PyObject *count_runs(PyObject *self, PyObject *tuple)
     DONE
 }
 
+/* One code of one or two characters, as nearly all are, without a branch that cannot be foreseen: its length, or 0 if it
+   is longer, cut off or wrong. */
+static inline int short_code(const uint8_t *text, int64_t left, int64_t *value)
+{
+    if (left < 2)
+        return 0;
+    const unsigned low = (unsigned)text[0] - 48, high = (unsigned)text[1] - 48;
+    const unsigned more = low >> 5 & 1;
+    if ((low | high) > 63 || (more & high >> 5))
+        return 0;
+    const int32_t bits = (int32_t)((low & 0x1F) | ((high & 0x1F) << 5 & -more));
+    const int32_t sign = 0x10 << 5 * more;
+    *value = (bits ^ sign) - sign;
+    return 1 + (int)more;
+}
+
 static int64_t decode_one(const uint8_t *text, int64_t size, int64_t area, int32_t *ends, uint8_t *status, int64_t *place)
 {
-    int64_t total = 0, before = 0, last = 0, value = 0, run = 0, kept = 0;
-    int shift = 0, merge = 0;
+    int64_t total = 0, before = 0, last = 0, run = 0, kept = 0, k = 0;
+    int merge = 0;
 #define FAIL(why, where) { *status = why; *place = where; return 0; }
-    for (int64_t k = 0; k < size; k++) {
-        int code = (int)text[k] - 48;
-        if (code < 0 || code > 63)
-            FAIL(BAD_CHARACTER, k)
-        value |= (int64_t)(code & 0x1F) << shift;
-        shift += 5;
-        if (code & 0x20) {
-            if (shift == MAX_CODE_BITS)
-                FAIL(TOO_LONG, k)
-            continue;
+    while (k < size) {
+        int64_t value = 0;
+        const int length = short_code(text + k, size - k, &value);
+        k += length;
+        if (length == 0) {
+            int shift = 0, code;
+            do {
+                if (k == size)
+                    FAIL(TRUNCATED, size)
+                code = (int)text[k] - 48;
+                if (code < 0 || code > 63)
+                    FAIL(BAD_CHARACTER, k)
+                value |= (int64_t)(code & 0x1F) << shift;
+                shift += 5;
+                if (code & 0x20 && shift == MAX_CODE_BITS)
+                    FAIL(TOO_LONG, k)
+                k++;
+            } while (code & 0x20);
+            if (code & 0x10)
+                value -= (int64_t)1 << shift;
         }
-        if (code & 0x10)
-            value -= (int64_t)1 << shift;
         if (run > 2)
             value += before;
         if (value < 0)
@@ -134,12 +158,8 @@ static int64_t decode_one(const uint8_t *text, int64_t size, int64_t area, int32
         }
         before = last;
         last = value;
-        value = 0;
-        shift = 0;
         run++;
     }
-    if (shift)
-        FAIL(TRUNCATED, size)
     if (total != area)
         FAIL(UNDERFLOW_, total)
     *status = OK;
