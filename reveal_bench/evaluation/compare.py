@@ -42,7 +42,7 @@ from reveal_bench.metrics.jackknife import Evidence, evidence_of_groups
 
 __all__ = [
     "Comparison", "Ranked", "as_records", "compare", "compare_resampled", "decrease", "holm", "rank",
-    "relative_decrease", "side_by_side", "verdict",
+    "relative_decrease", "side_by_side", "verdict", "verdict_of",
 ]  # fmt: skip
 
 
@@ -304,13 +304,18 @@ def verdict(comparison: Comparison, margin: float) -> str:
     >>> verdict(found, 0.05), verdict(found, 0.03), verdict(replace(found, high=0.06), 0.05)
     ('equivalent', 'inconclusive', 'non-inferior')
     """
-    if not margin > 0:
-        raise ArgumentError("margin", "must be above 0", margin)
     low, high = comparison.low, comparison.high
-    if math.isnan(low):
-        return ""
     if METRICS[comparison.metric].better == "lower":
         low, high = -high, -low
+    return verdict_of(low, high, margin)
+
+
+def verdict_of(low: float, high: float, margin: float) -> str:
+    """As :func:`verdict`, of the interval of a difference whose higher values are better."""
+    if not margin > 0:
+        raise ArgumentError("margin", "must be above 0", margin)
+    if math.isnan(low):
+        return ""
     if low > 0:
         return "superior"
     if high < -margin:
