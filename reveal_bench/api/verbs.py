@@ -13,7 +13,7 @@ from reveal_bench.api.shown import Shown
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.entries.report import LintReport
 from reveal_bench.evaluation import compare as comparison
-from reveal_bench.evaluation.compare import Comparison, Ranked, as_records, verdict
+from reveal_bench.evaluation.compare import Comparison, Ranked, as_records
 from reveal_bench.evaluation.score import ScoredFile, find_protocol, score_report
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO, Estimate
@@ -110,7 +110,6 @@ class Comparisons(Shown):
     comparisons : every difference with its evidence
     relative : whether values are relative decreases from B, (B - A) / B, rather than differences A - B
     protocol : n_resamples, seed and unit of the draw
-    margin : how much worse than B still counts as good enough, if it was said
     """
 
     a: str
@@ -120,22 +119,11 @@ class Comparisons(Shown):
     comparisons: Sequence[Comparison]
     relative: bool
     protocol: Mapping[str, Any]
-    margin: float | None = None
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        """The fields of each :class:`~reveal_bench.evaluation.compare.Comparison`; undefined is None.
-
-        With a margin, each has its `verdict` too.
-        """
-        found = as_records(self.comparisons)
-        return [one | told for one, told in zip(found, self._verdicts("verdict"), strict=True)]
-
-    def _verdicts(self, name: str) -> list[dict[str, str]]:
-        """The verdict of every difference under that name; nothing without a margin."""
-        if self.margin is None:
-            return [{} for _ in self.comparisons]
-        return [{name: verdict(one, self.margin)} for one in self.comparisons]
+        """The fields of each :class:`~reveal_bench.evaluation.compare.Comparison`; undefined is None."""
+        return as_records(self.comparisons)
 
     @property
     def caption(self) -> str:
@@ -146,7 +134,6 @@ class Comparisons(Shown):
             f"A {self.a}, B {self.b} on {manifest.benchmark} {manifest.version}, split {manifest.split}: {what} with "
             f"95 % interval and two-sided p, {self.protocol['n_resamples']} resamples of "
             f"{plural_of(self.protocol['unit'])}, seed {self.protocol['seed']}"
-            + ("" if self.margin is None else f"; margin {value_text(self.comparisons[0].metric, self.margin)}")
         )
 
     def rows_shown(self) -> list[dict[str, str]]:
@@ -161,8 +148,7 @@ class Comparisons(Shown):
                 "95 % interval": interval_text(c.metric, c.low, c.high),
                 "p": p_text(c.p),
             }
-            | told
-            for c, told in zip(self.comparisons, self._verdicts("A against B"), strict=True)
+            for c in self.comparisons
         ]
 
 
@@ -337,7 +323,6 @@ def compare(
     split: str | None = None,
     metric: str | None = None,
     relative: bool = False,
-    margin: float | None = None,
     grid: int | None = None,
     ratings: Any = None,
     allow_missing: bool = False,
@@ -353,8 +338,6 @@ def compare(
     a, b : predictions in any form that :func:`lint` takes
     metric : name or title of one; all that apply to both, and have a better direction, unless given
     relative : whether to give the relative decrease from b, ``(b - a) / b``, in place of differences
-    margin : of one `metric`, how much worse than b still counts as good enough (0.05 is five percent points): each
-        difference gets a :func:`~reveal_bench.evaluation.compare.verdict`
     bench, split, grid, ratings, allow_missing, n_resamples, seed, unit : as of :func:`score`
     interval : "jackknife", with p from flips of patients' signs, or "percentile", with p from replicates
 
@@ -363,8 +346,6 @@ def compare(
     LintError, ValueError
         As :func:`score`.
     """
-    if margin is not None and (relative or metric is None or not margin > 0):
-        raise ArgumentError("margin", "must be above 0, of one `metric`, and without `relative`", margin)
     opened, names = as_bench(bench, split), _two_names(a, b)
     scored = [
         _scored(given, opened, argument, name, grid, allow_missing, ratings, {**ONE_REPLICATE, "unit": unit})
@@ -378,7 +359,7 @@ def compare(
         interval=interval,
         **draw,
     )
-    return Comparisons(names[0], names[1], scored[0], scored[1], compared, relative, draw, margin)
+    return Comparisons(names[0], names[1], scored[0], scored[1], compared, relative, draw)
 
 
 ONE_REPLICATE: dict[str, Any] = {"n_resamples": 1, "strata": False}

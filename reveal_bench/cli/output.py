@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from reveal_bench.api.shown import Shown
-    from reveal_bench.api.verbs import Comparisons
-    from reveal_bench.evaluation.compare import Ranked
+    from reveal_bench.evaluation.compare import Comparison, Ranked
     from reveal_bench.evaluation.prices import Prices
     from reveal_bench.metrics.bootstrap import Estimate
     from reveal_bench.models.run_folder import RunSummary
@@ -230,18 +229,15 @@ def _that_fit(
     return fitting
 
 
-def print_comparisons(found: Comparisons) -> None:
-    """Two systems in percent, a block per metric, the macro first."""
-    from reveal_bench.evaluation.compare import verdict
+def print_comparisons(comparisons: Sequence[Comparison], caption: str, *, what: str) -> None:
+    """Two systems in percent, a block per metric, the macro first; `what` heads the column of their difference."""
     from reveal_bench.metrics import METRICS
     from reveal_bench.metrics.bootstrap import MACRO
     from reveal_bench.metrics.words import groups_of, interval_text, p_text, value_text
 
-    verdicts = () if found.margin is None else ("A against B",)
-    what = "decrease" if found.relative else "A - B"
-    table = _table("finding", "n", "A", "B", what, "95 % interval", "p", *verdicts)
+    table = _table("finding", "n", "A", "B", what, "95 % interval", "p")
     metric = None
-    for c in found.comparisons:
+    for c in comparisons:
         if c.metric != metric:
             metric = c.metric
             table.add_row(METRICS[metric].title, style="italic")
@@ -250,10 +246,9 @@ def print_comparisons(found: Comparisons) -> None:
         figures = (*shown, interval_text(c.metric, c.low, c.high))
         is_macro = c.finding == MACRO
         n = f"{n} {groups_of(c.metric)}" if is_macro else n
-        told = () if found.margin is None else (verdict(c, found.margin),)
-        table.add_row(c.finding, n, *figures, p_text(c.p), *told, style="bold" if is_macro else None)
+        table.add_row(c.finding, n, *figures, p_text(c.p), style="bold" if is_macro else None)
     console = _console()
-    console.print(found.caption, markup=False, soft_wrap=True)
+    console.print(caption, markup=False, soft_wrap=True)
     console.print(table)
 
 

@@ -226,10 +226,6 @@ def compare(
     relative: Annotated[
         bool, typer.Option("--relative", help="Show the relative decrease from B, (B - A) / B, not A - B.")
     ] = False,
-    margin: Annotated[
-        float | None,
-        typer.Option(help="Say whether A is non-inferior to B: how much worse it may be, such as 0.05; with --metric."),
-    ] = None,
     allow_missing: AllowMissing = False,
     grid: GridSize = None,
     resamples: Resamples = 1000,
@@ -254,7 +250,6 @@ def compare(
         split=split,
         metric=metric,
         relative=relative,
-        margin=margin,
         n_resamples=resamples,
         seed=seed,
         **options,
@@ -266,12 +261,12 @@ def compare(
     if as_json:
         document = _head(result.scored_b, resamples, seed) | {"a": name_a, "b": name_b}
         kind = "relative_decrease" if relative else "difference"
-        told = {} if margin is None else {"margin": margin}
-        _print_json(document | {"value": kind, **told, "comparisons": result.records})
+        _print_json(document | {"value": kind, "comparisons": result.records})
         return
     if terminal.printed_as(result, csv=csv, markdown=markdown, latex=latex):
         return
-    terminal.print_comparisons(replace(result, a=name_a, b=name_b))
+    caption = replace(result, a=name_a, b=name_b).caption
+    terminal.print_comparisons(result.comparisons, caption, what="decrease" if relative else "A - B")
 
 
 def rank(

@@ -42,7 +42,7 @@ from reveal_bench.metrics.jackknife import Evidence, evidence_of_groups
 
 __all__ = [
     "Comparison", "Ranked", "as_records", "compare", "compare_resampled", "decrease", "holm", "rank",
-    "relative_decrease", "side_by_side", "verdict", "verdict_of",
+    "relative_decrease", "side_by_side",
 ]  # fmt: skip
 
 
@@ -270,59 +270,6 @@ def compare_resampled(
         figures = float(own[0]), float(own[1]), value, low, high, p
         comparisons.append(Comparison(metric, finding, *figures, *n, int(found.n_empty[i]), recipe))
     return comparisons
-
-
-def verdict(comparison: Comparison, margin: float) -> str:
-    """What the 95 % interval of a difference says of `a` against `b`, given how much worse still counts as good enough.
-
-    Parameters
-    ----------
-    comparison : a difference ``a - b``, not a relative decrease
-    margin : float, above 0, in the units of the metric (0.05 is five percent points); said before anybody looks
-
-    Returns
-    -------
-    str
-        * "superior": the interval lies above 0 (below it, where lower is better);
-        * "equivalent": it lies between -margin and margin;
-        * "non-inferior": it lies above -margin;
-        * "inferior": it lies below -margin: `a` is worse by more than the margin;
-        * "inconclusive": it holds -margin; or "" where there is no interval.
-
-        As the interval has 95 %, each of the first three errs in at most 2.5 % of studies. Source: Piaggio et al. 2012,
-        JAMA 308, Figure.
-
-    Raises
-    ------
-    ValueError
-        If `margin` is not above 0.
-
-    Examples
-    --------
-    >>> from dataclasses import replace
-    >>> found = Comparison("point_hit", "macro", 0.72, 0.73, -0.01, -0.04, 0.02, 0.5, 10, 10, 0, "")
-    >>> verdict(found, 0.05), verdict(found, 0.03), verdict(replace(found, high=0.06), 0.05)
-    ('equivalent', 'inconclusive', 'non-inferior')
-    """
-    low, high = comparison.low, comparison.high
-    if METRICS[comparison.metric].better == "lower":
-        low, high = -high, -low
-    return verdict_of(low, high, margin)
-
-
-def verdict_of(low: float, high: float, margin: float) -> str:
-    """As :func:`verdict`, of the interval of a difference whose higher values are better."""
-    if not margin > 0:
-        raise ArgumentError("margin", "must be above 0", margin)
-    if math.isnan(low):
-        return ""
-    if low > 0:
-        return "superior"
-    if high < -margin:
-        return "inferior"
-    if low <= -margin:
-        return "inconclusive"
-    return "equivalent" if high < margin else "non-inferior"
 
 
 def _evidence_of_pair(

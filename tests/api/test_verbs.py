@@ -313,17 +313,3 @@ def test_soft_masks_and_wrong_systems_are_refused(world: World, places: tuple[Pa
     for systems, told in (({}, "got none"), ([places[1]], "got a list")):
         with pytest.raises(ArgumentError, match=f"`systems` must be a mapping of names .*{told}"):
             rb.rank(systems, world.folder)  # type: ignore[arg-type]
-
-
-def test_a_margin_gives_every_difference_a_verdict(places: tuple[Path, Path]) -> None:
-    folder, path = places
-    found = rb.compare(path, path, folder, metric="point_hit", margin=0.05, **FEW)
-    assert {one["verdict"] for one in found.records if one["low"] is not None} == {
-        "equivalent"
-    }  # a system is as itself
-    assert "; margin 5.0" in found.caption
-    assert "A against B" in found.to_markdown()
-    assert "verdict" not in rb.compare(path, path, folder, metric="point_hit", **FEW).records[0]
-    for options in ({"margin": 0.05}, {"margin": 0.0, "metric": "point_hit"}, {"margin": 0.1, "relative": True}):
-        with pytest.raises(ArgumentError, match="`margin` must be above 0, of one `metric`, and without `relative`"):
-            rb.compare(path, path, folder, **options, **FEW)

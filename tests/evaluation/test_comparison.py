@@ -7,24 +7,13 @@ import json
 import math
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
-from reveal_bench.evaluation.compare import (
-    Comparison,
-    _tiers,
-    as_records,
-    compare,
-    decrease,
-    holm,
-    rank,
-    relative_decrease,
-    verdict,
-)
+from reveal_bench.evaluation.compare import _tiers, as_records, compare, decrease, holm, rank, relative_decrease
 from reveal_bench.kinds.localization.scoring import CaseRows, summarize
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO
@@ -294,32 +283,3 @@ def test_what_cannot_be_compared_is_refused(rng: np.random.Generator) -> None:
     ):
         with pytest.raises(ValueError, match=re.escape(message)):
             call()
-
-
-@pytest.mark.parametrize(
-    ("low", "high", "expected"),
-    [
-        (0.01, 0.04, "superior"),
-        (-0.04, 0.04, "equivalent"),
-        (-0.04, 0.06, "non-inferior"),
-        (-0.05, 0.02, "inconclusive"),  # an end at the margin does not lie above it
-        (-0.09, 0.06, "inconclusive"),
-        (-0.09, -0.01, "inconclusive"),  # worse, but by how much is open
-        (-0.09, -0.06, "inferior"),
-        (0.0, 0.05, "non-inferior"),
-        (float("nan"), float("nan"), ""),
-    ],
-)
-def test_the_verdict_is_read_off_the_interval(low: float, high: float, expected: str) -> None:
-    """The cases of the figure in Piaggio et al. 2012, and those where an end lies at 0 or at the margin."""
-    found = Comparison("point_hit", "macro", 0.5, 0.5, 0.0, low, high, 0.5, 10, 10, 0, "")
-    assert verdict(found, 0.05) == expected
-    mirrored = replace(found, metric="hamming_loss", low=-high, high=-low)  # lower is better
-    assert verdict(mirrored, 0.05) == expected
-
-
-def test_a_margin_is_above_zero() -> None:
-    found = Comparison("point_hit", "macro", 0.5, 0.5, 0.0, -0.1, 0.1, 0.5, 10, 10, 0, "")
-    for margin in (0.0, -0.1, float("nan")):
-        with pytest.raises(ValueError, match="`margin` must be above 0"):
-            verdict(found, margin)
