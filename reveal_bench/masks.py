@@ -64,7 +64,7 @@ BoolMask = npt.NDArray[np.bool_]
 
 
 def _kernels() -> ModuleType:
-    from reveal_bench import kernels  # numba takes half a second to import: only when masks are read
+    from reveal_bench import kernels  # numba, where it does it, takes half a second to import
 
     return kernels
 

@@ -44,10 +44,35 @@ def test_tight_boxes_equal_pycocotools(rng: np.random.Generator) -> None:
     assert np.array_equal(boxes, np.array(oracle))
 
 
+def hard_masks(rng: np.random.Generator, n: int) -> list[np.ndarray]:
+    """Wandering edges, pinholes, lattices, checkers, unions of rectangles, speckled discs; at most 89 pixels a side."""
+    masks = []
+    for i in range(n):
+        height, width = (int(side) for side in rng.integers(1, 90, 2))
+        y, x = np.mgrid[:height, :width]
+        low, high = (np.cumsum(rng.normal(0, 3, width)) + height * share for share in (0.25, 0.75))
+        across, down = (int(side) for side in rng.integers(1, 20, 2))
+        rectangles = np.zeros((height, width), bool)
+        for _ in range(int(rng.integers(1, 5))):
+            top, left = int(rng.integers(0, height)), int(rng.integers(0, width))
+            rectangles[top : top + int(rng.integers(1, height + 1)), left : left + int(rng.integers(1, width + 1))] = 1
+        radius = rng.uniform(1, max(height, width))
+        kinds = [
+            (y >= low) & (y < high),
+            rng.random((height, width)) < rng.choice([0.5, 0.9, 0.99, 0.999]),
+            (y % down != 0) | (x % across != 0),
+            (y // down + x // across) % 2 == 0,
+            rectangles,
+            ((y - height / 2) ** 2 + (x - width / 2) ** 2 < radius**2) ^ (rng.random((height, width)) < 0.01),
+        ]
+        masks.append(kinds[i % len(kinds)])
+    return masks
+
+
 def test_deepest_pixel_is_the_first_maximum_of_the_distance_transform(rng: np.random.Generator) -> None:
     from scipy.ndimage import distance_transform_edt
 
-    masks = [mask for mask in random_masks(rng, 400) if mask.any()]
+    masks = [mask for mask in random_masks(rng, 400) + hard_masks(rng, 1200) if mask.any()]
     deepest = pack_masks([encode_mask(mask) for mask in masks]).deepest_xy(range(len(masks)))
     for i, mask in enumerate(masks):
         squared = np.round(distance_transform_edt(np.pad(mask, 1))[1:-1, 1:-1] ** 2)

@@ -26,7 +26,7 @@ from reveal_bench.arguments import ArgumentError
 from reveal_bench.entries.report import LintProblem, LintReport
 from reveal_bench.geometry import MAX_CELLS
 from reveal_bench.kinds import KINDS, kind_of
-from reveal_bench.kinds.folder import read_folder_info, split_shards
+from reveal_bench.kinds.folder import read_folder_info, read_rows, split_shards
 from reveal_bench.kinds.kind import Kind, Manifest, Rows
 from reveal_bench.metrics.bootstrap import Estimate
 from reveal_bench.version import __version__
@@ -132,10 +132,7 @@ def lint_file(
 
 
 def _keys(kind: Kind, folder: Path, split: str) -> list[str]:
-    import pyarrow.parquet as pq
-
-    keys: list[str] = pq.read_table(folder / "manifest" / f"{split}.parquet", columns=[kind.key])[kind.key].to_pylist()
-    return keys
+    return [row[kind.key] for row in read_rows(folder / "manifest" / f"{split}.parquet", [kind.key])]
 
 
 def _with_split(problem: LintProblem, home: Mapping[str, str]) -> LintProblem:
@@ -261,7 +258,7 @@ def score_report(
     options["interval"] = protocol["interval"]
     if not report.ok:
         raise LintError(report)
-    manifest, records = kind.read_manifest(folder, split), kind.read_records(folder, split)
+    manifest, records = kind.read_manifest(folder, split), kind.read_references(folder, split)
     rows = kind.score(report.predictions, records, manifest, protocol, ratings or ())
     with_strata = kind.has_strata if strata is None else strata
     parts = {name: rows.estimates(**options, stratum=name) for name in rows.strata()} if with_strata else {}

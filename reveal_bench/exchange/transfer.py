@@ -14,7 +14,7 @@ from reveal_bench.exchange import form_named
 from reveal_bench.files import write_whole
 from reveal_bench.kinds import kind_of
 from reveal_bench.kinds.drawings import Annotations
-from reveal_bench.kinds.folder import check_split, read_folder_info, split_shards
+from reveal_bench.kinds.folder import check_split, read_folder_info, read_rows, split_shards
 from reveal_bench.kinds.kind import Kind
 from reveal_bench.kinds.pictures import StoredPictures
 
@@ -151,9 +151,7 @@ def _bare_records(kind: Kind, folder: Path, split: str) -> list[Any]:
     info = read_folder_info(folder)
     if split_shards(folder, kind.config, split):
         return kind.read_records(folder, split)
-    import pyarrow.parquet as pq
-
-    entries = pq.read_table(Path(folder) / "manifest" / f"{split}.parquet").to_pylist()
+    entries = read_rows(Path(folder) / "manifest" / f"{split}.parquet")
     return [kind.bare_record(entry, info.findings) for entry in entries]
 
 

@@ -1,16 +1,16 @@
-"""What stands in ``manifest/benchmark.json`` of a dataset folder: benchmark, version, protocol and splits."""
+"""What a dataset folder holds: ``manifest/benchmark.json`` with protocol and splits, and rows of its tables."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from reveal_bench.arguments import ArgumentError
 
-__all__ = ["FOLDER_INFO", "FolderInfo", "check_split", "read_folder_info", "split_shards"]
+__all__ = ["FOLDER_INFO", "FolderInfo", "check_split", "read_folder_info", "read_rows", "split_shards"]
 
 
 FOLDER_INFO = "manifest/benchmark.json"
@@ -68,3 +68,32 @@ def check_split(info: FolderInfo, folder: Path, split: str) -> None:
 def split_shards(folder: Path, config: str, split: str) -> list[Path]:
     """The parquet files of one config of a split, in order; none if it has none or they are private."""
     return sorted((Path(folder) / config).glob(f"{split}-*.parquet"))
+
+
+def read_rows(
+    path: Path, columns: Sequence[str] | None = None, *, leave_out: Collection[str] = ()
+) -> list[dict[str, Any]]:
+    """The rows of one Parquet file.
+
+    Parameters
+    ----------
+    columns : to read; all by default
+    leave_out : columns, or fields of them such as ``annotations.polygons``, that are not read
+    """
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path) as file:  # `pq.read_table` loads pyarrow.dataset, and with it pandas
+        if leave_out:
+            columns = [leaf for leaf in _leaves(file) if not any(_is_part(leaf, left) for left in leave_out)]
+        rows: list[dict[str, Any]] = file.read(columns=columns).to_pylist()
+    return rows
+
+
+def _leaves(file: Any) -> list[str]:
+    return [file.schema.column(i).path for i in range(len(file.schema))]
+
+
+def _is_part(leaf: str, field: str) -> bool:
+    """Whether a leaf of the file's schema belongs to `field`, which does not name the levels of lists."""
+    named = [part for part in leaf.split(".") if part not in ("list", "element", "item")]
+    return named[: field.count(".") + 1] == field.split(".")

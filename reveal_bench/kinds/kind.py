@@ -311,6 +311,10 @@ class ScoredKind(ABC):
     def read_records(self, folder: Path, split: str) -> list[Any]:
         """The references of `split`, without pixels, in file order."""
 
+    def read_references(self, folder: Path, split: str) -> list[Any]:
+        """The same with no more than :meth:`score` looks at."""
+        return self.read_records(folder, split)
+
     @abstractmethod
     def read_manifest(self, folder: Path, split: str) -> Any:
         """What `split` asks."""

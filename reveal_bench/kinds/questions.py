@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reveal_bench.kinds.folder import split_shards
+from reveal_bench.kinds.folder import read_rows, split_shards
 from reveal_bench.kinds.images import VIEWS
 
 __all__ = ["Question", "ViewedImage", "read_inputs", "viewed_images"]
@@ -75,11 +75,9 @@ def viewed_images(facts: Sequence[Mapping[str, Any]], *, is_prior: bool = False)
 
 def read_inputs(folder: Path, split: str, config: str, columns: Sequence[str]) -> list[dict[str, Any]]:
     """Columns of a split's rows, from its references' table, or where these are private from that of its inputs."""
-    import pyarrow.parquet as pq
-
     shards: list[Path] = []
     for name in (config, "holdout_inputs"):
         shards = shards or split_shards(folder, name, split)
     if not shards:
         raise ValueError(f"{folder} holds no inputs of split {split!r}: build it with its pictures, or attach them")
-    return [row for shard in shards for row in pq.read_table(shard, columns=list(columns)).to_pylist()]
+    return [row for shard in shards for row in read_rows(shard, columns)]

@@ -90,9 +90,7 @@ def cell_coverage(references: PackedMasks, index: int, grid: Grid) -> IntArray:
     edges_x = np.array(grid.edges_x((height, width)), np.int64)
     edges_y = np.array(grid.edges_y((height, width)), np.int64)
     start, stop = references.offsets[index], references.offsets[index + 1]
-    covered = np.zeros((grid.n, grid.n), np.int64)
-    kernels.coverage(references.ends, start, stop, height, edges_x, edges_y, covered)
-    return covered
+    return kernels.coverage(references.ends, start, stop, height, edges_x, edges_y)
 
 
 def hit_cells(references: PackedMasks, grid: Grid) -> BoolArray:
@@ -103,8 +101,7 @@ def hit_cells(references: PackedMasks, grid: Grid) -> BoolArray:
     """
     from reveal_bench import kernels
 
-    hits: BoolArray = kernels.hit_cells(references.ends, references.offsets, references.sizes, grid.n)
-    return hits
+    return kernels.hit_cells(references.ends, references.offsets, references.sizes, grid.n)
 
 
 def grid_hit(predictions: Sequence[Sequence[str]], references: PackedMasks, *, grid: Grid = Grid(8)) -> FloatArray:

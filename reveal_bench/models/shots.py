@@ -38,7 +38,7 @@ import numpy as np
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.geometry import Grid
-from reveal_bench.kinds.folder import FolderInfo, read_folder_info, split_shards
+from reveal_bench.kinds.folder import FolderInfo, read_folder_info, read_rows, split_shards
 from reveal_bench.kinds.images import VIEWS
 from reveal_bench.kinds.localization.records import READERS, read_manifest
 from reveal_bench.kinds.questions import Question, ViewedImage
@@ -201,8 +201,6 @@ class ShotPool:
 
 def _identities(folder: Path, info: FolderInfo) -> dict[str, _Identity]:
     """Who each image of the folder is of: its study by the manifests, more where the tables tell it."""
-    import pyarrow.parquet as pq
-
     who = {
         row.image_id: _Identity(row.study_id)
         for split in info.splits
@@ -210,7 +208,7 @@ def _identities(folder: Path, info: FolderInfo) -> dict[str, _Identity]:
     }
     for config in ("localization", "holdout_inputs"):
         for shard in sorted((folder / config).glob("*.parquet")):
-            for row in pq.read_table(shard, columns=list(_WHO)).to_pylist():
+            for row in read_rows(shard, list(_WHO)):
                 who[row["image_id"]] = _Identity(row["study_id"], row["patient_id"], row["pixel_sha256"])
     return who
 

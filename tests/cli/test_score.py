@@ -15,7 +15,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from reveal_bench import kernels, numba_kernels
 from reveal_bench.cli import app, main
+from reveal_bench.kinds.localization.formats import predictions_to_jsonl
+from reveal_bench.kinds.localization.records import LocalizationPrediction, read_localization
 from tests.conftest import ROOT, World, in_child
 
 COMMANDS = sorted(c.name or c.callback.__name__ for c in app.registered_commands if c.callback)
@@ -49,14 +52,15 @@ def call(*words: object, expect: int = 0, cwd: Path = ROOT) -> subprocess.Comple
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_has_help_and_stands_in_the_readme(command: str) -> None:
+def test_every_command_has_help_and_stands_in_the_list(command: str) -> None:
     text = call(command, "--help").stdout
     assert re.search(r"Usage: .* " + command, text)
-    assert f"reveal-bench {command}" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"reveal-bench {command}" in (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
 
 
-def test_the_readme_has_no_gap() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize("page", ["README.md", "docs/commands.md", "docs/real_data.md", "docs/speed.md"])
+def test_the_first_pages_have_no_gap(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
     assert not re.findall(r"(?m)^[A-Z]{6,}$|TODO|TRANSCRIPT|BENCHTABLE", text)
 
 
@@ -90,6 +94,31 @@ def test_commands_of_the_first_versions() -> None:
         "view",
         "withdraw",
     ]
+
+
+@pytest.mark.parametrize("command", ["score", "lint", "--help"])
+def test_the_frequent_commands_load_no_table_library(command: str, world: World, tmp_path: Path) -> None:
+    file = tmp_path / "masks.jsonl"
+    annotations = [(r.image_id, a) for r in read_localization(world.folder, "released") for a in r.annotations]
+    predictions = [
+        LocalizationPrediction(image_id, a.finding, mask=a.rle)
+        for image_id, a in annotations
+        if a.reader == "ground_truth" and a.area_px
+    ]
+    file.write_text(predictions_to_jsonl(predictions))
+    words = [command] if command == "--help" else [command, str(file), str(world.folder), "--split", "released"]
+    heavy = {"pandas", "pyarrow.dataset", "datasets", "matplotlib", "gradio"}
+    heavy |= set() if kernels.loops is numba_kernels else {"numba", "scipy"}  # numba imports scipy where it is
+    code = f"""
+import sys
+from reveal_bench.cli import main
+try:
+    main()
+except SystemExit as end:
+    print(end.code, sorted({heavy} & set(sys.modules)), "reveal_bench.kernels" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.splitlines()[-1] == f"0 [] {command != '--help'}", done.stderr
 
 
 def test_a_baseline_is_linted_and_scored(world: World, tmp_path: Path) -> None:

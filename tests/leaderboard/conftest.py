@@ -29,7 +29,7 @@ from numba.core.caching import _CacheLocator
 from reveal_leaderboard.boards.catalogue import Published, read_published
 from reveal_leaderboard.custody import Custody
 
-from reveal_bench import kernels
+from reveal_bench import numba_kernels
 from reveal_bench.benchmarks import BENCHMARKS
 from reveal_bench.dataset.build import build_folder
 from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
@@ -233,7 +233,7 @@ def free_port() -> int:
 
 def keep_kernels(data: Path) -> None:
     """Put what Numba compiled beside its source where a confined server would compile it anew for each new folder."""
-    source = Path(kernels.__file__)
+    source = Path(numba_kernels.__file__)
     there = data / "custody" / "kernels" / _CacheLocator.get_suitable_cache_subpath(str(source))
     there.mkdir(parents=True, exist_ok=True, mode=0o700)
     for compiled in (source.parent / "__pycache__").glob("*.nb?"):

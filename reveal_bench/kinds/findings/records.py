@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.kinds.folder import check_split, read_folder_info, split_shards
+from reveal_bench.kinds.folder import check_split, read_folder_info, read_rows, split_shards
 from reveal_bench.kinds.images import StudyImage, image_from_facts
 
 __all__ = [
@@ -139,8 +139,13 @@ def read_study_manifest(folder: Path, split: str) -> StudyManifest:
     path = Path(folder) / "manifest" / f"{split}.parquet"
     if "study_id" not in pq.read_schema(path).names or "image_id" in pq.read_schema(path).names:
         raise ValueError(f"{folder} is no findings-type dataset: its manifest is of images, not of studies")
-    studies = pq.read_table(path, columns=["study_id"])["study_id"].to_pylist()
-    return StudyManifest(info.benchmark, info.version, split, info.findings, tuple(studies))
+    return StudyManifest(
+        info.benchmark,
+        info.version,
+        split,
+        info.findings,
+        tuple(row["study_id"] for row in read_rows(path, ["study_id"])),
+    )
 
 
 def read_studies(folder: Path, split: str) -> list[StudyRecord]:
@@ -151,18 +156,12 @@ def read_studies(folder: Path, split: str) -> list[StudyRecord]:
     ValueError
         If the folder has no such split, or holds only its manifest because its references are private.
     """
-    import pyarrow.parquet as pq
-
     info = read_folder_info(folder)
     check_split(info, folder, split)
     shards = split_shards(folder, "multilabel", split)
     if not shards:
         raise ValueError(f"{folder} holds no labels of split {split!r}: they are private, kept by the maintainer")
-    records = []
-    for shard in shards:
-        names = [name for name in pq.read_schema(shard).names if name != "images"]
-        records += [_record(row, info.findings) for row in pq.read_table(shard, columns=names).to_pylist()]
-    return records
+    return [_record(row, info.findings) for shard in shards for row in read_rows(shard, leave_out=["images"])]
 
 
 def _record(row: dict[str, Any], findings: tuple[str, ...]) -> StudyRecord:

@@ -182,6 +182,12 @@ class Localization(Kind):
 
         return read_localization(folder, split)
 
+    def read_references(self, folder: Path, split: str) -> list[LocalizationRecord]:
+        """The images of `split` with their references, without contours."""
+        from reveal_bench.kinds.localization.records import read_localization
+
+        return read_localization(folder, split, contours=False)
+
     def read_manifest(self, folder: Path, split: str) -> Manifest:
         """The images of `split` with the findings asked."""
         from reveal_bench.kinds.localization.records import read_manifest

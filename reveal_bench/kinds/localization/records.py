@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from reveal_bench.kinds.folder import check_split, read_folder_info, split_shards
+from reveal_bench.kinds.folder import check_split, read_folder_info, read_rows, split_shards
 from reveal_bench.kinds.images import SPACING_SOURCES, VIEWS, PictureFile
 from reveal_bench.masks import Rle
 
@@ -212,36 +212,32 @@ def read_manifest(folder: Path, split: str) -> Manifest:
     ValueError
         If the folder has no such split; the message lists those it has.
     """
-    import pyarrow.parquet as pq
-
     info = read_folder_info(folder)
     check_split(info, folder, split)
-    table = pq.read_table(Path(folder) / "manifest" / f"{split}.parquet")
-    rows = [ManifestRow(**{**row, "asked": tuple(row["asked"])}) for row in table.to_pylist()]
+    entries = read_rows(Path(folder) / "manifest" / f"{split}.parquet")
+    rows = [ManifestRow(**{**row, "asked": tuple(row["asked"])}) for row in entries]
     return Manifest(info.benchmark, info.version, split, info.grid, info.findings, {row.image_id: row for row in rows})
 
 
-def read_localization(folder: Path, split: str) -> list[LocalizationRecord]:
+def read_localization(folder: Path, split: str, *, contours: bool = True) -> list[LocalizationRecord]:
     """Read the references of `split`, without pixels, in file order.
+
+    Parameters
+    ----------
+    contours : whether annotations have their polygons, which scoring does not look at and which are most of the work
 
     Raises
     ------
     ValueError
         If the folder has no such split, or holds only its manifest because its references are private.
     """
-    import pyarrow.parquet as pq
-
     info = read_folder_info(folder)
     check_split(info, folder, split)
     shards = split_shards(folder, "localization", split)
     if not shards:
         raise ValueError(f"{folder} holds no references of split {split!r}: they are private, kept by the maintainer")
-    records: list[LocalizationRecord] = []
-    for shard in shards:
-        file = pq.ParquetFile(shard)
-        columns = [name for name in file.schema_arrow.names if name != "image"]
-        records.extend(_record_from_row(row, info.findings) for row in file.read(columns=columns).to_pylist())
-    return records
+    leave_out = ["image"] if contours else ["image", "annotations.polygons"]
+    return [_record_from_row(row, info.findings) for shard in shards for row in read_rows(shard, leave_out=leave_out)]
 
 
 def _record_from_row(row: dict[str, Any], findings: tuple[str, ...]) -> LocalizationRecord:
@@ -280,7 +276,7 @@ def _annotation_from_row(raw: dict[str, Any], findings: tuple[str, ...]) -> Anno
         finding=findings[raw["label"]],
         reader=READERS[raw["reader"]],
         rle=Rle((height_width[0], height_width[1]), rle["counts"]) if height_width else None,
-        polygons=tuple(tuple((x, y) for x, y in contour) for contour in raw["polygons"]),
+        polygons=tuple(tuple((x, y) for x, y in contour) for contour in raw.get("polygons", ())),
         bbox_xywh=tuple(raw["bbox_xywh"]) if raw["bbox_xywh"] else None,
         n_instances=raw["n_instances"],
         area_px=raw["area_px"],

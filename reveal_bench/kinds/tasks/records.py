@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.kinds.folder import check_split, read_folder_info, split_shards
+from reveal_bench.kinds.folder import check_split, read_folder_info, read_rows, split_shards
 from reveal_bench.kinds.images import StudyImage, image_from_facts
 from reveal_bench.kinds.localization.records import Box
 from reveal_bench.metrics.ordinal import CONTENT_CRITERIA, CRITERIA
@@ -200,7 +200,7 @@ def read_task_manifest(folder: Path, split: str) -> TaskManifest:
     config = "tasks" if split_shards(folder, "tasks", split) else "holdout_inputs"
     rows = {row["task_id"]: row for row in _rows(folder, split, config, leave_out=("images", "prior_images"))}
     tasks = []
-    for entry in pq.read_table(path).to_pylist():
+    for entry in read_rows(path):
         row = rows.get(entry["task_id"])
         if row is None:
             raise ValueError(f"{folder} must hold the inputs of every task, those of {entry['task_id']!r} are missing")
@@ -295,17 +295,11 @@ def rating_array(ratings: Iterable[Rating], *, reader: str, answers: Sequence[An
 
 
 def _rows(folder: Path, split: str, config: str, *, leave_out: tuple[str, ...] = ()) -> list[dict[str, Any]]:
-    import pyarrow.parquet as pq
-
     check_split(read_folder_info(folder), folder, split)
     shards = split_shards(folder, config, split)
     if not shards:
         raise ValueError(f"{folder} holds no {config} of split {split!r}: none were built, or they are private")
-    rows: list[dict[str, Any]] = []
-    for shard in shards:
-        names = [name for name in pq.read_schema(shard).names if name not in leave_out]
-        rows += pq.read_table(shard, columns=names).to_pylist()
-    return rows
+    return [row for shard in shards for row in read_rows(shard, leave_out=leave_out)]
 
 
 def _task(row: dict[str, Any]) -> TaskRecord:

@@ -1,0 +1,197 @@
+"""The whole ``reveal-bench score`` on ragged masks of size L, process start to printed table, and its parts.
+
+668 images of 2320 x 2828 pixels, 10 findings, 1,534 questions; a CheXlocalize file predicts a mask for every finding of
+every image, 6,680 in all, about 35 MB. No two masks are alike: each is the union of a few blobs whose upper and lower
+edges wander from column to column, as thresholded saliency maps do. References have the same outlines, with contours.
+
+The peer decodes both masks of every question and takes their intersection over union, without reading any file; it is
+measured on every twentieth question and scaled. Ours lints the whole file and scores it.
+
+Run by itself, ``python benchmarks/ragged.py FOLDER`` makes the case in FOLDER, or uses the one that is there.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+from localization import HEIGHT, N_PAIRS, ROUNDS, STRIDE, WIDTH, cpu_seconds, peer_iou  # the benchmark beside this one
+
+from reveal_bench.benchmarks import BENCHMARKS
+from reveal_bench.dataset.build import build_folder
+from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
+from reveal_bench.kinds.localization.records import Annotation, LocalizationRecord, Polygons, read_localization
+from reveal_bench.masks import PackedMasks, Rle, pack_masks, union_masks
+from reveal_bench.metrics.localization import mask_iou
+
+N_IMAGES, N_PATIENTS = 668, 500
+EVERY_VERTEX = 4  # columns from one vertex of a contour to the next
+
+Edges = np.ndarray[Any, np.dtype[np.int64]]
+
+
+def blob(rng: np.random.Generator) -> tuple[int, Edges, Edges]:
+    """First column of a wandering ellipse, and its upper and lower edge (not included) per column."""
+    columns = int(rng.uniform(200, 1100))
+    left = int(rng.uniform(100, WIDTH - 100 - columns))
+    across = np.linspace(-1, 1, columns + 2)[1:-1]
+    half = rng.uniform(100, 500) * np.sqrt(1 - across**2)
+    middle = rng.uniform(600, HEIGHT - 600)
+    steps = rng.normal(0, 10, (2, columns))
+    low, high = (np.cumsum(walk) - np.linspace(0, 1, columns) * walk.sum() for walk in steps)
+    top = np.clip(middle - half + low, 0, HEIGHT - 2).astype(np.int64)
+    bottom = np.clip(np.maximum(middle + half + high, top + 1), 1, HEIGHT).astype(np.int64)
+    return left, top, bottom
+
+
+def blob_ends(left: int, top: Edges, bottom: Edges) -> Edges:
+    columns = (left + np.arange(len(top))) * HEIGHT
+    edges = np.stack([columns + top, columns + bottom], axis=1).ravel()
+    return np.append(edges, HEIGHT * WIDTH)
+
+
+def contour(left: int, top: Edges, bottom: Edges) -> tuple[tuple[float, float], ...]:
+    x = (left + np.arange(len(top)))[::EVERY_VERTEX].tolist()
+    upper, lower = top[::EVERY_VERTEX].tolist(), bottom[::EVERY_VERTEX].tolist()
+    there = [(float(column), float(row)) for column, row in zip(x, upper, strict=True)]
+    back = [(float(column), float(row)) for column, row in zip(x, lower, strict=True)]
+    return (*there, *back[::-1])
+
+
+def ragged(rng: np.random.Generator) -> tuple[Rle, Polygons]:
+    """A mask of one to five blobs, and their contours."""
+    blobs = [blob(rng) for _ in range(rng.integers(1, 6))]
+    ends = [blob_ends(*one) for one in blobs]
+    offsets = np.cumsum([0, *map(len, ends)])
+    sizes = np.tile([HEIGHT, WIDTH], (len(ends), 1))
+    return union_masks(PackedMasks(sizes, np.concatenate(ends).astype(np.int32), offsets)), tuple(
+        contour(*one) for one in blobs
+    )
+
+
+def write(folder: Path) -> None:
+    """A dataset folder and a prediction file."""
+    rng = np.random.default_rng(16)
+    asked: dict[int, list[Annotation]] = {i: [] for i in range(N_IMAGES)}
+    for k in range(N_PAIRS):
+        rle, polygons = ragged(rng)
+        packed = pack_masks([rle])
+        box = tuple(packed.boxes_xywh()[0].tolist())
+        finding = CHEXLOCALIZE_FINDINGS[k // N_IMAGES]
+        asked[k % N_IMAGES].append(
+            Annotation(finding, "ground_truth", rle, polygons, box, len(polygons), int(packed.areas[0]))  # type: ignore[arg-type]
+        )
+    records = (
+        LocalizationRecord(
+            image_id=f"i{i}",
+            patient_id=f"p{i * N_PATIENTS // N_IMAGES}",
+            study_id=f"s{i}",
+            view="FRONTAL",
+            width=WIDTH,
+            height=HEIGHT,
+            label_status=dict.fromkeys(CHEXLOCALIZE_FINDINGS, 0) | {a.finding: 1 for a in annotations},
+            annotations=tuple(annotations),
+        )
+        for i, annotations in asked.items()
+    )
+    build_folder({"test": records}, folder / "data", BENCHMARKS["chexlocalize"], pixels="withhold", synthetic=True)
+    predicted = {
+        f"i{i}": {
+            finding: {"size": [HEIGHT, WIDTH], "counts": ragged(rng)[0].counts} for finding in CHEXLOCALIZE_FINDINGS
+        }
+        for i in range(N_IMAGES)
+    }
+    (folder / "masks.json").write_bytes(orjson.dumps(predicted))
+
+
+def questions(folder: Path) -> tuple[list[Rle], list[Rle]]:
+    """Predicted and reference masks of all questions, in the order of the references."""
+    predicted = orjson.loads((folder / "masks.json").read_bytes())
+    predictions, references = [], []
+    for record in read_localization(folder / "data", "test"):
+        for annotation in record.annotations:
+            assert annotation.rle is not None
+            mask = predicted[record.image_id][annotation.finding]
+            predictions.append(Rle(tuple(mask["size"]), mask["counts"]))
+            references.append(annotation.rle)
+    return predictions, references
+
+
+def run(words: list[str]) -> tuple[float, float]:
+    """Processor seconds and most memory (MiB) of one run of the command."""
+    code = "from reveal_bench.cli import main; main()"
+    with subprocess.Popen([sys.executable, "-c", code, *words], stdout=subprocess.DEVNULL) as process:
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = 0 if status == 0 else 1
+    assert status == 0, words
+    return used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
+
+
+def measure_in(folder: Path) -> list[dict[str, float | str]]:
+    predictions, references = questions(folder)
+    few = slice(None, None, STRIDE)
+    packed = pack_masks(predictions)
+    everything = range(len(packed))
+    parts: dict[str, Callable[[], object]] = {
+        "IoU of ragged masks from run-length strings": lambda: mask_iou(
+            pack_masks(predictions), pack_masks(references), slice="all"
+        ),
+        "deepest pixels of ragged masks": lambda: packed.deepest_xy(everything),
+    }
+    results: list[dict[str, float | str]] = []
+    commands = {
+        "whole score command, ragged masks": ["score", "masks.json", "data", "--split", "test"],
+        "lint command, ragged masks": ["lint", "masks.json", "data", "--split", "test"],
+        "--help": ["--help"],
+    }
+    for work in parts.values():
+        work()  # compiled
+    for name, work in parts.items():
+        pairs = [
+            (STRIDE * cpu_seconds(lambda: peer_iou(predictions[few], references[few])), cpu_seconds(work))
+            for _ in range(ROUNDS)
+        ]
+        results.append(row(name, pairs))
+    for name, words in commands.items():
+        placed = [str(folder / word) if word in ("masks.json", "data") else word for word in words]
+        runs = [
+            (STRIDE * cpu_seconds(lambda: peer_iou(predictions[few], references[few])), *run(placed))
+            for _ in range(ROUNDS + 1)
+        ][1:]
+        results.append(
+            row(name, [(peer, ours) for peer, ours, _ in runs])
+            | {"peak_mib": round(statistics.median(mib for _, _, mib in runs))}
+        )
+    return results
+
+
+def row(work: str, pairs: list[tuple[float, float]]) -> dict[str, float | str]:
+    peers, ours = zip(*pairs, strict=True)
+    return {
+        "work": work,
+        "ratio": round(statistics.median(p / o for p, o in pairs), 1),
+        "peer_s": statistics.median(peers),
+        "ours_s": statistics.median(ours),
+    }
+
+
+def measure() -> list[dict[str, float | str]]:
+    with tempfile.TemporaryDirectory() as name:
+        write(Path(name))
+        return measure_in(Path(name))
+
+
+if __name__ == "__main__":
+    place = Path(sys.argv[1])
+    if not (place / "masks.json").exists():
+        write(place)
+    for found in measure_in(place):
+        print(f"{found['work']:<46} {found['ours_s']:8.3f} s {found['ratio']:>8} x {found.get('peak_mib', '')}")

@@ -1,0 +1,501 @@
+/* The loops of numba_kernels.py in C, compiled when the package is installed where a compiler is: no compiling and no
+   import of numba at run time. The same functions with the same arguments and the same results, bit for bit
+   (tests/test_kernels.py); what they do is said there. Arrays come as C-contiguous buffers of the types that
+   kernels.py gives them, results are written into arrays that it made. Python's limited API: one build serves every
+   version from 3.11 on. */
+
+#define Py_LIMITED_API 0x030b0000
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MIN(a, b) ((a) < (b) ? (a) : (b))
+#define MAX(a, b) ((a) > (b) ? (a) : (b))
+
+enum { OK, BAD_CHARACTER, TRUNCATED, TOO_LONG, NEGATIVE_RUN, OVERFLOW_, UNDERFLOW_, TOO_MANY_RUNS };
+#define MAX_CODE_BITS (7 * 5)
+#define NOWHERE ((int64_t)1 << 60)
+static const int SIXTEENTHS[16] = {16, 8, 4, 12, 2, 6, 10, 14, 1, 3, 5, 7, 9, 11, 13, 15};
+
+/* ---- arguments: a tuple of buffers and whole numbers, as `types` says: b, i, q = items of 1, 4, 8 bytes, read;
+   B, Q = the same, written; n = a whole number ---- */
+
+#define MOST 9
+typedef struct {
+    Py_buffer views[MOST];
+    int64_t numbers[MOST];
+    int n_held;
+    int held[MOST];
+} Arguments;
+
+static void release(Arguments *arguments)
+{
+    while (arguments->n_held)
+        PyBuffer_Release(&arguments->views[arguments->held[--arguments->n_held]]);
+}
+
+static int take(PyObject *tuple, const char *types, Arguments *arguments)
+{
+    arguments->n_held = 0;
+    if (PyTuple_Size(tuple) != (Py_ssize_t)strlen(types)) {
+        PyErr_Format(PyExc_TypeError, "%zd arguments are needed", (Py_ssize_t)strlen(types));
+        return -1;
+    }
+    for (int i = 0; types[i]; i++) {
+        PyObject *value = PyTuple_GetItem(tuple, i);
+        if (types[i] == 'n') {
+            arguments->numbers[i] = PyLong_AsLongLong(value);
+            if (PyErr_Occurred())
+                goto wrong;
+            continue;
+        }
+        int is_written = types[i] == 'B' || types[i] == 'I' || types[i] == 'Q';
+        int size = strchr("bB", types[i]) ? 1 : strchr("iI", types[i]) ? 4 : 8;
+        if (PyObject_GetBuffer(value, &arguments->views[i], PyBUF_C_CONTIGUOUS | (is_written ? PyBUF_WRITABLE : 0)))
+            goto wrong;
+        arguments->held[arguments->n_held++] = i;
+        if (arguments->views[i].itemsize != size) {
+            PyErr_Format(PyExc_TypeError, "argument %d must have items of %d bytes", i, size);
+            goto wrong;
+        }
+    }
+    return 0;
+wrong:
+    release(arguments);
+    return -1;
+}
+
+#define TAKE(types)                       \
+    Arguments arguments;                  \
+    if (take(tuple, types, &arguments))   \
+        return NULL;
+#define BYTES(i) ((uint8_t *)arguments.views[i].buf)
+#define INTS(i) ((int32_t *)arguments.views[i].buf)
+#define LONGS(i) ((int64_t *)arguments.views[i].buf)
+#define LENGTH(i) (arguments.views[i].len / arguments.views[i].itemsize)
+#define NUMBER(i) (arguments.numbers[i])
+#define DONE                \
+    release(&arguments);    \
+    Py_RETURN_NONE;
+
+/* ---- run-length strings ---- */
+
+static PyObject *count_runs(PyObject *self, PyObject *tuple)
+{
+    TAKE("bqQ")
+    const uint8_t *text = BYTES(0);
+    const int64_t *offsets = LONGS(1);
+    int64_t *n_runs = LONGS(2);
+    Py_ssize_t n = LENGTH(2);
+    Py_BEGIN_ALLOW_THREADS
+    for (Py_ssize_t i = 0; i < n; i++) {
+        int64_t count = 0;
+        for (int64_t k = offsets[i]; k < offsets[i + 1]; k++)
+            count += ((uint8_t)(text[k] - 48) & 0x20) == 0;
+        n_runs[i] = count;
+    }
+    Py_END_ALLOW_THREADS
+    DONE
+}
+
+static int64_t decode_one(const uint8_t *text, int64_t size, int64_t area, int32_t *ends, uint8_t *status, int64_t *place)
+{
+    int64_t total = 0, before = 0, last = 0, value = 0, run = 0, kept = 0;
+    int shift = 0, merge = 0;
+#define FAIL(why, where) { *status = why; *place = where; return 0; }
+    for (int64_t k = 0; k < size; k++) {
+        int code = (int)text[k] - 48;
+        if (code < 0 || code > 63)
+            FAIL(BAD_CHARACTER, k)
+        value |= (int64_t)(code & 0x1F) << shift;
+        shift += 5;
+        if (code & 0x20) {
+            if (shift == MAX_CODE_BITS)
+                FAIL(TOO_LONG, k)
+            continue;
+        }
+        if (code & 0x10)
+            value -= (int64_t)1 << shift;
+        if (run > 2)
+            value += before;
+        if (value < 0)
+            FAIL(NEGATIVE_RUN, run)
+        total += value;
+        if (total > area)
+            FAIL(OVERFLOW_, run)
+        if (value == 0 && run > 0) {
+            merge = !merge;
+        } else {
+            kept += !merge;
+            merge = 0;
+            ends[kept - 1] = (int32_t)total;
+        }
+        before = last;
+        last = value;
+        value = 0;
+        shift = 0;
+        run++;
+    }
+    if (shift)
+        FAIL(TRUNCATED, size)
+    if (total != area)
+        FAIL(UNDERFLOW_, total)
+    *status = OK;
+    *place = 0;
+    return kept;
+}
+
+static PyObject *decode_strings(PyObject *self, PyObject *tuple)
+{
+    TAKE("bqqqnIQBQ")
+    const uint8_t *text = BYTES(0);
+    const int64_t *offsets = LONGS(1), *areas = LONGS(2), *n_runs = LONGS(3);
+    int64_t max_runs = NUMBER(4), used = 0;
+    int32_t *ends = INTS(5);
+    int64_t *run_offsets = LONGS(6), *place = LONGS(8);
+    uint8_t *status = BYTES(7);
+    Py_ssize_t n = LENGTH(7);
+    Py_BEGIN_ALLOW_THREADS
+    run_offsets[0] = 0;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        if (n_runs[i] > max_runs) {
+            status[i] = TOO_MANY_RUNS;
+            place[i] = n_runs[i];
+        } else {
+            used += decode_one(text + offsets[i], offsets[i + 1] - offsets[i], areas[i], ends + used, status + i, place + i);
+        }
+        run_offsets[i + 1] = used;
+    }
+    Py_END_ALLOW_THREADS
+    DONE
+}
+
+/* ---- areas and points ---- */
+
+static PyObject *mask_areas(PyObject *self, PyObject *tuple)
+{
+    TAKE("iqQ")
+    const int32_t *ends = INTS(0);
+    const int64_t *offsets = LONGS(1);
+    int64_t *areas = LONGS(2);
+    Py_ssize_t n = LENGTH(2);
+    Py_BEGIN_ALLOW_THREADS
+    for (Py_ssize_t i = 0; i < n; i++) {
+        int64_t area = 0;
+        for (int64_t k = offsets[i] + 1; k < offsets[i + 1]; k += 2)
+            area += ends[k] - ends[k - 1];
+        areas[i] = area;
+    }
+    Py_END_ALLOW_THREADS
+    DONE
+}
+
+static PyObject *intersections(PyObject *self, PyObject *tuple)
+{
+    TAKE("iqiqQ")
+    const int32_t *ends_a = INTS(0), *ends_b = INTS(2);
+    const int64_t *offsets_a = LONGS(1), *offsets_b = LONGS(3);
+    int64_t *common = LONGS(4);
+    Py_ssize_t n = LENGTH(4);
+    Py_BEGIN_ALLOW_THREADS
+    for (Py_ssize_t i = 0; i < n; i++) {
+        int64_t a = offsets_a[i] + 1, b = offsets_b[i] + 1, total = 0;
+        const int64_t last_a = offsets_a[i + 1], last_b = offsets_b[i + 1];
+        while (a < last_a && b < last_b) {
+            const int32_t end_a = ends_a[a], end_b = ends_b[b];
+            const int32_t overlap = MIN(end_a, end_b) - MAX(ends_a[a - 1], ends_b[b - 1]);
+            total += MAX(overlap, 0);
+            a += 2 * (end_a <= end_b);
+            b += 2 * (end_b <= end_a);
+        }
+        common[i] = total;
+    }
+    Py_END_ALLOW_THREADS
+    DONE
+}
+
+static PyObject *contains(PyObject *self, PyObject *tuple)
+{
+    TAKE("iqqqB")
+    const int32_t *ends = INTS(0);
+    const int64_t *offsets = LONGS(1), *which = LONGS(2), *positions = LONGS(3);
+    uint8_t *inside = BYTES(4);
+    Py_ssize_t n = LENGTH(4);
+    Py_BEGIN_ALLOW_THREADS
+    for (Py_ssize_t k = 0; k < n; k++) {
+        const int64_t start = offsets[which[k]];
+        int64_t low = start, high = offsets[which[k] + 1];
+        while (low < high) {
+            const int64_t middle = (low + high) / 2;
+            if (ends[middle] <= positions[k])
+                low = middle + 1;
+            else
+                high = middle;
+        }
+        inside[k] = (low - start) % 2 == 1;
+    }
+    Py_END_ALLOW_THREADS
+    DONE
+}
+
+/* ---- grid cells ---- */
+
+static void cover(const int32_t *ends, int64_t start, int64_t stop, int64_t height, int64_t n, const int64_t *edges_x,
+                  const int64_t *edges_y, int64_t *areas)
+{
+    const int64_t unit = 2 * n, cell = edges_x[1] - edges_x[0];
+    int64_t column = 0, column_end = height;
+    for (int64_t k = start + 1; k < stop; k += 2) {
+        int64_t position = ends[k - 1];
+        const int64_t end = ends[k];
+        while (position < end) {
+            if (column_end <= position) {
+                column = position / height;
+                column_end = (column + 1) * height;
+            }
+            const int64_t top = column_end - height;
+            const int64_t y_low = MAX((position - top) * unit, edges_y[0]);
+            position = MIN(end, column_end);
+            const int64_t y_high = MIN((position - top) * unit, edges_y[n]);
+            const int64_t x_low = MAX(column * unit, edges_x[0]), x_high = MIN((column + 1) * unit, edges_x[n]);
+            if (x_low >= x_high || y_low >= y_high)
+                continue;
+            for (int64_t i = (x_low - edges_x[0]) / cell; i < n; i++) {
+                const int64_t width = MIN(x_high, edges_x[i + 1]) - MAX(x_low, edges_x[i]);
+                if (width <= 0)
+                    break;
+                for (int64_t j = (y_low - edges_y[0]) / cell; j < n; j++) {
+                    const int64_t tall = MIN(y_high, edges_y[j + 1]) - MAX(y_low, edges_y[j]);
+                    if (tall <= 0)
+                        break;
+                    areas[j * n + i] += width * tall;
+                }
+            }
+        }
+    }
+}
+
+static PyObject *coverage(PyObject *self, PyObject *tuple)
+{
+    TAKE("innnqqQ")
+    cover(INTS(0), NUMBER(1), NUMBER(2), NUMBER(3), LENGTH(4) - 1, LONGS(4), LONGS(5), LONGS(6));
+    DONE
+}
+
+static PyObject *hit_cells(PyObject *self, PyObject *tuple)
+{
+    TAKE("iqqnB")
+    const int32_t *ends = INTS(0);
+    const int64_t *offsets = LONGS(1), *sizes = LONGS(2);
+    const int64_t n = NUMBER(3);
+    uint8_t *hits = BYTES(4);
+    const Py_ssize_t n_masks = LENGTH(1) - 1;
+    int64_t *areas = malloc((n * n + 2 * (n + 1)) * sizeof(int64_t));
+    if (areas == NULL) {
+        release(&arguments);
+        return PyErr_NoMemory();
+    }
+    int64_t *edges_x = areas + n * n, *edges_y = edges_x + n + 1;
+    Py_BEGIN_ALLOW_THREADS
+    for (Py_ssize_t i = 0; i < n_masks; i++) {
+        const int64_t height = sizes[2 * i], width = sizes[2 * i + 1], side = MIN(height, width);
+        memset(areas, 0, n * n * sizeof(int64_t));
+        for (int64_t k = 0; k <= n; k++) {
+            edges_x[k] = n * (width - side) + 2 * side * k;
+            edges_y[k] = n * (height - side) + 2 * side * k;
+        }
+        cover(ends, offsets[i], offsets[i + 1], height, n, edges_x, edges_y, areas);
+        int any_half = 0;
+        for (int64_t k = 0; k < n * n; k++)
+            any_half |= 2 * areas[k] >= 4 * side * side;
+        for (int64_t k = 0; k < n * n; k++)
+            hits[i * n * n + k] = any_half ? 2 * areas[k] >= 4 * side * side : areas[k] > 0;
+    }
+    Py_END_ALLOW_THREADS
+    free(areas);
+    DONE
+}
+
+/* ---- the deepest pixel ---- */
+
+typedef struct {
+    int64_t left, n_columns, height;
+    int64_t *first;        /* of column x, the pieces [first[x], first[x + 1]) */
+    int32_t *lows, *highs; /* rows [low, high) of each piece */
+} Pieces;
+
+static int column_pieces(const int32_t *ends, int64_t start, int64_t stop, Pieces *pieces)
+{
+    const int64_t height = pieces->height;
+    int64_t left = 0, right = 0, n = 0;
+    for (int64_t k = start + 1; k < stop; k += 2)
+        if (ends[k] > ends[k - 1]) {
+            const int64_t column = ends[k - 1] / height;
+            if (n == 0)
+                left = column;
+            right = (ends[k] - 1) / height + 1;
+            n += right - column;
+        }
+    pieces->left = left;
+    pieces->n_columns = right - left;
+    pieces->first = calloc(right - left + 1, sizeof(int64_t));
+    pieces->lows = malloc((2 * n + 1) * sizeof(int32_t));
+    if (pieces->first == NULL || pieces->lows == NULL)
+        return -1;
+    pieces->highs = pieces->lows + n;
+    n = 0;
+    for (int64_t k = start + 1; k < stop; k += 2) {
+        int64_t position = ends[k - 1];
+        while (position < ends[k]) {
+            const int64_t column = position / height;
+            pieces->lows[n] = (int32_t)(position - column * height);
+            position = MIN((int64_t)ends[k], (column + 1) * height);
+            pieces->highs[n++] = (int32_t)(position - column * height);
+            pieces->first[column - left + 1] = n;
+        }
+    }
+    for (int64_t x = 1; x <= pieces->n_columns; x++)
+        pieces->first[x] = MAX(pieces->first[x], pieces->first[x - 1]);
+    return 0;
+}
+
+static inline int64_t piece_from(const int32_t *highs, int64_t i, int64_t j, int64_t y)
+{
+    while (i < j) {
+        const int64_t middle = (i + j) / 2;
+        if (highs[middle] <= y)
+            i = middle + 1;
+        else
+            j = middle;
+    }
+    return i;
+}
+
+static int64_t deep_rows(const Pieces *pieces, int64_t x, int64_t y, int64_t before, int64_t least, int64_t *stop)
+{
+    const int32_t *lows = pieces->lows, *highs = pieces->highs;
+    const int64_t reach = (int64_t)sqrt((double)(least - 1));
+    *stop = before;
+    if (x < reach || x + reach > pieces->n_columns - 1)
+        return before;
+    for (;;) {
+        const int64_t start = y;
+        int64_t least_stop = NOWHERE;
+        for (int64_t turn = -16; turn <= reach && y < least_stop; turn++) {
+            const int64_t step = turn >= 0 ? turn : SIXTEENTHS[turn + 16] * reach / 16;
+            const int64_t room = (int64_t)ceil(sqrt((double)(least - step * step)));
+            for (int side = -1; side <= 1; side += 2) {
+                const int64_t neighbour = x + side * step, last = pieces->first[neighbour + 1];
+                int64_t i = piece_from(highs, pieces->first[neighbour], last, y + room - 1);
+                while (i < last && highs[i] - lows[i] < 2 * room - 1)
+                    i++;
+                if (i == last)
+                    return before;
+                y = MAX(y, lows[i] + room - 1);
+                least_stop = MIN(least_stop, highs[i] - room + 1);
+            }
+        }
+        if (y >= before)
+            return before;
+        if (y == start) {
+            *stop = least_stop;
+            return y;
+        }
+    }
+}
+
+static int64_t clearance(const Pieces *pieces, int64_t x, int64_t y)
+{
+    int64_t d = NOWHERE;
+    for (int64_t step = 0; step * step < d; step++)
+        for (int side = -1; side <= 1; side += 2) {
+            const int64_t neighbour = x + side * step;
+            int64_t rise = 0;
+            if (neighbour >= 0 && neighbour < pieces->n_columns) {
+                const int64_t last = pieces->first[neighbour + 1];
+                const int64_t i = piece_from(pieces->highs, pieces->first[neighbour], last, y);
+                if (i < last && pieces->lows[i] <= y)
+                    rise = MIN(y - pieces->lows[i] + 1, pieces->highs[i] - y);
+            }
+            d = MIN(d, step * step + rise * rise);
+        }
+    return d;
+}
+
+static void deepest(const Pieces *pieces, int64_t *found)
+{
+    static const int STRIDES[3] = {32, 8, 1};
+    int64_t most = 0, stop;
+    for (int s = 0; s < 3; s++)
+        for (int64_t x = 0; x < pieces->n_columns; x += STRIDES[s])
+            for (int64_t y = 0;; most = clearance(pieces, x, (y + stop - 1) / 2)) {
+                const double gain = sqrt((double)most) + STRIDES[s] / 2.0;
+                const int64_t least = STRIDES[s] == 1 ? most + 1 : (int64_t)(gain * gain);
+                y = deep_rows(pieces, x, y, pieces->height, least, &stop);
+                if (y == pieces->height)
+                    break;
+            }
+    int64_t best_y = pieces->height;
+    for (int64_t x = 0; x < pieces->n_columns; x++) {
+        const int64_t y = deep_rows(pieces, x, 0, best_y, most, &stop);
+        if (y < best_y) {
+            best_y = y;
+            found[0] = pieces->left + x;
+            found[1] = y;
+        }
+    }
+}
+
+static PyObject *deepest_pixels(PyObject *self, PyObject *tuple)
+{
+    TAKE("iqqqQ")
+    const int32_t *ends = INTS(0);
+    const int64_t *offsets = LONGS(1), *sizes = LONGS(2), *which = LONGS(3);
+    int64_t *found = LONGS(4);
+    const Py_ssize_t n = LENGTH(3);
+    int failed = 0;
+    Py_BEGIN_ALLOW_THREADS
+    for (Py_ssize_t k = 0; k < n && !failed; k++) {
+        Pieces pieces = {.height = sizes[2 * which[k]]};
+        failed = column_pieces(ends, offsets[which[k]], offsets[which[k] + 1], &pieces);
+        if (!failed)
+            deepest(&pieces, found + 2 * k);
+        free(pieces.first);
+        free(pieces.lows);
+    }
+    Py_END_ALLOW_THREADS
+    if (failed) {
+        release(&arguments);
+        return PyErr_NoMemory();
+    }
+    DONE
+}
+
+static PyMethodDef METHODS[] = {
+    {"count_runs", count_runs, METH_VARARGS, NULL},
+    {"decode_strings", decode_strings, METH_VARARGS, NULL},
+    {"mask_areas", mask_areas, METH_VARARGS, NULL},
+    {"intersections", intersections, METH_VARARGS, NULL},
+    {"contains", contains, METH_VARARGS, NULL},
+    {"coverage", coverage, METH_VARARGS, NULL},
+    {"hit_cells", hit_cells, METH_VARARGS, NULL},
+    {"deepest_pixels", deepest_pixels, METH_VARARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static int add_version(PyObject *module)
+{
+    return PyModule_AddIntConstant(module, "VERSION", 1); /* kernels.VERSION */
+}
+
+static PyModuleDef_Slot SLOTS[] = {{Py_mod_exec, add_version}, {0, NULL}};
+static struct PyModuleDef MODULE = {
+    PyModuleDef_HEAD_INIT, .m_name = "reveal_bench._kernels", .m_methods = METHODS, .m_slots = SLOTS};
+
+PyMODINIT_FUNC PyInit__kernels(void)
+{
+    return PyModuleDef_Init(&MODULE);
+}

@@ -1,0 +1,308 @@
+"""The loops of :mod:`reveal_bench.kernels`, compiled by numba where the package was installed without a C compiler.
+
+Results are written into arrays that the caller made. Compiled code is cached on disk; a first call after installation
+takes half a minute. ``_kernels.c`` has the same functions: what is changed here is changed there.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+OK, BAD_CHARACTER, TRUNCATED, TOO_LONG, NEGATIVE_RUN, OVERFLOW, UNDERFLOW, TOO_MANY_RUNS = range(8)
+_NOWHERE = 1 << 60  # a row below any image
+_SIXTEENTHS = (16, 8, 4, 12, 2, 6, 10, 14, 1, 3, 5, 7, 9, 11, 13, 15)
+"""Which columns are looked at first, in sixteenths of how far one must look: they rule out nearly every row."""
+_MAX_CODE_BITS = 7 * 5  # 7 characters of 5 bits: enough for any run of an image below 2**34 pixels
+
+
+@njit(cache=True, nogil=True)
+def count_runs(text, offsets, n_runs):  # type: ignore[no-untyped-def]
+    """Number of complete codes in each string: characters without the continuation bit."""
+    n_runs[:] = 0
+    for i in range(offsets.size - 1):
+        for k in range(offsets[i], offsets[i + 1]):
+            if (text[k] - 48) & 0x20 == 0:
+                n_runs[i] += 1
+
+
+@njit(cache=True, nogil=True)
+def decode_strings(  # type: ignore[no-untyped-def]
+    text, offsets, areas, n_runs, max_runs, ends, run_offsets, status, place
+):
+    """Decode COCO strings to run ends; see :func:`reveal_bench.kernels.decode_strings`."""
+    used = 0
+    run_offsets[0] = 0
+    for i in range(status.size):
+        if n_runs[i] > max_runs:
+            status[i], place[i] = TOO_MANY_RUNS, n_runs[i]
+        else:
+            kept, status[i], place[i] = _decode_one(text[offsets[i] : offsets[i + 1]], areas[i], ends[used:])
+            used += kept
+        run_offsets[i + 1] = used
+
+
+@njit(cache=True, nogil=True)
+def _decode_one(text, area, ends):  # type: ignore[no-untyped-def] # noqa: C901 - one loop, one check per way to fail
+    """Decode one string into `ends`, without runs of length zero but for the first. Returns (runs, status, place)."""
+    total = before = last = value = np.int64(0)  # codes from the third run on are differences to the run two before
+    shift = 0
+    run = kept = 0
+    merge = False  # after a run of length zero the next one prolongs the one before it
+    for k in range(text.size):
+        code = np.int64(text[k]) - 48
+        if code < 0 or code > 63:
+            return 0, BAD_CHARACTER, k
+        value |= (code & 0x1F) << shift
+        shift += 5
+        if code & 0x20 != 0:
+            if shift == _MAX_CODE_BITS:
+                return 0, TOO_LONG, k
+            continue
+        if code & 0x10 != 0:
+            value |= np.int64(-1) << shift
+        if run > 2:
+            value += before
+        if value < 0:
+            return 0, NEGATIVE_RUN, run
+        total += value
+        if total > area:
+            return 0, OVERFLOW, run
+        if value == 0 and run > 0:
+            merge = not merge
+        else:
+            if not merge:
+                kept += 1
+            merge = False
+            ends[kept - 1] = total
+        before, last = last, value
+        value = np.int64(0)
+        shift = 0
+        run += 1
+    if shift != 0:
+        return 0, TRUNCATED, text.size
+    if total != area:
+        return 0, UNDERFLOW, total
+    return kept, OK, 0
+
+
+@njit(cache=True, nogil=True)
+def mask_areas(ends, offsets, areas):  # type: ignore[no-untyped-def]
+    """Foreground pixels of each mask."""
+    areas[:] = 0
+    for i in range(offsets.size - 1):
+        for k in range(offsets[i] + 1, offsets[i + 1], 2):
+            areas[i] += ends[k] - ends[k - 1]
+
+
+@njit(cache=True, nogil=True)
+def intersections(ends_a, offsets_a, ends_b, offsets_b, common):  # type: ignore[no-untyped-def]
+    """Pixels in both mask i of a and mask i of b, for masks of equal sizes, by walking their foreground runs."""
+    for i in range(common.size):
+        a, b = offsets_a[i] + 1, offsets_b[i] + 1  # where the foreground runs end
+        last_a, last_b = offsets_a[i + 1], offsets_b[i + 1]
+        total = np.int64(0)
+        while a < last_a and b < last_b:
+            end_a, end_b = ends_a[a], ends_b[b]
+            total += max(min(end_a, end_b) - max(ends_a[a - 1], ends_b[b - 1]), 0)
+            a += 2 * (end_a <= end_b)
+            b += 2 * (end_b <= end_a)
+        common[i] = total
+
+
+@njit(cache=True, nogil=True)
+def contains(ends, offsets, which, positions, inside):  # type: ignore[no-untyped-def]
+    """Whether pixel `positions[k]` (column-major index) is set in mask `which[k]`."""
+    for k in range(which.size):
+        start, stop = offsets[which[k]], offsets[which[k] + 1]
+        run = np.searchsorted(ends[start:stop], positions[k], side="right")
+        inside[k] = run % 2 == 1
+
+
+@njit(cache=True, nogil=True)
+def coverage(ends, start, stop, height, edges_x, edges_y, areas):  # type: ignore[no-untyped-def]
+    """Add to `areas` (n rows, n columns) the area of one mask inside each cell, exact, in units of (1/2n)**2 pixel.
+
+    Edges are integers in units of 1/2n pixel, see :class:`reveal_bench.geometry.Grid`.
+    """
+    n = edges_x.size - 1
+    unit = 2 * n
+    cell = edges_x[1] - edges_x[0]
+    column, column_end = np.int64(0), np.int64(height)
+    for k in range(start + 1, stop, 2):
+        position = np.int64(ends[k - 1])
+        end = np.int64(ends[k])
+        while position < end:  # one vertical piece of the run per pixel column
+            while column_end <= position:
+                column += 1
+                column_end += height
+            top = column_end - height
+            y_low = max((position - top) * unit, edges_y[0])
+            position = min(end, column_end)
+            y_high = min((position - top) * unit, edges_y[n])
+            x_low = max(column * unit, edges_x[0])
+            x_high = min((column + 1) * unit, edges_x[n])
+            if x_low >= x_high or y_low >= y_high:
+                continue
+            first_row = (y_low - edges_y[0]) // cell
+            for i in range((x_low - edges_x[0]) // cell, n):
+                width = min(x_high, edges_x[i + 1]) - max(x_low, edges_x[i])
+                if width <= 0:
+                    break
+                for j in range(first_row, n):
+                    tall = min(y_high, edges_y[j + 1]) - max(y_low, edges_y[j])
+                    if tall <= 0:
+                        break
+                    areas[j, i] += width * tall
+
+
+@njit(cache=True, nogil=True)
+def hit_cells(ends, offsets, sizes, n, hits):  # type: ignore[no-untyped-def]
+    """Which cells of an n x n grid are hits on each mask: bool (n_masks, n rows, n columns).
+
+    A cell is a hit if at least half of it is covered; if none is, every cell with any coverage.
+    """
+    steps = np.arange(n + 1)
+    for i in range(offsets.size - 1):
+        height, width = sizes[i, 0], sizes[i, 1]
+        side = min(height, width)
+        areas = np.zeros((n, n), np.int64)
+        edges_x, edges_y = n * (width - side) + 2 * side * steps, n * (height - side) + 2 * side * steps
+        coverage(ends, offsets[i], offsets[i + 1], height, edges_x, edges_y, areas)
+        half = 2 * areas >= (2 * side) ** 2
+        hits[i] = half if half.any() else areas > 0
+
+
+@njit(cache=True, nogil=True)
+def deepest_pixels(ends, offsets, sizes, which, found):  # type: ignore[no-untyped-def]
+    """(x, y) of the pixel of each mask farthest from any pixel outside it, shape (n, 2); (-1, -1) for an empty mask.
+
+    Euclidean distance between pixel centres; what lies beyond the image counts as outside. The first such pixel in
+    row-major order. Exact, and no pixel is painted: the largest distance is raised column by column, a few columns
+    first, and a column is left as soon as one beside it shows that no pixel of it can be deeper.
+    """
+    for k in range(which.size):
+        height = sizes[which[k], 0]
+        first, lows, highs, left = _column_pieces(ends, offsets[which[k]], offsets[which[k] + 1], height)
+        n_columns = first.size - 1
+        most = np.int64(0)  # squared distance
+        for stride in (32, 8, 1):
+            for x in range(0, n_columns, stride):
+                most = _raised(first, lows, highs, x, height, most, stride)
+        best_y = height
+        for x in range(n_columns):
+            y, _ = _deep_rows(first, lows, highs, x, np.int64(0), best_y, most)
+            if y < best_y:
+                best_y = y
+                found[k, 0], found[k, 1] = left + x, y
+
+
+@njit(cache=True, nogil=True)
+def _column_pieces(ends, start, stop, height):  # type: ignore[no-untyped-def]
+    """The foreground as vertical pieces of rows [lows[i], highs[i]); column left + x has first[x] <= i < first[x + 1].
+
+    Returns (first, lows, highs, left), from the first column with foreground to the last.
+    """
+    left, right, n = np.int64(0), np.int64(0), 0
+    for k in range(start + 1, stop, 2):
+        if ends[k] > ends[k - 1]:
+            if n == 0:
+                left = ends[k - 1] // height
+            right = (ends[k] - 1) // height + 1
+            n += right - ends[k - 1] // height
+    first = np.zeros(right - left + 1, np.int64)
+    lows, highs = np.empty(n, np.int32), np.empty(n, np.int32)
+    n = 0
+    for k in range(start + 1, stop, 2):
+        position = np.int64(ends[k - 1])
+        while position < ends[k]:
+            column = position // height
+            lows[n] = position - column * height
+            position = min(np.int64(ends[k]), (column + 1) * height)
+            highs[n] = position - column * height
+            n += 1
+            first[column - left + 1] = n
+    for x in range(1, first.size):
+        first[x] = max(first[x], first[x - 1])  # columns without any
+    return first, lows, highs, left
+
+
+@njit(cache=True, nogil=True)
+def _raised(first, lows, highs, x, height, most, stride):  # type: ignore[no-untyped-def]
+    """The largest squared distance from a pixel of column `x` to the outside, or `most` if none exceeds it.
+
+    With a larger `stride` small gains are passed by.
+    """
+    y = np.int64(0)
+    while True:
+        least = most + 1 if stride == 1 else np.int64((np.sqrt(most) + stride / 2) ** 2)
+        y, stop = _deep_rows(first, lows, highs, x, y, height, least)
+        if y == height:
+            return most
+        most = _clearance(first, lows, highs, x, (y + stop - 1) // 2)  # what is deeper lies on one side of the middle
+
+
+@njit(cache=True, nogil=True)
+def _deep_rows(first, lows, highs, x, y, before, least):  # type: ignore[no-untyped-def]
+    """The first rows [y, stop) from `y` on, of column `x`, with a squared distance to the outside of at least `least`.
+
+    (`before`, `before`) if they do not begin before it. Every column within reach has rows that leave room enough;
+    going round, `y` is moved down to the next that a column allows, until all agree.
+    """
+    reach = np.int64(np.sqrt(least - 1))
+    if x < reach or x + reach > first.size - 2:
+        return before, before
+    while True:
+        start, stop = y, np.int64(_NOWHERE)
+        for turn in range(-16, reach + 1):
+            step = turn if turn >= 0 else _SIXTEENTHS[turn] * reach // 16
+            room = np.int64(np.ceil(np.sqrt(least - step * step)))
+            for neighbour in (x - step, x + step):
+                y, end = _roomy_rows(lows, highs, first[neighbour], first[neighbour + 1], y, room)
+                stop = min(stop, end)
+            if y >= stop:  # below what another column allows
+                break
+        if y >= before:
+            return before, before
+        if y == start:
+            return y, stop
+
+
+@njit(cache=True, nogil=True)
+def _roomy_rows(lows, highs, i, j, y, room):  # type: ignore[no-untyped-def]
+    """The first rows [y, stop) from `y` on that are at least `room` rows from the outside, in the pieces [i, j)."""
+    i = _piece_from(highs, i, j, y + room - 1)
+    while i < j and highs[i] - lows[i] < 2 * room - 1:
+        i += 1
+    if i == j:
+        return _NOWHERE, _NOWHERE
+    return max(y, lows[i] + room - 1), highs[i] - room + 1
+
+
+@njit(cache=True, nogil=True)
+def _piece_from(highs, i, j, y):  # type: ignore[no-untyped-def]
+    """The first of the pieces [i, j) of a column that does not end before row `y` or in it; j if there is none."""
+    while i < j:
+        middle = (i + j) // 2
+        if highs[middle] <= y:
+            i = middle + 1
+        else:
+            j = middle
+    return i
+
+
+@njit(cache=True, nogil=True)
+def _clearance(first, lows, highs, x, y):  # type: ignore[no-untyped-def]
+    """Squared distance from a pixel to the outside."""
+    d = np.int64(_NOWHERE)
+    step = np.int64(0)
+    while step * step < d:
+        for neighbour in (x - step, x + step):
+            rise = np.int64(0)
+            if 0 <= neighbour < first.size - 1:
+                i = _piece_from(highs, first[neighbour], first[neighbour + 1], y)
+                if i < first[neighbour + 1] and lows[i] <= y:
+                    rise = min(y - lows[i] + 1, highs[i] - y)
+            d = min(d, step * step + rise * rise)
+        step += 1
+    return d

@@ -1,0 +1,114 @@
+"""The two forms of the loops over masks, C and numba, on the same masks: every result the same, bit for bit."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from reveal_bench import kernels, numba_kernels
+from reveal_bench.masks import PackedMasks, Rle, encode_mask, pack_masks, parse_masks
+from reveal_bench.metrics.localization import mask_iou
+from tests.conftest import ROOT, random_masks
+from tests.test_masks import hard_masks
+
+
+@pytest.fixture(scope="module")
+def in_c(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
+    """``_kernels.c``, compiled as it stands here."""
+    compiler = shutil.which("cc")
+    include = Path(sysconfig.get_path("include"))
+    if compiler is None or not (include / "Python.h").exists() or sys.platform != "linux":
+        pytest.skip("no C compiler, or no headers of Python")
+    made = tmp_path_factory.mktemp("kernels") / "_kernels.abi3.so"
+    words = [compiler, "-O3", "-Wall", "-Werror", "-shared", "-fPIC", f"-I{include}"]
+    subprocess.run([*words, str(ROOT / "reveal_bench" / "_kernels.c"), "-o", str(made), "-lm"], check=True)
+    spec = importlib.util.spec_from_file_location("reveal_bench._kernels", made)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def results(loops: ModuleType, rles: list[Rle], others: list[Rle], patch: pytest.MonkeyPatch) -> list[Any]:
+    """What everything that uses the loops makes of two lists of masks of the same sizes."""
+    patch.setattr(kernels, "loops", loops)
+    masks, other = pack_masks(rles), pack_masks(others)
+    everything = np.arange(len(masks))
+    positions = (masks.sizes.prod(axis=1) * 7) // 11
+    edges = np.arange(5)
+    return [
+        masks.ends,
+        masks.offsets,
+        masks.areas,
+        masks.deepest_xy(everything[::-1]),
+        kernels.contains(masks.ends, masks.offsets, everything, positions),
+        kernels.intersections(masks.ends, masks.offsets, other.ends, other.offsets),
+        mask_iou(masks, other, slice="all"),
+        *(kernels.hit_cells(masks.ends, masks.offsets, masks.sizes, n) for n in (1, 3, 8)),
+        *(
+            kernels.coverage(masks.ends, *masks.offsets[i : i + 2], height, 2 * width * edges, 2 * height * edges)
+            for i, (height, width) in enumerate(masks.sizes[:200].tolist())
+        ),
+    ]
+
+
+def test_c_and_numba_agree_on_masks(
+    in_c: ModuleType, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    masks = random_masks(rng, 6000) + hard_masks(rng, 4000)
+    others = [mask ^ (rng.random(mask.shape) < rng.choice([0, 0.01, 0.5, 1])) for mask in masks]
+    rles, other_rles = ([encode_mask(mask) for mask in some] for some in (masks, others))
+    by_c, by_numba = (results(loops, rles, other_rles, monkeypatch) for loops in (in_c, numba_kernels))
+    assert all(a.dtype == b.dtype and np.array_equal(a, b, equal_nan=a.dtype.kind == "f") for a, b in
+               zip(by_c, by_numba, strict=True))  # fmt: skip
+    assert by_c[2].tolist() == [int(mask.sum()) for mask in masks]
+    assert by_c[5].tolist() == [int((a & b).sum()) for a, b in zip(masks, others, strict=True)]
+
+
+def test_c_and_numba_agree_on_strings_that_are_no_masks(
+    in_c: ModuleType, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alphabet = np.array([chr(code) for code in (*range(48, 112), 0, 47, 112, 233)])
+    rles = [
+        Rle((7, 9), "".join(rng.choice(alphabet[: rng.choice([20, 64, 68])], rng.integers(0, 9)))) for _ in range(9000)
+    ]
+    rles += [encode_mask(mask) for mask in random_masks(rng, 200)]
+    found = []
+    for loops in (in_c, numba_kernels):
+        monkeypatch.setattr(kernels, "loops", loops)
+        found.append(parse_masks(rles))
+    (by_c, problems), (by_numba, other_problems) = found
+    assert problems == other_problems
+    assert {problem.rule for problem in problems.values()} >= {
+        "rle-alphabet", "rle-truncated", "rle-code", "rle-negative-run", "rle-overflow", "rle-sum",
+    }  # fmt: skip
+    assert np.array_equal(by_c.ends, by_numba.ends)
+    assert np.array_equal(by_c.offsets, by_numba.offsets)
+
+
+def test_arrays_of_other_kinds_are_taken_as_they_are_meant(in_c: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "loops", in_c)
+    packed = pack_masks([encode_mask(np.ones((3, 5))), encode_mask(np.eye(4))])
+    strange = PackedMasks(
+        np.asfortranarray(packed.sizes), np.repeat(packed.ends, 2)[::2], packed.offsets.astype(np.int32)
+    )
+    assert strange.areas.tolist() == packed.areas.tolist() == [15, 4]
+    assert strange.deepest_xy([0, 1]).tolist() == [[1, 1], [0, 0]]
+    with pytest.raises(TypeError, match="argument 1 must have items of 8 bytes"):
+        in_c.mask_areas(packed.ends, packed.offsets.astype(np.int32), np.empty(2, np.int64))
+    with pytest.raises(TypeError, match="3 arguments are needed"):
+        in_c.mask_areas(packed.ends)
+
+
+def test_the_version_is_that_of_the_loops_in_c(in_c: ModuleType) -> None:
+    assert in_c.VERSION == kernels.VERSION
