@@ -10,7 +10,6 @@ from typing import Any
 from reveal_bench.api.conversion import rows_of
 from reveal_bench.api.shown import Shown
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.evaluation.compare import verdict_of
 from reveal_bench.reader_studies.analysis import Analysis, Sample, analyse
 from reveal_bench.reader_studies.study import figures_of, read_study
 
@@ -66,7 +65,8 @@ class ReaderStudyResult(Shown):
         if self.margin is None:
             return means + differences
         return [row | {"verdict": None} for row in means] + [
-            row | {"verdict": verdict_of(row["low"], row["high"], self.margin)} for row in differences
+            row | {"verdict": one.against(self.margin)}
+            for row, one in zip(differences, self.analysis.differences, strict=True)
         ]
 
     def by_reader(self) -> list[dict[str, Any]]:
@@ -93,7 +93,7 @@ class ReaderStudyResult(Shown):
                 "df": freedom,
                 "p": "" if p is None else "-" if math.isnan(p) else f"{p:.3f}",
             }
-            shown.append(told | ({} if self.margin is None else {"first against second": row["verdict"] or ""}))
+            shown.append(told | ({} if self.margin is None else {"verdict": row["verdict"] or ""}))
         return shown
 
 

@@ -86,6 +86,15 @@ class Difference:
     freedom: float
     p: float
 
+    def against(self, margin: float) -> str:
+        """Whether `a` is "non-inferior" to `b` or "inferior" by that margin; "not shown", and "-" without an interval.
+
+        As of two systems, in :mod:`reveal_bench.evaluation.margin`.
+        """
+        if not self.low < self.high:
+            return "-"
+        return "non-inferior" if self.low > -margin else "inferior" if self.high <= -margin else "not shown"
+
 
 @dataclass(frozen=True)
 class Analysis:

@@ -79,11 +79,11 @@ def read_study(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str] | N
     named = {**COLUMNS, **_checked(columns or {})}
     if not rows:
         raise ArgumentError("rows", "must hold a reading", "none")
-    found = set(rows[0])
+    found = list(rows[0])
     needed = [named[name] for name in ("reader", "case", "score")] + [*(columns or {}).values()]
     missing = [name for name in needed if name not in found]
     if missing:
-        told = ", ".join(map(str, list(found)[:_MOST_TOLD]))
+        told = ", ".join(map(str, found[:_MOST_TOLD]))
         wanted = ", ".join(dict.fromkeys(needed))
         raise ArgumentError("rows", f"must have the columns {wanted}", f"no {missing[0]} among {told}")
     places: dict[tuple[str, str, str], int] = {}
