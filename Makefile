@@ -1,10 +1,10 @@
-# demo, test, lint, bench: each sets up what it needs. A fresh Debian machine needs only Python >= 3.11 with venv, git, make.
+# demo, test, lint, docs, bench: each sets up what it needs. A fresh Debian machine needs only Python >= 3.11 with venv, git, make.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint .ci/constraints.txt
-SOURCES := pyproject.toml hatch_build.py reveal_bench/_kernels.c leaderboard/pyproject.toml .ci/constraints.txt
+SOURCES := pyproject.toml .ci/hatch_build.py reveal_bench/_kernels.c leaderboard/pyproject.toml .ci/constraints.txt
 PYTEST_ARGS ?=
 # Processes of tests: one more than cores, since tests of servers and workers wait for those.
 LANES ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
@@ -13,7 +13,7 @@ LMMS_TORCH ?= torch
 CFF := .venv-cff
 EXCHANGE := .venv-exchange
 
-.PHONY: demo test soak load lint bench clean
+.PHONY: demo test soak load lint docs bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/reveal-leaderboard demo
@@ -30,10 +30,14 @@ soak: $(VENV)/.installed-dev $(VENV)/.postgresql $(VENV)/.bubblewrap $(LMMS)/.in
 	REVEAL_LMMS_PYTHON=$(LMMS)/bin/python $(BIN)/python -m pytest tests/models/test_lmms_real.py
 	REVEAL_KILL_SEEDS=20 $(BIN)/python -m pytest tests/leaderboard/kill --numprocesses auto --dist loadscope $(PYTEST_ARGS)
 
-lint: $(VENV)/.installed-dev
+lint: $(VENV)/.installed-dev docs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# The documents as a site in site/: open site/index.html, or serve the folder to search it. A broken link stops the build.
+docs: $(VENV)/.installed-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --config-file .ci/mkdocs.yml
 
 # 60 submissions a minute for five minutes with 50 viewers, on loopback.
 load: $(VENV)/.installed-dev
@@ -73,6 +77,10 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 	$(INSTALL) --editable '.[dev]' --editable './leaderboard[postgresql,s3]'
 	touch $@
 
+$(VENV)/.installed-docs: $(BIN)/python $(SOURCES)
+	$(INSTALL) --editable '.[docs]'
+	touch $@
+
 # Chromium for the page tests: the system's, else Debian's package, else the one that Playwright brings.
 $(VENV)/.browser: $(VENV)/.installed-dev
 	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || .ci/install-browser
@@ -89,4 +97,4 @@ $(VENV)/.bubblewrap: $(VENV)/.installed-dev
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(LMMS) $(CFF) $(EXCHANGE) .pytest_cache .mypy_cache .ruff_cache
+	rm -rf site $(VENV) $(LMMS) $(CFF) $(EXCHANGE) .pytest_cache .mypy_cache .ruff_cache

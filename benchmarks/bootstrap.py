@@ -77,12 +77,13 @@ def measure() -> list[dict[str, float | str]]:
     check(iou)
     numeric = pd.DataFrame(hits, columns=list(CHEXLOCALIZE_FINDINGS))
     named = numeric.assign(img_id=[f"patient{i:05d}_study1_view1_frontal" for i in range(N_IMAGES)])
+    plain = {"interval": INTERVALS[0]}
     ours: dict[str, tuple[CaseRows, dict[str, str]]] = {
-        "hits": (case_rows(point_hit=hits), {}),
-        "IoU": (case_rows(mask_iou=iou), {}),
+        "hits": (case_rows(point_hit=hits), plain),
+        "IoU": (case_rows(mask_iou=iou), plain),
         "five metrics, one draw": (
             case_rows(point_hit=hits, grid_hit=hits, grid_chance=iou, mask_iou=iou, mask_iou_all=iou),
-            {},
+            plain,
         ),
         "hits, BCa": (case_rows(point_hit=hits), {"interval": INTERVALS[1]}),
     }

@@ -27,7 +27,14 @@ import numpy.typing as npt
 
 from reveal_bench.evaluation.compare import _told_apart, compare_resampled, side_by_side
 from reveal_bench.evaluation.permutation import contributions, draw_signs, step_down_p
-from reveal_bench.metrics.bootstrap import Figures, bootstrap_means, bounds_of, macro_first, resampling_counts
+from reveal_bench.metrics.bootstrap import (
+    Figures,
+    bootstrap_means,
+    bounds_of,
+    macro_first,
+    pooled_freedom_of,
+    resampling_counts,
+)
 from reveal_bench.metrics.estimates import units_behind
 from reveal_bench.metrics.intervals import find_intervals
 from reveal_bench.metrics.jackknife import Evidence, evidence_of_groups
@@ -162,7 +169,12 @@ def evidence_for(metric: str, figures: Figures, behind: Array) -> Evidence:
     defined = np.flatnonzero(~np.isnan(figures.values))
     is_share = metric == "point_hit"
     return evidence_of_groups(
-        macro_first(left_out), behind, averaged=defined, is_share=is_share, bounds=bounds_of(metric)
+        macro_first(left_out),
+        behind,
+        averaged=defined,
+        is_share=is_share,
+        bounds=bounds_of(metric),
+        pooled_freedom=pooled_freedom_of(metric),
     )
 
 

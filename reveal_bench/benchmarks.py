@@ -15,6 +15,7 @@ from typing import Literal
 from reveal_bench.findings import (
     CHESTX_DET_FINDINGS,
     CHEXLOCALIZE_FINDINGS,
+    CHEXPERT_LABELS,
     MS_CXR_FINDINGS,
     NIH_BOX_FINDINGS,
     PADCHEST_GR_FINDINGS,
@@ -83,6 +84,8 @@ class Benchmark:
         Whether the source forbids redistribution of its labels or pixels.
     sources : tuple of Source
         The downloads that it can be built of.
+    has_pictures : bool
+        Whether its rows are of pictures; of one that has labels alone there is nothing to embed.
     """
 
     name: str
@@ -95,6 +98,7 @@ class Benchmark:
     grid: int
     licence: Literal["restricted", "open"]
     sources: tuple[Source, ...] = ()
+    has_pictures: bool = True
 
 
 LOCALIZATION_METRICS = ("point_hit", "grid_hit", "mask_iou", "mask_iou_all")
@@ -299,6 +303,28 @@ BENCHMARKS: dict[str, Benchmark] = {
                     styles={"midrc": "reveal:write_midrc"},
                 ),
             ),
+        ),
+        Benchmark(
+            name="chexpert",
+            title="CheXpert",
+            source="Irvin et al. 2019: tables of labels of the validation and test sets, and those of readers",
+            kind="findings",
+            findings=CHEXPERT_LABELS,
+            asks="all",
+            metrics=LABEL_METRICS,
+            grid=8,
+            licence="restricted",
+            sources=(
+                Source(
+                    "chexpert-labels",
+                    section="CheXpert's tables of labels",
+                    holds="labels alone, and readers",
+                    holdout_split="test",
+                    options=(),
+                    styles={"chexpert-labels": "chexpert:write_chexpert_labels"},
+                ),
+            ),
+            has_pictures=False,
         ),
         Benchmark(
             name="rexecution",

@@ -8,6 +8,7 @@ A *finding* (or pathology, or label) is named by one canonical string, exactly a
 Sources
 -------
 * CheXlocalize: Saporta et al. 2022 (paper 002), Table 1; spelling of the released JSON files.
+* CheXpert: the fourteen observations of its tables of labels (Irvin et al. 2019), in their order.
 * REVEAL-CXR: arXiv 2601.15129 (paper 004), Table S1: definitions and RadLex / SNOMED CT / LOINC codes. Where the
   table prints no code (pleural effusion, pleural thickening, pneumothorax are missing from it), there is none here.
 * ChestX-Det: labels of the annotation file of Deepwise-AILab/ChestX-Det-Dataset.
@@ -28,6 +29,7 @@ from functools import lru_cache
 __all__ = [
     "CHESTX_DET_FINDINGS",
     "CHEXLOCALIZE_FINDINGS",
+    "CHEXPERT_LABELS",
     "GRID_STUDY_FINDINGS",
     "MS_CXR_FINDINGS",
     "NIH_BOX_FINDINGS",
@@ -338,6 +340,24 @@ REVEAL_TERMS: tuple[LabelTerm, ...] = (
     LabelTerm("Pleural thickening"),
     LabelTerm("Pneumothorax"),
 )
+
+CHEXPERT_LABELS: tuple[str, ...] = (
+    "No Finding",
+    "Enlarged Cardiomediastinum",
+    "Cardiomegaly",
+    "Lung Opacity",
+    "Lung Lesion",
+    "Edema",
+    "Consolidation",
+    "Pneumonia",
+    "Atelectasis",
+    "Pneumothorax",
+    "Pleural Effusion",
+    "Pleural Other",
+    "Fracture",
+    "Support Devices",
+)
+"""What CheXpert's tables of labels have a column for."""
 
 REVEAL_LABELS: tuple[str, ...] = tuple(term.name for term in REVEAL_TERMS)
 """The twelve labels of paper 004, alphabetical."""

@@ -6,7 +6,7 @@ A mask is stored column-major as the strictly checked, non-decreasing *ends* of 
 foreground, and so on; only run 0 may be empty, and ``ends[-1] == height * width``. Many masks lie in one flat ``ends``
 array; mask i is ``ends[offsets[i]:offsets[i + 1]]``. The functions here check nothing: :mod:`reveal_bench.masks` did.
 
-The loops are ``_kernels.c``, compiled when the package is installed (``hatch_build.py``). Where that was not possible,
+The loops are ``_kernels.c``, compiled when the package is installed (``.ci/hatch_build.py``). Where that failed,
 or the package is used from a checkout, numba compiles the same loops in :mod:`reveal_bench.numba_kernels`.
 """
 

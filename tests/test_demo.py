@@ -6,8 +6,10 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -45,6 +47,7 @@ def test_the_demo_runs_twice_and_ctrl_c_ends_everything(tmp_path: Path) -> None:
     again = subprocess.Popen(command(folder), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert again.stdout is not None
     url = next(line.split()[-1] for line in again.stdout if line.startswith("The board is at"))
+    assert f"listening at {url}\n" in (folder / "log.txt").read_text()
     board = httpx.get(f"{url}/api/v1/leaderboard", params={"benchmark": "chexlocalize"}).json()
     assert {entry["model"] for entry in board["entries"]} == ENTRANTS
     shown = httpx.get(f"{url}/gallery/chexlocalize/gallery.json").json()
@@ -71,3 +74,34 @@ def test_a_folder_that_is_no_demo_is_left_alone(
     assert done.exit_code == 1
     assert said in done.stderr
     assert (tmp_path / "thesis.txt").read_text() == "mine"
+
+
+class _Swallows:
+    """Python drops what is raised while an object is deleted."""
+
+    def __del__(self) -> None:
+        signal.raise_signal(signal.SIGTERM)
+
+
+def wait_after_a_drop() -> None:
+    del [_Swallows()][0]
+    threading.Event().wait(20)
+
+
+def test_a_signal_that_came_where_python_drops_exceptions_is_heeded_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = import_module("reveal_leaderboard.cli.demo")
+    dropped: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda one: dropped.append(one.exc_type))
+    monkeypatch.setattr(module, "SECONDS_UNTIL_AGAIN", 0.01)
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
+    before = [signal.getsignal(number) for number in numbers]
+    try:
+        module.heed_signals()
+        with pytest.raises(KeyboardInterrupt):
+            wait_after_a_drop()
+    finally:
+        module.heeded()
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+    assert dropped == [KeyboardInterrupt]
+    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)

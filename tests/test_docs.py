@@ -6,14 +6,17 @@ import doctest
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
 import yaml
+from reveal_leaderboard.cli import app as board_app
 from typer.testing import CliRunner
 
 from reveal_bench import api
 from reveal_bench.api import docs as api_docs
+from reveal_bench.cli import app as bench_app
 from reveal_bench.cli.score import metrics
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.docs import render
@@ -97,3 +100,42 @@ def test_readme_code_of_evaluate_modules_runs(folder: Path) -> None:
     assert "```python\n>>> " in text
     failed, tried = doctest.testfile(str(folder / "README.md"), module_relative=False)
     assert (failed, tried > 2) == (0, True)
+
+
+GUIDES = [ROOT / name for name in ("README.md", "submissions/README.md", "leaderboard/README.md")]
+PAGES = [*GUIDES, *sorted((ROOT / "docs").glob("*.md"))]
+PROGRAMS = {"reveal-bench": typer.main.get_command(bench_app), "reveal-leaderboard": typer.main.get_command(board_app)}
+
+
+def typed_commands(page: Path) -> list[str]:
+    """Every command of ours in the blocks of a page, one line each, without what a shell or a comment adds."""
+    blocks = re.findall(r"(?ms)^```(?:sh|console|)\n(.*?)^```", page.read_text(encoding="utf-8"))
+    lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
+    found = (re.match(r"(?:\$ )?(?:[A-Z_]+=\S+ )*(reveal-(?:bench|leaderboard) .*)", line) for line in lines)
+    return [re.split(r"\s+#|\s*[|>&;](?:\s|$)", match[1])[0] for match in found if match]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: f"{page.parent.name}/{page.name}")
+def test_commands_on_pages_exist_with_their_options(page: Path) -> None:
+    for line in typed_commands(page):
+        program, *words = line.split()
+        command: Any = PROGRAMS[program]
+        while words and words[0] in getattr(command, "commands", {}):
+            command = command.commands[words.pop(0)]
+        known = {name for option in command.params for name in (*option.opts, *option.secondary_opts)} | {"--help"}
+        assert not hasattr(command, "commands") or not words or words[0] in known | {"..."}, line
+        options = {word.strip("[]").split("=")[0] for word in words if word.lstrip("[").startswith("--")}
+        assert options <= known | {"--"}, f"{page.name}: {line}: {sorted(options - known)}"
+
+
+def test_commands_of_pages_are_found() -> None:
+    assert sum(len(typed_commands(page)) for page in PAGES) > 80
+    assert "reveal-bench lint   predictions.jsonl data/chexlocalize --split released" in typed_commands(
+        ROOT / "docs" / "commands.md"
+    )
+
+
+def test_every_page_of_the_docs_is_on_the_site() -> None:
+    site = yaml.safe_load((ROOT / ".ci" / "mkdocs.yml").read_text(encoding="utf-8"))
+    listed = re.findall(r"'([\w.]+\.(?:md|ipynb))'", str(site["nav"]))
+    assert {path.name for path in (ROOT / "docs").iterdir() if path.suffix in (".md", ".ipynb")} <= set(listed)

@@ -1,4 +1,4 @@
-"""The README's transcript on real annotations, run word for word; where they are not, on a synthetic twin of the file.
+"""The transcript of docs/real_data.md, word for word on real annotations; without them, on a synthetic twin.
 
 The real annotations lie in ``../shared/data`` (see README).
 """
@@ -20,8 +20,7 @@ from tests.conftest import ROOT
 from tests.transcripts import Step, plain, shell, steps
 
 REAL = ROOT.parent / "shared" / "data" / "chestx_det" / "ChestX_Det_test.json"
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-STEPS = steps(README, after="## Real data")
+STEPS = steps((ROOT / "docs" / "real_data.md").read_text(encoding="utf-8"), after="# From a download to a board")
 
 
 def free_port() -> int:
@@ -32,7 +31,7 @@ def free_port() -> int:
 
 
 def follow(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Step, str]]:
-    """Run every step in `folder`; the port of the README is exchanged for a free one.
+    """Run every step in `folder`; the port of the page is exchanged for a free one.
 
     The first and the last command of ``reveal-bench`` are programs that a shell starts, as are all others; those
     between them run in this process.
@@ -73,7 +72,7 @@ def test_the_transcript(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     if REAL.exists():
         (tmp_path / REAL.name).symlink_to(REAL)
         for step, printed in follow(tmp_path, monkeypatch):
-            assert step.matches(printed), f"$ {step.command}\n--- README\n{step.output}\n--- printed\n{plain(printed)}"
+            assert step.matches(printed), f"$ {step.command}\n--- page\n{step.output}\n--- printed\n{plain(printed)}"
         return
     twin(tmp_path / REAL.name, 160)
     said = {step.command.split()[1]: text for step, text in follow(tmp_path, monkeypatch)}

@@ -175,6 +175,7 @@ def build(
     from reveal_bench.sources import BuildError
 
     builder = _builder(root, source)
+    benchmark = BENCHMARKS[builder.benchmark]
     given = {"pictures": pictures, "mapping": mapping, "include_secondary": include_secondary}
     options = _options(builder, **given, workers=_cores(workers))
     _check_log(log, out, holdout)
@@ -190,10 +191,10 @@ def build(
             info = build_folder(
                 reading.splits,
                 out,
-                BENCHMARKS[builder.benchmark],
+                benchmark,
                 version=version,
                 asks=_asks(asks),
-                pixels=images.value,
+                pixels=images.value if benchmark.has_pictures else "withhold",
                 holdout=holdout,
                 holdout_fraction=holdout_fraction,
                 holdout_split=holdout_split or _holdout_split(builder, reading),

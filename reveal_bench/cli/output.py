@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
@@ -31,6 +32,7 @@ __all__ = [
     "print_run",
     "print_scores",
     "printed_as",
+    "plain_progress",
     "progress",
     "scale_of",
     "warn",
@@ -334,8 +336,13 @@ def _some(lines: Iterable[str], most: int = 50) -> list[str]:
 
 @contextmanager
 def progress(verb: str) -> Iterator[Callable[..., None]]:
-    """A progress line on standard error: (what, done, total or None, failed). Quiet when not on a terminal."""
+    """Progress on standard error: (what, done, total or None, failed). A bar on a terminal, elsewhere plain lines."""
     from rich.console import Console
+
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield plain_progress(verb)
+        return
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -348,10 +355,7 @@ def progress(verb: str) -> Iterator[Callable[..., None]]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     rate = TextColumn("{task.fields[rate]}")
     failures = TextColumn("{task.fields[failed]}", style="red")
-    console = Console(stderr=True)
-    with Progress(
-        *columns, TimeRemainingColumn(), rate, failures, console=console, disable=not console.is_terminal
-    ) as bar:
+    with Progress(*columns, TimeRemainingColumn(), rate, failures, console=console) as bar:
         tasks: dict[str, Any] = {}
 
         def update(what: str, done: int, total: int | None = None, failed: int = 0) -> None:
@@ -368,6 +372,35 @@ def progress(verb: str) -> Iterator[Callable[..., None]]:
             )
 
         yield update
+
+
+def plain_progress(
+    verb: str, *, every: float = 10.0, clock: Callable[[], float] = time.monotonic
+) -> Callable[..., None]:
+    """Progress for a log: a line at most every so many seconds, and none of work that is done before.
+
+    Examples
+    --------
+    >>> seconds = iter([0, 4, 12, 13])
+    >>> update = plain_progress("building", clock=lambda: next(seconds))
+    >>> update("train", 100, 1_000)
+    >>> update("train", 300, 1_000)  # goes to standard error: building train: 300 of 1,000 (30 %) after 12 s
+    >>> update("train", 310, 1_000)
+    """
+    start = told = clock()
+
+    def update(what: str, done: int, total: int | None = None, failed: int = 0) -> None:
+        nonlocal told
+        now = clock()
+        if now - told < every:
+            return
+        told = now
+        share = f" of {total:,} ({100 * done // total} %)" if total else ""
+        failures = f", {failed:,} failed" if failed else ""
+        name = what if what == verb else f"{verb} {what}"
+        typer.echo(f"{name}: {done:,}{share}{failures} after {now - start:.0f} s", err=True)
+
+    return update
 
 
 def warn(warnings: Sequence[str]) -> None:

@@ -59,7 +59,7 @@ COLUMNS = {
     # side tables
     "label": "the finding, as a code",
     "mask": "picture of the ground-truth mask: 255 where the finding is, 0 elsewhere",
-    "reader": "who rated",
+    "reader": "who rated, or read",
     "process": "score 1 to 5",
     "execution": "score 1 to 5",
     "synthesis": "score 1 to 5",
@@ -101,6 +101,7 @@ CONFIGS = {
     "classes": "the class of each image as the source gives it",
     "sentences": "sentences of the reports with everything the source says of them, boxes in pixels",
     "mrale": "modified RALE score per study",
+    "readers": "what single readers said of a study",
     "manifest": "what is asked of each split; public for every split",
 }
 """Config -> what it is for, beside the main configs of the kinds."""

@@ -378,6 +378,8 @@ class _Check:
         keys.add(key)
         self._belongs(row, table.split, table, patients=True)
         self.problems += [Problem(table.name, key, *fault) for fault in kind.row_faults(row, findings)]
+        if row.get("image_ids") == [] and self.folder.benchmark.has_pictures:
+            self.problems.append(Problem(table.name, key, "image_ids", "must name at least one image", "none"))
         self.problems += self.pictures.check(row, kind.key, table, self.warnings)
         asked = kind.asked_of(row, findings, self.folder.info.asks)
         tally.add(row, asked)

@@ -36,7 +36,7 @@ from reveal_bench.arrays import BoolArray, FloatArray
 from reveal_bench.evaluation.permutation import Signs, contributions, draw_signs, paired_p, step_down_p
 from reveal_bench.kinds.kind import Rows
 from reveal_bench.metrics import METRICS, Metric
-from reveal_bench.metrics.bootstrap import MACRO, Resampled, macro_first, signature
+from reveal_bench.metrics.bootstrap import MACRO, Resampled, macro_first, pooled_freedom_of, signature
 from reveal_bench.metrics.intervals import SHARES, Interval, Intervals, find_intervals
 from reveal_bench.metrics.jackknife import Evidence, evidence_of_groups
 
@@ -257,7 +257,7 @@ def compare_resampled(
         found = find_intervals(combine(*values), combine(*replicates))
         p_values = np.array([_two_sided(column) for column in combine(*replicates).T])
     else:
-        evidence = _evidence_of_pair(a, b, values, parts[1], combine)
+        evidence = _evidence_of_pair(a, b, values, parts[1], combine, pooled_freedom_of(recipe.split("|", 1)[0]))
         found = find_intervals(combine(*values), combine(*replicates), interval="jackknife", evidence=evidence)
         p_values = np.where(np.isnan(found.low), np.nan, paired_p(*parts, signs))
     n_shared = int((~np.isnan(values[0, 1:])).sum())
@@ -278,6 +278,7 @@ def _evidence_of_pair(
     values: FloatArray,
     behind: BoolArray,
     combine: Callable[[FloatArray, FloatArray], FloatArray],
+    pooled_freedom: float,
 ) -> Evidence:
     left_out = np.array([a.left_out(), b.left_out()], np.float64)
     left_out[:, np.isnan(left_out).any(axis=0)] = np.nan
@@ -287,6 +288,7 @@ def _evidence_of_pair(
         averaged=np.flatnonzero(~np.isnan(values[0, 1:])),
         bounds=(-math.inf, math.inf),
         is_mean=combine is np.subtract,
+        pooled_freedom=pooled_freedom,
     )
 
 
@@ -429,7 +431,11 @@ def _intervals_of_macros(
     found = []
     for own, of_own, without in zip(values, replicates, left_out, strict=True):
         evidence = evidence_of_groups(
-            macro_first(without), n_units, averaged=averaged, bounds=(metric.low, metric.high)
+            macro_first(without),
+            n_units,
+            averaged=averaged,
+            bounds=(metric.low, metric.high),
+            pooled_freedom=pooled_freedom_of(metric.name),
         )
         found.append(find_intervals(own, of_own, interval="jackknife", evidence=evidence))
     columns = ("values", "low", "high", "n_empty")

@@ -12,8 +12,9 @@ and the degrees of freedom of the squared standard error (Satterthwaite), ``2 V*
   of its scale, where the standard error is 0; its effective sample size is the number of patients behind it.
 * A macro's variance is that of a mean of its findings, with their covariances. The variance of a finding with few
   patients says little of itself, so per patient it is averaged with the pooled one of all findings, which counts for
-  :data:`POOLED_FREEDOM` degrees of freedom; those of the macro follow by Satterthwaite's formula. Its bias is the mean
-  of the findings' biases.
+  :data:`POOLED_FREEDOM` degrees of freedom; that of a finding at an end of the scale, such as an F1 of 0, says nothing
+  and is the pooled one. Degrees of freedom of the macro follow by Satterthwaite's formula. Its bias is the mean of the
+  findings' biases.
 * Every other figure has ``value - bias +- t se`` on the arcsine scale of its bounds, with the t quantile of its degrees
   of freedom; on its own scale if it has no bounds, as a difference has none here.
 
@@ -52,8 +53,9 @@ LEAST_UNITS = 10
 """Patients behind a figure below which it has no interval."""
 LEAST_UNITS_IN_MACRO = 5
 """The same for every finding of a figure that is derived from macros."""
-POOLED_FREEDOM = 2
-"""Degrees of freedom that the pooled variance of findings counts for beside a finding's own, in a macro."""
+POOLED_FREEDOM = {"mean": 5.0, "ratio": 2.0}
+"""Degrees of freedom that the pooled variance of findings counts for beside a finding's own, in a macro: of means over
+rows (hit rates, IoU, scores), and of ratios such as F1 and kappa, whose variances differ more between findings."""
 
 _Z = NormalDist().inv_cdf(0.975)
 _LEAST_FREEDOM = 3.0  # the expansion of the t quantile is good from here on
@@ -75,6 +77,7 @@ class Evidence:
         Whether the figure is a mean of rows that are 0 or 1.
     bounds : ends of the scale, infinite if it has none
     averaged : columns whose mean the first one is, as a macro; None where it is not a mean of others
+    pooled_freedom : of :data:`POOLED_FREEDOM`
     """
 
     left_out: FloatArray
@@ -83,6 +86,7 @@ class Evidence:
     is_share: BoolArray
     bounds: tuple[float, float]
     averaged: IntArray | None = None
+    pooled_freedom: float = POOLED_FREEDOM["ratio"]
 
 
 def evidence_of_groups(
@@ -93,6 +97,7 @@ def evidence_of_groups(
     is_share: BoolArray | bool = False,
     bounds: tuple[float, float] = (0.0, 1.0),
     is_mean: bool = True,
+    pooled_freedom: float = POOLED_FREEDOM["ratio"],
 ) -> Evidence:
     """Evidence of a macro and its groups.
 
@@ -116,6 +121,7 @@ def evidence_of_groups(
         np.concatenate([[False], np.broadcast_to(is_share, n_units.shape)]),
         bounds,
         averaged + 1 if is_mean else None,
+        pooled_freedom,
     )
 
 
@@ -176,7 +182,7 @@ def jackknife_ends(values: FloatArray, evidence: Evidence) -> FloatArray:
 
 def _of_mean(values: FloatArray, evidence: Evidence, averaged: IntArray) -> tuple[float, float, float]:
     """Standard error, its degrees of freedom, and bias of the mean of some columns, as the module says of a macro."""
-    n, k = len(evidence.left_out), len(averaged)
+    n, k, pooled_freedom = len(evidence.left_out), len(averaged), evidence.pooled_freedom
     behind = evidence.n_units[averaged]
     own = np.maximum(behind - 1, 0)
     left_out = evidence.left_out[:, averaged]
@@ -187,9 +193,10 @@ def _of_mean(values: FloatArray, evidence: Evidence, averaged: IntArray) -> tupl
     variances = np.diag(covariance)
     per_patient = variances * behind
     pooled = (own * per_patient).sum() / max(own.sum(), 1)
-    steadied = (own * per_patient + POOLED_FREEDOM * pooled) / (own + POOLED_FREEDOM) / np.maximum(behind, 1)
+    own = np.where(np.isin(values[averaged], evidence.bounds), 0, own)
+    steadied = (own * per_patient + pooled_freedom * pooled) / (own + pooled_freedom) / np.maximum(behind, 1)
     variance = max(steadied.sum() + covariance.sum() - variances.sum(), 0.0) / k**2
-    spread = (steadied**2 / (own + POOLED_FREEDOM)).sum()
+    spread = (steadied**2 / (own + pooled_freedom)).sum()
     freedom = min(steadied.sum() ** 2 / spread, n - 1) if spread > 0 else inf
     return float(np.sqrt(variance)), float(freedom), float((n - 1) * (centre - values[averaged]).sum() / k)
 

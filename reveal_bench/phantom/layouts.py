@@ -25,7 +25,7 @@ import numpy as np
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.files import replacing
-from reveal_bench.findings import CHEXLOCALIZE_FINDINGS
+from reveal_bench.findings import CHEXLOCALIZE_FINDINGS, CHEXPERT_LABELS
 from reveal_bench.masks import empty_rle, rasterize_polygons
 from reveal_bench.phantom.anatomy import Anatomy
 from reveal_bench.phantom.curves import Points
@@ -33,12 +33,6 @@ from reveal_bench.phantom.patients import Film, draw_film, films
 from reveal_bench.phantom.readers import perturb, reader_contours, reader_point
 
 __all__ = ["SHOWN", "TRAPS", "write_anatomy", "write_chexlocalize"]
-
-LABELS = (
-    "No Finding", "Enlarged Cardiomediastinum", "Cardiomegaly", "Lung Opacity", "Lung Lesion", "Edema", "Consolidation",
-    "Pneumonia", "Atelectasis", "Pneumothorax", "Pleural Effusion", "Pleural Other", "Fracture", "Support Devices",
-)  # fmt: skip
-"""Label columns of CheXpert's CSV files, which call Airspace Opacity "Lung Opacity"."""
 
 TRAPS = (
     "one positive not drawn",
@@ -211,7 +205,9 @@ def _label_row(film: Film, positives: list[str]) -> list[str]:
     study = film.study
     path = f"{study.patient}/study1/{film.name}.jpg"
     present = {"Lung Opacity" if name == "Airspace Opacity" else name for name in positives}
-    values = ["1.0" if label in present or (label == "No Finding" and not present) else "0.0" for label in LABELS]
+    values = [
+        "1.0" if label in present or (label == "No Finding" and not present) else "0.0" for label in CHEXPERT_LABELS
+    ]
     if study.split == "test":
         return [f"test/{path}", *values]
     lateral = film.view == "LATERAL"
@@ -230,7 +226,7 @@ def _write_files(root: Path, split: str, files: _Files, *, traps: bool) -> None:
         named["gradcam_segmentations_val"] = files.gradcam_segmentations
     for name, content in named.items():
         (folder / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
-    heads, rows = list(LABELS), files.labels
+    heads, rows = list(CHEXPERT_LABELS), files.labels
     facts = ["Sex", "Age", "Frontal/Lateral", "AP/PA"] if split == "val" else []
     if traps and split == "test":  # the order of the columns differs between the source's files
         i, j = heads.index("Lung Opacity"), heads.index("Lung Lesion")

@@ -52,14 +52,15 @@ def call(*words: object, expect: int = 0, cwd: Path = ROOT) -> subprocess.Comple
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_has_help_and_stands_in_the_readme(command: str) -> None:
+def test_every_command_has_help_and_stands_in_the_list(command: str) -> None:
     text = call(command, "--help").stdout
     assert re.search(r"Usage: .* " + command, text)
-    assert f"reveal-bench {command}" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"reveal-bench {command}" in (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
 
 
-def test_the_readme_has_no_gap() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize("page", ["README.md", "docs/commands.md", "docs/real_data.md", "docs/speed.md"])
+def test_the_first_pages_have_no_gap(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
     assert not re.findall(r"(?m)^[A-Z]{6,}$|TODO|TRANSCRIPT|BENCHTABLE", text)
 
 

@@ -19,6 +19,7 @@ EXTRAS = {
     "padchest-gr": {"sentences"},
     "reveal-cxr": {"labels"},
     "midrc": {"labels", "mrale"},
+    "chexpert-labels": {"readers"},
     "rexecution": {"ratings", "rubric"},
 }
 

@@ -119,7 +119,7 @@ def test_every_route_of_gradio_was_looked_at(browser: TestClient, inside: Inside
         inside.seen.clear()
         answer = browser.request(method, path.replace("{session_hash}", SESSION), headers=cookies["a"])
         below = path.removeprefix("/gradio_api/")
-        if path in OPEN or method in ROUTES.get(below, ()) or below == "heartbeat/{session_hash}":
+        if path in OPEN or method in ROUTES.get(below, ()):
             continue
         assert inside.seen == [], (method, path)
         assert answer.status_code == 404, (method, path)
@@ -216,7 +216,6 @@ def test_an_upload_that_failed_belongs_to_nobody(
 
 FOLLOW: dict[str, Callable[[TestClient, dict[str, str]], int]] = {
     "events": lambda browser, h: browser.get(f"/gradio_api/queue/data?session_hash={SESSION}", headers=h).status_code,
-    "heartbeat": lambda browser, h: browser.get(f"/gradio_api/heartbeat/{SESSION}", headers=h).status_code,
     "join": join,
     "cancel": lambda browser, h: (
         browser.post(
@@ -288,3 +287,12 @@ def test_gradio_gathers_nothing_about_events(tmp_path: Path, monkeypatch: pytest
     done = {"function": "send", "status": "success", "process_time": 1.0}
     assert queue.ANALYTICS_MAX_EVENTS == 1
     assert queue.compute_analytics_summary([done]) == {"functions": {}}
+
+
+def test_an_open_page_holds_no_connection(tmp_path: Path) -> None:
+    """A browser keeps six to one server: with one held by every page, the seventh tab would wait for ever."""
+    world = World(tmp_path)
+    app = build_app(world.store, world.intake.blobs, world.catalogue, world.intake.custody, world.auth)
+    for path in ("/", "/submit"):
+        page = TestClient(app, base_url="http://127.0.0.1").get(path).text
+        assert '"connect_heartbeat":false' in page.replace(" ", "")

@@ -464,7 +464,10 @@ def test_the_table_is_seen_before_the_page_has_drawn_its_own(world: Any) -> None
     early = text[text.index('<template shadowrootmode="closed">') : text.index("</template>")]
     assert "Northern Lab" in early
     assert re.search(r"(?s):host \{\s*--rv-ink.*@media \(prefers-color-scheme:dark\)\{:host\{\s*--rv-ink", early)
-    for path in ("/?metric=f1", f"/entry?id={world.mine.id}", "/submit", "/?benchmark=nope"):
+    of_entry = client.get(f"/entry?id={world.mine.id}").text
+    early = of_entry[of_entry.index('<template shadowrootmode="closed">') : of_entry.index("</template>")]
+    assert re.search(r'class="rv-headline".*<b>70', early.replace("\n", " "))
+    for path in ("/?metric=f1", "/entry?id=0", "/submit", "/?benchmark=nope"):
         assert "shadowrootmode" not in client.get(path).text
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from reveal_leaderboard.worker.supervisor import Supervisor
+from reveal_leaderboard.worker.supervisor import Supervisor, own_command
 
 from tests.leaderboard.conftest import wait_until
 
@@ -74,3 +75,10 @@ def test_what_ends_by_itself_with_success_is_done(tmp_path: Path) -> None:
     supervisor = Supervisor({"once": [sys.executable, "-c", f"open({str(starts)!r}, 'a').write('x')"]})
     supervisor.run()  # returns when all are done
     assert (starts.read_text(), supervisor.n_restarts) == ("x", 0)
+
+
+def test_what_lies_in_the_working_folder_is_not_imported(tmp_path: Path) -> None:
+    (tmp_path / "typer.py").write_text("raise SystemExit('imported from the working folder')")
+    done = subprocess.run(own_command("serve", "--help"), cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Serve the pages" in done.stdout

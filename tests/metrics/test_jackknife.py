@@ -31,7 +31,9 @@ def deleted(statistic: Statistic) -> tuple[float, float, float, float]:
     total = math.fsum((v - mean) ** 2 for v in without)
     fourth = math.fsum((v - mean) ** 4 for v in without)
     error = math.sqrt((N_PATIENTS - 1) / N_PATIENTS * total)
-    return value, error, (N_PATIENTS - 1) * (mean - value), 2 * total**2 / (fourth - total**2 / N_PATIENTS)
+    spread = fourth - total**2 / N_PATIENTS
+    freedom = 2 * total**2 / spread if spread > 0 else math.inf
+    return value, error, (N_PATIENTS - 1) * (mean - value), freedom
 
 
 def wilson(share: float, n: float) -> list[float]:
@@ -56,21 +58,28 @@ def spread_on_arcsine(value: float, error: float, bias: float, freedom: float, l
     return [low + (high - low) * math.sin(min(max(x, 0), math.pi / 2)) ** 2 for x in (centre - reach, centre + reach)]
 
 
-def macro_on_arcsine(statistics: Sequence[Statistic], behind: Sequence[int], low: float = 0.0) -> list[float]:
-    """A macro's interval, sum by sum: each finding's variance steadied by two degrees of the pooled one."""
+def macro_on_arcsine(
+    statistics: Sequence[Statistic], behind: Sequence[int], low: float = 0.0, *, pooled_freedom: float = 5.0
+) -> list[float]:
+    """A macro's interval, sum by sum: each finding's variance steadied by some degrees of freedom of the pooled one."""
     k = len(statistics)
     spreads = [deleted(statistic) for statistic in statistics]
     values = [[s(np.flatnonzero(patient != PATIENTS)) for patient in range(N_PATIENTS)] for s in statistics]
     variances = [error**2 for _, error, _, _ in spreads]
     pooled = sum((m - 1) * m * v for m, v in zip(behind, variances, strict=True)) / sum(m - 1 for m in behind)
-    steadied = [((m - 1) * m * v + 2 * pooled) / (m + 1) / m for m, v in zip(behind, variances, strict=True)]
+    # What is at an end of the scale says nothing of its spread
+    own = [0 if spread[0] in (low, 1.0) else m - 1 for spread, m in zip(spreads, behind, strict=True)]
+    steadied = [
+        (f * m * v + pooled_freedom * pooled) / (f + pooled_freedom) / m
+        for f, m, v in zip(own, behind, variances, strict=True)
+    ]
     covariances = sum(
         (N_PATIENTS - 1) / N_PATIENTS * sum((x - np.mean(a)) * (y - np.mean(b)) for x, y in zip(a, b, strict=True))
         for i, a in enumerate(values)
         for j, b in enumerate(values)
         if i != j
     )
-    freedom = sum(steadied) ** 2 / sum(v**2 / (m + 1) for v, m in zip(steadied, behind, strict=True))
+    freedom = sum(steadied) ** 2 / sum(v**2 / (f + pooled_freedom) for v, f in zip(steadied, own, strict=True))
     value, bias = (sum(spread[i] for spread in spreads) / k for i in (0, 2))
     error = math.sqrt(sum(steadied) + covariances) / k
     return spread_on_arcsine(value, error, bias, min(freedom, N_PATIENTS - 1), low, 1.0)
@@ -133,8 +142,17 @@ def test_f1_and_kappa_equal_deletion_of_each_patient(metric: str, rng: np.random
     for i, name in enumerate("ab"):
         assert found(got, metric, name) == pytest.approx(on_arcsine(statistic(i), low), abs=2e-4)
     behind = [len(set(PATIENTS[present[:, i] | predicted[:, i]].tolist())) for i in (0, 1)]
-    expected = macro_on_arcsine([statistic(0), statistic(1)], behind, low)
+    expected = macro_on_arcsine([statistic(0), statistic(1)], behind, low, pooled_freedom=2.0)
     assert found(got, metric, "macro") == pytest.approx(expected, abs=2e-4)
+
+
+def test_a_finding_at_an_end_of_the_scale_lends_the_macro_the_pooled_spread(rng: np.random.Generator) -> None:
+    values = np.where(np.arange(len(PATIENTS)) % 2, 1.0, rng.random(len(PATIENTS)))
+    findings = [f"f{i % 2}" for i in range(len(PATIENTS))]
+    got = estimate_cases("mask_iou", 1, values, findings=findings, patients=NAMES)
+    statistics = [mean_of(values, 0), lambda kept: 1.0]
+    expected = macro_on_arcsine(statistics, [behind_of(i) for i in (0, 1)])
+    assert found(got, "mask_iou", "macro") == pytest.approx(expected, abs=2e-4)
 
 
 def test_a_macro_has_an_interval_though_a_finding_is_of_one_patient() -> None:
@@ -146,8 +164,8 @@ def test_a_macro_has_an_interval_though_a_finding_is_of_one_patient() -> None:
     assert math.isnan(once.low)
     variance = 10 / 9 * 0.25 / 10  # of the often one's mean: sum of squares / (n (n - 1))
     per_patient = 10 * variance
-    steadied = [(9 * per_patient + 2 * per_patient) / 11 / 10, per_patient]
-    freedom = min(sum(steadied) ** 2 / (steadied[0] ** 2 / 11 + steadied[1] ** 2 / 2), 10)
+    steadied = [(9 * per_patient + 5 * per_patient) / 14 / 10, per_patient]
+    freedom = min(sum(steadied) ** 2 / (steadied[0] ** 2 / 14 + steadied[1] ** 2 / 5), 10)
     error = math.sqrt(sum(steadied)) / 2
     expected = spread_on_arcsine(0.5, error, 0.0, freedom, 0.0, 1.0)
     assert [macro.low, macro.high] == pytest.approx(expected, abs=0.02)

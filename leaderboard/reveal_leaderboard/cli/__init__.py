@@ -200,9 +200,9 @@ def worker(
 
 def _supervise(processes: int) -> None:
     """Run this very command as `processes` single workers, and restart those that die."""
-    from reveal_leaderboard.worker.supervisor import Supervisor
+    from reveal_leaderboard.worker.supervisor import Supervisor, own_command
 
-    words = [sys.executable, "-m", "reveal_leaderboard", *sys.argv[1:], "--processes", "1"]
+    words = own_command(*sys.argv[1:], "--processes", "1")
     supervisor = Supervisor({f"worker {number}": words for number in range(1, processes + 1)})
     _on_end_signals(supervisor.stopping)
     supervisor.run()
@@ -259,7 +259,7 @@ def demo(
     stay: Annotated[bool, typer.Option(help="Keep the board running until Ctrl-C.")] = True,
 ) -> None:
     """Show everything on synthetic data: build, predict, score at home, upload, and boards with private holdouts."""
-    from reveal_leaderboard.cli.demo import BENCHMARK, STUDIES, Demo, heed_signals, show_board, upload
+    from reveal_leaderboard.cli.demo import BENCHMARK, STUDIES, Demo, heed_signals, heeded, show_board, upload
 
     heed_signals()
     show = Demo(folder, n_images=images, seed=seed, echo=typer.echo)
@@ -276,6 +276,7 @@ def demo(
             if stay:
                 threading.Event().wait()  # until Ctrl-C; the supervisor restarts whatever dies
     except KeyboardInterrupt:
+        heeded()
         typer.echo("stopped")
     except (ValueError, RuntimeError) as error:
         typer.secho(f"error: {error}", fg="red", err=True)

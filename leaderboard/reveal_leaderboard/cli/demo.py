@@ -12,7 +12,6 @@ import json
 import shutil
 import signal
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -50,10 +49,10 @@ from reveal_bench.reports.curation import report
 from reveal_bench.sources import BUILDERS
 from reveal_bench.sources.ids import read_id_key
 from reveal_bench.viewer.gallery import CaseSource, prepare_gallery
-from reveal_leaderboard.worker.supervisor import Supervisor
+from reveal_leaderboard.worker.supervisor import Supervisor, own_command
 
 __all__ = [
-    "BENCHMARK", "STUDIES", "Demo", "Entrant", "Upload", "heed_signals", "prepare_studies", "running",
+    "BENCHMARK", "STUDIES", "Demo", "Entrant", "Upload", "heed_signals", "heeded", "prepare_studies", "running",
     "score_studies_at_home", "settings_of", "show_board", "study_uploads", "upload",
 ]  # fmt: skip
 
@@ -294,7 +293,7 @@ def running(serve: Sequence[object], work: Sequence[object], *, port: int, log: 
     port = port if _is_free(port) else _free_port()
     url = f"http://127.0.0.1:{port}"
     with log.open("ab") as output:
-        commands = {"server": _words([*serve, "--port", port]), "worker": _words(work)}
+        commands = {"server": own_command(*serve, "--port", port), "worker": own_command(*work)}
         supervisor = Supervisor(commands, output=output)
         thread = threading.Thread(target=supervisor.run, name="supervisor", daemon=True)
         thread.start()
@@ -302,6 +301,7 @@ def running(serve: Sequence[object], work: Sequence[object], *, port: int, log: 
             _wait_until_ready(url, supervisor, log)
             yield url
         finally:
+            heeded()
             supervisor.stopping.set()
             thread.join()
 
@@ -340,10 +340,6 @@ def _placed_board(url: str, benchmark: str) -> dict[str, Any]:
         time.sleep(0.5)
 
 
-def _words(arguments: Sequence[object]) -> list[str]:
-    return [sys.executable, "-m", "reveal_leaderboard", *map(str, arguments)]
-
-
 def _is_free(port: int) -> bool:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -377,14 +373,27 @@ def _wait_until_ready(url: str, supervisor: Supervisor, log: Path) -> None:
     raise RuntimeError(f"the leaderboard did not start; the end of {log}:\n{tail}")
 
 
+SECONDS_UNTIL_AGAIN = 2.0
+
+
 def heed_signals() -> None:
-    """Make Ctrl-C and SIGTERM raise KeyboardInterrupt, even where the shell that started us had them ignored."""
+    """Make Ctrl-C and SIGTERM raise KeyboardInterrupt, even where the shell that started us had them ignored.
+
+    Python drops an exception that is raised in a ``__del__`` or while a library is called back: so it is raised again
+    every two seconds, until somebody has :func:`heeded` it.
+    """
 
     def stop(number: int, frame: FrameType | None) -> None:
+        signal.setitimer(signal.ITIMER_REAL, SECONDS_UNTIL_AGAIN)
         raise KeyboardInterrupt
 
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM):
         signal.signal(number, stop)
+
+
+def heeded() -> None:
+    """Let what follows end in order: the exception of :func:`heed_signals` is not raised again."""
+    signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 STRATA = {1: 0.34, 2: 0.22, 3: 0.10, 4: 0.04}

@@ -8,6 +8,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import socket
 import sys
 import tempfile
 from collections.abc import Iterable
@@ -47,10 +48,18 @@ def secret_files() -> list[Path]:
 
 
 def run_server(application: FastAPI, host: str, port: int) -> None:
-    """Serve until a signal ends it."""
+    """Serve until a signal ends it; the address is printed once it answers."""
     import uvicorn  # after confinement: threads started by libraries are bound by it too
 
-    uvicorn.run(
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            if self.started:
+                taken = self.servers[0].sockets[0].getsockname()[1]
+                typer.echo(f"listening at http://{f'[{host}]' if ':' in host else host}:{taken}")
+                sys.stdout.flush()
+
+    config = uvicorn.Config(
         application,
         host=host,
         port=port,
@@ -60,6 +69,7 @@ def run_server(application: FastAPI, host: str, port: int) -> None:
         proxy_headers=False,
         timeout_keep_alive=75,  # longer than proxies keep theirs, else a request meets a connection that closes
     )
+    Server(config).run()
 
 
 def lock_folder(data: Path) -> BinaryIO:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import os
 import subprocess
-import sys
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
@@ -225,8 +224,10 @@ def readers_export(
 
 def _prepare_in_a_child(given: Mapping[str, object]) -> None:
     """Prepare in a process of its own: this one is to have one thread, and no business with what is read there."""
+    from reveal_leaderboard.worker.supervisor import own_command
+
     words = [str(word) for name, value in given.items() if value is not None for word in (name, value)]
-    if done := subprocess.run([sys.executable, "-m", "reveal_leaderboard", "readers-prepare", *words]).returncode:
+    if done := subprocess.run(own_command("readers-prepare", *words)).returncode:
         raise typer.Exit(done)
 
 

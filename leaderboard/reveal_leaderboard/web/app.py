@@ -255,3 +255,6 @@ def _mount_pages(app: FastAPI, services: Services, front: Front) -> None:
         theme=gr.themes.Base(primary_hue="teal", neutral_hue="slate", font=SYSTEM_FONTS, font_mono=MONO_FONTS),
         css=(files("reveal_leaderboard.web.pages") / "style.css").read_text(encoding="utf-8"),
     )
+    # Gradio would keep a connection open for every open page, of which a browser allows six to one server: the seventh
+    # tab would never load. Nothing here needs to know that a page was closed.
+    pages.config["connect_heartbeat"] = False

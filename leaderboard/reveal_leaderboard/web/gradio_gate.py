@@ -89,9 +89,6 @@ class GradioGate:
                 await send_problem(send, 404, "There is no such file.")
             else:
                 await self.app(_moved(scope, f"{API}file={path}"), receive, send)
-        elif route.startswith("heartbeat/") and method == "GET":
-            is_own = self._sessions.claim(route.removeprefix("heartbeat/").rstrip("/"), owner)
-            await self._pass_or(403, OTHERS, is_own, scope, receive, send)
         elif method not in ROUTES.get(route, ()):
             await send_problem(send, 404, "There is nothing here.")
         elif route == "queue/data":

@@ -1,9 +1,9 @@
-"""What is told of a page before any script runs: its title, tags for link previews, its status, the board's table.
+"""What is told of a page before any script runs: its title, tags for link previews, its status, its first words.
 
 Gradio serves one document for all pages, with tags of its own and always with status 200. Here the tags are replaced by
 ours; a board that is not there and an entry that the asker may not see answer 404, or 410 if its team withdrew it; who
-has no JavaScript reads the table of the board, and all others see it until the page has drawn its own. What the page
-itself says stays the same.
+has no JavaScript reads the table of the board or the headline of the entry, and all others see it until the page has
+drawn its own. What the page itself says stays the same.
 """
 
 from __future__ import annotations
@@ -23,10 +23,9 @@ from reveal_leaderboard.boards.catalogue import UnknownBenchmarkError
 from reveal_leaderboard.boards.standings import standings
 from reveal_leaderboard.boards.withdrawn import read_withdrawn
 from reveal_leaderboard.web.api.access import look
-from reveal_leaderboard.web.pages import board_notes
+from reveal_leaderboard.web.pages import board_notes, entry
 from reveal_leaderboard.web.pages.board_view import render
 from reveal_leaderboard.web.pages.drawing import query_text
-from reveal_leaderboard.web.pages.entry import may_see
 from reveal_leaderboard.web.pages.rubric_view import render_board
 from reveal_leaderboard.web.shared_result import read_shared
 
@@ -42,7 +41,7 @@ SITE = "REVEAL leaderboard"
 ENTRY = "/entry"
 GRADIOS_OWN = re.compile(rb'<meta\s+(?:property|name)="(?:og|twitter):[^>]*>')
 TITLE, HEAD, BODY = (re.compile(tag) for tag in (rb"<title>[^<]*</title>", rb"<head[^>]*>", rb"<body[^>]*>"))
-WITHOUT_SCRIPTS = "These pages need JavaScript. What follows is the table; the same is at /api/v1/leaderboard."
+WITHOUT_SCRIPTS = "These pages need JavaScript. What follows is what this one says first; see also /api/v1/leaderboard."
 STILL = (
     "<style>@keyframes rv-show{to{visibility:visible}}"
     "gradio-app:not(:has(.rv-head h1):has(nav a):has(.rv-strip :is(a,button))) *"
@@ -52,18 +51,19 @@ STILL = (
 EARLY = (
     "<style>@keyframes rv-gone{{to{{visibility:hidden}}}}#rv-early{{position:absolute;inset:0 0 auto;min-height:100vh;"
     "z-index:9;pointer-events:none;animation:rv-gone 0s 6s forwards}}"
-    "body:has(gradio-app .rv-board tbody tr) #rv-early{{display:none}}</style>"
+    "body:has(gradio-app :is(.rv-board tbody tr,.rv-headline)) #rv-early{{display:none}}</style>"
     '<div id="rv-early"><template shadowrootmode="closed"><style>{style}</style>'
-    "<header>{site}</header><main>{table}</main></template></div>"
+    '<header class="rv-site">{site}</header><main>{first}</main></template></div>'
 )
-"""The table of a board over the page until Gradio has drawn its own, which a slow line delays by seconds. It lies in a
-closed shadow tree, so neither styles nor scripts of the page meet it.
+"""What a page says first, over the page until Gradio has drawn its own, which a slow line delays by seconds. It lies in
+a closed shadow tree, so neither styles nor scripts of the page meet it.
 """
 EARLY_LAYOUT = (
     ":host{background:var(--rv-page);color:var(--rv-ink);font:16px/1.5 system-ui,sans-serif}"
-    "header{border-bottom:1px solid var(--rv-line);padding:.75rem 2rem;font-weight:700}"
-    "main{max-width:1400px;margin:0 auto;padding:3.4rem 2rem 2rem}"
-    "@media (max-width:640px){main{padding:1.5rem .8rem}header{padding:.6rem .8rem}}"
+    ".rv-site{border-bottom:1px solid var(--rv-line);padding:1rem 2rem .95rem;font-weight:700}.rv-head>p{margin:0}"
+    "main{max-width:1400px;margin:0 auto;padding:3.6rem 2rem 2rem;font-size:14px}"
+    "@media (prefers-color-scheme:dark){:host{background:#0a0f1e}}"  # as Gradio's pages are then
+    "@media (max-width:640px){main{padding:3.6rem .8rem}.rv-site{padding:.6rem .8rem}}"
 )
 DARK = re.compile(r"\.dark (\{[^}]*\})")
 TITLES = {
@@ -81,7 +81,7 @@ class Preview:
 
     Attributes
     ----------
-    table : HTML for readers without JavaScript
+    first : what the page says first, as HTML for readers without JavaScript
     is_early : whether others see it too, until the page has drawn its own
     """
 
@@ -90,7 +90,7 @@ class Preview:
     description: str = WHAT_IT_IS
     image: str = ""
     status: int = 200
-    table: str = ""
+    first: str = ""
     is_early: bool = False
 
     def tags(self, server: str) -> bytes:
@@ -143,11 +143,11 @@ class LinkPreviews:
             tags = preview.tags(f"{request.url.scheme}://{request.url.netloc}")
             body = TITLE.sub(b"", GRADIOS_OWN.sub(b"", body))
             body = HEAD.sub(lambda head: head[0] + b"\n" + tags, body, count=1)
-            if preview.table:
-                table = f"<noscript><p>{WITHOUT_SCRIPTS}</p>{preview.table}</noscript>".encode()
+            if preview.first:
+                first = f"<noscript><p>{WITHOUT_SCRIPTS}</p>{preview.first}</noscript>".encode()
                 if preview.is_early:
-                    table += EARLY.format(style=_early_style(), site=SITE, table=preview.table).encode()
-                body = BODY.sub(lambda found: found[0] + table, body, count=1)
+                    first += EARLY.format(style=_early_style(), site=SITE, first=preview.first).encode()
+                body = BODY.sub(lambda found: found[0] + first, body, count=1)
             MutableHeaders(raw=start["headers"])["content-length"] = str(len(body))
         await send({**start, "status": preview.status})
         await send({"type": "http.response.body", "body": body})
@@ -165,7 +165,7 @@ class LinkPreviews:
         if submission is None:
             return Preview(path, status=404)
         scores = self.services.store.scores_of(submission.id)
-        if not may_see(submission, scores, self.services.auth.actor(request)):
+        if not entry.may_see(submission, scores, self.services.auth.actor(request)):
             return Preview(path, status=404 if read_withdrawn(self.services.store, submission) is None else 410)
         return self._of_entry(submission, version)
 
@@ -183,7 +183,7 @@ class LinkPreviews:
         table = render_board(board) if board.scored_by == "readers" else render(board)
         address = f"/?{query_text({'benchmark': board.benchmark})}"
         is_early = bool(board.entries)
-        return Preview(address, f"{board.title} · {SITE}", words, table=opening + table, is_early=is_early)
+        return Preview(address, f"{board.title} · {SITE}", words, first=opening + table, is_early=is_early)
 
     def _of_entry(self, submission: Submission, version: str | None) -> Preview:
         """What visitors are told of it; of what its team alone may see, nothing is told."""
@@ -192,7 +192,8 @@ class LinkPreviews:
             return Preview(ENTRY)
         result = read_shared(self.services, submission, visible.score)
         title = f"{result.model}, {result.team} · {SITE}"
-        return Preview(result.path, title, result.spoken, result.card)
+        first = entry.opening(submission, visible.score.version, result)
+        return Preview(result.path, title, result.spoken, result.card, first=first, is_early=True)
 
 
 @cache

@@ -128,8 +128,6 @@ N_AGREE_ALL = {0: 2, 1: 3}
 def study_faults(row: Row, findings: Sequence[str]) -> Iterator[Fault]:
     """What is wrong in the row of a study."""
     yield from parallel_faults(row, "image_ids", {"images": "images", "views": "views", "image_facts": "image_facts"})
-    if not row["image_ids"]:
-        yield "image_ids", "must name at least one image", "none"
     yield from facts_faults(row["image_facts"], row["image_ids"], "image_facts")
     if [facts["view"] for facts in row["image_facts"]] != row["views"]:
         yield "views", "must be those of `image_facts`", str(row["views"])

@@ -161,8 +161,6 @@ def task_faults(row: Row) -> Iterator[Fault]:
     yield from parallel_faults(row, "prior_image_ids", {"prior_images": "images", "prior_image_facts": "image_facts"})
     yield from facts_faults(row["image_facts"], row["image_ids"], "image_facts")
     yield from facts_faults(row["prior_image_facts"], row["prior_image_ids"], "prior_image_facts")
-    if not row["image_ids"]:
-        yield "image_ids", "must name at least one image", "none"
     if not (row["prompt"] or "").strip():
         yield "prompt", "must not be empty", repr(row["prompt"])
     for name in QUESTION_SCORES:

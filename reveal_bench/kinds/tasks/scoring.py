@@ -51,6 +51,7 @@ from reveal_bench.metrics.bootstrap import (
     Resampled,
     bootstrap_means,
     bounds_of,
+    pooled_freedom_of,
     resampling_counts,
     signature,
 )
@@ -456,9 +457,13 @@ def _estimates(
     metric = recipe.split("|", 1)[0]
     if columns is not None and units_behind is not None:
         averaged = np.array([i for i in text if not math.isnan(figures.values[i])], np.int64)
-        is_share = metric.startswith("share_")
         evidence = evidence_of_groups(
-            columns, units_behind, averaged=averaged, is_share=is_share, bounds=bounds_of(metric)
+            columns,
+            units_behind,
+            averaged=averaged,
+            is_share=metric.startswith("share_"),
+            bounds=bounds_of(metric),
+            pooled_freedom=pooled_freedom_of(metric),
         )
     found = find_intervals(
         with_macro(figures.values),

@@ -41,9 +41,11 @@ def _estimates(path: Path) -> tuple[list[Estimate], npt.NDArray[np.float64]]:
     with path.open("rb") as file:
         rows = read_cases(file)
     if isinstance(rows, CaseRows):
-        return summarize(rows), np.concatenate(list(rows.values.values()))
+        return summarize(rows, interval="percentile"), np.concatenate(list(rows.values.values()))
     assert isinstance(rows, StudyRows)
-    return summarize_studies(rows), np.empty(0)  # decisions, and probabilities that the sender gave
+    return summarize_studies(rows, interval="percentile"), np.empty(
+        0
+    )  # decisions, and probabilities that the sender gave
 
 
 def _figures_of(path: Path) -> list[float]:

@@ -156,7 +156,10 @@ def head_of(board: Standings, n_shown: int, ranked_by: str) -> str:
 
 def _table(board: Standings, entries: Sequence[Entry], columns: Sequence[_Column], view: View) -> str:
     has_facts = view.columns not in {m.name for m in board.metrics}
-    heads: list[_Head | str] = [_head("rank", "Rank", view, "rv-rank"), _head("model", "Model", view, "rv-model")]
+    heads: list[_Head | str] = [
+        _head("rank", "Rank", view, "rv-rank", "and tier"),
+        _head("model", "Model", view, "rv-model"),
+    ]
     heads += [_figure_head(column, view) for column in columns]
     if has_facts:
         heads += [_head(key, title, view) if key in BY_TEXT else title for key, title in FACTS.items()]

@@ -50,7 +50,7 @@ def build(services: Services, page: gr.Blocks) -> None:
     names = services.names
     build_strip(services, page)
     gr.HTML(page_head("Compare two entries", LEAD))
-    with gr.Row(elem_classes="rv-controls"):
+    with gr.Row():
         benchmark = gr.Dropdown(names, value=names[0], label="Benchmark", min_width=180)
         first = gr.Dropdown([], label="Entry A", min_width=220)
         second = gr.Dropdown([], label="Entry B", min_width=220)

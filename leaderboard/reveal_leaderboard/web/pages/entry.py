@@ -25,7 +25,7 @@ from reveal_leaderboard.web.result_pictures import badge
 from reveal_leaderboard.web.services import Services
 from reveal_leaderboard.web.shared_result import SharedResult, read_shared
 
-__all__ = ["build", "entry_view", "may_see", "withdrawn_view"]
+__all__ = ["build", "entry_view", "may_see", "opening", "withdrawn_view"]
 
 PAGE = "entry.html"
 STATES = {"linted": "checked"}  # the event log's words that a reader may not know
@@ -140,11 +140,7 @@ def entry_view(
     result : what may travel of it; None while visitors see nothing
     server : address of the board, such as "https://board.example.org"
     """
-    title = f"{submission.model_name}, {submission.team}"
-    parts = [page_head(title, markup=draw(PAGE, "lead", submission, version or submission.version))]
-    if result is not None:
-        parts.append(draw(PAGE, "headline", result))
-    parts.append(_state(submission, is_own=is_own))
+    parts = [opening(submission, version, result), _state(submission, is_own=is_own)]
     public = [score for score in scores if score.part == "public"]
     score = next((s for s in public if s.version == version), None)
     if score is not None:
@@ -160,6 +156,13 @@ def entry_view(
     steps = [(STATES.get(status, status), at, why) for at, status, why in events]
     parts.append(draw(PAGE, "history", steps))
     return "".join(parts)
+
+
+def opening(submission: Submission, version: str | None, result: SharedResult | None) -> str:
+    """What the page says first: whose entry it is, and its place and figure where they may travel."""
+    title = f"{submission.model_name}, {submission.team}"
+    head = page_head(title, markup=draw(PAGE, "lead", submission, version or submission.version))
+    return head if result is None else head + draw(PAGE, "headline", result)
 
 
 def _state(submission: Submission, *, is_own: bool) -> str:

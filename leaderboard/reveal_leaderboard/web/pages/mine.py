@@ -127,7 +127,7 @@ def build(services: Services, page: gr.Blocks) -> None:
     build_strip(services, page)
     gr.HTML(page_head("My submissions"))
     account = gr.HTML("", elem_id="account", js_on_load=ACTIONS)
-    with gr.Row(elem_classes="rv-controls"):
+    with gr.Row():
         team = gr.Dropdown([], label="Organization", min_width=200)
         benchmark = gr.Dropdown(services.names, value=services.names[0], label="Benchmark of the ledger", min_width=200)
     answer = gr.HTML("", elem_id="answer", js_on_load=ACTIONS)

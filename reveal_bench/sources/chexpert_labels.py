@@ -1,0 +1,242 @@
+"""CheXpert's tables of labels: references of studies, and what single readers said, without any picture.
+
+Source: Irvin et al. 2019; ``groundtruth.csv`` and the readers' tables of rajpurkarlab/cheXpert-test-set-labels, and
+``test_labels.csv``, ``val_labels.csv`` and ``valid.csv`` as Stanford AIMI hands them out.
+
+Conventions
+-----------
+* A table has a column ``Study`` or ``Path``, such as ``CheXpert-v1.0/test/patient64741/study1`` or
+  ``test/patient64741/study1/view1_frontal.jpg``, and the fourteen observations, in any order, as 0 or 1.
+* What is named like a table of references (:data:`REFERENCES`) is one, and so is a table that is given by itself. Any
+  other table with the fourteen columns is a reader's: it becomes rows of the config ``readers``, under its file's name.
+* A study is ``patient64741_study1``. Where a table has a row per radiograph, all rows of a study must say the same.
+* The split is the folder before the patient's: "valid" and "val" are "validation".
+* An uncertain (-1) or blank label is no reference: such a row is a problem. CheXpert's ``train.csv`` is full of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.findings import CHEXPERT_LABELS, canonical_finding
+from reveal_bench.kinds.findings.records import UNKNOWN, StudyRecord, age_band
+from reveal_bench.sources.source import (
+    BuildError,
+    Extra,
+    Inspection,
+    Pixels,
+    Problem,
+    Reading,
+    finish,
+    is_synthetic,
+)
+from reveal_bench.sources.study_table import StudyTable, TableRow, read_table
+
+if TYPE_CHECKING:
+    from datasets import Features
+
+__all__ = ["PUBLISHED", "REFERENCES", "detect", "inspect", "read"]
+
+PUBLISHED = {"studies of test": 500, "studies of validation": 200}
+"""Counts of the published test and validation sets."""
+REFERENCES = re.compile(r"(ground_?truth.*|(test|val|valid)(_labels)?)\.csv", re.IGNORECASE)
+"""Names of tables of references."""
+KEYS = ("Study", "Path")
+
+_STUDY = re.compile(r"(?:.*/)?(?P<split>[^/]+)/(?P<patient>patient\d+)/(?P<study>study\d+)(?:/.*)?")
+_SPLITS = {"valid": "validation", "val": "validation"}
+_VALUES = {"0": False, "0.0": False, "1": True, "1.0": True}
+_SEXES = {"Female": "F", "Male": "M", "Unknown": UNKNOWN}
+"""CheXpert's words for the vocabulary of records."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """What a table says of one study."""
+
+    split: str
+    patient_id: str
+    labels: tuple[str, ...]
+    sex: str
+    age_band: str
+
+
+@dataclass
+class _Tables:
+    """Everything that the tables below a folder say: study -> what is true of it, and reader -> study -> labels."""
+
+    references: dict[str, _Said] = field(default_factory=dict)
+    readers: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        splits = sorted({said.split for said in self.references.values()})
+        found = {f"studies of {split}": sum(s.split == split for s in self.references.values()) for split in splits}
+        return {**found, "readers": len(self.readers)}
+
+
+def detect(root: Path) -> float:
+    """0.7 if a table with CheXpert's columns lies in `root`, or is `root`."""
+    return 0.7 if next(_tables_of(Path(root)), None) is not None else 0.0
+
+
+def inspect(root: Path) -> Inspection:
+    """Read every table, and list what does not fit.
+
+    Raises
+    ------
+    ValueError
+        If there is no table of references.
+    """
+    found = _read_all(Path(root))
+    return Inspection(
+        builder="chexpert-labels",
+        root=Path(root),
+        files=found.files,
+        counts=found.counts,
+        expected=PUBLISHED,
+        problems=found.problems,
+        synthetic=is_synthetic(Path(root)),
+    )
+
+
+def read(root: Path, *, pixels: Pixels = "embed", keep_going: bool = False) -> Reading:
+    """Records of every split, and what readers said as the config ``readers``.
+
+    Parameters
+    ----------
+    root : a folder with tables, or one table of references
+    pixels : makes no difference here: there are none
+    keep_going : leave out studies with a problem instead of raising
+
+    Raises
+    ------
+    BuildError
+        With every row that does not fit.
+    ValueError
+        If there is no table of references.
+    """
+    found = _read_all(Path(root))
+    warnings: list[str] = []
+    finish(found.problems, warnings, keep_going=keep_going)
+    splits: dict[str, list[StudyRecord]] = {}
+    for study_id, said in found.references.items():
+        record = StudyRecord(study_id, said.patient_id, said.labels, sex=said.sex, age_band=said.age_band)
+        splits.setdefault(said.split, []).append(record)
+    if not splits:
+        raise BuildError([Problem(".", None, "rows", "must leave a study without a problem", "none")])
+    said_by_readers = [
+        {"study_id": study_id, "reader": reader, "labels": list(labels)}
+        for reader, studies in found.readers.items()
+        for study_id, labels in studies.items()
+    ]
+    extras = [Extra("readers", _reader_features, said_by_readers, key="study_id")] if said_by_readers else []
+    return Reading(splits, warnings, extras=extras, synthetic=is_synthetic(Path(root)))
+
+
+def _reader_features() -> Features:
+    from datasets import Features, List, Value
+
+    return Features({"study_id": Value("string"), "reader": Value("string"), "labels": List(Value("string"))})
+
+
+def _tables_of(root: Path) -> Iterator[Path]:
+    """The tables with CheXpert's columns: `root` itself, or those that lie in it."""
+    for path in [root] if root.is_file() else sorted(root.glob("*.csv")):
+        if path.is_file() and path.suffix.lower() == ".csv":
+            with path.open(encoding="utf-8-sig", errors="replace") as file:
+                head = file.readline(10_000).rstrip("\n")
+            names = {canonical_finding(name.strip().strip('"'), CHEXPERT_LABELS) for name in re.split(r"[,;\t]", head)}
+            if names.issuperset(CHEXPERT_LABELS) and re.search(rf"\b({'|'.join(KEYS)})\b", head):
+                yield path
+
+
+def _read_all(root: Path) -> _Tables:
+    paths = list(_tables_of(root))
+    references = [path for path in paths if root.is_file() or REFERENCES.fullmatch(path.name)]
+    if not references:
+        rule = "must hold a table of references, such as groundtruth.csv or test_labels.csv, or be one"
+        raise ArgumentError("root", rule, ", ".join(path.name for path in paths) or root)
+    found = _Tables()
+    for path in references:
+        found.files[f"references {path.stem}"] = path.name
+        found.references |= _by_study(path, found.references, found.problems)
+    for path in (path for path in paths if path not in references):
+        found.files[f"reader {path.stem}"] = path.name
+        own = _by_study(path, {}, found.problems)
+        for study_id in own.keys() - found.references.keys():
+            rule = "must be of a study that has references"
+            found.problems.append(Problem(path.name, study_id, "study", rule, "none"))
+        found.readers[path.stem] = {name: said.labels for name, said in own.items() if name in found.references}
+    return found
+
+
+def _by_study(path: Path, before: dict[str, _Said], problems: list[Problem]) -> dict[str, _Said]:
+    """What a table says of every study, but for those of which its rows, or the tables `before`, say two things."""
+    found: dict[str, _Said] = {}
+    contradicted = set()
+    for study_id, row, said in _read_table(path, problems):
+        if before.get(study_id, said) != said or found.setdefault(study_id, said) != said:
+            rule = "must say the same of a study in every row"
+            problems.append(Problem(path.name, row.number, "labels", rule, f"others of {study_id}"))
+            contradicted.add(study_id)
+    for study_id in contradicted:
+        found.pop(study_id, None)
+        before.pop(study_id, None)
+    return found
+
+
+def _read_table(path: Path, problems: list[Problem]) -> Iterator[tuple[str, TableRow, _Said]]:
+    """Rows with their study and what they say; those with a problem are left out."""
+    table = read_table(path, path.name, problems)
+    if table is None:
+        return
+    columns = {label: name for name in table.columns if (label := canonical_finding(name, CHEXPERT_LABELS))}
+    key = next(name for name in KEYS if name in table.columns)
+    for row in table.rows:
+        match = _STUDY.fullmatch(row.text(key).replace("\\", "/"))
+        if match is None:
+            rule = "must end like test/patient64741/study1"
+            problems.append(Problem(table.file, row.number, key, rule, repr(row.text(key))))
+            continue
+        n_before = len(problems)
+        labels = _labels(table, row, columns, problems)
+        facts = _facts(table, row, problems)
+        if len(problems) == n_before:
+            split = _SPLITS.get(match["split"], match["split"])
+            yield f"{match['patient']}_{match['study']}", row, _Said(split, match["patient"], labels, *facts)
+
+
+def _labels(table: StudyTable, row: TableRow, columns: dict[str, str], problems: list[Problem]) -> tuple[str, ...]:
+    present = []
+    for label in CHEXPERT_LABELS:
+        text = row.text(columns[label]).strip()
+        if text not in _VALUES:
+            rule = "must be 0 or 1: an uncertain or blank label is no reference"
+            problems.append(Problem(table.file, row.number, columns[label], rule, repr(text)))
+        elif _VALUES[text]:
+            present.append(label)
+    return tuple(present)
+
+
+def _facts(table: StudyTable, row: TableRow, problems: list[Problem]) -> tuple[str, str]:
+    """Sex and age band, unknown where the table has none."""
+    sex, band = UNKNOWN, UNKNOWN
+    if "Sex" in table.columns:
+        text = row.text("Sex").strip()
+        if text not in _SEXES:
+            problems.append(Problem(table.file, row.number, "Sex", f"must be one of {', '.join(_SEXES)}", repr(text)))
+        sex = _SEXES.get(text, UNKNOWN)
+    if "Age" in table.columns:
+        try:
+            band = age_band(float(row.text("Age")))
+        except ValueError:
+            problems.append(Problem(table.file, row.number, "Age", "must be a number of years", repr(row.text("Age"))))
+    return sex, band

@@ -1,0 +1,146 @@
+"""CheXpert's tables of labels: references of studies and readers, without pictures."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from datasets import load_dataset
+from typer.testing import CliRunner
+
+import reveal_bench as rb
+from reveal_bench.cli import app
+from reveal_bench.dataset.validate import validate_folder
+from reveal_bench.findings import CHEXPERT_LABELS
+from reveal_bench.phantom.chexpert import READERS, write_chexpert_labels
+from reveal_bench.sources import BuildError, detect_builder
+from reveal_bench.sources.chexpert_labels import inspect, read
+
+HEAD = ["Study", *CHEXPERT_LABELS]
+
+
+def table(path: Path, rows: list[tuple[str, set[str]]], head: list[str] | None = None) -> Path:
+    columns = HEAD if head is None else head
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(columns)
+    for key, labels in rows:
+        writer.writerow([key, *(f"{float(name in labels)}" for name in columns[1:])])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text.getvalue().rstrip("\n"), encoding="utf-8")  # as published: no line feed at the end
+    return path
+
+
+def place(number: int, split: str = "test") -> str:
+    return f"CheXpert-v1.0/{split}/patient{number}/study1"
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    root = tmp_path_factory.mktemp("chexpert")
+    write_chexpert_labels(root / "raw", 40, seed=3)
+    result = CliRunner().invoke(app, ["build", str(root / "raw"), "--out", str(root / "data")])
+    assert result.exit_code == 0, result.output
+    return root / "raw", root / "data"
+
+
+def test_references_and_readers_are_those_of_the_tables(built: tuple[Path, Path]) -> None:
+    raw, data = built
+    names = load_dataset(str(data), split="test").features["labels"].feature
+    rows = {row["study_id"]: names.int2str(row["labels"]) for row in load_dataset(str(data), split="test")}
+    said = {(row["reader"], row["study_id"]): row["labels"] for row in load_dataset(str(data), "readers", split="test")}
+    assert len(said) == 3 * len(rows) == 120
+    for stem in ("groundtruth", *READERS):
+        for row in csv.DictReader((raw / f"{stem}.csv").open(encoding="utf-8")):
+            study_id = "_".join(row["Study"].split("/")[-2:])
+            present = [name for name in CHEXPERT_LABELS if row[name] == "1.0"]
+            assert (rows[study_id] if stem == "groundtruth" else said[stem, study_id]) == present
+
+
+def test_the_folder_is_valid_and_knows_sex_and_age_where_the_table_does(built: tuple[Path, Path]) -> None:
+    raw, data = built
+    assert validate_folder(data) == []
+    (first, *_) = csv.DictReader((raw / "valid.csv").open(encoding="utf-8"))
+    valid = load_dataset(str(data), split="validation")
+    assert len(valid) == 16
+    assert valid.features["sex"].int2str(valid[0]["sex"]) == first["Sex"][0]
+    assert valid.features["age_band"].int2str(valid[0]["age_band"]).startswith(first["Age"][0])
+
+
+def test_a_reader_is_scored_as_a_system(built: tuple[Path, Path]) -> None:
+    from sklearn.metrics import cohen_kappa_score, f1_score
+
+    raw, data = built
+    predictions = rb.convert(raw / "bc6.csv", data, split="test").predictions
+    table = rb.score(predictions, data, split="test").to_pandas()
+    truth, said = (
+        list(csv.DictReader((raw / f"{name}.csv").open(encoding="utf-8"))) for name in ("groundtruth", "bc6")
+    )
+    for label in ("Edema", "Support Devices"):
+        pair = [row[label] == "1.0" for row in truth], [row[label] == "1.0" for row in said]
+        for metric, oracle in (("f1", f1_score), ("cohen_kappa", cohen_kappa_score)):
+            (value,) = table[(table["metric"] == metric) & (table["finding"] == label)]["value"]
+            assert value == pytest.approx(oracle(*pair))
+
+
+def test_one_table_by_itself_is_of_references(tmp_path: Path) -> None:
+    path = table(tmp_path / "mine.csv", [(place(1), {"Edema"}), (place(2), set())])
+    assert detect_builder(path).name == "chexpert-labels"
+    reading = read(path)
+    assert [(one.study_id, one.labels) for one in reading.splits["test"]] == [
+        ("patient1_study1", ("Edema",)),
+        ("patient2_study1", ()),
+    ]
+    assert not reading.extras
+
+
+def test_rows_of_radiographs_are_united_and_columns_may_be_in_any_order(tmp_path: Path) -> None:
+    head = ["Path", *reversed(CHEXPERT_LABELS)]
+    rows = [(f"valid/patient7/study1/view{k}_x.jpg", {"Fracture", "No Finding"}) for k in (1, 2)]
+    table(tmp_path / "val_labels.csv", rows, head)
+    assert [(one.study_id, one.labels) for one in read(tmp_path).splits["validation"]] == [
+        ("patient7_study1", ("No Finding", "Fracture"))
+    ]
+
+
+def test_every_row_that_does_not_fit_is_told(tmp_path: Path) -> None:
+    good = table(tmp_path / "groundtruth.csv", [(place(n), {"Edema"}) for n in (1, 2, 3, 4, 5, 6)])
+    lines = good.read_text(encoding="utf-8").splitlines()
+    lines[1] = lines[1].replace("1.0", "-1.0")
+    lines[2] = lines[2].replace("1.0", "")
+    lines[3] = lines[3].replace(place(3), "patient3")
+    lines[5] = lines[5].replace(place(5), place(4)).replace("1.0", "0.0")
+    good.write_text("\n".join(lines), encoding="utf-8")
+    table(tmp_path / "bc4.csv", [(place(4), set()), (place(9), set())])
+    told = [
+        "bc4.csv:patient4_study1: `study` must be of a study that has references, got none",
+        "bc4.csv:patient9_study1: `study` must be of a study that has references, got none",
+        "groundtruth.csv:2: `Edema` must be 0 or 1: an uncertain or blank label is no reference, got '-1.0'",
+        "groundtruth.csv:3: `Edema` must be 0 or 1: an uncertain or blank label is no reference, got ''",
+        "groundtruth.csv:4: `Study` must end like test/patient64741/study1, got 'patient3'",
+        "groundtruth.csv:6: `labels` must say the same of a study in every row, got others of patient4_study1",
+    ]
+    assert sorted(map(str, inspect(tmp_path).problems)) == told
+    with pytest.raises(BuildError, match="6 problems"):
+        read(tmp_path)
+    kept = read(tmp_path, keep_going=True)
+    assert [one.study_id for one in kept.splits["test"]] == ["patient6_study1"]  # what is contradicted is left out
+
+
+def test_readers_alone_are_no_references(tmp_path: Path) -> None:
+    table(tmp_path / "bc4.csv", [(place(1), set())])
+    with pytest.raises(ValueError, match=r"`root` must hold a table of references.* got bc4\.csv"):
+        read(tmp_path)
+
+
+def test_studies_without_a_picture_are_refused_elsewhere(built: tuple[Path, Path], tmp_path: Path) -> None:
+    """The same rows under the name of a benchmark of pictures are refused."""
+    shutil.copytree(built[1], tmp_path / "data")
+    info = tmp_path / "data/manifest/benchmark.json"
+    info.write_text(json.dumps(json.loads(info.read_text()) | {"benchmark": "reveal-cxr"}), encoding="utf-8")
+    problems = validate_folder(tmp_path / "data")
+    assert any("must name at least one image" in str(problem) for problem in problems)
