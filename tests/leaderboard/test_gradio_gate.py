@@ -310,3 +310,23 @@ def test_a_page_that_is_opened_costs_no_copy_of_every_component(tmp_path: Path) 
     assert sessions is mounted_in(app).get_blocks().state_holder
     assert list(sessions[SESSION].components) == []
     assert sessions[SESSION] is sessions[SESSION]
+
+
+@pytest.mark.parametrize("number", [9999, -1, "0", None, [0]], ids=str)
+def test_a_function_that_the_pages_do_not_have_is_refused_before_gradio_fails_over_it(
+    auth: Auth, inside: Inside, number: Any
+) -> None:
+    browser = TestClient(GradioGate(inside, auth, functions={0, 1}), base_url=HERE)
+    event = {"data": [], "fn_index": number, "session_hash": SESSION}
+    assert browser.post("/gradio_api/queue/join", json=event).status_code == (400 if number == [0] else 404)
+    assert inside.seen == []
+    assert browser.post("/gradio_api/queue/join", json=event | {"fn_index": 1}).status_code == 200
+
+
+def test_the_gate_knows_the_functions_of_the_pages(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    app = build_app(world.store, world.intake.blobs, world.catalogue, world.intake.custody, world.auth)
+    client = TestClient(app, base_url="http://127.0.0.1")
+    numbers = [max(mounted_in(app).get_blocks().fns) + more for more in (0, 1)]
+    events = [{"data": [], "fn_index": number, "session_hash": SESSION} for number in numbers]
+    assert [client.post("/gradio_api/queue/join", json=one).status_code for one in events] == [200, 404]

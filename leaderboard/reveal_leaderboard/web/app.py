@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -100,6 +100,7 @@ def guard(
     n_proxies: int = 0,
     limits: Limits | None = None,
     shared: SharedBuckets | None = None,
+    functions: Container[object] | None = None,
 ) -> None:
     """Let requests to `app` through the gates only; to be called once, before or after Gradio is mounted.
 
@@ -110,11 +111,12 @@ def guard(
     n_proxies : how many trusted proxies stand before the server; their word counts, nobody else's
     limits : how much may be asked for; in local mode, where everybody is one person, only what is given here
     shared : what is counted together with other servers; without it, each counts by itself
+    functions : see :class:`GradioGate`
     """
     # The last one added sees a request first. Gradio's own CORS rules stand down when there is a CORSMiddleware.
     app.add_middleware(NoTraces)
     app.add_middleware(OwnMethods, owner=app)
-    app.add_middleware(GradioGate, auth=auth)
+    app.add_middleware(GradioGate, auth=auth, functions=functions)
     app.add_middleware(CORSMiddleware, allow_origins=[])
     app.add_middleware(BodyLimit, limit=max_body_bytes)
     app.add_middleware(SameOrigin, is_secure=auth.is_secure)
@@ -211,8 +213,9 @@ def build_app(
         n_proxies=front.n_proxies,
         limits=front.limits,
         shared=SharedBuckets(store.engine),
+        functions=(functions := set[int]()),
     )
-    _mount_pages(app, services, front)
+    functions.update(_mount_pages(app, services, front))
     return app
 
 
@@ -244,7 +247,8 @@ class _Sessions(StateHolder):
         return super().__getitem__(session_id)
 
 
-def _mount_pages(app: FastAPI, services: Services, front: Front) -> None:
+def _mount_pages(app: FastAPI, services: Services, front: Front) -> list[int]:
+    """Make the pages and put them below `app`; the numbers of their handlers."""
     os.environ.update(QUIET)
     further = navigation(front.galleries)
     with _no_app_yet():
@@ -278,3 +282,4 @@ def _mount_pages(app: FastAPI, services: Services, front: Front) -> None:
     (mounted,) = (inner for route in app.routes if isinstance(inner := getattr(route, "app", None), App))
     mounted.state_holder = _Sessions()  # type: ignore[no-untyped-call]
     mounted.state_holder.set_blocks(pages)
+    return list(pages.fns)
