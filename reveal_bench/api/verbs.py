@@ -20,7 +20,7 @@ from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO, Estimate
 from reveal_bench.metrics.docs import plural_of
 from reveal_bench.metrics.intervals import Interval
-from reveal_bench.metrics.words import groups_of, interval_text, intervals_text, p_text, value_text
+from reveal_bench.metrics.words import groups_of, interval_text, intervals_text, n_text, p_text, value_text
 
 if TYPE_CHECKING:
     from reveal_bench.kinds.kind import Rows
@@ -78,13 +78,14 @@ class Scores(Shown):
     def rows_shown(self) -> list[dict[str, str]]:
         """Macros first, then the findings: value and interval in percent, ratings on their scale."""
         ordered = sorted(self.estimates, key=lambda e: e.finding != MACRO)  # stable
+        positives = self.rows.positives
         return [
             {
                 "metric": METRICS[e.metric].title,
                 "finding": e.finding,
                 "value": value_text(e.metric, e.value),
                 "95 % interval": interval_text(e.metric, e.low, e.high),
-                "n": f"{e.n} {groups_of(e.metric)}" if e.finding == MACRO else str(e.n),
+                "n": f"{e.n} {groups_of(e.metric)}" if e.finding == MACRO else n_text(e.n, positives.get(e.finding)),
             }
             for e in ordered
         ]

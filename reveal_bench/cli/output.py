@@ -96,12 +96,13 @@ def print_scores(
     caption: str,
     strata: Mapping[str, Sequence[Estimate]] | None = None,
     *,
+    positives: Mapping[str, int] | None = None,
     wide: bool = False,
 ) -> None:
     """Scores with their intervals: findings down, metrics across; then what has no findings, and the strata."""
     from reveal_bench.metrics.bootstrap import MACRO
     from reveal_bench.metrics.estimates import POOLED
-    from reveal_bench.metrics.words import groups_of, interval_text, value_text
+    from reveal_bench.metrics.words import groups_of, interval_text, n_text, value_text
 
     by_finding = [e for e in estimates if e.finding != POOLED]
     first = (by_finding or estimates)[0].metric  # a kind may have figures over all its cases alone
@@ -114,7 +115,8 @@ def print_scores(
         note = "" if e.n == n[e.finding] else f" n={e.n}"  # rows undefined for this metric alone
         cells[e.finding, e.metric] = (value_text(e.metric, e.value), f"{interval_text(e.metric, e.low, e.high)}{note}")
     what = groups_of(first)
-    counts = {finding: f"{count} {what}" if finding == MACRO else str(count) for finding, count in n.items()}
+    held = positives or {}
+    counts = {name: f"{count} {what}" if name == MACRO else n_text(count, held.get(name)) for name, count in n.items()}
     _print_grid(cells, counts, caption, wide=wide)
     _print_pooled([e for e in estimates if e.finding == POOLED], strata or {})
 

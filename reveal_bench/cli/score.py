@@ -190,6 +190,7 @@ def score(
         scored.estimates,
         f"{file.name} on {_on(scored)}: {terminal.scale_of(scored.estimates)} with {intervals_text(**how)}",
         scored.strata,
+        positives=result.rows.positives,
         wide=wide,
     )
 

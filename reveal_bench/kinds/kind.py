@@ -69,6 +69,7 @@ class Rows(Protocol):
     kind : key in KINDS
     groups : what a figure may be of, in table order: findings, labels or criteria
     notes : what a reader of the scores should know, for people
+    positives : cases per group that have it, where the n of a figure counts those without, too
     """
 
     kind: ClassVar[str]
@@ -79,6 +80,9 @@ class Rows(Protocol):
     def notes(self) -> tuple[str, ...]: ...  # noqa: D102
 
     def __len__(self) -> int: ...
+
+    @property
+    def positives(self) -> Mapping[str, int]: ...  # noqa: D102
 
     def metrics(self) -> list[str]:
         """Metrics that apply, with a figure per group, in the order of METRICS."""
@@ -155,6 +159,11 @@ class TabledRows(ABC):
     @abstractmethod
     def to_table(self) -> pa.Table:
         """The rows as an Arrow table."""
+
+    @property
+    def positives(self) -> Mapping[str, int]:
+        """None to tell: n counts positives alone."""
+        return {}
 
     def to_pandas(self) -> pd.DataFrame:
         """The rows as a DataFrame."""

@@ -9,7 +9,9 @@ one label or finding, the labels or findings that are defined for a macro.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, get_args
 
@@ -160,8 +162,21 @@ def estimate_labels(
     for name, found in figures.items():
         of_metric: Interval = "percentile" if name in _OF_SCORES and interval == "jackknife" else interval
         recipe = _recipe(name, n_resamples, seed, unit, of_metric)
-        estimates += _estimates(recipe, labels, n, *found, interval=of_metric, n_behind=units_behind(name, sums))
+        own = _estimates(recipe, labels, n, *found, interval=of_metric, n_behind=units_behind(name, sums))
+        estimates += own if of_metric == interval else _without_few(own, references, units)
     return estimates
+
+
+def _without_few(estimates: Sequence[Estimate], references: npt.ArrayLike, units: IntArray) -> list[Estimate]:
+    """Percentile intervals only where as many patients have the label, and have it not, as the jackknife asks for."""
+    behind = [
+        min(len(np.unique(units[column == is_present])) for is_present in (True, False))
+        for column in np.asarray(references, bool).T
+    ]
+    return [
+        one if n >= LEAST_UNITS else replace(one, low=math.nan, high=math.nan)
+        for one, n in zip(estimates, (max(behind, default=0), *behind), strict=True)
+    ]
 
 
 def estimate_agreement(

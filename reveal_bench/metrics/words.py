@@ -50,6 +50,17 @@ def intervals_text(interval: str, *, n_resamples: int, unit: str, seed: int) -> 
     return f"95 % intervals ({interval}), {n_resamples} resamples of {plural_of(unit)}, seed {seed}"
 
 
+def n_text(n: int, positives: int | None) -> str:
+    """How many cases are behind a figure, and how many of them have the finding where that is not all.
+
+    Examples
+    --------
+    >>> n_text(100, 7), n_text(100, None)
+    ('7 of 100', '100')
+    """
+    return str(n) if positives is None else f"{positives} of {n}"
+
+
 def p_text(p: float) -> str:
     """A p with three decimals.
 

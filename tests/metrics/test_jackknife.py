@@ -193,3 +193,14 @@ def test_the_quantile_of_t_is_that_of_scipy() -> None:
     freedom = np.array([3.0, 4.5, 10.0, 200.0, np.inf])
     np.testing.assert_allclose(t_quantile(freedom), t.ppf(0.975, freedom), rtol=5e-3)
     np.testing.assert_allclose(t_quantile(freedom)[1:], t.ppf(0.975, freedom[1:]), rtol=1e-3)
+
+
+def test_areas_have_no_interval_where_few_have_the_label_or_few_have_it_not() -> None:
+    present = np.zeros((60, 3), bool)
+    present[:LEAST_UNITS, 0], present[: LEAST_UNITS - 1, 1], present[LEAST_UNITS - 1 :, 2] = True, True, True
+    scores = np.random.default_rng(2).random(present.shape)
+    options = {"scores": scores, "labels": ["enough", "few", "few without"], "n_resamples": 50}
+    for interval, bare in (("jackknife", {"few", "few without"}), ("percentile", set[str]())):
+        got = estimate_labels(scores > 0.5, present, interval=interval, **options)  # type: ignore[arg-type]
+        for metric in ("auroc", "average_precision"):
+            assert {e.finding for e in got if e.metric == metric and math.isnan(e.low)} == bare

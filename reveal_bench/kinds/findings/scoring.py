@@ -104,6 +104,11 @@ class StudyRows(TabledRows):
         """Nothing that the scores do not say themselves."""
         return ()
 
+    @property
+    def positives(self) -> dict[str, int]:
+        """Studies per label that have it."""
+        return dict(zip(self.labels, self.present.sum(axis=0).tolist(), strict=True))
+
     def metrics(self) -> list[str]:
         """Metrics with a figure per label."""
         return study_metrics([self])
