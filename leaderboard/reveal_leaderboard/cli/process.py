@@ -12,6 +12,7 @@ import socket
 import sys
 import tempfile
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO
 
@@ -69,7 +70,11 @@ def run_server(application: FastAPI, host: str, port: int) -> None:
         proxy_headers=False,
         timeout_keep_alive=75,  # longer than proxies keep theirs, else a request meets a connection that closes
     )
-    Server(config).run()
+    server = Server(config)
+    with suppress(KeyboardInterrupt):  # raised once more after an orderly end
+        server.run()
+    if not server.started:
+        raise SystemExit(3)  # not 0: whoever supervises it is to start it again
 
 
 def lock_folder(data: Path) -> BinaryIO:
