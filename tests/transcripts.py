@@ -2,8 +2,7 @@
 
 A line that begins with ``$ `` is a command, run by the shell; one that ends in ``&`` is started and left running. What
 follows, up to the next command, is what it prints; ``...`` there stands for anything within a line, and alone on a line
-for any lines. Lines that tell progress come every ten seconds, so that a slow machine prints more of them: they are left
-out.
+for any lines. Lines that tell progress come every ten seconds, more of them on a slow machine: they are left out.
 """
 
 from __future__ import annotations

@@ -13,7 +13,8 @@ from reveal_bench.api.shown import Shown
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.entries.report import LintReport
 from reveal_bench.evaluation import compare as comparison
-from reveal_bench.evaluation.compare import Comparison, Ranked, as_records
+from reveal_bench.evaluation.compare import Comparison, Judged, Ranked, as_records
+from reveal_bench.evaluation.margin import Margin
 from reveal_bench.evaluation.score import ScoredFile, find_protocol, score_report
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO, Estimate
@@ -137,7 +138,7 @@ class Comparisons(Shown):
         )
 
     def rows_shown(self) -> list[dict[str, str]]:
-        """Each difference in percent, the macro of a metric first."""
+        """Each difference in percent, the macro of a metric first; with a margin, its p and verdict."""
         return [
             {
                 "metric": METRICS[c.metric].title,
@@ -148,7 +149,17 @@ class Comparisons(Shown):
                 "95 % interval": interval_text(c.metric, c.low, c.high),
                 "p": p_text(c.p),
             }
+            | ({"p of margin": p_text(c.verdict.p), "verdict": c.verdict.word} if isinstance(c, Judged) else {})
             for c in self.comparisons
+        ]
+
+    @property
+    def verdicts(self) -> list[str]:
+        """What the macro of every metric says of the margin, a sentence each; none without a margin."""
+        return [
+            f"{METRICS[c.metric].title}, {c.finding}: {c.verdict.sentence}."
+            for c in self.comparisons
+            if isinstance(c, Judged) and c.finding == MACRO
         ]
 
 
@@ -330,6 +341,8 @@ def compare(
     seed: int = 0,
     unit: str = "patient",
     interval: Interval = "jackknife",
+    margin: float | None = None,
+    equivalence: bool = False,
 ) -> Comparisons:
     """Compare two systems on one split: paired differences ``a - b`` with intervals and p.
 
@@ -340,26 +353,38 @@ def compare(
     relative : whether to give the relative decrease from b, ``(b - a) / b``, in place of differences
     bench, split, grid, ratings, allow_missing, n_resamples, seed, unit : as of :func:`score`
     interval : "jackknife", with p from flips of patients' signs, or "percentile", with p from replicates
+    margin : the largest loss that does not matter, .05 for five percentage points: says whether A is non-inferior to B
+    equivalence : whether a gain of the margin counts against it too
 
     Raises
     ------
     LintError, ValueError
         As :func:`score`.
     """
+    judged_by = _margin(margin, equivalence, relative)
     opened, names = as_bench(bench, split), _two_names(a, b)
     scored = [
         _scored(given, opened, argument, name, grid, allow_missing, ratings, {**ONE_REPLICATE, "unit": unit})
         for given, argument, name in zip((a, b), "ab", names, strict=True)
     ]
     draw: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed, "unit": unit}
-    compared = (comparison.relative_decrease if relative else comparison.compare)(
-        scored[0].rows,
-        scored[1].rows,
-        metrics=None if metric is None else [metric_named(metric)],
-        interval=interval,
-        **draw,
-    )
+    rows = [one.rows for one in scored]
+    how: dict[str, Any] = {"metrics": None if metric is None else [metric_named(metric)], "interval": interval, **draw}
+    if relative:
+        compared = comparison.relative_decrease(*rows, **how)
+    else:
+        compared = comparison.compare(*rows, margin=judged_by, **how)
     return Comparisons(names[0], names[1], scored[0], scored[1], compared, relative, draw)
+
+
+def _margin(width: float | None, equivalence: bool, relative: bool) -> Margin | None:
+    if width is None:
+        if equivalence:
+            raise ArgumentError("equivalence", "must be given with a `margin`, such as 0.05")
+        return None
+    if relative:
+        raise ArgumentError("margin", "must be of a difference, not of a relative decrease", others=("relative",))
+    return Margin(width, equivalence)
 
 
 ONE_REPLICATE: dict[str, Any] = {"n_resamples": 1, "strata": False}

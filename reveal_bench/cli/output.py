@@ -28,6 +28,7 @@ __all__ = [
     "print_comparisons",
     "print_ranking",
     "print_refusal",
+    "print_rows",
     "print_released",
     "print_run",
     "print_scores",
@@ -230,11 +231,13 @@ def _that_fit(
 
 def print_comparisons(comparisons: Sequence[Comparison], caption: str, *, what: str) -> None:
     """Two systems in percent, a block per metric, the macro first; `what` heads the column of their difference."""
+    from reveal_bench.evaluation.compare import Judged
     from reveal_bench.metrics import METRICS
     from reveal_bench.metrics.bootstrap import MACRO
     from reveal_bench.metrics.words import groups_of, interval_text, p_text, value_text
 
-    table = _table("finding", "n", "A", "B", what, "95 % interval", "p")
+    judged = ["verdict"] * any(isinstance(c, Judged) for c in comparisons)
+    table = _table("finding", "n", "A", "B", what, "95 % interval", "p", *judged)
     metric = None
     for c in comparisons:
         if c.metric != metric:
@@ -245,7 +248,8 @@ def print_comparisons(comparisons: Sequence[Comparison], caption: str, *, what: 
         figures = (*shown, interval_text(c.metric, c.low, c.high))
         is_macro = c.finding == MACRO
         n = f"{n} {groups_of(c.metric)}" if is_macro else n
-        table.add_row(c.finding, n, *figures, p_text(c.p), style="bold" if is_macro else None)
+        words = [c.verdict.word] if isinstance(c, Judged) else []
+        table.add_row(c.finding, n, *figures, p_text(c.p), *words, style="bold" if is_macro else None)
     console = _console()
     console.print(caption, markup=False, soft_wrap=True)
     console.print(table)
@@ -294,6 +298,17 @@ def _table(first: str, *others: str) -> Table:
     for name in others:
         table.add_column(name, justify="right")
     return table
+
+
+def print_rows(result: Shown) -> None:
+    """A small table under its caption, as it shows itself."""
+    rows = result.rows_shown()
+    table = _table(*rows[0])
+    for row in rows:
+        table.add_row(*row.values())
+    console = _console()
+    console.print(result.caption, markup=False, soft_wrap=True)
+    console.print(table)
 
 
 def _console() -> Console:

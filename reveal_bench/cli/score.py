@@ -226,6 +226,10 @@ def compare(
     relative: Annotated[
         bool, typer.Option("--relative", help="Show the relative decrease from B, (B - A) / B, not A - B.")
     ] = False,
+    margin: Annotated[
+        float | None, typer.Option(help="Judge whether A is non-inferior to B: 0.05 allows a loss of 5 points.")
+    ] = None,
+    equivalence: Annotated[bool, typer.Option("--equivalence", help="Count a gain of the margin too.")] = False,
     allow_missing: AllowMissing = False,
     grid: GridSize = None,
     resamples: Resamples = 1000,
@@ -252,6 +256,8 @@ def compare(
         relative=relative,
         n_resamples=resamples,
         seed=seed,
+        margin=margin,
+        equivalence=equivalence,
         **options,
     )
     for file, scored in ((file_a, result.scored_a), (file_b, result.scored_b)):
@@ -267,6 +273,8 @@ def compare(
         return
     caption = replace(result, a=name_a, b=name_b).caption
     terminal.print_comparisons(result.comparisons, caption, what="decrease" if relative else "A - B")
+    for verdict in result.verdicts:
+        typer.echo(verdict)
 
 
 def rank(

@@ -33,15 +33,16 @@ import numpy.typing as npt
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import BoolArray, FloatArray
+from reveal_bench.evaluation.margin import Margin, Verdict, tails_of_replicates
 from reveal_bench.evaluation.permutation import Signs, contributions, draw_signs, paired_p, step_down_p
 from reveal_bench.kinds.kind import Rows
 from reveal_bench.metrics import METRICS, Metric
 from reveal_bench.metrics.bootstrap import MACRO, Resampled, macro_first, pooled_freedom_of, signature
 from reveal_bench.metrics.intervals import SHARES, Interval, Intervals, find_intervals
-from reveal_bench.metrics.jackknife import Evidence, evidence_of_groups
+from reveal_bench.metrics.jackknife import Evidence, evidence_of_groups, tails_beyond
 
 __all__ = [
-    "Comparison", "Ranked", "as_records", "compare", "compare_resampled", "decrease", "holm", "rank",
+    "Comparison", "Judged", "Ranked", "as_records", "compare", "compare_resampled", "decrease", "holm", "rank",
     "relative_decrease", "side_by_side",
 ]  # fmt: skip
 
@@ -88,6 +89,14 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
+class Judged(Comparison):
+    """A difference, and what it says of a margin: see :mod:`reveal_bench.evaluation.margin`."""
+
+    margin: Margin
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
 class Ranked:
     """One system's place among several.
 
@@ -123,9 +132,16 @@ class Ranked:
 def as_records(items: Sequence[Comparison] | Sequence[Ranked]) -> list[dict[str, Any]]:
     """The fields of each item, for JSON: undefined is None."""
     return [
-        {name: None if isinstance(v, float) and math.isnan(v) else v for name, v in asdict(item).items()}
+        {name: None if isinstance(v, float) and math.isnan(v) else v for name, v in _fields(item).items()}
         for item in items
     ]
+
+
+def _fields(item: Comparison | Ranked) -> dict[str, Any]:
+    if not isinstance(item, Judged):
+        return asdict(item)
+    own = {name: value for name, value in asdict(item).items() if name not in ("margin", "verdict")}
+    return own | item.margin.fields(item.verdict)
 
 
 def compare(
@@ -138,6 +154,7 @@ def compare(
     seed: int = 0,
     unit: str = "patient",
     interval: Interval = "jackknife",
+    margin: Margin | None = None,
 ) -> list[Comparison]:
     """Paired difference ``a - b`` per metric: its macro first, then its findings.
 
@@ -147,13 +164,14 @@ def compare(
     metrics : those that apply to both, and have a better direction, by default
     findings : findings, labels or criteria that are reported, and that the macro is over; those of the kind by default
     interval : {"jackknife", "percentile"}
+    margin : to judge each difference by, which is then a :class:`Judged`
 
     Raises
     ------
     ValueError
-        If the splits differ, no metric applies to both, or a metric or finding is unknown.
+        If the splits differ, no metric applies to both, a metric or finding is unknown, or the margin is too wide.
     """
-    return _compare(a, b, np.subtract, metrics, findings, n_resamples, seed, unit, interval)
+    return _compare(a, b, np.subtract, metrics, findings, n_resamples, seed, unit, interval, margin)
 
 
 def relative_decrease(
@@ -210,12 +228,15 @@ def _compare(
     seed: int,
     unit: str,
     interval: Interval,
+    margin: Margin | None = None,
 ) -> list[Comparison]:
     if interval not in ("jackknife", "percentile"):
         raise ArgumentError("interval", "must be 'jackknife' or 'percentile'", repr(interval))
     names = _shared_metrics([a, b]) if metrics is None else list(metrics)
     if not names:
         raise ValueError(f"a metric must apply to both systems, got {a.metrics()} and {b.metrics()}")
+    if margin is not None:
+        margin.check(names)
     chosen = tuple(a.groups if findings is None else findings)
     of_macro = a.macro_over(chosen)
     options: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed, "unit": unit}
@@ -231,7 +252,9 @@ def _compare(
             signs = draw_signs(len(left_out), n_resamples=n_resamples, seed=seed)
         flips = signs if own == "jackknife" else None
         (macro, *_), (_, *others) = (
-            compare_resampled(found[0][name], found[1][name], groups, recipe=recipe, combine=combine, signs=flips)
+            compare_resampled(
+                found[0][name], found[1][name], groups, recipe=recipe, combine=combine, signs=flips, margin=margin
+            )
             for found, groups in ((of_macros, of_macro), (figures, chosen))
         )
         comparisons += [macro, *others]
@@ -246,6 +269,7 @@ def compare_resampled(
     recipe: str,
     combine: Callable[[FloatArray, FloatArray], FloatArray] = np.subtract,
     signs: Signs | None = None,
+    margin: Margin | None = None,
 ) -> list[Comparison]:
     """:func:`compare` of one metric, from figures in the same replicates: the macro, then each of `findings`.
 
@@ -256,10 +280,15 @@ def compare_resampled(
     if parts is None or signs is None:
         found = find_intervals(combine(*values), combine(*replicates))
         p_values = np.array([_two_sided(column) for column in combine(*replicates).T])
+        if margin is not None:
+            tails = np.array([tails_of_replicates(column, margin.width) for column in combine(*replicates).T])
     else:
         evidence = _evidence_of_pair(a, b, values, parts[1], combine, pooled_freedom_of(recipe.split("|", 1)[0]))
         found = find_intervals(combine(*values), combine(*replicates), interval="jackknife", evidence=evidence)
         p_values = np.where(np.isnan(found.low), np.nan, paired_p(*parts, signs))
+        if margin is not None:
+            at_most, at_least = (tails_beyond(found.values, evidence, bound) for bound in (-margin.width, margin.width))
+            tails = np.column_stack([at_most[0], at_least[1]])
     n_shared = int((~np.isnan(values[0, 1:])).sum())
     comparisons = []
     for i, finding in enumerate((MACRO, *findings)):
@@ -268,7 +297,11 @@ def compare_resampled(
         p, metric = float(p_values[i]), recipe.split("|", 1)[0]
         value, low, high = (float(column[i]) for column in (found.values, found.low, found.high))
         figures = float(own[0]), float(own[1]), value, low, high, p
-        comparisons.append(Comparison(metric, finding, *figures, *n, int(found.n_empty[i]), recipe))
+        one = Comparison(metric, finding, *figures, *n, int(found.n_empty[i]), recipe)
+        if margin is not None:
+            verdict = margin.judge(metric, (low, high), p, (float(tails[i, 0]), float(tails[i, 1])))
+            one = Judged(**asdict(one), margin=margin, verdict=verdict)
+        comparisons.append(one)
     return comparisons
 
 

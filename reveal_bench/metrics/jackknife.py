@@ -47,6 +47,8 @@ __all__ = [
     "jackknife_ends",
     "standard_errors",
     "t_quantile",
+    "t_tail",
+    "tails_beyond",
 ]
 
 LEAST_UNITS = 10
@@ -144,8 +146,12 @@ def t_quantile(freedom: FloatArray) -> FloatArray:
     >>> t_quantile(np.array([5.0, 30.0, np.inf])).round(3).tolist()
     [2.57, 2.042, 1.96]
     """
+    return _student(_Z, freedom)
+
+
+def _student(z: FloatArray | float, freedom: FloatArray) -> FloatArray:
+    """The quantiles of Student's t where the normal distribution has `z`."""
     inverse = 1 / np.maximum(freedom, _LEAST_FREEDOM)
-    z = _Z
     terms = (
         z,
         (z**3 + z) / 4,
@@ -157,14 +163,26 @@ def t_quantile(freedom: FloatArray) -> FloatArray:
     return quantile
 
 
+def t_tail(t: FloatArray, freedom: FloatArray) -> FloatArray:
+    """The share of Student's t above `t`, by the expansion that :func:`t_quantile` has: .025 at its quantile.
+
+    Examples
+    --------
+    >>> t_tail(np.array([0.0, 2.0, -2.0]), np.array([10.0, 30.0, 30.0])).round(3).tolist()
+    [0.5, 0.027, 0.973]
+    """
+    low, high = np.zeros_like(t), np.full_like(t, 8.0)  # beyond 8, the normal tail is 0 to all decimals that count
+    for _ in range(60):
+        middle = (low + high) / 2
+        below = _student(middle, freedom) < np.abs(t)
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    tails = np.array([1 - NormalDist().cdf(z) for z in low])
+    return np.where(np.isnan(t), np.nan, np.where(t < 0, 1 - tails, tails))
+
+
 def jackknife_ends(values: FloatArray, evidence: Evidence) -> FloatArray:
     """Both ends of the 95 % interval of every column, (2, n_columns); NaN where nothing is to be printed."""
-    errors, freedom = standard_errors(evidence.left_out)
-    n = len(evidence.left_out)
-    bias = (n - 1) * (evidence.left_out.mean(axis=0) - values)
-    if evidence.averaged is not None and len(evidence.averaged):
-        errors[0], freedom[0], bias[0] = _of_mean(values, evidence, evidence.averaged)
-    bias = np.clip(bias, -errors, errors)
+    bias, errors, freedom = _spread(values, evidence)
     low, high = evidence.bounds
     if np.isfinite([low, high]).all():
         width = high - low
@@ -178,6 +196,28 @@ def jackknife_ends(values: FloatArray, evidence: Evidence) -> FloatArray:
         reach = t_quantile(freedom) * errors
         ends = np.stack([values - bias - reach, values - bias + reach])
     return np.where(evidence.enough & ~np.isnan(values), ends, np.nan)
+
+
+def tails_beyond(values: FloatArray, evidence: Evidence, bound: float) -> tuple[FloatArray, FloatArray]:
+    """One-sided p that figures without bounds lie at `bound` or below it, and at `bound` or above, (n_columns,) each.
+
+    They are those of the interval of :func:`jackknife_ends`: one is below .025 where the whole interval is beyond
+    `bound`. NaN where there is no interval, or where it has no length.
+    """
+    bias, errors, freedom = _spread(values, evidence)
+    known = evidence.enough & (errors > 0)
+    t = np.divide(values - bias - bound, errors, out=np.full(values.shape, np.nan), where=known)
+    return t_tail(t, freedom), t_tail(-t, freedom)
+
+
+def _spread(values: FloatArray, evidence: Evidence) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Bias, standard error and its degrees of freedom of every column."""
+    errors, freedom = standard_errors(evidence.left_out)
+    n = len(evidence.left_out)
+    bias = (n - 1) * (evidence.left_out.mean(axis=0) - values)
+    if evidence.averaged is not None and len(evidence.averaged):
+        errors[0], freedom[0], bias[0] = _of_mean(values, evidence, evidence.averaged)
+    return np.clip(bias, -errors, errors), errors, freedom
 
 
 def _of_mean(values: FloatArray, evidence: Evidence, averaged: IntArray) -> tuple[float, float, float]:

@@ -161,6 +161,17 @@ def test_verbs_give_what_the_commands_give(places: tuple[Path, Path], tmp_path: 
     assert call("compare", path, other, *words[:-1], "--markdown").stdout.splitlines()[0] == (
         "| metric | finding | A | B | A {-} B | 95 % interval | p |".replace("{-}", "-")
     )
+    judged = rb.compare(path, other, folder, margin=0.2, equivalence=True, **options)
+    told = call("compare", path, other, *words, "--margin", 0.2, "--equivalence").stdout
+    assert json.loads(told)["comparisons"] == judged.records
+    assert judged.verdicts[0] in call("compare", path, other, *words[:-1], "--margin", 0.2, "--equivalence").stdout
+    for wrong, rule in (
+        ({"margin": 0.1, "relative": True}, "must be of a difference"),
+        ({"equivalence": True}, "must be given with a `margin`"),
+        ({"margin": "5 %"}, "must be a number above 0"),
+    ):
+        with pytest.raises(ArgumentError, match=rule):
+            rb.compare(path, other, folder, **wrong)
     old = {"interval": "percentile"}
     by_percentile = json.loads(call("compare", path, other, *words, "--interval", "percentile").stdout)["comparisons"]
     assert by_percentile == rb.compare(path, other, folder, **options, **old).records

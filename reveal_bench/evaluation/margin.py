@@ -1,0 +1,128 @@
+"""Non-inferiority and equivalence: the interval of a difference against a margin that was chosen beforehand.
+
+Conventions
+-----------
+A is non-inferior to B where the whole 95 % interval of their difference lies above minus the margin (below the margin,
+for a metric of which less is better), and inferior where all of it lies beyond. They are equivalent where it lies
+between minus the margin and the margin, and not where all of it lies beyond one of the two.
+
+p is of one side and belongs to that interval: it is below .025 where the verdict is non-inferior. For equivalence it is
+the larger of two one-sided p. With percentile intervals it is ``(n_beyond + 1) / (n + 1)``, of n replicates n_beyond
+not within the margin.
+
+There is neither p nor verdict where the difference has no interval or no p: two systems that hardly ever differ have an
+interval of next to no length, which says nothing of patients who are not in the split.
+
+Source: Walker and Nowacki, J. Gen. Intern. Med. 26 (2011) 192; two one-sided tests as in Schuirmann, J. Pharmacokinet.
+Biopharm. 15 (1987) 657.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.arrays import FloatArray
+from reveal_bench.metrics import METRICS
+from reveal_bench.metrics.words import p_text, value_text
+
+__all__ = ["Margin", "Verdict", "tails_of_replicates"]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a difference says of a margin.
+
+    Attributes
+    ----------
+    word : "non-inferior", "inferior", "equivalent", "not equivalent", "not shown", or "-" where nothing can be said
+    p : one-sided, the larger of two for equivalence; NaN where nothing can be said
+    sentence : the same in plain English
+    """
+
+    word: str
+    p: float
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Margin:
+    """The largest difference that does not matter, on the scale of the metric: .05 is five percentage points.
+
+    Attributes
+    ----------
+    width : the margin
+    equivalence : whether a difference in A's favour counts against it too
+    """
+
+    width: float
+    equivalence: bool = False
+
+    def __post_init__(self) -> None:
+        number = isinstance(self.width, Real) and not isinstance(self.width, bool)
+        if not number or not 0 < self.width < math.inf:
+            rule = "must be a number above 0, on the scale of the metric: 0.05 is five percentage points"
+            raise ArgumentError("margin", rule, repr(self.width))
+
+    def check(self, metrics: Sequence[str]) -> None:
+        """Refuse a margin that no difference of one of `metrics` can exceed."""
+        for name in metrics:
+            span = METRICS[name].high - METRICS[name].low
+            if self.width >= span:
+                rule = f"must be smaller than the range of {name}, {span:g}: 0.05 is five percentage points"
+                raise ArgumentError("margin", rule, self.width)
+
+    def judge(self, metric: str, ends: tuple[float, float], p: float, tails: tuple[float, float]) -> Verdict:
+        """The verdict on a difference, from its interval.
+
+        Parameters
+        ----------
+        ends : of its 95 % interval
+        p : two-sided, for no difference
+        tails : one-sided p that the difference is minus the margin or less, and that it is the margin or more
+        """
+        low, high = ends
+        if not low < high or math.isnan(p) or any(map(math.isnan, tails)):
+            return Verdict("-", math.nan, "nothing can be said: too few patients, or too few of whom A and B differ")
+        if METRICS[metric].better == "lower":
+            low, high, tails = -high, -low, tails[::-1]
+        width = self.width
+        if self.equivalence:
+            within, beyond = -width < low and high < width, high <= -width or low >= width
+            word = "equivalent" if within else "not equivalent" if beyond else "not shown"
+            return Verdict(word, max(tails), self._sentence(metric, ends, word, max(tails)))
+        word = "non-inferior" if low > -width else "inferior" if high <= -width else "not shown"
+        return Verdict(word, tails[0], self._sentence(metric, ends, word, tails[0]))
+
+    def _sentence(self, metric: str, ends: tuple[float, float], word: str, p: float) -> str:
+        unit = "" if METRICS[metric].high > 1 else " points"
+        low, high, width = (value_text(metric, x) for x in (*ends, self.width))
+        said = {
+            "non-inferior": f"A is not worse than B by {width}{unit} or more",
+            "inferior": f"A is worse than B by {width}{unit} or more",
+            "equivalent": f"A and B differ by less than {width}{unit}",
+            "not equivalent": f"A and B differ by {width}{unit} or more",
+            "not shown": f"it is not shown that A and B differ by less than {width}{unit}"
+            if self.equivalence
+            else f"it is not shown that A is worse than B by less than {width}{unit}",
+        }
+        side = "the larger one-sided" if self.equivalence else "one-sided"
+        return f"{said[word]}: the 95 % interval of A - B is {low} to {high} ({side} p {p_text(p)})"
+
+    def fields(self, verdict: Verdict) -> dict[str, Any]:
+        """Margin and verdict, as JSON has them beside a difference."""
+        judged = {"verdict": verdict.word, "p_margin": verdict.p, "sentence": verdict.sentence}
+        return {"margin": self.width, "equivalence": self.equivalence} | judged
+
+
+def tails_of_replicates(replicates: FloatArray, width: float) -> tuple[float, float]:
+    """One-sided p, from replicates of a difference, that it is ``-width`` or less, and `width` or more."""
+    defined = replicates[replicates == replicates]
+    if not len(defined):
+        return math.nan, math.nan
+    total = len(defined) + 1
+    return float((1 + (defined <= -width).sum()) / total), float((1 + (defined >= width).sum()) / total)
