@@ -28,7 +28,8 @@ _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s#:]+)(#[^)\s]*)?\)")
 
 
 def on_files(files: Files, *, config: Any) -> Files:
-    """Add the pages, and the pictures that they show."""
+    """Add the pages, the pictures that they show, and the style of the site."""
+    files.append(File.generated(config, "site.css", abs_src_path=str(ROOT / ".ci" / "site.css")))
     for name, page in PAGES.items():
         text = (ROOT / name).read_text(encoding="utf-8")
         files.append(File.generated(config, page, content=_without_front_matter(text)))

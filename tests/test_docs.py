@@ -107,11 +107,17 @@ PAGES = [*GUIDES, *sorted((ROOT / "docs").glob("*.md"))]
 PROGRAMS = {"reveal-bench": typer.main.get_command(bench_app), "reveal-leaderboard": typer.main.get_command(board_app)}
 
 
+MAKE_TARGETS = set(re.findall(r"(?m)^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8")))
+
+
 def typed_commands(page: Path) -> list[str]:
-    """Every command of ours in the blocks of a page, one line each, without what a shell or a comment adds."""
-    blocks = re.findall(r"(?ms)^```(?:sh|console|)\n(.*?)^```", page.read_text(encoding="utf-8"))
-    lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
-    found = (re.match(r"(?:\$ )?(?:[A-Z_]+=\S+ )*(reveal-(?:bench|leaderboard) .*)", line) for line in lines)
+    """Every command of ours on a page, in blocks and in the text, without what a shell or a comment adds."""
+    text = page.read_text(encoding="utf-8")
+    blocks = re.findall(r"(?ms)^```(?:sh|console|)\n(.*?)^```", text)
+    inline = re.findall(r"`((?:reveal-|make )[^`]+)`", re.sub(r"(?ms)^```.*?^```", "", text))
+    lines = "\n".join([*blocks, *(" ".join(code.split()) for code in inline)]).replace("\\\n", " ").splitlines()
+    ours = r"(?:\$ )?(?:[A-Z_]+=\S+ )*((?:reveal-(?:bench|leaderboard)|make) .*)"
+    found = (re.match(ours, line) for line in lines)
     return [re.split(r"\s+#|\s*[|>&;](?:\s|$)", match[1])[0] for match in found if match]
 
 
@@ -119,6 +125,9 @@ def typed_commands(page: Path) -> list[str]:
 def test_commands_on_pages_exist_with_their_options(page: Path) -> None:
     for line in typed_commands(page):
         program, *words = line.split()
+        if program == "make":
+            assert {word for word in words if "=" not in word} <= MAKE_TARGETS, f"{page.name}: {line}"
+            continue
         command: Any = PROGRAMS[program]
         while words and words[0] in getattr(command, "commands", {}):
             command = command.commands[words.pop(0)]
@@ -129,10 +138,35 @@ def test_commands_on_pages_exist_with_their_options(page: Path) -> None:
 
 
 def test_commands_of_pages_are_found() -> None:
-    assert sum(len(typed_commands(page)) for page in PAGES) > 80
+    assert sum(len(typed_commands(page)) for page in PAGES) > 150
     assert "reveal-bench lint   predictions.jsonl data/chexlocalize --split released" in typed_commands(
         ROOT / "docs" / "commands.md"
     )
+    assert {"make demo", "make soak"} <= set(typed_commands(ROOT / "README.md"))  # in a block, and in the text
+
+
+def anchors(page: Path) -> set[str]:
+    """What a link to a heading of the page ends in, as GitHub and the site both make it."""
+    text = re.sub(r"(?ms)^```.*?^```", "", page.read_text(encoding="utf-8"))
+    headings = re.findall(r"(?m)^#+ (.+)$", text)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: f"{page.parent.name}/{page.name}")
+def test_links_of_pages_lead_somewhere(page: Path) -> None:
+    """In the repository; `make docs` checks those of the site."""
+    text = re.sub(r"(?ms)^```.*?^```|`[^`\n]+`", "", page.read_text(encoding="utf-8"))
+    for target, anchor in re.findall(r"\]\((?!https?:)([^)\s#]*)(?:#([^)\s]*))?\)", text):
+        place = page.parent / target if target else page
+        assert place.exists(), f"{page.name}: {target}"
+        assert not anchor or anchor in anchors(place), f"{page.name}: {target}#{anchor}"
+
+
+def test_links_of_the_front_page_are_found() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert all(f"](docs/{name}" in text for name in ("real_data.md", "commands.md", "operating.md"))
+    assert "tests" in anchors(ROOT / "README.md")
+    assert "reveal-cxr-and-sets-made-like-it" in anchors(ROOT / "docs" / "sources.md")  # links in sources.md
 
 
 def test_every_page_of_the_docs_is_on_the_site() -> None:

@@ -18,7 +18,7 @@ _HEAD = """\
 
 <!-- Written by `python -m reveal_bench.api.docs > docs/api.md` from docstrings: change those. -->
 
-`import reveal_bench as rb`; [python.md](python.md) shows them at work.
+`import reveal_bench as rb`; [In Python](python.md) shows them at work.
 """
 
 
