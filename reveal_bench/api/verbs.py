@@ -130,7 +130,7 @@ class Subgroups(Shown):
         first = self.groups[0]
         return (
             f"{METRICS[first.metric].title}, macro, by {first.by}: 95 % intervals by the jackknife over patients; "
-            "difference from all other patients, p corrected for all groups (Holm)"
+            "difference from all other patients, p corrected for all groups"
         )
 
     def rows_shown(self) -> list[dict[str, str]]:

@@ -8,15 +8,18 @@ difference has the variance ``se_group**2 + se_rest**2`` of two independent samp
 errors of each (:mod:`reveal_bench.metrics.jackknife`) and Welch's degrees of freedom. The macros that are subtracted
 are over the findings that both sides have; that of the group itself is over all that it has.
 
-p is two-sided, of Student's t, and belongs to the interval of the difference. Holm's correction holds it for all groups
-of the column together, unless there are two, whose differences are the same. Holm, because sign flips do not fit groups
-that are not paired, and shuffling patients between groups would test that their patients are alike in every way, not
-that the metric is.
+p holds for all groups of the column together. Patients are dealt to groups of the same sizes at random, and p is the
+share of deals in which the largest Welch statistic of any group is at least the group's own. What is dealt is what each
+patient contributes to the macro of the whole split, its pseudo-value ``n value - (n - 1) left_out``. Sign flips do not
+fit groups that are not paired. Student's t with Holm's correction, tried first, told equal groups of hits apart in .069
+of trials; the deals are exact where groups do not differ, and the statistic has each group's own variance, so that a
+group may vary more than another.
 
 Nothing but n and the value is given where fewer than :data:`~reveal_bench.metrics.jackknife.LEAST_UNITS` patients are
 on either side.
 
-Sources: Welch (1947), Biometrika 34; Holm (1979), Scand. J. Stat. 6.
+Sources: Welch (1947), Biometrika 34; permutation of studentized statistics as in Janssen (1997), Stat. Probab. Lett.
+36; maxima as in Westfall and Young, Resampling-Based Multiple Testing (1993).
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ from typing import Any
 import numpy as np
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.evaluation.compare import holm
+from reveal_bench.arrays import BoolArray, FloatArray
 from reveal_bench.kinds.folder import read_rows, split_shards
 from reveal_bench.kinds.kind import Rows
 from reveal_bench.metrics import METRICS
@@ -46,13 +49,15 @@ from reveal_bench.metrics.jackknife import (
     jackknife_ends,
     spread,
     t_quantile,
-    t_tail,
 )
 
 __all__ = ["MISSING", "SEVERAL", "Subgroup", "groups_of_column", "score_subgroups"]
 
 MISSING, SEVERAL = "missing", "several"
 """Groups of the patients whose rows have no value, and of those whose rows have more than one."""
+N_DEALS = 2000
+"""Random deals of patients to groups that p is counted in."""
+_SAME = 1e-9
 _MOST_GROUPS = 30
 _NO_GROUPS = ("_id", "_ids", "_sha256", "labels", "label_vector")  # endings of columns that say who, or the answer
 
@@ -167,19 +172,52 @@ def score_subgroups(rows: Rows, by: str, groups: Mapping[str, str], metric: str)
     if metric not in rows.metrics():
         raise ArgumentError("metric", f"must be one of {', '.join(rows.metrics())}", repr(metric))
     names = sorted(set(groups.values()), key=_place)
-    found = []
+    found, statistics = [], []
     for name in names:
         inside = frozenset(patient for patient, group in groups.items() if group == name)
         sides = [_figures(rows, part, metric) for part in (inside, rows.patients() - inside)]
         if any(side is not None and side.left_out() is None for side in sides):
             raise ArgumentError("metric", "must have an interval by the jackknife, which this has not", repr(metric))
-        found.append(_subgroup(by, name, metric, *sides))
-    if len(found) == 2:  # the difference of the one is that of the other: one test
+        one, statistic = _subgroup(by, name, metric, *sides)
+        found.append(one)
+        statistics.append(abs(statistic))
+    tested = [i for i, statistic in enumerate(statistics) if statistic == statistic]
+    whole = _figures(rows, rows.patients(), metric)
+    if not tested or whole is None:
         return found
-    known = [i for i, one in enumerate(found) if not math.isnan(one.p)]
-    for i, p in zip(known, holm([found[i].p for i in known]), strict=True):
-        found[i] = replace(found[i], p=float(p))
+    maxima = _largest_of_deals(_pseudo_values(whole, metric), [one.n for one in found], tested)
+    for i in tested:
+        extreme = int((maxima >= statistics[i] - _SAME).sum())
+        found[i] = replace(found[i], p=(1 + extreme) / (1 + N_DEALS))
     return found
+
+
+def _pseudo_values(whole: Resampled, metric: str) -> FloatArray:
+    """What each patient with a case contributes to the macro of all."""
+    values, evidence, _ = _evidence(whole, metric, ~np.isnan(whole.values))
+    weights = whole.weights
+    assert weights is not None
+    left_out, n = evidence.left_out[weights.any(axis=1), 0], int(weights.any(axis=1).sum())
+    pseudo_values: FloatArray = n * values[0] - (n - 1) * left_out
+    return pseudo_values
+
+
+def _largest_of_deals(contributed: FloatArray, sizes: Sequence[int], tested: Sequence[int]) -> FloatArray:
+    """The largest absolute Welch statistic of the tested groups in every deal, (N_DEALS,)."""
+    rng = np.random.default_rng(0)
+    centred = contributed - contributed.mean()
+    largest = np.zeros(N_DEALS)
+    ends = np.cumsum(sizes)
+    dealt = rng.permuted(np.tile(centred, (N_DEALS, 1)), axis=1)
+    for i in tested:
+        inside = np.zeros(len(centred), bool)
+        inside[ends[i] - sizes[i] : ends[i]] = True
+        parts = [dealt[:, inside], dealt[:, ~inside]]
+        variance = sum(part.var(axis=1, ddof=1) / part.shape[1] for part in parts)
+        difference = np.abs(parts[0].mean(axis=1) - parts[1].mean(axis=1))
+        statistic = np.divide(difference, np.sqrt(variance), out=np.full(N_DEALS, np.inf), where=variance > 0)
+        largest = np.maximum(largest, statistic)
+    return largest
 
 
 def _place(name: str) -> tuple[bool, bool, float, str]:
@@ -196,42 +234,43 @@ def _figures(rows: Rows, patients: Collection[str], metric: str) -> Resampled | 
     return part.resample([part], metrics=[metric], groups=over, n_resamples=1, seed=0, unit="patient")[0][metric]
 
 
-def _subgroup(by: str, name: str, metric: str, inside: Resampled | None, outside: Resampled | None) -> Subgroup:
+def _subgroup(
+    by: str, name: str, metric: str, inside: Resampled | None, outside: Resampled | None
+) -> tuple[Subgroup, float]:
+    """A group without its p, and the Welch statistic of its difference, NaN where there is no test."""
     undefined = math.nan
     empty = Subgroup(by, name, metric, 0, *[undefined] * 7)
     if inside is None:
-        return empty
+        return empty, undefined
     values, evidence, n = _evidence(inside, metric, ~np.isnan(inside.values))
     low, high = jackknife_ends(values, evidence)[:, 0] if n >= LEAST_UNITS else (undefined, undefined)
     one = replace(empty, n=n, value=float(values[0]), low=float(low), high=float(high))
     if outside is None:
-        return one
+        return one, undefined
     shared = ~np.isnan(inside.values) & ~np.isnan(outside.values)
     sides = [_evidence(side, metric, shared) for side in (inside, outside)]
-    difference = float(sides[0][0][0] - sides[1][0][0])
+    one = replace(one, difference=float(sides[0][0][0] - sides[1][0][0]))
     if not shared.any() or not all(n >= LEAST_UNITS and evidence.enough[0] for _, evidence, n in sides):
-        return replace(one, difference=difference)
-    return replace(one, **_welch(difference, sides))
+        return one, undefined
+    return _welch(one, sides)
 
 
-def _welch(difference: float, sides: Sequence[tuple[Any, Evidence, int]]) -> dict[str, Any]:
-    """The difference of two independent macros with its interval and p; neither where its standard error is 0."""
+def _welch(one: Subgroup, sides: Sequence[tuple[FloatArray, Evidence, int]]) -> tuple[Subgroup, float]:
+    """The difference of two independent macros with its interval and statistic; neither if its standard error is 0."""
     (bias, error, freedom), (bias_of_rest, error_of_rest, freedom_of_rest) = (
         [float(column[0]) for column in spread(values, evidence)] for values, evidence, _ in sides
     )
     variance = error**2 + error_of_rest**2
-    centre = difference - (bias - bias_of_rest)
     if variance == 0:
-        return {"difference": difference}
+        return one, math.nan
+    centre = one.difference - (bias - bias_of_rest)
     slack = error**4 / freedom + error_of_rest**4 / freedom_of_rest
     own = np.array([variance**2 / slack if slack > 0 else math.inf])
     reach = float(t_quantile(own)[0]) * math.sqrt(variance)
-    p = 2 * float(t_tail(np.array([abs(centre) / math.sqrt(variance)]), own)[0])
-    ends = {"difference_low": centre - reach, "difference_high": centre + reach}
-    return {"difference": difference, **ends, "p": min(p, 1.0)}
+    return replace(one, difference_low=centre - reach, difference_high=centre + reach), centre / math.sqrt(variance)
 
 
-def _evidence(side: Resampled, metric: str, chosen: Any) -> tuple[Any, Evidence, int]:
+def _evidence(side: Resampled, metric: str, chosen: BoolArray) -> tuple[FloatArray, Evidence, int]:
     """The macro over the chosen findings and they themselves, what their intervals need, and the patients behind."""
     left_out, weights = side.left_out(), side.weights
     assert left_out is not None
