@@ -16,6 +16,7 @@ import command  # noqa: E402
 import dicom  # noqa: E402
 import labels  # noqa: E402
 import localization  # noqa: E402
+import ragged  # noqa: E402
 import reading  # noqa: E402
 
 import leaderboard  # noqa: E402
@@ -36,9 +37,9 @@ PACKAGES = (
 
 def main() -> None:
     results = []
-    for benchmark in (localization, bootstrap, labels, command, dicom, reading, leaderboard):
+    for benchmark in (localization, bootstrap, labels, command, ragged, dicom, reading, leaderboard):
         for row in benchmark.measure():
-            print(f"  {row['work']:<62} {row['ratio']:>7} x as fast as its peer", flush=True)
+            print(ragged.shown(row), flush=True)
             results.append(row)
     versions = {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
     document = {"results": results, "versions": versions}

@@ -72,9 +72,8 @@ def ragged(rng: np.random.Generator) -> tuple[Rle, Polygons]:
     ends = [blob_ends(*one) for one in blobs]
     offsets = np.cumsum([0, *map(len, ends)])
     sizes = np.tile([HEIGHT, WIDTH], (len(ends), 1))
-    return union_masks(PackedMasks(sizes, np.concatenate(ends).astype(np.int32), offsets)), tuple(
-        contour(*one) for one in blobs
-    )
+    union = union_masks(PackedMasks(sizes, np.concatenate(ends).astype(np.int32), offsets))
+    return union, tuple(contour(*one) for one in blobs)
 
 
 def write(folder: Path) -> None:
@@ -125,62 +124,63 @@ def questions(folder: Path) -> tuple[list[Rle], list[Rle]]:
     return predictions, references
 
 
+LAUNCHER = """
+import resource, subprocess, sys
+command = [sys.executable, "-c", "from reveal_bench.cli import main; main()", *sys.argv[1:]]
+subprocess.run(command, check=True, capture_output=True)
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
+"""
+"""The most memory of a child counts what its parent held when it was started: a small parent starts it."""
+
+
 def run(words: list[str]) -> tuple[float, float]:
     """Processor seconds and most memory (MiB) of one run of the command."""
-    code = "from reveal_bench.cli import main; main()"
-    with subprocess.Popen([sys.executable, "-c", code, *words], stdout=subprocess.DEVNULL) as process:
-        _, status, used = os.wait4(process.pid, 0)
-        process.returncode = 0 if status == 0 else 1
-    assert status == 0, words
-    return used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    command = [sys.executable, "-c", LAUNCHER, *words]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
+    seconds, mib = map(float, done.stdout.split())
+    return seconds, mib
 
 
 def measure_in(folder: Path) -> list[dict[str, float | str]]:
     predictions, references = questions(folder)
     few = slice(None, None, STRIDE)
     packed = pack_masks(predictions)
-    everything = range(len(packed))
     parts: dict[str, Callable[[], object]] = {
-        "IoU of ragged masks from run-length strings": lambda: mask_iou(
-            pack_masks(predictions), pack_masks(references), slice="all"
-        ),
-        "deepest pixels of ragged masks": lambda: packed.deepest_xy(everything),
+        "IoU of ragged masks": lambda: mask_iou(pack_masks(predictions), pack_masks(references), slice="all"),
+        "deepest pixels of ragged masks": lambda: packed.deepest_xy(range(len(packed))),
     }
-    results: list[dict[str, float | str]] = []
+    file, data = str(folder / "masks.json"), str(folder / "data")
     commands = {
-        "whole score command, ragged masks": ["score", "masks.json", "data", "--split", "test"],
-        "lint command, ragged masks": ["lint", "masks.json", "data", "--split", "test"],
-        "--help": ["--help"],
+        "whole score command, ragged masks": ["score", file, data, "--split", "test"],
+        "lint command, ragged masks": ["lint", file, data, "--split", "test"],
     }
-    for work in parts.values():
-        work()  # compiled
+
+    def peer_s() -> float:
+        return STRIDE * cpu_seconds(lambda: peer_iou(predictions[few], references[few]))
+
+    results = []
     for name, work in parts.items():
-        pairs = [
-            (STRIDE * cpu_seconds(lambda: peer_iou(predictions[few], references[few])), cpu_seconds(work))
-            for _ in range(ROUNDS)
-        ]
-        results.append(row(name, pairs))
+        work()  # compiled, where numba does it
+        results.append(row(name, [(peer_s(), cpu_seconds(work)) for _ in range(ROUNDS)]))
     for name, words in commands.items():
-        placed = [str(folder / word) if word in ("masks.json", "data") else word for word in words]
-        runs = [
-            (STRIDE * cpu_seconds(lambda: peer_iou(predictions[few], references[few])), *run(placed))
-            for _ in range(ROUNDS + 1)
-        ][1:]
-        results.append(
-            row(name, [(peer, ours) for peer, ours, _ in runs])
-            | {"peak_mib": round(statistics.median(mib for _, _, mib in runs))}
-        )
+        run(words)
+        runs = [(peer_s(), *run(words)) for _ in range(ROUNDS)]
+        peak = {"peak_mib": round(statistics.median(mib for _, _, mib in runs))}
+        results.append(row(name, [(peer, ours) for peer, ours, _ in runs]) | peak)
     return results
 
 
 def row(work: str, pairs: list[tuple[float, float]]) -> dict[str, float | str]:
     peers, ours = zip(*pairs, strict=True)
-    return {
-        "work": work,
-        "ratio": round(statistics.median(p / o for p, o in pairs), 1),
-        "peer_s": statistics.median(peers),
-        "ours_s": statistics.median(ours),
-    }
+    ratio = round(statistics.median(p / o for p, o in pairs), 1)
+    return {"work": work, "ratio": ratio, "peer_s": statistics.median(peers), "ours_s": statistics.median(ours)}
+
+
+def shown(found: dict[str, float | str]) -> str:
+    peak = f", at most {found['peak_mib']} MiB" if "peak_mib" in found else ""
+    return f"  {found['work']:<62} {found['ratio']:>7} x as fast as its peer{peak}"
 
 
 def measure() -> list[dict[str, float | str]]:
@@ -194,4 +194,4 @@ if __name__ == "__main__":
     if not (place / "masks.json").exists():
         write(place)
     for found in measure_in(place):
-        print(f"{found['work']:<46} {found['ours_s']:8.3f} s {found['ratio']:>8} x {found.get('peak_mib', '')}")
+        print(shown(found), f"({found['ours_s']:.3f} s)")

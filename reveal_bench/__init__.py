@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from reveal_bench.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from reveal_bench.api import compare, convert, lint, load, rank, report, score
+    from reveal_bench.api import compare, convert, lint, load, rank, readers, report, score
     from reveal_bench.benchmarks import BENCHMARKS
     from reveal_bench.evaluate_modules import load_metric
     from reveal_bench.kinds.localization.records import read_localization, read_manifest
@@ -32,6 +32,7 @@ _HOME = {
     "rank": "api",
     "read_localization": "kinds.localization.records",
     "read_manifest": "kinds.localization.records",
+    "readers": "api",
     "report": "api",
     "run_callable": "models.callables",
     "score": "api",
@@ -51,6 +52,7 @@ __all__ = [
     "rank",
     "read_localization",
     "read_manifest",
+    "readers",
     "report",
     "run_callable",
     "score",

@@ -18,7 +18,6 @@
 enum { OK, BAD_CHARACTER, TRUNCATED, TOO_LONG, NEGATIVE_RUN, OVERFLOW_, UNDERFLOW_, TOO_MANY_RUNS };
 #define MAX_CODE_BITS (7 * 5)
 #define NOWHERE ((int64_t)1 << 60)
-static const int SIXTEENTHS[16] = {16, 8, 4, 12, 2, 6, 10, 14, 1, 3, 5, 7, 9, 11, 13, 15};
 
 /* ---- arguments: a tuple of buffers and whole numbers, as `types` says: b, i, q = items of 1, 4, 8 bytes, read;
    B, Q = the same, written; n = a whole number ---- */
@@ -101,24 +100,48 @@ static PyObject *count_runs(PyObject *self, PyObject *tuple)
     DONE
 }
 
+/* One code of one or two characters, as nearly all are, without a branch that cannot be foreseen: its length, or 0 if it
+   is longer, cut off or wrong. */
+static inline int short_code(const uint8_t *text, int64_t left, int64_t *value)
+{
+    if (left < 2)
+        return 0;
+    const unsigned low = (unsigned)text[0] - 48, high = (unsigned)text[1] - 48;
+    const unsigned more = low >> 5 & 1;
+    if ((low | high) > 63 || (more & high >> 5))
+        return 0;
+    const int32_t bits = (int32_t)((low & 0x1F) | ((high & 0x1F) << 5 & -more));
+    const int32_t sign = 0x10 << 5 * more;
+    *value = (bits ^ sign) - sign;
+    return 1 + (int)more;
+}
+
 static int64_t decode_one(const uint8_t *text, int64_t size, int64_t area, int32_t *ends, uint8_t *status, int64_t *place)
 {
-    int64_t total = 0, before = 0, last = 0, value = 0, run = 0, kept = 0;
-    int shift = 0, merge = 0;
+    int64_t total = 0, before = 0, last = 0, run = 0, kept = 0, k = 0;
+    int merge = 0;
 #define FAIL(why, where) { *status = why; *place = where; return 0; }
-    for (int64_t k = 0; k < size; k++) {
-        int code = (int)text[k] - 48;
-        if (code < 0 || code > 63)
-            FAIL(BAD_CHARACTER, k)
-        value |= (int64_t)(code & 0x1F) << shift;
-        shift += 5;
-        if (code & 0x20) {
-            if (shift == MAX_CODE_BITS)
-                FAIL(TOO_LONG, k)
-            continue;
+    while (k < size) {
+        int64_t value = 0;
+        const int length = short_code(text + k, size - k, &value);
+        k += length;
+        if (length == 0) {
+            int shift = 0, code;
+            do {
+                if (k == size)
+                    FAIL(TRUNCATED, size)
+                code = (int)text[k] - 48;
+                if (code < 0 || code > 63)
+                    FAIL(BAD_CHARACTER, k)
+                value |= (int64_t)(code & 0x1F) << shift;
+                shift += 5;
+                if (code & 0x20 && shift == MAX_CODE_BITS)
+                    FAIL(TOO_LONG, k)
+                k++;
+            } while (code & 0x20);
+            if (code & 0x10)
+                value -= (int64_t)1 << shift;
         }
-        if (code & 0x10)
-            value -= (int64_t)1 << shift;
         if (run > 2)
             value += before;
         if (value < 0)
@@ -135,12 +158,8 @@ static int64_t decode_one(const uint8_t *text, int64_t size, int64_t area, int32
         }
         before = last;
         last = value;
-        value = 0;
-        shift = 0;
         run++;
     }
-    if (shift)
-        FAIL(TRUNCATED, size)
     if (total != area)
         FAIL(UNDERFLOW_, total)
     *status = OK;
@@ -378,33 +397,37 @@ static int64_t deep_rows(const Pieces *pieces, int64_t x, int64_t y, int64_t bef
 {
     const int32_t *lows = pieces->lows, *highs = pieces->highs;
     const int64_t reach = (int64_t)sqrt((double)(least - 1));
-    *stop = before;
     if (x < reach || x + reach > pieces->n_columns - 1)
         return before;
-    for (;;) {
-        const int64_t start = y;
-        int64_t least_stop = NOWHERE;
-        for (int64_t turn = -16; turn <= reach && y < least_stop; turn++) {
-            const int64_t step = turn >= 0 ? turn : SIXTEENTHS[turn + 16] * reach / 16;
-            const int64_t room = (int64_t)ceil(sqrt((double)(least - step * step)));
-            for (int side = -1; side <= 1; side += 2) {
-                const int64_t neighbour = x + side * step, last = pieces->first[neighbour + 1];
-                int64_t i = piece_from(highs, pieces->first[neighbour], last, y + room - 1);
-                while (i < last && highs[i] - lows[i] < 2 * room - 1)
-                    i++;
-                if (i == last)
-                    return before;
-                y = MAX(y, lows[i] + room - 1);
-                least_stop = MIN(least_stop, highs[i] - room + 1);
+    int64_t beyond = 1;
+    while (beyond <= reach)
+        beyond *= 2;
+    while (y < before) {
+        *stop = before;
+        int64_t offset = 0, jump = beyond;
+        do {
+            for (int64_t step = reach - offset; step >= 0; step -= jump) {
+                const int64_t room = (int64_t)ceil(sqrt((double)(least - step * step)));
+                for (int side = -1; side <= 1; side += 2) {
+                    const int64_t neighbour = x + side * step, last = pieces->first[neighbour + 1];
+                    int64_t i = piece_from(highs, pieces->first[neighbour], last, y + room - 1);
+                    while (i < last && highs[i] - lows[i] < 2 * room - 1)
+                        i++;
+                    if (i == last)
+                        return before;
+                    y = MAX(y, lows[i] + room - 1);
+                    *stop = MIN(*stop, highs[i] - room + 1);
+                }
+                if (y >= *stop)
+                    goto passed;
             }
-        }
-        if (y >= before)
-            return before;
-        if (y == start) {
-            *stop = least_stop;
-            return y;
-        }
+            jump = offset ? jump / 2 : jump;
+            offset = jump / 2;
+        } while (offset);
+        return y;
+    passed:;
     }
+    return before;
 }
 
 static int64_t clearance(const Pieces *pieces, int64_t x, int64_t y)
@@ -425,27 +448,38 @@ static int64_t clearance(const Pieces *pieces, int64_t x, int64_t y)
     return d;
 }
 
+/* The largest squared distance from a pixel of column x, from row y on, to the outside; `most` if none gains so much. */
+static int64_t raised(const Pieces *pieces, int64_t x, int64_t y, int64_t most, double gain)
+{
+    for (;;) {
+        const double aimed = sqrt((double)most) + gain;
+        const int64_t least = MAX(most + 1, (int64_t)(aimed * aimed));
+        int64_t stop;
+        y = deep_rows(pieces, x, y, pieces->height, least, &stop);
+        if (y == pieces->height)
+            return most;
+        most = clearance(pieces, x, (y + stop - 1) / 2);
+    }
+}
+
 static void deepest(const Pieces *pieces, int64_t *found)
 {
-    static const int STRIDES[3] = {32, 8, 1};
-    int64_t most = 0, stop;
-    for (int s = 0; s < 3; s++)
-        for (int64_t x = 0; x < pieces->n_columns; x += STRIDES[s])
-            for (int64_t y = 0;; most = clearance(pieces, x, (y + stop - 1) / 2)) {
-                const double gain = sqrt((double)most) + STRIDES[s] / 2.0;
-                const int64_t least = STRIDES[s] == 1 ? most + 1 : (int64_t)(gain * gain);
-                y = deep_rows(pieces, x, y, pieces->height, least, &stop);
-                if (y == pieces->height)
-                    break;
-            }
-    int64_t best_y = pieces->height;
+    int64_t most = 0, best_y = pieces->height, stop;
+    for (int64_t stride = 32; stride >= 8; stride /= 4)
+        for (int64_t x = 0; x < pieces->n_columns; x += stride)
+            most = raised(pieces, x, 0, most, stride / 2.0);
     for (int64_t x = 0; x < pieces->n_columns; x++) {
-        const int64_t y = deep_rows(pieces, x, 0, best_y, most, &stop);
-        if (y < best_y) {
-            best_y = y;
+        const int64_t y = deep_rows(pieces, x, 0, pieces->height, MAX(most, 1), &stop);
+        if (y == pieces->height)
+            continue;
+        const int64_t more = raised(pieces, x, y, most, 0);
+        const int64_t first = more > most ? deep_rows(pieces, x, y, pieces->height, more, &stop) : y;
+        if (more > most || first < best_y) {
+            best_y = first;
             found[0] = pieces->left + x;
-            found[1] = y;
+            found[1] = first;
         }
+        most = more;
     }
 }
 

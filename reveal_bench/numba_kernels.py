@@ -11,8 +11,6 @@ from numba import njit
 
 OK, BAD_CHARACTER, TRUNCATED, TOO_LONG, NEGATIVE_RUN, OVERFLOW, UNDERFLOW, TOO_MANY_RUNS = range(8)
 _NOWHERE = 1 << 60  # a row below any image
-_SIXTEENTHS = (16, 8, 4, 12, 2, 6, 10, 14, 1, 3, 5, 7, 9, 11, 13, 15)
-"""Which columns are looked at first, in sixteenths of how far one must look: they rule out nearly every row."""
 _MAX_CODE_BITS = 7 * 5  # 7 characters of 5 bits: enough for any run of an image below 2**34 pixels
 
 
@@ -175,26 +173,29 @@ def hit_cells(ends, offsets, sizes, n, hits):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def deepest_pixels(ends, offsets, sizes, which, found):  # type: ignore[no-untyped-def]
-    """(x, y) of the pixel of each mask farthest from any pixel outside it, shape (n, 2); (-1, -1) for an empty mask.
+    """(x, y) of the pixel of each mask farthest from any pixel outside it, shape (n, 2), the first in row-major order.
 
-    Euclidean distance between pixel centres; what lies beyond the image counts as outside. The first such pixel in
-    row-major order. Exact, and no pixel is painted: the largest distance is raised column by column, a few columns
-    first, and a column is left as soon as one beside it shows that no pixel of it can be deeper.
+    Exact, and no pixel is painted: a column is left as soon as one beside it shows that no pixel of it is as deep as
+    the deepest so far. A few columns come first, so that this is soon a deep one.
     """
     for k in range(which.size):
-        height = sizes[which[k], 0]
+        height = np.int64(sizes[which[k], 0])
         first, lows, highs, left = _column_pieces(ends, offsets[which[k]], offsets[which[k] + 1], height)
-        n_columns = first.size - 1
-        most = np.int64(0)  # squared distance
-        for stride in (32, 8, 1):
-            for x in range(0, n_columns, stride):
-                most = _raised(first, lows, highs, x, height, most, stride)
-        best_y = height
-        for x in range(n_columns):
-            y, _ = _deep_rows(first, lows, highs, x, np.int64(0), best_y, most)
-            if y < best_y:
+        most, best_y = np.int64(0), height  # squared distance of the deepest so far, and its row
+        for stride in (32, 8):
+            for x in range(0, first.size - 1, stride):
+                most = _raised(first, lows, highs, x, np.int64(0), height, most, stride / 2)
+        for x in range(first.size - 1):
+            y, _ = _deep_rows(first, lows, highs, x, np.int64(0), height, max(most, 1))
+            if y == height:
+                continue
+            more = _raised(first, lows, highs, x, y, height, most, 0.0)
+            if more > most:
+                y, _ = _deep_rows(first, lows, highs, x, y, height, more)
+            if more > most or y < best_y:
                 best_y = y
                 found[k, 0], found[k, 1] = left + x, y
+            most = more
 
 
 @njit(cache=True, nogil=True)
@@ -228,14 +229,13 @@ def _column_pieces(ends, start, stop, height):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _raised(first, lows, highs, x, height, most, stride):  # type: ignore[no-untyped-def]
-    """The largest squared distance from a pixel of column `x` to the outside, or `most` if none exceeds it.
+def _raised(first, lows, highs, x, y, height, most, gain):  # type: ignore[no-untyped-def]
+    """The largest squared distance from a pixel of column `x`, from row `y` on, to the outside, or `most`.
 
-    With a larger `stride` small gains are passed by.
+    With a `gain`, so many pixels of distance more are wanted, and small gains passed by.
     """
-    y = np.int64(0)
     while True:
-        least = most + 1 if stride == 1 else np.int64((np.sqrt(most) + stride / 2) ** 2)
+        least = max(most + 1, np.int64((np.sqrt(most) + gain) ** 2))
         y, stop = _deep_rows(first, lows, highs, x, y, height, least)
         if y == height:
             return most
@@ -246,26 +246,35 @@ def _raised(first, lows, highs, x, height, most, stride):  # type: ignore[no-unt
 def _deep_rows(first, lows, highs, x, y, before, least):  # type: ignore[no-untyped-def]
     """The first rows [y, stop) from `y` on, of column `x`, with a squared distance to the outside of at least `least`.
 
-    (`before`, `before`) if they do not begin before it. Every column within reach has rows that leave room enough;
-    going round, `y` is moved down to the next that a column allows, until all agree.
+    (`before`, `before`) if they do not begin before it. In every column within reach, rows must leave room enough above
+    and below; `y` is moved down to the first that do. Columns far apart are looked at first, those between them later:
+    a few rule out nearly every row.
     """
     reach = np.int64(np.sqrt(least - 1))
     if x < reach or x + reach > first.size - 2:
         return before, before
-    while True:
-        start, stop = y, np.int64(_NOWHERE)
-        for turn in range(-16, reach + 1):
-            step = turn if turn >= 0 else _SIXTEENTHS[turn] * reach // 16
-            room = np.int64(np.ceil(np.sqrt(least - step * step)))
-            for neighbour in (x - step, x + step):
-                y, end = _roomy_rows(lows, highs, first[neighbour], first[neighbour + 1], y, room)
-                stop = min(stop, end)
-            if y >= stop:  # below what another column allows
+    beyond = np.int64(1)
+    while beyond <= reach:
+        beyond *= 2
+    while y < before:
+        stop = before
+        offset, jump = np.int64(0), beyond
+        while True:
+            step = reach - offset
+            while step >= 0 and y < stop:
+                room = np.int64(np.ceil(np.sqrt(least - step * step)))
+                for neighbour in (x - step, x + step):
+                    y, end = _roomy_rows(lows, highs, first[neighbour], first[neighbour + 1], y, room)
+                    stop = min(stop, end)
+                step -= jump
+            if offset > 0:
+                jump //= 2
+            offset = jump // 2
+            if offset == 0 or y >= stop:  # all agree, or `y` was moved below what one of them allows
                 break
-        if y >= before:
-            return before, before
-        if y == start:
+        if y < stop:
             return y, stop
+    return before, before
 
 
 @njit(cache=True, nogil=True)

@@ -41,6 +41,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "predictions": {"kinds", "metrics", "entries"} | BASE,
     "evaluation": {"predictions", "kinds", "metrics", "entries"} | BASE,
     "exchange": {"evaluation", "kinds", "entries"} | BASE,
+    "reader_studies": BASE,
     "results": {"evaluation", "kinds", "metrics"} | BASE,
     "sources": {"kinds", "dicom"} | BASE,
     "dataset": {"sources", "kinds", "dicom", "metrics"} | BASE,

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tomllib
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -108,6 +109,15 @@ def test_arrays_of_other_kinds_are_taken_as_they_are_meant(in_c: ModuleType, mon
         in_c.mask_areas(packed.ends, packed.offsets.astype(np.int32), np.empty(2, np.int64))
     with pytest.raises(TypeError, match="3 arguments are needed"):
         in_c.mask_areas(packed.ends)
+
+
+def test_the_source_distribution_holds_what_compiles_them() -> None:
+    targets = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]["targets"]
+    hook = targets["wheel"]["hooks"]["custom"]["path"]
+    assert (ROOT / hook).exists()
+    left_out = targets["sdist"]["exclude"]
+    assert f"!/{hook}" in left_out
+    assert not any(f"/{hook}".startswith(f"{folder}/") for folder in left_out)  # nothing of such a folder comes back
 
 
 def test_the_version_is_that_of_the_loops_in_c(in_c: ModuleType) -> None:

@@ -107,7 +107,7 @@ def convert(
         return _drawn(source, opened, form, reader)
     named, images = _names(instances, categories, first_category)
     if labels is None:
-        rows = _rows(source)
+        rows = rows_of(source)
         reading = Reading(dict(columns or {}), boxes, normalised, named, images, leave_out_unknown)
     else:
         rows = _array_rows(source, labels, ids)
@@ -163,7 +163,8 @@ def _array_rows(source: Any, labels: Sequence[str], ids: Sequence[str] | None) -
     ]
 
 
-def _rows(source: Any) -> list[dict[str, Any]]:
+def rows_of(source: Any) -> list[dict[str, Any]]:
+    """The rows of a table in any form; cells that hold nothing are left out."""
     if isinstance(source, str | Path):
         return _file_rows(Path(source))
     if hasattr(source, "to_pandas") or hasattr(source, "to_parquet"):

@@ -55,7 +55,7 @@ class Shown(ABC):
         return self.to_pandas()
 
     def to_json(self) -> str:
-        """The records as JSON text; undefined is null."""
+        """The records as JSON text; what is undefined or infinite is null."""
         plain = [{name: _plain(value) for name, value in record.items()} for record in self.records]
         return json.dumps(plain, indent=2) + "\n"
 
@@ -111,7 +111,7 @@ def _text(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    return None if isinstance(value, float) and math.isnan(value) else value
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _aligned(rows: Sequence[Mapping[str, str]]) -> list[str]:

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from reveal_bench.arguments import ArgumentError
-from reveal_bench.cli import board, convert, curate, data, export, run, score
+from reveal_bench.cli import board, convert, curate, data, export, reader_study, run, score
 from reveal_bench.version import __version__
 
 app = typer.Typer(
@@ -109,4 +109,5 @@ app.command()(board.receipt)
 app.command(name="verify-receipt")(board.verify_receipt)
 app.command()(export.export)
 app.command()(convert.convert)
+app.command()(reader_study.readers)
 app.add_typer(curate.app, name="curate")

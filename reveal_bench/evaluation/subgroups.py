@@ -11,9 +11,9 @@ are over the findings that both sides have; that of the group itself is over all
 p holds for all groups of the column together. Patients are dealt to groups of the same sizes at random, and p is the
 share of deals in which the largest Welch statistic of any group is at least the group's own. What is dealt is what each
 patient contributes to the macro of the whole split, its pseudo-value ``n value - (n - 1) left_out``. Sign flips do not
-fit groups that are not paired. Student's t with Holm's correction, tried first, told equal groups of hits apart in .069
-of trials; the deals are exact where groups do not differ, and the statistic has each group's own variance, so that a
-group may vary more than another.
+fit groups that are not paired. Student's t with Holm's correction, tried first, told four equal groups of hits apart
+in .069 of trials; the deals are exact where groups do not differ, and the statistic has each group's own variance, so
+that a group may vary more than another.
 
 Nothing but n and the value is given where fewer than :data:`~reveal_bench.metrics.jackknife.LEAST_UNITS` patients are
 on either side.

@@ -83,6 +83,7 @@ def test_commands_of_the_first_versions() -> None:
         "phantom",
         "publish",
         "rank",
+        "readers",
         "receipt",
         "report",
         "run",

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-import uvicorn
 from fastapi import FastAPI
+from reveal_leaderboard import cli
 from reveal_leaderboard.cli import app
 from reveal_leaderboard.custody import Custody, confinement
 from reveal_leaderboard.custody.confinement import confine, is_inside, landlock_abi, program_places, readable_places
@@ -71,7 +71,7 @@ def in_the_server(board: Board, data: Path, do: Callable[[FastAPI, Custody], Non
         bubblewrap_works.cache_clear()  # the copy will be held by Landlock, under which bubblewrap may not mount
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Custody, "warm_up", lambda custody: custodies.append(custody))
-            patch.setattr(uvicorn, "run", lambda application, **_: do(application, custodies[0]))
+            patch.setattr(cli, "run_server", lambda application, *_: do(application, custodies[0]))
             app(["serve", "--data", str(data), "--benchmark", str(board.folder)], standalone_mode=False)
 
     return in_child(serve)

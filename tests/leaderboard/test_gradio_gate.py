@@ -274,15 +274,19 @@ def test_an_event_is_not_endless(browser: TestClient, inside: Inside, cookies: d
     assert inside.seen == []
 
 
+def mounted_in(app: FastAPI) -> App:
+    """Gradio's own application inside ours."""
+    (mounted,) = (inner for route in app.routes if isinstance(inner := getattr(route, "app", None), App))
+    return mounted
+
+
 def test_gradio_gathers_nothing_about_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It would table its last 10,000 events anew after every one of them, for a page that is closed."""
     for name in QUIET:
         monkeypatch.delenv(name, raising=False)
     world = World(tmp_path)
     app = build_app(world.store, world.intake.blobs, world.catalogue, world.intake.custody, world.auth)
-    (queue,) = (
-        inner.get_blocks()._queue for route in app.routes if isinstance(inner := getattr(route, "app", None), App)
-    )
+    queue = mounted_in(app).get_blocks()._queue
     queue.events_recorded = 1000
     done = {"function": "send", "status": "success", "process_time": 1.0}
     assert queue.ANALYTICS_MAX_EVENTS == 1
@@ -296,3 +300,33 @@ def test_an_open_page_holds_no_connection(tmp_path: Path) -> None:
     for path in ("/", "/submit"):
         page = TestClient(app, base_url="http://127.0.0.1").get(path).text
         assert '"connect_heartbeat":false' in page.replace(" ", "")
+
+
+def test_a_page_that_is_opened_costs_no_copy_of_every_component(tmp_path: Path) -> None:
+    """Ten thousand sessions are remembered: with a copy in each, visitors could fill the memory."""
+    world = World(tmp_path)
+    app = build_app(world.store, world.intake.blobs, world.catalogue, world.intake.custody, world.auth)
+    sessions = mounted_in(app).state_holder
+    assert sessions is mounted_in(app).get_blocks().state_holder
+    assert list(sessions[SESSION].components) == []
+    assert sessions[SESSION] is sessions[SESSION]
+
+
+@pytest.mark.parametrize("number", [9999, -1, "0", None, [0]], ids=str)
+def test_a_function_that_the_pages_do_not_have_is_refused_before_gradio_fails_over_it(
+    auth: Auth, inside: Inside, number: Any
+) -> None:
+    browser = TestClient(GradioGate(inside, auth, functions={0, 1}), base_url=HERE)
+    event = {"data": [], "fn_index": number, "session_hash": SESSION}
+    assert browser.post("/gradio_api/queue/join", json=event).status_code == (400 if number == [0] else 404)
+    assert inside.seen == []
+    assert browser.post("/gradio_api/queue/join", json=event | {"fn_index": 1}).status_code == 200
+
+
+def test_the_gate_knows_the_functions_of_the_pages(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    app = build_app(world.store, world.intake.blobs, world.catalogue, world.intake.custody, world.auth)
+    client = TestClient(app, base_url="http://127.0.0.1")
+    numbers = [max(mounted_in(app).get_blocks().fns) + more for more in (0, 1)]
+    events = [{"data": [], "fn_index": number, "session_hash": SESSION} for number in numbers]
+    assert [client.post("/gradio_api/queue/join", json=one).status_code for one in events] == [200, 404]

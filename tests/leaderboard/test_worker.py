@@ -152,6 +152,8 @@ def test_a_failure_after_the_references_were_opened_is_one_fixed_sentence(
     assert desk.store.events_of(submission.id)[-1].why == worker_module.INCIDENT.format(number=failed.incident)
     assert CANARY in (desk.vault / f"{failed.incident}.txt").read_text(encoding="utf-8")
     assert CANARY not in caplog.text
+    (told,) = [one for one in caplog.records if "stopped: incident" in one.getMessage()]
+    assert vars(told)["benchmark"] == BENCHMARK
     for file in (path for path in desk.data.rglob("*") if path.is_file()):
         assert CANARY.encode() not in file.read_bytes()
 

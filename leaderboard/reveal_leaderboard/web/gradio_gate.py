@@ -19,6 +19,7 @@ import json
 import re
 import secrets
 from collections import OrderedDict
+from collections.abc import Container
 from pathlib import PurePath
 from typing import Any
 from urllib.parse import parse_qs, quote
@@ -57,10 +58,15 @@ OURS = {"/login": ("GET", "HEAD"), "/logout": ("POST",)}  # where Gradio has a r
 
 
 class GradioGate:
-    """Lets through what the pages need of Gradio, for whom it belongs to."""
+    """Lets through what the pages need of Gradio, for whom it belongs to.
 
-    def __init__(self, app: ASGIApp, auth: Auth) -> None:
-        self.app, self.auth = app, auth
+    Parameters
+    ----------
+    functions : numbers of the pages' handlers, which may be known after the gate is made; None to let Gradio look
+    """
+
+    def __init__(self, app: ASGIApp, auth: Auth, functions: Container[object] | None = None) -> None:
+        self.app, self.auth, self.functions = app, auth, functions
         self._sessions, self._files = _Sessions(), _Files()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -121,13 +127,16 @@ class GradioGate:
             event = json.loads(body)
             session = event["session_hash"]
             event = self._with_paths(event, owner)
+            is_known = self.functions is None or event["fn_index"] in self.functions
         except _NotTheirsError:
             await send_problem(send, 403, "That file is not yours, or is gone. Upload it again.")
             return
         except (ValueError, TypeError, KeyError, RecursionError):
             await send_problem(send, 400, "An event must be a JSON object with a session_hash.")
             return
-        if not isinstance(session, str) or not self._sessions.claim(session, owner):
+        if not is_known:  # Gradio would fail over it, and every such request would fill the log with a traceback
+            await send_problem(send, 404, "The pages have no such function.")
+        elif not isinstance(session, str) or not self._sessions.claim(session, owner):
             await send_problem(send, 403, OTHERS)
         else:
             # Written anew, so that Gradio cannot read another session or file out of it than was checked here.

@@ -115,6 +115,7 @@ class Intake:
         if KINDS[published.kind].uses_grid:
             metadata.check_grid(published.manifest.grid)
         metadata.check_labels(published.findings)
+        facts = {"benchmark": published.name, "version": published.version}
         with self.blobs.receive(stream) as incoming, tempfile.TemporaryDirectory() as scratch:
             canonical = Path(scratch) / "canonical.npz"
             parsed = self._parse(
@@ -122,7 +123,7 @@ class Intake:
             )
             report = parsed.report
             if not report.ok:
-                log.info("refused at the door: %d errors, sha256 %s", report.n_errors, incoming.sha256)
+                log.info("refused at the door: %d errors, sha256 %s", report.n_errors, incoming.sha256, extra=facts)
                 return Outcome(report)
             new = NewSubmission(
                 benchmark=published.name,
@@ -151,7 +152,7 @@ class Intake:
                 rule = "must be those of the first time: the file was sent before under this name; give it another"
                 fault = {"field": "thresholds", "rule": rule, "value": str(metadata.thresholds)[:80]}
                 raise MetadataError([fault]) from None
-        log.info("submission %s was %s", submission.id, "queued" if is_new else "there already")
+        log.info("submission %s was %s", submission.id, "queued" if is_new else "there already", extra=facts)
         return Outcome(report, submission, is_new)
 
     def team_of(self, actor: Actor, organization: str) -> Team:

@@ -50,7 +50,7 @@ STILL = (
 """Keeps a page that Gradio still puts together from being seen to move; after four seconds it is shown as it is."""
 EARLY = (
     "<style>@keyframes rv-gone{{to{{visibility:hidden}}}}#rv-early{{position:absolute;inset:0 0 auto;min-height:100vh;"
-    "z-index:9;pointer-events:none;animation:rv-gone 0s 6s forwards}}"
+    "z-index:9;pointer-events:none;animation:rv-gone 0s 10s forwards}}"
     "body:has(gradio-app :is(.rv-board tbody tr,.rv-headline)) #rv-early{{display:none}}</style>"
     '<div id="rv-early"><template shadowrootmode="closed"><style>{style}</style>'
     '<header class="rv-site">{site}</header><main>{first}</main></template></div>'

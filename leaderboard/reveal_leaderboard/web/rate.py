@@ -49,8 +49,9 @@ log = logging.getLogger(__name__)
 class Limits:
     """How much an address and an actor may ask for, and a team upload; `open_requests` at once from one address.
 
-    A hospital's people share an address, and a page keeps two requests open: hence the address's generous figures. All
-    people and programs of a team together may upload twice as much as one of them: 60 files at once, then 2 a second.
+    A hospital's people share an address, and a page keeps a request open until its events are answered: hence the
+    address's generous figures. All people and programs of a team together may upload twice as much as one of them: 60
+    files at once, then 2 a second.
     """
 
     address: Rate = field(default=Rate(2000, 100))

@@ -210,7 +210,8 @@ class Worker:
 
     def handle(self, job: Job) -> None:
         """Bring one leased job to its end."""
-        log.info("%s of %s, attempt %d", job.kind, job.subject, job.attempts)
+        facts = {"benchmark": job.benchmark, "version": job.version}
+        log.info("%s of %s, attempt %d", job.kind, job.subject, job.attempts, extra=facts)
         holdout = self.holdouts[job.benchmark, job.version]
         with _Ticker(lambda: self._prolong(job), self.lease_seconds / 3, at_once=False):
             try:
@@ -226,13 +227,13 @@ class Worker:
                 details = error.detail if isinstance(error, ScoreFailed) else traceback.format_exc()
                 number = holdout.vault.write_incident(f"{job.kind} {job.subject}", details)
                 why = INCIDENT.format(number=number)
-                log.error("%s of %s stopped: incident %s", job.kind, job.subject, number)
+                log.error("%s of %s stopped: incident %s", job.kind, job.subject, number, extra=facts)
                 kept = self.queue.fail(job, who=self._who, why=why, incident=number)
         self._pause = POLL_SECONDS
         if kept:
-            log.info("%s of %s is done", job.kind, job.subject)
+            log.info("%s of %s is done", job.kind, job.subject, extra=facts)
         else:
-            log.info("%s of %s was taken over by another worker; this result is dropped", job.kind, job.subject)
+            log.info("%s of %s was taken over; this result is dropped", job.kind, job.subject, extra=facts)
 
     def _wait_for_storage(self, job: Job, error: Exception) -> None:
         """Put a job back and pause, longer each time: an outage must not fail everything that is queued."""

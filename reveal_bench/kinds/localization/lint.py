@@ -167,7 +167,7 @@ def _area_bin(share: float) -> str:
 
 Pair = tuple[str, str]
 
-_MASK_TEXT_AT_ONCE = 8 << 20  # characters of run lengths decoded together: bounds memory
+_MASK_TEXT_AT_ONCE = 2 << 20  # characters of run lengths decoded together: bounds memory
 _PAIRS_NAMED = 5
 
 
@@ -210,6 +210,7 @@ def lint_predictions(
         return LintReport.of_unread(log, allow_missing)
     log.left_out = frozenset(("unknown-image",) if leave_out_unknown else ())
     file_format, entries = read_entries(data, manifest, limits, log)
+    del data  # a document was parsed: its text need not be held beside it
     checker = EntryChecker(manifest, grid if grid is not None else manifest.grid, file_format, limits, log)
     drafts = check_entries(entries, checker.check, log)
     _check_masks(drafts, checker)

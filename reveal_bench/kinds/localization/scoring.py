@@ -147,7 +147,7 @@ def _reference(record: LocalizationRecord, finding: str) -> Reference:
     return Reference(record.size, annotation.boxes_xywh, annotation.bbox_xywh)
 
 
-_TEXT_AT_ONCE = 16 << 20
+_TEXT_AT_ONCE = 2 << 20
 """Characters of run-length strings that are unpacked together: bounds memory, about 10 bytes a character."""
 _NO_MASKS = "masks were not compared: the references are boxes, so mask IoU is not defined; a mask counts by its point"
 

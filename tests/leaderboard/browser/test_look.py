@@ -32,6 +32,8 @@ PAGES = {
     "/submission?id={a}": ("#progress .rv-score", "Net · REVEAL leaderboard"),
     "/entry?id=nothing": ("text=There is no entry to show here.", "Entry · REVEAL leaderboard"),
 }
+BESIDE_THE_SCREEN = """() => [...document.querySelectorAll("td .rv-action")]
+  .filter((one) => one.getBoundingClientRect().right > innerWidth).map((one) => one.textContent)"""
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,8 @@ def test_every_page_opens_with_its_title_and_is_accessible(page: Any, board: Boa
         page.wait_for_function("!document.getAnimations().some(one => one instanceof CSSTransition)")
         assert faults(page) == []
         assert_well_built(page)
+        assert page.evaluate(BESIDE_THE_SCREEN) == []
+        assert not path.startswith("/compare") or page.get_by_label("Entry B").is_visible()
 
 
 def test_by_keyboard_content_is_reached_at_once_and_a_column_is_sorted(page: Any, board: Board) -> None:

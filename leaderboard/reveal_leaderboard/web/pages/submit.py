@@ -177,7 +177,7 @@ FORMATS = (
     "What the check finds appears here."
 )
 EMPTY = message("info", "No file yet.", FORMATS)
-SIGN_IN = sign_in("/submit", "Signing in says for which organization you submit, and whose budget is charged.")
+SIGN_IN = sign_in("/submit", "Once you have signed in, you can have files checked, and sent for your organization.")
 NO_TEAM, WAITING = draw(PAGE, "no_team"), draw(PAGE, "waiting")
 FIRST_FOLDED = list(FIELDS).index("links.code")
 FAULTS_BELONG = {field: i for i, field in enumerate(FIELDS)} | {"model": 0, "links": FIRST_FOLDED}

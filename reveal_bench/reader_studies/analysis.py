@@ -1,0 +1,278 @@
+"""The analysis of Obuchowski and Rockette with the degrees of freedom of Hillis: modalities compared over readers.
+
+Conventions
+-----------
+`figures` are figures of merit (n_modalities, n_readers), such as AUCs; `covariance` is that of their errors, which come
+from the cases, over modality x reader in row-major order. The model is figure = mean + modality + reader + modality x
+reader + error, and the errors of two figures have one of four covariances:
+
+* `variance`: of a figure with itself;
+* `cov_1`: same reader, another modality;
+* `cov_2`: another reader, same modality;
+* `cov_3`: another reader, another modality.
+
+Each is a mean over the entries of its kind. ``cov_2 - cov_3``, and cov_2 of one modality, are taken as 0 where they are
+negative. What is a sample decides what a result may be said of:
+
+=========  =======  =============================================  ==========================================
+readers    cases    error of a mean square                         degrees of freedom
+=========  =======  =============================================  ==========================================
+random     random   MS(TR) + r (cov_2 - cov_3)                     error^2 / (MS(TR)^2 / ((t - 1) (r - 1)))
+fixed      random   variance - cov_1 + (r - 1) (cov_2 - cov_3)     infinite
+random     fixed    MS(TR)                                         (t - 1) (r - 1)
+=========  =======  =============================================  ==========================================
+
+with t modalities, r readers and MS(TR) the mean square of their interaction. The difference of two modalities has the
+standard error ``sqrt(2 error / r)``.
+
+Sources: Obuchowski and Rockette (1995), Communications in Statistics 24; Hillis (2007), Statistics in Medicine 26;
+Hillis (2014), Statistics in Medicine 33.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from types import ModuleType
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.arrays import FloatArray
+
+__all__ = ["Analysis", "Components", "Difference", "Mean", "Sample", "analyse"]
+
+Sample = Literal["random", "fixed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Components:
+    """Variances and covariances of the model; `reader` and `interaction` may come out negative, and are NaN for one."""
+
+    variance: float
+    cov_1: float
+    cov_2: float
+    cov_3: float
+    reader: float
+    interaction: float
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """The mean figure of one modality over readers, from the readings of this modality alone."""
+
+    modality: str
+    value: float
+    low: float
+    high: float
+    error: float
+    freedom: float
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The mean figure of modality `a` minus that of `b`, with its 95 % interval and two-sided p."""
+
+    a: str
+    b: str
+    value: float
+    low: float
+    high: float
+    error: float
+    freedom: float
+    p: float
+
+    def against(self, margin: float) -> str:
+        """Whether `a` is "non-inferior" to `b` or "inferior" by that margin; "not shown", and "-" without an interval.
+
+        As of two systems, in :mod:`reveal_bench.evaluation.margin`.
+        """
+        if not self.low < self.high:
+            return "-"
+        return "non-inferior" if self.low > -margin else "inferior" if self.high <= -margin else "not shown"
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """What a reader study says.
+
+    Attributes
+    ----------
+    modalities, readers : their names, in order
+    figures : float array (n_modalities, n_readers)
+    components : of the model
+    f, freedom, p : of the test that all modalities are equal: F (or chi square over its degrees of freedom, where the
+        second of `freedom` is infinite), both degrees of freedom, and p; NaN for one modality
+    means : of every modality
+    differences : of every pair of modalities
+    readers_are, cases_are : what is a sample
+    """
+
+    modalities: tuple[str, ...]
+    readers: tuple[str, ...]
+    figures: FloatArray
+    components: Components
+    f: float
+    freedom: tuple[float, float]
+    p: float
+    means: tuple[Mean, ...]
+    differences: tuple[Difference, ...]
+    readers_are: Sample
+    cases_are: Sample
+
+
+def analyse(
+    figures: npt.ArrayLike,
+    covariance: npt.ArrayLike,
+    *,
+    modalities: Sequence[str],
+    readers: Sequence[str],
+    readers_are: Sample = "random",
+    cases_are: Sample = "random",
+) -> Analysis:
+    """Analyse figures of merit with the covariance of their errors.
+
+    Parameters
+    ----------
+    figures : float array (n_modalities, n_readers)
+    covariance : float array (n_modalities * n_readers, n_modalities * n_readers)
+    modalities, readers : their names
+    readers_are, cases_are : whether they are a sample of those that the result is said of, or all of them
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit, a figure is undefined, there is no reader, or both readers and cases are fixed.
+    ImportError
+        If scipy is not installed.
+    """
+    values, matrix = np.asarray(figures, np.float64), np.asarray(covariance, np.float64)
+    _check(values, matrix, modalities, readers, readers_are, cases_are)
+    t, r = values.shape
+    variance, cov_1, cov_2, cov_3 = _mean_covariances(matrix, t, r)
+    shared = max(cov_2 - cov_3, 0.0) if t > 1 and r > 1 else 0.0
+    ms_t, ms_r, ms_tr = _mean_squares(values)
+    is_crossed = t > 1 and r > 1
+    components = Components(
+        variance, cov_1, cov_2, cov_3,
+        reader=(ms_r - ms_tr) / t - cov_1 + cov_3 if is_crossed else math.nan,
+        interaction=ms_tr - variance + cov_1 + shared if is_crossed else math.nan,
+    )  # fmt: skip
+    if readers_are == "fixed":
+        error, freedom = variance - cov_1 + (r - 1) * shared, math.inf
+    else:
+        error = ms_tr + (r * shared if cases_are == "random" else 0.0)
+        freedom = error**2 / (ms_tr**2 / ((t - 1) * (r - 1))) if ms_tr > 0 else math.inf
+    f = ms_t / error if t > 1 and error > 0 else math.nan
+    names = tuple(modalities)
+    means = tuple(_mean_of(i, names[i], values, matrix, readers_are, cases_are) for i in range(t))
+    differences = tuple(
+        _difference(names[a], names[b], values[a].mean() - values[b].mean(), math.sqrt(2 * error / r), freedom)
+        for a, b in combinations(range(t), 2)
+    )
+    return Analysis(
+        names, tuple(readers), values, components, f, (float(t - 1), freedom), _upper_tail(f, t - 1, freedom),
+        means, differences, readers_are, cases_are,
+    )  # fmt: skip
+
+
+def _check(
+    figures: FloatArray,
+    covariance: FloatArray,
+    modalities: Sequence[str],
+    readers: Sequence[str],
+    readers_are: str,
+    cases_are: str,
+) -> None:
+    if figures.ndim != 2 or figures.shape != (len(modalities), len(readers)) or not figures.size:
+        rule = (
+            f"must have a row for each of {len(modalities)} modalities and a column for each of {len(readers)} readers"
+        )
+        raise ArgumentError("figures", rule, figures.shape)
+    if covariance.shape != (figures.size, figures.size):
+        raise ArgumentError("covariance", f"must have the shape {(figures.size, figures.size)}", covariance.shape)
+    if not (np.isfinite(figures).all() and np.isfinite(covariance).all()):
+        raise ArgumentError("figures", "and `covariance` must be defined", "NaN", ("covariance",))
+    for name, kind in (("readers_are", readers_are), ("cases_are", cases_are)):
+        if kind not in ("random", "fixed"):
+            raise ArgumentError(name, "must be 'random' or 'fixed'", repr(kind))
+    if readers_are == cases_are == "fixed":
+        raise ArgumentError("readers_are", "or `cases_are` must be 'random': else nothing varies", "'fixed' for both")
+    if readers_are == "random" and len(readers) < 2:
+        raise ArgumentError("readers_are", "must be 'fixed' where there is one reader", repr(readers_are))
+
+
+def _mean_covariances(matrix: FloatArray, t: int, r: int) -> tuple[float, float, float, float]:
+    """Variance, cov_1, cov_2 and cov_3; 0 where there is no such pair."""
+    modality, reader = np.divmod(np.arange(t * r), r)
+    same_modality, same_reader = modality[:, None] == modality, reader[:, None] == reader
+    kinds = (same_modality & same_reader, ~same_modality & same_reader, same_modality & ~same_reader,
+             ~same_modality & ~same_reader)  # fmt: skip
+    variance, cov_1, cov_2, cov_3 = (float(matrix[kind].mean()) if kind.any() else 0.0 for kind in kinds)
+    return variance, cov_1, cov_2, cov_3
+
+
+def _mean_squares(figures: FloatArray) -> tuple[float, float, float]:
+    """Of modalities, of readers and of their interaction; NaN without degrees of freedom, 0 for the interaction."""
+    t, r = figures.shape
+    of_modality, of_reader, mean = figures.mean(axis=1), figures.mean(axis=0), figures.mean()
+    rest = figures - of_modality[:, None] - of_reader + mean
+    ms_t = r * float(((of_modality - mean) ** 2).sum()) / (t - 1) if t > 1 else math.nan
+    ms_r = t * float(((of_reader - mean) ** 2).sum()) / (r - 1) if r > 1 else math.nan
+    ms_tr = float((rest**2).sum()) / ((t - 1) * (r - 1)) if t > 1 and r > 1 else 0.0
+    return ms_t, ms_r, ms_tr
+
+
+def _mean_of(
+    i: int, name: str, figures: FloatArray, matrix: FloatArray, readers_are: Sample, cases_are: Sample
+) -> Mean:
+    """Of modality `i`, from its own readings."""
+    r = figures.shape[1]
+    own = matrix[i * r : (i + 1) * r, i * r : (i + 1) * r]
+    variance, _, cov_2, _ = _mean_covariances(own, 1, r)
+    _, ms_r, _ = _mean_squares(figures[i : i + 1])
+    if readers_are == "fixed":
+        error, freedom = variance + (r - 1) * max(cov_2, 0.0), math.inf
+    else:
+        error = ms_r + (r * max(cov_2, 0.0) if cases_are == "random" else 0.0)
+        freedom = error**2 / (ms_r**2 / (r - 1)) if ms_r > 0 else math.inf
+    value, spread = float(figures[i].mean()), math.sqrt(error / r)
+    reach = _quantile(freedom) * spread
+    return Mean(name, value, value - reach, value + reach, spread, freedom)
+
+
+def _difference(a: str, b: str, value: float, error: float, freedom: float) -> Difference:
+    reach = _quantile(freedom) * error
+    f = (value / error) ** 2 if error > 0 else math.nan
+    return Difference(
+        a, b, float(value), float(value - reach), float(value + reach), error, freedom, _upper_tail(f, 1, freedom)
+    )
+
+
+def _quantile(freedom: float) -> float:
+    """The 97.5th percentile of Student's t."""
+    stats = _scipy()
+    return float(stats.norm.ppf(0.975) if math.isinf(freedom) else stats.t.ppf(0.975, freedom))
+
+
+def _upper_tail(f: float, numerator: int, denominator: float) -> float:
+    """p of an F, which is a chi square over its degrees of freedom where the denominator has infinitely many."""
+    if math.isnan(f):
+        return math.nan
+    stats = _scipy()
+    if math.isinf(denominator):
+        return float(stats.chi2.sf(f * numerator, numerator))
+    return float(stats.f.sf(f, numerator, denominator))
+
+
+def _scipy() -> ModuleType:
+    try:
+        from scipy import stats
+    except ImportError:
+        raise ImportError("the analysis of readers needs scipy: pip install 'reveal-bench[curate]'") from None
+    found: ModuleType = stats
+    return found

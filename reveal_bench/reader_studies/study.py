@@ -1,0 +1,258 @@
+"""A table of readings, and figures of merit with the covariance of their errors.
+
+Conventions
+-----------
+A reading is what one reader said of one case with one modality: a score, which is larger the surer the reader is, or 0
+or 1. The truth of a case is 0 or 1. A study is fully crossed: every reader reads every case with every modality, once.
+Errors come from the cases, and their covariance is the jackknife's, patients left out one after another: a patient may
+have several cases.
+
+================  ====================================================================================================
+figure of merit   of one reader and modality
+================  ====================================================================================================
+``auc``           area under the empirical ROC curve: the share of pairs of a case with and a case without in which the
+                  one with has the higher score, equal ones counting half
+``sensitivity``   share of the cases with that were called 1
+``specificity``   share of the cases without that were called 0
+``accuracy``      share of all cases that were called what they are
+``kappa``         Cohen's kappa of the reader and the truth
+``hit_rate``      mean of the scores, which are 0 or 1; the truth plays no part
+================  ====================================================================================================
+
+Source: Hillis, Berbaum and Metz (2008), Academic Radiology 15; Hanley and McNeil (1982), Radiology 143.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.arrays import FloatArray, IntArray
+
+__all__ = ["COLUMNS", "FIGURES", "ReaderStudy", "figures_of", "read_study"]
+
+COLUMNS = {"reader": "reader", "case": "case", "modality": "modality", "score": "score", "truth": "truth",
+           "patient": "patient"}  # fmt: skip
+"""What is read from which column; `modality`, `truth` and `patient` may be missing."""
+_MOST_TOLD = 10
+
+
+@dataclass(frozen=True)
+class ReaderStudy:
+    """A fully crossed study.
+
+    Attributes
+    ----------
+    modalities, readers, cases : names, in the order in which they come
+    scores : float array (n_modalities, n_readers, n_cases)
+    truth : int array (n_cases,), 0 or 1; all -1 if the table has none
+    patients : int array (n_cases,), code of each case's patient
+    """
+
+    modalities: tuple[str, ...]
+    readers: tuple[str, ...]
+    cases: tuple[str, ...]
+    scores: FloatArray
+    truth: IntArray
+    patients: IntArray
+
+
+def read_study(rows: Sequence[Mapping[str, Any]], columns: Mapping[str, str] | None = None) -> ReaderStudy:
+    """Read a long table: a row per reader, case and modality.
+
+    Parameters
+    ----------
+    rows : with the columns of :data:`COLUMNS`; one modality, and every case its own patient, where a column is missing
+    columns : name in :data:`COLUMNS` -> what the table calls it
+
+    Raises
+    ------
+    ValueError
+        If a column is missing, a score or truth is no number, a case has two truths or patients, a reading is there
+        twice, or one is missing: with the first of them.
+    """
+    named = {**COLUMNS, **_checked(columns or {})}
+    if not rows:
+        raise ArgumentError("rows", "must hold a reading", "none")
+    found = list(rows[0])
+    needed = [named[name] for name in ("reader", "case", "score")] + [*(columns or {}).values()]
+    missing = [name for name in needed if name not in found]
+    if missing:
+        told = ", ".join(map(str, found[:_MOST_TOLD]))
+        wanted = ", ".join(dict.fromkeys(needed))
+        raise ArgumentError("rows", f"must have the columns {wanted}", f"no {missing[0]} among {told}")
+    places: dict[tuple[str, str, str], int] = {}
+    truth: dict[str, int] = {}
+    patients: dict[str, str] = {}
+    scores: dict[tuple[str, str, str], float] = {}
+    for number, row in enumerate(rows, start=1):
+        modality, reader, case, patient = (
+            _text(row, named[name], number) if named[name] in found else None
+            for name in ("modality", "reader", "case", "patient")
+        )
+        assert reader is not None
+        assert case is not None
+        key = modality or "all", reader, case
+        if key in places:
+            raise ArgumentError("rows", f"must hold a reading once, row {number} is row {places[key]} again", key)
+        places[key] = number
+        scores[key] = _score(row.get(named["score"]), number)
+        if named["truth"] in found:
+            _same(truth, case, _truth(row.get(named["truth"]), number), "truth", number)
+        _same(patients, case, patient or case, "patient", number)
+    return _crossed(scores, truth, patients)
+
+
+def _checked(columns: Mapping[str, str]) -> Mapping[str, str]:
+    unknown = [name for name in columns if name not in COLUMNS]
+    if unknown:
+        raise ArgumentError("columns", f"must name {', '.join(COLUMNS)}", unknown)
+    return columns
+
+
+def _text(row: Mapping[str, Any], name: str, number: int) -> str:
+    value = row.get(name)
+    if value is None or not str(value).strip():
+        raise ArgumentError("rows", f"must have a `{name}` in row {number}", "none")
+    return str(value)
+
+
+def _score(value: Any, number: int) -> float:
+    try:
+        score = float(value)
+    except (TypeError, ValueError):
+        score = math.nan
+    if not math.isfinite(score):
+        raise ArgumentError("rows", f"must have a number as `score`, in row {number}", repr(value))
+    return score
+
+
+def _truth(value: Any, number: int) -> int:
+    text = str(value).strip().lower()
+    known = {"0": 0, "0.0": 0, "false": 0, "1": 1, "1.0": 1, "true": 1}
+    if text not in known:
+        raise ArgumentError("rows", f"must have 0 or 1 as `truth`, in row {number}", repr(value))
+    return known[text]
+
+
+def _same(known: dict[str, Any], case: str, value: Any, what: str, number: int) -> None:
+    if known.setdefault(case, value) != value:
+        rule = f"must give a case one {what}, in row {number} case {case!r} has another than {known[case]!r}"
+        raise ArgumentError("rows", rule, repr(value))
+
+
+def _crossed(
+    scores: Mapping[tuple[str, str, str], float], truth: Mapping[str, int], patients: Mapping[str, str]
+) -> ReaderStudy:
+    modalities, readers, cases = (tuple(dict.fromkeys(key[i] for key in scores)) for i in range(3))
+    missing = [(m, r, c) for m in modalities for r in readers for c in cases if (m, r, c) not in scores]
+    if missing:
+        m, r, c = missing[0]
+        rule = "must hold every case by every reader with every modality; " + (
+            f"{len(missing):,} of {len(modalities) * len(readers) * len(cases):,} readings are missing"
+        )
+        raise ArgumentError("rows", rule, f"none of case {c!r} by reader {r!r} with modality {m!r}")
+    code = {name: i for i, name in enumerate(dict.fromkeys(patients[case] for case in cases))}
+    table = [[[scores[m, r, c] for c in cases] for r in readers] for m in modalities]
+    return ReaderStudy(
+        modalities, readers, cases, np.array(table),
+        np.array([truth.get(case, -1) for case in cases]), np.array([code[patients[case]] for case in cases]),
+    )  # fmt: skip
+
+
+def figures_of(study: ReaderStudy, merit: str) -> tuple[FloatArray, FloatArray]:
+    """Figures of merit (n_modalities, n_readers), and the covariance of their errors over modality x reader.
+
+    Raises
+    ------
+    ValueError
+        If the figure of merit is unknown, needs a truth, or scores of 0 and 1; or if it is undefined, or would be
+        without one of the patients.
+    """
+    if merit not in FIGURES:
+        raise ArgumentError("merit", f"must be one of {', '.join(FIGURES)}", repr(merit))
+    if merit != "hit_rate" and (study.truth < 0).any():
+        raise ArgumentError("truth", f"must be a column of the table for {merit}", "none")
+    if merit != "auc" and not np.isin(study.scores, (0, 1)).all():
+        odd = study.scores[~np.isin(study.scores, (0, 1))][0]
+        raise ArgumentError("score", f"must be 0 or 1 for {merit}", f"{odd:g}")
+    t, r, _ = study.scores.shape
+    n_patients = int(study.patients.max()) + 1
+    if n_patients < 2:
+        raise ArgumentError("rows", "must be of at least two patients", n_patients)
+    values, left_out = np.empty((t, r)), np.empty((n_patients, t * r))
+    for i in range(t):
+        for j in range(r):
+            values[i, j], left_out[:, i * r + j] = FIGURES[merit](study.scores[i, j], study.truth, study.patients)
+    if np.isnan(values).any() or np.isnan(left_out).any():
+        rule = f"must leave {merit} defined, also without any one patient: cases with and without are needed"
+        raise ArgumentError("rows", rule, f"{int((study.truth == 1).sum())} cases with")
+    deviations = left_out - left_out.mean(axis=0)
+    return values, (n_patients - 1) / n_patients * deviations.T @ deviations
+
+
+Figure = Callable[[FloatArray, IntArray, IntArray], tuple[float, FloatArray]]
+
+
+def _auc(scores: FloatArray, truth: IntArray, patients: IntArray) -> tuple[float, FloatArray]:
+    """The area, and the areas without each patient: what its cases won and lost is taken away."""
+    with_, without = np.flatnonzero(truth == 1), np.flatnonzero(truth == 0)
+    n_patients = int(patients.max()) + 1
+    n_with, n_without = (np.bincount(patients[part], minlength=n_patients) for part in (with_, without))
+    ranked = np.sort(scores[without]), np.sort(scores[with_])
+    won = (np.searchsorted(ranked[0], scores[with_], "left") + np.searchsorted(ranked[0], scores[with_], "right")) / 2
+    lost = (
+        len(with_)
+        - (np.searchsorted(ranked[1], scores[without], "left") + np.searchsorted(ranked[1], scores[without], "right"))
+        / 2
+    )
+    of_patient = np.bincount(patients[with_], won, n_patients) + np.bincount(patients[without], lost, n_patients)
+    for patient in np.flatnonzero((n_with > 0) & (n_without > 0)):  # pairs within a patient were counted twice
+        a, b = (scores[part[patients[part] == patient]] for part in (with_, without))
+        of_patient[patient] -= (a[:, None] > b).sum() + (a[:, None] == b).sum() / 2
+    pairs = (len(with_) - n_with) * (len(without) - n_without)
+    left_out = np.divide(won.sum() - of_patient, pairs, out=np.full(n_patients, np.nan), where=pairs > 0)
+    area = float(won.sum() / (len(with_) * len(without))) if len(with_) and len(without) else math.nan
+    return area, left_out
+
+
+def _of_counts(statistic: Callable[[FloatArray], FloatArray]) -> Figure:
+    """A figure of the counts of called and true: (..., called, true) -> value."""
+
+    def figure(scores: FloatArray, truth: IntArray, patients: IntArray) -> tuple[float, FloatArray]:
+        n_patients = int(patients.max()) + 1
+        place = 4 * patients + 2 * scores.astype(np.int64) + np.maximum(truth, 0)
+        counts = np.bincount(place, minlength=4 * n_patients).reshape(n_patients, 2, 2).astype(np.float64)
+        total = counts.sum(axis=0)
+        return float(statistic(total)), statistic(total - counts)
+
+    return figure
+
+
+def _share(part: FloatArray, of: FloatArray) -> FloatArray:
+    share: FloatArray = np.divide(part, of, out=np.full(np.shape(part), np.nan), where=np.asarray(of) > 0)
+    return share
+
+
+def _kappa(counts: FloatArray) -> FloatArray:
+    n = counts.sum(axis=(-2, -1))
+    agreed = _share(counts[..., 0, 0] + counts[..., 1, 1], n)
+    called, true = (_share(counts.sum(axis=axis), n[..., None]) for axis in (-1, -2))
+    expected = (called * true).sum(axis=-1)
+    return _share(agreed - expected, 1 - expected)
+
+
+FIGURES: dict[str, Figure] = {
+    "auc": _auc,
+    "sensitivity": _of_counts(lambda c: _share(c[..., 1, 1], c[..., :, 1].sum(axis=-1))),
+    "specificity": _of_counts(lambda c: _share(c[..., 0, 0], c[..., :, 0].sum(axis=-1))),
+    "accuracy": _of_counts(lambda c: _share(c[..., 0, 0] + c[..., 1, 1], c.sum(axis=(-2, -1)))),
+    "kappa": _of_counts(_kappa),
+    "hit_rate": _of_counts(lambda c: _share(c[..., 1, :].sum(axis=-1), c.sum(axis=(-2, -1)))),
+}
+"""Figure of merit -> what makes it, and it without each patient."""

@@ -1,0 +1,215 @@
+"""Obuchowski and Rockette's analysis: printed worked examples, and the analysis of variance of pseudovalues."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from scipy.stats import f as f_distribution
+
+from reveal_bench.reader_studies.analysis import Analysis, Sample, analyse
+from reveal_bench.reader_studies.study import figures_of
+from tests.reader_studies.studies import drawn
+
+FloatArray = npt.NDArray[np.float64]
+VAN_DYKE = np.array([
+    [0.91964573, 0.85877617, 0.90386473, 0.97310789, 0.82979066],
+    [0.94782609, 0.90531401, 0.92173913, 0.99935588, 0.92995169],
+])  # fmt: skip
+"""Areas of five readers with two modalities (Van Dyke et al. 1993), as RJafroc prints them."""
+
+
+def covariance(
+    t: int, r: int, variance: float | list[float], cov_1: float, cov_2: float | list[float], cov_3: float
+) -> FloatArray:
+    """One whose means of each kind are as given; `variance` and `cov_2` may differ between modalities."""
+    modality, reader = np.divmod(np.arange(t * r), r)
+    same_modality, same_reader = modality[:, None] == modality, reader[:, None] == reader
+    own = np.broadcast_to(cov_2, t)[modality]
+    matrix = np.where(same_modality, own[:, None], np.where(same_reader, cov_1, cov_3))
+    matrix[np.diag_indices(t * r)] = np.broadcast_to(variance, t)[modality]
+    return matrix
+
+
+def of(
+    figures: FloatArray, matrix: FloatArray, readers_are: Sample = "random", cases_are: Sample = "random"
+) -> Analysis:
+    t, r = figures.shape
+    names = [f"m{i}" for i in range(t)], [f"r{i}" for i in range(r)]
+    return analyse(figures, matrix, modalities=names[0], readers=names[1], readers_are=readers_are, cases_are=cases_are)
+
+
+# Variances of the single modalities are those of their printed standard errors: (variance + 4 cov_2) / 5
+VARIANCES = [5 * 0.02428971**2 - 4 * 0.0004839618, 5 * 0.01677632**2 - 4 * 0.0002041879]
+JACKKNIFE = covariance(2, 5, 8.0228827e-4, 3.4661371e-4, [4.839618e-4, 2.041879e-4], 2.3902837e-4)
+
+
+def test_van_dyke_readers_and_cases_random() -> None:
+    """Printed by MRMCaov 0.2 (jackknife covariances), and by RJafroc."""
+    found = of(VAN_DYKE, JACKKNIFE)
+    assert found.f == pytest.approx(4.456319, abs=1e-6)
+    assert found.freedom == (1, pytest.approx(15.25967, abs=1e-5))
+    assert found.p == pytest.approx(0.05166569, abs=2e-8)
+    (difference,) = found.differences
+    assert difference.value == pytest.approx(-0.04380032, abs=5e-9)
+    assert difference.error == pytest.approx(0.02074862, abs=5e-9)
+    assert (difference.low, difference.high) == pytest.approx((-0.0879594986, 0.0003588544), abs=2e-8)
+    assert difference.p == pytest.approx(found.p)
+    assert found.components.reader == pytest.approx(0.0015349993, abs=5e-9)
+    assert found.components.interaction == pytest.approx(0.0002004025, abs=5e-9)
+    printed = [
+        (0.8970370, 0.03317360, 12.74465, 0.8252236, 0.9688505),
+        (0.9408374, 0.02156637, 12.71019, 0.8941378, 0.9875369),
+    ]
+    for mean, (value, error, freedom, low, high) in zip(found.means, printed, strict=True):
+        assert (mean.value, mean.low, mean.high) == pytest.approx((value, low, high), abs=5e-8)
+        assert mean.error == pytest.approx(error, abs=5e-9)
+        assert mean.freedom == pytest.approx(freedom, abs=2e-5)
+
+
+def test_van_dyke_readers_fixed() -> None:
+    """Printed by RJafroc: what is said of these five readers alone."""
+    assert np.mean(VARIANCES) == pytest.approx(0.0008022883, abs=5e-10)
+    found = of(VAN_DYKE, JACKKNIFE, readers_are="fixed")
+    assert (found.f, found.p) == (pytest.approx(5.475953, abs=5e-7), pytest.approx(0.01927984, abs=5e-9))
+    assert found.freedom == (1, math.inf)
+    (difference,) = found.differences
+    assert difference.error == pytest.approx(0.01871748, abs=5e-9)
+    assert (difference.low, difference.high) == pytest.approx((-0.08048591, -0.00711473), abs=1e-8)
+    of_each = of(VAN_DYKE, covariance(2, 5, VARIANCES, 3.4661371e-4, [4.839618e-4, 2.041879e-4], 2.3902837e-4), "fixed")
+    assert [(mean.low, mean.high) for mean in of_each.means] == [
+        (pytest.approx(0.8494301, abs=1e-6), pytest.approx(0.9446440, abs=1e-6)),
+        (pytest.approx(0.9079564, abs=1e-6), pytest.approx(0.9737183, abs=1e-6)),
+    ]
+
+
+def test_van_dyke_cases_fixed() -> None:
+    """Printed by RJafroc: what is said of these cases alone."""
+    found = of(VAN_DYKE, JACKKNIFE, cases_are="fixed")
+    assert (found.f, found.p) == (pytest.approx(8.704, abs=5e-6), pytest.approx(0.04195875, abs=5e-8))
+    assert found.freedom == (1, 4)
+    (difference,) = found.differences
+    assert difference.error == pytest.approx(0.01484629, abs=5e-9)
+    assert (difference.low, difference.high) == pytest.approx((-0.08502022, -0.00258042), abs=2e-8)
+
+
+def test_van_dyke_with_unbiased_covariances() -> None:
+    """Printed by the MATLAB toolbox of MRMCaov, to five digits."""
+    found = of(VAN_DYKE, covariance(2, 5, 0.00078839, 0.00034167, [0.00047718, 0.00020095], 0.00023561))
+    assert found.f == pytest.approx(4.4896, abs=5e-4)
+    assert found.freedom[1] == pytest.approx(15.034, abs=2e-3)
+    assert found.p == pytest.approx(0.051162, abs=5e-6)
+    (difference,) = found.differences
+    assert (difference.low, difference.high) == pytest.approx((-0.087852, 0.0002513), abs=2e-6)
+    assert [mean.error for mean in found.means] == pytest.approx([0.033071, 0.021491], abs=1e-6)
+    assert [mean.freedom for mean in found.means] == pytest.approx([12.588, 12.534], abs=2e-3)
+    assert [(mean.low, mean.high) for mean in found.means] == [
+        (pytest.approx(0.82535, abs=6e-6), pytest.approx(0.96872, abs=6e-6)),
+        (pytest.approx(0.89423, abs=6e-6), pytest.approx(0.98744, abs=6e-6)),
+    ]
+
+
+def test_franken() -> None:
+    """Franken et al. 1992, four readers and two modalities, printed by RJafroc: cov_2 below cov_3 counts as 0.
+
+    Areas that have the printed sums of squares: two modality means, four reader means, and an interaction of one
+    pattern, which is all that the analysis sees of them.
+    """
+    between = np.array([0.8477499, 0.8368951])
+    pattern = np.array([1.0, 1.0, -1.0, -1.0])
+    readers = 2 * np.sqrt(0.0020521800 / 8 / 4) * pattern * [1, -1, 1, -1]  # sum of squares of four means, times two
+    interaction = np.sqrt(0.0001506079 / 8) * np.outer([1, -1], pattern)
+    figures = between[:, None] + readers / 2 * np.sqrt(4) + interaction
+    found = of(figures, covariance(2, 4, 1.525776e-03, 7.916821e-04, 4.836377e-04, 5.125091e-04))
+    assert found.f == pytest.approx(4.694058, abs=5e-5)
+    assert found.freedom == (1, pytest.approx(3))
+    assert found.p == pytest.approx(0.1188379, abs=2e-6)
+    (difference,) = found.differences
+    assert difference.value == pytest.approx(0.01085482, abs=3e-8)
+    assert difference.error == pytest.approx(0.005010122, abs=1e-8)
+    assert (difference.low, difference.high) == pytest.approx((-0.005089627, 0.02679926), abs=1e-7)
+
+
+def test_it_equals_the_analysis_of_variance_of_pseudovalues(rng: np.random.Generator) -> None:
+    """Dorfman, Berbaum and Metz with Hillis' error: another formula, from mean squares over all three factors."""
+    study = drawn(rng, t=3, r=4, n=40)
+    figures, matrix = figures_of(study, "auc")
+    found = of(figures, matrix)
+    t, r, n = study.scores.shape
+    pseudo = np.empty((t, r, n))
+    from sklearn.metrics import roc_auc_score
+
+    for i in range(t):
+        for j in range(r):
+            for k in range(n):
+                kept = np.arange(n) != k
+                area = roc_auc_score(study.truth[kept], study.scores[i, j, kept])
+                pseudo[i, j, k] = n * figures[i, j] - (n - 1) * area
+
+    def mean_square(values: FloatArray, axes: tuple[int, ...]) -> float:
+        """Of the interaction of `axes`: what is left of their means after all lower effects."""
+        rest = np.zeros_like(values)
+        for mask in range(2 ** len(axes)):
+            own = tuple(axis for b, axis in enumerate(axes) if mask >> b & 1)
+            others = tuple(axis for axis in range(3) if axis not in own)
+            rest = rest + (-1) ** (len(axes) - len(own)) * values.mean(axis=others, keepdims=True)
+        return float((rest**2).sum() / np.prod([values.shape[axis] - 1 for axis in axes]))
+
+    ms_t, ms_tr, ms_tc, ms_trc = (mean_square(pseudo, axes) for axes in ((0,), (0, 1), (0, 2), (0, 1, 2)))
+    error = ms_tr + max(ms_tc - ms_trc, 0)
+    freedom = error**2 / (ms_tr**2 / ((t - 1) * (r - 1)))
+    assert found.f == pytest.approx(ms_t / error)
+    assert found.freedom == pytest.approx((t - 1, freedom))
+    assert found.p == pytest.approx(f_distribution.sf(ms_t / error, t - 1, freedom))
+    assert len(found.differences) == 3
+
+
+def test_one_modality_has_means_alone(rng: np.random.Generator) -> None:
+    study = drawn(rng, t=1, r=5, n=30)
+    found = of(*figures_of(study, "auc"))
+    assert math.isnan(found.f)
+    assert math.isnan(found.p)
+    assert math.isnan(found.components.reader)
+    assert found.differences == ()
+    (mean,) = found.means
+    assert mean.low < mean.value < mean.high
+
+
+def test_one_reader_is_no_sample(rng: np.random.Generator) -> None:
+    """Its result is said of this reader, and is the difference of two correlated areas."""
+    study = drawn(rng, t=2, r=1, n=60)
+    figures, matrix = figures_of(study, "auc")
+    with pytest.raises(ValueError, match="`readers_are` must be 'fixed' where there is one reader"):
+        of(figures, matrix)
+    (difference,) = of(figures, matrix, readers_are="fixed").differences
+    assert difference.error == pytest.approx(math.sqrt(matrix[0, 0] + matrix[1, 1] - 2 * matrix[0, 1]))
+
+
+def test_equal_modalities_differ_by_nothing(rng: np.random.Generator) -> None:
+    study = drawn(rng, t=1, r=3, n=30)
+    figures, matrix = figures_of(study, "auc")
+    twice = of(np.vstack([figures, figures]), np.tile(matrix, (2, 2)))
+    (difference,) = twice.differences
+    assert (difference.value, difference.low, difference.high) == pytest.approx((0, 0, 0), abs=1e-9)
+    assert math.isnan(twice.p)
+
+
+@pytest.mark.parametrize(
+    ("figures", "options", "told"),
+    [
+        ([[0.5, 0.5]], {}, "`figures` must have a row for each of 2 modalities"),
+        ([[0.5, np.nan], [0.5, 0.5]], {}, "`figures` and `covariance` must be defined, got NaN"),
+        ([[0.5, 0.5], [0.5, 0.5]], {"readers_are": "some"}, "`readers_are` must be 'random' or 'fixed', got 'some'"),
+        ([[0.5, 0.5], [0.5, 0.5]], {"readers_are": "fixed", "cases_are": "fixed"}, "nothing varies"),
+    ],
+)
+def test_what_cannot_be_analysed_is_refused(figures: list[list[float]], options: dict[str, str], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        analyse(figures, np.eye(4), modalities=["a", "b"], readers=["x", "y"], **options)  # type: ignore[arg-type]
+
+
+def test_the_covariance_has_the_shape_of_the_figures() -> None:
+    with pytest.raises(ValueError, match=r"`covariance` must have the shape \(4, 4\), got \(2, 2\)"):
+        analyse(np.ones((2, 2)), np.eye(2), modalities=["a", "b"], readers=["x", "y"])

@@ -1,0 +1,69 @@
+"""docs/readers.md: the table that it writes, and what the command prints of it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import reveal_bench as rb
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.cli import app
+from reveal_bench.reader_studies.analysis import Difference
+from tests.conftest import ROOT
+from tests.transcripts import plain, steps
+
+PAGE = (ROOT / "docs" / "readers.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("readers")
+    (code,) = re.findall(r"(?ms)^```python\n(.*?)^```", PAGE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(path)
+        exec(code, {})
+    return path
+
+
+def test_the_transcript_is_what_is_printed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("COLUMNS", "120")
+    found = steps(PAGE, after="# Reader studies")
+    assert len(found) == 2
+    for step in found:
+        done = CliRunner().invoke(app, shlex.split(step.command)[1:], catch_exceptions=False)
+        told = f"$ {step.command}\n--- page\n{step.output}\n--- printed\n{plain(done.output)}"
+        assert step.matches(done.output), told
+
+
+def test_command_and_function_say_the_same(folder: Path) -> None:
+    result = rb.readers(folder / "readings.csv", margin=0.05)
+    done = CliRunner().invoke(app, ["readers", str(folder / "readings.csv"), "--csv", "--margin", "0.05"])
+    assert done.output == result.to_csv()
+    assert len(repr(result).splitlines()) <= 10
+    assert len(result.by_reader()) == 8
+    (difference,) = [row for row in result.records if row["what"] == "difference"]
+    assert difference["value"] == pytest.approx(result.records[0]["value"] - result.records[1]["value"])
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [(-0.04, 0.1, "non-inferior"), (-0.05, 0.1, "not shown"), (-0.2, -0.05, "inferior"), (0.0, 0.0, "-")],
+)
+def test_the_verdict_is_read_off_the_interval(low: float, high: float, expected: str) -> None:
+    assert Difference("a", "b", 0.0, low, high, 0.01, 5.0, 0.5).against(0.05) == expected
+
+
+def test_json_is_strict_where_degrees_of_freedom_are_infinite(folder: Path) -> None:
+    done = CliRunner().invoke(app, ["readers", str(folder / "readings.csv"), "--fixed-readers", "--json"])
+    assert "Infinity" not in done.output
+    assert '"freedom": null' in done.output
+
+
+def test_a_margin_below_zero_is_refused(folder: Path) -> None:
+    with pytest.raises(ArgumentError, match=r"`margin` must be above 0, got -0\.1"):
+        rb.readers(folder / "readings.csv", margin=-0.1)
