@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from reveal_bench.evaluation import compare as comparison
 from reveal_bench.evaluation.compare import Comparison, Judged, Ranked, as_records
 from reveal_bench.evaluation.margin import Margin
 from reveal_bench.evaluation.score import ScoredFile, find_protocol, score_report
+from reveal_bench.evaluation.subgroups import Subgroup, groups_of_column, score_subgroups
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO, Estimate
 from reveal_bench.metrics.docs import plural_of
@@ -40,9 +41,11 @@ class Scores(Shown):
     Attributes
     ----------
     scored : the predictions as they were scored, with the lint report, the protocol and all cases
+    subgroups : groups of patients and their differences from the rest, where they were asked for
     """
 
     scored: ScoredFile
+    subgroups: Subgroups | None = None
 
     @property
     def estimates(self) -> Sequence[Estimate]:
@@ -91,14 +94,60 @@ class Scores(Shown):
         ]
 
     def to_document(self) -> dict[str, Any]:
-        """The stable JSON document of ``reveal-bench score --json``."""
-        return self.scored.to_document()
+        """The stable JSON document of ``reveal-bench score --json``; with `subgroups` where they were asked for."""
+        return self.scored.to_document() | ({"subgroups": self.subgroups.plain} if self.subgroups else {})
 
 
 def _record(estimate: Estimate) -> dict[str, Any]:
     names = ("metric", "finding", "value", "low", "high", "n", "n_undefined")
     is_bare = estimate.value == estimate.value and estimate.low != estimate.low
     return {name: getattr(estimate, name) for name in names} | {"flag": FEW if is_bare else ""}
+
+
+@dataclass(frozen=True, repr=False)
+class Subgroups(Shown):
+    """Groups of patients on one metric, each against all other patients.
+
+    Attributes
+    ----------
+    groups : every group with its evidence
+    """
+
+    groups: Sequence[Subgroup]
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """The fields of each :class:`~reveal_bench.evaluation.subgroups.Subgroup`."""
+        return [asdict(group) for group in self.groups]
+
+    @property
+    def plain(self) -> list[dict[str, Any]]:
+        """The records for JSON: undefined is None."""
+        return [{name: None if value != value else value for name, value in one.items()} for one in self.records]
+
+    @property
+    def caption(self) -> str:
+        """What is shown of which groups."""
+        first = self.groups[0]
+        return (
+            f"{METRICS[first.metric].title}, macro, by {first.by}: 95 % intervals by the jackknife over patients; "
+            "difference from all other patients, p corrected for all groups"
+        )
+
+    def rows_shown(self) -> list[dict[str, str]]:
+        """Each group in percent."""
+        return [
+            {
+                "group": g.group,
+                "patients": str(g.n),
+                "value": value_text(g.metric, g.value),
+                "95 % interval": interval_text(g.metric, g.low, g.high),
+                "difference": value_text(g.metric, g.difference),
+                "its interval": interval_text(g.metric, g.difference_low, g.difference_high),
+                "p": p_text(g.p),
+            }
+            for g in self.groups
+        ]
 
 
 @dataclass(frozen=True, repr=False)
@@ -257,6 +306,9 @@ def score(
     unit: str = "patient",
     interval: str | None = None,
     strata: bool | None = None,
+    by: str | None = None,
+    bands: Sequence[float] | None = None,
+    metric: str | None = None,
     name: str | None = None,
 ) -> Scores:
     """Score predictions: every metric per finding and as a macro, with 95 % intervals.
@@ -270,6 +322,9 @@ def score(
     unit : what is resampled: "patient", or the kind's own: "image", "study" or "task"
     interval : "jackknife" (the default), "percentile" or "bca", and for localization "chexlocalize"
     strata : whether to score the parts of the split too that the kind names; by default where it does so by itself
+    by : column of the dataset folder whose groups of patients are scored too, such as "sex"; see `Scores.subgroups`
+    bands : rising limits that cut the numbers of that column: ``[40, 65]`` makes three groups
+    metric : name or title of the one that the groups are scored by; that of the leaderboard unless given
 
     Raises
     ------
@@ -281,9 +336,18 @@ def score(
     options: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed, "unit": unit}
     options |= {"interval": interval, "strata": strata, "thresholds": thresholds}
     name = name_of(predictions, "predictions") if name is None else name
-    return Scores(
-        _scored(predictions, as_bench(bench, split), "predictions", name, grid, allow_missing, ratings, options)
-    )
+    opened = as_bench(bench, split)
+    if by is None:
+        for argument, given in (("bands", bands), ("metric", metric)):
+            if given is not None:
+                raise ArgumentError(argument, "must be given with a column of groups, `by`", repr(given))
+        return Scores(_scored(predictions, opened, "predictions", name, grid, allow_missing, ratings, options))
+    if unit != "patient":
+        raise ArgumentError("by", "must be used with unit 'patient': groups are of patients", repr(unit), ("unit",))
+    scored = _scored(predictions, opened, "predictions", name, grid, allow_missing, ratings, options)
+    of_patient = groups_of_column(opened.folder, opened.kind.config, opened.split, by, bands)
+    of_metric = opened.kind.primary if metric is None else metric_named(metric)
+    return Scores(scored, Subgroups(score_subgroups(scored.rows, by, of_patient, of_metric)))
 
 
 def _scored(

@@ -32,6 +32,7 @@ __all__ = [
     "print_released",
     "print_run",
     "print_scores",
+    "print_shown",
     "printed_as",
     "plain_progress",
     "progress",
@@ -270,6 +271,17 @@ def print_ranking(ranked: Sequence[Ranked], caption: str) -> None:
         table.add_row(system.name, str(system.rank), ranks, str(system.tier), value, interval)
     console = _console()
     console.print(caption, markup=False, soft_wrap=True)
+    console.print(table)
+
+
+def print_shown(result: Shown) -> None:
+    """A result's rows as people read them, under its caption."""
+    rows = result.rows_shown()
+    table = _table(*rows[0])
+    for row in rows:
+        table.add_row(*row.values())
+    console = _console()
+    console.print(f"\n{result.caption}", markup=False, soft_wrap=True)
     console.print(table)
 
 

@@ -132,6 +132,9 @@ def score(
     strata: Annotated[
         bool | None, typer.Option("--strata/--no-strata", help="Also score parts of the split, such as views.")
     ] = None,
+    by: Annotated[str | None, typer.Option(help="Also score groups of patients by this column, such as sex.")] = None,
+    bands: Annotated[str | None, typer.Option(help="Limits that cut the numbers of --by into groups: 40,65.")] = None,
+    metric: Annotated[str | None, typer.Option(help="Metric of --by; that of the leaderboard by default.")] = None,
     ratings: Ratings = None,
     as_json: AsJson = False,
     csv: AsCsv = False,
@@ -165,6 +168,9 @@ def score(
         unit=unit,
         interval=interval,
         strata=strata,
+        by=by,
+        bands=None if bands is None else _numbers(bands),
+        metric=metric,
     )
     scored = result.scored
     if compat is not None and tables is not None:
@@ -179,11 +185,11 @@ def score(
         with _replacing(rows) as new:
             pq.write_table(scored.rows.to_table(), new)
     if as_json:
-        typer.echo(json.dumps(scored.to_document(), indent=2))
+        typer.echo(json.dumps(result.to_document(), indent=2))
         return
     terminal.warn([*scored.notes, *terminal.warnings_of(scored.report.to_document())])
     _tell_of_thresholds(file, scored, given=metadata)
-    if terminal.printed_as(result, csv=csv, markdown=markdown, latex=latex):
+    if terminal.printed_as(result.subgroups or result, csv=csv, markdown=markdown, latex=latex):
         return
     how = {name: scored.protocol[name] for name in ("interval", "n_resamples", "unit", "seed")}
     terminal.print_scores(
@@ -193,6 +199,15 @@ def score(
         positives=result.rows.positives,
         wide=wide,
     )
+    if result.subgroups is not None:
+        terminal.print_shown(result.subgroups)
+
+
+def _numbers(text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise ArgumentError("bands", "must be numbers that rise, such as 40,65", repr(text)) from None
 
 
 def _thresholds_of(metadata: Path) -> float | dict[str, float]:

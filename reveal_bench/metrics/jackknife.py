@@ -45,6 +45,7 @@ __all__ = [
     "Evidence",
     "evidence_of_groups",
     "jackknife_ends",
+    "spread",
     "standard_errors",
     "t_quantile",
     "t_tail",
@@ -182,7 +183,7 @@ def t_tail(t: FloatArray, freedom: FloatArray) -> FloatArray:
 
 def jackknife_ends(values: FloatArray, evidence: Evidence) -> FloatArray:
     """Both ends of the 95 % interval of every column, (2, n_columns); NaN where nothing is to be printed."""
-    bias, errors, freedom = _spread(values, evidence)
+    bias, errors, freedom = spread(values, evidence)
     low, high = evidence.bounds
     if np.isfinite([low, high]).all():
         width = high - low
@@ -204,13 +205,13 @@ def tails_beyond(values: FloatArray, evidence: Evidence, bound: float) -> tuple[
     They are those of the interval of :func:`jackknife_ends`: one is below .025 where the whole interval is beyond
     `bound`. NaN where there is no interval, or where it has no length.
     """
-    bias, errors, freedom = _spread(values, evidence)
+    bias, errors, freedom = spread(values, evidence)
     known = evidence.enough & (errors > 0)
     t = np.divide(values - bias - bound, errors, out=np.full(values.shape, np.nan), where=known)
     return t_tail(t, freedom), t_tail(-t, freedom)
 
 
-def _spread(values: FloatArray, evidence: Evidence) -> tuple[FloatArray, FloatArray, FloatArray]:
+def spread(values: FloatArray, evidence: Evidence) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Bias, standard error and its degrees of freedom of every column."""
     errors, freedom = standard_errors(evidence.left_out)
     n = len(evidence.left_out)

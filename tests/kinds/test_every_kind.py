@@ -57,6 +57,32 @@ def test_tasks_are_scored_compared_and_ranked_by_the_ratings_of_readers(tasks) -
     assert table.count("Scores of 5") == 1  # a column of the criteria, with or without strata
 
 
+def test_groups_of_patients_are_scored_for_every_kind(world, studies, tasks, tmp_path) -> None:
+    chance = tmp_path / "chance.jsonl"
+    call("baseline", "chance", world.folder, "--out", chance)
+    (of_studies, files), (of_tasks, answers, ratings) = studies, tasks
+    for file, folder, column, given in (
+        (chance, world.folder, "view", ("--metric", "Hit rate")),
+        (files / "half.jsonl", of_studies, "sex", ("--split", "test")),
+        (answers / "a.jsonl", of_tasks, "category", ("--split", "test", "--ratings", ratings)),
+    ):
+        words = ("score", file, folder, *given, "--resamples", 20, "--by", column)
+        document = json.loads(call(*words, "--json").stdout)
+        groups = document["subgroups"]
+        metric = groups[0]["metric"]
+        if len(groups) == 1:
+            assert groups[0]["value"] == figure(document["estimates"], metric)["value"]
+        assert {group["by"] for group in groups} == {column}
+        text = call(*words).stdout
+        assert f"macro, by {column}: " in text
+        assert all(group["group"] in text for group in groups)
+        assert call(*words, "--csv").stdout.startswith("by,group,metric,n,value,low,high,difference,")
+    wrong = call(*words, "--bands", "old", expect=1).stderr
+    assert "--bands must be numbers that rise, such as 40,65, got 'old'" in wrong
+    assert "must be given with a column of groups" in call(*words[:-2], "--bands", "40", expect=1).stderr
+    assert "groups are of patients, got 'task'" in call(*words, "--unit", "task", expect=1).stderr
+
+
 @pytest.mark.parametrize("interval", ["percentile", "bca"])
 def test_every_unit_and_interval_of_a_kind(studies, tasks, interval) -> None:
     for (folder, files, *ratings), name, kind in ((studies, "half", "findings"), (tasks, "a", "tasks")):

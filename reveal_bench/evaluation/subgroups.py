@@ -1,0 +1,281 @@
+"""Scores of groups of patients, such as women and men, and how each group differs from all other patients.
+
+Conventions
+-----------
+A column of the dataset folder says which group a row is of. Groups are of patients: one whose rows have several values
+is of the group "several", one whose rows have none of "missing". So a group and the rest share no patient, and their
+difference has the variance ``se_group**2 + se_rest**2`` of two independent samples, with the jackknife's standard
+errors of each (:mod:`reveal_bench.metrics.jackknife`) and Welch's degrees of freedom. The macros that are subtracted
+are over the findings that both sides have; that of the group itself is over all that it has.
+
+p holds for all groups of the column together. Patients are dealt to groups of the same sizes at random, and p is the
+share of deals in which the largest Welch statistic of any group is at least the group's own. What is dealt is what each
+patient contributes to the macro of the whole split, its pseudo-value ``n value - (n - 1) left_out``. Sign flips do not
+fit groups that are not paired. Student's t with Holm's correction, tried first, told four equal groups of hits apart
+in .069 of trials; the deals are exact where groups do not differ, and the statistic has each group's own variance, so
+that a group may vary more than another.
+
+Nothing but n and the value is given where fewer than :data:`~reveal_bench.metrics.jackknife.LEAST_UNITS` patients are
+on either side.
+
+Sources: Welch (1947), Biometrika 34; permutation of studentized statistics as in Janssen (1997), Stat. Probab. Lett.
+36; maxima as in Westfall and Young, Resampling-Based Multiple Testing (1993).
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+import re
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from numbers import Real
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.arrays import BoolArray, FloatArray
+from reveal_bench.kinds.folder import read_rows, split_shards
+from reveal_bench.kinds.kind import Rows
+from reveal_bench.metrics import METRICS
+from reveal_bench.metrics.bootstrap import Resampled, macro_first
+from reveal_bench.metrics.jackknife import (
+    LEAST_UNITS,
+    Evidence,
+    evidence_of_groups,
+    jackknife_ends,
+    spread,
+    t_quantile,
+)
+
+__all__ = ["MISSING", "SEVERAL", "Subgroup", "groups_of_column", "score_subgroups"]
+
+MISSING, SEVERAL = "missing", "several"
+"""Groups of the patients whose rows have no value, and of those whose rows have more than one."""
+N_DEALS = 2000
+"""Random deals of patients to groups that p is counted in."""
+_SAME = 1e-9
+_MOST_GROUPS = 30
+_NO_GROUPS = ("_id", "_ids", "_sha256", "labels", "label_vector")  # endings of columns that say who, or the answer
+
+
+@dataclass(frozen=True, slots=True)
+class Subgroup:
+    """The patients of one group on one metric.
+
+    Attributes
+    ----------
+    by, group, metric : column, its value, name of the metric
+    n : patients with a case
+    value, low, high : the group's macro with its 95 % interval
+    difference, difference_low, difference_high : the group less all other patients, with its 95 % interval
+    p : of no difference, corrected for all groups of the column
+    """
+
+    by: str
+    group: str
+    metric: str
+    n: int
+    value: float
+    low: float
+    high: float
+    difference: float
+    difference_low: float
+    difference_high: float
+    p: float
+
+
+def groups_of_column(
+    folder: Path, config: str, split: str, column: str, bands: Sequence[float] | None = None
+) -> dict[str, str]:
+    """Patient -> group, from a column of the rows of a split.
+
+    Parameters
+    ----------
+    bands : rising limits that cut a column of numbers: 40 and 65 make "below 40", "40 to below 65", "65 or more"
+
+    Raises
+    ------
+    ArgumentError
+        If there is no such column or it is of no use for groups, or the bands do not fit it.
+    """
+    from datasets import Features
+    from pyarrow import parquet
+
+    limits = _limits(bands)
+    shards = split_shards(folder, config, split)
+    features = Features.from_arrow_schema(parquet.read_schema(shards[0]))
+    plain = {name: _names_of(feature) for name, feature in features.items() if not name.endswith(_NO_GROUPS)}
+    useful = {name: names for name, names in plain.items() if names is not None}
+    if column not in useful:
+        known = ", ".join(useful)
+        raise ArgumentError("by", f"must be a column of the dataset folder: {known}", repr(column))
+    values: dict[str, set[str]] = defaultdict(set)
+    for row in (row for shard in shards for row in read_rows(shard, ["patient_id", column])):
+        own = values[row["patient_id"]]
+        for value in row[column] if isinstance(row[column], list) else [row[column]]:
+            if value is not None and value != "":
+                own.add(_banded(column, value, limits) if limits else _named(value, useful[column] or ()))
+    groups = {patient: MISSING if not own else SEVERAL if len(own) > 1 else min(own) for patient, own in values.items()}
+    if len(set(groups.values())) > _MOST_GROUPS:
+        rule = f"must have at most {_MOST_GROUPS} different values, or be cut by `bands`"
+        raise ArgumentError("by", rule, f"{column}, which has {len(set(groups.values()))}")
+    return groups
+
+
+def _limits(bands: Sequence[float] | None) -> list[float]:
+    if bands is None:
+        return []
+    limits = list(bands)
+    numbers = all(isinstance(one, Real) and not isinstance(one, bool) and math.isfinite(one) for one in limits)
+    if not limits or not numbers or limits != sorted(set(limits)):
+        raise ArgumentError("bands", "must be numbers that rise, such as 40,65", repr(bands))
+    return limits
+
+
+def _names_of(feature: Any) -> Sequence[str] | None:
+    """The names of a column of codes, none for other plain columns, None for columns that make no groups."""
+    from datasets import ClassLabel, List, Value
+
+    inner = feature.feature if isinstance(feature, List) else feature
+    if isinstance(inner, ClassLabel):
+        return list(inner.names)
+    return () if isinstance(inner, Value) else None
+
+
+def _named(value: Any, names: Sequence[str]) -> str:
+    return (
+        names[value] if names else {True: "yes", False: "no"}.get(value, "") if isinstance(value, bool) else str(value)
+    )
+
+
+def _banded(column: str, value: Any, limits: Sequence[float]) -> str:
+    if isinstance(value, bool | str):
+        raise ArgumentError("bands", f"must be of a column of numbers, {column} has others", repr(value))
+    at = bisect.bisect_right(limits, value)
+    if at == 0:
+        return f"below {limits[0]:g}"
+    return f"{limits[at - 1]:g} or more" if at == len(limits) else f"{limits[at - 1]:g} to below {limits[at]:g}"
+
+
+def score_subgroups(rows: Rows, by: str, groups: Mapping[str, str], metric: str) -> list[Subgroup]:
+    """Every group of patients on one metric, by name; "several" and "missing" come last.
+
+    Raises
+    ------
+    ArgumentError
+        If the metric does not apply, or has no interval by the jackknife.
+    """
+    if metric not in rows.metrics():
+        raise ArgumentError("metric", f"must be one of {', '.join(rows.metrics())}", repr(metric))
+    names = sorted(set(groups.values()), key=_place)
+    found, statistics = [], []
+    for name in names:
+        inside = frozenset(patient for patient, group in groups.items() if group == name)
+        sides = [_figures(rows, part, metric) for part in (inside, rows.patients() - inside)]
+        if any(side is not None and side.left_out() is None for side in sides):
+            raise ArgumentError("metric", "must have an interval by the jackknife, which this has not", repr(metric))
+        one, statistic = _subgroup(by, name, metric, *sides)
+        found.append(one)
+        statistics.append(abs(statistic))
+    tested = [i for i, statistic in enumerate(statistics) if statistic == statistic]
+    whole = _figures(rows, rows.patients(), metric)
+    if not tested or whole is None:
+        return found
+    maxima = _largest_of_deals(_pseudo_values(whole, metric), [one.n for one in found], tested)
+    for i in tested:
+        extreme = int((maxima >= statistics[i] - _SAME).sum())
+        found[i] = replace(found[i], p=(1 + extreme) / (1 + N_DEALS))
+    return found
+
+
+def _pseudo_values(whole: Resampled, metric: str) -> FloatArray:
+    """What each patient with a case contributes to the macro of all."""
+    values, evidence, _ = _evidence(whole, metric, ~np.isnan(whole.values))
+    weights = whole.weights
+    assert weights is not None
+    left_out, n = evidence.left_out[weights.any(axis=1), 0], int(weights.any(axis=1).sum())
+    pseudo_values: FloatArray = n * values[0] - (n - 1) * left_out
+    return pseudo_values
+
+
+def _largest_of_deals(contributed: FloatArray, sizes: Sequence[int], tested: Sequence[int]) -> FloatArray:
+    """The largest absolute Welch statistic of the tested groups in every deal, (N_DEALS,)."""
+    rng = np.random.default_rng(0)
+    centred = contributed - contributed.mean()
+    largest = np.zeros(N_DEALS)
+    ends = np.cumsum(sizes)
+    dealt = rng.permuted(np.tile(centred, (N_DEALS, 1)), axis=1)
+    for i in tested:
+        inside = np.zeros(len(centred), bool)
+        inside[ends[i] - sizes[i] : ends[i]] = True
+        parts = [dealt[:, inside], dealt[:, ~inside]]
+        variance = sum(part.var(axis=1, ddof=1) / part.shape[1] for part in parts)
+        difference = np.abs(parts[0].mean(axis=1) - parts[1].mean(axis=1))
+        statistic = np.divide(difference, np.sqrt(variance), out=np.full(N_DEALS, np.inf), where=variance > 0)
+        largest = np.maximum(largest, statistic)
+    return largest
+
+
+def _place(name: str) -> tuple[bool, bool, float, str]:
+    """Bands by their numbers, then names, then those that are no groups of their own."""
+    number = re.match(r"-?\d+(\.\d+)?", name)
+    return name in (MISSING, SEVERAL), not name.startswith("below "), float(number[0]) if number else math.inf, name
+
+
+def _figures(rows: Rows, patients: Collection[str], metric: str) -> Resampled | None:
+    part = rows.of_patients(patients)
+    if len(part) == 0:
+        return None
+    over = part.macro_over(part.groups)
+    return part.resample([part], metrics=[metric], groups=over, n_resamples=1, seed=0, unit="patient")[0][metric]
+
+
+def _subgroup(
+    by: str, name: str, metric: str, inside: Resampled | None, outside: Resampled | None
+) -> tuple[Subgroup, float]:
+    """A group without its p, and the Welch statistic of its difference, NaN where there is no test."""
+    undefined = math.nan
+    empty = Subgroup(by, name, metric, 0, *[undefined] * 7)
+    if inside is None:
+        return empty, undefined
+    values, evidence, n = _evidence(inside, metric, ~np.isnan(inside.values))
+    low, high = jackknife_ends(values, evidence)[:, 0] if n >= LEAST_UNITS else (undefined, undefined)
+    one = replace(empty, n=n, value=float(values[0]), low=float(low), high=float(high))
+    if outside is None:
+        return one, undefined
+    shared = ~np.isnan(inside.values) & ~np.isnan(outside.values)
+    sides = [_evidence(side, metric, shared) for side in (inside, outside)]
+    one = replace(one, difference=float(sides[0][0][0] - sides[1][0][0]))
+    if not shared.any() or not all(n >= LEAST_UNITS and evidence.enough[0] for _, evidence, n in sides):
+        return one, undefined
+    return _welch(one, sides)
+
+
+def _welch(one: Subgroup, sides: Sequence[tuple[FloatArray, Evidence, int]]) -> tuple[Subgroup, float]:
+    """The difference of two independent macros with its interval and statistic; neither if its standard error is 0."""
+    (bias, error, freedom), (bias_of_rest, error_of_rest, freedom_of_rest) = (
+        [float(column[0]) for column in spread(values, evidence)] for values, evidence, _ in sides
+    )
+    variance = error**2 + error_of_rest**2
+    if variance == 0:
+        return one, math.nan
+    centre = one.difference - (bias - bias_of_rest)
+    slack = error**4 / freedom + error_of_rest**4 / freedom_of_rest
+    own = np.array([variance**2 / slack if slack > 0 else math.inf])
+    reach = float(t_quantile(own)[0]) * math.sqrt(variance)
+    return replace(one, difference_low=centre - reach, difference_high=centre + reach), centre / math.sqrt(variance)
+
+
+def _evidence(side: Resampled, metric: str, chosen: BoolArray) -> tuple[FloatArray, Evidence, int]:
+    """The macro over the chosen findings and they themselves, what their intervals need, and the patients behind."""
+    left_out, weights = side.left_out(), side.weights
+    assert left_out is not None
+    assert weights is not None
+    behind = weights[:, chosen] > 0
+    bounds = METRICS[metric].low, METRICS[metric].high
+    evidence = evidence_of_groups(macro_first(left_out[:, chosen]), behind.sum(axis=0), bounds=bounds)
+    return macro_first(side.values[chosen]), evidence, int(behind.any(axis=1).sum())
