@@ -1,6 +1,6 @@
 """How often intervals cover and tests err: ``python benchmarks/calibration.py`` writes docs/statistics.md's table.
 
-A cell is a world with a number of patients. In each of its 2,000 trials six systems of equal skill are drawn: intervals
+A cell is a world with a number of patients. In each of its 6,000 trials six systems of equal skill are drawn: intervals
 are those of the first, p compares the first two, tiers are those of all six. Hits, IoU and labels come from normal
 variables that share a part within a patient, and a part between systems; what is true is the figure of the same world
 with 200,000 patients. A macro is to cover the mean of what is true of the findings that are defined in its trial.
@@ -257,7 +257,7 @@ def _p_rates(p: Array) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trials", type=int, default=2000)
+    parser.add_argument("--trials", type=int, default=6000)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--draw-only", action="store_true", help="write page and figure from calibration.json")
     options = parser.parse_args()

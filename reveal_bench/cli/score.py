@@ -72,7 +72,7 @@ def baseline(
     """Answer every question of a split without looking: the floor that a model must beat."""
     from reveal_bench.evaluation.baselines import chance_baseline, fit_location_prior, location_prior_baseline
     from reveal_bench.kinds import kind_of
-    from reveal_bench.kinds.folder import read_folder_info
+    from reveal_bench.kinds.folder import check_split, read_folder_info
     from reveal_bench.kinds.localization.records import read_localization, read_manifest
     from reveal_bench.predictions import predictions_to_jsonl
 
@@ -85,6 +85,7 @@ def baseline(
     if name is Baseline.CHANCE:
         predictions = chance_baseline(manifest, seed=seed)
     else:
+        check_split(read_folder_info(folder), folder, fit_split, argument="fit_split")
         records = read_localization(folder, fit_split)
         priors = fit_location_prior(records, manifest.findings, grid=manifest.grid)
         pooled = sorted(finding for finding, prior in priors.items() if prior.n == 0)

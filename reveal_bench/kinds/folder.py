@@ -58,11 +58,11 @@ def read_folder_info(folder: Path) -> FolderInfo:
     return FolderInfo(**{**raw, "findings": tuple(raw["findings"])})
 
 
-def check_split(info: FolderInfo, folder: Path, split: str) -> None:
-    """Raise ValueError, naming the splits there are, unless `split` is one of them."""
+def check_split(info: FolderInfo, folder: Path, split: str, *, argument: str = "split") -> None:
+    """Raise ValueError, naming the `argument` and the splits there are, unless `split` is one of them."""
     if split not in info.splits:
         known = ", ".join(info.splits)
-        raise ArgumentError("split", f"must be one of the splits of {folder} ({known})", repr(split))
+        raise ArgumentError(argument, f"must be one of the splits of {folder} ({known})", repr(split))
 
 
 def split_shards(folder: Path, config: str, split: str) -> list[Path]:

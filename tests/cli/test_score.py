@@ -315,3 +315,8 @@ def test_output_is_quiet_and_plain_when_piped(world: World, tmp_path: Path) -> N
     done = run("baseline", "chance", world.folder, "--out", tmp_path / "c.jsonl")
     assert done.stderr == ""
     assert "\x1b" not in done.stdout
+
+
+def test_a_split_to_learn_from_is_named_by_its_own_option(world: World, tmp_path: Path) -> None:
+    words = ["baseline", "location-prior", world.folder, "--fit-split", "nowhere", "--out", tmp_path / "prior.jsonl"]
+    assert "--fit-split must be one of the splits of" in call(*words, expect=1).stderr
