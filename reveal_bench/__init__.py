@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from reveal_bench.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from reveal_bench.api import compare, convert, lint, load, rank, readers, report, score
+    from reveal_bench.api import compare, confidence, convert, lint, load, rank, readers, report, score
     from reveal_bench.benchmarks import BENCHMARKS
     from reveal_bench.evaluate_modules import load_metric
     from reveal_bench.kinds.localization.records import read_localization, read_manifest
@@ -24,6 +24,7 @@ _HOME = {
     "BENCHMARKS": "benchmarks",
     "METRICS": "metrics",
     "compare": "api",
+    "confidence": "api",
     "convert": "api",
     "lint": "api",
     "lint_predictions": "predictions",
@@ -44,6 +45,7 @@ __all__ = [
     "BENCHMARKS",
     "METRICS",
     "compare",
+    "confidence",
     "convert",
     "lint",
     "lint_predictions",

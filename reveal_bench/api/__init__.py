@@ -8,12 +8,13 @@ functions and prints.
 from __future__ import annotations
 
 from reveal_bench.api.bench import Bench, load
+from reveal_bench.api.confidence import Confidence, confidence
 from reveal_bench.api.conversion import Conversion, convert
 from reveal_bench.api.pages import WrittenReport, report
 from reveal_bench.api.reader_study import ReaderStudyResult, readers
 from reveal_bench.api.verbs import Comparisons, Ranking, Scores, compare, lint, rank, score
 
 __all__ = [
-    "Bench", "Comparisons", "Conversion", "Ranking", "ReaderStudyResult", "Scores", "WrittenReport", "compare",
-    "convert", "lint", "load", "rank", "readers", "report", "score",
+    "Bench", "Comparisons", "Confidence", "Conversion", "Ranking", "ReaderStudyResult", "Scores", "WrittenReport",
+    "compare", "confidence", "convert", "lint", "load", "rank", "readers", "report", "score",
 ]  # fmt: skip

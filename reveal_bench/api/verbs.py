@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from reveal_bench.kinds.kind import Rows
     from reveal_bench.kinds.tasks.records import Rating
 
-__all__ = ["Comparisons", "Ranking", "Scores", "compare", "lint", "rank", "score"]
+__all__ = ["Comparisons", "Ranking", "Scores", "compare", "lint", "rank", "score", "score_given"]
 
 
 FEW = "too few patients"
@@ -341,16 +341,16 @@ def score(
         for argument, given in (("bands", bands), ("metric", metric)):
             if given is not None:
                 raise ArgumentError(argument, "must be given with a column of groups, `by`", repr(given))
-        return Scores(_scored(predictions, opened, "predictions", name, grid, allow_missing, ratings, options))
+        return Scores(score_given(predictions, opened, "predictions", name, grid, allow_missing, ratings, options))
     if unit != "patient":
         raise ArgumentError("by", "must be used with unit 'patient': groups are of patients", repr(unit), ("unit",))
-    scored = _scored(predictions, opened, "predictions", name, grid, allow_missing, ratings, options)
+    scored = score_given(predictions, opened, "predictions", name, grid, allow_missing, ratings, options)
     of_patient = groups_of_column(opened.folder, opened.kind.config, opened.split, by, bands)
     of_metric = opened.kind.primary if metric is None else metric_named(metric)
     return Scores(scored, Subgroups(score_subgroups(scored.rows, by, of_patient, of_metric)))
 
 
-def _scored(
+def score_given(
     predictions: Any,
     bench: Bench,
     argument: str,
@@ -360,6 +360,7 @@ def _scored(
     ratings: Any,
     options: Mapping[str, Any],
 ) -> ScoredFile:
+    """Predictions in any form, read, checked and scored; `argument` is what errors call them."""
     from reveal_bench.predictions.files import prediction_file
 
     given = _ratings_of(_ratings(ratings), name_of(predictions, name))
@@ -429,7 +430,7 @@ def compare(
     judged_by = _margin(margin, equivalence, relative)
     opened, names = as_bench(bench, split), _two_names(a, b)
     scored = [
-        _scored(given, opened, argument, name, grid, allow_missing, ratings, {**ONE_REPLICATE, "unit": unit})
+        score_given(given, opened, argument, name, grid, allow_missing, ratings, {**ONE_REPLICATE, "unit": unit})
         for given, argument, name in zip((a, b), "ab", names, strict=True)
     ]
     draw: dict[str, Any] = {"n_resamples": n_resamples, "seed": seed, "unit": unit}
@@ -506,7 +507,7 @@ def rank(
     for name, predictions in given.items():
         options = {**ONE_REPLICATE, "unit": unit}
         own = _ratings_of(read, name)
-        scored[name] = _scored(predictions, opened, "systems", name, grid, allow_missing, own, options)
+        scored[name] = score_given(predictions, opened, "systems", name, grid, allow_missing, own, options)
     by = opened.kind.primary if metric is None else metric_named(metric)
     applying = {name: one.rows for name, one in scored.items() if by in one.rows.metrics()}
     if not applying:

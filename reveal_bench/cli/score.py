@@ -161,7 +161,7 @@ def score(
         folder,
         split=split,
         grid=grid,
-        thresholds=0.5 if metadata is None else _thresholds_of(metadata),
+        thresholds=0.5 if metadata is None else thresholds_of(metadata),
         ratings=ratings,
         allow_missing=allow_missing,
         n_resamples=resamples,
@@ -211,7 +211,8 @@ def _numbers(text: str) -> list[float]:
         raise ArgumentError("bands", "must be numbers that rise, such as 40,65", repr(text)) from None
 
 
-def _thresholds_of(metadata: Path) -> float | dict[str, float]:
+def thresholds_of(metadata: Path) -> float | dict[str, float]:
+    """The thresholds that a submission.json states, 0.5 where it states none."""
     stated = read_json(metadata).get("thresholds")
     return 0.5 if stated is None else stated
 

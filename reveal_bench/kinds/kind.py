@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from reveal_bench.entries.report import LintReport
     from reveal_bench.kinds.canonical import Codec
     from reveal_bench.kinds.cases import Case, CaseAnswer
+    from reveal_bench.kinds.confidences import Confidences
     from reveal_bench.kinds.disclosure import Disclosure
     from reveal_bench.kinds.drawings import Annotations
     from reveal_bench.kinds.folder import FolderInfo
@@ -148,6 +149,10 @@ class Rows(Protocol):
         """The rows as they are compared with others': without what a system added to the cases asked."""
         ...
 
+    def confidences(self) -> Confidences | None:
+        """How sure the system was of its answers, and what came of them; None where it did not say."""
+        ...
+
 
 class TabledRows(ABC):
     """Rows with an Arrow table, which pandas reads; shown as their number and columns."""
@@ -164,6 +169,10 @@ class TabledRows(ABC):
     def positives(self) -> Mapping[str, int]:
         """None to tell: n counts positives alone."""
         return {}
+
+    def confidences(self) -> Confidences | None:
+        """None: answers of this kind say none."""
+        return None
 
     def to_pandas(self) -> pd.DataFrame:
         """The rows as a DataFrame."""
@@ -304,6 +313,7 @@ class ScoredKind(ABC):
     reads_parquet : whether a prediction file may be Parquet
     intervals : intervals that its scores may have, the default first
     has_strata : whether its strata are reported without being asked for
+    confidence_field : field of a prediction that says how sure a system is; None where answers have none
     run_report : which report of runs it has, of :data:`reveal_bench.reports.run_page.REPORTS`
     """
 
@@ -314,6 +324,7 @@ class ScoredKind(ABC):
     reads_parquet: ClassVar[bool] = False
     intervals: ClassVar[tuple[str, ...]] = ("jackknife", "percentile", "bca")
     has_strata: ClassVar[bool] = False
+    confidence_field: ClassVar[str | None] = None
     run_report: ClassVar[str] = "scores"
 
     @abstractmethod

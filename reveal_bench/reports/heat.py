@@ -24,8 +24,9 @@ import numpy as np
 from reveal_bench.arrays import FloatArray
 from reveal_bench.geometry import Grid
 from reveal_bench.kinds.folder import split_shards
+from reveal_bench.kinds.localization.points import points_of
 from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord
-from reveal_bench.kinds.localization.scoring import list_cases, points_of
+from reveal_bench.kinds.localization.scoring import list_cases
 from reveal_bench.masks import pack_masks, pack_regions
 from reveal_bench.metrics.localization import hit_cells
 

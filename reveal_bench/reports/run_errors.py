@@ -38,8 +38,9 @@ import numpy.typing as npt
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import FloatArray
 from reveal_bench.geometry import Grid
+from reveal_bench.kinds.localization.points import cells_of, points_of
 from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord
-from reveal_bench.kinds.localization.scoring import Reference, cells_of, list_cases, points_of
+from reveal_bench.kinds.localization.scoring import Reference, list_cases
 from reveal_bench.masks import pack_regions
 from reveal_bench.metrics.bootstrap import MACRO, resampling_counts
 from reveal_bench.metrics.intervals import find_intervals, mean_of_defined

@@ -52,6 +52,7 @@ class Findings(Kind):
     outcomes: ClassVar = ("right", "wrong")
     forms: ClassVar = ("labels",)
     has_strata: ClassVar = True
+    confidence_field: ClassVar = "probabilities"
 
     def features(self, benchmark: Benchmark) -> Features:
         """Features of the config `multilabel`."""

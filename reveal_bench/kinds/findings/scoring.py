@@ -32,6 +32,7 @@ import numpy as np
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import BoolArray, FloatArray, IntArray
+from reveal_bench.kinds.confidences import Confidences
 from reveal_bench.kinds.disclosure import Disclosure, disclosure_of_findings
 from reveal_bench.kinds.findings.records import FindingsPrediction, StudyRecord
 from reveal_bench.kinds.kind import TabledRows
@@ -165,6 +166,28 @@ class StudyRows(TabledRows):
     def comparable(self) -> StudyRows:
         """All rows."""
         return self
+
+    def confidences(self) -> Confidences | None:
+        """Of the studies with a prediction: a decision is as sure as the probability that it is right."""
+        if self.probabilities is None:
+            return None
+        kept = np.flatnonzero(self.has_prediction)
+        n = len(self.labels)
+        probabilities = self.probabilities[kept].ravel()
+        predicted, present = self.predicted[kept].ravel(), self.present[kept].ravel()
+        return Confidences(
+            event="findings present",
+            whole_split=True,
+            groups=self.labels,
+            case_groups=list(self.labels) * len(kept),
+            case_patients=[self.studies[i].patient_id for i in kept for _ in range(n)],
+            all_patients=self.patients(),
+            probabilities=probabilities,
+            happened=present,
+            sureness=np.where(predicted, probabilities, 1 - probabilities),
+            right=predicted == present,
+            n_unsaid=n * (len(self) - len(kept)),
+        )
 
     def strata(self) -> dict[str, BoolArray]:
         """Parts of the studies that have at least one study: bool arrays (n_studies,)."""

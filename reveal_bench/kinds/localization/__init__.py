@@ -46,6 +46,7 @@ class Localization(Kind):
     question: ClassVar = "Where is each finding of a chest radiograph? Answers are points, grid cells, boxes or masks."
     holds: ClassVar = "references and pictures, one row per image"
     picture_words: ClassVar = "`image` is"
+    confidence_field: ClassVar = "score"
     intervals: ClassVar = ("jackknife", "percentile", "bca", "chexlocalize")
     primary: ClassVar = "point_hit"
     stand_ins: ClassVar = ("grid_hit",)

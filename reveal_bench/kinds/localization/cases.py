@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 
 from reveal_bench.geometry import Grid
 from reveal_bench.kinds.cases import REFERENCE, Case, CaseAnswer, CaseFilm, Mark
+from reveal_bench.kinds.localization.points import points_of
 from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord
-from reveal_bench.kinds.localization.scoring import CaseRows, points_of
+from reveal_bench.kinds.localization.scoring import CaseRows
 
 __all__ = ["answers_of_images", "case_of_image"]
 

@@ -38,11 +38,13 @@ import numpy as np
 
 from reveal_bench.arguments import ArgumentError
 from reveal_bench.arrays import BoolArray, FloatArray
-from reveal_bench.geometry import Grid, box_centre
+from reveal_bench.geometry import Grid
+from reveal_bench.kinds.confidences import Confidences
 from reveal_bench.kinds.disclosure import Disclosure, disclosure_of_findings
 from reveal_bench.kinds.images import VIEWS
 from reveal_bench.kinds.kind import TabledRows
-from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord, Point
+from reveal_bench.kinds.localization.points import cells_of, kind_of_answer, points_of
+from reveal_bench.kinds.localization.records import LocalizationPrediction, LocalizationRecord
 from reveal_bench.masks import Box, Rle, empty_rle, pack_masks, pack_regions
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import (
@@ -64,9 +66,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CaseRows",
     "Reference",
-    "cells_of",
     "list_cases",
-    "points_of",
     "resample_systems",
     "score_localization",
     "summarize",
@@ -166,6 +166,7 @@ class CaseRows(TabledRows):
     all_images : every (image_id, patient_id) of the split, rows or not: the units that are resampled
     notes : what a reader of the scores should know, for people
     views : image_id -> view, where known
+    scores : float array (n_cases,), the model's confidence that the finding is present; NaN where it gave none
     """
 
     kind: ClassVar[str] = "localization"
@@ -180,6 +181,7 @@ class CaseRows(TabledRows):
     all_images: tuple[tuple[str, str], ...]
     notes: tuple[str, ...] = ()
     views: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    scores: FloatArray = field(default_factory=lambda: np.zeros(0), compare=False, repr=False)
 
     def __len__(self) -> int:
         return len(self.image_ids)
@@ -231,7 +233,8 @@ class CaseRows(TabledRows):
         kept = np.flatnonzero(part).tolist()
         lists = ("image_ids", "patient_ids", "case_findings", "point_kinds", "cell_kinds")
         chosen: dict[str, Any] = {name: [getattr(self, name)[i] for i in kept] for name in lists}
-        return replace(self, **chosen, values={name: column[kept] for name, column in self.values.items()})
+        values = {name: column[kept] for name, column in self.values.items()}
+        return replace(self, **chosen, values=values, scores=self.scores[kept] if len(self.scores) else self.scores)
 
     @classmethod
     def resample(
@@ -283,6 +286,27 @@ class CaseRows(TabledRows):
             return self
         has_reference = ~np.isnan(self.values["point_hit"])
         return replace(self, values={name: np.where(has_reference, v, np.nan) for name, v in self.values.items()})
+
+    def confidences(self) -> Confidences | None:
+        """Scores against hits: a case is there because its finding is, so they say nothing of where it is absent."""
+        if "point_hit" not in self.values or np.isnan(self.scores).all():
+            return None
+        asked = ~np.isnan(self.values["point_hit"])
+        kept = np.flatnonzero(asked & ~np.isnan(self.scores))
+        hits = self.values["point_hit"][kept] == 1
+        return Confidences(
+            event="hits",
+            whole_split=False,
+            groups=self.findings,
+            case_groups=[self.case_findings[i] for i in kept],
+            case_patients=[self.patient_ids[i] for i in kept],
+            all_patients=self.patients(),
+            probabilities=self.scores[kept],
+            happened=hits,
+            sureness=self.scores[kept],
+            right=hits,
+            n_unsaid=int(asked.sum()) - len(kept),
+        )
 
     def n_defined(self, metric: str) -> dict[str, int]:
         """Defined rows of `metric` per finding."""
@@ -341,12 +365,13 @@ def score_localization(
         image_ids=[record.image_id for record, _, _ in cases],
         patient_ids=[record.patient_id for record, _, _ in cases],
         case_findings=[finding for _, finding, _ in cases],
-        point_kinds=[_kind(prediction) for prediction in chosen],
-        cell_kinds=["cell" if p is not None and p.cell is not None else _kind(p) for p in chosen],
+        point_kinds=[kind_of_answer(prediction) for prediction in chosen],
+        cell_kinds=["cell" if p is not None and p.cell is not None else kind_of_answer(p) for p in chosen],
         values=values,
         all_images=tuple((record.image_id, record.patient_id) for record in records),
         notes=(_NO_MASKS,) if masks_left_out else (),
         views={record.image_id: record.view for record in records},
+        scores=np.array([np.nan if p is None or p.score is None else p.score for p in chosen]),
     )
 
 
@@ -404,7 +429,7 @@ def _batch_values(
             for p, size in zip(chosen, sizes, strict=True)
         ]
     )
-    only_masks = [i for i, p in enumerate(chosen) if _kind(p) == "mask"]
+    only_masks = [i for i, p in enumerate(chosen) if kind_of_answer(p) == "mask"]
     deepest = dict(zip(only_masks, masks.deepest_xy(only_masks).tolist(), strict=True))
     points = [
         points_of(p, grid=grid, size=size, deepest=deepest.get(i))
@@ -429,51 +454,6 @@ def _batch_values(
             iou = mask_iou(masks, regions, slice=part)  # type: ignore[arg-type]
             values[name] = np.where(is_mask, np.where(~has_mask & (regions.areas > 0), 0.0, iou), np.nan)
     return values
-
-
-def _kind(prediction: LocalizationPrediction | None) -> str:
-    if prediction is None:
-        return "none"
-    for kind, given in (("point", prediction.points), ("box", prediction.box), ("cell", prediction.cell)):
-        if given:
-            return kind
-    return "mask" if prediction.mask is not None else "none"
-
-
-def points_of(
-    prediction: LocalizationPrediction | None,
-    *,
-    grid: Grid,
-    size: tuple[int, int],
-    deepest: Sequence[int] | None = None,
-) -> Sequence[Point]:
-    """The point or points (x, y) that a prediction stands for; none for an absent prediction or an empty mask.
-
-    Parameters
-    ----------
-    size : (height, width) of the image
-    deepest : deepest pixel of the mask, where that is all that is predicted; found here by default
-    """
-    if prediction is None:
-        return ()
-    if prediction.points:
-        return prediction.points
-    if prediction.box is not None:
-        return (box_centre(prediction.box),)
-    if prediction.cell is not None:
-        return (grid.centre(prediction.cell, size=size),)
-    if deepest is None and prediction.mask is not None:
-        deepest = pack_masks([prediction.mask]).deepest_xy([0])[0].tolist()
-    return () if deepest is None or deepest[0] < 0 else ((deepest[0], deepest[1]),)
-
-
-def cells_of(
-    prediction: LocalizationPrediction | None, points: Sequence[Point], *, grid: Grid, size: tuple[int, int]
-) -> list[str]:
-    """The cells that a prediction stands for, with its `points`; those outside the central square have none."""
-    if prediction is not None and prediction.cell is not None:
-        return [prediction.cell]
-    return [cell for x, y in points if (cell := grid.cell_at(x, y, size=size)) is not None]
 
 
 def summarize(

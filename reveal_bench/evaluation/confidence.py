@@ -1,0 +1,267 @@
+"""What a system's confidences are worth: calibration, leaving unsure cases to a reader, decisions by threshold.
+
+Definitions are those of :mod:`reveal_bench.metrics.calibration`. Means have 95 % intervals by the jackknife over
+patients (:mod:`reveal_bench.metrics.jackknife`), where at least :data:`~reveal_bench.metrics.jackknife.LEAST_UNITS`
+patients have the event and as many have a case without it; the expected calibration error and the area under the curve
+of risk have none, because no interval around them holds: the first is biased upwards. Intervals of risks and net
+benefits are of each coverage and threshold by itself, with what is answered taken as fixed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.arrays import BoolArray, FloatArray, IntArray
+from reveal_bench.kinds.confidences import Confidences
+from reveal_bench.metrics.bootstrap import MACRO, bootstrap_means, code_cases, macro_first, resampling_counts
+from reveal_bench.metrics.calibration import (
+    Bin,
+    Binning,
+    area_under_risk,
+    calibration_error,
+    net_benefits,
+    reliability,
+    risk_coverage,
+)
+from reveal_bench.metrics.jackknife import LEAST_UNITS, jackknife_ends
+
+__all__ = [
+    "COVERAGES", "POOLED", "THRESHOLDS", "Answered", "Calibration", "Judged", "Mean", "NetBenefit", "judge_confidences",
+]  # fmt: skip
+
+POOLED = "all"
+"""What stands for the finding where the answers of all findings are taken together."""
+COVERAGES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5)
+"""Shares of the cases that are answered, in tables."""
+THRESHOLDS = tuple(round(0.05 * i, 2) for i in range(1, 20))
+"""Probabilities from which decision curves act."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """A mean over cases with its 95 % interval, NaN where there is none."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """How the probabilities of a finding, or of all in the mean, fit what happened.
+
+    Attributes
+    ----------
+    finding : or "macro", the unweighted mean over findings
+    n, n_events : cases, and those with the event; of a macro the findings, and 0
+    brier : Brier score
+    brier_of_rate : that of always saying the rate of the event
+    excess : mean probability less the rate of the event
+    error : expected calibration error
+    """
+
+    finding: str
+    n: int
+    n_events: int
+    brier: Mean
+    brier_of_rate: float
+    excess: Mean
+    error: float
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The surest cases of a finding, or of all together, as the only ones answered.
+
+    Attributes
+    ----------
+    finding : or "all"
+    wanted, coverage : share of the cases that was to be answered, and that is: equally sure cases stay together
+    n : cases answered
+    least : the least sureness among them
+    risk : share of wrong answers among them
+    """
+
+    finding: str
+    wanted: float
+    coverage: float
+    n: int
+    least: float
+    risk: Mean
+
+
+@dataclass(frozen=True, slots=True)
+class NetBenefit:
+    """Net benefit of acting on a finding from a threshold on, and of acting always; never acting has 0."""
+
+    finding: str
+    threshold: float
+    system: Mean
+    act_always: float
+
+
+@dataclass(frozen=True)
+class Judged:
+    """All that is said of a system's confidences.
+
+    Attributes
+    ----------
+    confidences : what was judged
+    calibration : the macro, then every finding with a case
+    bins : finding -> its bins of reliability
+    answered : at each of :data:`COVERAGES`, for all findings together, then for each
+    curves : finding, "all" first -> coverage and risk at every level of sureness
+    areas : finding, "all" first -> area under that curve
+    benefits : at each of :data:`THRESHOLDS`, per finding; none where cases are not those of a whole split
+    """
+
+    confidences: Confidences
+    calibration: Sequence[Calibration]
+    bins: dict[str, list[Bin]]
+    answered: Sequence[Answered]
+    curves: dict[str, tuple[FloatArray, FloatArray]]
+    areas: dict[str, float]
+    benefits: Sequence[NetBenefit]
+
+
+def judge_confidences(given: Confidences, *, n_bins: int = 10, binning: Binning = "width") -> Judged:
+    """Calibration, risk and coverage, and net benefit of a system.
+
+    Parameters
+    ----------
+    n_bins, binning : of reliability, see :func:`reveal_bench.metrics.calibration.reliability`
+
+    Raises
+    ------
+    ArgumentError
+        If there is no case, or an option is not what it must be.
+    """
+    if not len(given):
+        raise ArgumentError("predictions", "must say how sure they are of at least one case", "none")
+    cases = _Cases.of(given)
+    found = cases.groups
+    bins = {
+        name: reliability(given.probabilities[own], given.happened[own], n_bins=n_bins, binning=binning)
+        for name, own in cases.parts()
+    }
+    errors = {name: calibration_error(bins[name]) for name in found}
+    calibration = _calibration(cases, given, errors)
+    curves = {name: risk_coverage(given.sureness[own], given.right[own]) for name, own in cases.wholes()}
+    areas = {name: area_under_risk(given.sureness[own], given.right[own]) for name, own in cases.wholes()}
+    answered = [
+        _answered(cases, given, name, own, share, *curves[name]) for name, own in cases.wholes() for share in COVERAGES
+    ]
+    benefits = _benefits(cases, given) if given.whole_split else []
+    return Judged(given, calibration, bins, answered, curves, areas, benefits)
+
+
+@dataclass(frozen=True)
+class _Cases:
+    """The findings with a case, and for each case the code of its finding and of its patient."""
+
+    groups: tuple[str, ...]
+    codes: IntArray
+    units: IntArray
+    n_units: int
+
+    @classmethod
+    def of(cls, given: Confidences) -> _Cases:
+        groups = tuple(name for name in given.groups if name in set(given.case_groups))
+        units = sorted(given.all_patients)
+        _, codes, of_case = code_cases(given.case_groups, given.case_patients, findings=groups, units=units)
+        return cls(groups, codes, of_case, len(units))
+
+    def parts(self) -> list[tuple[str, BoolArray]]:
+        """Every finding and which cases are its own."""
+        return [(name, self.codes == i) for i, name in enumerate(self.groups)]
+
+    def wholes(self) -> list[tuple[str, BoolArray]]:
+        """The same after all cases together."""
+        return [(POOLED, np.ones(len(self.codes), bool)), *self.parts()]
+
+    def means(
+        self, values: FloatArray, codes: IntArray, n_groups: int, bounds: tuple[float, float], chosen: BoolArray
+    ) -> list[Mean]:
+        """The macro of `values` and their mean per group with intervals, over the `chosen` cases."""
+        counts = resampling_counts(self.n_units, n_resamples=1)  # the jackknife draws nothing
+        means = bootstrap_means(values[chosen], codes[chosen], self.units[chosen], n_groups=n_groups, counts=counts)
+        figures = macro_first(means.values)
+        low, high = jackknife_ends(figures, means.evidence(macro_first(means.left_out()), bounds))
+        return [Mean(*map(float, row)) for row in zip(figures, low, high, strict=True)]
+
+    def enough(self, happened: BoolArray) -> BoolArray:
+        """Whether each finding has patients enough with the event and without it, (n_groups,)."""
+        sides = [
+            [len(np.unique(self.units[own & (happened == side)])) for side in (True, False)] for _, own in self.parts()
+        ]
+        enough: BoolArray = np.array(sides).min(axis=1) >= LEAST_UNITS
+        return enough
+
+
+_UNBOUNDED = (-math.inf, math.inf)
+
+
+def _per_finding(
+    cases: _Cases, values: FloatArray, happened: BoolArray, bounds: tuple[float, float] = _UNBOUNDED
+) -> list[Mean]:
+    """The macro and the findings; a finding without enough patients on either side has no interval."""
+    everything = np.ones(len(values), bool)
+    macro, *means = cases.means(values, cases.codes, len(cases.groups), bounds, everything)
+    return [macro, *_bared(means, cases.enough(happened))]
+
+
+def _bared(means: Sequence[Mean], enough: BoolArray) -> list[Mean]:
+    return [one if has else Mean(one.value, math.nan, math.nan) for one, has in zip(means, enough, strict=True)]
+
+
+def _calibration(cases: _Cases, given: Confidences, errors: dict[str, float]) -> list[Calibration]:
+    excess = given.probabilities - given.happened
+    brier = _per_finding(cases, excess**2, given.happened, (0.0, 1.0))
+    over = _per_finding(cases, excess, given.happened)
+    n = np.bincount(cases.codes, minlength=len(cases.groups))
+    n_events = np.bincount(cases.codes[given.happened], minlength=len(cases.groups))
+    rates = n_events / n
+    of_rate = rates * (1 - rates)
+    mean_error = sum(errors.values()) / len(errors)
+    rows = [Calibration(MACRO, len(n), 0, brier[0], float(of_rate.mean()), over[0], mean_error)]
+    return rows + [
+        Calibration(name, int(n[i]), int(n_events[i]), brier[i + 1], float(of_rate[i]), over[i + 1], errors[name])
+        for i, name in enumerate(cases.groups)
+    ]
+
+
+def _answered(
+    cases: _Cases,
+    given: Confidences,
+    name: str,
+    own: BoolArray,
+    wanted: float,
+    coverage: FloatArray,
+    risk: FloatArray,
+) -> Answered:
+    level = int(np.searchsorted(coverage, wanted - 1e-9))
+    least = np.sort(np.unique(given.sureness[own]))[::-1][level]
+    chosen = own & (given.sureness >= least)
+    wrong = (~given.right).astype(np.float64)
+    # Risks are shares: 0 and 1 are ends of their scale, and a share of few cases has a Wilson interval
+    mean = cases.means(wrong, np.zeros(len(wrong), np.int64), 1, (0.0, 1.0), chosen)[1]
+    return Answered(name, wanted, float(coverage[level]), int(chosen.sum()), float(least), mean)
+
+
+def _benefits(cases: _Cases, given: Confidences) -> list[NetBenefit]:
+    thresholds = np.array(THRESHOLDS)
+    added = net_benefits(given.probabilities, given.happened, thresholds)
+    always = net_benefits(np.ones(len(given)), given.happened, thresholds)
+    rows = []
+    for k, threshold in enumerate(THRESHOLDS):
+        system = _per_finding(cases, added[:, k], given.happened)[1:]
+        rows += [
+            NetBenefit(name, threshold, system[i], float(always[own, k].mean()))
+            for i, (name, own) in enumerate(cases.parts())
+        ]
+    return sorted(rows, key=lambda row: cases.groups.index(row.finding))  # stable

@@ -1,0 +1,57 @@
+"""What a prediction counts as, where a point or a cell is scored and only something else was predicted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from reveal_bench.geometry import Grid, box_centre
+from reveal_bench.kinds.localization.records import LocalizationPrediction, Point
+from reveal_bench.masks import pack_masks
+
+__all__ = ["cells_of", "kind_of_answer", "points_of"]
+
+
+def kind_of_answer(prediction: LocalizationPrediction | None) -> str:
+    """What is scored of a prediction that may hold several: "point", "box", "cell", "mask" or "none"."""
+    if prediction is None:
+        return "none"
+    for kind, given in (("point", prediction.points), ("box", prediction.box), ("cell", prediction.cell)):
+        if given:
+            return kind
+    return "mask" if prediction.mask is not None else "none"
+
+
+def points_of(
+    prediction: LocalizationPrediction | None,
+    *,
+    grid: Grid,
+    size: tuple[int, int],
+    deepest: Sequence[int] | None = None,
+) -> Sequence[Point]:
+    """The point or points (x, y) that a prediction stands for; none for an absent prediction or an empty mask.
+
+    Parameters
+    ----------
+    size : (height, width) of the image
+    deepest : deepest pixel of the mask, where that is all that is predicted; found here by default
+    """
+    if prediction is None:
+        return ()
+    if prediction.points:
+        return prediction.points
+    if prediction.box is not None:
+        return (box_centre(prediction.box),)
+    if prediction.cell is not None:
+        return (grid.centre(prediction.cell, size=size),)
+    if deepest is None and prediction.mask is not None:
+        deepest = pack_masks([prediction.mask]).deepest_xy([0])[0].tolist()
+    return () if deepest is None or deepest[0] < 0 else ((deepest[0], deepest[1]),)
+
+
+def cells_of(
+    prediction: LocalizationPrediction | None, points: Sequence[Point], *, grid: Grid, size: tuple[int, int]
+) -> list[str]:
+    """The cells that a prediction stands for, with its `points`; those outside the central square have none."""
+    if prediction is not None and prediction.cell is not None:
+        return [prediction.cell]
+    return [cell for x, y in points if (cell := grid.cell_at(x, y, size=size)) is not None]

@@ -1,0 +1,164 @@
+"""Figures of what a system's confidences are worth: a panel per finding."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from reveal_bench.evaluation.confidence import POOLED, Judged, NetBenefit
+from reveal_bench.reports.style import (
+    DASHED,
+    INK,
+    LINE,
+    RULE,
+    SOFT,
+    WIDE,
+    Illustration,
+    check_extra,
+    columns_for,
+    new_figure,
+    paints,
+    place_axes,
+    plain_axes,
+    style,
+    wrap,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["figures_of"]
+
+_PANELS = 4
+_HEIGHT = 34.0
+_LARGEST = 7.0  # diameter in points of the bin with most cases
+
+
+def figures_of(judged: Judged) -> list[Illustration]:
+    """Reliability, risk and coverage and, where it is defined, net benefit.
+
+    Raises
+    ------
+    ImportError
+        Without matplotlib.
+    """
+    check_extra("matplotlib")
+    event = judged.confidences.event
+    drawn = [
+        Illustration(
+            "reliability",
+            "Reliability",
+            f"Rate of {event} against the probability that was said; marks are bins, larger ones with more cases.",
+            f"Per finding, the rate of {event} in bins of the probability said, beside the diagonal.",
+            lambda width: _reliability(judged, width),
+        ),
+        Illustration(
+            "coverage",
+            "Risk and coverage",
+            "Share of wrong answers where the surest cases alone are answered; dashed: all of them answered.",
+            "Per finding, the share of wrong answers over the share of cases that are answered.",
+            lambda width: _coverage(judged, width),
+        ),
+    ]
+    if judged.benefits:
+        drawn.append(
+            Illustration(
+                "net_benefit",
+                "Net benefit",
+                "Net benefit of acting from a probability on, with 95 % intervals; dashed: acting always; 0: never.",
+                "Per finding, the net benefit of the system and of acting always, over the threshold.",
+                lambda width: _benefit(judged, width),
+            )
+        )
+    return drawn
+
+
+def _panels(names: Sequence[str], width: float, draw: Callable[[Axes, str], None], x: str, y: str) -> Figure:
+    """A panel per name in rows, their titles above; `x` and `y` say what the axes measure."""
+    columns = columns_for(len(names), _PANELS if width == WIDE else 2)
+    label, ticks = 5.0, 10.0  # room for the name of the axis, and for the numbers left of each panel
+    slot = (width - label) / columns
+    with style():
+        from matplotlib.ticker import MaxNLocator
+
+        titles = [wrap(name, slot - ticks) for name in names]
+        rows = [titles[start : start + columns] for start in range(0, len(titles), columns)]
+        tops = [LINE * max(title.count("\n") + 1 for title in row) + 3 for row in rows]
+        figure = new_figure(sum(tops) + _HEIGHT * len(rows) + 6 * (len(rows) - 1) + 13, width)
+        height = figure.get_figheight() * 25.4
+        for number, name in enumerate(names):
+            row, column = divmod(number, columns)
+            low = height - sum(tops[: row + 1]) - (_HEIGHT + 6) * row - _HEIGHT
+            axes = place_axes(figure, label + column * slot + ticks, low, slot - ticks - 4, _HEIGHT)
+            axes.set_title(titles[number], fontsize=8, loc="left", pad=5)
+            draw(axes, name)
+            axes.set_xlim(0, 100)
+            axes.set_xticks([0, 50, 100])
+            axes.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 5, 10]))
+            plain_axes(axes)
+        figure.supxlabel(x, fontsize=8, color=INK, y=1.5 / height)
+        figure.supylabel(y, fontsize=8, color=INK, x=0.5 / width)
+    return figure
+
+
+def _reliability(judged: Judged, width: float) -> Figure:
+    event = judged.confidences.event
+
+    def draw(axes: Axes, name: str) -> None:
+        bins = judged.bins[name]
+        most = max(one.n for one in bins)
+        axes.plot([0, 100], [0, 100], color=SOFT, linewidth=0.8, linestyle=DASHED)
+        axes.plot([100 * one.said for one in bins], [100 * one.rate for one in bins], color=RULE, linewidth=0.8)
+        for one in bins:
+            size = _LARGEST * max(math.sqrt(one.n / most), 0.3)
+            axes.plot(
+                100 * one.said, 100 * one.rate, "o", color=paints(1)[0].colour, markersize=size, clip_on=False,
+                markeredgecolor="white", markeredgewidth=0.4,
+            )  # fmt: skip
+        axes.set_ylim(0, 100)
+
+    return _panels(list(judged.bins), width, draw, "Probability said (%)", f"Rate of {event} (%)")
+
+
+def _coverage(judged: Judged, width: float) -> Figure:
+    highest = max(max(risk) for _, risk in judged.curves.values())
+
+    def draw(axes: Axes, name: str) -> None:
+        coverage, risk = judged.curves[name]
+        axes.plot(100 * coverage, 100 * risk, color=paints(1)[0].colour, linewidth=1.4)
+        axes.axhline(100 * risk[-1], color=SOFT, linewidth=0.8, linestyle=DASHED)
+        axes.set_ylim(0, 105 * max(highest, 0.01))
+
+    names = [name for name in judged.curves if name != POOLED or len(judged.curves) > 2]
+    return _panels(names, width, draw, "Cases answered (%)", "Wrong answers (%)")
+
+
+def _benefit(judged: Judged, width: float) -> Figure:
+    of_finding: dict[str, list[NetBenefit]] = {}
+    for row in judged.benefits:
+        of_finding.setdefault(row.finding, []).append(row)
+    return _panels(
+        list(of_finding),
+        width,
+        partial(_draw_benefit, of_finding),
+        "Acting from a probability of (%)",
+        "Net benefit per 100 cases",
+    )
+
+
+def _draw_benefit(of_finding: dict[str, list[NetBenefit]], axes: Axes, name: str) -> None:
+    rows = of_finding[name]
+    places = [100 * row.threshold for row in rows]
+    colour = paints(1)[0].colour
+    known = [row.system.low == row.system.low for row in rows]
+    low, high = [100 * row.system.low for row in rows], [100 * row.system.high for row in rows]
+    axes.fill_between(places, low, high, where=known, color=paints(3)[2].colour, alpha=0.5, linewidth=0)
+    axes.plot(places, [100 * row.system.value for row in rows], color=colour, linewidth=1.4)
+    axes.plot(places, [100 * row.act_always for row in rows], color=SOFT, linewidth=0.8, linestyle=DASHED)
+    axes.axhline(0, color=INK, linewidth=0.6)
+    # Acting always falls without end: the scale is that of what can be gained
+    best = max(max(row.system.value for row in rows), rows[0].act_always, 0.01)
+    axes.set_ylim(-40 * best, 115 * best)

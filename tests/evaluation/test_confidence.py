@@ -1,0 +1,126 @@
+"""Confidences of whole systems: what each kind gives, intervals, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import t
+from sklearn.metrics import brier_score_loss
+
+import reveal_bench as rb
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.evaluation.confidence import COVERAGES, judge_confidences
+from reveal_bench.kinds.confidences import Confidences
+from tests.cli.test_score import call
+from tests.dataset.card_folders import LABELS
+from tests.kinds.folders import studies, tasks
+
+__all__ = ["studies", "tasks"]
+
+
+def given(n: int = 60, *, rare: int = 3) -> Confidences:
+    """Two findings of n studies, two studies a patient; `rare` studies have the second."""
+    rng = np.random.default_rng(3)
+    p = rng.random((n, 2)).round(2)
+    y = np.stack([rng.random(n) < p[:, 0], np.arange(n) < rare], axis=1)
+    patients = [f"p{i // 2:02d}" for i in range(n)]
+    return Confidences(
+        "findings present", True, ("a", "b", "never asked"), ["a", "b"] * n, np.repeat(patients, 2).tolist(),
+        frozenset(patients), p.ravel(), y.ravel(), np.maximum(p, 1 - p).ravel(), ((p >= 0.5) == y).ravel(), 4,
+    )  # fmt: skip
+
+
+def test_scores_are_those_of_scikit_learn_and_rare_findings_have_no_interval() -> None:
+    own = given()
+    found = judge_confidences(own)
+    macro, a, b = found.calibration
+    p, y = own.probabilities.reshape(-1, 2), own.happened.reshape(-1, 2)
+    for i, one in enumerate((a, b)):
+        assert one.brier.value == pytest.approx(brier_score_loss(y[:, i], p[:, i]))
+        assert one.excess.value == pytest.approx(p[:, i].mean() - y[:, i].mean())
+        assert one.brier_of_rate == pytest.approx(brier_score_loss(y[:, i], np.full(60, y[:, i].mean())))
+    assert macro.brier.value == pytest.approx((a.brier.value + b.brier.value) / 2)
+    assert a.brier.low < a.brier.value < a.brier.high
+    assert math.isnan(b.brier.low)
+    assert macro.brier.low < macro.brier.value < macro.brier.high
+    # The mean's interval by hand: deletion of each patient of finding a, on the plain scale
+    excess = (p[:, 0] - y[:, 0]).reshape(30, 2).sum(axis=1)
+    without = (excess.sum() - excess) / 58
+    d = without - without.mean()
+    total = (d**2).sum()
+    freedom = 2 * total**2 / ((d**4).sum() - total**2 / 30)
+    reach = t.ppf(0.975, freedom) * math.sqrt(29 / 30 * total)
+    assert (a.excess.high - a.excess.low) / 2 == pytest.approx(reach, rel=1e-4)
+
+
+def test_answers_at_a_coverage_are_the_surest() -> None:
+    own = given()
+    found = judge_confidences(own)
+    assert len(found.answered) == 3 * len(COVERAGES)
+    half = next(one for one in found.answered if one.finding == "a" and one.wanted == 0.5)
+    sure, right = own.sureness[::2], own.right[::2]
+    chosen = sure >= np.sort(sure)[::-1][29]
+    assert (half.n, half.coverage) == (chosen.sum(), chosen.mean())
+    assert half.risk.value == pytest.approx(1 - right[chosen].mean())
+    whole = next(one for one in found.answered if (one.finding, one.wanted) == ("all", 1.0))
+    assert whole.risk.value == pytest.approx(1 - own.right.mean())
+    assert found.curves["a"][1][-1] == pytest.approx(1 - right.mean())
+
+
+def test_the_command_says_what_the_function_says(studies, tmp_path) -> None:
+    folder, files = studies
+    rows = [json.loads(line) for line in (files / "right.jsonl").read_text().splitlines()]
+    sure = [
+        {"study_id": row["study_id"], "probabilities": {name: 0.9 if name in row["labels"] else 0.2 for name in LABELS}}
+        for row in rows
+    ]
+    file = tmp_path / "sure.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in sure))
+    words = ("confidence", file, folder, "--split", "test")
+    document = json.loads(call(*words, "--json").stdout)
+    assert set(document) == {"schema", "caption", "calibration", "reliability", "coverage", "net_benefit"}
+    macro = document["calibration"][0]
+    result = rb.confidence(sure, folder, split="test")
+    assert macro["brier"] == result.records[0]["brier"]
+    # Every answer is right, .1 or .2 away from what happened
+    assert all(one["said"] in (0.9, pytest.approx(0.2)) for one in document["reliability"])
+    assert {row["risk"] for row in document["coverage"]} == {0}
+    assert call(*words, "--csv").stdout == rb.confidence(file, folder, split="test").to_csv()
+    shown = call(*words, "--out", tmp_path / "figures").stdout
+    assert "Risk: share of wrong answers among the surest cases" in shown
+    names = ["calibration.csv", "coverage.csv", "coverage.png", "coverage.svg", "net_benefit.csv", "net_benefit.png"]
+    names += ["net_benefit.svg", "reliability.csv", "reliability.png", "reliability.svg"]
+    assert sorted(path.name for path in (tmp_path / "figures").iterdir()) == names
+    assert "Net benefit per 100 cases" in (tmp_path / "figures" / "net_benefit.svg").read_text()
+    assert len(repr(result).splitlines()) <= 10
+
+
+def test_confidences_of_places_are_judged_by_hits(world, tmp_path) -> None:
+    chance = tmp_path / "chance.jsonl"
+    call("baseline", "chance", world.folder, "--out", chance)
+    rows = [json.loads(line) for line in chance.read_text().splitlines()]
+    scored = [row | {"score": round(0.1 + 0.8 * i / len(rows), 3)} for i, row in enumerate(rows)]
+    result = rb.confidence(scored, world.folder)
+    hits = rb.score(chance, world.folder, n_resamples=1).rows.values["point_hit"]
+    (whole,) = [row for row in result.coverage.records if row["finding"] == "all" and row["wanted"] == 1]
+    assert whole["risk"] == pytest.approx(1 - np.nanmean(hits))
+    assert "net_benefit" not in result.tables  # a case is there because its finding is
+    assert rb.confidence(scored[:-1] + rows[-1:], world.folder).judged.confidences.n_unsaid == 1
+    with pytest.raises(ArgumentError, match="must say how sure they are, in the field `score`, got predictions, which"):
+        rb.confidence(rows, world.folder)
+
+
+def test_answers_without_confidences_are_refused(studies, tasks, tmp_path) -> None:
+    folder, files = studies
+    refused = call("confidence", files / "right.jsonl", folder, "--split", "test", expect=1).stderr
+    assert "must say how sure they are, in the field `probabilities`, got right.jsonl, which does not" in refused
+    of_tasks, answers, _ = tasks
+    refused = call("confidence", answers / "a.jsonl", of_tasks, "--split", "test", expect=1).stderr
+    assert "must be of a kind whose answers say how sure they are, got tasks" in refused
+    outside = call("confidence", files / "right.jsonl", folder, "--split", "test", "--out", folder / "here", expect=1)
+    assert "`--out` must not lie in a dataset folder" in outside.stderr
+    with pytest.raises(ArgumentError, match="at least one case"):
+        judge_confidences(given(0))

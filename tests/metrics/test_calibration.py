@@ -1,0 +1,88 @@
+"""Calibration, risk and net benefit: hand arithmetic, and scikit-learn where it has them."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+from sklearn.calibration import calibration_curve
+
+from reveal_bench.arguments import ArgumentError
+from reveal_bench.metrics.calibration import (
+    area_under_risk,
+    calibration_error,
+    net_benefits,
+    reliability,
+    risk_coverage,
+)
+
+RNG = np.random.default_rng(7)
+P = RNG.random(500).round(3)
+Y = RNG.random(500) < P**1.5
+
+
+@pytest.mark.parametrize(("binning", "strategy"), [("width", "uniform"), ("count", "quantile")])
+def test_bins_are_those_of_scikit_learn(binning, strategy) -> None:
+    p = (np.argsort(np.argsort(P, kind="stable")) + 0.5) / 500  # none on a limit, no ties
+    bins = reliability(p, Y, n_bins=10, binning=binning)
+    rate, said = calibration_curve(Y, p, n_bins=10, strategy=strategy)
+    np.testing.assert_allclose([one.rate for one in bins], rate)
+    np.testing.assert_allclose([one.said for one in bins], said)
+    assert sum(one.n for one in bins) == 500
+
+
+def test_limits_belong_to_the_bin_above_and_one_to_the_last() -> None:
+    bins = reliability(np.array([0.0, 0.5, 1.0]), np.array([False, True, True]), n_bins=2)
+    assert [(one.low, one.high, one.n, one.said, one.rate) for one in bins] == [(0, 0.5, 1, 0, 0), (0.5, 1, 2, 0.75, 1)]
+
+
+def test_decimals_on_a_limit_are_above_it() -> None:
+    p = np.array([i / 100 for i in range(100)])  # 0.29 * 100 is 28.999...
+    assert [one.n for one in reliability(p, p > 0.5, n_bins=100)] == [1] * 100
+
+
+def test_equal_probabilities_share_a_bin() -> None:
+    p, y = np.array([0.2] * 6 + [0.9] * 2), np.array([True] * 3 + [False] * 5)
+    bins = reliability(p, y, n_bins=4, binning="count")
+    assert [(one.low, one.high, one.n, one.rate) for one in bins] == [(0.2, 0.2, 6, 0.5), (0.9, 0.9, 2, 0.0)]
+    assert calibration_error(bins) == pytest.approx((6 * 0.3 + 2 * 0.9) / 8)
+
+
+def test_the_area_is_the_mean_over_all_orders_of_equally_sure_cases() -> None:
+    sure = np.array([0.9, 0.7, 0.7, 0.7, 0.4])
+    right = np.array([True, False, True, True, False])
+    areas = []
+    for middle in permutations(range(1, 4)):
+        wrong = np.cumsum([not right[i] for i in (0, *middle, 4)])
+        areas.append(np.mean(wrong / np.arange(1, 6)))
+    assert area_under_risk(sure, right) == pytest.approx(np.mean(areas))
+    coverage, risk = risk_coverage(sure, right)
+    assert coverage.tolist() == [0.2, 0.8, 1.0]
+    assert risk.tolist() == [0.0, 0.25, 0.4]
+
+
+def test_net_benefit_is_that_of_vickers_and_elkin() -> None:
+    # 100 cases: acting from .25 on acts on 30, of which 20 have it: (20 - 10 * .25 / .75) / 100
+    p = np.concatenate([np.full(30, 0.25), np.full(70, 0.2)])
+    y = np.concatenate([np.full(20, True), np.full(80, False)])
+    assert net_benefits(p, y, np.array([0.25])).mean() == pytest.approx((20 - 10 / 3) / 100)
+    assert net_benefits(p, y, np.array([0.26])).mean() == 0
+
+
+@pytest.mark.parametrize(
+    ("call", "rule"),
+    [
+        (lambda: reliability(np.array([]), np.array([], bool)), "`probabilities` must be as many as `happened`"),
+        (lambda: reliability(np.array([0.5]), np.array([True, False])), "must be as many as `happened`"),
+        (lambda: reliability(np.array([1.5]), np.array([True])), r"must lie in \[0, 1\], got 1.5"),
+        (lambda: reliability(np.array([np.nan]), np.array([True])), r"must lie in \[0, 1\], got nan"),
+        (lambda: reliability(P, Y, n_bins=0), r"`n_bins` must be a whole number in \[1, 100\], got 0"),
+        (lambda: reliability(P, Y, n_bins=True), "must be a whole number"),
+        (lambda: reliability(P, Y, binning="height"), "must be 'width' or 'count', got 'height'"),  # type: ignore[arg-type]
+        (lambda: net_benefits(P, Y, np.array([0.5, 1.0])), "must lie between 0 and 1, both left out"),
+    ],
+)
+def test_what_has_no_value_is_refused(call, rule) -> None:
+    with pytest.raises(ArgumentError, match=rule):
+        call()
