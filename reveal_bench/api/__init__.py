@@ -8,7 +8,7 @@ functions and prints.
 from __future__ import annotations
 
 from reveal_bench.api.bench import Bench, load
-from reveal_bench.api.confidence import Confidence, confidence
+from reveal_bench.api.confidences import Confidence, confidence
 from reveal_bench.api.conversion import Conversion, convert
 from reveal_bench.api.pages import WrittenReport, report
 from reveal_bench.api.reader_study import ReaderStudyResult, readers
