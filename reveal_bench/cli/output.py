@@ -28,7 +28,6 @@ __all__ = [
     "print_comparisons",
     "print_ranking",
     "print_refusal",
-    "print_rows",
     "print_released",
     "print_run",
     "print_scores",
@@ -281,7 +280,7 @@ def print_shown(result: Shown) -> None:
     for row in rows:
         table.add_row(*row.values())
     console = _console()
-    console.print(f"\n{result.caption}", markup=False, soft_wrap=True)
+    console.print(result.caption, markup=False, soft_wrap=True)
     console.print(table)
 
 
@@ -312,17 +311,6 @@ def _table(first: str, *others: str) -> Table:
     for name in others:
         table.add_column(name, justify="right")
     return table
-
-
-def print_rows(result: Shown) -> None:
-    """A small table under its caption, as it shows itself."""
-    rows = result.rows_shown()
-    table = _table(*rows[0])
-    for row in rows:
-        table.add_row(*row.values())
-    console = _console()
-    console.print(result.caption, markup=False, soft_wrap=True)
-    console.print(table)
 
 
 def _console() -> Console:
