@@ -12,7 +12,7 @@ from reveal_bench.evaluation.single_readers import AgainstReference
 from reveal_bench.evaluation.subgroups import Subgroup
 from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO, Estimate
-from reveal_bench.metrics.words import groups_of, interval_text, intervals_text, n_text, p_text, value_text
+from reveal_bench.metrics.words import groups_text, interval_text, intervals_text, n_text, p_text, value_text
 
 if TYPE_CHECKING:
     from reveal_bench.kinds.kind import Rows
@@ -79,7 +79,7 @@ class Scores(Shown):
                 "finding": e.finding,
                 "value": value_text(e.metric, e.value),
                 "95 % interval": interval_text(e.metric, e.low, e.high),
-                "n": f"{e.n} {groups_of(e.metric)}" if e.finding == MACRO else n_text(e.n, positives.get(e.finding)),
+                "n": groups_text(e.metric, e.n) if e.finding == MACRO else n_text(e.n, positives.get(e.finding)),
             }
             for e in ordered
         ]

@@ -23,7 +23,7 @@ from reveal_bench.metrics import METRICS
 from reveal_bench.metrics.bootstrap import MACRO
 from reveal_bench.metrics.docs import plural_of
 from reveal_bench.metrics.intervals import Interval
-from reveal_bench.metrics.words import groups_of, interval_text, p_text, value_text
+from reveal_bench.metrics.words import groups_text, interval_text, p_text, value_text
 
 if TYPE_CHECKING:
     from reveal_bench.kinds.tasks.records import Rating
@@ -124,8 +124,8 @@ class Ranking(Shown):
         n, manifest = len(self.ranked), next(iter(self.scored.values())).manifest
         return (
             f"{n} system{'s' * (n > 1)} on {manifest.benchmark} {manifest.version}, split {manifest.split}: macro over "
-            f"{self.ranked[0].n} {groups_of(self.metric)}, 95 % intervals, {self.protocol['n_resamples']} resamples of "
-            f"{plural_of(self.protocol['unit'])}, seed {self.protocol['seed']}"
+            f"{groups_text(self.metric, self.ranked[0].n)}, 95 % intervals, {self.protocol['n_resamples']} resamples "
+            f"of {plural_of(self.protocol['unit'])}, seed {self.protocol['seed']}"
         )
 
     def rows_shown(self) -> list[dict[str, str]]:
