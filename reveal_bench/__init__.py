@@ -11,7 +11,19 @@ from typing import TYPE_CHECKING, Any
 from reveal_bench.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from reveal_bench.api import compare, confidence, convert, lint, load, rank, readers, report, score
+    from reveal_bench.api import (
+        compare,
+        confidence,
+        convert,
+        lint,
+        load,
+        rank,
+        readers,
+        report,
+        saliency,
+        score,
+        tune_saliency,
+    )
     from reveal_bench.benchmarks import BENCHMARKS
     from reveal_bench.evaluate_modules import load_metric
     from reveal_bench.kinds.localization.records import read_localization, read_manifest
@@ -36,9 +48,11 @@ _HOME = {
     "readers": "api",
     "report": "api",
     "run_callable": "models.callables",
+    "saliency": "api",
     "score": "api",
     "score_localization": "kinds.localization.scoring",
     "summarize": "kinds.localization.scoring",
+    "tune_saliency": "api",
 }
 
 __all__ = [
@@ -57,9 +71,11 @@ __all__ = [
     "readers",
     "report",
     "run_callable",
+    "saliency",
     "score",
     "score_localization",
     "summarize",
+    "tune_saliency",
 ]
 
 

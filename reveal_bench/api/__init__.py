@@ -10,6 +10,7 @@ from __future__ import annotations
 from reveal_bench.api.bench import Bench, load
 from reveal_bench.api.confidences import Confidence, confidence
 from reveal_bench.api.conversion import Conversion, convert
+from reveal_bench.api.heat_maps import saliency, tune_saliency
 from reveal_bench.api.pages import WrittenReport, report
 from reveal_bench.api.reader_study import ReaderStudyResult, readers
 from reveal_bench.api.scores import Scores
@@ -17,5 +18,6 @@ from reveal_bench.api.verbs import Comparisons, Ranking, compare, lint, rank, sc
 
 __all__ = [
     "Bench", "Comparisons", "Confidence", "Conversion", "Ranking", "ReaderStudyResult", "Scores", "WrittenReport",
-    "compare", "confidence", "convert", "lint", "load", "rank", "readers", "report", "score",
+    "compare", "confidence", "convert", "lint", "load", "rank", "readers", "report", "saliency",
+    "score", "tune_saliency",
 ]  # fmt: skip
